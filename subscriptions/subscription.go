@@ -1,0 +1,125 @@
+package subscriptions
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/websub"
+)
+
+// Subscription is a callback that proved that it wants a topic.
+type Subscription struct {
+	ID              uuid.UUID // ID(Topic, Callback)
+	Topic, Callback string
+	Secret          string // empty: deliveries are not signed
+
+	CreatedAt  time.Time // when it was verified first, or anew after it had ended
+	VerifiedAt time.Time // when it was verified last
+	// ExpiresAt is when the lease runs out. Expiry is computed from it and
+	// written nowhere until it can no longer be taken up again (design,
+	// invariant 10).
+	ExpiresAt time.Time
+
+	// Start is the topic's head at the time the subscribe request was accepted
+	// (invariant 6), and so where the subscription began.
+	Start journal.Anchor
+	// Cursor is how far delivery got, as far as it was committed.
+	Cursor journal.Cursor
+	// Gaps are the intervals that were passed over, oldest first,
+	// journal.MaxGaps at most. Those of the topic itself are with its head.
+	Gaps []journal.Gap
+
+	// EndedAt and EndReason say that and why it ended before or after its
+	// lease; an ended subscription is kept for a while to be read.
+	EndedAt   time.Time
+	EndReason string
+}
+
+// Reasons of an end.
+const (
+	EndUnsubscribed = "unsubscribed"
+	EndGone         = "gone" // the callback answered 410
+	EndExpired      = "expired"
+	EndRemoved      = "removed" // by the operator
+	EndDenied       = "denied"  // the topic no longer names this hub
+)
+
+// EndedFor is how long an ended subscription stays readable.
+const EndedFor = 7 * 24 * time.Hour
+
+// ID is the id of the subscription of a callback to a topic: the UUIDv5 of
+// topic + "\n" + callback in the URL namespace (HUB-11).
+func ID(topic, callback string) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic+"\n"+callback))
+}
+
+// Shard tells which of the journal.Partitions shards a subscription is in.
+func Shard(id uuid.UUID) int { return journal.Partition(id) }
+
+// Live reports whether s gets deliveries at now: it has not ended and its lease
+// has not run out (HUB-29, HUB-49).
+func (s *Subscription) Live(now time.Time) bool {
+	return s.EndedAt.IsZero() && now.Before(s.ExpiresAt)
+}
+
+// State is what the operator reads of a subscription.
+type State string
+
+// The states.
+const (
+	StatePending State = "pending" // requested, not verified yet
+	StateActive  State = "active"
+	StateFailing State = "failing" // the next notification failed at least once
+	StateEnded   State = "ended"   // ended, or expired
+)
+
+// State returns the state of s at now.
+func (s *Subscription) State(now time.Time) State {
+	switch {
+	case !s.Live(now):
+		return StateEnded
+	case s.Cursor.Attempt > 0:
+		return StateFailing
+	default:
+		return StateActive
+	}
+}
+
+// Request is an accepted request to subscribe, to unsubscribe, or a denial that
+// is to be told, until it is done with. There is one at most for a
+// subscription: a newer one replaces the older.
+type Request struct {
+	ID              uuid.UUID // random; activation compares it (invariant 8)
+	Mode            websub.Mode
+	Topic, Callback string
+	Secret          string
+	Lease           time.Duration // as granted, whole seconds
+	AcceptedAt      time.Time
+	Start           journal.Anchor // the topic's head at AcceptedAt
+	// Denied is the reason to tell the callback (HUB-21); once it is set the
+	// request can no longer be activated.
+	Denied string
+	// Tries counts the verification or denial requests made, NextAt is when the
+	// next may be made; zero: at once.
+	Tries  int
+	NextAt time.Time
+}
+
+// SubscriptionID is the id of the subscription that r is about.
+func (r *Request) SubscriptionID() uuid.UUID { return ID(r.Topic, r.Callback) }
+
+// Attempt is one delivery attempt worth keeping: a failure, or the first
+// success after one.
+type Attempt struct {
+	At             time.Time
+	NotificationID uuid.UUID
+	Number         uint32 // from 1
+	Status         int    // as journal.Cursor.LastStatus
+	Error          string // what a person should know; no secret, no callback query
+	Duration       time.Duration
+}
+
+// MaxAttempts is how many attempts of a subscription are kept, the latest.
+const MaxAttempts = 50
