@@ -38,7 +38,11 @@ type Registry interface {
 	// ended by Commit, since the counter value since, and the value to ask with
 	// next time. Asked with 0 it returns all. It may return more than changed.
 	Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error)
-	// Attempts returns the kept attempts of a subscription, oldest first.
+}
+
+// History is what is kept of the deliveries to one subscription.
+type History interface {
+	// Attempts returns the kept attempts, oldest first, MaxAttempts at most.
 	Attempts(ctx context.Context, id uuid.UUID) ([]Attempt, error)
 }
 
@@ -70,4 +74,5 @@ type Committer interface {
 type Store interface {
 	Registry
 	Committer
+	History
 }
