@@ -1,0 +1,44 @@
+# What a person runs; .ci/run runs the same.
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME ?= 10s
+BENCH    ?= .
+LINT      = bin/golangci-lint
+
+export GOTOOLCHAIN = local
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint fmt fuzz bench clean
+
+help: ## Say what there is to run
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build the commands into bin/, static, without cgo
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+run: ## Start a hub for trying things out on this machine
+	$(GO) run ./cmd/rshub serve --dev
+
+test: ## Vet, then run every test with the race detector; installs gcc if it is missing
+	@tools/need gcc
+	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 12m ./...
+
+lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
+	$(LINT) run ./...
+
+fmt: $(LINT) ## Format every Go file as the linters want it
+	$(LINT) fmt ./...
+
+fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
+	FUZZTIME=$(FUZZTIME) GO=$(GO) tools/fuzz
+
+bench: ## Run the benchmarks; BENCH=regexp picks some
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
+
+clean: ## Remove what was built
+	rm -rf bin
+
+# The linters are built from tools/, a module of its own, at the versions it pins.
+$(LINT): tools/go.mod tools/go.sum
+	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
