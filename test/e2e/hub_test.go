@@ -1,0 +1,309 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the rshub under test, built once for all tests of the package.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "rshub-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		binary = filepath.Join(dir, "rshub")
+		build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "github.com/rshub/rshub/cmd/rshub")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building rshub: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// hub is one rshub serve process, on ports and a folder that outlive it.
+type hub struct {
+	t     *testing.T
+	dir   string
+	addr  string // of the public listener
+	admin string
+	args  []string
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *logBuffer
+}
+
+// newHub prepares a hub on a fresh folder and free ports; start runs it.
+func newHub(t *testing.T, args ...string) *hub {
+	t.Helper()
+	return &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), addr: freeAddr(t), admin: freeAddr(t), args: args, log: &logBuffer{}}
+}
+
+func startHub(t *testing.T, args ...string) *hub {
+	t.Helper()
+	h := newHub(t, args...)
+	h.start()
+	return h
+}
+
+func (h *hub) url() string { return "http://" + h.addr + "/" }
+
+// start runs the process and waits until it listens.
+func (h *hub) start() {
+	h.t.Helper()
+	args := append([]string{
+		"serve", "--dev", "--listen", h.addr, "--public-url", h.url(),
+		"--admin-listen", h.admin, "--data-dir", h.dir, "--log-format", "json",
+	}, h.args...)
+	h.cmd = exec.CommandContext(context.Background(), binary, args...) //nolint:gosec // the binary this package built
+	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}
+	stderr, err := h.cmd.StderrPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	cmd, exited, listening := h.cmd, make(chan struct{}), make(chan struct{})
+	h.exited = exited
+	go func() {
+		defer close(exited)
+		seen := false
+		lines := bufio.NewScanner(stderr)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			h.log.add(lines.Bytes())
+			var line struct {
+				Event string `json:"event"`
+			}
+			if !seen && json.Unmarshal(lines.Bytes(), &line) == nil && line.Event == "listening" {
+				seen = true
+				close(listening)
+			}
+		}
+		_ = cmd.Wait()
+	}()
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
+	select {
+	case <-listening:
+	case <-exited:
+		h.t.Fatalf("the hub ended before it listened:\n%s", h.log)
+	case <-time.After(30 * time.Second):
+		h.t.Fatalf("the hub does not listen after 30 s:\n%s", h.log)
+	}
+}
+
+// kill ends the process as a power cut would.
+func (h *hub) kill() {
+	h.t.Helper()
+	if err := h.cmd.Process.Kill(); err != nil {
+		h.t.Fatal(err)
+	}
+	<-h.exited
+}
+
+// terminate asks the process to end and returns its exit code.
+func (h *hub) terminate() int {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		h.t.Fatal(err)
+	}
+	select {
+	case <-h.exited:
+	case <-time.After(time.Minute):
+		h.t.Fatalf("the hub still runs a minute after SIGTERM:\n%s", h.log)
+	}
+	return h.cmd.ProcessState.ExitCode()
+}
+
+// peakMemory is the most resident memory the process has had, in bytes.
+func (h *hub) peakMemory() int64 {
+	h.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.cmd.Process.Pid))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kb); n == 1 {
+			return kb << 10
+		}
+	}
+	h.t.Fatal("no VmHWM in the process status")
+	return 0
+}
+
+// subscribe posts a subscription request; extra are further form parameters.
+func (h *hub) subscribe(topic, callback string, extra ...string) *answer {
+	h.t.Helper()
+	return h.form(append([]string{"hub.mode", "subscribe", "hub.topic", topic, "hub.callback", callback}, extra...)...)
+}
+
+// api gets a path of the operator's listener and decodes it.
+func (h *hub) api(path string, into any) int {
+	h.t.Helper()
+	a := do(h.t, http.MethodGet, "http://"+h.admin+path, nil, nil)
+	if into != nil {
+		if err := json.Unmarshal(a.body, into); err != nil {
+			h.t.Fatalf("GET %s answered %d %q: %v", path, a.status, a.body, err)
+		}
+	}
+	return a.status
+}
+
+// active waits until n subscriptions are active.
+func (h *hub) active(n int) {
+	h.t.Helper()
+	eventually(h.t, time.Minute, func() error {
+		count, after := 0, ""
+		for {
+			var page struct {
+				Items []struct {
+					State string `json:"state"`
+				} `json:"items"`
+				Next string `json:"next"`
+			}
+			h.api("/api/v1/subscriptions?limit=500&after="+after, &page)
+			for _, s := range page.Items {
+				if s.State == "active" || s.State == "failing" {
+					count++
+				}
+			}
+			if page.Next == "" {
+				break
+			}
+			after = page.Next
+		}
+		if count != n {
+			return fmt.Errorf("%d subscriptions are active, want %d", count, n)
+		}
+		return nil
+	})
+}
+
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a *answer) want(t *testing.T, status int) *answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("answered %d %q, want %d", a.status, a.body, status)
+	}
+	return a
+}
+
+var client = &http.Client{
+	Timeout:       5 * time.Minute,
+	Transport:     &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 64},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// try makes one request; an error is one of the network.
+func try(ctx context.Context, method, url string, header http.Header, body []byte) (*answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	got, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return &answer{resp.StatusCode, resp.Header, got}, err
+}
+
+func do(t *testing.T, method, url string, header http.Header, body []byte) *answer {
+	t.Helper()
+	a, err := try(t.Context(), method, url, header, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// eventually polls until check is content.
+func eventually(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freeAddr returns a loopback address on which nothing listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// logBuffer keeps the last lines that a process wrote.
+type logBuffer struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (b *logBuffer) add(line []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lines = append(b.lines, string(line)); len(b.lines) > 2000 {
+		b.lines = b.lines[1000:]
+	}
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.lines[max(0, len(b.lines)-60):], "\n")
+}
+
+func (b *logBuffer) contains(s string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.lines {
+		if strings.Contains(line, s) {
+			return true
+		}
+	}
+	return false
+}

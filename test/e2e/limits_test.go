@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A 50 MB notification to 100 callbacks that read slowly arrives everywhere,
+// with the bodies in the hub's memory bounded by the byte budget.
+func TestLargeNotificationToSlowCallbacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("5 GB over loopback; not with -short")
+	}
+	const callbacks, hosts, budget = 100, 13, 64 << 20
+	subscriber := newReceiver(t, hosts)
+	subscriber.keepBodies = false
+	var mu sync.Mutex
+	arrived := map[string]int64{}
+	subscriber.onPost(func(_ http.ResponseWriter, r *http.Request) {
+		var n int64
+		buf := make([]byte, 512<<10)
+		for {
+			k, err := io.ReadFull(r.Body, buf)
+			n += int64(k)
+			if err != nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond) // some 25 MB/s
+		}
+		mu.Lock()
+		arrived[r.URL.Path] += n
+		mu.Unlock()
+	})
+	h := startHub(t, fmt.Sprintf("--max-inflight-bytes=%d", budget))
+	topic := "http://" + h.addr + "/topic"
+	for i := range callbacks {
+		h.subscribe(topic, subscriber.url(i, fmt.Sprintf("/cb/%d", i))).want(t, http.StatusAccepted)
+	}
+	h.active(callbacks)
+
+	body := largeNotification(50_000_000)
+	h.accepted(topic, body)
+	eventually(t, 5*time.Minute, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(arrived) != callbacks {
+			return fmt.Errorf("arrived at %d of %d", len(arrived), callbacks)
+		}
+		return nil
+	})
+	for path, n := range arrived {
+		if n != int64(len(body)) {
+			t.Errorf("%s got %d of %d bytes", path, n, len(body))
+		}
+	}
+	// The budget for deliveries, the body while it is published and stored,
+	// and the process itself with the buffers of 100 connections.
+	peak := h.peakMemory()
+	t.Logf("%d callbacks x %d MB: peak resident memory %d MiB with --max-inflight-bytes=%d MiB", callbacks, len(body)/1_000_000, peak>>20, budget>>20)
+	if limit := int64(budget + 6*len(body)); peak > limit {
+		t.Errorf("the hub took %d MiB, more than %d MiB", peak>>20, limit>>20)
+	}
+}
+
+// largeNotification is one of about size bytes in 50,000 entries.
+func largeNotification(size int) []byte {
+	const entries = 50_000
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+<rs:md capability="change-notification" from="%s" until="%s"/>
+`, stamp(from), stamp(from.Add(time.Hour)))
+	pad := strings.Repeat("p", max(0, size/entries-140))
+	for i := range entries {
+		fmt.Fprintf(&b, `<url><loc>https://example.org/%s/%d</loc><rs:md change="created" datetime="%s"/></url>`+"\n", pad, i, stamp(from))
+	}
+	b.WriteString("</urlset>\n")
+	return b.Bytes()
+}
+
+// raw sends bytes to the hub as they are and returns the status line.
+func (h *hub) raw(request string) (string, error) {
+	conn, err := net.DialTimeout("tcp", h.addr, 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, request); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
+}
+
+// What a stranger can send wrong, over the wire.
+func TestBadRequests(t *testing.T) {
+	h := startHub(t, "--max-body=64KiB")
+	topic := "http://" + h.addr + "/topic"
+	link := fmt.Sprintf("Link: <%s>; rel=\"self\", <%s>; rel=\"hub\"\r\n", topic, h.url())
+	xml := "Content-Type: application/xml\r\n"
+	for name, tc := range map[string]struct {
+		request string
+		want    string
+	}{
+		"no length, endless": {"POST / HTTP/1.1\r\nHost: h\r\n" + xml + link + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("4000\r\n"+strings.Repeat("x", 0x4000)+"\r\n", 8), "413"},
+		"length over limit":  {"POST / HTTP/1.1\r\nHost: h\r\n" + xml + link + "Content-Length: 999999999\r\n\r\n", "413"},
+		"not XML":            {"POST / HTTP/1.1\r\nHost: h\r\n" + xml + link + "Content-Length: 3\r\n\r\n<a>", "400"},
+		"no Link":            {"POST / HTTP/1.1\r\nHost: h\r\n" + xml + "Content-Length: 3\r\n\r\n<a>", "400"},
+		"JSON":               {"POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n" + link + "Content-Length: 2\r\n\r\n{}", "415"},
+		"gzip":               {"POST / HTTP/1.1\r\nHost: h\r\n" + xml + "Content-Encoding: gzip\r\n" + link + "Content-Length: 2\r\n\r\n{}", "415"},
+		"PUT":                {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "405"},
+		"huge header":        {"GET / HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", "431"},
+		"10,000 parameters":  {"POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("a=b&", 10_000), "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line, err := h.raw(tc.request)
+			if err != nil && line == "" {
+				t.Fatalf("no answer: %v", err)
+			}
+			if !strings.HasPrefix(line, "HTTP/1.1 "+tc.want) {
+				t.Errorf("answered %q, want %s", line, tc.want)
+			}
+		})
+	}
+	// And it still works.
+	h.accepted(topic, newSource(topic).next(0))
+}
+
+// A client that sends its header drop by drop is cut off and holds nobody up.
+func TestSlowHeaders(t *testing.T) {
+	h := startHub(t)
+	conns := make([]net.Conn, 50)
+	for i := range conns {
+		conn, err := net.DialTimeout("tcp", h.addr, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost:")
+		conns[i] = conn
+	}
+	topic := "http://" + h.addr + "/topic"
+	h.accepted(topic, newSource(topic).next(0))
+	for _, conn := range conns {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Fatalf("a connection that sent half a header for a minute is still open: %v", err)
+		}
+	}
+}
+
+// HUB-07: 199 bytes pass, 200 do not; bytes, not characters.
+func TestSecretLength(t *testing.T) {
+	subscriber := newReceiver(t, 1)
+	h := startHub(t)
+	topic := "http://" + h.addr + "/topic"
+	for secret, want := range map[string]int{
+		strings.Repeat("s", 199):      http.StatusAccepted,
+		strings.Repeat("s", 200):      http.StatusBadRequest,
+		strings.Repeat("é", 99) + "s": http.StatusAccepted,
+		strings.Repeat("é", 100):      http.StatusBadRequest,
+	} {
+		a := h.subscribe(topic, subscriber.url(0, "/cb"), "hub.secret", secret).want(t, want)
+		if want == http.StatusBadRequest && !strings.Contains(string(a.body), "199") {
+			t.Errorf("the sentence does not give the limit: %q", a.body)
+		}
+	}
+	h.subscribe(topic, subscriber.url(0, "/cb"), "hub.topic", "http://127.0.0.1/other").want(t, http.StatusBadRequest)
+}
