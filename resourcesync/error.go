@@ -1,0 +1,58 @@
+package resourcesync
+
+import "fmt"
+
+// ErrorKind groups errors by what a caller does about them.
+type ErrorKind int
+
+// The kinds of an Error.
+const (
+	// NotWellFormed says that the document is not namespace-well-formed XML 1.0.
+	NotWellFormed ErrorKind = iota + 1
+	// BadEncoding says that the document is not UTF-8, or declares that it is not.
+	BadEncoding
+	// HasDTD says that the document has a document type declaration. They are
+	// refused, well-formed or not.
+	HasDTD
+	// OverLimit says that the document exceeds one of the Limits.
+	OverLimit
+	// BadDocument says that the document is well-formed XML but breaks a rule of
+	// ResourceSync.
+	BadDocument
+)
+
+var kindNames = [...]string{
+	NotWellFormed: "not well-formed",
+	BadEncoding:   "bad encoding",
+	HasDTD:        "has a DTD",
+	OverLimit:     "over limit",
+	BadDocument:   "bad document",
+}
+
+// String returns the kind in words.
+func (k ErrorKind) String() string {
+	if k > 0 && int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("ErrorKind(%d)", int(k))
+}
+
+// Error is why a document was refused. Errors of the underlying reader are not
+// of this type; they come back wrapped.
+type Error struct {
+	Kind ErrorKind
+	// Rule is the ID of the broken rule, as docs/conformance.md lists them
+	// ("DOC-17"), or "XML" where it is one of XML itself.
+	Rule string
+	// Line and Column tell where, counted from 1. Lines end at a line feed;
+	// columns count characters (Unicode code points), as an editor shows them,
+	// a tab being one character and a byte order mark none.
+	Line, Column int
+	// Msg says in one sentence what is wrong and, where it helps, what to do.
+	Msg string
+}
+
+// Error returns the position, the rule and the sentence.
+func (e *Error) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s (%s)", e.Line, e.Column, e.Msg, e.Rule)
+}

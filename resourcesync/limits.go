@@ -1,0 +1,51 @@
+package resourcesync
+
+// Limits bounds what a reader takes in. A field that is zero or negative stands
+// for the one of DefaultLimits.
+type Limits struct {
+	// Bytes is the longest document, in bytes.
+	Bytes int64
+	// Depth is how deep elements may be nested, the root counting as 1.
+	Depth int
+	// Attributes is how many attributes, namespace declarations among them, one
+	// element may have, and how many namespace declarations may be in scope.
+	Attributes int
+	// Token is the longest tag and the longest text of an element that is read
+	// as one value, such as loc, in bytes; so no name and no attribute value is
+	// longer. At least 64. A reader needs a buffer of four times this size.
+	Token int
+	// Entries is how many url elements a document may have (DOC-60).
+	Entries int
+}
+
+// DefaultLimits are the limits of the specification, 50,000 entries and 50 MiB
+// (DOC-60), and generous ones of our own for the rest.
+var DefaultLimits = Limits{
+	Bytes:      50 << 20,
+	Depth:      64,
+	Attributes: 64,
+	Token:      16 << 10,
+	Entries:    50_000,
+}
+
+const minToken = 64
+
+func (l Limits) withDefaults() Limits {
+	if l.Bytes <= 0 {
+		l.Bytes = DefaultLimits.Bytes
+	}
+	if l.Depth <= 0 {
+		l.Depth = DefaultLimits.Depth
+	}
+	if l.Attributes <= 0 {
+		l.Attributes = DefaultLimits.Attributes
+	}
+	if l.Token <= 0 {
+		l.Token = DefaultLimits.Token
+	}
+	l.Token = max(l.Token, minToken)
+	if l.Entries <= 0 {
+		l.Entries = DefaultLimits.Entries
+	}
+	return l
+}
