@@ -1,0 +1,149 @@
+package admin
+
+import "time"
+
+// Page is one page of a list. Next is what to ask for with `?after=` to get the
+// one that follows; empty: this was the last.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Info is what GET /api/v1/info answers.
+type Info struct {
+	Version   string    `json:"version"`
+	Addresses Addresses `json:"addresses"`
+	HubURL    string    `json:"hub_url"` // the hub URI, as in Link rel="hub"
+	Store     StoreInfo `json:"store"`
+	NodeID    string    `json:"node_id"`
+	Nodes     []Node    `json:"nodes"`
+	StartedAt time.Time `json:"started_at"`
+	Uptime    float64   `json:"uptime_seconds"`
+}
+
+// Addresses are the listeners' actual ones, host:port.
+type Addresses struct {
+	Public string `json:"public"`
+	Admin  string `json:"admin"`
+}
+
+// StoreInfo says where the hub keeps its data.
+type StoreInfo struct {
+	Kind     string `json:"kind"`               // "embedded" or "redis"
+	Location string `json:"location,omitempty"` // the folder, or the address without its password
+	ID       string `json:"id,omitempty"`       // the install id
+}
+
+// Node is a hub and how many of the 256 shards it owns.
+type Node struct {
+	ID     string `json:"id"`
+	Shards int    `json:"shards"`
+}
+
+// Topic is a topic's state.
+type Topic struct {
+	ID        string    `json:"id"` // UUIDv5 of URL in the URL namespace
+	URL       string    `json:"url"`
+	Kind      string    `json:"kind"` // "change", "framework" or "content"
+	LastFrom  time.Time `json:"last_from,omitzero"`
+	LastUntil time.Time `json:"last_until,omitzero"`
+	// Reset: the next notification may start anywhere.
+	Reset bool `json:"reset,omitempty"`
+	Head  Head `json:"head"`
+	// Subscriptions is how many get the topic now, nil where that is not known.
+	Subscriptions *int `json:"subscriptions,omitempty"`
+	// Gaps are the topic's own, oldest first.
+	Gaps     []Gap    `json:"gaps"`
+	Retained Retained `json:"retained"`
+}
+
+// Head is the newest notification of a topic.
+type Head struct {
+	ID         string    `json:"id"`       // UUIDv7
+	Seq        uint64    `json:"seq"`      // from 1, dense
+	Position   string    `json:"position"` // opaque
+	ReceivedAt time.Time `json:"received_at"`
+}
+
+// Retained is what is left of a topic's notifications after retention.
+type Retained struct {
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// Gap is an interval whose notifications did not go through.
+type Gap struct {
+	From   time.Time `json:"from,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	Count  uint64    `json:"count"` // 0: cannot be known
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"` // when it was recorded
+}
+
+// Subscription is a subscription's state. It never holds the secret.
+type Subscription struct {
+	ID       string `json:"id"` // UUIDv5 of topic + "\n" + callback in the URL namespace
+	Topic    string `json:"topic"`
+	Callback string `json:"callback"`
+	State    string `json:"state"`  // "pending", "active", "failing" or "ended"
+	Signed   bool   `json:"signed"` // there is a secret, so deliveries carry X-Hub-Signature
+
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	VerifiedAt time.Time `json:"verified_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	EndReason  string    `json:"end_reason,omitempty"`
+
+	// Cursor is the newest notification that was delivered or passed over, as
+	// far as that was committed; nil before verification.
+	Cursor *Cursor `json:"cursor,omitempty"`
+	// Lag is nil before verification and after the end.
+	Lag *Lag `json:"lag,omitempty"`
+	// Attempt counts the failures of the notification after the cursor.
+	Attempt        uint32    `json:"attempt"`
+	FirstAttemptAt time.Time `json:"first_attempt_at,omitzero"`
+	NextAttemptAt  time.Time `json:"next_attempt_at,omitzero"`
+	// LastStatus is the HTTP status of the last attempt. Where that got no
+	// answer it is 0 and LastError is "timeout", "connect", "refused" or
+	// "error".
+	LastStatus int    `json:"last_status,omitempty"`
+	LastError  string `json:"last_error,omitempty"`
+	// Gaps is how many gaps are kept.
+	Gaps int `json:"gaps"`
+	// Request is the request that waits for verification, or the denial that
+	// waits to be told.
+	Request *Request `json:"request,omitempty"`
+}
+
+// Cursor is a position in a topic.
+type Cursor struct {
+	Position string    `json:"position"` // opaque, as in Head
+	Seq      uint64    `json:"seq"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+// Lag is how far a subscription is behind its topic: notifications that were not
+// delivered yet, and the time between the `until` of the last one that was and that
+// of the topic.
+type Lag struct {
+	Notifications uint64  `json:"notifications"`
+	Seconds       float64 `json:"seconds"`
+}
+
+// Request is a request that is not done with.
+type Request struct {
+	Mode         string    `json:"mode"` // "subscribe" or "unsubscribe"
+	LeaseSeconds int64     `json:"lease_seconds,omitempty"`
+	AcceptedAt   time.Time `json:"accepted_at"`
+	Denied       string    `json:"denied,omitempty"` // the reason to be told
+	Tries        int       `json:"tries"`
+	NextAt       time.Time `json:"next_at,omitzero"`
+}
+
+// Problem is the body of every error (RFC 9457, application/problem+json).
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}

@@ -1,0 +1,230 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What an Options field of zero stands for, and the bounds that have no option.
+const (
+	DefaultConnectTimeout = 5 * time.Second
+	DefaultTLSTimeout     = 5 * time.Second
+	DefaultPerHost        = 8
+	DefaultIdle           = 1024
+
+	maxHeaderBytes = 64 << 10
+	idleTimeout    = 90 * time.Second
+	tlsSessions    = 1024
+	// maxAddresses is how many addresses of one name are tried for one
+	// connection, so that a long DNS answer makes no port scanner of the hub.
+	maxAddresses = 8
+)
+
+// Options configures a Client. The zero value calls public addresses only.
+type Options struct {
+	// Allow lists ranges that may be called besides public addresses
+	// (`--allow-cidr`; DevAllow for `--dev`). Link-local, cloud metadata,
+	// multicast, unspecified and broadcast addresses stay refused whatever
+	// it holds.
+	Allow []netip.Prefix
+	// ConnectTimeout bounds looking the name up and connecting, TLSTimeout the
+	// TLS handshake; 5 s each when zero.
+	ConnectTimeout, TLSTimeout time.Duration
+	// PerHost is how many idle connections are kept for one host:port, Idle how
+	// many in all; 8 and 1,024 when zero.
+	PerHost, Idle int
+	// UserAgent is sent where a request names none. Empty: net/http's.
+	UserAgent string
+	// RootCAs are the authorities that servers are checked against. Nil: the
+	// system's.
+	RootCAs *x509.CertPool
+	// Resolver looks names up. Nil: the system's.
+	Resolver *net.Resolver
+}
+
+// Client makes guarded HTTP requests. It may be shared between goroutines.
+//
+// It speaks HTTP/1.1 only: one exchange has one connection to itself, so that a
+// stalled one holds back no other, time limits and the count of connections per
+// host mean what they say, and a foreign host has fewer ways to make the client
+// work. What HTTP/2 would save, keep-alive saves as well.
+type Client struct {
+	policy     policy
+	userAgent  string
+	dialer     net.Dialer
+	tls        *tls.Config
+	tlsTimeout time.Duration
+	// kept keeps connections alive. fresh does not: requests under a Budget use
+	// it, so that each of them is counted at the address that it goes to.
+	kept, fresh *http.Transport
+}
+
+// New returns a Client. The error names a range of o.Allow that is not valid.
+func New(o Options) (*Client, error) {
+	p, err := newPolicy(o.Allow)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		policy:     p,
+		userAgent:  o.UserAgent,
+		tlsTimeout: orDefault(o.TLSTimeout, DefaultTLSTimeout),
+		// No ServerName here: each connection sets its own. Sessions are kept
+		// per server name.
+		tls: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			RootCAs:            o.RootCAs,
+			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
+		},
+	}
+	c.dialer = net.Dialer{
+		Timeout:        orDefault(o.ConnectTimeout, DefaultConnectTimeout),
+		Resolver:       o.Resolver,
+		ControlContext: c.control,
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	c.kept = &http.Transport{
+		Proxy:                  nil, // a proxy from the environment would bypass the guard
+		DialContext:            c.dial,
+		DialTLSContext:         c.dialTLS,
+		Protocols:              &protocols,
+		DisableCompression:     true, // no gzip bombs, and bodies stay as they were sent
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxIdleConns:           orDefault(o.Idle, DefaultIdle),
+		MaxIdleConnsPerHost:    orDefault(o.PerHost, DefaultPerHost),
+		IdleConnTimeout:        idleTimeout,
+	}
+	c.fresh = c.kept.Clone()
+	c.fresh.DisableKeepAlives = true
+	return c, nil
+}
+
+func orDefault[T time.Duration | int](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// Do sends one request and returns its answer, whatever its status: redirects
+// are not followed (a 307 would send body and signature on), cookies are neither
+// kept nor sent. The caller closes the answer's body. The request's context bounds the
+// exchange; without a deadline only connecting is bounded. The request is not
+// changed.
+//
+// The error is for Classify. It may hold the host and address, never the rest
+// of the URL. It holds a *RefusedError where the address is one that is not called,
+// and a *BudgetError where the request's context is one of Budget.Begin and too many
+// requests went to the address; nothing was sent then.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	if _, set := req.Header["User-Agent"]; !set && c.userAgent != "" || req.Header == nil {
+		r := *req
+		if r.Header = req.Header.Clone(); r.Header == nil {
+			r.Header = http.Header{}
+		}
+		if c.userAgent != "" {
+			r.Header.Set("User-Agent", c.userAgent)
+		}
+		req = &r
+	}
+	// The transport and not an http.Client: it has no redirects or cookies to
+	// switch off, and its errors do not quote the URL.
+	if placeOf(req.Context()) != nil {
+		return c.fresh.RoundTrip(req)
+	}
+	return c.kept.RoundTrip(req)
+}
+
+// CloseIdleConnections closes the connections that are kept and not in use.
+func (c *Client) CloseIdleConnections() { c.kept.CloseIdleConnections() }
+
+// dial connects and tells the failures apart: an address that is not called, one
+// whose budget is spent, or no connection.
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	a := new(attempt)
+	conn, err := c.dialer.DialContext(context.WithValue(ctx, attemptKey{}, a), network, addr)
+	if err == nil {
+		return conn, nil
+	}
+	return nil, a.verdict(ctx, addr, err)
+}
+
+// dialTLS is dial and a handshake in the name of the host in addr.
+func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := c.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg := c.tls.Clone()
+	cfg.ServerName, _, err = net.SplitHostPort(addr)
+	if err != nil {
+		_ = conn.Close()
+		return nil, &connectError{fmt.Errorf("connect to %s: %w", addr, err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.tlsTimeout)
+	defer cancel()
+	secure := tls.Client(conn, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, &connectError{fmt.Errorf("TLS handshake with %s: %w", addr, err)}
+	}
+	return secure, nil
+}
+
+// control runs before each connect(2), with the address that will be connected
+// to: this is the guard.
+func (c *Client) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &RefusedError{Addr: address, Reason: "is not an address of a host"}
+	}
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	if a == nil {
+		return &RefusedError{Addr: address, Reason: "was dialled outside of the guarded client"}
+	}
+	return a.admit(c.policy, placeOf(ctx), ap.Addr())
+}
+
+// ErrTooLarge is wrapped by what ReadBody returns for a body over its limit.
+var ErrTooLarge = errors.New("the body is too large")
+
+// ReadBody reads r to its end, if that comes within limit bytes; else it returns
+// ErrTooLarge and has read limit + 1 bytes.
+func ReadBody(r io.Reader, limit int64) ([]byte, error) {
+	limit = min(max(limit, 0), math.MaxInt64-1)
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	return b, nil
+}
+
+// HostPort is the name under which requests to one host are counted, by Budget
+// and by whoever else counts them: lower case, without a final dot, with the
+// scheme's port where u names none.
+func HostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
+	}
+	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+}

@@ -1,0 +1,160 @@
+package egress
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"code.dny.dev/ssrf"
+)
+
+// DevAllow returns the ranges that `--dev` allows: loopback and the private
+// ranges of IPv4 and IPv6.
+func DevAllow() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.0/8"),
+		netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("::1/128"),
+		netip.MustParsePrefix("fc00::/7"),
+	}
+}
+
+// A named range and what a person calls an address in it.
+type named struct {
+	prefix netip.Prefix
+	name   string
+}
+
+func ranges(name string, prefixes ...string) []named {
+	out := make([]named, 0, len(prefixes))
+	for _, p := range prefixes {
+		out = append(out, named{netip.MustParsePrefix(p), name})
+	}
+	return out
+}
+
+// never is refused whatever is allowed: what answers there belongs to the
+// machine the hub runs on or to the cloud around it, and hands out credentials,
+// or is not one host.
+var never = concat(
+	ranges("the metadata service of a cloud",
+		"169.254.169.254/32",     // AWS, Azure, GCP, Oracle, OpenStack, ...
+		"168.63.129.16/32",       // Azure's wire server, a public address
+		"100.100.100.200/32",     // Alibaba
+		"192.0.0.192/32",         // Oracle
+		"fd00:ec2::/32",          // AWS: metadata, DNS, time
+		"fd20:ce::254/128",       // GCP
+		"fd00:c1::a9fe:a9fe/128", // Oracle
+		"fd00:42::42/128",        // Scaleway
+	),
+	ranges("a link-local address", "169.254.0.0/16", "fe80::/10"),
+	ranges("a multicast address", "224.0.0.0/4", "ff00::/8"),
+	ranges("the broadcast address", "255.255.255.255/32"),
+	ranges("an unspecified address", "0.0.0.0/8", "::/128"),
+)
+
+// known names ranges that an operator may allow, for the sentence of a refusal.
+var known = concat(
+	ranges("a loopback address", "127.0.0.0/8", "::1/128"),
+	ranges("a private address", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+	ranges("a shared address (carrier-grade NAT)", "100.64.0.0/10"),
+	ranges("an address for documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+	ranges("a NAT64 address", "64:ff9b::/96", "64:ff9b:1::/48"),
+	ranges("a 6to4 address", "2002::/16"),
+	ranges("a Teredo address", "2001::/32"),
+)
+
+func concat(lists ...[]named) []named {
+	var out []named
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
+
+// policy says which addresses are called.
+type policy struct{ guard *ssrf.Guardian }
+
+func newPolicy(allow []netip.Prefix) (policy, error) {
+	var v4, v6 []netip.Prefix
+	for _, p := range allow {
+		switch {
+		case !p.IsValid():
+			return policy{}, fmt.Errorf("allowed range %v is not a range of addresses: write it like 10.0.0.0/8", p)
+		case p.Addr().Is4In6():
+			return policy{}, fmt.Errorf("allowed range %v: write a range of IPv4 addresses as IPv4, like 10.0.0.0/8", p)
+		case p.Addr().Is4():
+			v4 = append(v4, p.Masked())
+		default:
+			v6 = append(v6, p.Masked())
+		}
+	}
+	return policy{ssrf.New(
+		ssrf.WithAnyPort(),
+		ssrf.WithAllowedV4Prefixes(v4...),
+		ssrf.WithAllowedV6Prefixes(v6...),
+		ssrf.WithDeniedV6Prefixes(netip.MustParsePrefix("3fff::/20")), // documentation, RFC 9637
+	)}, nil
+}
+
+// check returns nil where addr may be called.
+func (p policy) check(addr netip.Addr) *RefusedError {
+	// A prefix contains no address that has a zone, and no IPv4 address in the
+	// clothes of an IPv6 one.
+	addr = addr.WithZone("").Unmap()
+	for _, r := range never {
+		if r.prefix.Contains(addr) {
+			return &RefusedError{addr.String(), "is " + r.name + ", which is never called; no flag allows it"}
+		}
+	}
+	if inner, ok := embedded(addr); ok {
+		// Where a translation prefix is allowed, what it leads to has to be.
+		if refused := p.check(inner); refused != nil {
+			return &RefusedError{addr.String(), "leads to " + refused.Error()}
+		}
+	}
+	if p.guard.SafeAddr(addr) == nil {
+		return nil
+	}
+	name, flag := "not a public address", netip.PrefixFrom(addr, addr.BitLen())
+	for _, r := range known {
+		if r.prefix.Contains(addr) {
+			name, flag = r.name, r.prefix
+			break
+		}
+	}
+	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", name, flag)}
+}
+
+// embedded returns the IPv4 address that an IPv6 address of a translation
+// mechanism leads to.
+func embedded(addr netip.Addr) (netip.Addr, bool) {
+	if !addr.Is6() {
+		return netip.Addr{}, false
+	}
+	b := addr.As16()
+	head := binary.BigEndian.Uint32(b[:4])
+	switch {
+	case head == 0x0064ff9b && zero(b[4:12]), // NAT64, RFC 6052
+		zero(b[:12]) && binary.BigEndian.Uint32(b[12:]) > 1: // IPv4-compatible, neither :: nor ::1
+		return netip.AddrFrom4([4]byte(b[12:])), true
+	case head == 0x0064ff9b && b[4] == 0 && b[5] == 1: // NAT64 of a network's own, RFC 8215; with a /96 below it
+		return netip.AddrFrom4([4]byte(b[12:])), true
+	case head>>16 == 0x2002: // 6to4, RFC 3056
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case head == 0x20010000: // Teredo, RFC 4380: the client's address, inverted
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
+	}
+	return netip.Addr{}, false
+}
+
+func zero(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
+}
