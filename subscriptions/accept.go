@@ -1,0 +1,120 @@
+package subscriptions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// LimitError says that a request was not accepted as too many wait, or as the
+// callback's host has too many subscriptions. It is answered with 429.
+type LimitError struct {
+	Reason     string // a sentence for the requester
+	RetryAfter time.Duration
+}
+
+func (e *LimitError) Error() string { return e.Reason }
+
+// Accept takes a request to subscribe or unsubscribe: it is durable when nil
+// comes back, and verified in the background by Run, also after a crash
+// (HUB-13, HUB-15). It replaces an older request of the same pair. The
+// notifications from here on will be delivered, however long the verification
+// takes (invariant 6).
+//
+// *LimitError: it was refused by a limit. Any other error is the store's, and
+// the request may or may not have been stored.
+//
+// An unsubscribe takes the same steps whether there is a subscription or not
+// (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
+// a subscription (HUB-12). Requester, which may be empty, says in the event who
+// asked.
+func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error {
+	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
+		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
+	}
+	id, host := ID(r.Topic, r.Callback), hostOf(r.Callback)
+	if r.Mode == websub.ModeSubscribe {
+		if err := s.checkPerHost(ctx, id, host); err != nil {
+			return err
+		}
+	}
+	if err := s.queue.reserve(id, host); err != nil {
+		return err
+	}
+	req, err := s.store(ctx, id, r)
+	// After an error too: the request may have been stored after all, and the
+	// place that was reserved is given back by whoever finds that it was not.
+	s.enqueue(&req)
+	if err != nil {
+		return err
+	}
+	s.o.Event(Event{Name: EventAccepted, SubscriptionID: id, Topic: r.Topic, CallbackHost: host, Mode: r.Mode, Requester: requester})
+	return nil
+}
+
+// store makes r the pending request of its pair.
+func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeRequest) (Request, error) {
+	req := Request{
+		ID: uuid.New(), Mode: r.Mode, Topic: r.Topic, Callback: r.Callback,
+		AcceptedAt: time.Now(),
+	}
+	head, err := s.o.Heads.Head(ctx, r.Topic)
+	if err != nil {
+		return req, fmt.Errorf("reading the head of the topic: %w", err)
+	}
+	req.Start = head.Last
+	if r.Mode == websub.ModeSubscribe {
+		req.Secret, req.Lease = r.Secret, s.grant(r)
+	}
+	_, err = s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
+		rec.Request = &req
+		return rec, nil
+	})
+	if err != nil {
+		return req, fmt.Errorf("storing the request: %w", err)
+	}
+	return req, nil
+}
+
+// grant is the lease that a subscribe request gets: what it asks for, or the
+// default, within the bounds, in whole seconds (HUB-05, HUB-30).
+func (s *Service) grant(r websub.SubscribeRequest) time.Duration {
+	lease := s.o.LeaseDefault
+	if r.HasLease {
+		lease = r.Lease
+	}
+	lease = max(s.o.LeaseMin, min(lease, s.o.LeaseMax))
+	return max(lease.Truncate(time.Second), time.Second)
+}
+
+// checkPerHost refuses a new subscription at a host that has all it may have,
+// those that wait included.
+func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) error {
+	if s.hosts == nil || s.hosts.count(host)+s.queue.pending(host) < s.o.MaxPerHost {
+		return nil
+	}
+	rec, err := s.o.Store.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("looking for a subscription to renew: %w", err)
+	}
+	if rec.Request != nil || rec.Subscription != nil && rec.Subscription.Live(time.Now()) {
+		return nil
+	}
+	return &LimitError{
+		Reason:     fmt.Sprintf("The callback's host has reached its limit of %d subscriptions at this hub; end some of them first.", s.o.MaxPerHost),
+		RetryAfter: 10 * time.Minute,
+	}
+}
+
+// newDenial is a request that tells the callback of an ended subscription.
+func newDenial(sub *Subscription, notice string, now time.Time) *Request {
+	return &Request{
+		ID: uuid.New(), Mode: websub.ModeDenied, Topic: sub.Topic, Callback: sub.Callback,
+		AcceptedAt: now,
+		Denied:     orElse(notice, "The subscription was ended by the hub."),
+	}
+}

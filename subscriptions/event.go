@@ -1,0 +1,49 @@
+package subscriptions
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// Event is something that happened to a request or a subscription, for the log.
+// It holds no secret, no challenge, and of the callback only the host. Fields
+// that do not apply are zero.
+type Event struct {
+	Name           string // one of the Event constants
+	SubscriptionID uuid.UUID
+	Topic          string
+	CallbackHost   string // host:port
+	Mode           websub.Mode
+	Requester      string // as given to Accept
+	Try            int    // from 1
+	Status         int    // of the callback's answer; 0: there was none
+	Reason         string // why it was denied, dropped or ended
+	Err            error
+	Duration       time.Duration // of the exchange with the callback
+}
+
+// The events.
+const (
+	EventAccepted = "subscription_request_accepted"
+	EventVerified = "subscription_verified"            // a subscribe is in force
+	EventEnded    = "subscription_ended"               // Reason: an End constant
+	EventFailed   = "subscription_verification_failed" // one try, or one topic check
+	EventDropped  = "subscription_request_dropped"     // it is done with, and nothing changed
+	EventDenied   = "subscription_denied"              // the callback was told
+	EventTrouble  = "subscription_store_trouble"       // Err: the store's; it is tried again
+)
+
+func event(name string, sub *Subscription, reason string) Event {
+	return Event{Name: name, SubscriptionID: sub.ID, Topic: sub.Topic, CallbackHost: hostOf(sub.Callback), Reason: reason}
+}
+
+// requestEvent is an event of a pending request.
+func requestEvent(name string, r *Request, reason string) Event {
+	return Event{
+		Name: name, SubscriptionID: r.SubscriptionID(), Topic: r.Topic, CallbackHost: hostOf(r.Callback),
+		Mode: r.Mode, Try: r.Tries + 1, Reason: reason,
+	}
+}

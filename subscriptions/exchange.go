@@ -1,0 +1,109 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/websub"
+)
+
+// verificationURL is where a request's intent is verified: its callback with
+// the query of HUB-22 appended (HUB-23). The lease is the granted one.
+func verificationURL(r *Request, challenge string) string {
+	params := []websub.Param{
+		{Name: websub.ParamMode, Value: string(r.Mode)},
+		{Name: websub.ParamTopic, Value: r.Topic},
+		{Name: websub.ParamChallenge, Value: challenge},
+	}
+	if r.Mode == websub.ModeSubscribe {
+		seconds := strconv.FormatInt(int64(r.Lease/time.Second), 10)
+		params = append(params, websub.Param{Name: websub.ParamLeaseSeconds, Value: seconds})
+	}
+	return websub.AppendQuery(r.Callback, params...)
+}
+
+// denialURL is where a callback is told of a denial (HUB-21).
+func denialURL(r *Request) string {
+	return websub.AppendQuery(r.Callback,
+		websub.Param{Name: websub.ParamMode, Value: string(websub.ModeDenied)},
+		websub.Param{Name: websub.ParamTopic, Value: r.Topic},
+		websub.Param{Name: websub.ParamReason, Value: r.Denied})
+}
+
+// answer is what came of one GET.
+type answer struct {
+	status int    // 0: there was no answer
+	body   []byte // its first bytes
+	err    error
+	took   time.Duration
+	place  *egress.Place // what it took of the budget
+}
+
+// call sends one GET to the callback of a job's request and reads the first
+// limit bytes of the answer. Where the budget has no place for it, sent is false
+// and the host is held until there is one.
+func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a answer, sent bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	start := time.Now()
+	ctx, place, wait, ok := s.o.Budget.Begin(ctx, start, j.host)
+	if !ok {
+		s.hold(j, wait)
+		return answer{}, false
+	}
+	a.status, a.body, a.err = s.get(ctx, rawURL, limit)
+	a.took, a.place = time.Since(start), place
+	var spent *egress.BudgetError
+	if errors.As(a.err, &spent) {
+		s.hold(j, spent.Wait)
+		return a, false
+	}
+	return a, true
+}
+
+func (s *Service) get(ctx context.Context, rawURL string, limit int) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
+	if err != nil {
+		return 0, nil, withoutURL(err)
+	}
+	resp, err := s.o.Client.Do(req)
+	if err != nil {
+		return 0, nil, withoutURL(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)))
+	if err != nil {
+		err = fmt.Errorf("reading the answer: %w", err)
+	}
+	return resp.StatusCode, body, err
+}
+
+// withoutURL takes the URL, and the challenge in it, out of an error.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// hold has a job, and all others whose next step calls the same host, wait. It
+// is for workers, before they change the job.
+func (s *Service) hold(j *job, wait time.Duration) {
+	now := time.Now()
+	j.due = now
+	s.queue.hold(j.key(), now.Add(max(wait, 10*time.Millisecond)))
+}
+
+// confirm gives the place of a request that was wanted back.
+func (s *Service) confirm(j *job, a answer) {
+	a.place.Confirm()
+	s.queue.hold(j.key(), time.Time{})
+}

@@ -1,0 +1,139 @@
+package subscriptions
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+const (
+	// housePause is the pause between two shards that are looked through, a
+	// round takes some four minutes.
+	housePause = time.Second
+	// page is how many records are read at once.
+	page = 256
+)
+
+// keepHouse takes up what is pending and then goes round the shards: it ends
+// what expired for good, forgets what ended long ago, and takes up requests that
+// the queue does not know of.
+func (s *Service) keepHouse(ctx context.Context) {
+	for shard := range journal.Partitions {
+		s.load(ctx, shard)
+		if s.hosts != nil {
+			s.lookThrough(ctx, shard) // the limit per host holds from the start
+		}
+	}
+	ticker := time.NewTicker(housePause)
+	defer ticker.Stop()
+	for shard := 0; ; shard = (shard + 1) % journal.Partitions {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.lookThrough(ctx, shard)
+		}
+	}
+}
+
+// load takes up the pending requests of a shard. What it misses as the store is
+// in trouble, lookThrough finds later.
+func (s *Service) load(ctx context.Context, shard int) {
+	var after uuid.UUID
+	for ctx.Err() == nil {
+		requests, err := s.o.Store.Requests(ctx, shard, after, page)
+		if err != nil {
+			s.trouble(ctx, uuid.Nil, err)
+			return
+		}
+		for i := range requests {
+			after = requests[i].SubscriptionID()
+			s.enqueueUnknown(&requests[i])
+		}
+		if len(requests) < page {
+			return
+		}
+	}
+}
+
+// lookThrough keeps house in one shard.
+func (s *Service) lookThrough(ctx context.Context, shard int) {
+	var after uuid.UUID
+	counts := make(map[string]int)
+	for ctx.Err() == nil {
+		records, err := s.o.Store.List(ctx, shard, after, page)
+		if err != nil {
+			s.trouble(ctx, uuid.Nil, err)
+			return
+		}
+		for _, rec := range records {
+			after = s.tidy(ctx, rec)
+			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(time.Now()) {
+				counts[hostOf(sub.Callback)]++
+			}
+		}
+		if len(records) < page {
+			if s.hosts != nil {
+				s.hosts.set(shard, counts)
+			}
+			return
+		}
+	}
+}
+
+// tidy does what is due for one record and returns its id.
+func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID) {
+	if rec.Request != nil {
+		id = rec.Request.SubscriptionID()
+		s.enqueueUnknown(rec.Request)
+	}
+	if rec.Subscription == nil {
+		return id
+	}
+	id = rec.Subscription.ID
+	now, err := time.Now(), error(nil)
+	switch {
+	case expired(rec, now, s.o.ResumeWithin):
+		err = s.expire(ctx, id, rec.Subscription.Topic)
+	case purgeable(rec, now):
+		_, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, time.Now()), nil })
+	}
+	if err != nil {
+		s.trouble(ctx, id, err)
+	}
+	return id
+}
+
+// expire ends a subscription that expired for good.
+func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error {
+	head, err := s.o.Heads.Head(ctx, topic)
+	if err != nil {
+		return err
+	}
+	var ended bool
+	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
+		now := time.Now()
+		ended = expired(rec, now, s.o.ResumeWithin)
+		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
+	})
+	if err == nil && ended {
+		s.o.Event(event(EventEnded, rec.Subscription, EndExpired))
+	}
+	return err
+}
+
+// enqueueUnknown has a stored request worked on unless the queue knows of it.
+func (s *Service) enqueueUnknown(r *Request) {
+	if !s.queue.known(r.SubscriptionID()) {
+		s.enqueue(r)
+	}
+}
+
+func (s *Service) trouble(ctx context.Context, id uuid.UUID, err error) {
+	if ctx.Err() == nil {
+		s.o.Event(Event{Name: EventTrouble, SubscriptionID: id, Err: err})
+	}
+}

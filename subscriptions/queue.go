@@ -1,0 +1,201 @@
+package subscriptions
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// perHost is how many requests of the queue are worked on at once for one host.
+const perHost = 4
+
+// queue holds what is to be done and when, and deals it out fairly: hosts take
+// turns, each has at most perHost jobs running, and retries have workers of
+// their own, so that neither a slow host nor many dead ones keep a first try
+// from being made. It knows ids and times; the requests are in the store.
+type queue struct {
+	maxPending, maxPerHost int
+	wake                   chan struct{} // something changed that next would see
+
+	mu      sync.Mutex
+	jobs    map[uuid.UUID]*job
+	pend    map[string]int // jobs by callback host
+	classes [2]class       // first tries, retries
+	turns   uint64
+	// rest is when next gives out jobs again, after trouble with the store.
+	rest time.Time
+}
+
+// job is the work on the pending request of one subscription. While it runs
+// its worker owns the fields of the first group.
+type job struct {
+	id              uuid.UUID
+	host, topicHost string
+	due             time.Time
+	check           bool      // the next step is the topic check, and calls topicHost
+	slow            bool      // the last step failed
+	checked         uuid.UUID // the request whose topic was checked
+	checks          int       // topic checks that could not tell, in a row
+
+	at    *hostQueue // where it waits or runs; nil: only reserved
+	index int        // in at.jobs; -1: not there
+	again *job       // a newer request came while it ran
+}
+
+func newJob(id uuid.UUID, host string) *job { return &job{id: id, host: host, index: -1} }
+
+// key is the host that the next step calls.
+func (j *job) key() string {
+	if j.check {
+		return j.topicHost
+	}
+	return j.host
+}
+
+func newQueue(workers, maxPending, maxPerHost int) *queue {
+	q := &queue{
+		maxPending: maxPending, maxPerHost: maxPerHost,
+		wake: make(chan struct{}, 1),
+		jobs: make(map[uuid.UUID]*job),
+		pend: make(map[string]int),
+	}
+	for i := range q.classes {
+		q.classes[i] = class{limit: max(1, workers/2), hosts: make(map[string]*hostQueue)}
+	}
+	return q
+}
+
+// reserve takes a place for a request that is about to be stored; add or a
+// worker gives it back. *LimitError: there is none.
+func (q *queue) reserve(id uuid.UUID, host string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.jobs[id] != nil: // it replaces one that waits
+	case q.maxPending > 0 && len(q.jobs) >= q.maxPending:
+		return &LimitError{Reason: "Too many requests wait for their verification at this hub; try again later.", RetryAfter: time.Minute}
+	case q.maxPerHost > 0 && q.pend[host] >= q.maxPerHost:
+		return &LimitError{Reason: "Too many requests of the callback's host wait for their verification; try again later.", RetryAfter: time.Minute}
+	default:
+		q.create(newJob(id, host))
+	}
+	return nil
+}
+
+func (q *queue) create(j *job) {
+	q.jobs[j.id] = j
+	q.pend[j.host]++
+}
+
+// add has a request worked on from due on. What was planned for an older one of
+// the same id is forgotten.
+func (q *queue) add(fresh *job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch j := q.jobs[fresh.id]; {
+	case j == nil:
+		q.create(fresh)
+	case j.at != nil && j.index < 0: // it runs
+		j.again = fresh
+		return
+	default:
+		if j.at != nil {
+			j.at.remove(j)
+		}
+		q.jobs[j.id] = fresh
+	}
+	q.put(fresh)
+	q.signal()
+}
+
+// known reports whether there is a job for id.
+func (q *queue) known(id uuid.UUID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[id] != nil
+}
+
+// pending is the number of jobs of a callback host.
+func (q *queue) pending(host string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pend[host]
+}
+
+// next starts the job whose turn it is, or tells how long there will be none
+// unless wake says otherwise. Whoever gets a job ends it with finish.
+func (q *queue) next(now time.Time) (*job, time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d := q.rest.Sub(now); d > 0 {
+		return nil, d
+	}
+	wait := time.Hour
+	for i := range q.classes {
+		if j, d := q.classes[i].next(now); j != nil {
+			return j, 0
+		} else if d > 0 {
+			wait = min(wait, d)
+		}
+	}
+	return nil, wait
+}
+
+// finish ends the run of a job that next gave. Where keep is set it waits again
+// as its fields say.
+func (q *queue) finish(j *job, keep bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ran := j.at
+	switch {
+	case j.again != nil:
+		q.jobs[j.id] = j.again
+		q.put(j.again)
+	case keep:
+		q.put(j)
+	default:
+		delete(q.jobs, j.id)
+		if q.pend[j.host]--; q.pend[j.host] == 0 {
+			delete(q.pend, j.host)
+		}
+	}
+	ran.done() // last, so that the host is remembered where the job goes on
+	q.signal()
+}
+
+// hold lets no job of a host start before a time; the zero time lifts that.
+func (q *queue) hold(host string, until time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.classes {
+		if h := q.classes[i].hosts[host]; h != nil {
+			h.notBefore = until
+			h.settle()
+		}
+	}
+	q.signal()
+}
+
+// restUntil lets no job start at all before a time.
+func (q *queue) restUntil(t time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rest = t
+}
+
+// put has a job wait where its fields say. Called with mu held.
+func (q *queue) put(j *job) {
+	c := &q.classes[0]
+	if j.slow {
+		c = &q.classes[1]
+	}
+	c.host(j.key()).put(j)
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}

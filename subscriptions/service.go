@@ -1,0 +1,221 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
+)
+
+// Doer sends one HTTP request: in the hub the guarded client of internal/egress.
+// It follows no redirects.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// Heads tells the state of a topic.
+type Heads interface {
+	Head(ctx context.Context, topic string) (journal.Head, error)
+}
+
+// TopicCheck asks whether a topic may be subscribed to at this hub (HUB-20).
+// Nil: it may. *DeniedError: it may not. *WaitError: ask again later. Any other
+// error: it could not be told, for instance as the topic's host is down.
+type TopicCheck interface {
+	Check(ctx context.Context, topic string) error
+}
+
+// DeniedError says that a topic may not be subscribed to.
+type DeniedError struct {
+	Reason string // told to the callback as hub.reason
+}
+
+func (e *DeniedError) Error() string { return "the topic was denied: " + e.Reason }
+
+// WaitError says that the topic's host was asked often enough for now.
+type WaitError struct {
+	After time.Duration
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("wait %v before asking the topic again", e.After)
+}
+
+// Options are what a Service works with. Store, Heads and Client are required.
+type Options struct {
+	Store  Registry
+	Heads  Heads
+	Client Doer
+	// Budget holds back verifications and denials of one target host that were
+	// not confirmed; nil is no limit.
+	Budget *egress.Budget
+	// Check looks at the topic of a subscribe request; nil lets all pass.
+	Check TopicCheck
+
+	// LeaseMin, LeaseDefault and LeaseMax bound a granted lease (HUB-30). Zero
+	// is 300 s, 10 days and 31 days.
+	LeaseMin, LeaseDefault, LeaseMax time.Duration
+	// ResumeWithin is how long after its lease ran out a subscription can be
+	// taken up where it stopped.
+	ResumeWithin time.Duration
+	// MaxPending and MaxPendingPerHost bound the requests that wait, in all and
+	// for one callback host; MaxPerHost bounds the subscriptions of one callback
+	// host. Zero is no limit.
+	MaxPending, MaxPendingPerHost, MaxPerHost int
+
+	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
+	Timeout time.Duration
+	// Workers is how many requests are worked on at once, retries at most half
+	// of them. Zero is 512.
+	Workers int
+
+	// Changed is told each subscription that began, was renewed or ended, after
+	// it was stored, and for one subscription in the order in which it changed.
+	// It must not wait and must not call the Service; it is called from several
+	// goroutines.
+	Changed func(Subscription)
+	// Event is told what happens, to log it. The same rules hold.
+	Event func(Event)
+}
+
+// Service accepts requests and carries them out. Its methods may be called from
+// several goroutines.
+type Service struct {
+	o     Options
+	queue *queue
+	hosts *hostCounts // nil: not counted
+	// order keeps the calls of Changed in the order of the changes they tell of:
+	// one lock a shard is held over both.
+	order [journal.Partitions]sync.Mutex
+}
+
+// New returns a Service. It does nothing in the background until Run.
+func New(o Options) *Service {
+	o.LeaseMin = orElse(o.LeaseMin, 300*time.Second)
+	o.LeaseDefault = orElse(o.LeaseDefault, 864_000*time.Second)
+	o.LeaseMax = orElse(o.LeaseMax, 2_678_400*time.Second)
+	o.Timeout = orElse(o.Timeout, 15*time.Second)
+	o.Workers = orElse(o.Workers, 512)
+	if o.Changed == nil {
+		o.Changed = func(Subscription) {}
+	}
+	if o.Event == nil {
+		o.Event = func(Event) {}
+	}
+	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost)}
+	if o.MaxPerHost > 0 {
+		s.hosts = newHostCounts()
+	}
+	return s
+}
+
+func orElse[T comparable](v, or T) T {
+	var zero T
+	if v == zero {
+		return or
+	}
+	return v
+}
+
+// Run takes up the pending requests of the store and works on them, and on those
+// that Accept adds, until ctx ends; it returns nil then, when all that it
+// started has stopped. What it was working on is taken up again by the next Run,
+// here or in another process. It may be called once.
+func (s *Service) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.keepHouse(ctx) })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		j, wait := s.queue.next(time.Now())
+		if j != nil {
+			wg.Go(func() { s.queue.finish(j, s.work(ctx, j)) })
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-s.queue.wake:
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// ErrNotFound says that there is no such subscription.
+var ErrNotFound = errors.New("there is no such subscription")
+
+// End ends a subscription for one of the End reasons and tells its callback so
+// with a denial that carries notice (HUB-21); a request that is pending for it
+// is dropped. It is durable when End returns. ErrNotFound: there is none. One
+// that has ended already stays as it is.
+func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) error {
+	rec, err := s.o.Store.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("ending subscription %v: %w", id, err)
+	}
+	if rec.Subscription == nil {
+		return ErrNotFound
+	}
+	head, err := s.o.Heads.Head(ctx, rec.Subscription.Topic)
+	if err != nil {
+		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
+	}
+	ended := false
+	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
+		sub := rec.Subscription
+		if sub == nil {
+			return rec, ErrNotFound
+		}
+		if ended = sub.EndedAt.IsZero(); !ended {
+			return rec, nil
+		}
+		now := time.Now()
+		rec = End(rec, reason, head.Last, now)
+		rec.Request = newDenial(sub, notice, now)
+		return rec, nil
+	})
+	if err != nil {
+		return err
+	}
+	if ended {
+		s.enqueue(rec.Request)
+		s.o.Event(event(EventEnded, rec.Subscription, reason))
+	}
+	return nil
+}
+
+// update changes a record and tells Changed of a subscription that is not as it
+// was.
+func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
+	mu := &s.order[Shard(id)]
+	mu.Lock()
+	defer mu.Unlock()
+	var before, after *Subscription
+	rec, err := s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
+		before = rec.Subscription
+		rec, err := change(rec)
+		after = rec.Subscription
+		return rec, err
+	})
+	if err != nil {
+		return rec, err
+	}
+	if before == after { // the functions of transition.go copy what they change
+		return rec, nil
+	}
+	s.hosts.changed(id, before, after, time.Now())
+	if rec.Subscription != nil {
+		s.o.Changed(*rec.Subscription)
+	}
+	return rec, nil
+}

@@ -1,0 +1,269 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/rshub/rshub/websub"
+)
+
+const (
+	// checkFor is how long a topic that can't be reached is asked again. The
+	// subscriber, who heard nothing since, asks anew sooner than that.
+	checkFor = 24 * time.Hour
+	// storeRest is the pause after trouble with the store, and settleTime how
+	// long storing what became of a request may take.
+	storeRest  = 5 * time.Second
+	settleTime = 5 * time.Second
+)
+
+// retries are the pauses after the first, second and third try of a
+// verification or denial (HUB-26); the fourth is the last.
+var retries = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+
+// checkRetries are the pauses after topic checks that could not tell; the last
+// one repeats.
+var checkRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+
+// jitter spreads a pause by a fifth either way.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spreads load, keeps no secret
+}
+
+// enqueue has the pending request r worked on as soon as it is due.
+func (s *Service) enqueue(r *Request) {
+	j := newJob(r.SubscriptionID(), hostOf(r.Callback))
+	j.topicHost = hostOf(r.Topic)
+	j.check = s.needsCheck(r)
+	j.due = time.Now()
+	if r.NextAt.After(j.due) {
+		j.due = r.NextAt
+	}
+	j.slow = r.Tries > 0
+	s.queue.add(j)
+}
+
+// needsCheck reports whether the topic of r is to be looked at: an unsubscribe's
+// never is (HUB-20).
+func (s *Service) needsCheck(r *Request) bool {
+	return s.o.Check != nil && r.Mode == websub.ModeSubscribe && r.Denied == ""
+}
+
+// work takes the next step of a job and reports whether there is another. Each
+// step calls one host at most, the one in whose turn the job was started.
+func (s *Service) work(ctx context.Context, j *job) (keep bool) {
+	rec, err := s.o.Store.Get(ctx, j.id)
+	if err != nil {
+		return s.rest(ctx, j, err)
+	}
+	r := rec.Request
+	if r == nil {
+		return false
+	}
+	if now := time.Now(); now.Before(r.NextAt) {
+		j.due = r.NextAt
+		return true
+	}
+	if check := s.needsCheck(r) && j.checked != r.ID; check != j.check {
+		j.check, j.due = check, time.Now() // wait for the turn of the host in question
+		return true
+	}
+	switch {
+	case r.Denied != "":
+		return s.deny(ctx, j, r)
+	case j.check:
+		return s.checkTopic(ctx, j, r)
+	case r.Mode == websub.ModeSubscribe:
+		return s.verify(ctx, j, r)
+	case r.Mode == websub.ModeUnsubscribe && rec.Subscription != nil && rec.Subscription.EndedAt.IsZero():
+		return s.verify(ctx, j, r)
+	default: // HUB-18
+		return s.drop(ctx, j, r, "there is no subscription to end")
+	}
+}
+
+// checkTopic asks whether the topic may be subscribed to.
+func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool) {
+	err := s.askTopic(ctx, r.Topic)
+	var denied *DeniedError
+	var wait *WaitError
+	switch {
+	case err == nil:
+		j.checked, j.checks, j.slow = r.ID, 0, false
+		j.check, j.due = false, time.Now()
+		return true
+	case errors.As(err, &denied):
+		return s.amend(ctx, j, r, func(r Request) *Request {
+			r.Denied, r.Tries, r.NextAt = orElse(denied.Reason, "The topic is not served by this hub."), 0, time.Time{}
+			return &r
+		})
+	case errors.As(err, &wait):
+		s.hold(j, wait.After)
+		return true
+	case ctx.Err() != nil:
+		return true
+	case time.Since(r.AcceptedAt) >= checkFor:
+		return s.drop(ctx, j, r, "the topic could not be reached")
+	}
+	e := requestEvent(EventFailed, r, "the topic could not be checked")
+	e.Err = err
+	s.o.Event(e)
+	j.due = time.Now().Add(jitter(checkRetries[min(j.checks, len(checkRetries)-1)]))
+	j.checks, j.slow = j.checks+1, true
+	return true
+}
+
+// askTopic calls Check within the time of a HEAD and a GET.
+func (s *Service) askTopic(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.Timeout)
+	defer cancel()
+	return s.o.Check.Check(ctx, topic)
+}
+
+// verify asks the callback whether the request is what it wants, and carries it
+// out if so (HUB-22, HUB-25).
+func (s *Service) verify(ctx context.Context, j *job, r *Request) (keep bool) {
+	challenge, sentAt := websub.NewChallenge(), time.Now()
+	a, sent := s.call(ctx, j, verificationURL(r, challenge), len(challenge)+1)
+	if !sent {
+		return true
+	}
+	if a.err == nil && a.status/100 == 2 && string(a.body) == challenge {
+		s.confirm(j, a)
+		return s.carryOut(ctx, j, r, sentAt, a)
+	}
+	if ctx.Err() != nil {
+		return true // cut off by the shutdown: that was no try
+	}
+	return s.failed(ctx, j, r, a, a.err == nil && a.status == http.StatusNotFound)
+}
+
+// carryOut puts a verified request into force.
+func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.Time, a answer) (keep bool) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	change := func(rec Record) (Record, error) {
+		return Activate(rec, r.ID, sentAt, time.Now(), s.o.ResumeWithin)
+	}
+	e := requestEvent(EventVerified, r, "")
+	if r.Mode == websub.ModeUnsubscribe {
+		head, err := s.o.Heads.Head(ctx, r.Topic)
+		if err != nil {
+			return s.rest(ctx, j, err)
+		}
+		change = func(rec Record) (Record, error) {
+			return Deactivate(rec, r.ID, head.Last, time.Now())
+		}
+		e = requestEvent(EventEnded, r, EndUnsubscribed)
+	}
+	_, err := s.update(ctx, j.id, change)
+	if err != nil {
+		return s.unsettled(ctx, j, err)
+	}
+	e.Status, e.Duration = a.status, a.took
+	s.o.Event(e)
+	return false
+}
+
+// deny tells the callback that it was denied (HUB-21). What it answers does not
+// matter; where it can't, it is told again.
+func (s *Service) deny(ctx context.Context, j *job, r *Request) (keep bool) {
+	a, sent := s.call(ctx, j, denialURL(r), 0)
+	switch {
+	case !sent:
+		return true
+	case a.err != nil && ctx.Err() != nil:
+		return true
+	case a.err != nil, a.status >= http.StatusInternalServerError:
+		return s.failed(ctx, j, r, a, false)
+	}
+	keep = s.amend(ctx, j, r, func(Request) *Request { return nil })
+	if !keep {
+		e := requestEvent(EventDenied, r, r.Denied)
+		e.Status, e.Duration = a.status, a.took
+		s.o.Event(e)
+	}
+	return keep
+}
+
+// failed plans the next try, or drops the request after the last one; what was
+// in force before stays as it was (HUB-12, HUB-27).
+func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, final bool) (keep bool) {
+	e := requestEvent(EventFailed, r, "")
+	e.Status, e.Err, e.Duration = a.status, a.err, a.took
+	s.o.Event(e)
+	switch {
+	case final:
+		return s.drop(ctx, j, r, "the callback answered 404: it does not want this")
+	case r.Tries >= len(retries):
+		return s.drop(ctx, j, r, "the last try failed")
+	}
+	next := time.Now().Add(jitter(retries[r.Tries]))
+	keep = s.amend(ctx, j, r, func(r Request) *Request {
+		r.Tries, r.NextAt = r.Tries+1, next
+		return &r
+	})
+	return keep
+}
+
+// drop takes a request away without an effect.
+func (s *Service) drop(ctx context.Context, j *job, r *Request, reason string) (keep bool) {
+	keep = s.amend(ctx, j, r, func(Request) *Request { return nil })
+	if !keep {
+		s.o.Event(requestEvent(EventDropped, r, reason))
+	}
+	return keep
+}
+
+// amend replaces r in the store by what change makes of it, nil takes it away,
+// if it is the pending request still, and plans the job accordingly.
+func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Request) *Request) (keep bool) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	rec, err := s.o.Store.Update(ctx, j.id, func(rec Record) (Record, error) {
+		if rec.Request == nil || rec.Request.ID != r.ID {
+			return rec, ErrSuperseded
+		}
+		rec.Request = change(*rec.Request)
+		return rec, nil
+	})
+	if err != nil {
+		return s.unsettled(ctx, j, err)
+	}
+	if rec.Request == nil {
+		return false
+	}
+	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
+	j.due, j.slow = time.Now(), rec.Request.Tries > 0
+	if rec.Request.NextAt.After(j.due) {
+		j.due = rec.Request.NextAt
+	}
+	return true
+}
+
+// unsettled goes on after an Update that changed nothing.
+func (s *Service) unsettled(ctx context.Context, j *job, err error) (keep bool) {
+	if !errors.Is(err, ErrSuperseded) {
+		return s.rest(ctx, j, err)
+	}
+	// The record holds a newer request, or none: look again.
+	j.due, j.slow = time.Now(), false
+	return true
+}
+
+// rest gives the store time to recover; nothing that waits is lost.
+func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
+	j.due = time.Now()
+	s.trouble(ctx, j.id, err)
+	s.queue.restUntil(j.due.Add(jitter(storeRest)))
+	return true
+}
+
+// settling is the time to store what became of a request, also when the service
+// is being stopped: what a callback confirmed should not have to be asked again.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+}
