@@ -1,0 +1,152 @@
+package websub
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// MaxParams is how many parameters a form may have, known or not.
+	MaxParams = 256
+	// MaxFormBytes is room enough for every form that is within the other
+	// limits: a ping of MaxPing topics of MaxURL bytes, all percent-encoded.
+	// Whoever reads a body for ParseForm stops there.
+	MaxFormBytes = 1 << 20
+)
+
+// FormError says what is wrong with a request, so that a hub can answer it with
+// 400 and one plain sentence (HUB-14).
+type FormError struct {
+	// Param is the parameter at fault, empty where it is the form as a whole.
+	Param string
+	// Reason goes on from the parameter's name: what is wrong with it, and
+	// what to send instead.
+	Reason string
+}
+
+// Error returns the whole sentence, without a full stop. It never holds a
+// secret or a URL.
+func (e *FormError) Error() string {
+	if e.Param == "" {
+		return "the form " + e.Reason
+	}
+	return e.Param + " " + e.Reason
+}
+
+func formError(param, format string, args ...any) error {
+	return &FormError{Param: param, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Form is what a form says, in the order in which it says it and with all
+// repeats. The zero Form is empty.
+type Form struct{ params []Param }
+
+// ParseForm decodes the body of a request of type
+// application/x-www-form-urlencoded, once and once only (HUB-01, HUB-10). An
+// error is a *FormError: more than MaxParams parameters, a broken percent
+// escape, or text that is not UTF-8. Any & separates, a semicolon does not.
+func ParseForm(body []byte) (Form, error) {
+	// Counted before anything is decoded, so that refusing costs next to nothing.
+	if n := bytes.Count(body, []byte("&")) + 1; n > MaxParams {
+		return Form{}, formError("", "has %d parameters, and %d are the most that are read: send only those that the request needs", n, MaxParams)
+	}
+	var f Form
+	for piece := range strings.SplitSeq(string(body), "&") {
+		if piece == "" {
+			continue
+		}
+		rawName, rawValue, _ := strings.Cut(piece, "=")
+		name, reason := decode(rawName)
+		if reason != "" {
+			return Form{}, formError("", "has a parameter name that %s", reason)
+		}
+		value, reason := decode(rawValue)
+		if reason != "" {
+			return Form{}, formError(show(name), "%s", reason)
+		}
+		f.params = append(f.params, Param{name, value})
+	}
+	return f, nil
+}
+
+// decode undoes the form encoding, or says why that can't be done.
+func decode(s string) (decoded, reason string) {
+	decoded, err := url.QueryUnescape(s)
+	switch {
+	case err != nil:
+		return "", "has a broken percent escape: follow each % with two hexadecimal digits, and send a % that stands for itself as %25"
+	case !utf8.ValidString(decoded):
+		return "", "is not UTF-8 once it is decoded: send the form in UTF-8"
+	}
+	return decoded, ""
+}
+
+// show makes text of a stranger fit to stand in a sentence: short, and quoted
+// unless it looks like a parameter's name.
+func show(s string) string {
+	const most = 40
+	if len(s) <= most && isToken(s) {
+		return s
+	}
+	return quote(s, most)
+}
+
+// quote quotes the first bytes of s in ASCII.
+func quote(s string, most int) string {
+	if len(s) <= most {
+		return strconv.QuoteToASCII(s)
+	}
+	for !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return strconv.QuoteToASCII(s[:most]) + "..."
+}
+
+// All returns the values of a parameter in the order they were sent, nil where
+// it was not.
+func (f Form) All(name string) []string {
+	var values []string
+	for _, p := range f.params {
+		if p.Name == name {
+			values = append(values, p.Value)
+		}
+	}
+	return values
+}
+
+// One returns the value of a parameter that has one, and whether it was sent.
+// Sent again with the same value it is still one; with another value there is
+// no telling which was meant, and the error is a *FormError (HUB-09).
+func (f Form) One(name string) (value string, sent bool, err error) {
+	for _, p := range f.params {
+		switch {
+		case p.Name != name:
+		case !sent:
+			value, sent = p.Value, true
+		case p.Value != value:
+			return "", true, formError(name, "is there more than once with different values: send it once")
+		}
+	}
+	return value, sent, nil
+}
+
+// Mode returns hub.mode, which is ModeSubscribe, ModeUnsubscribe or ModePublish;
+// an error is a *FormError (HUB-03).
+func (f Form) Mode() (Mode, error) {
+	const send = "send subscribe, unsubscribe or publish, in lower case"
+	value, sent, err := f.One(ParamMode)
+	switch m := Mode(value); {
+	case err != nil:
+		return "", err
+	case !sent:
+		return "", formError(ParamMode, "is missing in the body of the request: %s", send)
+	case m != ModeSubscribe && m != ModeUnsubscribe && m != ModePublish:
+		return "", formError(ParamMode, "is %s: %s", quote(value, 40), send)
+	default:
+		return m, nil
+	}
+}

@@ -1,0 +1,101 @@
+package websub
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// MaxURL is how long a topic or a callback may be, in bytes.
+const MaxURL = 2048
+
+// CheckURL tells whether raw can be a topic or a callback (HUB-02, HUB-04): an
+// absolute http or https URL with a host, without user name, password or
+// fragment, of at most MaxURL bytes, and of characters that may stand in a URL
+// and in a Link header. An error is a *FormError that begins with param. The
+// URL is only looked at, and no name is resolved: where it leads is a matter
+// for whoever connects.
+func CheckURL(param, raw string) error {
+	if raw == "" {
+		return formError(param, "is empty: send an absolute http or https URL")
+	}
+	if len(raw) > MaxURL {
+		return formError(param, "is %d bytes long: send a URL of at most %d bytes", len(raw), MaxURL)
+	}
+	for i := range len(raw) {
+		if !urlByte(raw[i]) {
+			return formError(param, "has the character 0x%02X at byte %d, which no URL may hold as it is: percent-encode it, before the form is encoded", raw[i], i+1)
+		}
+	}
+	// A fragment is looked for in the text, since an empty one leaves no trace
+	// in the parsed URL.
+	if strings.Contains(raw, "#") {
+		return formError(param, "has a fragment: send the URL without the # and what follows it")
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		// The error itself holds the URL, which may be a secret of its owner.
+		return formError(param, "can't be read as a URL: send an absolute URL such as https://example.org/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return formError(param, "is not an http or https URL: send an absolute URL such as https://example.org/path")
+	case u.User != nil:
+		return formError(param, "has a user name or password before the host: send the URL without what ends in @")
+	case u.Hostname() == "":
+		return formError(param, "has no host: send an absolute URL such as https://example.org/path")
+	case strings.Contains(u.Host, "%") || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
+		return formError(param, "has a percent escape in its host: send the host in ASCII, a name in other letters in its xn-- form, and an address without a zone")
+	case !portOK(u.Port()):
+		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
+	}
+	return nil
+}
+
+func portOK(port string) bool {
+	if port == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// urlByte reports whether a byte may stand for itself in a URL and in the angle
+// brackets of a Link header. A few that RFC 3986 rules out but the web uses,
+// such as | and {, may.
+func urlByte(c byte) bool {
+	return c > ' ' && c < 0x7f && c != '<' && c != '>' && c != '"' && c != '\\'
+}
+
+// AppendQuery appends parameters to the query of a URL. What is there is
+// neither reordered nor encoded anew, and parameters of the same name stay
+// (HUB-23); names and values are percent-encoded, a space as %20. A fragment
+// stays at the end.
+func AppendQuery(rawURL string, params ...Param) string {
+	base, fragment, hasFragment := strings.Cut(rawURL, "#")
+	var b strings.Builder
+	b.WriteString(base)
+	separator := "&"
+	if _, query, hasQuery := strings.Cut(base, "?"); !hasQuery {
+		separator = "?"
+	} else if query == "" || strings.HasSuffix(query, "&") {
+		separator = ""
+	}
+	for _, p := range params {
+		b.WriteString(separator)
+		b.WriteString(escape(p.Name))
+		b.WriteByte('=')
+		b.WriteString(escape(p.Value))
+		separator = "&"
+	}
+	if hasFragment {
+		b.WriteByte('#')
+		b.WriteString(fragment)
+	}
+	return b.String()
+}
+
+// escape encodes for a query in a way that reads the same to those who take a
+// plus sign for a space and those who don't.
+func escape(s string) string {
+	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+}
