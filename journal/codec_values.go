@@ -1,0 +1,144 @@
+package journal
+
+// PackHead packs all of h.
+func PackHead(h Head) []byte {
+	p := NewPacker(packedVersion)
+	p.String(h.Topic)
+	p.String(string(h.Version))
+	p.String(string(h.Kind))
+	p.Time(h.From)
+	p.Time(h.Until)
+	p.Bool(h.Reset)
+	p.Anchor(h.Last)
+	p.ID(h.ID)
+	p.Hash(h.SHA256)
+	p.Time(h.ReceivedAt)
+	p.Anchor(h.Trimmed)
+	p.Gaps(h.Gaps)
+	p.Int(h.Entries)
+	p.Int(h.Bytes)
+	return p.Packed()
+}
+
+// UnpackHead reads what PackHead wrote. Its errors wrap ErrPacked.
+func UnpackHead(b []byte) (Head, error) {
+	u := NewUnpacker("the head of a topic", packedVersion, b)
+	h := Head{
+		Topic:   u.String(),
+		Version: Version(u.String()),
+		Kind:    Kind(u.String()),
+		From:    u.Time(), Until: u.Time(),
+		Reset: u.Bool(),
+		Last:  u.Anchor(), ID: u.ID(), SHA256: u.Hash(), ReceivedAt: u.Time(),
+		Trimmed: u.Anchor(),
+		Gaps:    u.Gaps(),
+		Entries: u.Int(), Bytes: u.Int(),
+	}
+	if err := u.Done(); err != nil {
+		return Head{}, err
+	}
+	return h, nil
+}
+
+// PackEntry packs all of e but its Body.
+func PackEntry(e Entry) []byte {
+	p := NewPacker(packedVersion)
+	p.ID(e.ID)
+	p.Fixed(uint64(e.Position))
+	p.Uint(e.Seq)
+	p.Fixed(uint64(e.Nonce))
+	p.Time(e.ReceivedAt)
+	p.Time(e.From)
+	p.Time(e.Until)
+	p.String(string(e.Kind))
+	p.String(e.MediaType)
+	p.Uint(uint64(len(e.Links)))
+	for _, l := range e.Links {
+		p.String(l)
+	}
+	p.Hash(e.SHA256)
+	p.Uint(uint64(e.Counts.Created))
+	p.Uint(uint64(e.Counts.Updated))
+	p.Uint(uint64(e.Counts.Deleted))
+	p.Int(e.Size)
+	p.Bool(e.Gap != nil)
+	if e.Gap != nil {
+		p.Gap(*e.Gap)
+	}
+	return p.Packed()
+}
+
+// UnpackEntry reads what PackEntry wrote. Its errors wrap ErrPacked.
+func UnpackEntry(b []byte) (Entry, error) {
+	u := NewUnpacker("an entry", packedVersion, b)
+	e := Entry{
+		ID:       u.ID(),
+		Position: Position(u.Fixed()), Seq: u.Uint(), Nonce: Nonce(u.Fixed()),
+		ReceivedAt: u.Time(), From: u.Time(), Until: u.Time(),
+		Kind: Kind(u.String()), MediaType: u.String(),
+	}
+	for range u.Count() {
+		e.Links = append(e.Links, u.String())
+	}
+	e.SHA256 = u.Hash()
+	e.Counts = Counts{Created: u.Uint32(), Updated: u.Uint32(), Deleted: u.Uint32()}
+	e.Size = u.Int()
+	if u.Bool() {
+		g := u.Gap()
+		e.Gap = &g
+	}
+	if err := u.Done(); err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}
+
+// PackInterval packs all of i.
+func PackInterval(i Interval) []byte {
+	p := NewPacker(packedVersion)
+	p.Time(i.From)
+	p.Time(i.Until)
+	p.Hash(i.SHA256)
+	p.ID(i.ID)
+	p.Fixed(uint64(i.Position))
+	return p.Packed()
+}
+
+// UnpackInterval reads what PackInterval wrote. Its errors wrap ErrPacked.
+func UnpackInterval(b []byte) (Interval, error) {
+	u := NewUnpacker("an interval", packedVersion, b)
+	i := Interval{From: u.Time(), Until: u.Time(), SHA256: u.Hash(), ID: u.ID(), Position: Position(u.Fixed())}
+	if err := u.Done(); err != nil {
+		return Interval{}, err
+	}
+	return i, nil
+}
+
+// PackCursor packs all of c.
+func PackCursor(c Cursor) []byte {
+	p := NewPacker(packedVersion)
+	p.Uint(c.Generation)
+	p.Anchor(c.Anchor)
+	p.Uint(uint64(c.Nudge))
+	p.Uint(uint64(c.Attempt))
+	p.Uint(uint64(c.Step))
+	p.Time(c.NextAttemptAt)
+	p.Time(c.FirstAttemptAt)
+	p.Int(int64(c.LastStatus))
+	return p.Packed()
+}
+
+// UnpackCursor reads what PackCursor wrote. Its errors wrap ErrPacked.
+func UnpackCursor(b []byte) (Cursor, error) {
+	u := NewUnpacker("a cursor", packedVersion, b)
+	c := Cursor{
+		Generation: u.Uint(), Anchor: u.Anchor(),
+		Nudge: u.Uint32(), Attempt: u.Uint32(), Step: u.Uint32(),
+		NextAttemptAt: u.Time(), FirstAttemptAt: u.Time(),
+		LastStatus: int(u.Int()),
+	}
+	if err := u.Done(); err != nil {
+		return Cursor{}, err
+	}
+	return c, nil
+}

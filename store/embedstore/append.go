@@ -1,0 +1,220 @@
+package embedstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Head implements journal.Appender and journal.Reader.
+func (s *Store) Head(ctx context.Context, topic string) (h journal.Head, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		h, err = readHead(tx, keyOf(journal.TopicID(topic)), topic)
+		return err
+	})
+	return h, err
+}
+
+// readHead returns the head of a topic; of one that has none, with only Topic
+// set.
+func readHead(tx *bbolt.Tx, key []byte, topic string) (journal.Head, error) {
+	v := tx.Bucket(bucketHeads).Get(key)
+	if v == nil {
+		return journal.Head{Topic: topic}, nil
+	}
+	return journal.UnpackHead(v)
+}
+
+// Interval implements journal.Appender.
+func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		ok := false
+		key := keyOf(journal.TopicID(topic))
+		// Oldest first; the newest of several wins by coming last.
+		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
+			i, err := journal.UnpackInterval(v)
+			if err == nil && i.From.Equal(from) && i.Until.Equal(until) {
+				found, ok = i, true
+			}
+			return true, err
+		})
+		if err == nil && !ok {
+			return journal.ErrNotFound
+		}
+		return err
+	})
+	return found, err
+}
+
+// Append implements journal.Appender.
+func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
+	id := journal.TopicID(topic)
+	key := keyOf(id)
+	body := e.Body
+	var err error
+	if e.ID, err = journal.NewID(now, journal.Partition(id)); err != nil {
+		return journal.Entry{}, err
+	}
+	e.Nonce = journal.Nonce(random())
+	e.ReceivedAt = now.Round(0).UTC()
+	e.Size = int64(len(body))
+	e.Body = nil
+
+	// The operation may outlive the call, so it gets nothing of the caller's.
+	kept := e
+	kept.Links = slices.Clone(e.Links)
+	if e.Gap != nil {
+		gap := *e.Gap
+		kept.Gap = &gap
+	}
+	o := &op{grows: true, room: e.Size}
+	inFile := e.Size > inlineMax
+	var inline []byte
+	if inFile {
+		if err := s.writeBody(ctx, topic, e.ID, body, ifHead); err != nil {
+			return journal.Entry{}, err
+		}
+		o.room = 0
+	} else {
+		inline = bytes.Clone(body)
+	}
+	var stored journal.Entry
+	o.run = func(tx *bbolt.Tx) (err error) {
+		stored, err = appendEntry(tx, key, topic, kept, inline, ifHead)
+		return err
+	}
+	o.finish = func(err error) {
+		if err == nil {
+			s.topics[key[0]].bump(id)
+			s.hints.send(topic)
+		} else if unsure := (*unsureError)(nil); inFile && !errors.As(err, &unsure) {
+			s.bodies.remove(kept.ID)
+		}
+	}
+	if err := s.do(ctx, o); err != nil {
+		return journal.Entry{}, err
+	}
+	e.Position, e.Seq = stored.Position, stored.Seq
+	e.Body = body
+	return e, nil
+}
+
+// writeBody stores a large body in its file, after looking that it may be of
+// use: whether it is, the append decides.
+func (s *Store) writeBody(ctx context.Context, topic string, id uuid.UUID, body []byte, ifHead journal.Version) error {
+	h, err := s.Head(ctx, topic)
+	if err != nil {
+		return err
+	}
+	if h.Version != ifHead {
+		return journal.ErrHeadMoved
+	}
+	if err := s.room(int64(len(body))); err != nil {
+		return err
+	}
+	return s.bodies.write(id, body)
+}
+
+// appendEntry is the one atomic step of invariant 2.
+func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (journal.Entry, error) {
+	h, err := readHead(tx, key, topic)
+	if err != nil {
+		return e, err
+	}
+	if h.Version != ifHead {
+		return e, journal.ErrHeadMoved
+	}
+	// The head outlives its entries, so its position is the highest seen.
+	e.Position = max(clock(e.ReceivedAt), h.Last.Position) + 1
+	e.Seq = h.Last.Seq + 1
+
+	at := positionKey(key, e.Position)
+	if err := put(tx.Bucket(bucketEntries), at, entryValue(e, inline)); err != nil {
+		return e, err
+	}
+	if err := put(tx.Bucket(bucketIDs), e.ID[:], at); err != nil {
+		return e, err
+	}
+	if e.Timed() {
+		if err := remember(tx, key, e); err != nil {
+			return e, err
+		}
+		h.From, h.Until, h.Reset = e.From, e.Until, false
+	}
+	if e.Gap != nil {
+		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
+	}
+	if h.Kind == "" {
+		h.Kind = e.Kind
+	}
+	h.Version = journal.Version(strconv.FormatUint(uint64(e.Nonce), 36))
+	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
+	h.Entries++
+	h.Bytes += e.Size
+	return e, put(tx.Bucket(bucketHeads), key, journal.PackHead(h))
+}
+
+// remember keeps the interval of an entry, and forgets the oldest over
+// journal.Remembered.
+func remember(tx *bbolt.Tx, key []byte, e journal.Entry) error {
+	b := tx.Bucket(bucketIntervals)
+	i := journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position}
+	if err := put(b, positionKey(key, e.Position), journal.PackInterval(i)); err != nil {
+		return err
+	}
+	n := 0
+	var oldest []byte
+	err := scan(b, key, key, func(k, _ []byte) (bool, error) {
+		if n++; n == 1 {
+			oldest = bytes.Clone(k)
+		}
+		return n <= journal.Remembered, nil
+	})
+	if err == nil && n > journal.Remembered {
+		err = del(b, oldest)
+	}
+	return err
+}
+
+// Reset implements journal.Appender. A topic that never had an entry has
+// nothing to forget and stays without a head.
+func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
+	key := keyOf(journal.TopicID(topic))
+	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+		h, err := readHead(tx, key, topic)
+		if err != nil {
+			return err
+		}
+		if h.Version != ifHead {
+			return journal.ErrHeadMoved
+		}
+		if h.Version == "" {
+			return errUnchanged
+		}
+		h.Reset = true
+		h.Version = journal.Version(strconv.FormatUint(random(), 36))
+		return put(tx.Bucket(bucketHeads), key, journal.PackHead(h))
+	}})
+}
+
+// clock is an instant as a position.
+func clock(t time.Time) journal.Position {
+	return journal.Position(max(t.UnixNano(), 0)) //nolint:gosec // not negative
+}
+
+// random returns 64 random bits.
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return binary.BigEndian.Uint64(b[:])
+}

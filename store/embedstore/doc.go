@@ -1,0 +1,13 @@
+// Package embedstore keeps the journal and the subscriptions of one hub in a
+// folder: a bbolt file, and beside it one file for each body over 64 KiB. It is
+// the default store; nothing has to be installed for it.
+//
+// One goroutine writes. It takes as many operations as wait for it into one
+// transaction, so that many callers share one fsync, and answers each of them
+// after that fsync (design, invariant 1). Reads run beside it.
+//
+// The package implements journal.Journal and subscriptions.Store and decides
+// nothing of its own: what may be appended, what is delivered and who may
+// subscribe is said by its callers. It imports the two nouns and bbolt. Data
+// comes in from packages hub and subscriptions, and goes out to delivery.
+package embedstore

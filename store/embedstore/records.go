@@ -1,0 +1,224 @@
+package embedstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Get implements subscriptions.Registry.
+func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		rec, err = readRecord(tx, keyOf(id))
+		return err
+	})
+	return rec, err
+}
+
+func readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
+	if rec.Subscription, err = readSubscription(tx, key); err != nil {
+		return subscriptions.Record{}, err
+	}
+	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
+		r, err := subscriptions.UnpackRequest(v)
+		if err != nil {
+			return subscriptions.Record{}, err
+		}
+		rec.Request = &r
+	}
+	return rec, nil
+}
+
+// readSubscription returns a subscription with its cursor; nil: there is none.
+func readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subscription, error) {
+	v := tx.Bucket(bucketSubs).Get(key)
+	if v == nil {
+		return nil, nil
+	}
+	sub, err := subscriptions.UnpackSubscription(v)
+	if err != nil {
+		return nil, err
+	}
+	if sub.Cursor, err = journal.UnpackCursor(tx.Bucket(bucketCursors).Get(key)); err != nil {
+		return nil, err
+	}
+	return &sub, nil
+}
+
+// Update implements subscriptions.Registry. Change runs in the writer, so it
+// must not call the store.
+func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+	key := keyOf(id)
+	var stored subscriptions.Record
+	err := s.do(ctx, &op{
+		run: func(tx *bbolt.Tx) error {
+			old, err := readRecord(tx, key)
+			if err != nil {
+				return err
+			}
+			var cursor *journal.Cursor
+			if old.Subscription != nil {
+				c := old.Subscription.Cursor
+				cursor = &c
+			}
+			rec, err := change(old)
+			if err != nil {
+				return err
+			}
+			stored, err = writeRecord(tx, key, id, cursor, rec)
+			return err
+		},
+		finish: func(err error) {
+			if err == nil {
+				s.records[key[0]].bump(id)
+			}
+		},
+	})
+	if err != nil {
+		return subscriptions.Record{}, err
+	}
+	return stored, nil
+}
+
+// writeRecord stores a record and returns a copy of what it stored. cursor is
+// the stored one, if any.
+func writeRecord(tx *bbolt.Tx, key []byte, id uuid.UUID, cursor *journal.Cursor, rec subscriptions.Record) (subscriptions.Record, error) {
+	var err error
+	if rec.Subscription == nil {
+		for _, bucket := range [][]byte{bucketSubs, bucketCursors, bucketAttempts} {
+			err = errors.Join(err, del(tx.Bucket(bucket), key))
+		}
+	} else {
+		sub := *rec.Subscription
+		sub.ID = id
+		if cursor != nil {
+			sub.Cursor = journal.Merge(*cursor, sub.Cursor)
+		}
+		err = errors.Join(
+			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(sub)),
+			put(tx.Bucket(bucketCursors), key, journal.PackCursor(sub.Cursor)))
+	}
+	if rec.Request == nil {
+		err = errors.Join(err, del(tx.Bucket(bucketRequests), key))
+	} else {
+		err = errors.Join(err, put(tx.Bucket(bucketRequests), key, subscriptions.PackRequest(*rec.Request)))
+	}
+	if err != nil {
+		return subscriptions.Record{}, err
+	}
+	return readRecord(tx, key)
+}
+
+// List implements subscriptions.Registry.
+func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		return eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
+			if len(records) >= limit {
+				return false, nil
+			}
+			rec, err := readRecord(tx, key)
+			records = append(records, rec)
+			return true, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// eachRecord hands fn the keys of a shard's records, in order, from a key on,
+// until it returns false. A record has a subscription, a request or both.
+func eachRecord(tx *bbolt.Tx, shard int, from []byte, fn func(key []byte) (bool, error)) error {
+	subs, requests := tx.Bucket(bucketSubs).Cursor(), tx.Bucket(bucketRequests).Cursor()
+	in := func(k, _ []byte) []byte { // k, unless it is another shard's
+		if len(k) == 0 || k[0] != byte(shard) {
+			return nil
+		}
+		return k
+	}
+	a, b := in(subs.Seek(from)), in(requests.Seek(from))
+	for a != nil || b != nil {
+		k := a
+		if a == nil || b != nil && bytes.Compare(b, a) < 0 {
+			k = b
+		}
+		if more, err := fn(k); err != nil || !more {
+			return err
+		}
+		nextA, nextB := a != nil && bytes.Equal(a, k), b != nil && bytes.Equal(b, k)
+		if nextA {
+			a = in(subs.Next())
+		}
+		if nextB {
+			b = in(requests.Next())
+		}
+	}
+	return nil
+}
+
+// Requests implements subscriptions.Registry.
+func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (requests []subscriptions.Request, err error) {
+	if limit <= 0 {
+		return nil, ctx.Err()
+	}
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		return scan(tx.Bucket(bucketRequests), []byte{byte(shard)}, afterKey(shard, after), func(_, v []byte) (bool, error) {
+			r, err := subscriptions.UnpackRequest(v)
+			requests = append(requests, r)
+			return len(requests) < limit, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return requests, nil
+}
+
+// Changed implements subscriptions.Registry. After a start, or where since is
+// over 16,384 records of the shard behind, it returns all that are stored.
+func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	ids, next, all := s.records[shard].since(since)
+	if !all {
+		return ids, next, ctx.Err()
+	}
+	seen := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids { // records that were deleted are among them
+		seen[id] = true
+	}
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		return eachRecord(tx, shard, []byte{byte(shard)}, func(key []byte) (bool, error) {
+			if id := uuid.UUID(key[1:]); !seen[id] {
+				ids = append(ids, id)
+			}
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return ids, next, nil
+}
+
+// Attempts implements subscriptions.History.
+func (s *Store) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		attempts, err = readAttempts(tx, keyOf(id))
+		return err
+	})
+	return attempts, err
+}
+
+func readAttempts(tx *bbolt.Tx, key []byte) ([]subscriptions.Attempt, error) {
+	v := tx.Bucket(bucketAttempts).Get(key)
+	if v == nil {
+		return nil, nil
+	}
+	return subscriptions.UnpackAttempts(v)
+}

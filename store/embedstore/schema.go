@@ -1,0 +1,137 @@
+package embedstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// schema is the version of the layout below.
+const schema = 1
+
+// The buckets. A key that begins with a topic or a subscription is its
+// partition in one byte, then its id; numbers are big-endian.
+var (
+	bucketMeta      = []byte("meta")      // the four keys below
+	bucketHeads     = []byte("heads")     // topic -> packed head
+	bucketEntries   = []byte("entries")   // topic, position -> entry, see entryValue
+	bucketIDs       = []byte("ids")       // notification id -> key of its entry
+	bucketIntervals = []byte("intervals") // topic, position -> packed interval
+	bucketSubs      = []byte("subscriptions")
+	bucketCursors   = []byte("cursors")  // subscription -> packed cursor
+	bucketRequests  = []byte("requests") // subscription -> packed request
+	bucketAttempts  = []byte("attempts") // subscription -> packed attempts
+
+	buckets = [][]byte{
+		bucketHeads, bucketEntries, bucketIDs, bucketIntervals,
+		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
+	}
+)
+
+var (
+	keySchema  = []byte("schema")
+	keyID      = []byte("install-id")
+	keyCreated = []byte("created-at") // seconds since 1970
+	keyEpoch   = []byte("epoch")      // how often the store was opened
+)
+
+// meta is what a store knows of itself.
+type meta struct {
+	id        string
+	createdAt time.Time
+	isNew     bool
+	epoch     uint64
+}
+
+// prepare checks the schema, creates what is missing and begins a new epoch.
+func prepare(db *bbolt.DB, now time.Time) (m meta, err error) {
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(bucketMeta)
+		if err != nil {
+			return err
+		}
+		if m.isNew = b.Get(keySchema) == nil; m.isNew {
+			id, err := uuid.NewRandom()
+			if err != nil {
+				return err
+			}
+			err = errors.Join(
+				b.Put(keySchema, number(schema)),
+				b.Put(keyID, []byte(id.String())),
+				b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))), //nolint:gosec // not negative
+			)
+			if err != nil {
+				return err
+			}
+		}
+		if v := readNumber(b.Get(keySchema)); v > schema {
+			return fmt.Errorf("%w: it has schema %d, and this one knows up to %d; start the newer version, or choose another folder", ErrNewer, v, schema)
+		}
+		m.id = string(b.Get(keyID))
+		m.createdAt = time.Unix(int64(readNumber(b.Get(keyCreated))), 0).UTC() //nolint:gosec // written above
+		m.epoch = readNumber(b.Get(keyEpoch)) + 1
+		if err := b.Put(keyEpoch, number(m.epoch)); err != nil {
+			return err
+		}
+		for _, name := range buckets {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m, err
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func readNumber(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// keyOf is the key of a topic or a subscription.
+func keyOf(id uuid.UUID) []byte {
+	return append(append(make([]byte, 0, 17+8), byte(journal.Partition(id))), id[:]...)
+}
+
+// positionKey is the key of what a topic has at a position.
+func positionKey(topic []byte, p journal.Position) []byte {
+	return binary.BigEndian.AppendUint64(bytes.Clone(topic), uint64(p))
+}
+
+// keyPosition is the position in such a key.
+func keyPosition(k []byte) journal.Position {
+	return journal.Position(binary.BigEndian.Uint64(k[len(k)-8:]))
+}
+
+// afterKey is the key to seek for the ids of a partition after a given one,
+// which may be stored itself; the nil id stands before all.
+func afterKey(partition int, after uuid.UUID) []byte {
+	k := append([]byte{byte(partition)}, after[:]...)
+	if after == uuid.Nil {
+		return k
+	}
+	return append(k, 0)
+}
+
+// scan hands fn what a bucket holds from a key on, as long as the keys have the
+// prefix and fn returns true.
+func scan(b *bbolt.Bucket, prefix, from []byte, fn func(k, v []byte) (bool, error)) error {
+	c := b.Cursor()
+	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if more, err := fn(k, v); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}

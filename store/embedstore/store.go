@@ -1,0 +1,241 @@
+package embedstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// DefaultMinFree is the free space, in bytes, under which the store takes no
+// notifications any more.
+const DefaultMinFree = 256 << 20
+
+// Options are the settings of a Store. The zero value is good.
+type Options struct {
+	// MinFree is the high water: with less free space, in bytes, Append
+	// returns journal.ErrFull, while cursors, trims and subscriptions are
+	// stored still. 0 means DefaultMinFree, a negative value none.
+	MinFree int64
+}
+
+// Errors of a store as such.
+var (
+	// ErrLocked is wrapped by what Open returns where another process has the
+	// folder open.
+	ErrLocked = errors.New("the data folder is in use")
+	// ErrNewer is wrapped by what Open returns where a newer version of this
+	// program wrote the folder.
+	ErrNewer = errors.New("the data folder was written by a newer version")
+	// ErrClosed is returned by every method after Close.
+	ErrClosed = errors.New("the store is closed")
+)
+
+const (
+	databaseName = "store.db"
+	pidName      = "store.pid"
+	bodiesName   = "bodies"
+)
+
+// Store is a journal and a store of subscriptions in one folder. It may be
+// shared between goroutines.
+type Store struct {
+	dir     string
+	minFree int64
+	meta    meta
+	bodies  bodies
+
+	// mu guards db and fault: held for reading by every view, and for writing
+	// while the file is closed or opened again.
+	mu sync.RWMutex
+	db *bbolt.DB // nil: closed, or not to be had after a failed write
+	// fault is why nothing is written any more, until the next start.
+	fault error
+
+	ops       chan *op
+	stop      chan struct{} // closed by Close
+	stopped   chan struct{} // closed when the writer is done
+	closeOnce sync.Once
+	closeErr  error
+	cleanup   sync.WaitGroup // removals of bodies that were trimmed
+
+	topics, records [journal.Partitions]feed
+	hints           hints
+}
+
+var (
+	_ journal.Journal     = (*Store)(nil)
+	_ subscriptions.Store = (*Store)(nil)
+)
+
+// Open opens the store in a folder, which it creates where there is none. Only
+// one process can have it open: another gets ErrLocked at once.
+func Open(dir string, o Options) (*Store, error) {
+	s := &Store{
+		dir: dir, minFree: o.MinFree,
+		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
+		ops:     make(chan *op),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	if s.minFree == 0 {
+		s.minFree = DefaultMinFree
+	}
+	if err := os.MkdirAll(s.bodies.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
+	}
+	var err error
+	if s.db, err = openDatabase(dir); err != nil {
+		return nil, err
+	}
+	if err := s.start(); err != nil {
+		_ = s.db.Close() // the first error says more
+		return nil, err
+	}
+	go s.write()
+	return s, nil
+}
+
+// start makes a store of the open database.
+func (s *Store) start() error {
+	var err error
+	if s.meta, err = prepare(s.db, time.Now()); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	}
+	// The pid is for people; the lock is bbolt's, on its file.
+	if err := os.WriteFile(filepath.Join(s.dir, pidName), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	}
+	if err := syncDir(s.dir); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	}
+	if s.meta.isNew {
+		// The folder's own name has to last too. Who may not read the folder
+		// around it made it long ago.
+		_ = syncDir(filepath.Dir(filepath.Clean(s.dir)))
+	}
+	if err := s.bodies.removeOrphans(s.db); err != nil {
+		return fmt.Errorf("cleaning up the data folder %s: %w", s.dir, err)
+	}
+	for i := range journal.Partitions {
+		s.topics[i].start(s.meta.epoch)
+		s.records[i].start(s.meta.epoch)
+	}
+	return nil
+}
+
+// openDatabase opens and locks the file of the database.
+func openDatabase(dir string) (*bbolt.DB, error) {
+	path := filepath.Join(dir, databaseName)
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      time.Nanosecond, // one try: who holds the lock keeps it
+		FreelistType: bbolt.FreelistMapType,
+		// Else each commit writes the list of all free pages, which is long
+		// after a large trim. Close writes it once.
+		NoFreelistSync: true,
+		NoStatistics:   true,
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		holder := "another process"
+		if pid, err := os.ReadFile(filepath.Join(dir, pidName)); err == nil { //nolint:gosec // the operator names the folder
+			holder = "process " + strings.TrimSpace(string(pid))
+		}
+		return nil, fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
+	case err != nil:
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// ID is the id of this installation, drawn at random when the folder was
+// created.
+func (s *Store) ID() string { return s.meta.id }
+
+// CreatedAt is when the folder was created.
+func (s *Store) CreatedAt() time.Time { return s.meta.createdAt }
+
+// IsNew reports whether Open created the store.
+func (s *Store) IsNew() bool { return s.meta.isNew }
+
+// Ready returns nil when the store can take a notification, else why not: it is
+// closed, a write failed, or the disk is at its high water (journal.ErrFull).
+func (s *Store) Ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	db, fault := s.db, s.fault
+	s.mu.RUnlock()
+	switch {
+	case s.closing():
+		return ErrClosed
+	case fault != nil:
+		return fault
+	case db == nil:
+		return errUnopened
+	}
+	return s.room(0)
+}
+
+func (s *Store) closing() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the store after the operations that were begun, and gives the
+// folder free. It may be called more than once.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.stop)
+		<-s.stopped
+		s.cleanup.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.db == nil {
+			return
+		}
+		if s.fault == nil {
+			// With the free pages written, the next Open need not look for
+			// them. Where this fails, it does.
+			s.db.NoFreelistSync = false
+			_ = s.db.Update(func(*bbolt.Tx) error { return nil })
+		}
+		_ = os.Remove(filepath.Join(s.dir, pidName)) // a stale one does no harm
+		s.closeErr = s.db.Close()
+		s.db = nil
+	})
+	return s.closeErr
+}
+
+// view runs fn in a transaction that reads. What fn keeps it has to copy.
+func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case s.db != nil:
+		return s.db.View(fn)
+	case s.closing():
+		return ErrClosed
+	default:
+		return errUnopened
+	}
+}

@@ -1,0 +1,155 @@
+package embedstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// feedMax is how many ids a feed tells one by one. Who is further behind is
+// told all that are stored.
+const feedMax = 1 << 14
+
+// epochShift makes room for the changes of one run of the store below its
+// epoch, so that a counter value of an earlier run is always behind.
+const epochShift = 40
+
+// feed tells which ids of one partition changed since a counter value. It keeps
+// one value per id, is bounded by feedMax (invariant 12), and lives in memory:
+// after a start everything counts as changed.
+type feed struct {
+	mu    sync.Mutex
+	now   uint64 // the value of the latest change
+	floor uint64 // changes up to this value are not told one by one
+	log   []mark // rising; a mark that is not in last any more is stale
+	last  map[uuid.UUID]uint64
+}
+
+type mark struct {
+	id uuid.UUID
+	n  uint64
+}
+
+// start begins a run of the store.
+func (f *feed) start(epoch uint64) {
+	f.now = epoch << epochShift
+	f.floor = f.now
+	f.last = make(map[uuid.UUID]uint64)
+}
+
+// bump records a change of id.
+func (f *feed) bump(id uuid.UUID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now++
+	f.last[id] = f.now
+	f.log = append(f.log, mark{id, f.now})
+	if len(f.log) <= 2*len(f.last)+64 && len(f.last) <= feedMax {
+		return
+	}
+	f.log = slices.DeleteFunc(f.log, func(m mark) bool { return f.last[m.id] != m.n })
+	if len(f.log) > feedMax {
+		old := f.log[:feedMax/4]
+		f.floor = old[len(old)-1].n
+		for _, m := range old {
+			delete(f.last, m.id)
+		}
+		f.log = slices.Clone(f.log[len(old):])
+	}
+}
+
+// since returns the ids that changed after a value, in the order of their last
+// change, and the value to ask with next time. all says that the value is too
+// far back, and ids are only those that are known of.
+func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if all = n < f.floor || n > f.now; all {
+		n = 0
+	}
+	from, _ := slices.BinarySearchFunc(f.log, n+1, func(m mark, n uint64) int {
+		if m.n < n {
+			return -1
+		}
+		return 1
+	})
+	for _, m := range f.log[from:] {
+		if f.last[m.id] == m.n {
+			ids = append(ids, m.id)
+		}
+	}
+	return ids, f.now, all
+}
+
+// Changes implements journal.Watcher. After a start, or where since is over
+// 16,384 topics behind, it returns all topics of the partition.
+func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	// The value is taken first: what changes from here on is told again.
+	ids, next, all := s.topics[partition].since(since)
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucketHeads)
+		collect := func(_, v []byte) (bool, error) {
+			h, err := journal.UnpackHead(v)
+			topics = append(topics, h.Topic)
+			return true, err
+		}
+		if all {
+			prefix := []byte{byte(partition)}
+			return scan(b, prefix, prefix, collect)
+		}
+		for _, id := range ids {
+			if _, err := collect(nil, b.Get(keyOf(id))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return topics, next, nil
+}
+
+// hintBuffer is how many hints wait for one listener. More are lost.
+const hintBuffer = 256
+
+// hints are the channels of those who listen. The zero value is good.
+type hints struct {
+	mu    sync.Mutex
+	chans map[chan string]struct{}
+}
+
+// Hints implements journal.Watcher.
+func (s *Store) Hints(ctx context.Context) <-chan string {
+	ch := make(chan string, hintBuffer)
+	h := &s.hints
+	h.mu.Lock()
+	if h.chans == nil {
+		h.chans = make(map[chan string]struct{})
+	}
+	h.chans[ch] = struct{}{}
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.chans, ch)
+		close(ch)
+	})
+	return ch
+}
+
+func (h *hints) send(topic string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ch := range h.chans {
+		select {
+		case ch <- topic:
+		default:
+		}
+	}
+}
