@@ -1,0 +1,115 @@
+package config
+
+import (
+	"crypto/x509"
+	"net/netip"
+	"time"
+)
+
+// Config holds the settings of a hub as they take effect. It is read once and
+// then only read; it may be shared between goroutines. A limit of zero means
+// that there is none.
+type Config struct {
+	Dev bool // --dev was given; what it changes is in the other fields
+
+	Listen    string // host:port of the public listener
+	PublicURL string // the hub URI; empty: http://localhost:<the listener's port>/
+	// AdminListen is host:port of the operator's listener. AdminToken is what
+	// it asks for; empty only where AdminListen is a loopback address.
+	AdminListen    string
+	AdminTokenFile string
+	AdminToken     Secret
+
+	DataDir string
+	NodeID  string // empty: to be chosen at random
+
+	Continuity  string // ContinuityStrict or ContinuityFlag
+	TopicCheck  string // TopicCheckRequire, TopicCheckWarn or TopicCheckOff
+	TopicAllow  []string
+	TopicDeny   []string
+	PublishAuth []string // of AuthContent, AuthToken, AuthOpen; at least one
+
+	PublishersFile string
+	Publishers     []Publisher
+
+	PublishRate   Rate // for each publisher and each topic host
+	SubscribeRate Rate // for each requester
+	VerifyBudget  int  // unconfirmed requests a minute to one host
+	MaxPending    int
+	// MaxPendingPerHost is how many of MaxPending one callback host may take.
+	MaxPendingPerHost       int
+	MaxSubscriptionsPerHost int
+
+	LeaseMin, LeaseDefault, LeaseMax time.Duration // whole seconds
+	ResumeWithin                     time.Duration
+
+	Signature                    string // sha1, sha256, sha384 or sha512
+	RetryFirst, RetryMax, GiveUp time.Duration
+	Timeout                      time.Duration
+	MaxInflight                  int
+	MaxInflightBytes             int64
+	PerHost                      int
+	CommitWindow                 time.Duration
+
+	RetentionAge   time.Duration
+	RetentionBytes int64 // a topic
+	RetentionTotal int64
+	MaxBody        int64 // bytes
+
+	AllowCIDR              []netip.Prefix
+	TrustedProxy           []netip.Prefix
+	RequireHTTPSForSecrets bool
+	CAFile                 string
+	// RootCAs are the system's and those of CAFile; nil: the system's.
+	RootCAs *x509.CertPool
+
+	Drain     time.Duration
+	LogLevel  string // debug, info, warn or error
+	LogFormat string // json or console; empty: console on a terminal, else json
+}
+
+// What Config.Continuity, TopicCheck and PublishAuth may hold.
+const (
+	ContinuityStrict = "strict" // a gap is refused
+	ContinuityFlag   = "flag"   // a gap is accepted and recorded
+
+	TopicCheckRequire = "require"
+	TopicCheckWarn    = "warn"
+	TopicCheckOff     = "off"
+
+	AuthContent = "content"
+	AuthToken   = "token"
+	AuthOpen    = "open"
+)
+
+// pendingPerHost is Config.MaxPendingPerHost wherever MaxPending has a bound.
+const pendingPerHost = 1000
+
+// Secret is a string that does not show when it is printed, logged or encoded.
+type Secret string
+
+const masked = "********"
+
+// String returns asterisks, or nothing for the empty Secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return masked
+}
+
+// GoString does as String, for %#v.
+func (s Secret) GoString() string { return `"` + s.String() + `"` }
+
+// MarshalText does as String.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Publisher is one entry of the publishers file (contract 2a).
+type Publisher struct {
+	Name   string
+	Topics []string // patterns such as https://example.org/*
+	// TokenSHA256 are the hashes of its bearer tokens, Secret is what it signs
+	// with. At least one of them is there.
+	TokenSHA256 [][32]byte
+	Secret      Secret
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds the files that are read here.
+const maxFile = 1 << 20
+
+// fromFile reads a YAML file of settings.
+func fromFile(path string, table []setting) (layer, []error) {
+	data, err := readSmall(path)
+	if err != nil {
+		return nil, []error{fmt.Errorf("the settings file: %w", err)}
+	}
+	return parseFile(path, data, table)
+}
+
+// parseFile reads the settings in data; path is for the messages.
+func parseFile(path string, data []byte, table []setting) (layer, []error) {
+	root, err := parseYAML(path, data)
+	if err != nil || root == nil {
+		return nil, []error{err}
+	}
+	known := map[string]*setting{}
+	for i := range table {
+		if table[i].name != "config" { // a file can't name itself
+			known[table[i].name] = &table[i]
+		}
+	}
+	l := layer{}
+	errs := eachKey(path, root, known, func(s *setting, n *yaml.Node, from string) error {
+		text, err := scalars(n)
+		switch {
+		case err != nil:
+			return err
+		case !s.list && (n.Kind == yaml.SequenceNode || len(text) != 1):
+			return errors.New("it takes one value, not a list")
+		}
+		l[s.name] = given{text, from}
+		return nil
+	})
+	return l, errs
+}
+
+// parseYAML returns the mapping that data holds; nil: data is empty.
+func parseYAML(path string, data []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil //nolint:nilnil // an empty file sets nothing
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: it holds more than one YAML document; write all in one", path)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return nil, nil //nolint:nilnil // only comments
+	}
+	return doc.Content[0], nil
+}
+
+// eachKey calls do with what each key of a mapping names, the key's value and
+// where it stands. It returns an error for each key that is unknown, that comes
+// twice, or that do refuses, with the place.
+func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what T, value *yaml.Node, from string) error) []error {
+	if n.Kind != yaml.MappingNode {
+		return []error{fmt.Errorf("%s:%d: here have to be keys and values, such as `name: value`", path, n.Line)}
+	}
+	var errs []error
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		from := fmt.Sprintf("%s:%d", path, key.Line)
+		what, ok := known[key.Value]
+		switch {
+		case !ok || key.Kind != yaml.ScalarNode:
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, didYouMean(key.Value, keys(known))))
+		case seen[key.Value] > 0:
+			errs = append(errs, fmt.Errorf("%s: %s was set before, in line %d", from, key.Value, seen[key.Value]))
+		default:
+			if err := do(what, value, from); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", from, key.Value, err))
+			}
+		}
+		seen[key.Value] = key.Line
+	}
+	return errs
+}
+
+// scalars returns a scalar, or the scalars of a list, as they are written.
+func scalars(n *yaml.Node) ([]string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return nil, errors.New("it has no value; leave the key out for the default")
+	case n.Kind == yaml.ScalarNode:
+		return []string{n.Value}, nil
+	case n.Kind != yaml.SequenceNode:
+		return nil, errors.New("it has keys below it, where a value has to be")
+	}
+	text := []string{}
+	for _, item := range n.Content {
+		if item.Kind == yaml.AliasNode {
+			item = item.Alias
+		}
+		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
+			return nil, errors.New("a list here holds plain values only")
+		}
+		text = append(text, item.Value)
+	}
+	return text, nil
+}
+
+// readSmall reads a file of at most maxFile bytes.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
+}
+
+// keys returns the keys of m in no order.
+func keys[T any](m map[string]T) []string {
+	all := make([]string, 0, len(m))
+	for k := range m {
+		all = append(all, k)
+	}
+	return all
+}

@@ -1,0 +1,322 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// write puts a file into a fresh folder and returns its name.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, args, environ []string) (Config, Origins) {
+	t.Helper()
+	c, o, err := Load(args, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, o
+}
+
+// wantError loads what is wrong and looks for parts of the message.
+func wantError(t *testing.T, args, environ []string, parts ...string) {
+	t.Helper()
+	_, _, err := Load(args, environ)
+	if err == nil {
+		t.Fatalf("%q %q: no error", args, environ)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q %q: the message lacks %q:\n%v", args, environ, part, err)
+		}
+	}
+}
+
+// The defaults of contract section 1.
+func TestDefaults(t *testing.T) {
+	c, o := load(t, nil, nil)
+	want := Config{
+		Listen: ":8080", AdminListen: "127.0.0.1:8081", DataDir: "./rshub-data", PublishersFile: "rshub-data/publishers.yaml",
+		Continuity: "strict", TopicCheck: "require", PublishAuth: []string{"content", "token"},
+		PublishRate: Rate{600, time.Minute}, SubscribeRate: Rate{600, time.Minute}, VerifyBudget: 20,
+		MaxPending: 100_000, MaxPendingPerHost: 1000,
+		LeaseMin: 300 * time.Second, LeaseDefault: 864_000 * time.Second, LeaseMax: 2_678_400 * time.Second, ResumeWithin: 24 * time.Hour,
+		Signature: "sha256", RetryFirst: 5 * time.Second, RetryMax: 6 * time.Hour, GiveUp: 72 * time.Hour, Timeout: 15 * time.Second,
+		MaxInflight: 512, MaxInflightBytes: 256 << 20, PerHost: 8, CommitWindow: 100 * time.Millisecond,
+		RetentionAge: 72 * time.Hour, RetentionBytes: 1 << 30, RetentionTotal: 8 << 30, MaxBody: 50 << 20,
+		Drain: 15 * time.Second, LogLevel: "info",
+	}
+	if d := cmp.Diff(want, c); d != "" {
+		t.Error(d)
+	}
+	for _, one := range o {
+		if one.From != "default" || !one.Default {
+			t.Errorf("%s is from %s", one.Name, one.From)
+		}
+	}
+}
+
+func TestDevChangesDefaultsOnly(t *testing.T) {
+	c, o := load(t, []string{"--dev", "--lease-min", "60s"}, []string{"RSHUB_MAX_PENDING=7"})
+	if c.Listen != "127.0.0.1:8080" || c.TopicCheck != "warn" || !slices.Equal(c.PublishAuth, []string{"open"}) ||
+		c.PublishRate != (Rate{}) || c.SubscribeRate != (Rate{}) || c.VerifyBudget != 0 || len(c.AllowCIDR) != 6 {
+		t.Errorf("--dev gives %+v", c)
+	}
+	if c.LeaseMin != time.Minute || c.MaxPending != 7 || c.MaxPendingPerHost != 7 {
+		t.Errorf("an explicit value lost against --dev: %v, %d, %d", c.LeaseMin, c.MaxPending, c.MaxPendingPerHost)
+	}
+	if from := o.Get("listen").From; from != "default of --dev" {
+		t.Errorf("listen is from %q", from)
+	}
+	if c, _ := load(t, []string{"--dev"}, nil); c.MaxPending != 0 || c.MaxPendingPerHost != 0 || c.LeaseMin != time.Second {
+		t.Errorf("--dev gives %+v", c)
+	}
+	if c, _ := load(t, []string{"--dev=false"}, []string{"RSHUB_DEV=true"}); c.Dev || c.Listen != ":8080" {
+		t.Error("--dev=false lost against the environment")
+	}
+}
+
+func TestPrecedenceAndOrigins(t *testing.T) {
+	file := write(t, "rshub.yaml", `# a comment
+max-body: 10MiB
+verify-budget: 5
+per-host: 3
+require-https-for-secrets: true
+topic-allow:
+  - https://a.example/x,y/*
+  - "https://b.example/*"
+allow-cidr: 10.0.0.0/8, fd00::/8
+dev: true
+`)
+	c, o := load(t, []string{"--max-body=1MiB", "--topic-deny", "https://a.example/1", "--topic-deny=https://a.example/2", "--per-host=1", "--per-host=2"},
+		[]string{"RSHUB_CONFIG=" + file, "RSHUB_MAX_BODY=2MiB", "RSHUB_VERIFY_BUDGET=6", "PATH=/bin"})
+	if c.MaxBody != 1<<20 || c.VerifyBudget != 6 || c.PerHost != 2 || !c.RequireHTTPSForSecrets || !c.Dev {
+		t.Errorf("got %+v", c)
+	}
+	if !slices.Equal(c.TopicAllow, []string{"https://a.example/x,y/*", "https://b.example/*"}) || len(c.TopicDeny) != 2 {
+		t.Errorf("patterns %q, %q", c.TopicAllow, c.TopicDeny)
+	}
+	if fmt.Sprint(c.AllowCIDR) != "[10.0.0.0/8 fd00::/8]" {
+		t.Errorf("ranges %v", c.AllowCIDR)
+	}
+	for name, from := range map[string]string{
+		"max-body": "--max-body", "verify-budget": "RSHUB_VERIFY_BUDGET", "require-https-for-secrets": file + ":5",
+		"topic-allow": file + ":6", "listen": "default of --dev", "drain": "default", "config": "RSHUB_CONFIG",
+	} {
+		if got := o.Get(name).From; got != from {
+			t.Errorf("%s is from %q, want %q", name, got, from)
+		}
+	}
+}
+
+// Each mistake says where it is, what is wrong, and what would be right.
+func TestMistakes(t *testing.T) {
+	type parts = []string
+	for args, want := range map[string]parts{
+		"--max-body=50MB":                                 {"--max-body: ", `"50MB"`, "50MiB"},
+		"--lease-min=300":                                 {"--lease-min: ", "no unit"},
+		"--lease-min=1500ms":                              {"whole number of seconds"},
+		"--per-host=0":                                    {"--per-host", "the least is 1"},
+		"--signature=md5":                                 {"--signature", "sha256"},
+		"--publish-rate=600":                              {"--publish-rate", "600/m"},
+		"--listen=8080":                                   {"--listen", "host:port"},
+		"--public-url=hub":                                {"--public-url", "https://hub.example.org/"},
+		"--topic-allow=example.org/*":                     {"--topic-allow", "https://example.org/*"},
+		"--allow-cidr=169.254.169.254/32":                 {"--allow-cidr", "stay refused"},
+		"--publish-auth=tokens":                           {"--publish-auth", "content, token, open"},
+		"--publish-auth=":                                 {"--publish-auth", "names no way"},
+		"--data-dir=":                                     {"--data-dir", "empty"},
+		"--dev=maybe":                                     {"--dev", "neither true nor false"},
+		"--lease-min=2h --lease-max=1h":                   {"lease-default is more than lease-max", "864000s (default)", "1h (--lease-max)"},
+		"--lease-min=20d":                                 {"lease-min is more than lease-default"},
+		"--retry-first=7h":                                {"retry-first is more than retry-max"},
+		"--max-inflight-bytes=1MiB":                       {"max-body is more than max-inflight-bytes"},
+		"--admin-listen=:8081":                            {"--admin-listen", "--admin-token-file"},
+		"--admin-listen=10.0.0.1:1":                       {"--admin-token-file"},
+		"--listen=localhost:1 --admin-listen=localhost:1": {"both localhost:1"},
+		"--admin-token-file=nowhere":                      {"--admin-token-file", "nowhere"},
+		"--ca-file=load_test.go":                          {"--ca-file", "PEM"},
+		"--publishers-file=nowhere":                       {"nowhere"},
+		"--config=nowhere":                                {"nowhere"},
+		"--redis-url=redis://h":                           {"redis-url"},
+		"extra":                                           {"extra"},
+		"--max-body=x --timeout=y":                        {"--max-body", "--timeout"},
+	} {
+		wantError(t, strings.Fields(args), nil, want...)
+	}
+	for env, want := range map[string]parts{
+		"RSHUB_MAX_BODY=50MB":       {"RSHUB_MAX_BODY: ", `"50MB"`},
+		"RSHUB_PUBLISH_AUT=content": {"RSHUB_PUBLISH_AUT", "did you mean RSHUB_PUBLISH_AUTH?"},
+		"RSHUB_XYZZY=1":             {"RSHUB_XYZZY: there is no such setting"},
+		"RSHUB_=1":                  {"RSHUB_: "},
+		"RSHUB_DRAIN=":              {"RSHUB_DRAIN", "not a duration"},
+		"RSHUB_PUBLISH_AUTH=":       {"RSHUB_PUBLISH_AUTH", "names no way"},
+	} {
+		wantError(t, nil, []string{env}, want...)
+	}
+}
+
+func TestMistakesInTheFile(t *testing.T) {
+	for content, want := range map[string][]string{
+		"listen: :1\nmax_body: 1MiB\n":            {":2: ", `"max_body"`, "did you mean max-body?"},
+		"xyzzy: 1\n":                              {":1: ", "no setting \"xyzzy\""},
+		"max-body: 50MB\n":                        {":1: max-body: ", "50MiB"},
+		"max-body: [1MiB]\n":                      {"one value"},
+		"max-body: []\n":                          {"one value"},
+		"max-body:\n":                             {"no value"},
+		"topic-allow: [~]\n":                      {"plain values"},
+		"topic-allow: {a: b}\n":                   {"keys below it"},
+		"per-host: 1\n\nper-host: 2\n":            {":3: ", "line 1"},
+		"- a\n":                                   {"keys and values"},
+		"a: b: c\n":                               {"not YAML"},
+		"per-host: 1\n---\nper-host: 2\n":         {"more than one"},
+		"config: other.yaml\n":                    {"no setting \"config\""},
+		"dev: yes\n":                              {":1: dev: ", "neither true nor false"},
+		"x: &a [*a]\ntopic-allow: *a\n":           {"plain values"},
+		"per-host: 0\ntimeout: 1\nlisten: here\n": {":1: ", ":2: ", ":3: "},
+	} {
+		file := write(t, "rshub.yaml", content)
+		wantError(t, []string{"--config", file}, nil, append(want, file)...)
+	}
+}
+
+func TestEmptyFileSetsNothing(t *testing.T) {
+	for _, content := range []string{"", "# nothing\n", "---\n", "~\n", "{}\n"} {
+		load(t, []string{"--config", write(t, "rshub.yaml", content)}, nil)
+	}
+}
+
+// Kubernetes puts such variables into the pods beside a Service named rshub or
+// rshub-admin.
+func TestServiceVariablesAreNotSettings(t *testing.T) {
+	load(t, nil, []string{
+		"RSHUB_ADMIN_URL=http://h", "RSHUB_SERVICE_HOST=10.0.0.1", "RSHUB_SERVICE_PORT=80", "RSHUB_SERVICE_PORT_HTTP=80",
+		"RSHUB_PORT=tcp://10.0.0.1:80", "RSHUB_PORT_80_TCP=tcp://10.0.0.1:80", "RSHUB_PORT_80_TCP_ADDR=10.0.0.1",
+		"RSHUB_ADMIN_SERVICE_HOST=10.0.0.1", "RSHUB_ADMIN_PORT_8081_TCP_PROTO=tcp",
+	})
+	for _, s := range settings(new(Config)) {
+		if notOurs.MatchString(s.env()) {
+			t.Errorf("%s would be ignored", s.env())
+		}
+	}
+}
+
+func TestAdminToken(t *testing.T) {
+	file := write(t, "token", "s3cret\n")
+	c, _ := load(t, []string{"--admin-listen=:8081", "--admin-token-file", file}, nil)
+	if c.AdminToken != "s3cret" {
+		t.Errorf("token %q", string(c.AdminToken))
+	}
+	if shown := fmt.Sprintf("%v %+v %#v %s", c, c, c, c.AdminToken); strings.Contains(shown, "s3cret") {
+		t.Errorf("the token shows: %s", shown)
+	}
+	for _, content := range []string{"", "\n", "a\nb\n", "a\x00b"} {
+		wantError(t, []string{"--admin-token-file", write(t, "token", content)}, nil, "--admin-token-file")
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for args, want := range map[string]string{
+		"--dev":                             "--dev: anyone",
+		"--publish-auth=open":               "anyone may publish",
+		"--publish-auth=token":              "nobody can publish",
+		"--listen=:1":                       "public-url",
+		"--retention-bytes=1MiB":            "retention-bytes",
+		"--public-url=https://example.org/": "",
+		"--listen=[::1]:1":                  "",
+	} {
+		c, _ := load(t, strings.Fields(args), nil)
+		got := strings.Join(c.Warnings(), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+}
+
+// What YAML writes is read as the same settings.
+func TestOriginsAsYAML(t *testing.T) {
+	args := []string{
+		"--dev", "--max-body=1MiB", "--per-host=3", "--topic-allow=https://a.example/x,y/*", "--topic-allow=*", "--log-format=",
+		"--node-id=null", "--public-url=https://hub.example.org/~x:y", "--publish-auth=open,token", "--listen=:9999",
+	}
+	want, o := load(t, args, nil)
+	file, err := o.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := load(t, []string{"--config", write(t, "rshub.yaml", string(file))}, nil)
+	if d := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); d != "" {
+		t.Errorf("from\n%s\n%s", file, d)
+	}
+	_, o = load(t, nil, nil)
+	if file, err := o.YAML(); err != nil || !strings.HasPrefix(string(file), "#") {
+		t.Errorf("%q, %v", file, err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for name, want := range map[string]string{
+		"max_body": "max-body", "MAX-BODY": "max-body", "maxbody": "max-body", "lease-mi": "lease-min", "continuty": "continuity",
+		"retention-size": "retention-age", "xyzzy": "", "": "",
+	} {
+		if got := Nearest(name, Names()); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func FuzzSettingsFile(f *testing.F) {
+	for _, s := range []string{
+		"max-body: 10MiB\ntopic-allow: [https://a.example/*]\n", "dev: true", "a: &a [*a]", "{[a]: b}", "? {a: b}\n: c", "<<: {a: b}", "--- |\n x\n", "%YAML 9\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var c Config
+		table := settings(&c)
+		l, errs := parseFile("f", data, table)
+		for _, err := range errs {
+			if err != nil && !strings.HasPrefix(err.Error(), "f:") {
+				t.Errorf("a message without its place: %v", err)
+			}
+		}
+		for i := range table {
+			o, err := table[i].apply([]layer{l}, false)
+			if err == nil && o.From == "" {
+				t.Errorf("%s is from nowhere", o.Name)
+			}
+		}
+	})
+}
+
+func FuzzPublishersFile(f *testing.F) {
+	f.Add([]byte("publishers:\n- {name: a, topics: ['*'], token_sha256: [" + strings.Repeat("0", 64) + "]}\n"))
+	f.Add([]byte("publishers: [{name: a, hmac_secret_file: /dev/null}]"))
+	f.Add([]byte("publishers: [1, [], {}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if strings.Contains(string(data), "hmac_secret_file") {
+			t.Skip("reads files")
+		}
+		list, err := parsePublishers("f", data)
+		for _, p := range list {
+			if err == nil && (p.Name == "" || len(p.Topics) == 0 || len(p.TokenSHA256) == 0) {
+				t.Errorf("publisher %+v was taken", p)
+			}
+		}
+	})
+}

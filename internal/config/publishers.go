@@ -1,0 +1,159 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// publishersName is the file in the data folder that is read if no other one is
+// named.
+const publishersName = "publishers.yaml"
+
+// ReadPublishers reads a publishers file:
+//
+//	publishers:
+//	  - name: library
+//	    topics: ["https://example.org/changes/"]
+//	    token_sha256: [<64 hexadecimal digits>]
+//	    hmac_secret_file: library.secret
+//
+// A relative secret file is looked for beside it. The error joins one for each
+// mistake, each with file and line.
+func ReadPublishers(path string) ([]Publisher, error) {
+	data, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("the publishers file: %w", err)
+	}
+	return parsePublishers(path, data)
+}
+
+func parsePublishers(path string, data []byte) ([]Publisher, error) {
+	root, err := parseYAML(path, data)
+	if err != nil || root == nil {
+		return nil, err
+	}
+	var list []Publisher
+	var errs []error
+	names, tokens := map[string]bool{}, map[[32]byte]bool{}
+	errs = append(errs, eachKey(path, root, map[string]bool{"publishers": true}, func(_ bool, n *yaml.Node, _ string) error {
+		if n.Tag == "!!null" {
+			return nil
+		}
+		if n.Kind != yaml.SequenceNode {
+			return errors.New("it has to be a list, each item of which begins with `- name:`")
+		}
+		for _, item := range n.Content {
+			p, problems := parsePublisher(path, item)
+			if names[p.Name] {
+				problems = append(problems, fmt.Errorf("%s:%d: there is another publisher %q", path, item.Line, p.Name))
+			}
+			names[p.Name] = true
+			for _, t := range p.TokenSHA256 {
+				if tokens[t] {
+					problems = append(problems, fmt.Errorf("%s:%d: a token of %q stands in this file twice", path, item.Line, p.Name))
+				}
+				tokens[t] = true
+			}
+			list, errs = append(list, p), append(errs, problems...)
+		}
+		return nil
+	})...)
+	return list, errors.Join(errs...)
+}
+
+// parsePublisher reads one item of the list.
+func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
+	var p Publisher
+	hash := func(s string) (sum [32]byte, err error) {
+		raw, err := hex.DecodeString(s)
+		if err != nil || len(raw) != len(sum) {
+			return sum, errors.New("each token_sha256 is 64 hexadecimal digits, such as `printf %s \"$TOKEN\" | sha256sum` prints")
+		}
+		return [32]byte(raw), nil
+	}
+	errs := eachKey(path, n, map[string]func([]string) error{
+		"name":             func(text []string) error { return single(text, &p.Name) },
+		"topics":           many(parsePattern, &p.Topics),
+		"token_sha256":     many(hash, &p.TokenSHA256),
+		"hmac_secret_file": func(text []string) error { return readSecretBeside(path, text, &p.Secret) },
+	}, func(set func([]string) error, value *yaml.Node, _ string) error {
+		text, err := scalars(value)
+		if err != nil {
+			return err
+		}
+		return set(text)
+	})
+	if len(errs) > 0 {
+		return p, errs
+	}
+	bad := ""
+	switch {
+	case p.Name == "":
+		bad = "a publisher has no name"
+	case len(p.Topics) == 0:
+		bad = fmt.Sprintf("publisher %q has no topics, so it could publish nothing", p.Name)
+	case len(p.TokenSHA256) == 0 && p.Secret == "":
+		bad = fmt.Sprintf("publisher %q has neither token_sha256 nor hmac_secret_file, so nobody could be it", p.Name)
+	default:
+		return p, nil
+	}
+	return p, []error{fmt.Errorf("%s:%d: %s", path, n.Line, bad)}
+}
+
+func single(text []string, field *string) error {
+	if len(text) != 1 {
+		return errors.New("it takes one value, not a list")
+	}
+	*field = text[0]
+	return nil
+}
+
+func readSecretBeside(path string, text []string, field *Secret) error {
+	var name string
+	if err := single(text, &name); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(path), name)
+	}
+	secret, err := readSecret(name)
+	*field = secret
+	return err
+}
+
+// readSecret reads a secret that stands alone in a file; white space around it
+// does not count.
+func readSecret(path string) (Secret, error) {
+	data, err := readSmall(path)
+	secret := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		return "", err
+	case secret == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "", fmt.Errorf("%s holds more than one line, or control characters", path)
+	}
+	return Secret(secret), nil
+}
+
+// readPublishers fills in c.Publishers.
+func (c *Config) readPublishers() error {
+	named := c.PublishersFile != ""
+	if !named {
+		c.PublishersFile = filepath.Join(c.DataDir, publishersName)
+		if _, err := os.Stat(c.PublishersFile); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	var err error
+	c.Publishers, err = ReadPublishers(c.PublishersFile)
+	return err
+}

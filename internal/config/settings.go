@@ -1,0 +1,129 @@
+package config
+
+import "strings"
+
+// setting is one row of the table. Its texts are values as a person writes them.
+type setting struct {
+	name string
+	arg  string // what stands for the value in the help; empty: true or false
+	help string
+	def  string
+	dev  string // the default under --dev where it is another one
+	list bool   // may be given several times
+	// set parses and stores a value; a setting that is no list gets exactly one.
+	set func(text []string) error
+}
+
+// settings is the table of everything that can be set, bound to c.
+func settings(c *Config) []setting {
+	return []setting{
+		{name: "config", arg: "FILE", help: "YAML file of settings; its keys are the names of these flags without the dashes in front", set: ignore},
+		{name: "dev", help: "settings for a laptop: open, local, without limits. It changes only defaults; what is set elsewhere wins", def: "false", set: one(parseBool, &c.Dev)},
+
+		{name: "listen", arg: "ADDR", help: "address of the public listener", def: ":8080", dev: "127.0.0.1:8080", set: one(parseAddr, &c.Listen)},
+		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"; default http://localhost:PORT/", set: one(parsePublicURL, &c.PublicURL)},
+		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
+		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", set: one(anyText, &c.AdminTokenFile)},
+		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
+		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API; default random", set: one(anyText, &c.NodeID)},
+
+		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
+		{name: "topic-check", arg: "RULE", help: "must a topic URI answer with this hub in its Link header: require, warn or off", def: TopicCheckRequire, dev: TopicCheckWarn, set: one(oneOf(TopicCheckRequire, TopicCheckWarn, TopicCheckOff), &c.TopicCheck)},
+		{name: "topic-allow", arg: "PATTERN", help: "topics that are taken, such as https://example.org/*; default all", list: true, set: many(parsePattern, &c.TopicAllow)},
+		{name: "topic-deny", arg: "PATTERN", help: "topics that are not taken even if allowed", list: true, set: many(parsePattern, &c.TopicDeny)},
+		{name: "publish-auth", arg: "WAYS", help: "what lets a publish in: content (the topic URI serves the same), token (a publisher's token or signature), open (anyone)", def: "content,token", dev: AuthOpen, list: true, set: many(oneOf(AuthContent, AuthToken, AuthOpen), &c.PublishAuth)},
+		{name: "publishers-file", arg: "FILE", help: "YAML file of the publishers, their topics and credentials; default publishers.yaml in the data folder, if it is there", set: one(anyText, &c.PublishersFile)},
+
+		{name: "publish-rate", arg: "RATE", help: "publishes taken of one publisher, and for one topic host; 0: no limit", def: "600/m", dev: "0", set: one(ParseRate, &c.PublishRate)},
+		{name: "subscribe-rate", arg: "RATE", help: "subscription requests taken of one requester; 0: no limit", def: "600/m", dev: "0", set: one(ParseRate, &c.SubscribeRate)},
+		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
+		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, of them 1000 for one callback host; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
+		{name: "max-subscriptions-per-host", arg: "N", help: "subscriptions of one callback host; 0: no limit", def: "0", set: one(parseCount, &c.MaxSubscriptionsPerHost)},
+
+		{name: "lease-min", arg: "DURATION", help: "shortest lease; a request for less gets this", def: "300s", dev: "1s", set: one(wholeSeconds, &c.LeaseMin)},
+		{name: "lease-default", arg: "DURATION", help: "lease of a request that names none", def: "864000s", set: one(wholeSeconds, &c.LeaseDefault)},
+		{name: "lease-max", arg: "DURATION", help: "longest lease; a request for more gets this", def: "2678400s", set: one(wholeSeconds, &c.LeaseMax)},
+		{name: "resume-within", arg: "DURATION", help: "a subscription taken up again within this time after its lease ran out goes on where it stopped", def: "24h", set: one(ParseDuration, &c.ResumeWithin)},
+
+		{name: "signature", arg: "METHOD", help: "how deliveries are signed: sha1, sha256, sha384 or sha512", def: "sha256", set: one(oneOf("sha1", "sha256", "sha384", "sha512"), &c.Signature)},
+		{name: "retry-first", arg: "DURATION", help: "first step of the retry ladder (5s, 30s, 2m, 10m, 30m, 1h, 2h, 4h, 6h), which scales the others", def: "5s", set: one(atLeast("1ms", ParseDuration), &c.RetryFirst)},
+		{name: "retry-max", arg: "DURATION", help: "longest step of the retry ladder", def: "6h", set: one(atLeast("1ms", ParseDuration), &c.RetryMax)},
+		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there", def: "72h", set: one(atLeast("1ms", ParseDuration), &c.GiveUp)},
+		{name: "timeout", arg: "DURATION", help: "time of one delivery, plus its body at 128 KiB/s, and the longest without progress", def: "15s", set: one(atLeast("1ms", ParseDuration), &c.Timeout)},
+		{name: "max-inflight", arg: "N", help: "deliveries at once", def: "512", set: one(atLeast("1", parseCount), &c.MaxInflight)},
+		{name: "max-inflight-bytes", arg: "SIZE", help: "notifications in memory at once; one that goes to many callbacks counts once", def: "256MiB", set: one(atLeast("1", ParseSize), &c.MaxInflightBytes)},
+		{name: "per-host", arg: "N", help: "deliveries at once to one callback host:port", def: "8", set: one(atLeast("1", parseCount), &c.PerHost)},
+		{name: "commit-window", arg: "DURATION", help: "what was delivered is recorded at least this often", def: "100ms", set: one(atLeast("1ms", ParseDuration), &c.CommitWindow)},
+
+		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", ParseDuration), &c.RetentionAge)},
+		{name: "retention-bytes", arg: "SIZE", help: "notifications kept of one topic", def: "1GiB", set: one(atLeast("1", ParseSize), &c.RetentionBytes)},
+		{name: "retention-total", arg: "SIZE", help: "notifications kept in all", def: "8GiB", set: one(atLeast("1", ParseSize), &c.RetentionTotal)},
+		{name: "max-body", arg: "SIZE", help: "largest notification taken", def: "50MiB", set: one(atLeast("1", ParseSize), &c.MaxBody)},
+
+		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in; default none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
+		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For counts; default none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
+		{name: "require-https-for-secrets", help: "refuse hub.secret where the request or the callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
+		{name: "ca-file", arg: "FILE", help: "certificates (PEM) that callbacks and topics may be signed with, besides the system's", set: one(anyText, &c.CAFile)},
+
+		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(ParseDuration, &c.Drain)},
+		{name: "log-level", arg: "LEVEL", help: "debug, info, warn or error", def: "info", set: one(oneOf("debug", "info", "warn", "error"), &c.LogLevel)},
+		{name: "log-format", arg: "FORMAT", help: "json or console; default console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
+	}
+}
+
+// one stores a single parsed value.
+func one[T any](parse func(string) (T, error), field *T) func([]string) error {
+	return func(text []string) error {
+		v, err := parse(text[0])
+		if err == nil {
+			*field = v
+		}
+		return err
+	}
+}
+
+// many stores a list of parsed values.
+func many[T any](parse func(string) (T, error), field *[]T) func([]string) error {
+	return func(text []string) error {
+		*field = nil
+		for _, t := range text {
+			v, err := parse(t)
+			if err != nil {
+				return err
+			}
+			*field = append(*field, v)
+		}
+		return nil
+	}
+}
+
+func ignore([]string) error { return nil }
+
+// split takes apart a list that is written in one piece: at white space and
+// commas. A comma may also be part of a URL, so among URLs only one that
+// another URL follows counts.
+func split(text string) []string {
+	if strings.Contains(text, "://") {
+		text = strings.NewReplacer(",http://", " http://", ",https://", " https://").Replace(text)
+	} else {
+		text = strings.ReplaceAll(text, ",", " ")
+	}
+	return strings.Fields(text)
+}
+
+// texts returns the values of s as they are written in pieces.
+func (s *setting) texts(given ...string) []string {
+	if !s.list {
+		return given
+	}
+	var all []string
+	for _, g := range given {
+		all = append(all, split(g)...)
+	}
+	return all
+}
+
+// env is the environment variable of s.
+func (s *setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}

@@ -1,0 +1,251 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rate is so many in a time. The zero Rate sets no limit.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// PerSecond returns the rate in events a second; 0: no limit.
+func (r Rate) PerSecond() float64 {
+	if r.Count == 0 {
+		return 0
+	}
+	return float64(r.Count) / r.Per.Seconds()
+}
+
+// String returns the rate as ParseRate reads it.
+func (r Rate) String() string {
+	for _, u := range rateUnits {
+		if r.Count > 0 && r.Per == u.per {
+			return strconv.Itoa(r.Count) + "/" + u.name
+		}
+	}
+	return "0"
+}
+
+var rateUnits = []struct {
+	name string
+	per  time.Duration
+}{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
+
+// ParseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
+func ParseRate(s string) (Rate, error) {
+	count, unit, ok := strings.Cut(s, "/")
+	n, err := parseDigits(count)
+	switch {
+	case s == "0":
+		return Rate{}, nil
+	case err != nil || !ok || n > math.MaxInt32:
+		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as 600/m, or 0 for no limit", s)
+	case n == 0:
+		return Rate{}, fmt.Errorf("%q lets nothing through; write 0 for no limit", s)
+	}
+	for _, u := range rateUnits {
+		if unit == u.name {
+			return Rate{int(n), u.per}, nil
+		}
+	}
+	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as 600/m", s)
+}
+
+type sizeUnit struct {
+	name  string
+	bytes int64
+}
+
+var sizeUnits = []sizeUnit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
+
+// ParseSize reads a number of bytes such as 64KiB. Units are B (or none), KiB,
+// MiB, GiB and TiB.
+func ParseSize(s string) (int64, error) {
+	digits := strings.TrimRight(s, "BKMGTi")
+	n, err := parseDigits(digits)
+	i := slices.IndexFunc(sizeUnits, func(u sizeUnit) bool { return u.name == s[len(digits):] })
+	switch {
+	case errors.Is(err, strconv.ErrRange) || i >= 0 && n > math.MaxInt64/sizeUnits[i].bytes:
+		return 0, fmt.Errorf("%q is more bytes than can be counted", s)
+	case err != nil || i < 0:
+		return 0, fmt.Errorf("%q is not a size; write a whole number and B, KiB, MiB, GiB or TiB, such as 50MiB", s)
+	}
+	return n * sizeUnits[i].bytes, nil
+}
+
+// ParseDuration reads what time.ParseDuration reads, and days (10d, 1d12h). It
+// refuses negative ones.
+func ParseDuration(s string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	var days int64
+	rest := s
+	if before, after, ok := strings.Cut(s, "d"); ok {
+		n, err := parseDigits(before)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration; write days as a whole number, such as 10d", s)
+		}
+		days, rest = n, after
+	}
+	var d time.Duration
+	if rest != "" || s == "" {
+		var err error
+		if d, err = time.ParseDuration(rest); err != nil {
+			if _, err := parseDigits(s); err == nil {
+				return 0, fmt.Errorf("%q has no unit; write %ss if seconds are meant (units are ms, s, m, h and d)", s, s)
+			}
+			return 0, fmt.Errorf("%q is not a duration; write it like 300s, 15m, 72h or 10d", s)
+		}
+	}
+	switch {
+	case d < 0:
+		return 0, fmt.Errorf("%q is negative; write a duration like 300s, 72h or 10d", s)
+	case days > int64((math.MaxInt64-d)/day):
+		return 0, fmt.Errorf("%q is longer than the 292 years that can be counted", s)
+	}
+	return time.Duration(days)*day + d, nil
+}
+
+// parseDigits reads decimal digits only, where strconv also takes a sign.
+func parseDigits(s string) (int64, error) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseInt(s, 10, 64)
+}
+
+func parseCount(s string) (int, error) {
+	n, err := parseDigits(s)
+	if err != nil || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is not a count; write a whole number such as 1000", s)
+	}
+	return int(n), nil
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", s)
+}
+
+// parseAddr checks host:port, of which the host may be empty and the port 0.
+func parseAddr(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	n, perr := parseDigits(port)
+	if err != nil || perr != nil || n > math.MaxUint16 || strings.ContainsAny(host, "/ ") {
+		return "", fmt.Errorf("%q is not an address to listen on; write host:port, such as 127.0.0.1:8080, or :8080 for every address of this machine", s)
+	}
+	return s, nil
+}
+
+// parsePublicURL checks the hub URI, which goes out exactly as it is given.
+func parsePublicURL(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil:
+		bad = "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		bad = "is not an absolute http or https URL"
+	case u.User != nil:
+		bad = "holds a user name, which everybody would see"
+	case strings.ContainsAny(s, "?#"):
+		bad = "has a query or a fragment"
+	case strings.ContainsAny(s, "<> \t\"\\") || u.String() != s:
+		bad = "holds characters that must be percent-encoded"
+	}
+	if bad != "" {
+		return "", fmt.Errorf("%q %s; write it like https://hub.example.org/", s, bad)
+	}
+	return s, nil
+}
+
+// parsePattern checks only what a pattern cannot do without; package validate
+// gives it its meaning.
+func parsePattern(s string) (string, error) {
+	if s != "*" && !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
+		return "", fmt.Errorf("%q is not a topic pattern; write it like https://example.org/*", s)
+	}
+	return s, nil
+}
+
+// parsePrefix reads a range of addresses; a single address is a range of one.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, fmt.Errorf("%q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+	}
+	return p.Masked(), nil
+}
+
+// parseAllowed is parsePrefix for ranges that outbound requests may go to.
+func parseAllowed(s string) (netip.Prefix, error) {
+	p, err := parsePrefix(s)
+	if err == nil && p.Addr().IsLinkLocalUnicast() && p.Bits() >= 10 {
+		return p, fmt.Errorf("%q is link-local: such addresses (cloud metadata among them) stay refused, whatever is allowed", s)
+	}
+	return p, err
+}
+
+// oneOf parses a word of a given few.
+func oneOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if slices.Contains(words, s) {
+			return s, nil
+		}
+		return "", fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
+	}
+}
+
+// atLeast is parse with a least value, written as a person would.
+func atLeast[T int | int64 | time.Duration](least string, parse func(string) (T, error)) func(string) (T, error) {
+	lowest, err := parse(least)
+	if err != nil {
+		panic(err) // a mistake in the table of settings
+	}
+	return func(s string) (T, error) {
+		v, err := parse(s)
+		if err == nil && v < lowest {
+			return v, fmt.Errorf("%q is too small; the least is %s", s, least)
+		}
+		return v, err
+	}
+}
+
+// wholeSeconds is ParseDuration for leases, which go over the wire in seconds.
+func wholeSeconds(s string) (time.Duration, error) {
+	d, err := ParseDuration(s)
+	if err == nil && (d < time.Second || d%time.Second != 0) {
+		return 0, fmt.Errorf("%q is not a whole number of seconds, at least one; write it like 300s", s)
+	}
+	return d, err
+}
+
+func anyText(s string) (string, error) { return s, nil }
+
+func notEmpty(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("it is empty")
+	}
+	return s, nil
+}

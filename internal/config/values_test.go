@@ -1,0 +1,173 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{
+		"0": 0, "1": 1, "512B": 512, "64KiB": 64 << 10, "50MiB": 50 << 20, "1GiB": 1 << 30, "8TiB": 8 << 40,
+		"9223372036854775807": math.MaxInt64,
+	} {
+		if got, err := ParseSize(s); err != nil || got != want {
+			t.Errorf("%q: %d, %v, want %d", s, got, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "KiB", "-1", "+1", "1.5MiB", "1 MiB", "50MB", "50mib", "50Mi", "0x10", "1e3", "1MiBMiB", "1_000",
+		"9223372036854775808", "9223372036854775807KiB", "8388608TiB",
+	} {
+		if got, err := ParseSize(s); err == nil {
+			t.Errorf("%q was taken as %d", s, got)
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	const day = 24 * time.Hour
+	for s, want := range map[string]time.Duration{
+		"0": 0, "0s": 0, "300s": 300 * time.Second, "100ms": 100 * time.Millisecond, "72h": 72 * time.Hour,
+		"10d": 10 * day, "1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute, "1h30m": 90 * time.Minute, "0d": 0,
+		"864000s": 10 * day, "106751d": 106751 * day,
+	} {
+		if got, err := ParseDuration(s); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "300", "d", "-1d", "+1d", "1.5d", "1d-1h", "-5s", "10 d", "1w", "12h1d", "1d1d", "106752d", "106751d24h",
+		"99999999999999999999d", "9999999999h",
+	} {
+		if got, err := ParseDuration(s); err == nil {
+			t.Errorf("%q was taken as %v", s, got)
+		}
+	}
+	if _, err := ParseDuration("300"); !strings.Contains(err.Error(), "300s") {
+		t.Errorf("a number without a unit: %v", err)
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for s, want := range map[string]Rate{
+		"0": {}, "600/m": {600, time.Minute}, "1/s": {1, time.Second}, "5/h": {5, time.Hour}, "2147483647/d": {math.MaxInt32, 24 * time.Hour},
+	} {
+		got, err := ParseRate(s)
+		if err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
+		}
+		if got.String() != s {
+			t.Errorf("%q comes back as %q", s, got)
+		}
+	}
+	for _, s := range []string{"", "600", "/m", "600/", "600/w", "-1/s", "0/m", "1.5/s", "600/m/s", "2147483648/s", "600 / m"} {
+		if got, err := ParseRate(s); err == nil {
+			t.Errorf("%q was taken as %v", s, got)
+		}
+	}
+	if got := (Rate{600, time.Minute}).PerSecond(); got != 10 {
+		t.Errorf("600/m is %v a second", got)
+	}
+	if got := (Rate{}).PerSecond(); got != 0 {
+		t.Errorf("no limit is %v a second", got)
+	}
+}
+
+func TestParseAddressesAndURLs(t *testing.T) {
+	for s, ok := range map[string]bool{
+		":8080": true, "127.0.0.1:0": true, "[::1]:8080": true, "localhost:65535": true,
+		"": false, "8080": false, "::1:8080": false, ":http": false, ":65536": false, ":-1": false, "http://h:80": false,
+	} {
+		if _, err := parseAddr(s); (err == nil) != ok {
+			t.Errorf("address %q: %v", s, err)
+		}
+	}
+	for s, ok := range map[string]bool{
+		"": true, "https://hub.example.org/": true, "http://[::1]:8080/hub/": true, "https://hub.example.org": true,
+		"hub.example.org": false, "ftp://h/": false, "https://h/?a=b": false, "https://h/#f": false, "https://h/?": false,
+		"https://u:p@h/": false, "https:///x": false, "https://h/a b": false, "https://h/<x>": false, "http://:80/": false,
+	} {
+		if _, err := parsePublicURL(s); (err == nil) != ok {
+			t.Errorf("public URL %q: %v", s, err)
+		}
+	}
+	for s, want := range map[string]string{
+		"10.1.2.3/8": "10.0.0.0/8", "10.0.0.1": "10.0.0.1/32", "::1": "::1/128", "0.0.0.0/0": "0.0.0.0/0",
+		"169.254.169.254": "", "fe80::/10": "", "fe80::1%eth0": "", "10.0.0.0/33": "", "localhost": "", "": "",
+	} {
+		got, err := parseAllowed(s)
+		if (err == nil) != (want != "") || err == nil && got.String() != want {
+			t.Errorf("range %q: %v, %v, want %q", s, got, err, want)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for s, want := range map[string]string{
+		"content,token":           "content|token",
+		" content , token ":       "content|token",
+		"":                        "",
+		",":                       "",
+		"10.0.0.0/8 fd00::/8":     "10.0.0.0/8|fd00::/8",
+		"https://a.example/x,y/*": "https://a.example/x,y/*",
+		"https://a.example/*,https://b.example/*":     "https://a.example/*|https://b.example/*",
+		"https://a.example/* http://b.example/*":      "https://a.example/*|http://b.example/*",
+		"https://a.example/x,y/*, http://b.example/*": "https://a.example/x,y/*,|http://b.example/*",
+	} {
+		if got := strings.Join(split(s), "|"); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, s := range []string{"50MiB", "0", "9223372036854775807", "1KiBB", "i", "８MiB"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, err := ParseSize(s); err == nil && (n < 0 || s == "" || s[0] < '0' || s[0] > '9') {
+			t.Errorf("%q was taken as %d", s, n)
+		}
+	})
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, s := range []string{"300s", "10d", "1d12h", "106751d23h47m16.9s", "d", "1dd", "9223372036854775807ns"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := ParseDuration(s)
+		if err != nil {
+			return
+		}
+		if d < 0 {
+			t.Fatalf("%q was taken as %v", s, d)
+		}
+		if again, err := ParseDuration(d.String()); err != nil || again != d {
+			t.Errorf("%q is %v, which reads as %v, %v", s, d, again, err)
+		}
+		if plain, err := time.ParseDuration(s); err == nil && plain != d {
+			t.Errorf("%q is %v, and %v without days", s, d, plain)
+		}
+	})
+}
+
+func FuzzParseRate(f *testing.F) {
+	for _, s := range []string{"600/m", "0", "0/m", "01/s", "1/d"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRate(s)
+		if err != nil {
+			return
+		}
+		if r.Count < 0 || r.PerSecond() < 0 {
+			t.Fatalf("%q was taken as %+v", s, r)
+		}
+		if again, err := ParseRate(r.String()); err != nil || again != r {
+			t.Errorf("%q is %v, which reads as %v, %v", s, r, again, err)
+		}
+	})
+}
