@@ -95,12 +95,12 @@ func show(s string) string {
 	return quote(s, most)
 }
 
-// quote quotes the first bytes of s in ASCII.
+// quote quotes the first bytes of s, which may be anything, in ASCII.
 func quote(s string, most int) string {
 	if len(s) <= most {
 		return strconv.QuoteToASCII(s)
 	}
-	for !utf8.RuneStart(s[most]) {
+	for most > 0 && !utf8.RuneStart(s[most]) {
 		most--
 	}
 	return strconv.QuoteToASCII(s[:most]) + "..."

@@ -23,8 +23,11 @@ func TestParseLinks(t *testing.T) {
 		{"names in any case", []string{`<http://h/>; REL="hub"`}, []Link{hub}},
 		{"relation types as they are written", []string{`<http://h/>; rel=HuB`}, []Link{link("http://h/", "HuB")}},
 		{"commas and semicolons in a target", []string{`<http://h/?a,b;c="d">; rel=hub,<http://t/>;rel=self`}, []Link{link(`http://h/?a,b;c="d"`, "hub"), self}},
-		{"commas and semicolons in quotes", []string{`<http://h/>; title="a, <b>; rel=\"self\""; rel=hub`},
-			[]Link{{Target: "http://h/", Rels: []string{"hub"}, Params: []Param{{"title", `a, <b>; rel="self"`}}}}},
+		{
+			"commas and semicolons in quotes",
+			[]string{`<http://h/>; title="a, <b>; rel=\"self\""; rel=hub`},
+			[]Link{{Target: "http://h/", Rels: []string{"hub"}, Params: []Param{{"title", `a, <b>; rel="self"`}}}},
+		},
 		{"space everywhere", []string{"\t <  http://h/\t>\t;\trel \t=\t \"hub\" \t,, , <http://t/> ; rel = self "}, []Link{hub, self}},
 		{"no space at all", []string{`<http://h/>;rel=hub,<http://t/>;rel="self"`}, []Link{hub, self}},
 		{"empty elements and parameters", []string{`,, ,<http://h/>;;; rel=hub;;,,<http://t/>; rel=self;,`}, []Link{hub, self}},
@@ -36,8 +39,11 @@ func TestParseLinks(t *testing.T) {
 		{"only the first anchor counts", []string{`<http://h/>; anchor="#a"; rel=hub; anchor=""`}, []Link{{Target: "http://h/", Rels: []string{"hub"}, Anchor: "#a"}}},
 		{"no rel", []string{`<http://h/>, <http://t/>; title=x; rel, <http://t/>; rel=self`}, []Link{self}},
 		{"rev is not rel", []string{`<http://h/>; rev=hub`}, nil},
-		{"other parameters", []string{`<http://h/>; Type=a/b; rel=hub; title*=UTF-8''x; flag; flag; n=`},
-			[]Link{{Target: "http://h/", Rels: []string{"hub"}, Params: []Param{{"type", "a/b"}, {"title*", "UTF-8''x"}, {"flag", ""}, {"flag", ""}, {"n", ""}}}}},
+		{
+			"other parameters",
+			[]string{`<http://h/>; Type=a/b; rel=hub; title*=UTF-8''x; flag; flag; n=`},
+			[]Link{{Target: "http://h/", Rels: []string{"hub"}, Params: []Param{{"type", "a/b"}, {"title*", "UTF-8''x"}, {"flag", ""}, {"flag", ""}, {"n", ""}}}},
+		},
 		{"an empty target is one", []string{`<>; rel=self`}, []Link{link("", "self")}},
 		{"a relative target", []string{`<../x>; rel=self`}, []Link{link("../x", "self")}},
 		{"what is no link is passed over", []string{`http://x/; rel=hub, "<http://y/>; rel=hub, ", <http://h/>; rel=hub`}, []Link{hub}},
@@ -86,6 +92,11 @@ func TestFormatLinks_HUB43(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	// What has a field of its own is not written a second time.
+	l := Link{Target: "/", Rels: []string{"self"}, Params: []Param{{"REL", "hub"}, {"Anchor", "/x"}}}
+	if got := l.String(); got != `</>; rel="self"` {
+		t.Error(got)
+	}
 	if got := FormatLinks(); got != "" {
 		t.Error(got)
 	}
@@ -127,11 +138,11 @@ func TestParseLinksIsBounded(t *testing.T) {
 	}
 }
 
-// Every hostile shape of a header is read in one pass: twice the length costs
-// no more than twice the steps. A quadratic reader would take minutes here.
-func TestParseLinksIsLinear(t *testing.T) {
+// Every hostile shape of a header is read in one pass. Nothing is asserted: a
+// reader that looks at the rest again for every link shows by being slow here.
+func TestParseLinksIsLinear(*testing.T) {
 	for _, s := range []string{"<", ">", "<x>", "<x>;", `<x>;"`, `<x>;"\`, "<x>;rel", "<x>;=", ",", `"`, `\`, `<x>;a="\\`, "x<", "; ", "<x> x=<"} {
-		long := strings.Repeat(s, 4<<20/len(s))
+		long := strings.Repeat(s, 1<<20/len(s))
 		ParseLinks([]string{long, "<x>;rel=\"" + long, "<" + long})
 	}
 }

@@ -62,7 +62,9 @@ func (m SignatureMethod) hash() func() hash.Hash {
 // HMAC in lower-case hexadecimal (HUB-45). It panics if m is not one of the
 // methods.
 func (m SignatureMethod) Sign(secret string, body []byte) string {
-	return string(m) + "=" + hex.EncodeToString(m.sum(secret, body))
+	var room [len(SHA512) + 1 + 2*sha512.Size]byte
+	value := append(append(room[:0], m...), '=')
+	return string(hex.AppendEncode(value, m.sum(secret, body)))
 }
 
 func (m SignatureMethod) sum(secret string, body []byte) []byte {

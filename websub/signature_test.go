@@ -67,6 +67,7 @@ func TestVerifySignature_DST13(t *testing.T) {
 		{"sha1=" + sha256, vectorKey, vectorBody, ErrSignatureMalformed},
 		{"md5=" + sha256, vectorKey, vectorBody, ErrSignatureMethod},
 		{"=" + sha256, vectorKey, vectorBody, ErrSignatureMethod},
+		{strings.Repeat("\x80", 99) + "=" + sha256, vectorKey, vectorBody, ErrSignatureMethod},
 		{"sha256=" + sha256, "jefe", vectorBody, ErrSignatureMismatch},
 		{"sha256=" + sha256, vectorKey, vectorBody + "\n", ErrSignatureMismatch},
 		{"sha256=0" + sha256[1:], vectorKey, vectorBody, ErrSignatureMismatch},
@@ -88,6 +89,7 @@ func FuzzVerifySignature(f *testing.F) {
 	f.Add("sha1="+vectors[SHA1], vectorKey, []byte(vectorBody))
 	f.Add("sha512=", "", []byte(nil))
 	f.Add("==", "x", []byte("y"))
+	f.Add(strings.Repeat("\x9d", 30)+"=", "x", []byte("y"))
 	f.Fuzz(func(t *testing.T, header, secret string, body []byte) {
 		err := VerifySignature(header, secret, body)
 		if err != nil {
