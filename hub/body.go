@@ -1,0 +1,130 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	// firstStep is the room a body gets before any of it has come. It is
+	// doubled as it fills, so that requests which promise much and send nothing
+	// hold little.
+	firstStep = 64 << 10
+	// readChunk is the most that is read at once, and hashed after.
+	readChunk = 256 << 10
+	// slowest is the pace below which a body is not waited for, in bytes a
+	// second.
+	slowest = 32 << 10
+	// maxForm is the longest form in bytes.
+	maxForm = 64 << 10
+)
+
+// body is the body of a request, and a share of the memory that all bodies have
+// together.
+type body struct {
+	bytes []byte
+	sum   [sha256.Size]byte
+	h     *Handler
+	held  int64 // of the shared memory, in bytes
+}
+
+// release gives the memory back. The bytes are not to be used after it.
+func (b *body) release() {
+	if b.held > 0 {
+		b.h.memory.Release(b.held)
+	}
+	b.bytes, b.held = nil, 0
+}
+
+// readBody reads the body of r and hashes it on the way. The caller releases
+// it. One over limit, too slow, or broken off is a *refusal; so is one for which
+// there is no memory.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
+	longest := limit
+	if r.ContentLength >= 0 {
+		longest = min(longest, r.ContentLength)
+	}
+	b := &body{h: h}
+	in := &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
+	if err := b.fill(in, sha256.New(), limit, longest+1); err != nil {
+		b.release()
+		return nil, err
+	}
+	// Else the answer would have no longer than the body.
+	_ = in.ctl.SetReadDeadline(time.Time{})
+	return b, nil
+}
+
+// fill reads to the end of in, with room for so many bytes at most.
+func (b *body) fill(in io.Reader, digest hash.Hash, limit, room int64) error {
+	for {
+		if len(b.bytes) == cap(b.bytes) {
+			if err := b.grow(min(max(firstStep, 2*int64(cap(b.bytes))), room)); err != nil {
+				return err
+			}
+		}
+		old := len(b.bytes)
+		n, err := in.Read(b.bytes[old:min(cap(b.bytes), old+readChunk)])
+		b.bytes = b.bytes[:old+n]
+		digest.Write(b.bytes[old:])
+		if int64(len(b.bytes)) > limit {
+			return overLimit(limit)
+		}
+		if errors.Is(err, io.EOF) {
+			digest.Sum(b.sum[:0])
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// grow makes room for size bytes in all, if there is so much memory.
+func (b *body) grow(size int64) error {
+	if !b.h.memory.TryAcquire(size) {
+		return refuse(busy, "This hub is taking in as many bytes as it can hold at the moment. Try again in a second.").retryAfter(time.Second)
+	}
+	old := b.held
+	b.bytes = append(make([]byte, 0, size), b.bytes...)
+	b.held = size
+	if old > 0 {
+		b.h.memory.Release(old)
+	}
+	return nil
+}
+
+func overLimit(limit int64) error {
+	return refuse(tooLarge, "The body is longer than %d bytes, the most that is taken here.", limit)
+}
+
+// timedReader reads from a connection, and gives up on one that is slower than
+// the slowest. Its errors other than io.EOF are *refusals.
+type timedReader struct {
+	src   io.Reader
+	ctl   *http.ResponseController
+	start time.Time
+	grace time.Duration
+	total int64
+}
+
+func (t *timedReader) Read(p []byte) (int, error) {
+	allowed := t.grace + time.Duration(t.total)*time.Second/slowest
+	_ = t.ctl.SetReadDeadline(t.start.Add(allowed)) // where there is no connection there is no deadline
+	n, err := t.src.Read(p)
+	t.total += int64(n)
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return n, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, refuse(slowBody, "The body came too slowly: %d bytes in %s.", t.total, allowed.Round(time.Second))
+	}
+	r := refuse(incompleteBody, "The body broke off after %d bytes.", t.total)
+	r.cause = err
+	return n, r
+}

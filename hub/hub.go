@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
+)
+
+// Accepter takes subscription requests, as subscriptions.Service does.
+type Accepter interface {
+	// Accept stores a request durably, to be verified later. A
+	// *subscriptions.LimitError says that it was refused by a limit.
+	Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error
+}
+
+// Topics asks topic URIs, as validate.TopicChecker does.
+type Topics interface {
+	Check(ctx context.Context, topic string) error
+	Content(ctx context.Context, topic, location string, body []byte) error
+}
+
+// Callbacks tells which callbacks may not be called, as egress.Client does.
+type Callbacks interface {
+	// CheckLiteral refuses a URL whose host is an address that is never called.
+	CheckLiteral(rawURL string) error
+}
+
+// PublishAuth says which of these let a publish in (contract 2a).
+type PublishAuth struct{ Content, Token, Open bool }
+
+// ParsePublishAuth reads a list of content, token and open.
+func ParsePublishAuth(names []string) (PublishAuth, error) {
+	var a PublishAuth
+	for _, name := range names {
+		switch name {
+		case "content":
+			a.Content = true
+		case "token":
+			a.Token = true
+		case "open":
+			a.Open = true
+		default:
+			return PublishAuth{}, fmt.Errorf("publish auth %q: it can be content, token and open", name)
+		}
+	}
+	return a, nil
+}
+
+// Options are what a Handler needs. HubURL, Journal, Subscriptions and Topics
+// have to be there.
+type Options struct {
+	// HubURL is the hub's public URL; its path is where the Handler answers.
+	HubURL        string
+	Journal       journal.Appender
+	Subscriptions Accepter
+	Topics        Topics
+	Publishers    *validate.Publishers // nil: there are none
+	Callbacks     Callbacks            // nil: every callback may be called
+
+	Auth PublishAuth
+	// AcceptGaps is `--continuity=flag`.
+	AcceptGaps bool
+	// TopicAllow and TopicDeny say which topics are served; none allowed means
+	// all, and what is denied is denied. Unsubscribing is always possible.
+	TopicAllow, TopicDeny []validate.Pattern
+	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP
+	// (HUB-08).
+	RequireHTTPSForSecrets bool
+	// PublishRate is for each publisher and for each topic host, SubscribeRate
+	// for each requester.
+	PublishRate, SubscribeRate Rate
+
+	// MaxBody is the longest notification in bytes. Zero: 50 MiB.
+	MaxBody int64
+	// MaxPublishBytes bounds the bodies of all publishes in progress together.
+	// Zero: 256 MiB; at least twice MaxBody.
+	MaxPublishBytes int64
+	// BodyTimeout is how long a body may take to come in, besides the time that
+	// it needs at 32 KiB/s. Zero: 15 s.
+	BodyTimeout time.Duration
+
+	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
+	TrustedProxies []netip.Prefix
+	Log            *zap.Logger      // nil: no log
+	Now            func() time.Time // nil: time.Now
+}
+
+// Handler answers at the hub URI. It may be shared between goroutines.
+type Handler struct {
+	o        Options
+	path     string
+	log      *zap.Logger
+	draining atomic.Bool
+	memory   *semaphore.Weighted
+	page     landing
+
+	byPublisher, byTopicHost, byRequester *limiters
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// New returns a Handler, or an error where the options can't be.
+func New(o Options) (*Handler, error) {
+	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
+		return nil, err
+	}
+	if o.Journal == nil || o.Subscriptions == nil || o.Topics == nil {
+		return nil, errors.New("hub: Journal, Subscriptions and Topics have to be given")
+	}
+	u, err := url.Parse(o.HubURL)
+	if err != nil {
+		return nil, fmt.Errorf("the hub URL: %w", err)
+	}
+	if o.Publishers == nil {
+		o.Publishers = validate.NewPublishers(nil)
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 50 << 20
+	}
+	if o.MaxPublishBytes <= 0 {
+		o.MaxPublishBytes = 256 << 20
+	}
+	o.MaxPublishBytes = max(o.MaxPublishBytes, 2*o.MaxBody)
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = 15 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	h := &Handler{
+		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
+		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
+		byPublisher: newLimiters(o.PublishRate),
+		byTopicHost: newLimiters(o.PublishRate),
+		byRequester: newLimiters(o.SubscribeRate),
+	}
+	h.page, err = newLanding(o.HubURL, o.Auth)
+	return h, err
+}
+
+// SetDraining makes the Handler refuse new publishes with 503, or take them
+// again. Those in progress go on.
+func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
+
+// ServeHTTP answers one request at the hub URI (contract section 2).
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Vary", "Accept")
+	if orSlash(r.URL.EscapedPath()) != h.path {
+		h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r)
+	case http.MethodGet, http.MethodHead:
+		h.page.serve(w, r)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		h.refuse(w, r, refuse(methodNotAllowed, "POST a notification or a subscription request here, or GET a description of this hub."))
+	}
+}
+
+// post tells a publish from a subscription request by the media type.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
+	switch media, err := mediaType(r.Header); {
+	case err != nil:
+		h.refuse(w, r, err)
+	case media == mediaXML:
+		h.servePublish(w, r)
+	default:
+		h.serveForm(w, r)
+	}
+}
+
+// allowed reports whether this hub serves a topic (HUB-16).
+func (h *Handler) allowed(topic string) bool {
+	if validate.MatchAny(h.o.TopicDeny, topic) {
+		return false
+	}
+	return len(h.o.TopicAllow) == 0 || validate.MatchAny(h.o.TopicAllow, topic)
+}
+
+func orSlash(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}

@@ -1,0 +1,88 @@
+package hub
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/time/rate"
+)
+
+// Rate is so many events in a time, any number of which may come at once. A
+// zero Rate is no limit.
+type Rate struct {
+	Events int
+	Per    time.Duration
+}
+
+// String says it for a person: 600 a minute.
+func (r Rate) String() string {
+	per := r.Per.String()
+	switch r.Per {
+	case time.Second:
+		per = "second"
+	case time.Minute:
+		per = "minute"
+	case time.Hour:
+		per = "hour"
+	}
+	return fmt.Sprintf("%d a %s", r.Events, per)
+}
+
+// maxLimiters is how many keys are remembered for one rate. Who is forgotten
+// starts anew with a full allowance.
+const maxLimiters = 100_000
+
+// limiters holds a limiter for each key. It may be shared between goroutines. A
+// nil *limiters lets everything pass.
+type limiters struct {
+	rate Rate
+	mu   sync.Mutex
+	keys *simplelru.LRU[string, *rate.Limiter]
+}
+
+func newLimiters(r Rate) *limiters {
+	if r.Events <= 0 || r.Per <= 0 {
+		return nil
+	}
+	keys, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimiters, nil) // fails for a size below 1 only
+	return &limiters{rate: r, keys: keys}
+}
+
+// take counts one event of key; a *refusal says that there were too many, and
+// when there is room again. What is who they came from, or where they go.
+func (l *limiters) take(now time.Time, key, what string) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	limiter, ok := l.keys.Get(key)
+	if !ok {
+		limiter = rate.NewLimiter(rate.Every(l.rate.Per/time.Duration(l.rate.Events)), l.rate.Events)
+		l.keys.Add(key, limiter)
+	}
+	l.mu.Unlock()
+
+	r := limiter.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	r.CancelAt(now)
+	return refuse(rateLimited, "There were more than %s requests %s; wait and try again.", l.rate, what).retryAfter(wait)
+}
+
+// network is what counts as one requester: an IPv4 address, or an IPv6 /64,
+// since that much belongs to one household.
+func network(addr netip.Addr) string {
+	if !addr.Is6() || addr.Is4In6() {
+		return addr.String()
+	}
+	p, err := addr.Prefix(64)
+	if err != nil {
+		return addr.String()
+	}
+	return p.String()
+}

@@ -1,0 +1,259 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
+)
+
+// kind is one way to be refused.
+type kind struct {
+	status int
+	slug   string // the end of the problem's type
+	title  string
+}
+
+// typeBase is where the kinds of problems are described.
+const typeBase = "https://github.com/rshub/rshub/blob/main/docs/problems.md#"
+
+// The ways to be refused. This and classify, which says what Go error is which
+// of them, are the one table from errors to statuses (contract section 2).
+var (
+	badLink         = kind{http.StatusBadRequest, "bad-link", "The Link header does not say what is published where"}
+	notWellFormed   = kind{http.StatusBadRequest, "not-well-formed", "The body is not well-formed XML"}
+	badCharset      = kind{http.StatusBadRequest, "charset", "The body is not in UTF-8"}
+	badForm         = kind{http.StatusBadRequest, "bad-form", "The subscription request is not valid"}
+	incompleteBody  = kind{http.StatusBadRequest, "incomplete-body", "The body did not arrive whole"}
+	pingNotOffered  = kind{http.StatusBadRequest, "ping-not-offered", "Pings are not offered"}
+	wrongCredential = kind{http.StatusUnauthorized, "wrong-credential", "The credential is wrong"}
+
+	noCredential       = kind{http.StatusForbidden, "no-credential", "A credential is needed"}
+	notCovered         = kind{http.StatusForbidden, "topic-not-covered", "The credential does not cover the topic"}
+	topicNotAllowed    = kind{http.StatusForbidden, "topic-not-allowed", "The topic is not served here"}
+	callbackNotAllowed = kind{http.StatusForbidden, "callback-not-allowed", "The callback can't be called"}
+	insecureSecret     = kind{http.StatusForbidden, "insecure-secret", "A secret came over plain HTTP"}
+	topicDenied        = kind{http.StatusForbidden, "topic-denied", "The topic does not name this hub"}
+	contentMismatch    = kind{http.StatusForbidden, "content-mismatch", "The topic does not serve what was posted"}
+
+	notFound         = kind{http.StatusNotFound, "not-found", "There is nothing here"}
+	methodNotAllowed = kind{http.StatusMethodNotAllowed, "method-not-allowed", "The method is not offered"}
+	slowBody         = kind{http.StatusRequestTimeout, "slow-body", "The body came too slowly"}
+
+	gap      = kind{http.StatusConflict, "gap", "The notification leaves a gap"}
+	overlap  = kind{http.StatusConflict, "overlap", "The notification overlaps an earlier one"}
+	conflict = kind{http.StatusConflict, "conflict", "The interval was published with other content"}
+
+	tooLarge             = kind{http.StatusRequestEntityTooLarge, "too-large", "The body is too large"}
+	tooManyEntries       = kind{http.StatusRequestEntityTooLarge, "too-many-entries", "The notification has too many entries"}
+	unsupportedMediaType = kind{http.StatusUnsupportedMediaType, "media-type", "The media type is not taken"}
+	badDocument          = kind{http.StatusUnprocessableEntity, "invalid-notification", "The body is not a valid notification"}
+	otherKind            = kind{http.StatusUnprocessableEntity, "other-kind", "The topic carries another kind of notification"}
+	rateLimited          = kind{http.StatusTooManyRequests, "rate-limited", "There were too many requests"}
+	tooManyPending       = kind{http.StatusTooManyRequests, "too-many-subscriptions", "There are too many subscriptions"}
+
+	storeDown        = kind{http.StatusServiceUnavailable, "store-unavailable", "The store can't be reached"}
+	storeFull        = kind{http.StatusServiceUnavailable, "store-full", "The store is full"}
+	drainingHub      = kind{http.StatusServiceUnavailable, "draining", "The hub is shutting down"}
+	busy             = kind{http.StatusServiceUnavailable, "busy", "The hub is busy"}
+	topicUnreachable = kind{http.StatusServiceUnavailable, "topic-unreachable", "The topic can't be checked"}
+)
+
+// retryDefault is the Retry-After of a 503 that knows no better.
+const retryDefault = 10 * time.Second
+
+// refusal is an error with all that is told of it.
+type refusal struct {
+	kind         kind
+	detail       string // one or more sentences for the person at the other end
+	rule         string
+	line, column int
+	expectedFrom time.Time
+	gap          *journal.Gap
+	wait         time.Duration
+	cause        error // for the log alone
+}
+
+func (e *refusal) Error() string {
+	if e.cause != nil {
+		return e.detail + " (" + e.cause.Error() + ")"
+	}
+	return e.detail
+}
+
+func (e *refusal) Unwrap() error { return e.cause }
+
+func (e *refusal) retryAfter(d time.Duration) *refusal {
+	e.wait = d
+	return e
+}
+
+func refuse(k kind, format string, args ...any) *refusal {
+	return &refusal{kind: k, detail: fmt.Sprintf(format, args...)}
+}
+
+// classify makes a refusal of any error. What it does not know is the store's,
+// since nothing else fails in ways of its own here.
+func classify(err error) *refusal {
+	var (
+		r          *refusal
+		form       *websub.FormError
+		document   *validate.DocumentError
+		denied     *validate.DeniedError
+		mismatch   *validate.MismatchError
+		unsure     *validate.UnsureError
+		wait       *validate.WaitError
+		refused    *egress.RefusedError
+		overbooked *subscriptions.LimitError
+	)
+	switch {
+	case errors.As(err, &r):
+		return r
+	case errors.As(err, &form):
+		return refuse(badForm, "%s", sentence(form.Error()))
+	case errors.As(err, &document):
+		return classifyDocument(document)
+	case errors.Is(err, validate.ErrUnknownCredential):
+		return refuse(wrongCredential, "The bearer token or X-Hub-Signature is not that of a publisher here. Check it, or leave it out if the topic's content is to speak for itself.")
+	case errors.Is(err, validate.ErrNotCovered):
+		return refuse(notCovered, "The credential is valid and does not cover this topic; the hub's operator says which topics it covers.")
+	case errors.As(err, &mismatch):
+		return refuse(contentMismatch, "What was posted has to be what the topic URI serves, or a copy below it that Content-Location names: %s Try again once it is.", sentence(mismatch.Reason))
+	case errors.As(err, &denied):
+		return refuse(topicDenied, "%s", sentence(denied.Reason))
+	case errors.As(err, &wait):
+		return refuse(topicUnreachable, "The topic could not be checked: %s", sentence(wait.Error())).retryAfter(wait.After)
+	case errors.As(err, &unsure):
+		return refuse(topicUnreachable, "The topic could not be checked: %s Try again later.", sentence(unsure.Reason)).retryAfter(unsure.After)
+	case errors.As(err, &refused):
+		return refuse(callbackNotAllowed, "The callback's address %s", sentence(refused.Error()))
+	case errors.As(err, &overbooked):
+		return refuse(tooManyPending, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)
+	}
+	if errors.Is(err, journal.ErrFull) {
+		r = refuse(storeFull, "This hub's store is full, and nothing was accepted. Try again later.")
+	} else {
+		r = refuse(storeDown, "This hub's store can't be reached; the request was not acknowledged. Send it again later, as it is.")
+	}
+	r.cause = err
+	return r
+}
+
+func classifyDocument(d *validate.DocumentError) *refusal {
+	k := badDocument
+	switch {
+	case d.Kind == validate.NotWellFormed:
+		k = notWellFormed
+	case d.Kind == validate.BadEncoding:
+		k = badCharset
+	case d.Kind == validate.OverLimit && d.Rule == validate.RuleEntries:
+		k = tooManyEntries
+	}
+	r := refuse(k, "%s", sentence(d.Msg))
+	r.rule, r.line, r.column = d.Rule, d.Line, d.Column
+	if d.Line > 0 {
+		r.detail = fmt.Sprintf("Line %d, column %d: %s", d.Line, d.Column, r.detail)
+	}
+	if d.Rule != "" {
+		r.detail = strings.TrimSuffix(r.detail, ".") + " (" + d.Rule + ")."
+	}
+	return r
+}
+
+// problem is the body of a refusal as problem+json (RFC 9457).
+type problem struct {
+	Type         string       `json:"type"`
+	Title        string       `json:"title"`
+	Status       int          `json:"status"`
+	Detail       string       `json:"detail"`
+	Rule         string       `json:"rule,omitempty"`
+	Line         int          `json:"line,omitempty"`
+	Column       int          `json:"column,omitempty"`
+	ExpectedFrom string       `json:"expected_from,omitempty"`
+	Gap          *intervalDoc `json:"gap,omitempty"`
+}
+
+type intervalDoc struct {
+	From  string `json:"from"`
+	Until string `json:"until"`
+}
+
+func (e *refusal) problem() problem {
+	p := problem{
+		Type: typeBase + e.kind.slug, Title: e.kind.title, Status: e.kind.status, Detail: e.detail,
+		Rule: e.rule, Line: e.line, Column: e.column, ExpectedFrom: instant(e.expectedFrom),
+	}
+	if e.gap != nil {
+		p.Gap = &intervalDoc{From: instant(e.gap.From), Until: instant(e.gap.Until)}
+	}
+	return p
+}
+
+// refuse answers a request that was refused: with one or two plain sentences
+// (HUB-14), or with problem+json where Accept prefers that.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *refusal {
+	e := classify(err)
+	header := w.Header()
+	switch {
+	case e.wait > 0:
+		header.Set("Retry-After", strconv.Itoa(int((e.wait+time.Second-1)/time.Second)))
+	case e.kind.status == http.StatusServiceUnavailable || e.kind.status == http.StatusTooManyRequests:
+		header.Set("Retry-After", strconv.Itoa(int(retryDefault/time.Second)))
+	case e.kind.status == http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
+	}
+	header.Set("Cache-Control", "no-store")
+	if parseAccept(r.Header).prefers("application/problem+json", "application/json") {
+		answerJSON(w, "application/problem+json", e.kind.status, e.problem())
+		return e
+	}
+	answer(w, "text/plain; charset=utf-8", e.kind.status, e.detail+"\n")
+	return e
+}
+
+func answerJSON(w http.ResponseWriter, media string, status int, v any) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // strings and numbers always encode
+	answer(w, media, status, b.String())
+}
+
+func answer(w http.ResponseWriter, media string, status int, body string) {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // whoever is gone does not read it
+}
+
+// instant writes a time as W3C datetimes are written here: UTC with Z. The zero
+// time is empty.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// sentence makes one of an error's text: a capital first, unless the first word
+// is a name, and a full stop last.
+func sentence(s string) string {
+	first, _, _ := strings.Cut(s, " ")
+	if first != "" && strings.IndexFunc(first, func(r rune) bool { return !unicode.IsLower(r) }) < 0 {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}

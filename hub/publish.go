@@ -1,0 +1,341 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
+)
+
+// publication is one notification on its way in. Each stage fills in its part.
+type publication struct {
+	// admit
+	topic      string
+	location   string // Content-Location
+	signature  string // X-Hub-Signature, where it is going to be checked
+	byContent  bool   // the topic's content has to speak for it
+	publisher  string // the name that goes with the credential; empty: anonymous
+	requester  string
+	relayed    []string
+	mediaType  string
+	bodyLength int64
+
+	body *body // read
+
+	// validate
+	entry    journal.Entry
+	head     journal.Head
+	decision validate.Decision
+
+	accepted accepted // append
+}
+
+// accepted is the answer to a publish (contract section 2).
+type accepted struct {
+	ID        string `json:"id"`
+	Topic     string `json:"topic"`
+	From      string `json:"from,omitempty"`
+	Until     string `json:"until,omitempty"`
+	Position  string `json:"position"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+// take leads a publish through its stages. Nil: it is durable in the journal, by
+// this request or by an earlier one with the same bytes (invariant 1).
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, p *publication) error {
+	if err := h.admit(r, p); err != nil {
+		return err
+	}
+	if err := h.read(w, r, p); err != nil {
+		return err
+	}
+	defer p.body.release()
+	if err := h.validate(r.Context(), p); err != nil {
+		return err
+	}
+	if err := h.authorise(r.Context(), p); err != nil {
+		return err
+	}
+	return h.append(r.Context(), p)
+}
+
+// servePublish answers a POST of a notification (HUB-50 to HUB-56) and writes
+// its log line.
+func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	p := &publication{}
+	err := h.take(w, r, p)
+	status, outcome := http.StatusOK, "accepted"
+	if err != nil {
+		e := h.refuse(w, r, err)
+		status, outcome = e.kind.status, e.kind.slug
+	} else {
+		if p.accepted.Duplicate {
+			outcome = "duplicate"
+		}
+		answerJSON(w, "application/json", status, p.accepted)
+	}
+	h.logRequest("publish", status, err,
+		zap.String("topic", p.topic), zap.String("outcome", outcome),
+		zap.String("notification_id", p.accepted.ID), zap.String("publisher", p.publisher),
+		zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength),
+		zap.Duration("duration", time.Since(start)))
+}
+
+// admit is the first stage: all that can be told before the body is read.
+func (h *Handler) admit(r *http.Request, p *publication) error {
+	addr := h.requester(r)
+	p.requester, p.bodyLength = addr.String(), max(r.ContentLength, 0)
+	if h.draining.Load() {
+		return refuse(drainingHub, "This hub is shutting down and takes no more notifications. Try again in a moment.")
+	}
+	if err := h.links(r.Header, p); err != nil {
+		return err
+	}
+	if !h.allowed(p.topic) {
+		return refuse(topicNotAllowed, "This hub does not serve the topic %s.", p.topic)
+	}
+	publisher, credential := h.credential(r.Header, p)
+	who := "address " + network(addr)
+	if credential == nil && publisher != "" {
+		p.publisher, who = publisher, "publisher "+publisher
+	}
+	now := h.o.Now()
+	if err := h.byPublisher.take(now, who, "from you"); err != nil {
+		return err
+	}
+	if credential != nil {
+		return credential
+	}
+	// Those with a token have an allowance of their own, so that strangers
+	// can't use it up.
+	if err := h.byTopicHost.take(now, fmt.Sprintf("%t %s", publisher != "", hostOf(p.topic)), "to the topic's host"); err != nil {
+		return err
+	}
+	if r.ContentLength > h.o.MaxBody {
+		return overLimit(h.o.MaxBody)
+	}
+	p.location = r.Header.Get("Content-Location")
+	p.mediaType = r.Header.Get("Content-Type")
+	return nil
+}
+
+// maxRelayed is how many links are relayed beside self and hub.
+const maxRelayed = 4
+
+// links reads the Link headers: the topic, this hub, and what is relayed
+// (HUB-51, HUB-44).
+func (h *Handler) links(header http.Header, p *publication) error {
+	const want = `send Link: <topic>; rel="self", <%s>; rel="hub"`
+	links := websub.ParseLinks(header.Values("Link"))
+	for _, self := range websub.Targets(links, "self") {
+		if p.topic != "" && self != p.topic {
+			return refuse(badLink, `Link names two topics with rel="self"; send each notification to one.`)
+		}
+		p.topic = self
+	}
+	if p.topic == "" {
+		return refuse(badLink, `There is no Link header with rel="self", which says what topic this is for; `+want+".", h.o.HubURL)
+	}
+	if err := websub.CheckURL(`the topic (Link rel="self")`, p.topic); err != nil {
+		p.topic = "" // nothing to be repeated in the log
+		return refuse(badLink, "%s", sentence(err.Error()))
+	}
+	named := false
+	for _, hub := range websub.Targets(links, "hub") {
+		named = named || hub == h.o.HubURL
+	}
+	if !named {
+		return refuse(badLink, `There is no Link header with rel="hub" that is this hub, character by character; `+want+".", h.o.HubURL)
+	}
+	for _, target := range websub.Targets(links, "resourcesync") {
+		if len(p.relayed) < maxRelayed && websub.CheckURL("", target) == nil {
+			p.relayed = append(p.relayed, websub.Link{Target: target, Rels: []string{"resourcesync"}}.String())
+		}
+	}
+	return nil
+}
+
+// credential says what speaks for a publish, as far as that is in its headers
+// (contract 2a): the name of the publisher whose token came with it. An error
+// is final: a wrong credential never falls back to the content.
+func (h *Handler) credential(header http.Header, p *publication) (publisher string, err error) {
+	auth := h.o.Auth
+	tokens, signature := header.Values("Authorization"), header.Values(websub.HeaderSignature)
+	if auth.Token && len(signature) > 0 {
+		if len(signature) > 1 {
+			return "", validate.ErrUnknownCredential
+		}
+		p.signature = signature[0]
+	}
+	if auth.Token && len(tokens) > 0 {
+		scheme, token, _ := strings.Cut(tokens[0], " ")
+		if len(tokens) > 1 || !strings.EqualFold(scheme, "Bearer") {
+			return "", validate.ErrUnknownCredential
+		}
+		known, err := h.o.Publishers.ByToken(strings.TrimSpace(token), p.topic)
+		return known.Name, err
+	}
+	switch {
+	case p.signature != "" || auth.Open:
+	case auth.Content:
+		p.byContent = true
+	default:
+		return "", refuse(noCredential, "Publishing here takes a credential: a bearer token, or X-Hub-Signature made with the secret you share with this hub. Its operator hands them out.")
+	}
+	return "", nil
+}
+
+// read is the second stage: the body, hashed on the way, and the signature over
+// it.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) error {
+	var err error
+	if p.body, err = h.readBody(w, r, h.o.MaxBody); err != nil {
+		return err
+	}
+	p.bodyLength = int64(len(p.body.bytes))
+	if p.signature == "" {
+		return nil
+	}
+	signer, err := h.o.Publishers.BySignature(p.signature, p.body.bytes, p.topic)
+	if err != nil {
+		p.body.release()
+		return err
+	}
+	p.publisher = signer.Name
+	return nil
+}
+
+// validate is the third stage: the document, and whether it may come next.
+func (h *Handler) validate(ctx context.Context, p *publication) error {
+	doc, err := validate.Document(p.body.bytes, h.o.Now())
+	if err != nil {
+		return err
+	}
+	p.entry = journal.Entry{
+		Kind: doc.Kind, MediaType: p.mediaType, Links: p.relayed,
+		SHA256: p.body.sum, Size: int64(len(p.body.bytes)), Body: p.body.bytes,
+		Counts: journal.Counts{
+			Created: count(doc.Counts.Created), Updated: count(doc.Counts.Updated), Deleted: count(doc.Counts.Deleted),
+		},
+	}
+	if doc.Timed() {
+		p.entry.From, p.entry.Until = doc.From, doc.Until
+	}
+	return h.decide(ctx, p)
+}
+
+// decide asks validate.Continuity about the topic's present head.
+func (h *Handler) decide(ctx context.Context, p *publication) error {
+	var err error
+	if p.head, err = h.o.Journal.Head(ctx, p.topic); err != nil {
+		return fmt.Errorf("reading the head of the topic: %w", err)
+	}
+	var known *journal.Interval
+	if p.entry.Timed() {
+		i, err := h.o.Journal.Interval(ctx, p.topic, p.entry.From, p.entry.Until)
+		switch {
+		case err == nil:
+			known = &i
+		case !errors.Is(err, journal.ErrNotFound):
+			return fmt.Errorf("looking for the interval: %w", err)
+		}
+	}
+	p.decision = validate.Continuity(p.head, known, p.entry, h.o.AcceptGaps)
+	return discontinuity(p.decision, &p.entry)
+}
+
+// discontinuity is the refusal that a decision amounts to; nil where it is none.
+func discontinuity(d validate.Decision, e *journal.Entry) error {
+	interval := "The interval from " + instant(e.From) + " until " + instant(e.Until)
+	expected := "the next notification has to start at " + instant(d.ExpectedFrom)
+	if d.ExpectedFrom.IsZero() {
+		expected = "the next notification may start anywhere"
+	}
+	var r *refusal
+	switch d.Verdict {
+	case validate.Append, validate.Duplicate:
+		return nil
+	case validate.Conflict:
+		r = refuse(conflict, "%s was published before with other content (notification %s); %s.", interval, d.ID, expected)
+	case validate.Gap:
+		r = refuse(gap, "%s leaves a gap; %s. Publish what is missing first, in order.", interval, expected)
+	case validate.Overlap:
+		r = refuse(overlap, "%s overlaps what was published before; %s.", interval, expected)
+	default:
+		r = refuse(otherKind, "The topic carries %s notifications, and this is a %s notification; publish it to a topic of its own (HUB-57).", d.Kind, e.Kind)
+		r.rule = "HUB-57"
+		return r
+	}
+	r.expectedFrom, r.gap = d.ExpectedFrom, d.Gap
+	return r
+}
+
+// authorise is the fourth stage: what the topic itself says. A duplicate went
+// through it when it came first, and nothing will be stored for it.
+func (h *Handler) authorise(ctx context.Context, p *publication) error {
+	if p.decision.Verdict == validate.Duplicate {
+		return nil
+	}
+	if err := h.o.Topics.Check(ctx, p.topic); err != nil {
+		return err
+	}
+	if !p.byContent {
+		return nil
+	}
+	return h.o.Topics.Content(ctx, p.topic, p.location, p.body.bytes)
+}
+
+// maxAppends is how often a head may move away under a publish before it is told
+// to come again.
+const maxAppends = 16
+
+// append is the last stage: compare and set on the head that was decided about,
+// and decide anew when it has moved (invariant 2).
+func (h *Handler) append(ctx context.Context, p *publication) error {
+	for range maxAppends {
+		if p.decision.Verdict == validate.Duplicate {
+			p.accept(p.decision.ID.String(), p.decision.Position, true)
+			return nil
+		}
+		now := h.o.Now()
+		e := p.entry
+		if missing := p.decision.Gap; missing != nil {
+			recorded := *missing
+			recorded.At = now
+			e.Gap = &recorded
+		}
+		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
+		if err == nil {
+			p.accept(stored.ID.String(), stored.Position, false)
+			return nil
+		}
+		if !errors.Is(err, journal.ErrHeadMoved) {
+			return fmt.Errorf("appending to the journal: %w", err)
+		}
+		if err := h.decide(ctx, p); err != nil {
+			return err
+		}
+	}
+	return refuse(busy, "Too many notifications for this topic come in at once. Try again in a second.").retryAfter(time.Second)
+}
+
+func (p *publication) accept(id string, at journal.Position, duplicate bool) {
+	p.accepted = accepted{
+		ID: id, Topic: p.topic, From: instant(p.entry.From), Until: instant(p.entry.Until),
+		Position: fmt.Sprintf("%016x", uint64(at)), Duplicate: duplicate,
+	}
+}
+
+func count(n int) uint32 {
+	return uint32(min(max(n, 0), math.MaxUint32)) //nolint:gosec // clamped
+}

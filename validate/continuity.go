@@ -1,0 +1,123 @@
+package validate
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Verdict is what Continuity makes of an entry.
+type Verdict int
+
+// The verdicts.
+const (
+	// Append: it is the topic's next entry.
+	Append Verdict = iota
+	// Duplicate: it was accepted before, with the same bytes.
+	Duplicate
+	// Conflict: its interval was accepted before, with other bytes.
+	Conflict
+	// OtherKind: the topic carries notifications of another kind.
+	OtherKind
+	// Gap: it starts after the topic's end, and that is not allowed.
+	Gap
+	// Overlap: it starts before the topic's end.
+	Overlap
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Append:
+		return "append"
+	case Duplicate:
+		return "duplicate"
+	case Conflict:
+		return "conflict"
+	case OtherKind:
+		return "other_kind"
+	case Gap:
+		return "gap"
+	case Overlap:
+		return "overlap"
+	}
+	return "unknown"
+}
+
+// Decision is the outcome of Continuity.
+type Decision struct {
+	Verdict Verdict
+	// ID and Position are those of the entry that was accepted first, where the
+	// verdict is Duplicate or Conflict.
+	ID       uuid.UUID
+	Position journal.Position
+	// ExpectedFrom is where the topic's next interval has to start; zero where
+	// it may start anywhere.
+	ExpectedFrom time.Time
+	// Kind is the topic's, where it has one.
+	Kind journal.Kind
+	// Gap is what the entry leaves out after the topic's end: with Append the
+	// gap that is accepted with it and belongs into Entry.Gap, with Gap the one
+	// that was refused. Its At is left to whoever records it.
+	Gap *journal.Gap
+}
+
+// Continuity decides whether e may follow the head of its topic. It is the one
+// place where this is decided (design, invariant 2): stores only check that the
+// head is still the one that was looked at.
+//
+// Known is what the journal remembers of e's interval, nil where it is not
+// remembered or e has none. Flag says that a Source may leave out intervals
+// (`--continuity=flag`). The rule, in this order; instants are compared, never
+// their spelling:
+//
+//   - the same interval with the same bytes is a Duplicate; an entry without an
+//     interval is one where it has the bytes of the head;
+//   - the same interval with other bytes is a Conflict;
+//   - a kind other than the topic's first is OtherKind (HUB-57);
+//   - without an interval, or as the topic's first with one, it is an Append;
+//   - starting where the topic ends it is an Append;
+//   - starting later it is a Gap, or with flag an Append that records one;
+//   - starting earlier it is an Overlap.
+//
+// A topic that was reset takes the next interval wherever it starts, and
+// records a gap where that is later than its end.
+func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, flag bool) Decision {
+	d := Decision{Kind: head.Kind}
+	if !head.Reset {
+		d.ExpectedFrom = head.Until
+	}
+	switch {
+	case e.Timed() && known != nil:
+		d.ID, d.Position, d.Verdict = known.ID, known.Position, Conflict
+		if known.SHA256 == e.SHA256 {
+			d.Verdict = Duplicate
+		}
+		return d
+	case !e.Timed() && head.Version != "" && head.SHA256 == e.SHA256:
+		d.ID, d.Position, d.Verdict = head.ID, head.Last.Position, Duplicate
+		return d
+	case head.Version != "" && head.Kind != e.Kind:
+		d.Verdict = OtherKind
+		return d
+	case !e.Timed() || head.Until.IsZero():
+		return d
+	}
+
+	missing := &journal.Gap{From: head.Until, Until: e.From, Reason: journal.GapSource}
+	switch order := e.From.Compare(head.Until); {
+	case order == 0:
+	case head.Reset && order > 0:
+		missing.Reason = journal.GapReset
+		d.Gap = missing
+	case head.Reset:
+	case order > 0 && flag:
+		d.Gap = missing
+	case order > 0:
+		d.Verdict, d.Gap = Gap, missing
+	default:
+		d.Verdict = Overlap
+	}
+	return d
+}

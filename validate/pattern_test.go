@@ -1,0 +1,102 @@
+package validate
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPattern(t *testing.T) {
+	for _, tc := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{
+			pattern: "https://example.org/*",
+			yes: []string{
+				"https://example.org/", "https://example.org/a/b?c=d", "HTTPS://EXAMPLE.org/a",
+				"https://example.org:443/a", "https://example.org./a", "https://example.org",
+			},
+			no: []string{
+				"http://example.org/", "https://example.org.evil.example/", "https://example.org@evil.example/",
+				"https://user@example.org/", "https://example.org:8443/", "https://www.example.org/", "ftp://example.org/",
+				"", "not a url", "https://evil.example/https://example.org/",
+			},
+		},
+		{
+			pattern: "https://example.org/alice/*",
+			yes:     []string{"https://example.org/alice/", "https://example.org/alice/x", "https://example.org/%61lice/x", "https://example.org/bob/../alice/x"},
+			no: []string{
+				"https://example.org/alice", "https://example.org/bob/", "https://example.org/alice/../bob/",
+				"https://example.org/alice/%2e%2e/bob/", "https://example.org/alice/..%2fbob/", "https://example.org/alicex/",
+			},
+		},
+		{pattern: "https://example.org/changes/", yes: []string{"https://example.org/changes/"}, no: []string{"https://example.org/changes", "https://example.org/changes/x", "https://example.org/changes/?x"}},
+		{pattern: "http://*.example.org:8080/*/changes*", yes: []string{"http://a.b.example.org:8080/x/y/changes.xml"}, no: []string{"http://example.org:8080/x/changes", "http://evilexample.org:8080/x/changes", "http://a.example.org/x/changes"}},
+		{pattern: "https://example.org/t?set=*", yes: []string{"https://example.org/t?set=1"}, no: []string{"https://example.org/t", "https://example.org/t?other=1"}},
+		{pattern: "*", yes: []string{"https://example.org/", "http://[::1]:80/x"}},
+		{pattern: "http://[2001:db8::1]/*", yes: []string{"http://[2001:DB8::1]:80/x"}, no: []string{"http://[2001:db8::2]/x"}},
+	} {
+		p, err := ParsePattern(tc.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.String() != tc.pattern {
+			t.Errorf("%q reads %q", tc.pattern, p)
+		}
+		for _, u := range tc.yes {
+			if !p.Match(u) {
+				t.Errorf("%s does not match %s", p, u)
+			}
+		}
+		for _, u := range tc.no {
+			if p.Match(u) {
+				t.Errorf("%s matches %s", p, u)
+			}
+		}
+	}
+	if (Pattern{}).Match("https://example.org/") {
+		t.Error("the zero Pattern matches")
+	}
+}
+
+func TestPatternsThatAreNone(t *testing.T) {
+	for _, s := range []string{
+		"", "example.org/*", "https://example.org", "https://example.org*", "https://exam*ple.org/*",
+		"https://*/x", "ftp://example.org/*", "https://user@example.org/*", "https:///x", "https://example.org/%zz", "**",
+	} {
+		_, err := ParsePattern(s)
+		if err == nil {
+			t.Errorf("%q was read", s)
+		} else if !strings.Contains(err.Error(), "https://example.org/*") {
+			t.Errorf("%q: %v does not say how to write one", s, err)
+		}
+	}
+}
+
+// Whatever matches a pattern of one host is a URL of that host.
+func FuzzPatternStaysWithItsHost(f *testing.F) {
+	p, err := ParsePattern("https://example.org/alice/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range []string{
+		"https://example.org/alice/", "https://example.org/alice/../bob", "https://example.org%2f.evil/alice/",
+		"https://example.org\\@evil/alice/", "https://EXAMPLE.ORG:443/%61lice/%2e%2e/", "//example.org/alice/x",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !p.Match(s) {
+			return
+		}
+		u, err := canonical(s)
+		if err != nil || u.host != "example.org" || u.scheme != "https" || !strings.HasPrefix(u.path, "/alice/") {
+			t.Errorf("%q matches and is %+v, %v", s, u, err)
+		}
+		for segment := range strings.SplitSeq(strings.SplitN(u.path, "?", 2)[0], "/") {
+			if segment == ".." {
+				t.Errorf("%q matches with a dot segment left", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package validate
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"sync/atomic"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// Publisher is someone who may publish by credential (contract 2a).
+type Publisher struct {
+	Name string
+	// Topics says what it may publish to.
+	Topics []Pattern
+	// TokenSHA256 holds the hashes of its bearer tokens. The tokens themselves
+	// are stored nowhere.
+	TokenSHA256 [][sha256.Size]byte
+	// Secret is what it signs bodies with; empty: it does not.
+	Secret string
+}
+
+// Covers reports whether p may publish to topic.
+func (p *Publisher) Covers(topic string) bool { return MatchAny(p.Topics, topic) }
+
+// Errors of Publishers. Neither says which publishers there are.
+var (
+	// ErrUnknownCredential: no publisher has this token, or signs like this.
+	ErrUnknownCredential = errors.New("the credential is not that of any publisher here")
+	// ErrNotCovered: the publisher is known and may not publish to this topic.
+	ErrNotCovered = errors.New("the credential does not cover this topic")
+)
+
+// foreignSignatureWork bounds, in bytes hashed, how far a signature is looked
+// for among the publishers that do not cover the topic anyway. It is only there
+// to say 403 rather than 401.
+const foreignSignatureWork = 64 << 20
+
+// Publishers is the registry of publishers. The zero Publishers is empty. It
+// may be shared between goroutines.
+type Publishers struct{ list atomic.Pointer[[]Publisher] }
+
+// NewPublishers returns a registry of list, which it keeps.
+func NewPublishers(list []Publisher) *Publishers {
+	p := &Publishers{}
+	p.Replace(list)
+	return p
+}
+
+// Replace puts list, which it keeps, in the place of what was there.
+func (p *Publishers) Replace(list []Publisher) { p.list.Store(&list) }
+
+func (p *Publishers) all() []Publisher {
+	if list := p.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// ByToken returns the publisher that has this bearer token and covers topic,
+// ErrUnknownCredential or ErrNotCovered. Every hash is compared, each in
+// constant time.
+func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
+	sum := sha256.Sum256([]byte(token))
+	found, covering := -1, -1
+	list := p.all()
+	for i := range list {
+		for _, known := range list[i].TokenSHA256 {
+			if subtle.ConstantTimeCompare(sum[:], known[:]) != 1 {
+				continue
+			}
+			found = i
+			if list[i].Covers(topic) {
+				covering = i
+			}
+		}
+	}
+	switch {
+	case token == "" || found < 0:
+		return Publisher{}, ErrUnknownCredential
+	case covering < 0:
+		return Publisher{}, ErrNotCovered
+	}
+	return list[covering], nil
+}
+
+// BySignature returns the publisher that covers topic and whose secret signed
+// body like header, an X-Hub-Signature, says; else ErrUnknownCredential or
+// ErrNotCovered.
+func (p *Publishers) BySignature(header string, body []byte, topic string) (Publisher, error) {
+	list := p.all()
+	var foreign []int
+	for i := range list {
+		switch {
+		case list[i].Secret == "":
+		case !list[i].Covers(topic):
+			foreign = append(foreign, i)
+		case websub.VerifySignature(header, list[i].Secret, body) == nil:
+			return list[i], nil
+		}
+	}
+	for n, i := range foreign {
+		if (n+1)*len(body) > foreignSignatureWork {
+			break
+		}
+		if websub.VerifySignature(header, list[i].Secret, body) == nil {
+			return Publisher{}, ErrNotCovered
+		}
+	}
+	return Publisher{}, ErrUnknownCredential
+}

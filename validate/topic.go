@@ -1,0 +1,367 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/websub"
+)
+
+// TopicMode says how much the topic check counts (`--topic-check`).
+type TopicMode string
+
+// The modes. The empty one is TopicRequire.
+const (
+	TopicRequire TopicMode = "require" // a topic that does not name this hub is refused
+	TopicWarn    TopicMode = "warn"    // it is let through with a warning
+	TopicOff     TopicMode = "off"     // nothing is asked
+)
+
+// How long what a topic URI said is remembered.
+const (
+	RememberGood = 5 * time.Minute
+	RememberBad  = 10 * time.Second
+)
+
+// warnWait is how long a check whose outcome is only a warning may hold up
+// whoever asked. The check itself goes on.
+const warnWait = 2 * time.Second
+
+// maxFlights is how many topics are asked at once.
+const maxFlights = 1000
+
+// DeniedError says that the topic URI gave an answer, and that it is no.
+type DeniedError struct{ Reason string }
+
+func (e *DeniedError) Error() string { return e.Reason }
+
+// UnsureError says that the topic URI could not be asked; later it may be.
+type UnsureError struct {
+	Reason string
+	After  time.Duration // when to try again; zero: it did not say
+}
+
+func (e *UnsureError) Error() string { return e.Reason }
+
+// WaitError says that the budget of unconfirmed requests to the topic's host is
+// used up.
+type WaitError struct {
+	Host  string
+	After time.Duration // when there is room again
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("too many requests to %s have not been confirmed yet; try again in %d seconds", e.Host, seconds(e.After))
+}
+
+// Doer makes one HTTP exchange and follows no redirects, as egress.Client does.
+type Doer interface {
+	Do(req *http.Request) (*http.Response, error)
+}
+
+// TopicOptions are what a TopicChecker needs. HubURL and Client have to be
+// there.
+type TopicOptions struct {
+	HubURL string
+	Client Doer
+	// Budget bounds the requests to hosts that did not name this hub; nil: no
+	// bound.
+	Budget *egress.Budget
+	Mode   TopicMode
+	// Timeout is for one exchange; a body gets more by its length. Zero: 15 s.
+	Timeout time.Duration
+	// Remember is how many topics are remembered at most. Zero: 10,000.
+	Remember int
+	// Warn is told what TopicWarn lets through; nil: nobody is.
+	Warn func(topic string, err error)
+}
+
+// TopicChecker asks topic URIs whether they name this hub (HUB-53, HUB-54) and
+// whether they serve what was posted (contract 2a). It may be shared between
+// goroutines.
+type TopicChecker struct {
+	o      TopicOptions
+	ctx    context.Context // of the checks under way; Close cancels it
+	cancel context.CancelFunc
+	known  *lru.Cache[string, verdict]
+
+	mu      sync.Mutex
+	flights map[string]*flight // the checks under way, by topic
+	wg      sync.WaitGroup     // counts them
+}
+
+// flight is one check under way. Err is to be read after done is closed.
+type flight struct {
+	done chan struct{}
+	err  error
+}
+
+type verdict struct {
+	err   error
+	until time.Time
+}
+
+// NewTopicChecker returns a TopicChecker. Close ends it.
+func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
+	if o.Mode == "" {
+		o.Mode = TopicRequire
+	}
+	switch o.Mode {
+	case TopicRequire, TopicWarn, TopicOff:
+	default:
+		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.Remember <= 0 {
+		o.Remember = 10_000
+	}
+	known, err := lru.New[string, verdict](o.Remember)
+	if err != nil {
+		return nil, err
+	}
+	c := &TopicChecker{o: o, known: known, flights: make(map[string]*flight)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Close breaks off the checks that are under way and waits for them. A Check
+// after it fails.
+func (c *TopicChecker) Close() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// Check asks the topic URI whether it names itself and this hub. Only Link
+// headers count. Four things can happen:
+//
+//   - nil: it does, or the mode lets it pass;
+//   - *DeniedError: it answered and does not, or its address is refused;
+//   - *WaitError: its host may not be asked before some time has passed;
+//   - another error: it could not be asked, or the caller's ctx ended.
+//
+// An answer is remembered, 5 minutes where it is good and 10 seconds where it
+// is not. Callers that ask for one topic at once share one request, which a
+// caller that goes away does not end.
+func (c *TopicChecker) Check(ctx context.Context, topic string) error {
+	if c.o.Mode == TopicOff {
+		return nil
+	}
+	if v, ok := c.known.Get(topic); ok && time.Now().Before(v.until) {
+		return c.count(v.err)
+	}
+	f, err := c.join(topic)
+	if err != nil {
+		return c.count(err)
+	}
+	var patience <-chan time.Time
+	if c.o.Mode == TopicWarn {
+		t := time.NewTimer(warnWait)
+		defer t.Stop()
+		patience = t.C
+	}
+	select {
+	case <-f.done:
+		return c.count(f.err)
+	case <-patience:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// join returns the check of topic that is under way, or begins one.
+func (c *TopicChecker) join(topic string) (*flight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, ok := c.flights[topic]; ok {
+		return f, nil
+	}
+	if c.ctx.Err() != nil {
+		return nil, &UnsureError{Reason: "this hub is shutting down"}
+	}
+	if len(c.flights) >= maxFlights {
+		return nil, &UnsureError{Reason: "this hub is asking too many topic URIs at the moment", After: time.Second}
+	}
+	f := &flight{done: make(chan struct{})}
+	c.flights[topic] = f
+	c.wg.Go(func() {
+		f.err = c.look(topic)
+		c.mu.Lock()
+		delete(c.flights, topic)
+		c.mu.Unlock()
+		close(f.done)
+	})
+	return f, nil
+}
+
+// count is what an outcome counts for in this mode.
+func (c *TopicChecker) count(err error) error {
+	if c.o.Mode == TopicWarn {
+		return nil
+	}
+	return err
+}
+
+// look asks the topic URI and remembers the answer.
+func (c *TopicChecker) look(topic string) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.o.Timeout)
+	defer cancel()
+	err := c.ask(ctx, topic)
+	_, denied := err.(*DeniedError) //nolint:errorlint // ask makes them itself and wraps none
+	switch now := time.Now(); {
+	case err == nil:
+		c.known.Add(topic, verdict{until: now.Add(RememberGood)})
+	case denied:
+		c.known.Add(topic, verdict{err: err, until: now.Add(RememberBad)})
+	}
+	if err != nil && c.o.Mode == TopicWarn && c.o.Warn != nil {
+		c.o.Warn(topic, err)
+	}
+	return err
+}
+
+// ask makes the request: HEAD, and GET where HEAD is not offered.
+func (c *TopicChecker) ask(ctx context.Context, topic string) error {
+	resp, place, err := c.do(ctx, http.MethodHead, topic)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	var head *egress.Place
+	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented {
+		head = place
+		if resp, place, err = c.do(ctx, http.MethodGet, topic); err != nil {
+			return err
+		}
+		_ = resp.Body.Close() // its Link headers are all that counts
+	}
+	if err := c.judge(resp, place, topic, "the topic URI"); err != nil {
+		return err
+	}
+	head.Confirm()
+	return nil
+}
+
+// do makes one request within the budget. Its error is one of this package's.
+func (c *TopicChecker) do(ctx context.Context, method, target string) (*http.Response, *egress.Place, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
+	}
+	host := egress.HostPort(u)
+	ctx, place, wait, ok := c.o.Budget.Begin(ctx, time.Now(), host)
+	if !ok {
+		return nil, nil, &WaitError{Host: host, After: wait}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
+	if err != nil {
+		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
+	}
+	// The comparison is about the bytes themselves.
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := c.o.Client.Do(req)
+	if err != nil {
+		return nil, nil, unanswered(host, err)
+	}
+	return resp, place, nil
+}
+
+// unanswered says what it means that there is no answer.
+func unanswered(host string, err error) error {
+	var spent *egress.BudgetError
+	switch egress.Classify(err) {
+	case egress.FailureRefused:
+		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can allow it with --allow-cidr"}
+	case egress.FailureBudget:
+		if errors.As(err, &spent) {
+			return &WaitError{Host: host, After: spent.Wait}
+		}
+	case egress.FailureTimeout:
+		return &UnsureError{Reason: host + " did not answer in time"}
+	}
+	return &UnsureError{Reason: host + " could not be reached"}
+}
+
+// judge says what an answer means: nil where it names the topic and this hub,
+// which gives the place in the budget back. What says who was asked.
+func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, what string) error {
+	if err := answered(resp, what); err != nil {
+		return err
+	}
+	if err := c.names(resp, topic, what); err != nil {
+		return err
+	}
+	place.Confirm()
+	return nil
+}
+
+// answered tells an answer that may say yes, nil, from one that says no and one
+// that says nothing (contract 2a).
+func answered(resp *http.Response, what string) error {
+	switch s := resp.StatusCode; {
+	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
+		return nil
+	case s == http.StatusTooManyRequests || s >= 500:
+		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: retryAfter(resp)}
+	case s/100 == 3:
+		return &DeniedError{Reason: fmt.Sprintf("%s answered with a redirect (%d), which is not followed", what, s)}
+	default:
+		return &DeniedError{Reason: fmt.Sprintf("%s answered %d", what, s)}
+	}
+}
+
+// names checks the Link headers of an answer: one self, the topic itself, and
+// this hub among the hubs.
+func (c *TopicChecker) names(resp *http.Response, topic, what string) error {
+	links := websub.ParseLinks(resp.Header.Values("Link"))
+	self := websub.Targets(links, "self")
+	if len(self) == 0 {
+		return &DeniedError{Reason: fmt.Sprintf(`%s answers without a Link header with rel="self"`, what)}
+	}
+	base, _ := url.Parse(topic)
+	for _, target := range self {
+		if !same(base, target, topic) {
+			return &DeniedError{Reason: fmt.Sprintf(`%s names %s as rel="self", not %s`, what, target, topic)}
+		}
+	}
+	for _, target := range websub.Targets(links, "hub") {
+		if same(base, target, c.o.HubURL) {
+			return nil
+		}
+	}
+	return &DeniedError{Reason: fmt.Sprintf(`%s has no Link header with rel="hub" that is %s`, what, c.o.HubURL)}
+}
+
+// same compares byte for byte (HUB-04), after resolving a relative target.
+func same(base *url.URL, target, want string) bool {
+	if target == want || base == nil || strings.Contains(target, "://") {
+		return target == want
+	}
+	ref, err := base.Parse(target)
+	return err == nil && ref.String() == want
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return min(time.Duration(n), 3600) * time.Second
+}
+
+// seconds rounds up, and is 1 at least.
+func seconds(d time.Duration) int {
+	return int(max((d+time.Second-1)/time.Second, 1))
+}
