@@ -24,7 +24,7 @@ func CheckURL(param, raw string) error {
 	}
 	for i := range len(raw) {
 		if !urlByte(raw[i]) {
-			return formError(param, "has the character 0x%02X at byte %d, which no URL may hold as it is: percent-encode it, before the form is encoded", raw[i], i+1)
+			return formError(param, "has the character 0x%02X at byte %d, which no URL may hold as it is: percent-encode it in the URL itself", raw[i], i+1)
 		}
 	}
 	// A fragment is looked for in the text, since an empty one leaves no trace
