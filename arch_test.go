@@ -1,0 +1,229 @@
+package rshub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/rshub/rshub"
+
+// Third-party modules by the names that the table uses.
+var modules = map[string]string{
+	"bbolt":       "go.etcd.io/bbolt",
+	"cobra":       "github.com/spf13/cobra",
+	"fsnotify":    "github.com/fsnotify/fsnotify",
+	"go-redis":    "github.com/redis/go-redis/v9",
+	"koanf":       "github.com/knadh/koanf",
+	"mux":         "github.com/gorilla/mux",
+	"otel":        "go.opentelemetry.io/otel",
+	"pflag":       "github.com/spf13/pflag",
+	"progressbar": "github.com/schollz/progressbar/v3",
+	"prometheus":  "github.com/prometheus/client_golang",
+	"rapid":       "pgregory.net/rapid",
+	"go-cmp":      "github.com/google/go-cmp",
+	"ssrf":        "code.dny.dev/ssrf",
+	"uuid":        "github.com/google/uuid",
+	"yaml":        "go.yaml.in/yaml/v3",
+	"zap":         "go.uber.org/zap",
+}
+
+// free may be imported by every package above layer 0.
+var free = []string{"golang.org/x", "github.com/hashicorp/golang-lru/v2", "github.com/cenkalti/backoff/v5"}
+
+// room is a package: its layer, the packages of this module that it may import,
+// and the third-party modules.
+type room struct {
+	layer string // ordered as strings
+	may   string
+	third string
+}
+
+// table is the import table of docs/architecture.md. A package may be in it
+// before it exists. Whoever may import journal may name the type of its ids,
+// which is uuid's.
+var table = map[string]room{
+	"resourcesync":    {layer: "0"},
+	"websub":          {layer: "0"},
+	"journal":         {layer: "0", third: "uuid"},
+	"internal/egress": {layer: "0", third: "ssrf"},
+	"internal/seal":   {layer: "0"},
+	"internal/config": {layer: "0", third: "koanf yaml pflag"},
+
+	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
+	"subscriptions": {layer: "1", may: "websub journal internal/egress", third: "uuid"},
+	"cluster":       {layer: "1"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt fsnotify"},
+	"subscriber":    {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt fsnotify"},
+
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/egress", third: "mux uuid zap"},
+	"delivery":         {layer: "2", may: "websub subscriptions journal internal/egress", third: "zap uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "bbolt uuid"},
+	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
+	"store/storetest":  {layer: "2", may: "subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
+	"admin":            {layer: "2", may: "subscriptions journal cluster", third: "mux zap uuid"},
+
+	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
+	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry", third: "zap prometheus go-redis otel uuid"},
+	// websub for the callback that people try a hub out with.
+	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra"},
+	"internal/demo": {layer: "3b", may: "internal/app publisher subscriber"},
+
+	// zap, because only the command knows whether it writes to a terminal.
+	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra progressbar zap"},
+	"cmd/rspub": {layer: "4", may: "publisher resourcesync", third: "cobra progressbar"},
+	"cmd/rssub": {layer: "4", may: "subscriber resourcesync", third: "cobra progressbar"},
+
+	"test/e2e":   {layer: "4"},
+	"test/bench": {layer: "4"},
+}
+
+// mayImport lists the packages of this module that r may import.
+func (r room) mayImport() []string {
+	var all []string
+	for _, name := range strings.Fields(r.may) {
+		if name != "0-2" {
+			all = append(all, name)
+			continue
+		}
+		for other, o := range table {
+			if o.layer <= "2" && other != "store/storetest" {
+				all = append(all, other)
+			}
+		}
+	}
+	return all
+}
+
+// within reports whether path is a package of one of the modules.
+func within(path string, in []string) bool {
+	return slices.ContainsFunc(in, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+}
+
+// judge returns what is wrong with the imports of a package.
+func judge(pkg string, imports []string) []string {
+	r, ok := table[pkg]
+	if !ok {
+		return []string{pkg + " is not in the table: find it a room, or put its code where it belongs"}
+	}
+	var third []string
+	for _, name := range strings.Fields(r.third) {
+		third = append(third, modules[name])
+	}
+	if r.layer > "0" {
+		third = append(third, free...)
+	}
+	var wrong []string
+	for _, path := range imports {
+		inside, ours := strings.CutPrefix(path, module+"/")
+		host, _, _ := strings.Cut(path, "/")
+		switch {
+		case path == "C" || ours && !slices.Contains(r.mayImport(), inside):
+			wrong = append(wrong, fmt.Sprintf("%s (layer %s) imports %s, which the table does not allow", pkg, r.layer, path))
+		case !ours && strings.Contains(host, ".") && !within(path, third):
+			wrong = append(wrong, fmt.Sprintf("%s imports the third-party %s, which the table does not allow", pkg, path))
+		}
+	}
+	return wrong
+}
+
+// Every package is in the table and imports only what the table allows. Tests
+// may import what they like.
+func TestImports(t *testing.T) {
+	lookAtTheTree(t)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	seen := 0
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; seen++ {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.ImportPath == module {
+			continue // the root holds this test alone
+		}
+		for _, wrong := range judge(strings.TrimPrefix(p.ImportPath, module+"/"), p.Imports) {
+			t.Error(wrong)
+		}
+	}
+	if seen < 10 {
+		t.Errorf("go list names %d packages only", seen)
+	}
+}
+
+// lookAtTheTree reads every folder of the module, so that go test does not
+// give a cached result when a file has changed that only go list reads.
+func lookAtTheTree(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The table itself: no import leads upwards or sideways, so there is no cycle,
+// and every name means something.
+func TestTable(t *testing.T) {
+	for pkg, r := range table {
+		for _, other := range r.mayImport() {
+			if o, ok := table[other]; !ok || o.layer >= r.layer {
+				t.Errorf("%s (layer %s) may import %s (layer %q), which is not below it", pkg, r.layer, other, o.layer)
+			}
+		}
+		for _, name := range strings.Fields(r.third) {
+			if modules[name] == "" {
+				t.Errorf("%s may import %s, which is no known module", pkg, name)
+			}
+		}
+	}
+}
+
+// The judge finds each kind of offence.
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, path string
+		allowed   bool
+	}{
+		{"journal", "time", true},
+		{"journal", "github.com/google/uuid", true},
+		{"journal", "golang.org/x/sync/errgroup", false},
+		{"journal", module + "/websub", false},
+		{"hub", module + "/delivery", false},
+		{"hub", "golang.org/x/time/rate", true},
+		{"hub", "go.uber.org/zap/zapcore", true},
+		{"hub", "go.uber.org/zapper", false},
+		{"hub", "go.etcd.io/bbolt", false},
+		{"internal/app", module + "/store/embedstore", true},
+		{"internal/app", module + "/store/storetest", false},
+		{"internal/app", module + "/internal/cli", false},
+		{"websub", "C", false},
+		{"internal/util", "time", false},
+	} {
+		if wrong := judge(tc.pkg, []string{tc.path}); (len(wrong) == 0) != tc.allowed {
+			t.Errorf("%s importing %s: %q", tc.pkg, tc.path, wrong)
+		}
+	}
+}
