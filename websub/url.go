@@ -45,6 +45,9 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has no host: send an absolute URL such as https://example.org/path")
 	case strings.Contains(u.Host, "%") || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
 		return formError(param, "has a percent escape in its host: send the host in ASCII, a name in other letters in its xn-- form, and an address without a zone")
+	case !strings.Contains(raw, u.EscapedPath()):
+		// It would go out in another spelling than it came in (HUB-40).
+		return formError(param, "has a character in its path that no path may hold as it is, such as { or |: percent-encode it in the URL itself")
 	case !portOK(u.Port()):
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
@@ -60,8 +63,8 @@ func portOK(port string) bool {
 }
 
 // urlByte reports whether a byte may stand for itself in a URL and in the angle
-// brackets of a Link header. A few that RFC 3986 rules out but the web uses,
-// such as | and {, may.
+// brackets of a Link header. A few that RFC 3986 rules out but the web uses in
+// queries, such as | and {, may.
 func urlByte(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '<' && c != '>' && c != '"' && c != '\\'
 }
