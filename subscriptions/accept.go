@@ -109,12 +109,3 @@ func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) e
 		RetryAfter: 10 * time.Minute,
 	}
 }
-
-// newDenial is a request that tells the callback of an ended subscription.
-func newDenial(sub *Subscription, notice string, now time.Time) *Request {
-	return &Request{
-		ID: uuid.New(), Mode: websub.ModeDenied, Topic: sub.Topic, Callback: sub.Callback,
-		AcceptedAt: now,
-		Denied:     orElse(notice, "The subscription was ended by the hub."),
-	}
-}

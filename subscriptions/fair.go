@@ -35,7 +35,7 @@ func (c *class) next(now time.Time) (*job, time.Duration) {
 	if d := h.at().Sub(now); d > 0 {
 		return nil, d
 	}
-	j := heap.Pop(&h.jobs).(*job) //nolint:forcetypeassert // it holds nothing else
+	j := heap.Pop(&h.jobs).(*job) //nolint:errcheck // it holds nothing else
 	c.active++
 	c.turns++
 	h.running, h.served, h.turn = h.running+1, now, c.turns
@@ -109,11 +109,19 @@ func (j *job) before(k *job) bool { return j.due.Before(k.due) }
 
 func (j *job) moved(to int) { j.index = to }
 
-// indexHeap is a heap.Interface over items that know where they are in it.
-type indexHeap[T interface {
+// indexed is an item of an indexHeap.
+type indexed[T any] interface {
 	before(T) bool
 	moved(to int) // -1: out of the heap
-}] []T
+}
+
+var (
+	_ indexed[*job]       = (*job)(nil)
+	_ indexed[*hostQueue] = (*hostQueue)(nil)
+)
+
+// indexHeap is a heap.Interface over items that know where they are in it.
+type indexHeap[T indexed[T]] []T
 
 func (h indexHeap[T]) Len() int           { return len(h) }
 func (h indexHeap[T]) Less(i, j int) bool { return h[i].before(h[j]) }
@@ -125,7 +133,7 @@ func (h indexHeap[T]) Swap(i, j int) {
 }
 
 func (h *indexHeap[T]) Push(x any) {
-	t := x.(T) //nolint:forcetypeassert // only this file pushes
+	t := x.(T) //nolint:errcheck // only this file pushes
 	t.moved(len(*h))
 	*h = append(*h, t)
 }

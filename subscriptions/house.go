@@ -21,8 +21,14 @@ const (
 // what expired for good, forgets what ended long ago, and takes up requests that
 // the queue does not know of.
 func (s *Service) keepHouse(ctx context.Context) {
-	for shard := range journal.Partitions {
-		s.load(ctx, shard)
+	for shard := 0; shard < journal.Partitions; shard++ {
+		for !s.load(ctx, shard) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(storeRest):
+			}
+		}
 		if s.hosts != nil {
 			s.lookThrough(ctx, shard) // the limit per host holds from the start
 		}
@@ -39,22 +45,21 @@ func (s *Service) keepHouse(ctx context.Context) {
 	}
 }
 
-// load takes up the pending requests of a shard. What it misses as the store is
-// in trouble, lookThrough finds later.
-func (s *Service) load(ctx context.Context, shard int) {
+// load takes up the pending requests of a shard and reports whether it could.
+func (s *Service) load(ctx context.Context, shard int) bool {
 	var after uuid.UUID
-	for ctx.Err() == nil {
+	for {
 		requests, err := s.o.Store.Requests(ctx, shard, after, page)
 		if err != nil {
 			s.trouble(ctx, uuid.Nil, err)
-			return
+			return false
 		}
 		for i := range requests {
 			after = requests[i].SubscriptionID()
 			s.enqueueUnknown(&requests[i])
 		}
 		if len(requests) < page {
-			return
+			return true
 		}
 	}
 }

@@ -22,7 +22,6 @@ type queue struct {
 	jobs    map[uuid.UUID]*job
 	pend    map[string]int // jobs by callback host
 	classes [2]class       // first tries, retries
-	turns   uint64
 	// rest is when next gives out jobs again, after trouble with the store.
 	rest time.Time
 }
@@ -88,7 +87,7 @@ func (q *queue) create(j *job) {
 	q.pend[j.host]++
 }
 
-// add has a request worked on from due on. What was planned for an older one of
+// add has a request worked on as fresh says. What was planned for an older one of
 // the same id is forgotten.
 func (q *queue) add(fresh *job) {
 	q.mu.Lock()
@@ -177,11 +176,16 @@ func (q *queue) hold(host string, until time.Time) {
 	q.signal()
 }
 
-// restUntil lets no job start at all before a time.
-func (q *queue) restUntil(t time.Time) {
+// restUntil lets no job start at all before a time, and reports whether that is
+// news.
+func (q *queue) restUntil(now, t time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if now.Before(q.rest) {
+		return false
+	}
 	q.rest = t
+	return true
 }
 
 // put has a job wait where its fields say. Called with mu held.

@@ -2,7 +2,6 @@ package subscriptions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -147,49 +146,6 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.queue.wake:
 		case <-timer.C:
 		}
-	}
-	return nil
-}
-
-// ErrNotFound says that there is no such subscription.
-var ErrNotFound = errors.New("there is no such subscription")
-
-// End ends a subscription for one of the End reasons and tells its callback so
-// with a denial that carries notice (HUB-21); a request that is pending for it
-// is dropped. It is durable when End returns. ErrNotFound: there is none. One
-// that has ended already stays as it is.
-func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) error {
-	rec, err := s.o.Store.Get(ctx, id)
-	if err != nil {
-		return fmt.Errorf("ending subscription %v: %w", id, err)
-	}
-	if rec.Subscription == nil {
-		return ErrNotFound
-	}
-	head, err := s.o.Heads.Head(ctx, rec.Subscription.Topic)
-	if err != nil {
-		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
-	}
-	ended := false
-	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
-		sub := rec.Subscription
-		if sub == nil {
-			return rec, ErrNotFound
-		}
-		if ended = sub.EndedAt.IsZero(); !ended {
-			return rec, nil
-		}
-		now := time.Now()
-		rec = End(rec, reason, head.Last, now)
-		rec.Request = newDenial(sub, notice, now)
-		return rec, nil
-	})
-	if err != nil {
-		return err
-	}
-	if ended {
-		s.enqueue(rec.Request)
-		s.o.Event(event(EventEnded, rec.Subscription, reason))
 	}
 	return nil
 }

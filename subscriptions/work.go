@@ -38,12 +38,17 @@ func (s *Service) enqueue(r *Request) {
 	j := newJob(r.SubscriptionID(), hostOf(r.Callback))
 	j.topicHost = hostOf(r.Topic)
 	j.check = s.needsCheck(r)
-	j.due = time.Now()
-	if r.NextAt.After(j.due) {
-		j.due = r.NextAt
-	}
-	j.slow = r.Tries > 0
+	j.due, j.slow = due(r, time.Now()), r.Tries > 0
 	s.queue.add(j)
+}
+
+// due is when the next try of r may be made, from now on. A time further off
+// than any pause is what a clock that jumped left behind, and does not count.
+func due(r *Request, now time.Time) time.Time {
+	if d := r.NextAt.Sub(now); d > 0 && d <= 2*retries[len(retries)-1] {
+		return r.NextAt
+	}
+	return now
 }
 
 // needsCheck reports whether the topic of r is to be looked at: an unsubscribe's
@@ -63,12 +68,12 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	if r == nil {
 		return false
 	}
-	if now := time.Now(); now.Before(r.NextAt) {
-		j.due = r.NextAt
+	now := time.Now()
+	if j.due = due(r, now); j.due.After(now) {
 		return true
 	}
 	if check := s.needsCheck(r) && j.checked != r.ID; check != j.check {
-		j.check, j.due = check, time.Now() // wait for the turn of the host in question
+		j.check = check // wait for the turn of the host in question
 		return true
 	}
 	switch {
@@ -92,7 +97,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	var wait *WaitError
 	switch {
 	case err == nil:
-		j.checked, j.checks, j.slow = r.ID, 0, false
+		j.checked, j.checks, j.slow = r.ID, 0, r.Tries > 0
 		j.check, j.due = false, time.Now()
 		return true
 	case errors.As(err, &denied):
@@ -237,10 +242,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return false
 	}
 	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
-	j.due, j.slow = time.Now(), rec.Request.Tries > 0
-	if rec.Request.NextAt.After(j.due) {
-		j.due = rec.Request.NextAt
-	}
+	j.due, j.slow = due(rec.Request, time.Now()), rec.Request.Tries > 0
 	return true
 }
 
@@ -257,8 +259,9 @@ func (s *Service) unsettled(ctx context.Context, j *job, err error) (keep bool) 
 // rest gives the store time to recover; nothing that waits is lost.
 func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 	j.due = time.Now()
-	s.trouble(ctx, j.id, err)
-	s.queue.restUntil(j.due.Add(jitter(storeRest)))
+	if s.queue.restUntil(j.due, j.due.Add(jitter(storeRest))) { // told once for all that run
+		s.trouble(ctx, j.id, err)
+	}
 	return true
 }
 

@@ -1,0 +1,177 @@
+package subscriptions
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/websub"
+)
+
+func TestLeaseIsClampedIntoTheBounds_HUB05_HUB30(t *testing.T) {
+	for _, tc := range []struct {
+		asked, want time.Duration // asked 0: not at all
+	}{
+		{0, 864_000 * time.Second},
+		{time.Second, 300 * time.Second},
+		{300 * time.Second, 300 * time.Second},
+		{3600 * time.Second, 3600 * time.Second},
+		{2_678_400 * time.Second, 2_678_400 * time.Second},
+		{2_678_401 * time.Second, 2_678_400 * time.Second},
+		{websub.MaxLease, 2_678_400 * time.Second},
+		{3600*time.Second + time.Millisecond, 3600 * time.Second},
+	} {
+		w := newWorld(Options{})
+		r := subscribe(callback)
+		r.Lease, r.HasLease = tc.asked, tc.asked > 0
+		w.accept(t, r)
+		if got := w.record(callback).Request.Lease; got != tc.want {
+			t.Errorf("asked for %v and was granted %v, want %v", tc.asked, got, tc.want)
+		}
+	}
+	// A default outside of the bounds does not escape them, and a lease is a
+	// whole second at least.
+	w := newWorld(Options{LeaseMin: time.Millisecond, LeaseDefault: time.Hour, LeaseMax: 1500 * time.Millisecond})
+	w.accept(t, subscribe(callback))
+	if got := w.record(callback).Request.Lease; got != time.Second {
+		t.Errorf("granted %v, want 1s", got)
+	}
+}
+
+// HUB-13, HUB-15: when Accept returns, the request is stored, and no callback
+// and no topic was called, so that the answer can't depend on what they say.
+func TestAcceptStoresAndDoesNotCall_HUB13_HUB15(t *testing.T) {
+	w := newWorld(Options{})
+	w.checking(func(string) error {
+		t.Error("the topic was checked while accepting")
+		return nil
+	})
+	w.publish(5)
+	r := subscribe(callback)
+	r.Secret = "s3cret"
+	w.accept(t, r)
+	got := w.record(callback)
+	if got.Subscription != nil || got.Request == nil {
+		t.Fatalf("stored %+v, want a request alone", got)
+	}
+	// Invariant 6: the start is fixed here.
+	if q := got.Request; q.Start != entry(5) || q.Secret != "s3cret" || q.Mode != websub.ModeSubscribe || q.AcceptedAt.IsZero() {
+		t.Errorf("stored %+v", q)
+	}
+	if len(w.callsTo("")) != 0 {
+		t.Errorf("%d calls were made", len(w.callsTo("")))
+	}
+	if err := w.Accept(t.Context(), websub.SubscribeRequest{Mode: websub.ModePublish, Topic: topic, Callback: callback}, ""); err == nil {
+		t.Error("a ping was accepted as a subscription")
+	}
+}
+
+// HUB-11, HUB-12: one request a pair, the newest; other pairs are others.
+func TestNewerRequestReplacesTheOlder_HUB11(t *testing.T) {
+	w := newWorld(Options{MaxPending: 2})
+	w.accept(t, subscribe(callback))
+	first := w.record(callback).Request
+	r := subscribe(callback)
+	r.Secret = "newer"
+	w.accept(t, r)
+	second := w.record(callback).Request
+	if second.ID == first.ID || second.Secret != "newer" || w.store.size() != 1 {
+		t.Errorf("%d records, request %+v", w.store.size(), second)
+	}
+	w.accept(t, subscribe(callback+"&b=2"))
+	if w.store.size() != 2 {
+		t.Errorf("%d records for two callbacks", w.store.size())
+	}
+}
+
+// Invariant 12: what waits is bounded, in all and for one host.
+func TestPendingRequestsAreBounded(t *testing.T) {
+	w := newWorld(Options{MaxPending: 5, MaxPendingPerHost: 3})
+	var limit *LimitError
+	for i := range 3 {
+		w.accept(t, subscribe(fmt.Sprintf("https://one.example/%d", i)))
+	}
+	if err := w.Accept(t.Context(), subscribe("https://ONE.example:443/x"), ""); !errors.As(err, &limit) || limit.RetryAfter <= 0 {
+		t.Errorf("a fourth at one host: %v", err)
+	}
+	w.accept(t, subscribe("https://one.example/0")) // replaces one
+	w.accept(t, subscribe("https://one.example:444/"))
+	w.accept(t, subscribe("https://two.example/"))
+	for _, r := range []websub.SubscribeRequest{subscribe("https://three.example/"), unsubscribe("https://three.example/")} {
+		if err := w.Accept(t.Context(), r, ""); !errors.As(err, &limit) || limit.RetryAfter <= 0 {
+			t.Errorf("a sixth: %v", err)
+		}
+	}
+	if w.store.size() != 5 {
+		t.Errorf("%d requests are stored", w.store.size())
+	}
+}
+
+// A place that was reserved for a request that could not be stored is free again.
+func TestFailedAcceptGivesItsPlaceBack(t *testing.T) {
+	virtual(t, Options{MaxPending: 1}, func(t *testing.T, w *world) {
+		w.store.breakWith(errors.New("disk on fire"))
+		if err := w.Accept(t.Context(), subscribe(callback), ""); err == nil {
+			t.Fatal("accepted although nothing was stored")
+		}
+		w.store.breakWith(nil)
+		defer w.run(t)()
+		settle(time.Second)
+		w.accept(t, subscribe("https://other.example/"))
+	})
+}
+
+// The bound on a host's subscriptions holds for what is stored from before and
+// counts what ends; a renewal passes it. HUB-12
+func TestSubscriptionsOfOneHostAreBounded(t *testing.T) {
+	o := Options{MaxPerHost: 2}
+	virtual(t, o, func(t *testing.T, w *world) {
+		stop := w.run(t)
+		at := func(i int) string { return fmt.Sprintf("https://%s/%d", cbHost, i) }
+		w.accept(t, subscribe(at(0)))
+		w.accept(t, subscribe(at(1)))
+		var limit *LimitError
+		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
+			t.Errorf("while two wait: %v", err)
+		}
+		settle(time.Second)
+		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
+			t.Errorf("with two in force: %v", err)
+		}
+		w.accept(t, subscribe(at(1)))
+		w.accept(t, subscribe("https://other.example/"))
+		settle(time.Second)
+		stop()
+
+		w.restart(o)
+		defer w.run(t)()
+		settle(time.Second)
+		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
+			t.Errorf("after a restart: %v", err)
+		}
+		w.accept(t, unsubscribe(at(0)))
+		settle(time.Second)
+		w.accept(t, subscribe(at(2)))
+		settle(10 * time.Minute) // more than a round of the house-keeping
+		if n := w.hosts.count(hostOf(at(0))); n != 2 {
+			t.Errorf("%d are counted, want 2", n)
+		}
+	})
+}
+
+// HUB-18: an unsubscribe of what is not subscribed is accepted with the same
+// steps as any other, and then dropped without a call.
+func TestUnknownUnsubscribeIsDroppedQuietly_HUB18(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.accept(t, unsubscribe(callback))
+		if w.store.updates != 1 || w.record(callback).Request == nil {
+			t.Errorf("%d writes, want the one that every request takes", w.store.updates)
+		}
+		defer w.run(t)()
+		settle(time.Minute)
+		if len(w.callsTo("")) != 0 || w.store.size() != 0 || w.queue.known(ID(topic, callback)) {
+			t.Errorf("%d calls, %d records are left", len(w.callsTo("")), w.store.size())
+		}
+	})
+}

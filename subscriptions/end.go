@@ -1,0 +1,83 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/websub"
+)
+
+// ErrNotFound says that there is no such subscription and no request for one.
+var ErrNotFound = errors.New("there is no such subscription")
+
+// End ends a subscription for one of the End reasons, drops the request that is
+// pending for it, and has Run tell the callback so with a denial that carries
+// notice (HUB-21). It is durable when End returns. A subscription that is only
+// requested is denied likewise; one that has ended already stays as it is.
+// ErrNotFound: there is none.
+func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) error {
+	rec, err := s.o.Store.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("ending subscription %v: %w", id, err)
+	}
+	topic, _ := rec.pair()
+	if topic == "" {
+		return ErrNotFound
+	}
+	head, err := s.o.Heads.Head(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
+	}
+	var denial *Request // nil: there was nothing to end
+	_, err = s.update(ctx, id, func(rec Record) (Record, error) {
+		rec, denial = endWithNotice(rec, reason, notice, head.Last, time.Now())
+		return rec, nil
+	})
+	if err != nil {
+		return fmt.Errorf("ending subscription %v: %w", id, err)
+	}
+	if denial == nil {
+		return nil
+	}
+	s.enqueue(denial)
+	e := requestEvent(EventEnded, denial, reason)
+	e.Mode, e.Try = "", 0
+	s.o.Event(e)
+	return nil
+}
+
+// endWithNotice is End with a denial as the pending request, which comes back as
+// well; it is nil, and the record as it was, where nothing was in force or
+// requested.
+func endWithNotice(rec Record, reason, notice string, head journal.Anchor, now time.Time) (Record, *Request) {
+	inForce := rec.Subscription != nil && rec.Subscription.EndedAt.IsZero()
+	requested := rec.Request != nil && rec.Request.Denied == ""
+	if !inForce && !requested {
+		return rec, nil
+	}
+	topic, callback := rec.pair()
+	rec = End(rec, reason, head, now)
+	rec.Request = &Request{
+		ID: uuid.New(), Mode: websub.ModeDenied, Topic: topic, Callback: callback,
+		AcceptedAt: now,
+		Denied:     orElse(notice, "The subscription was ended by the hub."),
+	}
+	return rec, rec.Request
+}
+
+// pair is the topic and the callback of a record; of an empty one, nothing.
+func (r Record) pair() (topic, callback string) {
+	switch {
+	case r.Subscription != nil:
+		return r.Subscription.Topic, r.Subscription.Callback
+	case r.Request != nil:
+		return r.Request.Topic, r.Request.Callback
+	default:
+		return "", ""
+	}
+}
