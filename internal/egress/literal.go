@@ -31,7 +31,7 @@ func (c *Client) CheckLiteral(rawURL string) error {
 			return nil
 		}
 		if refused := c.policy.check(netip.AddrFrom4([4]byte{127, 0, 0, 1})); refused != nil {
-			return &RefusedError{host, "stands for " + refused.Error()}
+			return &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason}
 		}
 		return nil
 	}

@@ -112,7 +112,7 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 	if inner, ok := embedded(addr); ok {
 		// Where a translation prefix is allowed, what it leads to has to be.
 		if refused := p.check(inner); refused != nil {
-			return &RefusedError{addr.String(), "leads to " + refused.Error()}
+			return &RefusedError{addr.String(), "leads to " + refused.Addr + ", which " + refused.Reason}
 		}
 	}
 	if p.guard.SafeAddr(addr) == nil {

@@ -1,0 +1,509 @@
+package egress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve listens on an address of the loopback network, on port if it is not
+// empty, and returns host:port.
+func serve(t *testing.T, ip, port string, h http.HandlerFunc) string {
+	t.Helper()
+	if port == "" {
+		port = "0"
+	}
+	l, err := net.Listen("tcp4", net.JoinHostPort(ip, port))
+	if err != nil {
+		t.Skipf("cannot listen on %s: %v", ip, err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return l.Addr().String()
+}
+
+// ok answers 200, and counts.
+func ok(n *atomic.Int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); _, _ = io.WriteString(w, "ok") }
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func drain(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := ReadBody(resp.Body, 1<<20)
+	_ = resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func loopback(t testing.TB) *Client { return newClient(t, Options{Allow: prefixes("127.0.0.0/8")}) }
+
+// A name that resolves to an allowed address the first time and to another
+// afterwards is judged by what is dialled (spec.md 7.24: rebinding).
+func TestRebindingNameIsRefusedAtDial_HUB02(t *testing.T) {
+	var good, secret atomic.Int32
+	port := portOf(t, serve(t, "127.0.0.2", "", ok(&good)))
+	serve(t, "127.0.0.1", port, ok(&secret))
+	c := newClient(t, Options{
+		Allow:    prefixes("127.0.0.2/32"),
+		Resolver: resolver(t, map[string][][]string{"rebind.test": {{"127.0.0.2"}, {"127.0.0.1"}}}),
+	})
+	u := "http://rebind.test:" + port + "/"
+	if err := c.CheckLiteral(u); err != nil {
+		t.Fatalf("a name was refused unseen: %v", err)
+	}
+	resp, err := get(c, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, resp)
+	c.CloseIdleConnections()
+	if _, err = get(c, u); Classify(err) != FailureRefused {
+		t.Errorf("second time: %v, want a refusal", err)
+	}
+	if good.Load() != 1 || secret.Load() != 0 {
+		t.Errorf("%d and %d requests, want 1 and 0", good.Load(), secret.Load())
+	}
+}
+
+// What a name stands for: one allowed address is enough; where one could be
+// tried, a failure is of the connection; only where all are refused the host is.
+func TestNamesWithSeveralAddresses(t *testing.T) {
+	var n atomic.Int32
+	port := portOf(t, serve(t, "127.0.0.2", "", ok(&n)))
+	many := make([]string, 0, 20)
+	for i := range 20 {
+		many = append(many, fmt.Sprintf("127.0.1.%d", i))
+	}
+	c := newClient(t, Options{
+		Allow: prefixes("127.0.0.2/31", "127.0.1.0/24"), // 127.0.0.2 and .3
+		Resolver: resolver(t, map[string][][]string{
+			"mixed.test":   {{"10.0.0.1", "127.0.0.2"}},
+			"mixed6.test":  {{"fd00::1", "127.0.0.2"}},
+			"dead.test":    {{"127.0.0.1", "127.0.0.3"}},
+			"private.test": {{"10.0.0.1", "169.254.169.254", "::1"}},
+			"mapped.test":  {{"::ffff:127.0.0.1"}},
+			"nat64.test":   {{"64:ff9b::a9fe:a9fe"}},
+			"zero.test":    {{"0.0.0.0"}},
+			"empty.test":   {{}},
+			"many.test":    {many},
+		}),
+	})
+	for host, want := range map[string]Failure{
+		"mixed.test": FailureNone, "mixed6.test": FailureNone, "dead.test": FailureConnect, "private.test": FailureRefused,
+		"mapped.test": FailureRefused, "nat64.test": FailureRefused, "zero.test": FailureRefused,
+		"empty.test": FailureConnect, "unknown.test": FailureConnect, "many.test": FailureConnect,
+	} {
+		resp, err := get(c, "http://"+host+":"+port+"/")
+		if got := Classify(err); got != want {
+			t.Errorf("%s: %v (%v), want %v", host, got, err, want)
+		}
+		if err == nil {
+			drain(t, resp)
+		}
+		var refused *RefusedError
+		if want != FailureRefused && errors.As(err, &refused) {
+			t.Errorf("%s: %v holds a refusal", host, err)
+		}
+	}
+}
+
+// A full-width "１２７。０。０。１" becomes 127.0.0.1 on its way to the dialler, and is
+// refused there.
+func TestHostsInOtherDigits(t *testing.T) {
+	c := newClient(t, Options{})
+	_, err := get(c, "http://\uff11\uff12\uff17\u3002\uff10\u30020\u30021:9/")
+	if Classify(err) != FailureRefused {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+func TestLongAnswersAreNoPortScan(t *testing.T) {
+	a := new(attempt)
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := 0
+	for range 100 {
+		if a.admit(p, nil, netip.MustParseAddr("8.8.8.8")) == nil {
+			allowed++
+		}
+	}
+	if allowed != maxAddresses {
+		t.Errorf("%d addresses tried, want %d", allowed, maxAddresses)
+	}
+}
+
+// A redirect is an answer; body and signature go nowhere else (spec.md 7.5).
+func TestRedirectsAreNotFollowed_HUB25(t *testing.T) {
+	var there atomic.Int32
+	target := serve(t, "127.0.0.1", "", ok(&there))
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		addr := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://"+target+"/")
+			http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
+			w.WriteHeader(status)
+		})
+		req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+addr+"/", strings.NewReader("x"))
+		resp, err := loopback(t).Do(req)
+		if err != nil || resp.StatusCode != status {
+			t.Fatalf("%d: %v, %v", status, resp, err)
+		}
+		drain(t, resp)
+	}
+	if there.Load() != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// What the server sees: no cookie it set, no compression asked for, one
+// User-Agent, the query as it stands; and the request stays as it was.
+func TestRequestsOnTheWire_HUB40(t *testing.T) {
+	var got *http.Request
+	addr := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
+		w.Header().Set("Content-Encoding", "gzip")
+		var z bytes.Buffer
+		zw := gzip.NewWriter(&z)
+		_, _ = zw.Write(make([]byte, 1<<20))
+		_ = zw.Close()
+		_, _ = w.Write(z.Bytes())
+	})
+	c := newClient(t, Options{Allow: DevAllow(), UserAgent: "rshub/1 (+https://hub.example/)"})
+	for range 2 {
+		resp, err := get(c, "http://"+addr+"/cb?b=2&a=1&b=%41")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := drain(t, resp); len(body) > 10_000 {
+			t.Errorf("the body was unpacked to %d bytes", len(body))
+		}
+		h := got.Header
+		if h.Get("User-Agent") != "rshub/1 (+https://hub.example/)" || h.Get("Accept-Encoding") != "" || h.Get("Cookie") != "" {
+			t.Errorf("headers %v", h)
+		}
+		if got.RequestURI != "/cb?b=2&a=1&b=%41" || got.Proto != "HTTP/1.1" {
+			t.Errorf("%s %s", got.RequestURI, got.Proto)
+		}
+	}
+	req := &http.Request{Method: http.MethodGet, URL: mustURL(t, "http://"+addr+"/")}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, resp)
+	if req.Header != nil {
+		t.Error("Do changed the request")
+	}
+	req.Header = http.Header{"User-Agent": {"mine"}}
+	if resp, err = c.Do(req); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, resp)
+	if ua := got.UserAgent(); ua != "mine" {
+		t.Errorf("User-Agent %q", ua)
+	}
+}
+
+// A proxy named by the environment would dial unguarded.
+func TestProxyFromTheEnvironmentIsIgnored(t *testing.T) {
+	var proxied, direct atomic.Int32
+	proxy := serve(t, "127.0.0.1", "", ok(&proxied))
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, "http://"+proxy)
+	}
+	port := portOf(t, serve(t, "127.0.0.2", "", ok(&direct)))
+	c := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, map[string][][]string{"direct.test": {{"127.0.0.2"}}})})
+	resp, err := get(c, "http://direct.test:"+port+"/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, resp)
+	if proxied.Load() != 0 || direct.Load() != 1 || c.kept.Proxy != nil || c.fresh.Proxy != nil {
+		t.Errorf("%d proxied, %d direct", proxied.Load(), direct.Load())
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	var n atomic.Int32
+	addr := serve(t, "127.0.0.1", "", ok(&n))
+	c := loopback(t)
+	reused := func(ctx context.Context) (was bool) {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { was = i.Reused }})
+		resp, err := getWith(ctx, c, "http://"+addr+"/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		drain(t, resp)
+		return was
+	}
+	if reused(t.Context()) || !reused(t.Context()) {
+		t.Error("the second request did not use the connection of the first")
+	}
+	// Under a budget each request is counted at its address: it dials.
+	b := NewBudget(10)
+	for range 2 {
+		ctx, _, _, _ := b.Begin(t.Context(), noon, addr)
+		if reused(ctx) {
+			t.Error("a request under a budget did not dial")
+		}
+	}
+}
+
+// Two names of one address, and a budget of one.
+func TestBudgetOfTheDialledAddress(t *testing.T) {
+	var n atomic.Int32
+	port := portOf(t, serve(t, "127.0.0.2", "", ok(&n)))
+	c := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, map[string][][]string{"a.test": {{"127.0.0.2"}}, "b.test": {{"127.0.0.2"}}})})
+	b := NewBudget(1)
+	send := func(host string) (*Place, error) {
+		ctx, pl, _, ok := b.Begin(t.Context(), noon, host)
+		if !ok {
+			t.Fatalf("%s had no place", host)
+		}
+		resp, err := getWith(ctx, c, "http://"+host+":"+port+"/")
+		if err == nil {
+			drain(t, resp)
+		}
+		return pl, err
+	}
+	first, err := send("a.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // what is not sent costs no place of its host
+		_, err = send("b.test")
+		var spent *BudgetError
+		if !errors.As(err, &spent) || spent.Wait < 50*time.Second || Classify(err) != FailureBudget {
+			t.Fatalf("%v, want *BudgetError", err)
+		}
+	}
+	first.Confirm()
+	if _, err = send("b.test"); err != nil {
+		t.Errorf("after the first was confirmed: %v", err)
+	}
+	if n.Load() != 2 {
+		t.Errorf("%d requests, want 2", n.Load())
+	}
+}
+
+func TestReadBody(t *testing.T) {
+	for _, tc := range []struct {
+		n, limit int64
+		ok       bool
+	}{{0, 0, true}, {10, 10, true}, {11, 10, false}, {1, 0, false}, {1, -5, false}, {10, 1<<63 - 1, true}} {
+		b, err := ReadBody(bytes.NewReader(make([]byte, tc.n)), tc.limit)
+		if tc.ok != (err == nil) || tc.ok && int64(len(b)) != tc.n || !tc.ok && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%d bytes, limit %d: %d, %v", tc.n, tc.limit, len(b), err)
+		}
+	}
+	if _, err := ReadBody(endless{}, 1<<16); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("an endless body: %v", err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestClassify(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	slow := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			_, _ = io.WriteString(w, "part")
+			_ = http.NewResponseController(w).Flush()
+		}
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	header := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", 1<<20))
+	})
+	reset := serve(t, "127.0.0.1", "", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	garbage := rawServer(t, "SSH-2.0-OpenSSH\r\n\r\n")
+	silent := rawServer(t, "")
+	closed := closedPort(t)
+	c := newClient(t, Options{Allow: DevAllow(), TLSTimeout: 50 * time.Millisecond, Resolver: resolver(t, nil)})
+	for _, tc := range []struct {
+		name, url string
+		limit     time.Duration
+		want      Failure
+	}{
+		{"no answer", "http://" + slow + "/", 50 * time.Millisecond, FailureTimeout},
+		{"no end of the body", "http://" + slow + "/body", 50 * time.Millisecond, FailureTimeout},
+		{"nothing listens", "http://" + closed + "/", 0, FailureConnect},
+		{"no such name", "http://nowhere.test/", 0, FailureConnect},
+		{"slow handshake", "https://" + silent + "/", 0, FailureConnect},
+		{"not TLS", "https://" + garbage + "/", 0, FailureConnect},
+		{"not HTTP", "http://" + garbage + "/", 0, FailureOther},
+		{"broken off", "http://" + reset + "/", 0, FailureOther},
+		{"endless header", "http://" + header + "/", 0, FailureOther},
+		{"refused", "http://169.254.169.254/", 0, FailureRefused},
+		{"other scheme", "ftp://" + slow + "/", 0, FailureOther},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if tc.limit > 0 {
+			ctx, cancel = context.WithTimeout(t.Context(), tc.limit)
+		}
+		resp, err := getWith(ctx, c, tc.url+"secret-path?token=1")
+		if err == nil {
+			_, err = ReadBody(resp.Body, 1<<20)
+			_ = resp.Body.Close()
+		}
+		cancel()
+		if got := Classify(err); got != tc.want {
+			t.Errorf("%s: %v (%v), want %v", tc.name, got, err, tc.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret-path") || strings.Contains(err.Error(), "token=1")) {
+			t.Errorf("%s: the error quotes the URL: %v", tc.name, err)
+		}
+	}
+	if got := Classify(nil); got != FailureNone {
+		t.Errorf("nil: %v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := getWith(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %v", r.Proto, r.TLS.DidResume)
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	names := resolver(t, map[string][][]string{"example.com": {{"127.0.0.1"}}, "other.test": {{"127.0.0.1"}}})
+	port := portOf(t, s.Listener.Addr().String())
+
+	c := newClient(t, Options{Allow: DevAllow(), RootCAs: roots, Resolver: names})
+	for i, want := range []string{"HTTP/1.1 false", "HTTP/1.1 true"} {
+		resp, err := get(c, "https://example.com:"+port+"/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := drain(t, resp); got != want {
+			t.Errorf("request %d: %q, want %q", i+1, got, want)
+		}
+		c.CloseIdleConnections()
+	}
+	if _, err := get(c, "https://other.test:"+port+"/"); Classify(err) != FailureConnect {
+		t.Errorf("a certificate of another name: %v", err)
+	}
+	unknown := newClient(t, Options{Allow: DevAllow(), Resolver: names})
+	if _, err := get(unknown, "https://example.com:"+port+"/"); Classify(err) != FailureConnect {
+		t.Errorf("an unknown authority: %v", err)
+	}
+
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // what the client must not accept
+	old.StartTLS()
+	defer old.Close()
+	roots.AddCert(old.Certificate())
+	if _, err := get(c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect {
+		t.Errorf("TLS 1.1: %v", err)
+	}
+}
+
+func TestHostPort(t *testing.T) {
+	for raw, want := range map[string]string{
+		"http://Example.org/x":    "example.org:80",
+		"HTTPS://example.org./":   "example.org:443",
+		"http://example.org:8080": "example.org:8080",
+		"http://[::1]/":           "[::1]:80",
+	} {
+		if got := HostPort(mustURL(t, raw)); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// rawServer answers every connection with some bytes, none: it stays silent.
+func rawServer(t *testing.T, answer string) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var conns []net.Conn
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				break
+			}
+			_, _ = io.WriteString(conn, answer)
+			if answer != "" {
+				_ = conn.(*net.TCPConn).CloseWrite()
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func mustURL(t *testing.T, raw string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
