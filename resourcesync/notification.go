@@ -6,20 +6,296 @@ import (
 	"time"
 )
 
-// Counts tells how many entries say what.
+// Counts tells how many entries of a notification say what.
 type Counts struct{ Created, Updated, Deleted int }
 
 // Notification is what a notification says as a whole.
 type Notification struct {
-	Capability  string
-	Legacy      bool
+	// Capability is ChangeNotification or FrameworkNotification. The legacy
+	// names of the former are reported as it, with Legacy set.
+	Capability string
+	// Legacy says that the document is of version 0.9 or 1.0, with the
+	// capability "changelist-notification", or a closed Change List.
+	Legacy bool
+	// From and Until are the interval (DOC-13), in UTC. Either is zero where a
+	// framework notification lacks it; a change notification has both.
 	From, Until time.Time
-	Up          string
-	Counts      Counts
-	Entries     int
+	// Up is where the first rs:ln rel="up" of the document leads, the Capability
+	// List; empty where there is none (DOC-14).
+	Up string
+	// Counts is by change, and Entries how many there are in all.
+	Counts  Counts
+	Entries int
 }
 
-// CheckNotification is provisional.
-func CheckNotification(io.Reader, Limits) (Notification, error) {
-	return Notification{}, errors.New("not there yet")
+// CheckNotification reads a whole change or framework notification and applies
+// every rule of DOC-10 to DOC-20, and those of DOC-50 to DOC-60 that concern
+// notifications. The error is the first one in the document; but where one of
+// the rules is broken the rest is still checked for XML, so that BadDocument
+// says that the document is well-formed.
+//
+// Memory is bounded by Limits.Token and Limits.Depth, whatever the size of the
+// document. Errors other than those of r are of type *Error. The hub takes a
+// NotWellFormed, BadEncoding or HasDTD for a 400, OverLimit for a 413 and
+// BadDocument for a 422.
+func CheckNotification(r io.Reader, l Limits) (Notification, error) {
+	n := NewNotificationReader(r, l)
+	n.doc.keep = false
+	for {
+		ok, err := n.advance()
+		if err != nil {
+			return Notification{}, n.drain(err)
+		}
+		if !ok {
+			return n.n, nil
+		}
+	}
+}
+
+// drain reads on after a broken rule, to see whether the document is
+// well-formed at all.
+func (n *NotificationReader) drain(broken error) error {
+	var e *Error
+	if !errors.As(broken, &e) || e.Kind != BadDocument {
+		return broken
+	}
+	for {
+		if _, err := n.doc.next(); errors.Is(err, io.EOF) {
+			return broken
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Entry is one change.
+type Entry struct {
+	// Loc is the resource that changed (DOC-16). Never empty.
+	Loc string
+	// LastMod is when the resource was last modified, which need not be when it
+	// changed; zero where the document does not say.
+	LastMod time.Time
+	// Change is Created, Updated or Deleted (DOC-17).
+	Change string
+	// Datetime is when the change happened; zero where the document does not
+	// say. Entries come in its order (DOC-18).
+	Datetime time.Time
+	// Capability is of which kind the document is that changed. Entries of
+	// framework notifications have one (DOC-20).
+	Capability string
+	// Length is in bytes, where HasLength is set (DOC-56).
+	Length    int64
+	HasLength bool
+	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty, as
+	// Type, Encoding and Path are, where the document does not say.
+	Hash, Type, Encoding, Path string
+	// Links lead to related resources, in the order of the document (DOC-19).
+	Links []Link
+	// Line and Column are where the url element begins, as in Error.
+	Line, Column int
+}
+
+// NotificationReader reads a change or framework notification entry by entry,
+// under the same rules as CheckNotification. It is for one goroutine.
+type NotificationReader struct {
+	doc document
+	n   Notification
+	err error // sticky
+
+	// The first and the last entry with a datetime. As entries come in order,
+	// these are the earliest and the latest, which is what remains to be checked
+	// if the interval is told only after them (DOC-51).
+	first, last placed
+	// frameworkFault is what the first entry lacks if this turns out to be a
+	// framework notification.
+	frameworkFault error
+}
+
+// placed is an instant and where the document tells it.
+type placed struct {
+	t            time.Time
+	line, column int // 0 before there is any
+}
+
+// NewNotificationReader returns a reader of the document r.
+func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
+	n := &NotificationReader{doc: newDocument(r, l)}
+	n.doc.keep = true
+	n.doc.onRoot = n.checkRoot
+	return n
+}
+
+// Next returns the next entry, io.EOF after the last when the whole document
+// has been found good, or else what is wrong: an *Error, or an error of the
+// underlying reader. What was returned before belongs to the caller; it came
+// from a document that is bad.
+func (n *NotificationReader) Next() (Entry, error) {
+	if n.err != nil {
+		return Entry{}, n.err
+	}
+	ok, err := n.advance()
+	if err == nil && !ok {
+		err = io.EOF
+	}
+	if err != nil {
+		n.err = err
+		return Entry{}, err
+	}
+	e := &n.doc.entry
+	return Entry{
+		Loc: e.loc, LastMod: e.lastMod, Change: e.md.change, Datetime: e.md.datetime,
+		Capability: e.md.capability, Length: e.md.length, HasLength: e.md.has(fldLength),
+		Hash: e.md.hash, Type: e.md.mediaType, Encoding: e.md.encoding, Path: e.md.path,
+		Links: e.links, Line: e.line, Column: e.column,
+	}, nil
+}
+
+// Notification returns what is known of the document as a whole. It is complete
+// after Next has returned io.EOF, and grows before that: Capability, From and
+// Until are there with the first entry, unless the document tells them late.
+func (n *NotificationReader) Notification() Notification { return n.n }
+
+// advance reads one entry into n.doc.entry and checks it. It returns false
+// after the last, when the document has been checked as a whole.
+func (n *NotificationReader) advance() (bool, error) {
+	ok, err := n.doc.nextEntry()
+	n.n.Up = n.doc.up
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		return false, n.checkEnd()
+	}
+	return true, n.checkEntry(&n.doc.entry)
+}
+
+// checkRoot applies DOC-12, DOC-13 and DOC-20 to the rs:md of the document.
+func (n *NotificationReader) checkRoot() error {
+	m := &n.doc.root
+	bad := func(rule, format string, args ...any) error {
+		return badAt(rule, m.line, m.column, format, args...)
+	}
+	switch {
+	case !m.has(fldCapability):
+		return bad("DOC-12", "the rs:md of the document lacks capability=%q", ChangeNotification)
+	case m.capability == ChangeNotification, m.capability == FrameworkNotification:
+		n.n.Capability = m.capability
+	case m.capability == ChangelistNotification, m.capability == ChangeList:
+		n.n.Capability, n.n.Legacy = ChangeNotification, true
+	default:
+		return bad("DOC-12", "the capability of the document is %s; a notification has %q or %q",
+			quote([]byte(m.capability)), ChangeNotification, FrameworkNotification)
+	}
+	n.n.From, n.n.Until = m.from, m.until
+	if n.n.Capability == ChangeNotification {
+		switch {
+		case !m.has(fldFrom):
+			return bad("DOC-12", "the rs:md of the document lacks from, the beginning of the interval")
+		case !m.has(fldUntil):
+			return bad("DOC-12", "the rs:md of the document lacks until, the end of the interval")
+		}
+	}
+	switch {
+	case m.has(fldFrom) && m.from.IsZero(), m.has(fldUntil) && m.until.IsZero():
+		return bad("DOC-13", "from and until must be later than 0001-01-01T00:00:00Z")
+	case m.has(fldFrom) && m.has(fldUntil) && m.from.After(m.until):
+		return bad("DOC-13", "from, %s, is later than until, %s", FormatDatetime(m.from), FormatDatetime(m.until))
+	}
+	return nil
+}
+
+// checkEntry applies DOC-17, DOC-18 and DOC-20 to one entry.
+func (n *NotificationReader) checkEntry(e *entry) error {
+	m := &e.md
+	switch {
+	case !e.hasMD:
+		return badAt("DOC-17", e.line, e.column, "this url lacks rs:md, which says what changed; it must be in the namespace %s", rsURI)
+	case !m.has(fldChange):
+		return badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be created, updated or deleted")
+	}
+	n.n.Entries++
+	switch m.change {
+	case Created:
+		n.n.Counts.Created++
+	case Updated:
+		n.n.Counts.Updated++
+	case Deleted:
+		n.n.Counts.Deleted++
+	}
+	if m.has(fldDatetime) {
+		if err := n.checkDatetime(placed{m.datetime, m.line, m.column}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n.n.Capability == FrameworkNotification:
+		return frameworkFault(m)
+	case n.n.Capability == "" && n.frameworkFault == nil:
+		n.frameworkFault = frameworkFault(m)
+	}
+	return nil
+}
+
+func (n *NotificationReader) checkDatetime(p placed) error {
+	if n.last.line != 0 && p.t.Before(n.last.t) {
+		return badAt("DOC-18", p.line, p.column, "the datetime %s is earlier than %s of an entry before it (line %d); entries must come in the order of their changes",
+			FormatDatetime(p.t), FormatDatetime(n.last.t), n.last.line)
+	}
+	if n.first.line == 0 {
+		n.first = p
+	}
+	n.last = p
+	return n.checkInterval(p)
+}
+
+// checkInterval checks that p lies in the interval, both ends included, as far
+// as that is known.
+func (n *NotificationReader) checkInterval(p placed) error {
+	m := &n.doc.root
+	switch {
+	case m.has(fldFrom) && p.t.Before(m.from):
+		return badAt("DOC-17", p.line, p.column, "the datetime %s is earlier than from, %s", FormatDatetime(p.t), FormatDatetime(m.from))
+	case m.has(fldUntil) && p.t.After(m.until):
+		return badAt("DOC-17", p.line, p.column, "the datetime %s is later than until, %s", FormatDatetime(p.t), FormatDatetime(m.until))
+	}
+	return nil
+}
+
+// checkEnd applies what can be told only at the end.
+func (n *NotificationReader) checkEnd() error {
+	if n.doc.root.line == 0 {
+		return badAt("DOC-12", n.doc.rootLine, n.doc.rootCol, "the urlset lacks an rs:md with capability, from and until; it must be in the namespace %s", rsURI)
+	}
+	if n.n.Capability == FrameworkNotification && n.frameworkFault != nil {
+		return n.frameworkFault
+	}
+	if n.first.line == 0 {
+		return nil
+	}
+	if err := n.checkInterval(n.first); err != nil {
+		return err
+	}
+	return n.checkInterval(n.last)
+}
+
+// frameworkFault applies DOC-20 to an entry: which kind of document changed, and
+// whether such a document can change that way.
+func frameworkFault(m *metadata) error {
+	updated, deleted := true, false
+	switch m.capability {
+	case ResourceList, ChangeList, ChangeDump:
+	case ResourceDump:
+		updated = false
+	case CapabilityList, Description, legacyDescription,
+		ResourceListArchive, ResourceDumpArchive, ChangeListArchive, ChangeDumpArchive:
+		deleted = true
+	case "":
+		return badAt("DOC-20", m.line, m.column, "this rs:md lacks capability, which says what kind of document changed")
+	default:
+		return badAt("DOC-20", m.line, m.column, "the capability %s is no kind of document that a framework notification is about", quote([]byte(m.capability)))
+	}
+	if m.change == Updated && !updated || m.change == Deleted && !deleted {
+		return badAt("DOC-20", m.line, m.column, "a document of the capability %s cannot be %s", quote([]byte(m.capability)), m.change)
+	}
+	return nil
 }

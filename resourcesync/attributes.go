@@ -1,0 +1,307 @@
+package resourcesync
+
+import (
+	"math"
+	"time"
+)
+
+// field is a set of the attributes that rs:md and rs:ln know, and of the
+// elements that may stand once in an entry.
+type field uint32
+
+const (
+	fldAt field = 1 << iota
+	fldCapability
+	fldChange
+	fldCompleted
+	fldDatetime
+	fldEncoding
+	fldFrom
+	fldHash
+	fldHref
+	fldLength
+	fldModified
+	fldPath
+	fldPri
+	fldProfile
+	fldRel
+	fldType
+	fldUntil
+)
+
+// What the schema of version 1.1 gives each element.
+const (
+	mdFields = fldAt | fldCapability | fldChange | fldCompleted | fldDatetime | fldEncoding |
+		fldFrom | fldHash | fldLength | fldModified | fldPath | fldType | fldUntil
+	lnFields = fldEncoding | fldHash | fldHref | fldLength | fldModified | fldPath | fldPri |
+		fldProfile | fldRel | fldType
+)
+
+func fieldOf(name []byte) field {
+	switch string(name) {
+	case "at":
+		return fldAt
+	case "capability":
+		return fldCapability
+	case "change":
+		return fldChange
+	case "completed":
+		return fldCompleted
+	case "datetime":
+		return fldDatetime
+	case "encoding":
+		return fldEncoding
+	case "from":
+		return fldFrom
+	case "hash":
+		return fldHash
+	case "href":
+		return fldHref
+	case "length":
+		return fldLength
+	case "modified":
+		return fldModified
+	case "path":
+		return fldPath
+	case "pri":
+		return fldPri
+	case "profile":
+		return fldProfile
+	case "rel":
+		return fldRel
+	case "type":
+		return fldType
+	case "until":
+		return fldUntil
+	}
+	return 0
+}
+
+// metadata is one rs:md. Values that a check alone does not need are filled in
+// only by a reader that hands out entries.
+type metadata struct {
+	set          field
+	line, column int
+
+	capability, change string
+	at, completed      time.Time
+	datetime           time.Time
+	from, until        time.Time
+	modified           time.Time
+	length             int64
+
+	hash, mediaType, encoding, path string
+}
+
+func (m *metadata) has(f field) bool { return m.set&f != 0 }
+
+// attributes walks the attributes of the current start tag that are its own,
+// and applies what holds for all elements of the two namespaces (DOC-10): such
+// an attribute has no prefix and is one of the allowed; others need a foreign
+// namespace, and are passed over.
+func (d *document) attributes(allowed field, each func(f field, a *attr) error) error {
+	for i := range d.attrs {
+		a := &d.attrs[i]
+		if a.declares || a.ns == nsXML || a.ns >= nsForeign {
+			continue
+		}
+		if a.ns != nsNone {
+			return d.bad("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
+				quote(d.attrName(a)), quote(d.attrLocal(a)))
+		}
+		f := fieldOf(d.attrName(a))
+		if f&allowed == 0 {
+			return d.bad("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
+				quote(d.attrName(a)), quote(d.tag.name))
+		}
+		if err := each(f, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metadata reads the rs:md whose start tag is current.
+func (d *document) readMetadata(m *metadata) error {
+	*m = metadata{}
+	m.line, m.column = d.locate(d.tok)
+	return d.attributes(mdFields, func(f field, a *attr) (err error) {
+		m.set |= f
+		switch f {
+		case fldAt:
+			m.at, err = d.datetime(a)
+		case fldCapability:
+			m.capability = intern(d.value(a))
+		case fldChange:
+			m.change = intern(d.value(a))
+			if m.change != Created && m.change != Updated && m.change != Deleted {
+				err = d.bad("DOC-17", a.off, "change is %s; it must be created, updated or deleted", quote(d.value(a)))
+			}
+		case fldCompleted:
+			m.completed, err = d.datetime(a)
+		case fldDatetime:
+			m.datetime, err = d.datetime(a)
+		case fldFrom:
+			m.from, err = d.datetime(a)
+		case fldUntil:
+			m.until, err = d.datetime(a)
+		case fldModified:
+			m.modified, err = d.datetime(a)
+		case fldLength:
+			m.length, err = d.length(a)
+		case fldPath:
+			m.path, err = d.path(a)
+		case fldHash:
+			m.hash = d.kept(a)
+		case fldType:
+			m.mediaType = d.kept(a)
+		case fldEncoding:
+			m.encoding = d.kept(a)
+		}
+		return err
+	})
+}
+
+// Link is one rs:ln: a related resource (DOC-52).
+type Link struct {
+	// Rel is the relation, a registered name or a URI, and Href the target.
+	// Neither is empty.
+	Rel, Href string
+	// Pri ranks links of one relation from 1, the best, to 999999; 0 where the
+	// document does not say, which ranks as 999999.
+	Pri int
+	// Length is in bytes, where HasLength is set.
+	Length    int64
+	HasLength bool
+	// Modified is zero where the document does not say.
+	Modified time.Time
+	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty, as
+	// the others are, where the document does not say.
+	Hash, Path, Type, Encoding, Profile string
+}
+
+// readLink reads the rs:ln whose start tag is current.
+func (d *document) readLink(l *Link, rel *relation) error {
+	*l = Link{}
+	var set field
+	err := d.attributes(lnFields, func(f field, a *attr) (err error) {
+		set |= f
+		switch f {
+		case fldRel, fldHref:
+			v := trimSpace(d.value(a))
+			if len(v) == 0 {
+				return d.bad("DOC-52", a.off, "%s of an rs:ln is empty", d.attrName(a))
+			}
+			if f == fldRel {
+				*rel = relationOf(v)
+				l.Rel = d.kept(a)
+			} else {
+				l.Href = d.kept(a)
+			}
+		case fldLength:
+			l.HasLength = true
+			l.Length, err = d.length(a)
+		case fldModified:
+			l.Modified, err = d.datetime(a)
+		case fldPri:
+			l.Pri, err = d.priority(a)
+		case fldPath:
+			l.Path, err = d.path(a)
+		case fldHash:
+			l.Hash = d.kept(a)
+		case fldType:
+			l.Type = d.kept(a)
+		case fldEncoding:
+			l.Encoding = d.kept(a)
+		case fldProfile:
+			l.Profile = d.kept(a)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case set&fldRel == 0:
+		return d.bad("DOC-52", d.tok, "this rs:ln lacks rel, the relation of the linked resource")
+	case set&fldHref == 0:
+		return d.bad("DOC-52", d.tok, "this rs:ln lacks href, the address of the linked resource")
+	}
+	return nil
+}
+
+// kept is the value of a for a reader that hands out entries.
+func (d *document) kept(a *attr) string {
+	if !d.keep {
+		return ""
+	}
+	return string(trimSpace(d.value(a)))
+}
+
+func (d *document) datetime(a *attr) (time.Time, error) {
+	t, fault := parseDatetime(trimSpace(d.value(a)))
+	if fault != "" {
+		return t, d.bad("DOC-59", a.off, "%s is %s, which is not a W3C datetime: %s", d.attrName(a), quote(d.value(a)), fault)
+	}
+	return t, nil
+}
+
+func (d *document) length(a *attr) (int64, error) {
+	n, ok := integer(trimSpace(d.value(a)), math.MaxInt64)
+	if !ok {
+		return 0, d.bad("DOC-56", a.off, "length is %s; it must be a number of bytes, 0 or more", quote(d.value(a)))
+	}
+	return n, nil
+}
+
+func (d *document) priority(a *attr) (int, error) {
+	n, ok := integer(trimSpace(d.value(a)), 999_999)
+	if !ok || n == 0 {
+		return 0, d.bad("DOC-52", a.off, "pri is %s; it must be a whole number from 1 to 999999", quote(d.value(a)))
+	}
+	return int(n), nil
+}
+
+// path checks that a path stays within a package once it is unpacked (DOC-57).
+func (d *document) path(a *attr) (string, error) {
+	v := d.value(a)
+	if !isPath(v) {
+		return "", d.bad("DOC-57", a.off, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
+	}
+	return d.kept(a), nil
+}
+
+func isPath(v []byte) bool {
+	if len(v) < 2 || v[0] != '/' || v[len(v)-1] == '/' {
+		return false
+	}
+	for seg := 1; seg < len(v); {
+		end := seg
+		for end < len(v) && v[end] != '/' {
+			end++
+		}
+		if string(v[seg:end]) == ".." {
+			return false
+		}
+		seg = end + 1
+	}
+	return true
+}
+
+// integer reads a whole number from 0 to most.
+func integer(b []byte, most int64) (int64, bool) {
+	if len(b) > 1 && b[0] == '+' {
+		b = b[1:]
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d := int64(c - '0')
+		if n > (most-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, len(b) > 0
+}

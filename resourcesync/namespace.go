@@ -1,0 +1,210 @@
+package resourcesync
+
+import "bytes"
+
+// The two namespaces of every document (DOC-10), and the two of XML itself.
+const (
+	sitemapURI = "http://www.sitemaps.org/schemas/sitemap/0.9"
+	rsURI      = "http://www.openarchives.org/rs/terms/"
+	xmlURI     = "http://www.w3.org/XML/1998/namespace"
+	xmlnsURI   = "http://www.w3.org/2000/xmlns/"
+)
+
+// namespace is what a prefix stands for.
+type namespace int
+
+const (
+	nsNone    namespace = iota // no namespace
+	nsSitemap                  // sitemapURI
+	nsRS                       // rsURI
+	nsXML                      // xmlURI
+	nsForeign                  // any other; nsForeign + i is that of binding i
+)
+
+// scopes holds the namespace declarations that are in scope, innermost last.
+type scopes struct {
+	bindings []binding
+	arena    []byte // their prefixes and names
+}
+
+// binding is one declaration: offsets into scopes.arena.
+type binding struct {
+	prefix, uri, end int
+	ns               namespace
+}
+
+func (sc *scopes) prefix(b *binding) []byte { return sc.arena[b.prefix:b.uri] }
+func (sc *scopes) uri(b *binding) []byte    { return sc.arena[b.uri:b.end] }
+
+// uriOf returns the name of a namespace.
+func (sc *scopes) uriOf(ns namespace) string {
+	switch {
+	case ns == nsNone:
+		return ""
+	case ns == nsSitemap:
+		return sitemapURI
+	case ns == nsRS:
+		return rsURI
+	case ns == nsXML:
+		return xmlURI
+	default:
+		return string(sc.uri(&sc.bindings[ns-nsForeign]))
+	}
+}
+
+// resolve returns the namespace of a prefix, the empty one being that of names
+// without a prefix.
+func (sc *scopes) resolve(prefix []byte) (namespace, bool) {
+	for i := len(sc.bindings) - 1; i >= 0; i-- {
+		if b := &sc.bindings[i]; bytes.Equal(sc.prefix(b), prefix) {
+			return b.ns, true
+		}
+	}
+	switch {
+	case len(prefix) == 0:
+		return nsNone, true
+	case string(prefix) == "xml":
+		return nsXML, true
+	}
+	return nsNone, false
+}
+
+func (sc *scopes) add(prefix, uri []byte) {
+	b := binding{prefix: len(sc.arena)}
+	sc.arena = append(sc.arena, prefix...)
+	b.uri = len(sc.arena)
+	sc.arena = append(sc.arena, uri...)
+	b.end = len(sc.arena)
+	switch string(uri) {
+	case "":
+		b.ns = nsNone
+	case sitemapURI:
+		b.ns = nsSitemap
+	case rsURI:
+		b.ns = nsRS
+	case xmlURI:
+		b.ns = nsXML
+	default:
+		b.ns = nsForeign + namespace(len(sc.bindings))
+		// One name, one number: two prefixes may stand for the same.
+		for i := range sc.bindings {
+			if o := &sc.bindings[i]; o.ns >= nsForeign && bytes.Equal(sc.uri(o), uri) {
+				b.ns = o.ns
+				break
+			}
+		}
+	}
+	sc.bindings = append(sc.bindings, b)
+}
+
+// drop takes the scope back to its first n bindings.
+func (sc *scopes) drop(n int) {
+	if n < len(sc.bindings) {
+		sc.arena = sc.arena[:sc.bindings[n].prefix]
+		sc.bindings = sc.bindings[:n]
+	}
+}
+
+// push opens the element whose start tag ends before p.
+func (s *scanner) push(p, colon int) bool {
+	if len(s.open) == s.limits.Depth {
+		return s.fail(OverLimit, "XML", s.p, "elements are nested more than %d deep", s.limits.Depth) == nil
+	}
+	f := frame{name: len(s.names), bindings: len(s.bindings)}
+	s.ns = nsNone
+	if !s.noNamespaces && !(s.declare() && s.resolveNames(colon)) || !s.unique() {
+		return false
+	}
+	s.names = append(s.names, s.tag.name...)
+	s.open = append(s.open, f)
+	s.rootSeen = true
+	s.p = p
+	return true
+}
+
+// pop closes the innermost element.
+func (s *scanner) pop() {
+	f := s.open[len(s.open)-1]
+	s.open = s.open[:len(s.open)-1]
+	s.names = s.names[:f.name]
+	s.drop(f.bindings)
+}
+
+// openName is the name of the innermost open element.
+func (s *scanner) openName() []byte {
+	return s.names[s.open[len(s.open)-1].name:]
+}
+
+// declare puts the namespace declarations of the tag in scope.
+func (s *scanner) declare() bool {
+	for i := range s.attrs {
+		a := &s.attrs[i]
+		var prefix []byte
+		switch name := s.attrName(a); {
+		case string(name) == "xmlns":
+		case a.colon == len("xmlns") && string(name[:a.colon]) == "xmlns":
+			prefix = name[a.colon+1:]
+		default:
+			continue
+		}
+		a.declares = true
+		uri := s.value(a)
+		xml := string(prefix) == "xml"
+		switch {
+		case string(prefix) == "xmlns":
+			return s.malformed(a.off, "the prefix xmlns must not be declared") == nil
+		case xml != (string(uri) == xmlURI):
+			return s.malformed(a.off, "the prefix xml and the namespace %s belong together alone", xmlURI) == nil
+		case string(uri) == xmlnsURI:
+			return s.malformed(a.off, "the namespace %s must not be declared", xmlnsURI) == nil
+		case len(prefix) > 0 && len(uri) == 0:
+			return s.malformed(a.off, "the prefix %s is declared with an empty namespace", quote(prefix)) == nil
+		case len(s.bindings) == s.limits.Attributes:
+			return s.fail(OverLimit, "XML", a.off, "more than %d namespace declarations are in scope", s.limits.Attributes) == nil
+		}
+		s.add(prefix, uri)
+	}
+	return true
+}
+
+// resolveNames finds the namespaces of the element and of its attributes. An
+// attribute without a prefix has none, whatever the default namespace is.
+func (s *scanner) resolveNames(colon int) bool {
+	var ok bool
+	if s.ns, ok = s.resolve(s.tag.name[:max(colon, 0)]); !ok {
+		return s.undeclared(s.p+1, s.tag.name[:colon])
+	}
+	for i := range s.attrs {
+		a := &s.attrs[i]
+		if a.colon < 0 || a.declares {
+			continue
+		}
+		if a.ns, ok = s.resolve(s.attrPrefix(a)); !ok {
+			return s.undeclared(a.off, s.attrPrefix(a))
+		}
+	}
+	return true
+}
+
+func (s *scanner) undeclared(off int, prefix []byte) bool {
+	return s.malformed(off, "the prefix %s is not declared; declare it with an attribute xmlns:prefix=\"namespace\"", quote(prefix)) == nil
+}
+
+// unique checks that no two attributes have the same name, or the same local
+// name in the same namespace. Limits.Attributes keeps the square small.
+func (s *scanner) unique() bool {
+	for i := range s.attrs {
+		a := &s.attrs[i]
+		local := s.attrLocal(a)
+		for j := range i {
+			b := &s.attrs[j]
+			if a.declares != b.declares || !bytes.Equal(local, s.attrLocal(b)) {
+				continue
+			}
+			if a.ns == b.ns && (!a.declares || a.colon == b.colon) {
+				return s.malformed(a.off, "the attribute %s is there twice", quote(s.attrName(a))) == nil
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,277 @@
+package resourcesync
+
+import (
+	"bytes"
+	"io"
+	"unicode/utf8"
+)
+
+// event is what scanner.next came to.
+type event int
+
+const (
+	evNone  event = iota // an error, or the end of the document
+	evStart              // a start tag: name, local, ns and attrs
+	evEnd                // an end tag, or the end of an empty element
+	evText               // a piece of character data: text
+)
+
+// scanner cuts a document into events and refuses whatever is not namespace-
+// well-formed. Comments, processing instructions and the XML declaration are
+// checked and passed over.
+//
+// What an event points to, the byte slices among it, is good until the next
+// call of next. The scanner allocates nothing per event: names and values are
+// offsets into the window, and what has to outlive it (open elements,
+// namespaces in scope) lies in arenas that are used again.
+type scanner struct {
+	window
+	// noNamespaces turns namespaces off: colons are plain name characters. Only
+	// tests want that.
+	noNamespaces bool
+
+	tok  int    // where the event begins in buf
+	text []byte // of evText: line ends normalised, references replaced
+
+	tag
+	scopes
+	open     []frame // the open elements
+	names    []byte  // their names, one after the other
+	selfEnd  bool    // the start tag just reported was of an empty element
+	inCDATA  bool
+	started  bool // the byte order mark and the XML declaration are behind us
+	rootSeen bool
+	ref      [4]byte // room for one replaced reference
+}
+
+// frame is an open element.
+type frame struct {
+	name     int // where its name begins in scanner.names
+	bindings int // how many bindings were in scope outside it
+}
+
+func newScanner(r io.Reader, l Limits) *scanner {
+	return &scanner{window: newWindow(r, l.withDefaults())}
+}
+
+// next returns the next event; evNone and io.EOF after the last, evNone and an
+// error if there is one. After either it says the same again.
+func (s *scanner) next() (event, error) {
+	if s.err != nil {
+		return evNone, s.err
+	}
+	if s.selfEnd {
+		s.selfEnd = false
+		s.pop()
+		return evEnd, nil
+	}
+	for {
+		s.need(s.limits.Token)
+		if !s.started {
+			if s.prolog() != nil {
+				return evNone, s.err
+			}
+			continue
+		}
+		s.tok = s.p
+		switch {
+		case s.inCDATA:
+			if s.cdata() {
+				return evText, nil
+			}
+		case s.p == s.w:
+			return evNone, s.end()
+		case s.buf[s.p] == '<':
+			if ev := s.markup(); ev != evNone {
+				return ev, nil
+			}
+		case len(s.open) == 0:
+			s.outside()
+		case s.charData():
+			return evText, nil
+		}
+		if s.err != nil {
+			return evNone, s.err
+		}
+	}
+}
+
+// markup scans what begins with "<". It returns evNone where there is nothing
+// to report, or an error.
+func (s *scanner) markup() event {
+	switch s.buf[s.p+1] {
+	case '/':
+		if s.endTag() {
+			return evEnd
+		}
+	case '?':
+		s.instruction()
+	case '!':
+		s.declaration()
+	default:
+		if s.startTag() {
+			return evStart
+		}
+	}
+	return evNone
+}
+
+// declaration scans what begins with "<!".
+func (s *scanner) declaration() {
+	rest := s.buf[s.p:s.w]
+	switch {
+	case bytes.HasPrefix(rest, []byte("<!--")):
+		s.comment()
+	case bytes.HasPrefix(rest, []byte("<![CDATA[")) && len(s.open) > 0:
+		s.p += len("<![CDATA[")
+		s.inCDATA = true
+	case bytes.HasPrefix(rest, []byte("<![CDATA[")):
+		_ = s.malformed(s.p, "a CDATA section outside the root element")
+	case bytes.HasPrefix(rest, []byte("<!DOCTYPE")) && !s.rootSeen:
+		_ = s.fail(HasDTD, "XML", s.p, "the document has a document type declaration (<!DOCTYPE); remove it")
+	default:
+		_ = s.malformed(s.p, "\"<!\" begins neither a comment nor a CDATA section here")
+	}
+}
+
+// end judges the end of the input.
+func (s *scanner) end() error {
+	switch {
+	case s.over || s.readErr != nil:
+		return s.short("the document")
+	case !s.rootSeen:
+		return s.malformed(s.p, "the document is empty: there is no root element")
+	case len(s.open) > 0:
+		return s.malformed(s.p, "the document ends before the end tag of %s", quote(s.openName()))
+	}
+	s.err = io.EOF
+	return s.err
+}
+
+// outside passes over white space outside the root element.
+func (s *scanner) outside() {
+	p := s.p
+	for classes[s.buf[p]]&clsSpace != 0 {
+		p++
+	}
+	if p == s.p {
+		switch {
+		case classes[s.buf[p]]&(clsText|clsValue) == 0 && s.char(p) == 0:
+			_ = s.badChar(p, "the document")
+		case s.rootSeen:
+			_ = s.malformed(p, "text after the end of the root element")
+		default:
+			_ = s.malformed(p, "text before the root element; the document must begin with \"<\"")
+		}
+	}
+	s.p = p
+}
+
+// charData scans a piece of text, up to a tag, a reference, a carriage return
+// or the end of the window. At the beginning of a piece there is always room to
+// look ahead, so a piece is never empty.
+func (s *scanner) charData() bool {
+	b, p := s.buf, s.p
+	for {
+		p = plainText(b, p)
+		switch c := b[p]; {
+		case c == '\n' || c == '\t':
+			p++
+		case c == '<':
+			return s.piece(p)
+		case c == '&' && p > s.p, c == '\r' && p > s.p:
+			return s.piece(p)
+		case c == '&':
+			return s.reference()
+		case c == '\r':
+			return s.carriageReturn()
+		case c == ']':
+			if p+2 >= s.w && !s.eof {
+				return s.piece(p)
+			}
+			if b[p+1] == ']' && b[p+2] == '>' {
+				_ = s.malformed(p, "\"]]>\" in text; write \"]]&gt;\"")
+				return false
+			}
+			p++
+		default:
+			n := s.char(p)
+			if n == 0 {
+				return s.brokenText(p, "the text of an element")
+			}
+			p += n
+		}
+	}
+}
+
+// brokenText ends a piece at p, where no character of XML begins: the end of the
+// window, perhaps within a character, or an error.
+func (s *scanner) brokenText(p int, what string) bool {
+	if p > s.p && (p == s.w || p+4 > s.w && !s.eof) {
+		return s.piece(p)
+	}
+	_ = s.badChar(p, what)
+	return false
+}
+
+// piece reports the text up to p.
+func (s *scanner) piece(p int) bool {
+	s.text = s.buf[s.p:p]
+	s.p = p
+	return true
+}
+
+func (s *scanner) reference() bool {
+	r, end := s.parseReference(s.p)
+	if end < 0 {
+		return false
+	}
+	s.text = utf8.AppendRune(s.ref[:0], r)
+	s.p = end
+	return true
+}
+
+// carriageReturn reports the line end at p as a line feed.
+func (s *scanner) carriageReturn() bool {
+	s.p++
+	if s.buf[s.p] == '\n' {
+		s.p++
+	}
+	s.text = newline
+	return true
+}
+
+// cdata scans a piece of a CDATA section. It returns false at its end, too.
+func (s *scanner) cdata() bool {
+	b, p := s.buf, s.p
+	for {
+		p = plainText(b, p)
+		switch c := b[p]; {
+		case c == '\n' || c == '\t':
+			p++
+		case c == '\r' && p > s.p:
+			return s.piece(p)
+		case c == '\r':
+			return s.carriageReturn()
+		case c == ']':
+			atEnd := p+2 < s.w && b[p+1] == ']' && b[p+2] == '>'
+			switch {
+			case p > s.p && (atEnd || p+2 >= s.w && !s.eof):
+				return s.piece(p)
+			case atEnd:
+				s.p = p + 3
+				s.inCDATA = false
+				return false
+			}
+			p++
+		case c == '<' || c == '&':
+			p++
+		default:
+			n := s.char(p)
+			if n == 0 {
+				return s.brokenText(p, "a CDATA section")
+			}
+			p += n
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package resourcesync
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// window is the part of the document that is in memory: buf[p:w] is still to be
+// scanned. One NUL stands at buf[w], which no class of bytes holds, so that the
+// inner loops need no check for the end; a word can be loaded from there.
+//
+// More is read only between tokens (need), never within one: offsets into buf
+// stay good for as long as a token is worked on.
+type window struct {
+	r      io.Reader
+	limits Limits
+
+	buf  []byte
+	p, w int
+	base int64 // offset of buf[0] in the document
+
+	// eof says that nothing more will come: the document ended, or readErr is
+	// set, or it is over limits.Bytes. What was read before is scanned first,
+	// so that a result does not depend on how the reader cuts its chunks.
+	eof     bool
+	over    bool
+	readErr error
+
+	mark mark
+	err  error // what next returned last; sticky
+}
+
+// mark is a place whose line and column are known. It moves forward only.
+type mark struct {
+	off       int // in buf
+	line, col int // from 0
+}
+
+func newWindow(r io.Reader, l Limits) window {
+	size := 4 * l.Token
+	// A body that is in memory already needs no window larger than itself.
+	if m, ok := r.(interface{ Len() int }); ok {
+		size = min(size, max(m.Len(), 0))
+	}
+	return window{r: r, limits: l, buf: make([]byte, size+1+slack)}
+}
+
+// need makes sure that at least n bytes, limits.Token at most, are there to be
+// scanned, or else that nothing more will come.
+func (s *window) need(n int) {
+	if s.w-s.p < n && !s.eof {
+		s.fill(n)
+	}
+}
+
+func (s *window) fill(n int) {
+	s.locate(s.p)
+	s.mark.off = 0
+	s.base += int64(s.p)
+	copy(s.buf, s.buf[s.p:s.w])
+	s.w -= s.p
+	s.p = 0
+	for idle := 0; s.w < n && !s.eof; {
+		got, err := s.r.Read(s.buf[s.w : len(s.buf)-slack])
+		s.w += got
+		if extra := s.base + int64(s.w) - s.limits.Bytes; extra > 0 {
+			s.w -= int(extra)
+			s.eof, s.over = true, true
+		}
+		if idle++; got > 0 {
+			idle = 0
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			s.eof = true
+		case err != nil:
+			s.eof, s.readErr = true, err
+		case idle > 100:
+			s.eof, s.readErr = true, io.ErrNoProgress
+		}
+		if s.w == len(s.buf)-slack && !s.eof && s.w < n {
+			// The reader has more than its Len said.
+			s.buf = append(s.buf, make([]byte, n)...)
+		}
+	}
+	s.buf[s.w] = 0
+}
+
+// locate moves the mark to off and returns the place. An offset before the mark
+// gives the mark.
+func (s *window) locate(off int) (line, column int) {
+	if off > s.mark.off {
+		part := s.buf[s.mark.off:off]
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			s.mark.line += bytes.Count(part[:i+1], newline)
+			s.mark.col = 0
+			part = part[i+1:]
+		}
+		s.mark.col += utf8.RuneCount(part)
+		s.mark.off = off
+	}
+	return s.mark.line + 1, s.mark.col + 1
+}
+
+var newline = []byte{'\n'}
+
+// fail ends the scan with an error at buf[off].
+func (s *window) fail(kind ErrorKind, rule string, off int, format string, args ...any) error {
+	line, column := s.locate(off)
+	s.err = &Error{Kind: kind, Rule: rule, Line: line, Column: column, Msg: fmt.Sprintf(format, args...)}
+	return s.err
+}
+
+// malformed fails with NotWellFormed.
+func (s *window) malformed(off int, format string, args ...any) error {
+	return s.fail(NotWellFormed, "XML", off, format, args...)
+}
+
+// short fails because a token wants more than there is.
+func (s *window) short(what string) error {
+	switch {
+	case !s.eof:
+		return s.fail(OverLimit, "XML", s.p, "%s is longer than %d bytes", what, s.limits.Token)
+	case s.readErr != nil:
+		s.err = fmt.Errorf("resourcesync: reading the document: %w", s.readErr)
+		return s.err
+	case s.over:
+		return s.fail(OverLimit, "DOC-60", s.w, "the document is longer than %d bytes; split it in two notifications", s.limits.Bytes)
+	default:
+		return s.malformed(s.w, "the document ends within %s", what)
+	}
+}
+
+// badChar fails on the byte at off, which cannot stand within what.
+func (s *window) badChar(off int, what string) error {
+	if off >= s.w {
+		return s.short(what)
+	}
+	if s.buf[off] < utf8.RuneSelf {
+		return s.malformed(off, "the control character U+%04X is not allowed in XML", s.buf[off])
+	}
+	r, n := utf8.DecodeRune(s.buf[off:s.w])
+	switch {
+	case r != utf8.RuneError || n > 1:
+		return s.malformed(off, "the character %U is not allowed in XML", r)
+	case !utf8.FullRune(s.buf[off:s.w]):
+		if s.over || s.readErr != nil {
+			return s.short(what)
+		}
+		return s.fail(BadEncoding, "XML", off, "the document ends within a UTF-8 character")
+	default:
+		return s.fail(BadEncoding, "XML", off, "the byte 0x%02X is not valid UTF-8 here; send the document in UTF-8", s.buf[off])
+	}
+}
+
+// char returns the length of the character from U+0080 at off, or 0 where there
+// is none that XML allows.
+func (s *window) char(off int) int {
+	r, n := utf8.DecodeRune(s.buf[off:s.w])
+	if r == utf8.RuneError && n <= 1 || !isChar(r) {
+		return 0
+	}
+	return n
+}
+
+// quote shows a piece of the document in a message: one line, short.
+func quote(b []byte) string {
+	const most = 60
+	if len(b) <= most {
+		return fmt.Sprintf("%q", b)
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(b[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%q...", b[:cut])
+}
