@@ -125,12 +125,18 @@ func TestBudgetIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for i := range maxBuckets + 1000 {
 		b.Take(noon, fmt.Sprintf("%s%d:80", long, i))
+		if i%1000 == 0 {
+			b.Take(noon, "in-use:80")
+		}
 	}
 	if len(b.buckets) != maxBuckets || b.recent.Len() != maxBuckets {
 		t.Fatalf("%d buckets, %d in the list, want %d", len(b.buckets), b.recent.Len(), maxBuckets)
 	}
 	if _, ok := b.Take(noon, fmt.Sprintf("%s%d:80", long, maxBuckets+999)); ok {
 		t.Error("the newest was forgotten")
+	}
+	if _, ok := b.Take(noon, "in-use:80"); ok {
+		t.Error("one that was in use was forgotten")
 	}
 	if _, ok := b.Take(noon, long+"0:80"); !ok {
 		t.Error("the oldest was not forgotten")

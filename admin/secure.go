@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// open are the paths that need no token: probes and scrapers have none.
+var open = []string{"/livez", "/readyz", "/metrics"}
+
+// local are the host names that are answered where there is no token. A page
+// from elsewhere that has its own name resolve to this machine still sends its
+// own name.
+var local = []string{"localhost", "127.0.0.1", "::1"}
+
+// secure lets through to next what the operator may have sent: with the token
+// where there is one, else by a name of this machine; and no write that a page of
+// another origin makes the operator's browser send.
+func secure(token string, next http.Handler) http.Handler {
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case token == "" && !isLocal(r.Host):
+			writeProblem(w, &problem{http.StatusMisdirectedRequest,
+				"Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token."})
+		case token != "" && !slices.Contains(open, r.URL.Path) && !authorised(r, token):
+			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
+			writeProblem(w, &problem{http.StatusUnauthorized,
+				"This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file."})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, &problem{http.StatusForbidden, "This change was sent by a page of another origin, and is refused."})
+	}))
+	inner := origin.Handler(guarded)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether a Host header names this machine, with or without a
+// port.
+func isLocal(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	return slices.Contains(local, strings.ToLower(host))
+}
+
+// authorised compares in a time that tells nothing of the token, its length
+// included.
+func authorised(r *http.Request, token string) bool {
+	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	a, b := sha256.Sum256([]byte(strings.TrimSpace(got))), sha256.Sum256([]byte(token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}

@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+var paths = []string{"/", "/livez", "/readyz", "/metrics", "/api/v1/info", "/api/v1/topics", "/api/v1/subscriptions", "/nothing"}
+
+func metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
+}
+
+func TestToken(t *testing.T) {
+	base := start(t, Options{Token: "s3cret", Metrics: metrics()})
+	for _, path := range paths {
+		isOpen := path == "/livez" || path == "/readyz" || path == "/metrics"
+		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets", "Bearer S3CRET", "Basic s3cret", "s3cret"} {
+			resp, body := send(t, http.MethodGet, base+path, "Authorization: "+auth)
+			if isOpen {
+				if resp.StatusCode != 200 {
+					t.Errorf("%s needs a token: %d", path, resp.StatusCode)
+				}
+				continue
+			}
+			wantProblem(t, resp, body, 401, "--admin-token-file")
+			if !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("WWW-Authenticate: %q", resp.Header.Get("WWW-Authenticate"))
+			}
+		}
+		for _, auth := range []string{"Bearer s3cret", "bearer s3cret"} { // any Host, with the token
+			if resp, _ := send(t, http.MethodGet, base+path, "Authorization: "+auth, "Host: hub.example"); resp.StatusCode != 200 && path != "/nothing" {
+				t.Errorf("%s with the token: %d", path, resp.StatusCode)
+			}
+		}
+	}
+	// No way around it by another spelling of an open path.
+	for _, path := range []string{"/livez/../api/v1/info", "//livez", "/livez/", "/livez%2f..%2fapi/v1/info", "/LIVEZ", "/api/v1/info?/livez"} {
+		if resp, body := send(t, http.MethodGet, base+path); resp.StatusCode == 200 {
+			t.Errorf("%s: 200 without a token:\n%s", path, body)
+		}
+	}
+}
+
+// A name that an attacker points at this machine is not answered.
+func TestHostNamesWithoutToken(t *testing.T) {
+	base := start(t, Options{Metrics: metrics()})
+	for _, path := range paths {
+		for host, ok := range map[string]bool{
+			"localhost": true, "LocalHost:8081": true, "127.0.0.1": true, "127.0.0.1:1": true, "[::1]": true, "[::1]:8081": true,
+			"evil.example": false, "evil.example:8081": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "192.168.0.1:8081": false, "127.0.0.2": false,
+		} {
+			resp, body := send(t, http.MethodGet, base+path, "Host: "+host)
+			switch {
+			case !ok:
+				wantProblem(t, resp, body, 421, "localhost")
+			case resp.StatusCode == 421:
+				t.Errorf("%s%s: %d", host, path, resp.StatusCode)
+			}
+		}
+	}
+}
+
+func TestCrossOriginWritesAreRefused(t *testing.T) {
+	for name, base := range map[string]string{"no token": start(t, Options{}), "token": start(t, Options{Token: "s3cret"})} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+			for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"} {
+				resp, body := send(t, method, base+"/api/v1/topics", header, "Authorization: Bearer s3cret")
+				wantProblem(t, resp, body, 403, "origin")
+			}
+			// curl, and a page of our own, go through (to a 405 for now).
+			for _, header := range []string{"X: y", "Origin: " + base, "Sec-Fetch-Site: same-origin"} {
+				if resp, _ := send(t, method, base+"/api/v1/topics", header, "Authorization: Bearer s3cret"); resp.StatusCode != 405 {
+					t.Errorf("%s, %s %s: %d", name, method, header, resp.StatusCode)
+				}
+			}
+		}
+	}
+}
+
+func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
+	base := start(t, Options{Token: "s3cret"})
+	for _, path := range paths {
+		for _, auth := range []string{"Bearer s3cret", ""} {
+			resp, _ := send(t, http.MethodGet, base+path, "Authorization: "+auth)
+			for name, want := range map[string]string{
+				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+			} {
+				if got := resp.Header.Get(name); got != want {
+					t.Errorf("%s (%d): %s: %q, want %q", path, resp.StatusCode, name, got, want)
+				}
+			}
+		}
+	}
+}

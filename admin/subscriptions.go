@@ -1,0 +1,222 @@
+package admin
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/mux"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	p, err := parsePage(q, "topic", "state", "host")
+	if err != nil {
+		return err
+	}
+	f, err := parseFilter(q)
+	if err != nil {
+		return err
+	}
+	records := walk(r.Context(), p.after, p.limit+1, a.Subscriptions.List, recordID)
+	now, heads := a.Now(), heads{topics: a.Topics, known: map[string]journal.Head{}}
+	var subs iter.Seq2[Subscription, error] = func(yield func(Subscription, error) bool) {
+		for rec, err := range records {
+			var s Subscription
+			if err == nil {
+				if !f.match(rec, now) {
+					continue
+				}
+				s, err = subscription(r.Context(), rec, now, &heads)
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+	return writePage(w, p.limit, subs, func(s Subscription) string { return s.ID })
+}
+
+func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
+	raw := mux.Vars(r)["id"]
+	id, err := uuid.Parse(raw)
+	if err != nil {
+		return notFound("%q is not the id of a subscription: that is the UUIDv5 of topic, newline, callback; GET /api/v1/subscriptions lists them.", raw)
+	}
+	rec, err := a.Subscriptions.Get(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if rec.Subscription == nil && rec.Request == nil {
+		return notFound("No subscription has the id %s, or it ended more than 7 days ago; GET /api/v1/subscriptions lists them.", id)
+	}
+	s, err := subscription(r.Context(), rec, a.Now(), &heads{topics: a.Topics, known: map[string]journal.Head{}})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, s)
+}
+
+// filter selects subscriptions; what is empty selects all.
+type filter struct {
+	topic   string
+	topicID uuid.UUID
+	state   subscriptions.State
+	host    string
+}
+
+var states = []subscriptions.State{
+	subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
+}
+
+// parseFilter reads ?topic= (a URL or an id), ?state= and ?host= (a callback's host,
+// with or without its port).
+func parseFilter(q url.Values) (filter, error) {
+	f := filter{topic: q.Get("topic"), state: subscriptions.State(q.Get("state")), host: strings.ToLower(q.Get("host"))}
+	if f.state != "" && !slices.Contains(states, f.state) {
+		return f, badRequest("state=%s is not a state of a subscription: these are pending, active, failing and ended.", f.state)
+	}
+	if f.topic != "" {
+		f.topicID = journal.TopicID(f.topic)
+		if id, err := uuid.Parse(f.topic); err == nil {
+			f.topicID = id
+		}
+	}
+	return f, nil
+}
+
+func (f filter) match(rec subscriptions.Record, now time.Time) bool {
+	topic, callback := pair(rec)
+	if f.topic != "" && f.topic != topic && f.topicID != journal.TopicID(topic) {
+		return false
+	}
+	if f.state != "" && f.state != state(rec, now) {
+		return false
+	}
+	if f.host == "" {
+		return true
+	}
+	u, err := url.Parse(callback)
+	return err == nil && (f.host == strings.ToLower(u.Host) || strings.Trim(f.host, "[]") == strings.ToLower(u.Hostname()))
+}
+
+func pair(rec subscriptions.Record) (topic, callback string) {
+	switch {
+	case rec.Subscription != nil:
+		return rec.Subscription.Topic, rec.Subscription.Callback
+	case rec.Request != nil:
+		return rec.Request.Topic, rec.Request.Callback
+	}
+	return "", ""
+}
+
+func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(pair(rec)) }
+
+// state is that of the subscription in force; where there is none, what waits to
+// become one is pending.
+func state(rec subscriptions.Record, now time.Time) subscriptions.State {
+	s, q := rec.Subscription, rec.Request
+	switch {
+	case s == nil:
+		return subscriptions.StatePending
+	case q != nil && q.Mode == "subscribe" && q.Denied == "" && !s.Live(now):
+		return subscriptions.StatePending
+	default:
+		return s.State(now)
+	}
+}
+
+// heads looks each topic up once for a page. It holds as many as the page has
+// items.
+type heads struct {
+	topics Topics
+	known  map[string]journal.Head
+}
+
+func (h *heads) get(ctx context.Context, topic string) (journal.Head, error) {
+	if head, ok := h.known[topic]; ok {
+		return head, nil
+	}
+	head, err := h.topics.Head(ctx, topic)
+	if err == nil {
+		h.known[topic] = head
+	}
+	return head, err
+}
+
+func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, heads *heads) (Subscription, error) {
+	topic, callback := pair(rec)
+	out := Subscription{ID: recordID(rec).String(), Topic: topic, Callback: callback, State: string(state(rec, now))}
+	if q := rec.Request; q != nil {
+		out.Signed = q.Secret != ""
+		out.Request = &Request{
+			Mode:         string(q.Mode),
+			LeaseSeconds: int64(q.Lease / time.Second),
+			AcceptedAt:   utc(q.AcceptedAt),
+			Denied:       q.Denied,
+			Tries:        q.Tries,
+			NextAt:       utc(q.NextAt),
+		}
+	}
+	s := rec.Subscription
+	if s == nil {
+		return out, nil
+	}
+	c := s.Cursor
+	out.Signed = s.Secret != ""
+	out.CreatedAt, out.VerifiedAt, out.ExpiresAt = utc(s.CreatedAt), utc(s.VerifiedAt), utc(s.ExpiresAt)
+	out.EndedAt, out.EndReason = utc(s.EndedAt), s.EndReason
+	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
+	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
+	out.FirstAttemptAt, out.NextAttemptAt = utc(c.FirstAttemptAt), utc(c.NextAttemptAt)
+	out.LastStatus, out.LastError = outcome(c.LastStatus)
+	if s.Live(now) {
+		head, err := heads.get(ctx, topic)
+		if err != nil {
+			return out, err
+		}
+		out.Lag = lag(head, s)
+	}
+	return out, nil
+}
+
+// lag counts from the cursor to the head. A subscription that got nothing yet
+// counts its time from when it began.
+func lag(head journal.Head, s *subscriptions.Subscription) *Lag {
+	if head.Last.Seq <= s.Cursor.Seq {
+		return &Lag{}
+	}
+	from := s.Cursor.Until
+	if from.IsZero() {
+		from = s.CreatedAt
+	}
+	return &Lag{
+		Notifications: head.Last.Seq - s.Cursor.Seq,
+		Seconds:       max(head.Last.Until.Sub(from), 0).Seconds(),
+	}
+}
+
+// outcome splits what a cursor remembers of its last attempt into an HTTP status
+// and a word for having none.
+func outcome(status int) (int, string) {
+	switch status {
+	case journal.StatusTimeout:
+		return 0, "timeout"
+	case journal.StatusConnect:
+		return 0, "connect"
+	case journal.StatusRefused:
+		return 0, "refused"
+	case journal.StatusError:
+		return 0, "error"
+	default:
+		return status, ""
+	}
+}
