@@ -1,0 +1,306 @@
+package storetest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+func hash(s string) [32]byte { return sha256.Sum256([]byte(s)) }
+
+var appendChecks = []Check{
+	{"AppendKeepsWhatItIsGiven", func(k *kit) {
+		e := timed(0, 10, "<urlset/>")
+		e.Links = []string{`<https://source.example/.well-known/resourcesync>; rel="resourcesync"`}
+		e.Counts = journal.Counts{Created: 1, Updated: 2, Deleted: 3}
+		e.Gap = &journal.Gap{From: at(-5), Until: at(0), Count: 0, Reason: journal.GapSource, At: at(11)}
+		e.From = e.From.In(time.FixedZone("", 3600))
+		out := k.add(topicName, at(11), e)
+
+		want := e
+		want.ID, want.Position, want.Nonce = out.ID, out.Position, out.Nonce
+		want.Seq, want.ReceivedAt = 1, at(11)
+		k.same("what Append returns", out, want)
+		if out.Nonce == 0 || out.Position == 0 {
+			k.Errorf("nonce %d, position %d", out.Nonce, out.Position)
+		}
+		if p := journal.Partition(journal.TopicID(topicName)); out.ID.Version() != 7 || journal.IDPartition(out.ID) != p {
+			k.Errorf("id %v is not a UUIDv7 that carries partition %d", out.ID, p)
+		}
+		k.same("what Read returns", k.read(topicName, journal.Anchor{}), []journal.Entry{want})
+		topic, found, err := k.h.Find(k.Context(), out.ID)
+		k.ok(err, "Find")
+		want.Body = nil
+		k.same("the topic that Find returns", topic, topicName)
+		k.same("what Find returns", found, want)
+	}},
+	{"AppendKeepsNoSliceOfTheCaller", func(k *kit) {
+		for i, size := range []int{10, 100 << 10} {
+			topic := fmt.Sprint(topicName, i)
+			e := timed(0, 1, string(make([]byte, size)))
+			e.Links = []string{"<a>; rel=\"b\""}
+			e.Gap = &journal.Gap{Reason: journal.GapReset, At: at(1)}
+			k.add(topic, at(1), e)
+			e.Body[0], e.Links[0], e.Gap.Reason = 'x', "x", "x"
+			got := k.read(topic, journal.Anchor{})
+			if len(got) != 1 || got[0].Body[0] != 0 || got[0].Links[0] == "x" || got[0].Gap.Reason == "x" {
+				k.Errorf("what the caller did to its entry of %d bytes afterwards shows in the store", size)
+			}
+		}
+	}},
+	// Invariant 2.
+	{"AppendComparesTheHead", func(k *kit) {
+		k.add(topicName, at(1), timed(0, 1, "a"))
+		stale := k.head(topicName).Version
+		k.add(topicName, at(2), timed(1, 2, "b"))
+		before := k.head(topicName)
+		for _, v := range []journal.Version{stale, "", "no version of ours"} {
+			for _, body := range []string{"c", string(make([]byte, 100<<10))} {
+				if _, err := k.h.Append(k.Context(), at(3), topicName, timed(2, 3, body), v); !errors.Is(err, journal.ErrHeadMoved) {
+					k.Errorf("Append onto version %q: %v", v, err)
+				}
+			}
+		}
+		if _, err := k.h.Append(k.Context(), at(3), topicName+"new", timed(2, 3, "c"), stale); !errors.Is(err, journal.ErrHeadMoved) {
+			k.Errorf("Append onto a version, of a topic that has none: %v", err)
+		}
+		k.same("the head after refused appends", k.head(topicName), before)
+		k.same("entries after refused appends", len(k.read(topicName, journal.Anchor{})), 2)
+		k.same("the head of the topic that got none", k.head(topicName+"new"), journal.Head{Topic: topicName + "new"})
+	}},
+	// Invariant 2: exactly one wins, no gap and no overlap.
+	{"RacingAppends", func(k *kit) {
+		const racers, rounds = 8, 12
+		var mu sync.Mutex
+		wins := map[journal.Version]int{}
+		var group sync.WaitGroup
+		for r := range racers {
+			group.Go(func() {
+				for range rounds {
+					h, err := k.h.Head(k.Context(), topicName)
+					if err != nil {
+						k.Errorf("Head: %v", err)
+						return
+					}
+					i := int(h.Last.Seq) //nolint:gosec // a few
+					_, err = k.h.Append(k.Context(), at(i), topicName, timed(i, i+1, fmt.Sprint("racer ", r)), h.Version)
+					switch {
+					case err == nil:
+						mu.Lock()
+						wins[h.Version]++
+						mu.Unlock()
+					case !errors.Is(err, journal.ErrHeadMoved):
+						k.Errorf("a racing Append: %v", err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		for v, n := range wins {
+			if n != 1 {
+				k.Errorf("%d appends won the head %q", n, v)
+			}
+		}
+		got := k.read(topicName, journal.Anchor{})
+		k.same("entries", len(got), len(wins))
+		for i, e := range got {
+			if e.Seq != uint64(i)+1 || !e.From.Equal(at(i)) || !e.Until.Equal(at(i+1)) { //nolint:gosec // an index
+				k.Errorf("entry %d has seq %d and the interval %v to %v", i, e.Seq, e.From, e.Until)
+			}
+		}
+	}},
+	// Invariant 5: positions rise whatever the clock does, and are the clock's
+	// where it can be.
+	{"PositionsRise", func(k *kit) {
+		seen := map[journal.Nonce]bool{}
+		ids := map[uuid.UUID]bool{}
+		var last journal.Position
+		for i, s := range []int{100, 100, 50, -1_000_000, 101, 200} {
+			e := k.add(topicName, at(s), timed(i, i+1, "x"))
+			if e.Position <= last {
+				k.Errorf("position %d after %d", e.Position, last)
+			}
+			if e.Position < journal.Position(at(s).UnixNano()) { //nolint:gosec // after 1970
+				k.Errorf("position %d is before the clock", e.Position)
+			}
+			if seen[e.Nonce] || ids[e.ID] {
+				k.Errorf("nonce %d or id %v came twice", e.Nonce, e.ID)
+			}
+			seen[e.Nonce], ids[e.ID] = true, true
+			last = e.Position
+		}
+		// All entries gone, the clock back: the head still knows.
+		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		if e := k.add(topicName, at(0), timed(9, 10, "x")); e.Position <= last {
+			k.Errorf("position %d after a trim that took %d", e.Position, last)
+		}
+	}},
+	{"SeqIsDense", func(k *kit) {
+		for i, e := range append(k.fill(topicName, 5), k.fill(topicName+"other", 3)...) {
+			if want := uint64(i%5) + 1; e.Seq != want { //nolint:gosec // an index
+				k.Errorf("seq %d, want %d", e.Seq, want)
+			}
+		}
+		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		if e := k.fill(topicName, 1)[0]; e.Seq != 6 {
+			k.Errorf("seq %d after a trim, want 6", e.Seq)
+		}
+	}},
+	{"BodiesOfAnySize", func(k *kit) {
+		after := journal.Anchor{}
+		for i, size := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 300 << 10} {
+			body := make([]byte, size)
+			for j := range body {
+				body[j] = byte(j * (i + 1) >> 3)
+			}
+			e := k.add(topicName, at(i), timed(i, i+1, string(body)))
+			k.same("Size", e.Size, int64(size))
+			got := k.read(topicName, after)
+			if len(got) != 1 || got[0].Body == nil || string(got[0].Body) != string(body) {
+				k.Errorf("a body of %d bytes came back otherwise from Read", size)
+			}
+			if b, err := k.h.Body(k.Context(), topicName, e); err != nil || b == nil || string(b) != string(body) {
+				k.Errorf("a body of %d bytes came back as %d from Body (%v)", size, len(b), err)
+			}
+			after = e.Anchor()
+		}
+	}},
+}
+
+var headChecks = []Check{
+	{"HeadOfATopicWithoutEntries", func(k *kit) {
+		k.same("the head", k.head(topicName), journal.Head{Topic: topicName})
+		if _, err := k.h.Interval(k.Context(), topicName, at(0), at(1)); !errors.Is(err, journal.ErrNotFound) {
+			k.Errorf("Interval: %v", err)
+		}
+		if _, _, err := k.h.Find(k.Context(), uuid.New()); !errors.Is(err, journal.ErrNotFound) {
+			k.Errorf("Find: %v", err)
+		}
+		k.same("Trim", k.trim(topicName, journal.Cut{}), journal.Head{Topic: topicName})
+	}},
+	{"HeadTellsTheNewestEntry", func(k *kit) {
+		want := journal.Head{Topic: topicName, Kind: journal.KindChange}
+		bytes := int64(0)
+		for i := range 3 {
+			e := timed(i, i+1, fmt.Sprint("body ", i))
+			if i == 2 { // one without an interval
+				e = plain("plain")
+			}
+			e = k.add(topicName, at(i+10), e)
+			bytes += e.Size
+			want.Last, want.ID, want.SHA256, want.ReceivedAt = e.Anchor(), e.ID, e.SHA256, at(i+10)
+			want.Entries, want.Bytes = int64(i+1), bytes
+			if e.Timed() {
+				want.From, want.Until = e.From, e.Until
+			}
+			got := k.head(topicName)
+			want.Version = got.Version
+			k.same("the head", got, want)
+		}
+		if !want.Last.Until.Equal(at(12)) {
+			k.Errorf("an entry without an interval ends at %v, and not when it was received", want.Last.Until)
+		}
+	}},
+	{"VersionChangesWithAppendAndResetAlone", func(k *kit) {
+		seen := map[journal.Version]bool{"": true}
+		for i := range 6 {
+			if i == 3 {
+				k.ok(k.h.Reset(k.Context(), topicName, k.head(topicName).Version), "Reset")
+			} else {
+				k.fill(topicName, 1)
+			}
+			v := k.head(topicName).Version
+			if seen[v] {
+				k.Errorf("version %q came twice", v)
+			}
+			seen[v] = true
+			k.trim(topicName, journal.Cut{KeepBytes: 9})
+			k.same("the version after a trim", k.head(topicName).Version, v)
+		}
+	}},
+	{"ResetForgetsUntilTheNextTimedEntry", func(k *kit) {
+		k.ok(k.h.Reset(k.Context(), topicName, ""), "Reset of a topic without entries")
+		k.same("its head", k.head(topicName), journal.Head{Topic: topicName})
+		stale := k.head(topicName).Version
+		k.fill(topicName, 1)
+		if err := k.h.Reset(k.Context(), topicName, stale); !errors.Is(err, journal.ErrHeadMoved) {
+			k.Errorf("Reset of a head that moved: %v", err)
+		}
+		before := k.head(topicName)
+		k.ok(k.h.Reset(k.Context(), topicName, before.Version), "Reset")
+		got := k.head(topicName)
+		if _, err := k.h.Append(k.Context(), at(9), topicName, timed(1, 2, "x"), before.Version); !errors.Is(err, journal.ErrHeadMoved) {
+			k.Errorf("Append onto the version before the reset: %v", err)
+		}
+		before.Reset, before.Version = true, got.Version
+		k.same("the head after Reset", got, before)
+		k.add(topicName, at(3), plain("x"))
+		if !k.head(topicName).Reset {
+			k.Errorf("an entry without an interval ended the reset")
+		}
+		k.add(topicName, at(90), timed(80, 90, "x"))
+		if k.head(topicName).Reset {
+			k.Errorf("a timed entry did not end the reset")
+		}
+	}},
+	{"FirstNotificationFixesTheKind", func(k *kit) {
+		k.add(topicName, at(1), plain("x"))
+		k.add(topicName, at(2), timed(0, 1, "y"))
+		k.same("the kind", k.head(topicName).Kind, journal.KindContent)
+	}},
+	// Invariants 10 and 12.
+	{"HeadKeepsTheGapsOfTheTopic", func(k *kit) {
+		for i := range journal.MaxGaps + 20 {
+			e := timed(10*i+5, 10*i+10, "x")
+			e.Gap = &journal.Gap{From: at(10 * i), Until: at(10*i + 5), Count: 1, Reason: journal.GapSource, At: at(i)}
+			k.add(topicName, at(10*i), e)
+		}
+		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		var n uint64
+		gaps := k.head(topicName).Gaps
+		for _, g := range gaps {
+			n += g.Count
+		}
+		if len(gaps) != journal.MaxGaps || n != journal.MaxGaps+20 || !gaps[0].From.Equal(at(0)) {
+			k.Errorf("%d gaps that count %d are kept", len(gaps), n)
+		}
+	}},
+	{"IntervalsAreRemembered", func(k *kit) {
+		const over = 6
+		entries := k.fill(topicName, journal.Remembered+over)
+		k.add(topicName, at(99), plain("no interval, so it takes no place"))
+		k.trim(topicName, journal.Cut{KeepBytes: 0}) // they outlive the bodies
+		for i, e := range entries {
+			got, err := k.h.Interval(k.Context(), topicName, e.From.In(time.FixedZone("", 7200)), e.Until)
+			if i < over {
+				if !errors.Is(err, journal.ErrNotFound) {
+					k.Errorf("interval %d of %d: %v, and only %d are to be remembered", i, len(entries), err, journal.Remembered)
+				}
+				continue
+			}
+			k.ok(err, "Interval")
+			k.same("the interval", got, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+		}
+		last := entries[len(entries)-1]
+		if _, err := k.h.Interval(k.Context(), topicName, last.From, last.Until.Add(1)); !errors.Is(err, journal.ErrNotFound) {
+			k.Errorf("an interval a nanosecond longer: %v", err)
+		}
+		if _, err := k.h.Interval(k.Context(), topicName+"other", last.From, last.Until); !errors.Is(err, journal.ErrNotFound) {
+			k.Errorf("the interval of another topic: %v", err)
+		}
+	}},
+	{"NewestOfEqualIntervalsIsFound", func(k *kit) {
+		k.add(topicName, at(1), timed(1, 1, "first"))
+		second := k.add(topicName, at(2), timed(1, 1, "second"))
+		k.add(topicName, at(3), timed(1, 3, "third"))
+		got, err := k.h.Interval(k.Context(), topicName, at(1), at(1))
+		k.ok(err, "Interval")
+		k.same("the id", got.ID, second.ID)
+	}},
+}

@@ -1,0 +1,298 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// rolledBack checks that an anchor is recognised as lost.
+func (k *kit) rolledBack(what string, topic string, a journal.Anchor) {
+	k.Helper()
+	if got, err := k.h.Read(k.Context(), topic, a, 10, 100); !errors.Is(err, journal.ErrRolledBack) {
+		k.Errorf("%s: Read gave %d entries and the error %v, want ErrRolledBack", what, len(got), err)
+	}
+}
+
+// trimmed checks that what follows an anchor was trimmed up to another.
+func (k *kit) trimmed(what string, topic string, a, to journal.Anchor) {
+	k.Helper()
+	_, err := k.h.Read(k.Context(), topic, a, 10, 100)
+	var trimmed *journal.TrimmedError
+	if !errors.As(err, &trimmed) {
+		k.Errorf("%s: Read gave the error %v, want a TrimmedError", what, err)
+		return
+	}
+	k.same(what, trimmed.To, to)
+}
+
+var readChecks = []Check{
+	{"ReadGoesOnAfterAnyAnchor", func(k *kit) {
+		k.same("entries of an unknown topic", len(k.read(topicName, journal.Anchor{})), 0)
+		entries := k.fill(topicName, 5)
+		k.fill(topicName+"other", 2)
+		k.same("entries", k.read(topicName, journal.Anchor{}), entries)
+		for i, e := range entries {
+			k.same("entries after one", k.read(topicName, e.Anchor()), entries[i+1:])
+			got, err := k.h.Read(k.Context(), topicName, e.Anchor(), 2, 1000)
+			k.ok(err, "Read")
+			k.same("two entries after one", got, entries[i+1:min(i+3, len(entries))])
+		}
+		got, err := k.h.Read(k.Context(), topicName, journal.Anchor{}, 0, 1000)
+		k.ok(err, "Read")
+		k.same("no entries", len(got), 0)
+	}},
+	{"ReadGivesBodiesAsLongAsTheyFit", func(k *kit) {
+		sizes := []int{10, 20, 70 << 10, 5, 0}
+		for i, n := range sizes {
+			k.add(topicName, at(i), timed(i, i+1, string(make([]byte, n))))
+		}
+		for _, tc := range []struct {
+			limit int64
+			want  int // entries with a body
+		}{{-1, 0}, {0, 0}, {9, 0}, {10, 1}, {29, 1}, {30, 2}, {30 + 70<<10 - 1, 2}, {30 + 70<<10, 3}, {35 + 70<<10, 5}, {1 << 30, 5}} {
+			got, err := k.h.Read(k.Context(), topicName, journal.Anchor{}, 100, tc.limit)
+			k.ok(err, "Read")
+			k.same("entries", len(got), len(sizes))
+			for i, e := range got {
+				if (e.Body != nil) != (i < tc.want) || e.Body != nil && len(e.Body) != sizes[i] {
+					k.Errorf("limit %d: entry %d of %d bytes came with %d (nil: %t)", tc.limit, i, sizes[i], len(e.Body), e.Body == nil)
+				}
+				body, err := k.h.Body(k.Context(), topicName, e)
+				if err != nil || len(body) != sizes[i] {
+					k.Errorf("Body of entry %d: %d bytes, %v", i, len(body), err)
+				}
+			}
+		}
+	}},
+	// Invariant 5.
+	{"ReadChecksItsAnchor", func(k *kit) {
+		lost := journal.Anchor{Position: 5, Nonce: 6, Seq: 1, Until: at(0)}
+		k.rolledBack("an anchor in a topic that has no entry", topicName, lost)
+		entries := k.fill(topicName, 4)
+		k.rolledBack("a position before the first entry, where nothing was trimmed", topicName, lost)
+		for i, e := range entries {
+			a := e.Anchor()
+			a.Nonce++
+			k.rolledBack(fmt.Sprintf("another nonce at entry %d", i), topicName, a)
+			a = e.Anchor()
+			a.Position++
+			k.rolledBack(fmt.Sprintf("a position after entry %d that none has", i), topicName, a)
+		}
+		// What was trimmed is not lost, and what was not is looked at still.
+		k.trim(topicName, journal.Cut{KeepBytes: entries[3].Size})
+		k.trimmed("a position before what was trimmed", topicName, lost, entries[2].Anchor())
+		a := entries[3].Anchor()
+		a.Nonce++
+		k.rolledBack("another nonce after a trim", topicName, a)
+		a = entries[2].Anchor()
+		a.Position++
+		k.rolledBack("a position right after what was trimmed", topicName, a)
+	}},
+	// Invariant 5: a restored folder, a failover.
+	{"RolledBackJournalIsNoticed", func(k *kit) {
+		kept := k.fill(topicName, 3)
+		before := k.head(topicName)
+		rollback, err := k.h.Snapshot()
+		k.ok(err, "Snapshot")
+		lost := k.fill(topicName, 2)
+		if k.h.Store, err = rollback(); err != nil {
+			k.Fatalf("rolling back: %v", err)
+		}
+		k.same("the head after it", k.head(topicName), before)
+		for _, e := range lost {
+			k.rolledBack("an entry that was lost", topicName, e.Anchor())
+		}
+		if _, err := k.h.Interval(k.Context(), topicName, lost[0].From, lost[0].Until); !errors.Is(err, journal.ErrNotFound) {
+			k.Errorf("the interval of a lost entry: %v", err)
+		}
+		again := k.fill(topicName, 3) // the Source sends them again, and one more
+		for _, e := range lost {
+			k.rolledBack("an entry that was lost and sent again", topicName, e.Anchor())
+		}
+		k.same("the newest that both have leads on", k.read(topicName, kept[2].Anchor()), again)
+	}},
+	{"FindAndBodyAfterATrim", func(k *kit) {
+		small, large := k.add(topicName, at(1), timed(0, 1, "x")), k.add(topicName, at(2), timed(1, 2, string(make([]byte, 100<<10))))
+		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		for _, e := range []journal.Entry{small, large} {
+			if _, _, err := k.h.Find(k.Context(), e.ID); !errors.Is(err, journal.ErrNotFound) {
+				k.Errorf("Find: %v", err)
+			}
+			if _, err := k.h.Body(k.Context(), topicName, e); !errors.Is(err, journal.ErrNotFound) {
+				k.Errorf("Body: %v", err)
+			}
+		}
+	}},
+}
+
+var trimChecks = []Check{
+	{"TrimByAge", func(k *kit) {
+		entries := k.fill(topicName, 6) // received at 1 to 6
+		h := k.trim(topicName, journal.Cut{Before: at(3), KeepBytes: -1})
+		k.same("the head that Trim returns", h, k.head(topicName))
+		k.same("what was trimmed", h.Trimmed, entries[1].Anchor())
+		k.same("what is left", k.read(topicName, h.Trimmed), entries[2:])
+		k.same("entries", h.Entries, int64(4))
+		k.same("bytes", h.Bytes, 4*entries[0].Size)
+		k.same("again", k.trim(topicName, journal.Cut{Before: at(3), KeepBytes: -1}), h)
+	}},
+	{"TrimByBytes", func(k *kit) {
+		entries := k.fill(topicName, 6)
+		size := entries[0].Size
+		h := k.trim(topicName, journal.Cut{KeepBytes: 6 * size})
+		k.same("what was trimmed under the limit", h.Trimmed, journal.Anchor{})
+		h = k.trim(topicName, journal.Cut{KeepBytes: 3*size + 1})
+		k.same("what is left", k.read(topicName, h.Trimmed), entries[3:])
+		k.same("again", k.trim(topicName, journal.Cut{KeepBytes: 3*size + 1}), h)
+	}},
+	{"TrimByBoth", func(k *kit) {
+		entries := k.fill(topicName, 6)
+		h := k.trim(topicName, journal.Cut{Before: at(2), KeepBytes: 3 * entries[0].Size})
+		k.same("bytes take more", h.Trimmed, entries[2].Anchor())
+		h = k.trim(topicName, journal.Cut{Before: at(6), KeepBytes: 3 * entries[0].Size})
+		k.same("age takes more", h.Trimmed, entries[4].Anchor())
+	}},
+	{"TrimNothing", func(k *kit) {
+		entries := k.fill(topicName, 3)
+		before := k.head(topicName)
+		k.same("the head", k.trim(topicName, journal.Cut{Before: time.Time{}, KeepBytes: -1}), before)
+		k.same("entries", k.read(topicName, journal.Anchor{}), entries)
+	}},
+	// Only the oldest go, so a clock that went back takes nothing from the
+	// middle.
+	{"TrimTakesFromTheOldEndOnly", func(k *kit) {
+		k.add(topicName, at(100), timed(0, 1, "x"))
+		k.add(topicName, at(1), timed(1, 2, "y"))
+		h := k.trim(topicName, journal.Cut{Before: at(50), KeepBytes: -1})
+		k.same("entries", h.Entries, int64(2))
+	}},
+	{"TrimWithCursorsOnEachSide", func(k *kit) {
+		entries := k.fill(topicName, 6)
+		to := entries[3].Anchor()
+		k.trim(topicName, journal.Cut{KeepBytes: 2 * entries[0].Size})
+		k.trimmed("from the start", topicName, journal.Anchor{}, to)
+		for _, e := range entries[:3] {
+			k.trimmed("from a trimmed entry", topicName, e.Anchor(), to)
+		}
+		k.same("from the last that was trimmed", k.read(topicName, to), entries[4:])
+		k.same("from the first that is left", k.read(topicName, entries[4].Anchor()), entries[5:])
+		k.same("from the head", len(k.read(topicName, entries[5].Anchor())), 0)
+	}},
+	{"TrimOfAllKeepsTheHead", func(k *kit) {
+		entries := append(k.fill(topicName, 3), k.add(topicName, at(9), timed(3, 4, string(make([]byte, 100<<10)))))
+		want := k.head(topicName)
+		want.Trimmed, want.Entries, want.Bytes = want.Last, 0, 0
+		k.same("the head", k.trim(topicName, journal.Cut{KeepBytes: 0}), want)
+		k.same("the head later", k.head(topicName), want)
+		k.trimmed("from the start", topicName, journal.Anchor{}, want.Last)
+		k.same("from the head", len(k.read(topicName, entries[3].Anchor())), 0)
+		next := k.fill(topicName, 2)
+		k.same("what came after", k.read(topicName, entries[3].Anchor()), next)
+		k.trimmed("from a trimmed entry", topicName, entries[2].Anchor(), want.Last)
+	}},
+	{"TrimTouchesOneTopic", func(k *kit) {
+		k.fill(topicName, 3)
+		other := k.fill(topicName+"other", 3)
+		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		k.same("the other topic", k.read(topicName+"other", journal.Anchor{}), other)
+	}},
+	{"TopicsInPages", func(k *kit) {
+		const partition = 7
+		topics := topicsOf(partition, 7)
+		for _, topic := range append(topicsOf(partition+1, 2), topics...) {
+			k.fill(topic, 1)
+		}
+		slices.SortFunc(topics, func(a, b string) int {
+			x, y := journal.TopicID(a), journal.TopicID(b)
+			return slices.Compare(x[:], y[:])
+		})
+		var got []string
+		var after uuid.UUID
+		for range 10 {
+			heads, err := k.h.Topics(k.Context(), partition, after, 3)
+			k.ok(err, "Topics")
+			if len(heads) > 3 {
+				k.Fatalf("Topics gave %d heads of 3", len(heads))
+			}
+			if len(heads) == 0 {
+				break
+			}
+			for _, h := range heads {
+				got = append(got, h.Topic)
+				k.same("the head", h, k.head(h.Topic))
+			}
+			after = journal.TopicID(got[len(got)-1])
+		}
+		k.same("the topics", got, topics)
+	}},
+}
+
+var watchChecks = []Check{
+	{"ChangesTellEveryTopicThatMoved", func(k *kit) {
+		const partition = 200
+		topics := topicsOf(partition, 4)
+		ask := func(since uint64, want ...string) uint64 {
+			k.Helper()
+			got, next, err := k.h.Changes(k.Context(), partition, since)
+			k.ok(err, "Changes")
+			slices.Sort(got)
+			slices.Sort(want)
+			k.same(fmt.Sprintf("the topics changed since %d", since), slices.Compact(got), want)
+			return next
+		}
+		zero := ask(0)
+		k.fill(topics[0], 3)
+		k.fill(topics[1], 1)
+		k.fill(topicsOf(partition+1, 1)[0], 1)
+		one := ask(zero, topics[0], topics[1])
+		ask(one)
+		k.fill(topics[2], 1)
+		k.fill(topics[0], 1)
+		two := ask(one, topics[0], topics[2])
+		ask(zero, topics[0], topics[1], topics[2])
+		ask(0, topics[0], topics[1], topics[2])
+		for range 300 { // more changes than topics leave no more than topics
+			k.add(topics[3], at(0), plain("x"))
+		}
+		ask(two, topics[3])
+		if got, _, _ := k.h.Changes(k.Context(), partition, two); len(got) > len(topics) {
+			k.Errorf("%d changes of %d topics are told", len(got), len(topics))
+		}
+	}},
+	{"HintsComeAtOnceAndHoldNobodyUp", func(k *kit) {
+		ctx, cancel := context.WithCancel(k.Context())
+		defer cancel()
+		first, second := k.h.Hints(ctx), k.h.Hints(ctx)
+		k.fill(topicName, 1)
+		for _, ch := range []<-chan string{first, second} {
+			select {
+			case topic := <-ch:
+				k.same("the hint", topic, topicName)
+			case <-time.After(k.patience):
+				k.Fatalf("no hint")
+			}
+		}
+		for range 2000 { // nobody listens
+			k.add(topicName, at(0), plain("x"))
+		}
+		cancel()
+		deadline := time.After(k.patience)
+		for _, ch := range []<-chan string{first, second} {
+			for open := true; open; {
+				select {
+				case _, open = <-ch:
+				case <-deadline:
+					k.Fatalf("the channel is not closed when its context ends")
+				}
+			}
+		}
+		k.fill(topicName+"other", 1) // nor does one that has left
+	}},
+}

@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Memory is the reference: a store that keeps everything in maps and says in
+// the plainest way what a store does. It may be shared between goroutines. The
+// zero value is not usable; NewMemory makes one.
+type Memory struct {
+	mu       sync.Mutex
+	topics   map[string]*memTopic
+	records  map[uuid.UUID]subscriptions.Record
+	attempts map[uuid.UUID][]subscriptions.Attempt
+	clock    uint64               // counts the changes
+	changed  map[uuid.UUID]uint64 // of records, deleted ones too
+	hints    map[chan string]struct{}
+	// mint draws what a store draws at random. The model test has it repeat
+	// what the other store drew.
+	mint func(now time.Time, topic string, last journal.Position) minted
+}
+
+type memTopic struct {
+	head      journal.Head
+	entries   []journal.Entry
+	intervals []journal.Interval
+	changed   uint64
+}
+
+// minted is what is drawn for an entry or, the version alone, for a reset.
+type minted struct {
+	id       uuid.UUID
+	position journal.Position
+	nonce    journal.Nonce
+	version  journal.Version
+}
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{
+		topics:  map[string]*memTopic{},
+		records: map[uuid.UUID]subscriptions.Record{}, attempts: map[uuid.UUID][]subscriptions.Attempt{},
+		changed: map[uuid.UUID]uint64{}, hints: map[chan string]struct{}{},
+		mint: mintAtRandom,
+	}
+}
+
+func mintAtRandom(now time.Time, topic string, last journal.Position) minted {
+	id, err := journal.NewID(now, journal.Partition(journal.TopicID(topic)))
+	if err != nil {
+		panic(err) // the system has no randomness
+	}
+	return minted{
+		id: id, position: max(journal.Position(max(now.UnixNano(), 0)), last) + 1, //nolint:gosec // not negative
+		nonce: journal.Nonce(rand.Uint64()), version: journal.Version(uuid.NewString()), //nolint:gosec // a test's
+	}
+}
+
+// copyFrom makes m what other was when it was copied.
+func (m *Memory) copyFrom(other *Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock++ // who asks for changes since then is told all
+	m.topics = map[string]*memTopic{}
+	for name, t := range other.topics {
+		c := *t
+		c.entries, c.intervals = slices.Clone(t.entries), slices.Clone(t.intervals)
+		c.changed = m.clock
+		m.topics[name] = &c
+	}
+	m.records, m.attempts, m.changed = maps.Clone(other.records), maps.Clone(other.attempts), maps.Clone(other.changed)
+}
+
+// Harness returns m as a store under test.
+func (m *Memory) Harness() *Harness {
+	return &Harness{
+		Store:  m,
+		Reopen: func() (Store, error) { return m, nil },
+		Snapshot: func() (func() (Store, error), error) {
+			saved := NewMemory()
+			saved.copyFrom(m)
+			return func() (Store, error) {
+				m.copyFrom(saved)
+				return m, nil
+			}, nil
+		},
+	}
+}
+
+// topic returns a topic, or an empty one that is not kept.
+func (m *Memory) topic(name string) *memTopic {
+	if t := m.topics[name]; t != nil {
+		return t
+	}
+	return &memTopic{head: journal.Head{Topic: name}}
+}
+
+func (t *memTopic) copyHead() journal.Head {
+	h := t.head
+	h.Gaps = slices.Clone(h.Gaps)
+	return h
+}
+
+// Head implements journal.Appender and journal.Reader.
+func (m *Memory) Head(ctx context.Context, topic string) (journal.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.topic(topic).copyHead(), ctx.Err()
+}
+
+// Interval implements journal.Appender.
+func (m *Memory) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range slices.Backward(m.topic(topic).intervals) {
+		if i.From.Equal(from) && i.Until.Equal(until) {
+			return i, ctx.Err()
+		}
+	}
+	return journal.Interval{}, journal.ErrNotFound
+}
+
+// Append implements journal.Appender.
+func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.topic(topic)
+	if ctx.Err() != nil {
+		return journal.Entry{}, ctx.Err()
+	}
+	if t.head.Version != ifHead {
+		return journal.Entry{}, journal.ErrHeadMoved
+	}
+	m.topics[topic] = t
+	drawn := m.mint(now, topic, t.head.Last.Position)
+	e.ID, e.Position, e.Nonce = drawn.id, drawn.position, drawn.nonce
+	e.Seq, e.ReceivedAt, e.Size = t.head.Last.Seq+1, now, int64(len(e.Body))
+	e.Body = append([]byte{}, e.Body...)
+	e.Links = slices.Clone(e.Links)
+	h := &t.head
+	if e.Gap != nil {
+		gap := *e.Gap
+		e.Gap = &gap
+		h.Gaps = journal.AddGap(h.Gaps, gap)
+	}
+	if e.Timed() {
+		t.intervals = append(t.intervals, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+		t.intervals = t.intervals[max(0, len(t.intervals)-journal.Remembered):]
+		h.From, h.Until, h.Reset = e.From, e.Until, false
+	}
+	if h.Kind == "" {
+		h.Kind = e.Kind
+	}
+	h.Version, h.Last, h.ID, h.SHA256, h.ReceivedAt = drawn.version, e.Anchor(), e.ID, e.SHA256, now
+	h.Entries, h.Bytes = h.Entries+1, h.Bytes+e.Size
+	t.entries = append(t.entries, e)
+	m.clock++
+	t.changed = m.clock
+	for ch := range m.hints {
+		select {
+		case ch <- topic:
+		default:
+		}
+	}
+	return e, nil
+}
+
+// Reset implements journal.Appender.
+func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := &m.topic(topic).head
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case h.Version != ifHead:
+		return journal.ErrHeadMoved
+	case h.Version != "":
+		h.Reset, h.Version = true, m.mint(start, topic, 0).version
+	}
+	return nil
+}
+
+// Find implements journal.Reader.
+func (m *Memory) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for topic, t := range m.topics {
+		for _, e := range t.entries {
+			if e.ID == id {
+				e.Body = nil
+				return topic, e, ctx.Err()
+			}
+		}
+	}
+	return "", journal.Entry{}, journal.ErrNotFound
+}
+
+// Read implements journal.Reader.
+func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.topic(topic)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if after.Position < t.head.Trimmed.Position {
+		return nil, &journal.TrimmedError{To: t.head.Trimmed}
+	}
+	from := 0
+	switch after.Position {
+	case 0:
+	case t.head.Trimmed.Position:
+		if after.Nonce != t.head.Trimmed.Nonce {
+			return nil, journal.ErrRolledBack
+		}
+	default:
+		from = slices.IndexFunc(t.entries, func(e journal.Entry) bool { return e.Position == after.Position && e.Nonce == after.Nonce }) + 1
+		if from == 0 {
+			return nil, journal.ErrRolledBack
+		}
+	}
+	out := slices.Clone(t.entries[from:min(from+limit, len(t.entries))])
+	for i := range out {
+		if maxBytes -= out[i].Size; maxBytes < 0 {
+			out[i].Body, maxBytes = nil, -1
+		}
+	}
+	return out, nil
+}
+
+// Body implements journal.Reader.
+func (m *Memory) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, kept := range m.topic(topic).entries {
+		if kept.Position == e.Position && kept.Nonce == e.Nonce {
+			return kept.Body, ctx.Err()
+		}
+	}
+	return nil, journal.ErrNotFound
+}
+
+// Changes implements journal.Watcher.
+func (m *Memory) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, t := range m.topics {
+		if journal.Partition(journal.TopicID(name)) == partition && t.changed > since {
+			topics = append(topics, name)
+		}
+	}
+	return topics, m.clock, ctx.Err()
+}
+
+// Hints implements journal.Watcher.
+func (m *Memory) Hints(ctx context.Context) <-chan string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ch := make(chan string, 16)
+	m.hints[ch] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.hints, ch)
+		close(ch)
+	})
+	return ch
+}
+
+// Topics implements journal.Trimmer.
+func (m *Memory) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	byName := map[uuid.UUID]*memTopic{}
+	for name, t := range m.topics {
+		byName[journal.TopicID(name)] = t
+	}
+	for _, id := range page(byName, partition, after, limit) {
+		heads = append(heads, byName[id].copyHead())
+	}
+	return heads, ctx.Err()
+}
+
+// page returns the ids of a partition after one, in order, up to limit.
+func page[V any](all map[uuid.UUID]V, partition int, after uuid.UUID, limit int) (ids []uuid.UUID) {
+	for id := range all {
+		if journal.Partition(id) == partition && bytes.Compare(id[:], after[:]) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, byID)
+	return ids[:max(0, min(limit, len(ids)))]
+}
+
+// Trim implements journal.Trimmer.
+func (m *Memory) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.topic(topic)
+	for len(t.entries) > 0 && ctx.Err() == nil {
+		e := t.entries[0]
+		if !e.ReceivedAt.Before(cut.Before) && (cut.KeepBytes < 0 || t.head.Bytes <= cut.KeepBytes) {
+			break
+		}
+		t.entries = t.entries[1:]
+		t.head.Trimmed = e.Anchor()
+		t.head.Entries, t.head.Bytes = t.head.Entries-1, t.head.Bytes-e.Size
+	}
+	return t.copyHead(), ctx.Err()
+}
+
+// String names m in the output of tests.
+func (m *Memory) String() string { return fmt.Sprintf("a store in memory of %d topics", len(m.topics)) }
