@@ -39,8 +39,15 @@ func start(t *testing.T, o Options) string {
 	return s.URL
 }
 
+// answer is what a test looks at beside the body.
+type answer struct {
+	url    string
+	status int
+	header http.Header
+}
+
 // send makes a request; with holds headers as "Name: value", Host too.
-func send(t *testing.T, method, url string, with ...string) (*http.Response, string) {
+func send(t *testing.T, method, url string, with ...string) (answer, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -62,7 +69,7 @@ func send(t *testing.T, method, url string, with ...string) (*http.Response, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(body)
+	return answer{url, resp.StatusCode, resp.Header}, string(body)
 }
 
 func decode[T any](t *testing.T, url string) T {
@@ -71,20 +78,20 @@ func decode[T any](t *testing.T, url string) T {
 	resp, body := send(t, http.MethodGet, url)
 	d := json.NewDecoder(strings.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%s: %d %s: %v\n%s", url, resp.StatusCode, resp.Header.Get("Content-Type"), err, body)
+	if err := d.Decode(&v); err != nil || resp.status != http.StatusOK || resp.header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: %d %s: %v\n%s", url, resp.status, resp.header.Get("Content-Type"), err, body)
 	}
 	return v
 }
 
 // wantProblem checks an error answer, and that its detail has a word.
-func wantProblem(t *testing.T, resp *http.Response, body string, status int, word string) {
+func wantProblem(t *testing.T, resp answer, body string, status int, word string) {
 	t.Helper()
 	var p Problem
 	err := json.Unmarshal([]byte(body), &p)
-	if err != nil || resp.StatusCode != status || p.Status != status || p.Title != http.StatusText(status) || !strings.Contains(p.Detail, word) ||
-		resp.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%s: %d %s, want %d and a problem that says %q:\n%s", resp.Request.URL, resp.StatusCode, resp.Header.Get("Content-Type"), status, word, body)
+	if err != nil || resp.status != status || p.Status != status || p.Title != http.StatusText(status) || !strings.Contains(p.Detail, word) ||
+		resp.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%s: %d %s, want %d and a problem that says %q:\n%s", resp.url, resp.status, resp.header.Get("Content-Type"), status, word, body)
 	}
 }
 
@@ -93,22 +100,22 @@ func TestHealth(t *testing.T) {
 	broken.calls.Store(1)
 	checks := []Check{{Name: "store"}, {Name: "disk", Err: errors.New("200 MiB are free, 256 MiB are needed: make room")}}
 	base := start(t, Options{Topics: broken, Subscriptions: broken, Ready: func(context.Context) []Check { return checks }})
-	if resp, body := send(t, http.MethodGet, base+"/livez"); resp.StatusCode != 200 || body != "ok\n" {
-		t.Errorf("livez: %d %s", resp.StatusCode, body)
+	if resp, body := send(t, http.MethodGet, base+"/livez"); resp.status != 200 || body != "ok\n" {
+		t.Errorf("livez: %d %s", resp.status, body)
 	}
 	if broken.calls.Load() != 1 {
 		t.Error("livez touched the store")
 	}
 	resp, body := send(t, http.MethodGet, base+"/readyz")
-	if resp.StatusCode != 503 || body != "[-] disk: 200 MiB are free, 256 MiB are needed: make room\nnot ready\n" {
-		t.Errorf("readyz: %d %s", resp.StatusCode, body)
+	if resp.status != 503 || body != "[-] disk: 200 MiB are free, 256 MiB are needed: make room\nnot ready\n" {
+		t.Errorf("readyz: %d %s", resp.status, body)
 	}
 	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); !strings.HasPrefix(body, "[+] store\n[-] disk: ") {
 		t.Errorf("readyz?verbose: %s", body)
 	}
 	checks = checks[:1]
-	if resp, body := send(t, http.MethodGet, base+"/readyz"); resp.StatusCode != 200 || body != "ok\n" {
-		t.Errorf("readyz: %d %s", resp.StatusCode, body)
+	if resp, body := send(t, http.MethodGet, base+"/readyz"); resp.status != 200 || body != "ok\n" {
+		t.Errorf("readyz: %d %s", resp.status, body)
 	}
 	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); body != "[+] store\nok\n" {
 		t.Errorf("readyz?verbose: %s", body)
@@ -137,8 +144,8 @@ func TestIndexListsThePathsAndTheyAreThere(t *testing.T) {
 		if !strings.Contains(body, " "+path+" ") {
 			t.Errorf("%s is not listed:\n%s", path, body)
 		}
-		if resp, _ := send(t, http.MethodHead, base+path); resp.StatusCode != 200 {
-			t.Errorf("HEAD %s: %d", path, resp.StatusCode)
+		if resp, _ := send(t, http.MethodHead, base+path); resp.status != 200 {
+			t.Errorf("HEAD %s: %d", path, resp.status)
 		}
 	}
 	resp, body := send(t, http.MethodGet, start(t, Options{})+"/metrics")
@@ -149,8 +156,8 @@ func TestWrongMethodsAndPaths(t *testing.T) {
 	base := start(t, Options{})
 	resp, body := send(t, http.MethodDelete, base+"/api/v1/topics")
 	wantProblem(t, resp, body, 405, "DELETE")
-	if resp.Header.Get("Allow") != "GET" {
-		t.Errorf("Allow: %q", resp.Header.Get("Allow"))
+	if resp.header.Get("Allow") != "GET" {
+		t.Errorf("Allow: %q", resp.header.Get("Allow"))
 	}
 	resp, body = send(t, http.MethodGet, base+"/api/v2/")
 	wantProblem(t, resp, body, 404, "/api/v2/")
@@ -180,11 +187,12 @@ func TestTopics(t *testing.T) {
 		t.Error(d)
 	}
 	for _, heads := range m.heads {
-		for _, h := range heads {
-			if got := decode[Topic](t, base+"/api/v1/topics/"+headID(h).String()); got.URL != h.Topic {
-				t.Fatalf("%s has the id of %s", got.URL, h.Topic)
-			}
-			break // one of each partition
+		if len(heads) == 0 {
+			continue
+		}
+		h := heads[len(heads)/2]
+		if got := decode[Topic](t, base+"/api/v1/topics/"+headID(h).String()); got.URL != h.Topic {
+			t.Fatalf("%s has the id of %s", got.URL, h.Topic)
 		}
 	}
 	seen, pages := collect(t, base+"/api/v1/topics?limit=100", func(v Topic) string { return v.URL })

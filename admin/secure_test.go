@@ -20,25 +20,25 @@ func TestToken(t *testing.T) {
 		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets", "Bearer S3CRET", "Basic s3cret", "s3cret"} {
 			resp, body := send(t, http.MethodGet, base+path, "Authorization: "+auth)
 			if isOpen {
-				if resp.StatusCode != 200 {
-					t.Errorf("%s needs a token: %d", path, resp.StatusCode)
+				if resp.status != 200 {
+					t.Errorf("%s needs a token: %d", path, resp.status)
 				}
 				continue
 			}
 			wantProblem(t, resp, body, 401, "--admin-token-file")
-			if !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
-				t.Errorf("WWW-Authenticate: %q", resp.Header.Get("WWW-Authenticate"))
+			if !strings.HasPrefix(resp.header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("WWW-Authenticate: %q", resp.header.Get("WWW-Authenticate"))
 			}
 		}
 		for _, auth := range []string{"Bearer s3cret", "bearer s3cret"} { // any Host, with the token
-			if resp, _ := send(t, http.MethodGet, base+path, "Authorization: "+auth, "Host: hub.example"); resp.StatusCode != 200 && path != "/nothing" {
-				t.Errorf("%s with the token: %d", path, resp.StatusCode)
+			if resp, _ := send(t, http.MethodGet, base+path, "Authorization: "+auth, "Host: hub.example"); resp.status != 200 && path != "/nothing" {
+				t.Errorf("%s with the token: %d", path, resp.status)
 			}
 		}
 	}
 	// No way around it by another spelling of an open path.
 	for _, path := range []string{"/livez/../api/v1/info", "//livez", "/livez/", "/livez%2f..%2fapi/v1/info", "/LIVEZ", "/api/v1/info?/livez"} {
-		if resp, body := send(t, http.MethodGet, base+path); resp.StatusCode == 200 {
+		if resp, body := send(t, http.MethodGet, base+path); resp.status == 200 {
 			t.Errorf("%s: 200 without a token:\n%s", path, body)
 		}
 	}
@@ -56,8 +56,8 @@ func TestHostNamesWithoutToken(t *testing.T) {
 			switch {
 			case !ok:
 				wantProblem(t, resp, body, 421, "localhost")
-			case resp.StatusCode == 421:
-				t.Errorf("%s%s: %d", host, path, resp.StatusCode)
+			case resp.status == 421:
+				t.Errorf("%s%s: %d", host, path, resp.status)
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 			}
 			// curl, and a page of our own, go through (to a 405 for now).
 			for _, header := range []string{"X: y", "Origin: " + base, "Sec-Fetch-Site: same-origin"} {
-				if resp, _ := send(t, method, base+"/api/v1/topics", header, "Authorization: Bearer s3cret"); resp.StatusCode != 405 {
-					t.Errorf("%s, %s %s: %d", name, method, header, resp.StatusCode)
+				if resp, _ := send(t, method, base+"/api/v1/topics", header, "Authorization: Bearer s3cret"); resp.status != 405 {
+					t.Errorf("%s, %s %s: %d", name, method, header, resp.status)
 				}
 			}
 		}
@@ -89,8 +89,8 @@ func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
 				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
 				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 			} {
-				if got := resp.Header.Get(name); got != want {
-					t.Errorf("%s (%d): %s: %q, want %q", path, resp.StatusCode, name, got, want)
+				if got := resp.header.Get(name); got != want {
+					t.Errorf("%s (%d): %s: %q, want %q", path, resp.status, name, got, want)
 				}
 			}
 		}

@@ -26,23 +26,27 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	records := walk(r.Context(), p.after, p.limit+1, a.Subscriptions.List, recordID)
-	now, heads := a.Now(), heads{topics: a.Topics, known: map[string]journal.Head{}}
-	var subs iter.Seq2[Subscription, error] = func(yield func(Subscription, error) bool) {
+	return writePage(w, p.limit, a.subscriptions(r.Context(), p, f), func(s Subscription) string { return s.ID })
+}
+
+// subscriptions yields those after a page's that f selects.
+func (a *api) subscriptions(ctx context.Context, p pageRequest, f filter) iter.Seq2[Subscription, error] {
+	records := walk(ctx, p.after, p.limit+1, a.Subscriptions.List, recordID)
+	return func(yield func(Subscription, error) bool) {
+		now, heads := a.Now(), a.heads()
 		for rec, err := range records {
 			var s Subscription
 			if err == nil {
 				if !f.match(rec, now) {
 					continue
 				}
-				s, err = subscription(r.Context(), rec, now, &heads)
+				s, err = subscription(ctx, rec, now, heads)
 			}
 			if !yield(s, err) || err != nil {
 				return
 			}
 		}
 	}
-	return writePage(w, p.limit, subs, func(s Subscription) string { return s.ID })
 }
 
 func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
@@ -58,7 +62,7 @@ func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
 	if rec.Subscription == nil && rec.Request == nil {
 		return notFound("No subscription has the id %s, or it ended more than 7 days ago; GET /api/v1/subscriptions lists them.", id)
 	}
-	s, err := subscription(r.Context(), rec, a.Now(), &heads{topics: a.Topics, known: map[string]journal.Head{}})
+	s, err := subscription(r.Context(), rec, a.Now(), a.heads())
 	if err != nil {
 		return err
 	}
@@ -140,6 +144,8 @@ type heads struct {
 	topics Topics
 	known  map[string]journal.Head
 }
+
+func (a *api) heads() *heads { return &heads{topics: a.Topics, known: map[string]journal.Head{}} }
 
 func (h *heads) get(ctx context.Context, topic string) (journal.Head, error) {
 	if head, ok := h.known[topic]; ok {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"net/http"
@@ -17,20 +18,24 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// One more than the page tells whether another follows.
-	heads := walk(r.Context(), p.after, p.limit+1, a.Topics.Topics, func(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) })
-	var topics iter.Seq2[Topic, error] = func(yield func(Topic, error) bool) {
+	return writePage(w, p.limit, a.topics(r.Context(), p), func(t Topic) string { return t.ID })
+}
+
+// topics yields the topics after a page's. It reads one more at a time than the
+// page holds, which tells whether another follows.
+func (a *api) topics(ctx context.Context, p pageRequest) iter.Seq2[Topic, error] {
+	heads := walk(ctx, p.after, p.limit+1, a.Topics.Topics, func(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) })
+	return func(yield func(Topic, error) bool) {
 		for h, err := range heads {
-			if err != nil {
-				yield(Topic{}, err)
-				return
+			var t Topic
+			if err == nil {
+				t = a.topic(h)
 			}
-			if !yield(a.topic(h), nil) {
+			if !yield(t, err) {
 				return
 			}
 		}
 	}
-	return writePage(w, p.limit, topics, func(t Topic) string { return t.ID })
 }
 
 func (a *api) getTopic(w http.ResponseWriter, r *http.Request) error {

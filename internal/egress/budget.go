@@ -145,7 +145,7 @@ func (b *Budget) giveBack(target string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, ok := b.buckets[maphash.String(b.seed, target)]; ok {
-		t := e.Value.(*bucket)
+		t := bucketIn(e)
 		t.places = min(b.perMinute, t.places+1)
 	}
 }
@@ -156,13 +156,20 @@ func (b *Budget) bucket(now time.Time, target string) *bucket {
 	key := maphash.String(b.seed, target) // names are foreign and may be long
 	if e, ok := b.buckets[key]; ok {
 		b.recent.MoveToFront(e)
-		return e.Value.(*bucket)
+		return bucketIn(e)
 	}
 	if len(b.buckets) >= maxBuckets {
 		oldest := b.recent.Back()
-		delete(b.buckets, b.recent.Remove(oldest).(*bucket).key)
+		delete(b.buckets, bucketIn(oldest).key)
+		b.recent.Remove(oldest)
 	}
 	t := &bucket{key: key, places: b.perMinute, at: now}
 	b.buckets[key] = b.recent.PushFront(t)
+	return t
+}
+
+// bucketIn returns what an element of Budget.recent holds: never anything else.
+func bucketIn(e *list.Element) *bucket {
+	t, _ := e.Value.(*bucket)
 	return t
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +30,7 @@ func serve(t *testing.T, ip, port string, h http.HandlerFunc) string {
 	if port == "" {
 		port = "0"
 	}
-	l, err := net.Listen("tcp4", net.JoinHostPort(ip, port))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", net.JoinHostPort(ip, port))
 	if err != nil {
 		t.Skipf("cannot listen on %s: %v", ip, err)
 	}
@@ -58,16 +56,6 @@ func portOf(t *testing.T, addr string) string {
 	return port
 }
 
-func drain(t *testing.T, resp *http.Response) string {
-	t.Helper()
-	b, err := ReadBody(resp.Body, 1<<20)
-	_ = resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 func loopback(t testing.TB) *Client { return newClient(t, Options{Allow: prefixes("127.0.0.0/8")}) }
 
 // A name that resolves to an allowed address the first time and to another
@@ -84,11 +72,10 @@ func TestRebindingNameIsRefusedAtDial_HUB02(t *testing.T) {
 	if err := c.CheckLiteral(u); err != nil {
 		t.Fatalf("a name was refused unseen: %v", err)
 	}
-	resp, err := get(c, u)
+	_, err := get(c, u)
 	if err != nil {
 		t.Fatal(err)
 	}
-	drain(t, resp)
 	c.CloseIdleConnections()
 	if _, err = get(c, u); Classify(err) != FailureRefused {
 		t.Errorf("second time: %v, want a refusal", err)
@@ -126,12 +113,9 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 		"mapped.test": FailureRefused, "nat64.test": FailureRefused, "zero.test": FailureRefused,
 		"empty.test": FailureConnect, "unknown.test": FailureConnect, "many.test": FailureConnect,
 	} {
-		resp, err := get(c, "http://"+host+":"+port+"/")
+		_, err := get(c, "http://"+host+":"+port+"/")
 		if got := Classify(err); got != want {
 			t.Errorf("%s: %v (%v), want %v", host, got, err, want)
-		}
-		if err == nil {
-			drain(t, resp)
 		}
 		var refused *RefusedError
 		if want != FailureRefused && errors.As(err, &refused) {
@@ -178,11 +162,9 @@ func TestRedirectsAreNotFollowed_HUB25(t *testing.T) {
 			w.WriteHeader(status)
 		})
 		req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+addr+"/", strings.NewReader("x"))
-		resp, err := loopback(t).Do(req)
-		if err != nil || resp.StatusCode != status {
-			t.Fatalf("%d: %v, %v", status, resp, err)
+		if got, _, err := do(loopback(t), req); err != nil || got != status {
+			t.Fatalf("%d: %d, %v", status, got, err)
 		}
-		drain(t, resp)
 	}
 	if there.Load() != 0 {
 		t.Error("a redirect was followed")
@@ -205,11 +187,11 @@ func TestRequestsOnTheWire_HUB40(t *testing.T) {
 	})
 	c := newClient(t, Options{Allow: DevAllow(), UserAgent: "rshub/1 (+https://hub.example/)"})
 	for range 2 {
-		resp, err := get(c, "http://"+addr+"/cb?b=2&a=1&b=%41")
+		body, err := get(c, "http://"+addr+"/cb?b=2&a=1&b=%41")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := drain(t, resp); len(body) > 10_000 {
+		if len(body) > 10_000 {
 			t.Errorf("the body was unpacked to %d bytes", len(body))
 		}
 		h := got.Header
@@ -221,19 +203,16 @@ func TestRequestsOnTheWire_HUB40(t *testing.T) {
 		}
 	}
 	req := &http.Request{Method: http.MethodGet, URL: mustURL(t, "http://"+addr+"/")}
-	resp, err := c.Do(req)
-	if err != nil {
+	if _, _, err := do(c, req); err != nil {
 		t.Fatal(err)
 	}
-	drain(t, resp)
 	if req.Header != nil {
 		t.Error("Do changed the request")
 	}
 	req.Header = http.Header{"User-Agent": {"mine"}}
-	if resp, err = c.Do(req); err != nil {
+	if _, _, err := do(c, req); err != nil {
 		t.Fatal(err)
 	}
-	drain(t, resp)
 	if ua := got.UserAgent(); ua != "mine" {
 		t.Errorf("User-Agent %q", ua)
 	}
@@ -248,11 +227,9 @@ func TestProxyFromTheEnvironmentIsIgnored(t *testing.T) {
 	}
 	port := portOf(t, serve(t, "127.0.0.2", "", ok(&direct)))
 	c := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, map[string][][]string{"direct.test": {{"127.0.0.2"}}})})
-	resp, err := get(c, "http://direct.test:"+port+"/")
-	if err != nil {
+	if _, err := get(c, "http://direct.test:"+port+"/"); err != nil {
 		t.Fatal(err)
 	}
-	drain(t, resp)
 	if proxied.Load() != 0 || direct.Load() != 1 || c.kept.Proxy != nil || c.fresh.Proxy != nil {
 		t.Errorf("%d proxied, %d direct", proxied.Load(), direct.Load())
 	}
@@ -264,11 +241,9 @@ func TestConnectionsAreKept(t *testing.T) {
 	c := loopback(t)
 	reused := func(ctx context.Context) (was bool) {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { was = i.Reused }})
-		resp, err := getWith(ctx, c, "http://"+addr+"/")
-		if err != nil {
+		if _, err := getWith(ctx, c, "http://"+addr+"/"); err != nil {
 			t.Fatal(err)
 		}
-		drain(t, resp)
 		return was
 	}
 	if reused(t.Context()) || !reused(t.Context()) {
@@ -295,10 +270,7 @@ func TestBudgetOfTheDialledAddress(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s had no place", host)
 		}
-		resp, err := getWith(ctx, c, "http://"+host+":"+port+"/")
-		if err == nil {
-			drain(t, resp)
-		}
+		_, err := getWith(ctx, c, "http://"+host+":"+port+"/")
 		return pl, err
 	}
 	first, err := send("a.test")
@@ -340,112 +312,6 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestClassify(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	slow := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/body" {
-			_, _ = io.WriteString(w, "part")
-			_ = http.NewResponseController(w).Flush()
-		}
-		select {
-		case <-hang:
-		case <-r.Context().Done():
-		}
-	})
-	header := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Long", strings.Repeat("x", 1<<20))
-	})
-	reset := serve(t, "127.0.0.1", "", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	garbage := rawServer(t, "SSH-2.0-OpenSSH\r\n\r\n")
-	silent := rawServer(t, "")
-	closed := closedPort(t)
-	c := newClient(t, Options{Allow: DevAllow(), TLSTimeout: 50 * time.Millisecond, Resolver: resolver(t, nil)})
-	for _, tc := range []struct {
-		name, url string
-		limit     time.Duration
-		want      Failure
-	}{
-		{"no answer", "http://" + slow + "/", 50 * time.Millisecond, FailureTimeout},
-		{"no end of the body", "http://" + slow + "/body", 50 * time.Millisecond, FailureTimeout},
-		{"nothing listens", "http://" + closed + "/", 0, FailureConnect},
-		{"no such name", "http://nowhere.test/", 0, FailureConnect},
-		{"slow handshake", "https://" + silent + "/", 0, FailureConnect},
-		{"not TLS", "https://" + garbage + "/", 0, FailureConnect},
-		{"not HTTP", "http://" + garbage + "/", 0, FailureOther},
-		{"broken off", "http://" + reset + "/", 0, FailureOther},
-		{"endless header", "http://" + header + "/", 0, FailureOther},
-		{"refused", "http://169.254.169.254/", 0, FailureRefused},
-		{"other scheme", "ftp://" + slow + "/", 0, FailureOther},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		if tc.limit > 0 {
-			ctx, cancel = context.WithTimeout(t.Context(), tc.limit)
-		}
-		resp, err := getWith(ctx, c, tc.url+"secret-path?token=1")
-		if err == nil {
-			_, err = ReadBody(resp.Body, 1<<20)
-			_ = resp.Body.Close()
-		}
-		cancel()
-		if got := Classify(err); got != tc.want {
-			t.Errorf("%s: %v (%v), want %v", tc.name, got, err, tc.want)
-		}
-		if err != nil && (strings.Contains(err.Error(), "secret-path") || strings.Contains(err.Error(), "token=1")) {
-			t.Errorf("%s: the error quotes the URL: %v", tc.name, err)
-		}
-	}
-	if got := Classify(nil); got != FailureNone {
-		t.Errorf("nil: %v", got)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := getWith(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
-		t.Errorf("cancelled: %v", err)
-	}
-}
-
-func TestTLS(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, "%s %v", r.Proto, r.TLS.DidResume)
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	names := resolver(t, map[string][][]string{"example.com": {{"127.0.0.1"}}, "other.test": {{"127.0.0.1"}}})
-	port := portOf(t, s.Listener.Addr().String())
-
-	c := newClient(t, Options{Allow: DevAllow(), RootCAs: roots, Resolver: names})
-	for i, want := range []string{"HTTP/1.1 false", "HTTP/1.1 true"} {
-		resp, err := get(c, "https://example.com:"+port+"/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := drain(t, resp); got != want {
-			t.Errorf("request %d: %q, want %q", i+1, got, want)
-		}
-		c.CloseIdleConnections()
-	}
-	if _, err := get(c, "https://other.test:"+port+"/"); Classify(err) != FailureConnect {
-		t.Errorf("a certificate of another name: %v", err)
-	}
-	unknown := newClient(t, Options{Allow: DevAllow(), Resolver: names})
-	if _, err := get(unknown, "https://example.com:"+port+"/"); Classify(err) != FailureConnect {
-		t.Errorf("an unknown authority: %v", err)
-	}
-
-	old := httptest.NewUnstartedServer(http.NotFoundHandler())
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // what the client must not accept
-	old.StartTLS()
-	defer old.Close()
-	roots.AddCert(old.Certificate())
-	if _, err := get(c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect {
-		t.Errorf("TLS 1.1: %v", err)
-	}
-}
-
 func TestHostPort(t *testing.T) {
 	for raw, want := range map[string]string{
 		"http://Example.org/x":    "example.org:80",
@@ -457,46 +323,6 @@ func TestHostPort(t *testing.T) {
 			t.Errorf("%s: %s, want %s", raw, got, want)
 		}
 	}
-}
-
-// rawServer answers every connection with some bytes, none: it stays silent.
-func rawServer(t *testing.T, answer string) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var conns []net.Conn
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				break
-			}
-			_, _ = io.WriteString(conn, answer)
-			if answer != "" {
-				_ = conn.(*net.TCPConn).CloseWrite()
-			}
-			conns = append(conns, conn)
-		}
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() { _ = l.Close(); <-done })
-	return l.Addr().String()
-}
-
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func mustURL(t *testing.T, raw string) *url.URL {

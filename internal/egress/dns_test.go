@@ -22,7 +22,7 @@ type zone struct {
 // resolver serves answers until the test ends.
 func resolver(t *testing.T, names map[string][][]string) *net.Resolver {
 	t.Helper()
-	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -237,14 +237,24 @@ func TestRefusalsAreSentences(t *testing.T) {
 	}
 }
 
-func get(c *Client, u string) (*http.Response, error) {
-	return getWith(context.Background(), c, u)
-}
+// get makes a GET and returns the answer's body.
+func get(c *Client, u string) (string, error) { return getWith(context.Background(), c, u) }
 
-func getWith(ctx context.Context, c *Client, u string) (*http.Response, error) {
+func getWith(ctx context.Context, c *Client, u string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return c.Do(req)
+	_, body, err := do(c, req)
+	return body, err
+}
+
+func do(c *Client, req *http.Request) (status int, body string, err error) {
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := ReadBody(resp.Body, 1<<20)
+	return resp.StatusCode, string(b), err
 }

@@ -1,0 +1,157 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClassify(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	slow := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			_, _ = io.WriteString(w, "part")
+			_ = http.NewResponseController(w).Flush()
+		}
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	header := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", 1<<20))
+	})
+	reset := serve(t, "127.0.0.1", "", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	garbage := rawServer(t, "SSH-2.0-OpenSSH\r\n\r\n")
+	silent := rawServer(t, "")
+	closed := closedPort(t)
+	c := newClient(t, Options{Allow: DevAllow(), TLSTimeout: 50 * time.Millisecond, Resolver: resolver(t, nil)})
+	for _, tc := range []struct {
+		name, url string
+		limit     time.Duration
+		want      Failure
+	}{
+		{"no answer", "http://" + slow + "/", 50 * time.Millisecond, FailureTimeout},
+		{"no end of the body", "http://" + slow + "/body", 50 * time.Millisecond, FailureTimeout},
+		{"nothing listens", "http://" + closed + "/", 0, FailureConnect},
+		{"no such name", "http://nowhere.test/", 0, FailureConnect},
+		{"slow handshake", "https://" + silent + "/", 0, FailureConnect},
+		{"not TLS", "https://" + garbage + "/", 0, FailureConnect},
+		{"not HTTP", "http://" + garbage + "/", 0, FailureOther},
+		{"broken off", "http://" + reset + "/", 0, FailureOther},
+		{"endless header", "http://" + header + "/", 0, FailureOther},
+		{"refused", "http://169.254.169.254/", 0, FailureRefused},
+		{"other scheme", "ftp://" + slow + "/", 0, FailureOther},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if tc.limit > 0 {
+			ctx, cancel = context.WithTimeout(t.Context(), tc.limit)
+		}
+		_, err := getWith(ctx, c, tc.url+"secret-path?token=1")
+		cancel()
+		if got := Classify(err); got != tc.want {
+			t.Errorf("%s: %v (%v), want %v", tc.name, got, err, tc.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret-path") || strings.Contains(err.Error(), "token=1")) {
+			t.Errorf("%s: the error quotes the URL: %v", tc.name, err)
+		}
+	}
+	if got := Classify(nil); got != FailureNone {
+		t.Errorf("nil: %v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := getWith(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %v", r.Proto, r.TLS.DidResume)
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	names := resolver(t, map[string][][]string{"example.com": {{"127.0.0.1"}}, "other.test": {{"127.0.0.1"}}})
+	port := portOf(t, s.Listener.Addr().String())
+
+	c := newClient(t, Options{Allow: DevAllow(), RootCAs: roots, Resolver: names})
+	for i, want := range []string{"HTTP/1.1 false", "HTTP/1.1 true"} {
+		got, err := get(c, "https://example.com:"+port+"/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("request %d: %q, want %q", i+1, got, want)
+		}
+		c.CloseIdleConnections()
+	}
+	if _, err := get(c, "https://other.test:"+port+"/"); Classify(err) != FailureConnect {
+		t.Errorf("a certificate of another name: %v", err)
+	}
+	unknown := newClient(t, Options{Allow: DevAllow(), Resolver: names})
+	if _, err := get(unknown, "https://example.com:"+port+"/"); Classify(err) != FailureConnect {
+		t.Errorf("an unknown authority: %v", err)
+	}
+
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	old.StartTLS()
+	defer old.Close()
+	roots.AddCert(old.Certificate())
+	if _, err := get(c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect {
+		t.Errorf("TLS 1.1: %v", err)
+	}
+}
+
+// rawServer answers every connection with some bytes, none: it stays silent.
+func rawServer(t *testing.T, answer string) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var conns []net.Conn
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				break
+			}
+			_, _ = io.WriteString(conn, answer)
+			if answer != "" {
+				_ = conn.Close()
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
