@@ -17,7 +17,7 @@ type Rate struct {
 	Per    time.Duration
 }
 
-// String says it for a person: 600 a minute.
+// String says it for a person: 600 per minute.
 func (r Rate) String() string {
 	per := r.Per.String()
 	switch r.Per {
@@ -28,7 +28,7 @@ func (r Rate) String() string {
 	case time.Hour:
 		per = "hour"
 	}
-	return fmt.Sprintf("%d a %s", r.Events, per)
+	return fmt.Sprintf("%d per %s", r.Events, per)
 }
 
 // maxLimiters is how many keys are remembered for one rate. Who is forgotten

@@ -67,7 +67,7 @@ func parseAccept(header http.Header) accept {
 					continue
 				}
 				q, err := strconv.ParseFloat(value, 64)
-				if err != nil || q < 0 || q > 1 {
+				if err != nil || !(q >= 0 && q <= 1) { // NaN, too
 					q = 0
 				}
 				r.q = q

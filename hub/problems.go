@@ -32,6 +32,7 @@ const typeBase = "https://github.com/rshub/rshub/blob/main/docs/problems.md#"
 var (
 	badLink         = kind{http.StatusBadRequest, "bad-link", "The Link header does not say what is published where"}
 	notWellFormed   = kind{http.StatusBadRequest, "not-well-formed", "The body is not well-formed XML"}
+	documentType    = kind{http.StatusBadRequest, "document-type", "The body has a document type declaration"}
 	badCharset      = kind{http.StatusBadRequest, "charset", "The body is not in UTF-8"}
 	badForm         = kind{http.StatusBadRequest, "bad-form", "The subscription request is not valid"}
 	incompleteBody  = kind{http.StatusBadRequest, "incomplete-body", "The body did not arrive whole"}
@@ -154,6 +155,8 @@ func classifyDocument(d *validate.DocumentError) *refusal {
 	switch {
 	case d.Kind == validate.NotWellFormed:
 		k = notWellFormed
+	case d.Kind == validate.HasDTD:
+		k = documentType
 	case d.Kind == validate.BadEncoding:
 		k = badCharset
 	case d.Kind == validate.OverLimit && d.Rule == validate.RuleEntries:

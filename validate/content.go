@@ -135,7 +135,7 @@ func CheckCopy(topic, location string) error {
 	switch {
 	case strings.ContainsAny(topic, "?#"):
 		return bad("is of no use here, since the topic URI has a query and so no path below it")
-	case !ok || rest == "":
+	case !ok || strings.Trim(rest, "/") == "":
 		return bad("is not a URL below the topic URI")
 	case strings.ContainsAny(rest, "?#"):
 		return bad("has a query or a fragment")

@@ -13,10 +13,6 @@ import (
 // until then.
 const MaxAhead = 5 * time.Minute
 
-// capabilityFramework is the root capability of a framework notification
-// (DOC-20); every other one that resourcesync accepts is about changes.
-const capabilityFramework = "framework-notification"
-
 // RuleEntries is the Rule of a DocumentError that is about too many entries.
 const RuleEntries = "DOC-60"
 
@@ -39,14 +35,14 @@ type Doc struct {
 	Kind journal.Kind
 }
 
-// Timed reports whether the notification has both instants.
+// Timed reports whether the notification has both instants. One about changes
+// always has.
 func (d *Doc) Timed() bool { return !d.From.IsZero() && !d.Until.IsZero() }
 
-// Document checks a notification: every rule of DOC-10 to DOC-20, and those of
-// this hub. A change notification has both instants, one of the legacy kind
-// too; `until` is not before `from` and at most MaxAhead after now. An error is
-// a *DocumentError; where it has no line, it is about the whole. How long
-// the body may be is for the caller to bound.
+// Document checks a notification: every rule of DOC-10 to DOC-20, and that its
+// `until` is at most MaxAhead after now. An error is a *DocumentError; where it
+// has no line, it is about the whole. How long the body may be is for the
+// caller to bound.
 func Document(body []byte, now time.Time) (Doc, error) {
 	limits := resourcesync.DefaultLimits
 	limits.Bytes = max(limits.Bytes, int64(len(body)))
@@ -54,22 +50,16 @@ func Document(body []byte, now time.Time) (Doc, error) {
 	if err != nil {
 		return Doc{}, err
 	}
+	if n.Until.After(now.Add(MaxAhead)) {
+		return Doc{}, &DocumentError{
+			Kind: BadDocument, Rule: "HUB-55",
+			Msg: "until, " + resourcesync.FormatDatetime(n.Until) + ", is more than 5 minutes after the time of this hub, " +
+				resourcesync.FormatDatetime(now) + "; a notification reports what has happened",
+		}
+	}
 	d := Doc{Notification: n, Kind: journal.KindChange}
-	if n.Capability == capabilityFramework {
+	if n.Capability == resourcesync.FrameworkNotification {
 		d.Kind = journal.KindFramework
 	}
-	switch {
-	case d.Kind == journal.KindChange && !d.Timed():
-		return Doc{}, bad("DOC-12", "a change notification has to say from when until when it reports: the root rs:md lacks from or until")
-	case d.Timed() && d.Until.Before(d.From):
-		return Doc{}, bad("DOC-13", "until is before from")
-	case d.Until.After(now.Add(MaxAhead)):
-		return Doc{}, bad("HUB-55", "until is more than 5 minutes in the future by this hub's clock, which says "+
-			resourcesync.FormatDatetime(now)+"; a notification reports what has happened")
-	}
 	return d, nil
-}
-
-func bad(rule, msg string) error {
-	return &DocumentError{Kind: BadDocument, Rule: rule, Msg: msg}
 }

@@ -1,0 +1,78 @@
+package hub
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// Whatever comes in is answered, never with 500; nothing is stored unless the
+// answer says so; and what is stored is what came.
+func FuzzServeHTTP(f *testing.F) {
+	add := func(r *http.Request, body string) {
+		var headers strings.Builder
+		_ = r.Header.Write(&headers)
+		f.Add(r.Method, r.URL.Path, headers.String(), body)
+	}
+	add(publish(""), doc(0, 1, "a"))
+	add(publish("", withToken("alice's token"), with("Accept", "application/json")), doc(0, 1, "a"))
+	add(publish("", with(websub.HeaderSignature, "sha1=00")), doc(0, 1, "a"))
+	add(publish("", with("Content-Location", topic+"1.xml")), notification(`capability="framework-notification"`))
+	add(publish("", with("Content-Type", "application/xml; charset=x; charset=y")), "<")
+	add(subscribeForm(), "hub.mode=subscribe&hub.topic="+topic+"&hub.callback=https://s.example/")
+	add(subscribeForm(), "hub.mode=unsubscribe&hub.topic=%zz")
+	add(subscribeForm(), "hub.mode=publish&hub.url="+topic)
+	add(get(http.MethodGet, "text/html"), "")
+	add(get("", "\x00"), "")
+
+	f.Fuzz(func(t *testing.T, method, path, headers, body string) {
+		w := newWorld(t)
+		r := httptest.NewRequest(http.MethodPost, hubURL, strings.NewReader(body))
+		r.Method, r.URL = method, &url.URL{Path: path}
+		for line := range strings.SplitSeq(headers, "\r\n") {
+			if name, value, ok := strings.Cut(line, ":"); ok {
+				r.Header.Add(name, strings.TrimSpace(value))
+			}
+		}
+		rec := w.do(r)
+		entries, requests := w.journal.entries(topic), len(w.subs.requests)
+		switch code := rec.Code; {
+		case code == http.StatusInternalServerError || code < 200 || code >= 300 && code < 400:
+			t.Errorf("%d", code)
+		case (code == http.StatusAccepted) != (requests == 1):
+			t.Errorf("%d and %d requests", code, requests)
+		case (w.journal.stored() == 1) != (code == http.StatusOK && method == http.MethodPost):
+			t.Errorf("%d and %d entries", code, w.journal.stored())
+		case len(entries) == 1 && string(entries[0].Body) != body:
+			t.Errorf("stored %q", entries[0].Body)
+		}
+		if media := rec.Header().Get("Content-Type"); media == "" {
+			t.Error("no Content-Type")
+		}
+		if !w.memory.TryAcquire(w.o.MaxPublishBytes) {
+			t.Error("memory was not given back")
+		}
+	})
+}
+
+// An Accept header never makes two things of one request.
+func FuzzAccept(f *testing.F) {
+	for _, s := range []string{"", "*/*", "text/html;q=0.5,*/*;q=0.1", ",;,;q=", "text/plain;q=1.5"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a := parseAccept(http.Header{"Accept": {s}})
+		if len(a) > maxRanges {
+			t.Errorf("%d ranges", len(a))
+		}
+		for _, m := range []string{"text/html", "text/plain", "application/json"} {
+			if q := a.quality(m); !(q >= 0 && q <= 1) {
+				t.Errorf("%q has the quality %v for %s", s, q, m)
+			}
+		}
+	})
+}
