@@ -68,7 +68,7 @@ var table = map[string]room{
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/egress", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
-	"store/storetest":  {layer: "2", may: "subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
+	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal cluster", third: "mux zap uuid"},
 
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
@@ -77,8 +77,9 @@ var table = map[string]room{
 	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra"},
 	"internal/demo": {layer: "3b", may: "internal/app publisher subscriber"},
 
-	// zap, because only the command knows whether it writes to a terminal.
-	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra progressbar zap"},
+	// zap, because only the command knows whether it writes to a terminal; pflag,
+	// because the flags of cobra's commands are of its types.
+	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra pflag progressbar zap"},
 	"cmd/rspub": {layer: "4", may: "publisher resourcesync", third: "cobra progressbar"},
 	"cmd/rssub": {layer: "4", may: "subscriber resourcesync", third: "cobra progressbar"},
 

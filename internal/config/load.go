@@ -25,14 +25,12 @@ type layer map[string]given
 func AddFlags(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	for _, s := range settings(new(Config)) {
-		help := s.help
+		help, def := s.help, s.def+s.auto
 		switch {
-		case s.dev != "" && s.def != "":
-			help += fmt.Sprintf(" (default %s; with --dev %s)", s.def, s.dev)
 		case s.dev != "":
-			help += fmt.Sprintf(" (with --dev %s)", s.dev)
-		case s.def != "" && s.arg != "":
-			help += fmt.Sprintf(" (default %s)", s.def)
+			help += fmt.Sprintf(" (default %s; with --dev %s)", def, s.dev)
+		case s.arg != "":
+			help += fmt.Sprintf(" (default %s)", def)
 		}
 		f := fs.VarPF(&flagValue{arg: s.arg, list: s.list}, s.name, "", help)
 		if s.arg == "" {
@@ -117,7 +115,7 @@ func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 
 // apply sets s from the first layer that has it, else to its default.
 func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
-	o := Origin{Name: s.name, List: s.list}
+	o := Origin{Name: s.name, List: s.list, Auto: s.auto}
 	v := first(s.name, layers)
 	switch {
 	case v.from != "":

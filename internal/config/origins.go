@@ -13,8 +13,10 @@ type Origin struct {
 	Value []string // as it was written; several only in a list
 	From  string   // "default", "default of --dev", "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
 	List  bool
-	// Default says that nobody set it.
+	// Default says that nobody set it. Auto is what happens where the value is
+	// then empty, for a person.
 	Default bool
+	Auto    string
 }
 
 // Text is the value in one piece, as a flag or a variable would hold it.

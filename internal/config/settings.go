@@ -8,6 +8,7 @@ type setting struct {
 	arg  string // what stands for the value in the help; empty: true or false
 	help string
 	def  string
+	auto string // what happens where def is empty and nothing is set
 	dev  string // the default under --dev where it is another one
 	list bool   // may be given several times
 	// set parses and stores a value; a setting that is no list gets exactly one.
@@ -17,22 +18,22 @@ type setting struct {
 // settings is the table of everything that can be set, bound to c.
 func settings(c *Config) []setting {
 	return []setting{
-		{name: "config", arg: "FILE", help: "YAML file of settings; its keys are the names of these flags without the dashes in front", set: ignore},
+		{name: "config", arg: "FILE", help: "YAML file of settings; its keys are the names of these flags without the dashes in front", auto: "none", set: ignore},
 		{name: "dev", help: "settings for a laptop: open, local, without limits. It changes only defaults; what is set elsewhere wins", def: "false", set: one(parseBool, &c.Dev)},
 
 		{name: "listen", arg: "ADDR", help: "address of the public listener", def: ":8080", dev: "127.0.0.1:8080", set: one(parseAddr, &c.Listen)},
-		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"; default http://localhost:PORT/", set: one(parsePublicURL, &c.PublicURL)},
+		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"", auto: "http://localhost:PORT/", set: one(parsePublicURL, &c.PublicURL)},
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
-		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", set: one(anyText, &c.AdminTokenFile)},
+		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
-		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API; default random", set: one(anyText, &c.NodeID)},
+		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
 
 		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
 		{name: "topic-check", arg: "RULE", help: "must a topic URI answer with this hub in its Link header: require, warn or off", def: TopicCheckRequire, dev: TopicCheckWarn, set: one(oneOf(TopicCheckRequire, TopicCheckWarn, TopicCheckOff), &c.TopicCheck)},
-		{name: "topic-allow", arg: "PATTERN", help: "topics that are taken, such as https://example.org/*; default all", list: true, set: many(parsePattern, &c.TopicAllow)},
-		{name: "topic-deny", arg: "PATTERN", help: "topics that are not taken even if allowed", list: true, set: many(parsePattern, &c.TopicDeny)},
+		{name: "topic-allow", arg: "PATTERN", help: "topics that are taken, such as https://example.org/*", auto: "all", list: true, set: many(parsePattern, &c.TopicAllow)},
+		{name: "topic-deny", arg: "PATTERN", help: "topics that are not taken even if allowed", auto: "none", list: true, set: many(parsePattern, &c.TopicDeny)},
 		{name: "publish-auth", arg: "WAYS", help: "what lets a publish in: content (the topic URI serves the same), token (a publisher's token or signature), open (anyone)", def: "content,token", dev: AuthOpen, list: true, set: many(oneOf(AuthContent, AuthToken, AuthOpen), &c.PublishAuth)},
-		{name: "publishers-file", arg: "FILE", help: "YAML file of the publishers, their topics and credentials; default publishers.yaml in the data folder, if it is there", set: one(anyText, &c.PublishersFile)},
+		{name: "publishers-file", arg: "FILE", help: "YAML file of the publishers, their topics and credentials", auto: "publishers.yaml in the data folder, if it is there", set: one(anyText, &c.PublishersFile)},
 
 		{name: "publish-rate", arg: "RATE", help: "publishes taken of one publisher, and for one topic host; 0: no limit", def: "600/m", dev: "0", set: one(ParseRate, &c.PublishRate)},
 		{name: "subscribe-rate", arg: "RATE", help: "subscription requests taken of one requester; 0: no limit", def: "600/m", dev: "0", set: one(ParseRate, &c.SubscribeRate)},
@@ -60,14 +61,14 @@ func settings(c *Config) []setting {
 		{name: "retention-total", arg: "SIZE", help: "notifications kept in all", def: "8GiB", set: one(atLeast("1", ParseSize), &c.RetentionTotal)},
 		{name: "max-body", arg: "SIZE", help: "largest notification taken", def: "50MiB", set: one(atLeast("1", ParseSize), &c.MaxBody)},
 
-		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in; default none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
-		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For counts; default none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
+		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
+		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For counts", auto: "none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
 		{name: "require-https-for-secrets", help: "refuse hub.secret where the request or the callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
-		{name: "ca-file", arg: "FILE", help: "certificates (PEM) that callbacks and topics may be signed with, besides the system's", set: one(anyText, &c.CAFile)},
+		{name: "ca-file", arg: "FILE", help: "certificates (PEM) that callbacks and topics may be signed with, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},
 
 		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(ParseDuration, &c.Drain)},
 		{name: "log-level", arg: "LEVEL", help: "debug, info, warn or error", def: "info", set: one(oneOf("debug", "info", "warn", "error"), &c.LogLevel)},
-		{name: "log-format", arg: "FORMAT", help: "json or console; default console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
+		{name: "log-format", arg: "FORMAT", help: "json or console", auto: "console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
 	}
 }
 

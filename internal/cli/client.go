@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/egress"
+)
+
+const (
+	defaultAdminURL = "http://127.0.0.1:8081"
+	// maxAnswer bounds one answer of the API, which is one page at most.
+	maxAnswer = 32 << 20
+	pageSize  = 500
+)
+
+// Env is what the commands get from outside.
+type Env struct {
+	// Getenv returns a variable of the environment, empty where there is none.
+	Getenv func(string) string
+	// Version is that of the program.
+	Version string
+}
+
+// client speaks to the operator's API of a hub.
+type client struct {
+	base  string // without a slash at the end
+	token string
+	http  *http.Client
+}
+
+// clientFlags are the flags of every command that speaks to a hub.
+type clientFlags struct {
+	url, tokenFile string
+	json           bool
+}
+
+func (f *clientFlags) add(cmd *cobra.Command, json string) {
+	cmd.Flags().StringVar(&f.url, "admin-url", "", "`URL` of the hub's operator listener (RSHUB_ADMIN_URL; default "+defaultAdminURL+")")
+	cmd.Flags().StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the operator's bearer token (RSHUB_ADMIN_TOKEN_FILE)")
+	cmd.Flags().BoolVar(&f.json, "json", false, json)
+}
+
+func (f *clientFlags) client(env Env) (*client, error) {
+	raw := first(f.url, env.Getenv("RSHUB_ADMIN_URL"), defaultAdminURL)
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, Fail(ExitUsage, "the hub's address %q is not a plain http or https URL; write it like %s, in --admin-url or RSHUB_ADMIN_URL", raw, defaultAdminURL)
+	}
+	c := &client{
+		base: strings.TrimRight(raw, "/"),
+		http: &http.Client{
+			Timeout: time.Minute,
+			// The token is for this address alone.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	if name := first(f.tokenFile, env.Getenv("RSHUB_ADMIN_TOKEN_FILE")); name != "" {
+		token, err := os.ReadFile(name) //nolint:gosec // the operator names the file
+		if err != nil {
+			return nil, Fail(ExitUsage, "the operator's token: %w", err)
+		}
+		c.token = strings.TrimSpace(string(token))
+	}
+	return c, nil
+}
+
+// get asks the API for path and decodes the answer.
+func (c *client) get(ctx context.Context, path string, query url.Values, into any) error {
+	where := c.base + path
+	if len(query) > 0 {
+		where += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var broken *url.Error
+		if errors.As(err, &broken) {
+			err = broken.Err
+		}
+		return Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := egress.ReadBody(resp.Body, maxAnswer)
+	if err != nil {
+		return Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return c.refused(resp, body)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %w\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
+	}
+	return nil
+}
+
+// refused turns an answer that is not 200 into an error.
+func (c *client) refused(resp *http.Response, body []byte) error {
+	detail := resp.Status
+	var p admin.Problem
+	if json.Unmarshal(body, &p) == nil && p.Detail != "" {
+		detail = plain(p.Detail)
+	}
+	switch code := resp.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		if c.token == "" {
+			detail += "\nGive the token with --admin-token-file or RSHUB_ADMIN_TOKEN_FILE"
+		}
+		return Fail(ExitRefused, "the hub at %s refuses: %s", c.base, detail)
+	case code == http.StatusNotFound && p.Status == 0:
+		return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, detail)
+	case code == http.StatusNotFound:
+		return Fail(ExitNotFound, "%s", detail)
+	case code >= 400 && code < 500:
+		return Fail(ExitRefused, "the hub at %s refuses: %s", c.base, detail)
+	default:
+		return Fail(ExitFailure, "the hub at %s answers %d: %s", c.base, code, detail)
+	}
+}
+
+// pages asks for one page of a list after the other and gives each to do,
+// holding one at a time.
+func (c *client) pages(ctx context.Context, path string, query url.Values, do func(items []json.RawMessage) error) error {
+	query.Set("limit", strconv.Itoa(pageSize))
+	for {
+		var page admin.Page[json.RawMessage]
+		if err := c.get(ctx, path, query, &page); err != nil {
+			return err
+		}
+		if err := do(page.Items); err != nil {
+			return err
+		}
+		if page.Next == "" {
+			return nil
+		}
+		if page.Next == query.Get("after") {
+			return fmt.Errorf("the hub at %s gives the same page again", c.base)
+		}
+		query.Set("after", page.Next)
+	}
+}
+
+// first returns the first of values that is not empty.
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is `rshub version`.
+func Version(env Env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+					"version": env.Version, "go": runtime.Version(), "platform": platform,
+				})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rshub %s (%s, %s)\n", env.Version, runtime.Version(), platform)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
+	return cmd
+}
