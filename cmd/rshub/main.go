@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/config"
+)
+
+// version is set by the linker in a release.
+var version string
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole command; it returns the exit code.
+func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := cli.Env{Getenv: getenv(environ), Version: versionOf()}
+	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
+		serveCommand(environ, env.Version, stderr),
+		cli.Info(env), cli.Topic(env), cli.Subscription(env),
+		cli.Validate(), cli.Callback(),
+		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),
+		cli.Version(env),
+	)
+	root.Long = `rshub is a WebSub hub for ResourceSync change notifications.
+
+Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
+5 no hub answers, 6 partial or not in sync.`
+	root.Example = "  rshub serve --dev        a hub for this machine on http://localhost:8080/"
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
+
+	// The commands but serve, which counts its signals, end at the first one.
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	root.SetContext(ctx)
+	return cli.Execute(root, args, stderr)
+}
+
+// flagError adds to an unknown flag the one that was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := config.Nearest(name, names); near != "" {
+		return cli.Fail(cli.ExitUsage, "%w; did you mean --%s?", err, near)
+	}
+	return err
+}
+
+func getenv(environ []string) func(string) string {
+	return func(name string) string {
+		for _, kv := range environ {
+			if value, ok := strings.CutPrefix(kv, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+// versionOf is the version of a release, else what the Go tool knows of the
+// build, else "dev".
+func versionOf() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/zap"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rshub": main})
+}
+
+// The scripts run the real command, each in a folder and an environment of its
+// own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			for _, name := range []string{"ADDR", "ADMIN"} {
+				addr, err := freeAddr(context.Background())
+				if err != nil {
+					return err
+				}
+				e.Setenv(name, addr)
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"answers": answers, "exits": exits},
+	})
+}
+
+// freeAddr returns a loopback address on which nothing listens.
+func freeAddr(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// answers waits until a URL answers with anything but a server error.
+func answers(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: answers URL")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		status, err := get(ctx, args[0])
+		if err == nil && status < 500 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("%s does not answer: %d, %v", args[0], status, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// exits runs a command that has to end with a given exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("it ended with %d, not %s", code, args[0])
+	}
+}
+
+func get(ctx context.Context, url string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// fakeHub ends as it is told.
+type fakeHub struct {
+	start  error
+	failed chan error
+	stop   chan error // Stop waits for it
+	stops  chan struct{}
+}
+
+func (h *fakeHub) Start(context.Context) error { return h.start }
+func (h *fakeHub) Failed() <-chan error        { return h.failed }
+func (h *fakeHub) Stop(context.Context) error  { h.stops <- struct{}{}; return <-h.stop }
+
+func TestServeEnds(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		start, failed, stop error
+		signals             int
+		want                error
+	}{
+		"start fails":            {start: broken, want: broken},
+		"a part fails":           {failed: broken, want: broken},
+		"and stopping as well":   {failed: broken, stop: errors.New("other"), want: broken},
+		"signal":                 {signals: 1},
+		"signal, stopping fails": {signals: 1, stop: broken, want: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &fakeHub{start: tc.start, failed: make(chan error, 1), stop: make(chan error, 1), stops: make(chan struct{}, 1)}
+			if tc.failed != nil {
+				h.failed <- tc.failed
+			}
+			h.stop <- tc.stop
+			signals := make(chan os.Signal, 2)
+			for range tc.signals {
+				signals <- os.Interrupt
+			}
+			if err := serve(h, zap.NewNop(), signals); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+// A second signal ends it while the hub is still stopping.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	h := &fakeHub{failed: make(chan error), stop: make(chan error), stops: make(chan struct{}, 1)}
+	signals := make(chan os.Signal, 2)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(h, zap.NewNop(), signals) }()
+	signals <- os.Interrupt
+	<-h.stops
+	select {
+	case err := <-ended:
+		t.Fatalf("ended before the second signal: %v", err)
+	default:
+	}
+	signals <- os.Interrupt
+	if err := <-ended; err == nil {
+		t.Error("a hub that was cut off ended without an error")
+	}
+	h.stop <- fmt.Errorf("late")
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/config"
+)
+
+const settingsHelp = `Every setting is a flag, an environment variable (RSHUB_ and the name in upper
+case, as in RSHUB_MAX_BODY) and a key of the YAML file named by --config (as in
+` + "`max-body: 50MiB`" + `). A flag wins over the environment, which wins over the file.
+Sizes are written 64KiB or 50MiB, durations 300s, 72h or 10d, rates 600/m.`
+
+// settingsOf reads the settings that a command was given.
+func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Origins, error) {
+	cfg, origins, err := config.Resolve(cmd.Flags(), environ)
+	if err != nil {
+		mistakes := strings.ReplaceAll(err.Error(), "\n", "\n  ")
+		return cfg, origins, cli.Fail(cli.ExitUsage, "the settings are not right:\n  %s", mistakes)
+	}
+	return cfg, origins, nil
+}
+
+func configShowCommand(environ []string) *cobra.Command {
+	var effective, asJSON bool
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show the settings that a hub would start with", Args: cobra.NoArgs,
+		Long: `Shows the settings that ` + "`rshub serve`" + ` would start with, given the same flags,
+environment and file: those that were set, as a file for --config; or with
+--effective all of them, each with where it comes from. Secrets are not shown.
+
+` + settingsHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, origins, err := settingsOf(cmd, environ)
+			if err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), origins, effective, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&effective, "effective", false, "show all settings, each with where it comes from")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, of each setting the name, the value and where it comes from")
+	config.AddFlags(cmd.Flags())
+	wrapFlags(cmd)
+	return cmd
+}
+
+// show writes settings: all if effective, else those that were set.
+func show(w io.Writer, origins config.Origins, effective, asJSON bool) error {
+	if !effective && !asJSON {
+		file, err := origins.YAML()
+		if err == nil {
+			_, err = w.Write(file)
+		}
+		return err
+	}
+	if asJSON {
+		return showJSON(w, origins, effective)
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	rows := [][3]string{{"SETTING", "FROM", "VALUE"}}
+	for _, o := range origins {
+		value := o.Text()
+		if value == "" && o.Default {
+			value = "(" + o.Auto + ")"
+		}
+		rows = append(rows, [3]string{o.Name, o.From, value})
+	}
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(table, strings.Join(row[:], "\t")); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+func showJSON(w io.Writer, origins config.Origins, effective bool) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	for _, o := range origins {
+		if o.Default && !effective {
+			continue
+		}
+		line := struct {
+			Name  string `json:"name"`
+			Value any    `json:"value"`
+			From  string `json:"from"`
+		}{o.Name, o.Text(), o.From}
+		if o.List {
+			line.Value = append([]string{}, o.Value...)
+		}
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrapFlags breaks the long help of settings into lines.
+func wrapFlags(cmd *cobra.Command) {
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
+}
