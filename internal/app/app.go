@@ -1,0 +1,206 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/embedstore"
+)
+
+// stopGrace is what stopping may take beyond the time to drain: finishing the
+// answers that are being written and flushing the last cursors.
+const stopGrace = 10 * time.Second
+
+// App is one hub. New, Start, Stop is its life; it is not started twice.
+type App struct {
+	cfg     config.Config
+	version string
+	log     *zap.Logger
+
+	hubURL        string
+	public, admin net.Listener
+	started       time.Time
+	store         *embedstore.Store
+	hub           *hub.Handler
+	draining      atomic.Bool
+
+	stops  stopper
+	failed chan error
+}
+
+// New returns a hub that does nothing yet. Version is told in its User-Agent
+// and to the operator. A nil log is none.
+func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	if cfg.NodeID == "" {
+		cfg.NodeID = uuid.NewString()
+	}
+	return &App{cfg: cfg, version: version, log: log, failed: make(chan error, 1)}, nil
+}
+
+// Start opens the store and the listeners and starts every part. When it
+// returns nil the hub answers; its actual addresses are in the log line with
+// the event "listening". After an error nothing is left running.
+func (a *App) Start(ctx context.Context) error {
+	if err := a.start(ctx); err != nil {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		return errors.Join(err, a.stops.stop(stopping, a.log))
+	}
+	a.log.Info("the hub listens", zap.String("event", "listening"),
+		zap.String("addr", a.Addr()), zap.String("admin_addr", a.AdminAddr()), zap.String("hub_url", a.hubURL),
+		zap.String("store", a.cfg.DataDir), zap.String("store_id", a.store.ID()), zap.String("node_id", a.cfg.NodeID),
+		zap.String("version", a.version))
+	return nil
+}
+
+func (a *App) start(ctx context.Context) error {
+	a.started = time.Now()
+	if err := a.listen(ctx); err != nil {
+		return err
+	}
+	var err error
+	if a.store, err = embedstore.Open(a.cfg.DataDir, embedstore.Options{}); err != nil {
+		return err
+	}
+	a.stops.add("store", func(context.Context) error { return a.store.Close() })
+
+	// The operator's side is started first and stopped last, so that it can
+	// tell what is going on meanwhile.
+	a.serve("operator's listener", a.admin, a.adminHandler())
+	if err := a.startParts(); err != nil {
+		return err
+	}
+	a.serve("public listener", a.public, a.hub)
+	return nil
+}
+
+// listen opens both listeners and settles the hub URI.
+func (a *App) listen(ctx context.Context) error {
+	var lc net.ListenConfig
+	var err error
+	if a.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminListen); err != nil {
+		return fmt.Errorf("opening the operator's listener (--admin-listen): %w", err)
+	}
+	a.stops.add("operator's address", closing(a.admin))
+	if a.public, err = lc.Listen(ctx, "tcp", a.cfg.Listen); err != nil {
+		return fmt.Errorf("opening the public listener (--listen): %w", err)
+	}
+	a.stops.add("public address", closing(a.public))
+	if a.hubURL = a.cfg.PublicURL; a.hubURL == "" {
+		port := a.public.Addr().(*net.TCPAddr).Port
+		a.hubURL = "http://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + "/"
+	}
+	return nil
+}
+
+func closing(l net.Listener) func(context.Context) error {
+	return func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// serve answers on l until it is stopped; then the requests in progress may
+// finish.
+func (a *App) serve(name string, l net.Listener, handler http.Handler) {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          zap.NewStdLog(a.log.Named("http")),
+	}
+	a.stops.background(name, func(ctx context.Context) error {
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(l) }()
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+		}
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace/2)
+		defer cancel()
+		if err := server.Shutdown(limit); err != nil {
+			return server.Close() // whoever still sends has had time
+		}
+		return nil
+	}, a.failed)
+}
+
+func (a *App) adminHandler() http.Handler {
+	return admin.New(admin.Options{
+		Token:  string(a.cfg.AdminToken),
+		Ready:  a.ready,
+		Info:   a.info,
+		Topics: a.store, Subscriptions: a.store,
+		Log: a.log,
+	})
+}
+
+// ready is what GET /readyz tells.
+func (a *App) ready(ctx context.Context) []admin.Check {
+	checks := []admin.Check{{Name: "store", Err: a.store.Ready(ctx)}}
+	if a.draining.Load() {
+		checks = append(checks, admin.Check{Name: "draining", Err: errors.New("the hub is shutting down")})
+	}
+	return checks
+}
+
+func (a *App) info(context.Context) admin.Info {
+	return admin.Info{
+		Version:   a.version,
+		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
+		HubURL:    a.hubURL,
+		Store:     admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.store.ID()},
+		NodeID:    a.cfg.NodeID,
+		Nodes:     []admin.Node{{ID: a.cfg.NodeID, Shards: journal.Partitions}},
+		StartedAt: a.started,
+		Uptime:    time.Since(a.started).Seconds(),
+	}
+}
+
+// Addr is the actual address of the public listener, host:port, after Start.
+func (a *App) Addr() string { return a.public.Addr().String() }
+
+// AdminAddr is that of the operator's listener.
+func (a *App) AdminAddr() string { return a.admin.Addr().String() }
+
+// HubURL is the hub URI, after Start.
+func (a *App) HubURL() string { return a.hubURL }
+
+// Failed gives the error of a part that ended by itself. The hub is then to be
+// stopped.
+func (a *App) Failed() <-chan error { return a.failed }
+
+// Stop ends the hub: readiness turns to 503 and no publish is taken any more,
+// deliveries in flight get the time of --drain, cursors are flushed, the store
+// is closed. What is not done when ctx ends is broken off; a stored
+// notification or subscription is never lost by that. It may be called again
+// and then does nothing.
+func (a *App) Stop(ctx context.Context) error {
+	a.draining.Store(true)
+	if a.hub != nil {
+		a.hub.SetDraining(true)
+	}
+	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+2*stopGrace)
+	defer cancel()
+	return a.stops.stop(limit, a.log)
+}

@@ -1,0 +1,174 @@
+package app
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
+)
+
+// startParts starts what works in the background, from the journal outwards,
+// and makes the handler of the hub URI.
+func (a *App) startParts() error {
+	client, err := egress.New(egress.Options{
+		Allow:     a.cfg.AllowCIDR,
+		PerHost:   a.cfg.PerHost,
+		Idle:      2 * a.cfg.MaxInflight,
+		UserAgent: a.userAgent(),
+		RootCAs:   a.cfg.RootCAs,
+	})
+	if err != nil {
+		return err
+	}
+	budget := egress.NewBudget(a.cfg.VerifyBudget)
+	topics, err := a.topicChecker(client, budget)
+	if err != nil {
+		return err
+	}
+	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
+
+	keep := retention{store: a.store, log: a.log.Named("retention"), rule: journal.Retention{
+		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
+	}}
+	a.stops.background("retention", keep.run, a.failed)
+
+	dispatcher, err := a.dispatcher(client)
+	if err != nil {
+		return err
+	}
+	a.stops.background("delivery", dispatcher.Run, a.failed)
+
+	service := a.subscriptions(client, budget, topics, dispatcher)
+	a.stops.background("subscriptions", service.Run, a.failed)
+
+	a.hub, err = a.hubHandler(client, topics, service)
+	return err
+}
+
+func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
+
+func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*validate.TopicChecker, error) {
+	log := a.log.Named("topics")
+	return validate.NewTopicChecker(validate.TopicOptions{
+		HubURL:  a.hubURL,
+		Client:  client,
+		Budget:  budget,
+		Mode:    validate.TopicMode(a.cfg.TopicCheck),
+		Timeout: a.cfg.Timeout,
+		Warn: func(topic string, err error) {
+			log.Warn("the topic does not name this hub; let through by --topic-check=warn",
+				zap.String("event", "topic_check_warning"), zap.String("topic", topic), zap.Error(err))
+		},
+	})
+}
+
+func (a *App) dispatcher(client *egress.Client) (*delivery.Dispatcher, error) {
+	return delivery.New(delivery.Options{
+		Journal:       a.store,
+		Subscriptions: a.store,
+		Client:        client,
+		HubURL:        a.hubURL,
+		Version:       a.version,
+		Signature:     websub.SignatureMethod(a.cfg.Signature),
+		Policy: delivery.Policy{
+			First: a.cfg.RetryFirst, Max: a.cfg.RetryMax, GiveUp: a.cfg.GiveUp,
+		},
+		Timeout:          a.cfg.Timeout,
+		MaxInflight:      a.cfg.MaxInflight,
+		MaxInflightBytes: a.cfg.MaxInflightBytes,
+		PerHost:          a.cfg.PerHost,
+		CommitWindow:     a.cfg.CommitWindow,
+		Drain:            a.cfg.Drain,
+		Log:              a.log,
+	})
+}
+
+func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, d *delivery.Dispatcher) *subscriptions.Service {
+	return subscriptions.New(subscriptions.Options{
+		Store:             a.store,
+		Heads:             a.store,
+		Client:            client,
+		Budget:            budget,
+		Check:             topicCheck{topics},
+		LeaseMin:          a.cfg.LeaseMin,
+		LeaseDefault:      a.cfg.LeaseDefault,
+		LeaseMax:          a.cfg.LeaseMax,
+		ResumeWithin:      a.cfg.ResumeWithin,
+		MaxPending:        a.cfg.MaxPending,
+		MaxPendingPerHost: a.cfg.MaxPendingPerHost,
+		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
+		Timeout:           a.cfg.Timeout,
+		Changed:           d.Apply,
+		Event:             logEvents(a.log.Named("subscriptions")),
+	})
+}
+
+func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service) (*hub.Handler, error) {
+	auth, err := hub.ParsePublishAuth(a.cfg.PublishAuth)
+	if err != nil {
+		return nil, err
+	}
+	allow, err := patterns(a.cfg.TopicAllow)
+	if err != nil {
+		return nil, err
+	}
+	deny, err := patterns(a.cfg.TopicDeny)
+	if err != nil {
+		return nil, err
+	}
+	publishers, err := publishers(a.cfg.Publishers)
+	if err != nil {
+		return nil, err
+	}
+	return hub.New(hub.Options{
+		HubURL:                 a.hubURL,
+		Journal:                a.store,
+		Subscriptions:          service,
+		Topics:                 topics,
+		Publishers:             validate.NewPublishers(publishers),
+		Callbacks:              client,
+		Auth:                   auth,
+		AcceptGaps:             a.cfg.Continuity == config.ContinuityFlag,
+		TopicAllow:             allow,
+		TopicDeny:              deny,
+		RequireHTTPSForSecrets: a.cfg.RequireHTTPSForSecrets,
+		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
+		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
+		MaxBody:                a.cfg.MaxBody,
+		TrustedProxies:         a.cfg.TrustedProxy,
+		Log:                    a.log,
+	})
+}
+
+func patterns(list []string) ([]validate.Pattern, error) {
+	out := make([]validate.Pattern, 0, len(list))
+	for _, s := range list {
+		p, err := validate.ParsePattern(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// publishers gives the configured publishers to the hub.
+func publishers(list []config.Publisher) ([]validate.Publisher, error) {
+	out := make([]validate.Publisher, 0, len(list))
+	for _, p := range list {
+		topics, err := patterns(p.Topics)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)})
+	}
+	return out, nil
+}

@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/config"
+)
+
+const (
+	hosts     = 64
+	callbacks = 1000
+	pairs     = 10
+	// rounds of one sample: so many notifications to every callback.
+	rounds = 10
+)
+
+// cost is what a sample took.
+type cost struct {
+	rate   float64 // deliveries a second
+	cpu    float64 // microseconds of this process a delivery
+	allocs float64 // a delivery
+}
+
+// measure runs work, which makes n deliveries.
+func measure(n int, work func()) cost {
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu, start := cpuTime(), time.Now()
+	work()
+	took := time.Since(start)
+	spent := cpuTime() - cpu
+	runtime.ReadMemStats(&after)
+	return cost{
+		rate:   float64(n) / took.Seconds(),
+		cpu:    float64(spent.Microseconds()) / float64(n),
+		allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail with these arguments
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkFanOut is the hub's fan-out, publish to last delivery, over the
+// durable store with secrets, as a ratio to a bare loop of POSTs of the same
+// size to the same receivers.
+func BenchmarkFanOut(b *testing.B) {
+	receivers := startReceivers(b, hosts)
+	hub := startHub(b)
+	topic := hub.HubURL() + "topic"
+	for i := range callbacks {
+		subscribe(b, hub.HubURL(), topic, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))
+	}
+	waitActive(b, hub)
+	src := &source{topic: topic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	bare := newBareLoop(receivers.hosts)
+
+	const n = rounds * callbacks
+	var expected int64
+	runBare := func() {
+		bare.post(n, src.body(b))
+		if expected += n; receivers.count(b, expected) != expected {
+			b.Fatal("the bare loop lost deliveries")
+		}
+	}
+	runHub := func() {
+		for range rounds {
+			src.publish(b)
+		}
+		if expected += n; receivers.count(b, expected) != expected {
+			b.Fatalf("the hub made %d deliveries, want %d", receivers.count(b, expected), expected)
+		}
+	}
+	runBare() // warm up: connections, pages of the store
+	runHub()
+	for b.Loop() {
+		var ratios []float64
+		var hubs, bares []cost
+		for range pairs {
+			base, got := measure(n, runBare), measure(n, runHub)
+			bares, hubs = append(bares, base), append(hubs, got)
+			ratios = append(ratios, got.rate/base.rate)
+		}
+		slices.Sort(ratios)
+		b.ReportMetric(ratios[len(ratios)/2], "x-bare-loop")
+		b.ReportMetric(ratios[0], "x-min")
+		b.ReportMetric(ratios[len(ratios)-1], "x-max")
+		b.ReportMetric(median(hubs, func(c cost) float64 { return c.cpu }), "cpu-us/delivery")
+		b.ReportMetric(median(bares, func(c cost) float64 { return c.cpu }), "bare-cpu-us/delivery")
+		b.ReportMetric(median(hubs, func(c cost) float64 { return c.allocs }), "allocs/delivery")
+		b.ReportMetric(median(bares, func(c cost) float64 { return c.allocs }), "bare-allocs/delivery")
+		b.ReportMetric(median(hubs, func(c cost) float64 { return c.rate }), "deliveries/s")
+	}
+}
+
+func median(costs []cost, of func(cost) float64) float64 {
+	values := make([]float64, 0, len(costs))
+	for _, c := range costs {
+		values = append(values, of(c))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func startHub(b *testing.B) *app.App {
+	b.Helper()
+	cfg, _, err := config.Load([]string{
+		"--dev", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--data-dir=" + b.TempDir(), "--topic-check=off",
+	}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	hub, err := app.New(cfg, nil, "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := hub.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := hub.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return hub
+}
+
+func send(b *testing.B, hub, mediaType, link string, body io.Reader, want int) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, hub, body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("Content-Type", mediaType)
+	if link != "" {
+		req.Header.Set("Link", link)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != want {
+		b.Fatalf("answered %d %s", resp.StatusCode, answer)
+	}
+}
+
+func subscribe(b *testing.B, hub, topic, callback string) {
+	b.Helper()
+	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback}, "hub.secret": {"a secret of " + callback}}
+	send(b, hub, "application/x-www-form-urlencoded", "", strings.NewReader(form.Encode()), http.StatusAccepted)
+}
+
+func waitActive(b *testing.B, hub *app.App) {
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+hub.AdminAddr()+"/api/v1/subscriptions?state=pending&limit=1", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK && !bytes.Contains(body, []byte(`"pending"`)) {
+			return
+		}
+	}
+	b.Fatal("some subscriptions are pending after a minute")
+}
+
+// source publishes notifications of about 1 KB.
+type source struct {
+	topic, hub string
+	until      time.Time
+}
+
+func (s *source) body(b *testing.B) []byte {
+	b.Helper()
+	from := s.until
+	s.until = from.Add(time.Second)
+	return fmt.Appendf(nil, `<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+<rs:md capability="change-notification" from="%s" until="%s"/>
+<url><loc>https://example.org/%s</loc><rs:md change="updated"/></url>
+</urlset>
+`, from.Format(time.RFC3339), s.until.Format(time.RFC3339), strings.Repeat("p", 690))
+}
+
+func (s *source) publish(b *testing.B) {
+	b.Helper()
+	send(b, s.hub, "application/xml", fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, s.topic, s.hub), bytes.NewReader(s.body(b)), http.StatusOK)
+}
+
+// bareLoop POSTs without anything around it: what net/http does at best.
+type bareLoop struct {
+	transport *http.Transport
+	urls      []*url.URL
+}
+
+func newBareLoop(hosts []string) *bareLoop {
+	l := &bareLoop{transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 8, DisableCompression: true}}
+	for _, h := range hosts {
+		u, err := url.Parse(h + "/bare")
+		if err != nil {
+			panic(err) // our own receivers' addresses
+		}
+		l.urls = append(l.urls, u)
+	}
+	return l
+}
+
+func (l *bareLoop) post(n int, body []byte) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range hosts {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				req := &http.Request{
+					Method: http.MethodPost, URL: l.urls[int(i)%len(l.urls)], Header: http.Header{"Content-Type": {"application/xml"}},
+					Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+				}
+				resp, err := l.transport.RoundTrip(req)
+				if err != nil {
+					panic(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const receiverEnv = "RSHUB_BENCH_RECEIVER"
+
+// TestMain turns the test binary into the receiver when asked to: a process of
+// its own, so that the CPU and the allocations measured are the sender's.
+func TestMain(m *testing.M) {
+	if n, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
+		if err := receive(n); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// receive serves n callback addresses and a control address, which it prints as
+// a line of JSON, control first, until its standard input ends.
+func receive(n int) error {
+	var count atomic.Int64
+	callback := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		count.Add(1)
+	})
+	control := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Answers once the count has reached what is asked for.
+		want, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
+		for deadline := time.Now().Add(time.Minute); count.Load() < want && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		_, _ = fmt.Fprint(w, count.Load())
+	})
+	var addrs []string
+	for i := range n + 1 {
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		handler := callback
+		if i == 0 {
+			handler = control
+		}
+		go func() { _ = (&http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}).Serve(l) }()
+		addrs = append(addrs, "http://"+l.Addr().String())
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(addrs); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// receivers is the process that receive runs in.
+type receivers struct {
+	control string
+	hosts   []string
+}
+
+func startReceivers(b *testing.B, hosts int) *receivers {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), os.Args[0]) //nolint:gosec // ourselves
+	cmd.Env = append(os.Environ(), receiverEnv+"="+strconv.Itoa(hosts))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
+	var addrs []string
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := json.Unmarshal(line, &addrs); err != nil {
+		b.Fatal(err)
+	}
+	return &receivers{control: addrs[0], hosts: addrs[1:]}
+}
+
+// count waits until n deliveries have come, or a minute, and returns how many
+// have.
+func (r *receivers) count(b *testing.B, n int64) int64 {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.control+"/?n="+strconv.FormatInt(n, 10), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	got, err := strconv.ParseInt(string(body), 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return got
+}
