@@ -1,0 +1,208 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/websub"
+)
+
+// exchange is one delivery attempt as it goes over the wire.
+type exchange struct {
+	callback, secret string
+	attempt          uint32 // from 1
+	body             *body
+}
+
+// outcome is what became of an exchange.
+type outcome struct {
+	Result
+	err      error // why there is no answer
+	cutOff   bool  // by the hub's own end: no attempt of the subscriber's
+	started  time.Time
+	duration time.Duration
+}
+
+// attempt makes one HTTP exchange (WebSub 7, HUB-40 to HUB-47). Ctx cuts it off.
+func (d *Dispatcher) attempt(ctx context.Context, x exchange) outcome {
+	out := outcome{started: time.Now()}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := newWatch(cancel, d.o.Timeout, x.body.entry.Size)
+	defer w.stop()
+
+	status, after, err := d.post(ctx, w, x)
+	out.duration = time.Since(out.started)
+	out.Status, out.RetryAfter = status, after
+	if err == nil {
+		return out
+	}
+	// What cut the exchange off tells more than what broke because of it.
+	var slow *slowError
+	cause := context.Cause(ctx)
+	switch {
+	case errors.As(cause, &slow):
+		out.Status, out.err = journal.StatusTimeout, slow
+	case cause != nil:
+		out.cutOff = true
+	default:
+		out.Status, out.err = failureStatus(err), withoutURL(err)
+	}
+	return out
+}
+
+// post sends the request and returns the status of the answer and its
+// Retry-After. The rest of the answer means nothing (HUB-46): a little of it is
+// read, for a moment, so that the connection can be used again.
+func (d *Dispatcher) post(ctx context.Context, w *watch, x exchange) (int, time.Duration, error) {
+	req, err := d.request(ctx, w, x)
+	if err != nil {
+		return 0, 0, err
+	}
+	resp, err := d.o.Client.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // the answer means nothing
+	if resp.ContentLength != 0 {
+		w.answered()
+		_, _ = io.CopyN(io.Discard, resp.Body, readLimit) // nor does an error in it
+	}
+	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil
+}
+
+func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {
+	e := &x.body.entry
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.callback, nil)
+	if err != nil {
+		return nil, err
+	}
+	verbatim(req.URL, x.callback)
+	// Keys as they are, not as net/http would spell them.
+	req.Header = http.Header{
+		"User-Agent":    {d.userAgent},
+		"Link":          {x.body.link},
+		"Webhook-Id":    {x.body.id},
+		"RSHub-Attempt": {strconv.FormatUint(uint64(x.attempt), 10)},
+		// Sent to nobody, it lets the transport repeat a request that a
+		// keep-alive connection took with it when the other side closed it.
+		"Idempotency-Key": nil,
+	}
+	if e.MediaType != "" {
+		req.Header["Content-Type"] = []string{e.MediaType}
+	}
+	if x.secret != "" {
+		req.Header[websub.HeaderSignature] = []string{d.o.Signature.Sign(x.secret, e.Body)}
+	}
+	if len(e.Body) > 0 {
+		req.ContentLength = int64(len(e.Body))
+		req.GetBody = func() (io.ReadCloser, error) {
+			return &sending{*bytes.NewReader(e.Body), w}, nil
+		}
+		req.Body, _ = req.GetBody()
+	}
+	return req, nil
+}
+
+// verbatim has u sent as raw has it: net/http would percent-encode anew what it
+// thinks has to be (HUB-40).
+func verbatim(u *url.URL, raw string) {
+	_, rest, _ := strings.Cut(raw, "://")
+	host, path := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		host, path = rest[:i], rest[i:]
+	}
+	path, _, _ = strings.Cut(path, "?")
+	switch {
+	case path == u.EscapedPath():
+	case strings.HasPrefix(path, "//"):
+		u.Opaque = "//" + host + path
+	default:
+		u.Opaque = path
+	}
+}
+
+// sending is a body on its way. Each part that the transport takes is progress.
+type sending struct {
+	body bytes.Reader
+	w    *watch
+}
+
+func (s *sending) Read(p []byte) (int, error) {
+	s.w.progress()
+	return s.body.Read(p)
+}
+
+func (s *sending) Close() error { return nil }
+
+// failureStatus is the status of an exchange without an answer.
+func failureStatus(err error) int {
+	switch egress.Classify(err) {
+	case egress.FailureTimeout:
+		return journal.StatusTimeout
+	case egress.FailureConnect:
+		return journal.StatusConnect
+	case egress.FailureRefused:
+		return journal.StatusRefused
+	default:
+		return journal.StatusError
+	}
+}
+
+// withoutURL takes the callback's URL, which may be a secret of its owner, out
+// of an error.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, 10.2.3).
+// Zero: there is nothing to wait for.
+func retryAfter(value string, now time.Time) time.Duration {
+	const long = 365 * 24 * time.Hour
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(long/time.Second) {
+			return long
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	t, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return max(0, min(t.Sub(now), long))
+}
+
+// slowError is the cause with which a watch cuts an exchange off.
+type slowError struct {
+	after   time.Duration
+	stalled bool
+}
+
+func (e *slowError) Error() string {
+	if e.stalled {
+		return fmt.Sprintf("the callback made no progress for %v", e.after)
+	}
+	return fmt.Sprintf("the exchange took longer than %v", e.after)
+}
+
+// Timeout makes the error a timeout of package net.
+func (e *slowError) Timeout() bool { return true }

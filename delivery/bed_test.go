@@ -1,0 +1,271 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// callback plays a subscriber's host. It gets each request after its body was
+// read and says what is answered; nil stands for 200.
+type callback func(r *http.Request, body []byte) (*http.Response, error)
+
+// received is a delivery as the transport saw it.
+type received struct {
+	url, id, body string
+	attempt       int
+	header        http.Header
+	at            time.Time // when it began
+}
+
+// wire is a transport that leads to callbacks in memory. It takes bodies as fast
+// as they come.
+type wire struct {
+	mu        sync.Mutex
+	callbacks map[string]callback // by URL, or by host
+	got       []received          // what was answered with 2xx
+	tried     []received
+	now, most map[string]int // exchanges at once: by host, and "" for all
+	quiet     bool           // nothing is recorded
+}
+
+func newWire() *wire {
+	return &wire{callbacks: make(map[string]callback), now: make(map[string]int), most: make(map[string]int)}
+}
+
+func (w *wire) count(host string, by int) {
+	for _, k := range []string{"", host} {
+		w.now[k] += by
+		w.most[k] = max(w.most[k], w.now[k])
+	}
+}
+
+func (w *wire) Do(r *http.Request) (*http.Response, error) {
+	if w.quiet {
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	}
+	rec := received{url: r.URL.String(), id: r.Header.Get("Webhook-Id"), header: r.Header, at: time.Now()}
+	rec.attempt, _ = strconv.Atoi(r.Header["RSHub-Attempt"][0])
+	w.mu.Lock()
+	w.count(r.URL.Host, 1)
+	answer := w.callbacks[rec.url]
+	if answer == nil {
+		answer = w.callbacks[r.URL.Host]
+	}
+	w.tried = append(w.tried, rec)
+	w.mu.Unlock()
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	rec.body = string(body)
+	var resp *http.Response
+	var err error
+	if answer != nil {
+		resp, err = answer(r, body)
+	}
+	if resp == nil && err == nil {
+		resp = status(http.StatusOK)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count(r.URL.Host, -1)
+	if err == nil && resp.StatusCode/100 == 2 {
+		w.got = append(w.got, rec)
+	}
+	return resp, err
+}
+
+// at returns what was delivered to a URL.
+func (w *wire) at(url string) []received { return pick(w, &w.got, url) }
+
+// attempts returns what was tried at a URL.
+func (w *wire) attempts(url string) []received { return pick(w, &w.tried, url) }
+
+func pick(w *wire, from *[]received, url string) (out []received) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range *from {
+		if r.url == url {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (w *wire) set(urlOrHost string, c callback) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.callbacks[urlOrHost] = c
+}
+
+func status(code int, header ...string) *http.Response {
+	r := &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+// answers always answers with a status.
+func answers(code int, header ...string) callback {
+	return func(*http.Request, []byte) (*http.Response, error) { return status(code, header...), nil }
+}
+
+// takes answers 200 after a while.
+func takes(d time.Duration) callback {
+	return func(r *http.Request, _ []byte) (*http.Response, error) {
+		select {
+		case <-time.After(d):
+			return nil, nil
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+}
+
+// hangs never answers.
+func hangs(r *http.Request, _ []byte) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// drips answers 200, and then a byte a second without end.
+func drips(r *http.Request, _ []byte) (*http.Response, error) {
+	resp := status(http.StatusOK)
+	resp.ContentLength, resp.Body = -1, &dripping{r.Context()}
+	return resp, nil
+}
+
+type dripping struct{ ctx context.Context }
+
+func (d *dripping) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(time.Second):
+		p[0] = '.'
+		return 1, nil
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	}
+}
+
+func (d *dripping) Close() error { return nil }
+
+// unreachableError is what a transport says where no connection can be made.
+type unreachableError struct{}
+
+func (unreachableError) Error() string { return "connection refused" }
+func (unreachableError) Timeout() bool { return true }
+
+// down is a host that cannot be reached.
+func down(*http.Request, []byte) (*http.Response, error) { return nil, unreachableError{} }
+
+// bed is a Dispatcher with everything around it.
+type bed struct {
+	*memory
+	*wire
+	d    *Dispatcher
+	t    testing.TB
+	stop func() error // ends Run and returns its error
+}
+
+// newBed makes a bed whose jitter is none; the functions change its options.
+func newBed(t testing.TB, more ...func(*Options)) *bed {
+	t.Helper()
+	b := &bed{memory: newMemory(), wire: newWire(), t: t}
+	o := Options{
+		Journal: b.memory, Subscriptions: b.memory, Client: b.wire, HubURL: "https://hub.example/",
+		Drain: 15 * time.Second, Rand: func() float64 { return 0.5 },
+	}
+	for _, f := range more {
+		f(&o)
+	}
+	var err error
+	if b.d, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	b.stop = func() error { return nil }
+	return b
+}
+
+// run starts the Dispatcher. It is stopped at the end of the test.
+func (b *bed) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.d.Run(ctx) }()
+	b.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+}
+
+// end stops the Dispatcher and complains of its error.
+func (b *bed) end() {
+	b.t.Helper()
+	if err := b.stop(); err != nil {
+		b.t.Errorf("Run: %v", err)
+	}
+}
+
+// cb is the n-th callback, each at a host of its own.
+func cb(n int) string { return fmt.Sprintf("http://h%d.example/cb", n) }
+
+const topicA, topicB = "https://source.example/a", "https://source.example/b"
+
+// wantOrder complains unless exactly these entries were delivered to a URL, in
+// this order.
+func (b *bed) wantOrder(url string, entries ...journal.Entry) {
+	b.t.Helper()
+	var got, want []string
+	for _, r := range b.at(url) {
+		got = append(got, r.id)
+	}
+	for _, e := range entries {
+		want = append(want, e.ID.String())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		b.t.Errorf("%s got %d notifications %v, want %d %v", url, len(got), got, len(want), want)
+	}
+}
+
+// wantWaits complains unless the attempts at a URL came this long after each
+// other.
+func (b *bed) wantWaits(url string, waits ...time.Duration) {
+	b.t.Helper()
+	tried := b.attempts(url)
+	var got []time.Duration
+	for i := 1; i < len(tried); i++ {
+		got = append(got, tried[i].at.Sub(tried[i-1].at))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(waits) {
+		b.t.Errorf("waits between attempts at %s:\n got %v\nwant %v", url, got, waits)
+	}
+}
+
+// wantGaps complains unless the subscription has these gaps.
+func (b *bed) wantGaps(s subscriptions.Subscription, want ...journal.Gap) {
+	b.t.Helper()
+	got, _ := b.stored(s)
+	for i := range got.Gaps {
+		got.Gaps[i].At = time.Time{}
+	}
+	if fmt.Sprint(got.Gaps) != fmt.Sprint(want) {
+		b.t.Errorf("gaps\n got %v\nwant %v", got.Gaps, want)
+	}
+}
+
+var errStore = errors.New("the store is down")

@@ -1,0 +1,355 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// job is a lane that a sender holds, and what held when it was picked.
+type job struct {
+	lane   *lane
+	class  class
+	probe  bool // of a suspect host
+	cursor cursor
+	epoch  uint64 // of the lane's topic
+}
+
+// send takes lanes and delivers until there are no more to take.
+func (d *Dispatcher) send(ctx context.Context) {
+	for {
+		j, ok := d.take()
+		if !ok {
+			return
+		}
+		d.deliver(ctx, j)
+	}
+}
+
+// deliver takes one lane one step: it finds the next notification, makes an
+// attempt, decides what follows, has it stored, and puts the lane back.
+func (d *Dispatcher) deliver(ctx context.Context, j job) {
+	b, err := d.find(ctx, &j)
+	if err != nil {
+		d.notNow(ctx, j, b, err)
+		return
+	}
+	defer d.bodies.put(b)
+	secret, ok := d.stillDue(j, b)
+	if !ok {
+		d.giveBack(j)
+		return
+	}
+	out := d.attempt(ctx, exchange{
+		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
+	})
+	if out.cutOff {
+		d.giveBack(j)
+		return
+	}
+	d.conclude(ctx, j, b, out)
+}
+
+// find returns the entry after the job's cursor. Where entries were trimmed or
+// lost before they were delivered, it moves the cursor and goes on.
+func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
+	for {
+		b, err := d.bodies.get(ctx, j.lane.topic, j.cursor.anchor)
+		var trimmed *journal.TrimmedError
+		var moved bool
+		switch {
+		case errors.As(err, &trimmed):
+			moved = d.skip(j, trimmed.To)
+		case errors.Is(err, journal.ErrRolledBack):
+			var failed error
+			if moved, failed = d.reanchor(ctx, j); failed != nil {
+				return nil, failed
+			}
+		default:
+			return b, err
+		}
+		if !moved {
+			return nil, errSuperseded
+		}
+	}
+}
+
+// errSuperseded says that the lane got another cursor, or is gone.
+var errSuperseded = errors.New("the subscription changed meanwhile")
+
+// notNow puts a lane back for which find found nothing.
+func (d *Dispatcher) notNow(ctx context.Context, j job, b *body, err error) {
+	switch {
+	case errors.Is(err, errSuperseded):
+		d.giveBack(j)
+	case errors.Is(err, errHead):
+		d.atHead(j)
+	case errors.Is(err, errNoRoom):
+		d.park(j, b)
+	default:
+		if ctx.Err() == nil {
+			d.log.Warn("a notification could not be read; it is read again", zap.String("event", "read_failed"),
+				zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id), zap.Error(err))
+		}
+		d.pause([]*lane{j.lane}, func() { d.release(j) })
+	}
+}
+
+// giveBack puts a lane back as if it had not been picked.
+func (d *Dispatcher) giveBack(j job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.place(j.lane, time.Now().UnixNano())
+	d.release(j)
+}
+
+// atHead puts a lane back that is at the head of its topic, if that did not move
+// since the lane was picked.
+func (d *Dispatcher) atHead(j job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := j.lane.topic; t.epoch == j.epoch && d.holds(j) {
+		t.head = j.cursor.anchor
+	}
+	d.place(j.lane, time.Now().UnixNano())
+	d.release(j)
+}
+
+// park lets a lane wait for a large body, without a sender.
+func (d *Dispatcher) park(j job, b *body) {
+	d.mu.Lock()
+	if j.lane.state != gone {
+		j.lane.state = parked
+	}
+	d.release(j)
+	d.mu.Unlock()
+	if !d.bodies.wait(b, j.lane) {
+		d.unpark([]*lane{j.lane}, true)
+	}
+}
+
+// unpark makes parked lanes ready, in chunks; those whose body could not be read
+// a while later.
+func (d *Dispatcher) unpark(lanes []*lane, read bool) {
+	for len(lanes) > 0 {
+		n := min(chunk, len(lanes))
+		if read {
+			d.proceedAll(lanes[:n])
+		} else {
+			d.pause(lanes[:n], func() {})
+		}
+		lanes = lanes[n:]
+	}
+}
+
+func (d *Dispatcher) proceedAll(lanes []*lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now().UnixNano()
+	for _, l := range lanes {
+		if l.state == parked {
+			l.state = idle
+			d.proceed(l, now)
+		}
+	}
+}
+
+// pause lets lanes wait until the store may do again. Their cursors stay.
+func (d *Dispatcher) pause(lanes []*lane, then func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range lanes {
+		if l.state == inFlight || l.state == parked {
+			wait := float64(storePause) * (1 + d.o.Rand())
+			d.waitUntil(l, time.Now().Add(time.Duration(wait)).UnixNano())
+		}
+	}
+	then()
+}
+
+// holds tells whether the cursor that the job was picked with still stands. It
+// does not when the subscription ended, was renewed with another secret or was
+// replayed: what was delivered from the old one does not move the new one.
+func (d *Dispatcher) holds(j job) bool {
+	l := j.lane
+	return l.state != gone && l.cursor.generation == j.cursor.generation && l.cursor.same(j.cursor.anchor)
+}
+
+// stillDue tells, right before an attempt, whether the subscription is still to
+// get it (HUB-49), and with which secret.
+func (d *Dispatcher) stillDue(j job, b *body) (secret string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j.lane.topic.saw(b.anchor)
+	return j.lane.secret, d.holds(j) && j.lane.expires > time.Now().UnixNano()
+}
+
+// conclude draws the conclusions of an attempt: for the lane and its host, for
+// the store and for the log.
+func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) {
+	now := time.Now()
+	var head journal.Head
+	if out.Status == http.StatusGone {
+		var err error
+		if head, err = d.o.Journal.Head(ctx, j.lane.topic.url); err != nil {
+			// What is left out could not be told, so it ends another time.
+			d.logAttempt(j, b, out, "retry", now.Add(storePause))
+			d.pause([]*lane{j.lane}, func() { d.judge(j, out.Status); d.release(j) })
+			return
+		}
+	}
+	c, dec, ok := d.decide(j, b, out, now)
+	if !ok {
+		d.logAttempt(j, b, out, "superseded", time.Time{})
+		d.finish(j, out)
+		return
+	}
+	gap := journal.Gap{At: now}
+	switch dec.Action {
+	case PassOver:
+		gap.From, gap.Until, gap.Count, gap.Reason = b.entry.From, b.entry.End(), 1, journal.GapGaveUp
+		if !b.entry.Timed() {
+			gap.From = j.cursor.unpack().Until
+		}
+	case End:
+		c.End, c.EndedAt = subscriptions.EndGone, now
+		from := j.cursor.unpack()
+		gap.From, gap.Until, gap.Reason = from.Until, head.Last.Until, journal.GapGone
+		if head.Last.Seq > from.Seq {
+			gap.Count = head.Last.Seq - from.Seq
+		}
+	}
+	if gap.Count > 0 {
+		c.Gaps = []journal.Gap{gap}
+		d.logGap(j, gap)
+	}
+	d.tally(dec.Action)
+	d.logAttempt(j, b, out, dec.Action.String(), dec.At)
+	d.settler.add(c)
+	d.finish(j, out)
+}
+
+// decide moves the lane's cursor as Decide says, and returns what is to be
+// stored. False: the lane has another cursor, and the attempt does not count.
+func (d *Dispatcher) decide(j job, b *body, out outcome, now time.Time) (subscriptions.Commit, Decision, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.holds(j) {
+		return subscriptions.Commit{}, Decision{}, false
+	}
+	l := j.lane
+	was, c := l.cursor, l.cursor
+	begun := instant(was.first)
+	if begun.IsZero() {
+		begun = out.started
+	}
+	dec := Decide(out.Result, State{Attempt: was.attempt, Step: uint32(was.step), FirstAttemptAt: begun}, d.o.Policy, now, d.o.Rand())
+	switch dec.Action {
+	case Deliver, PassOver:
+		c = was.moveTo(b.anchor)
+	default:
+		c.attempt++
+		c.first = nanos(begun)
+	}
+	c.next, c.step, c.status = nanos(dec.At), uint16(dec.Step), int16(out.Status) //nolint:gosec // at most 8, and of three digits
+	l.cursor, l.held = c, dec.Held
+	if dec.Action == End {
+		// Its slot and its place in flight are given back by finish.
+		d.remove(l)
+	}
+	commit := subscriptions.Commit{ID: l.id, Cursor: c.unpack()}
+	failedBefore := was.status != 0 && !(Result{Status: int(was.status)}).delivered()
+	if dec.Action != Deliver || failedBefore {
+		commit.Attempts = []subscriptions.Attempt{{
+			At: out.started, NotificationID: b.entry.ID, Number: was.attempt + 1,
+			Status: out.Status, Error: message(out.err), Duration: out.duration,
+		}}
+	}
+	return commit, dec, true
+}
+
+// finish puts the lane back after an attempt.
+func (d *Dispatcher) finish(j job, out outcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.judge(j, out.Status)
+	d.place(j.lane, time.Now().UnixNano())
+	d.release(j)
+}
+
+// skip moves the job's cursor over what was trimmed before it was delivered, and
+// records it as a gap. False: the cursor does not stand any more.
+func (d *Dispatcher) skip(j *job, to journal.Anchor) bool {
+	from := j.cursor.unpack()
+	c := j.cursor.moveTo(packAnchor(to))
+	if to.Position <= from.Position || !d.move(j, c) {
+		return false
+	}
+	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: journal.GapRetention, At: time.Now()}
+	if to.Seq > from.Seq {
+		gap.Count = to.Seq - from.Seq
+	}
+	d.logGap(*j, gap)
+	d.settler.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
+	return true
+}
+
+// reanchor takes the job's cursor back to the newest entry that was read before
+// it and that the journal still has, after the store lost its tail: what follows
+// may come twice, nothing is skipped (invariant 5).
+func (d *Dispatcher) reanchor(ctx context.Context, j *job) (bool, error) {
+	url := j.lane.topic.url
+	d.mu.Lock()
+	candidates := j.lane.topic.before(j.cursor.anchor)
+	d.mu.Unlock()
+	to, found := journal.Anchor{}, false
+	for _, a := range candidates {
+		_, err := d.o.Journal.Read(ctx, url, a.unpack(), 1, 0)
+		var trimmed *journal.TrimmedError
+		if errors.Is(err, journal.ErrRolledBack) {
+			continue
+		}
+		if err != nil && !errors.As(err, &trimmed) {
+			return false, err
+		}
+		to, found = a.unpack(), true
+		break
+	}
+	if !found {
+		head, err := d.o.Journal.Head(ctx, url)
+		if err != nil {
+			return false, err
+		}
+		to = head.Trimmed
+	}
+	c := j.cursor.moveTo(packAnchor(to))
+	c.generation = journal.MintGeneration(j.cursor.generation, time.Now())
+	lost := j.cursor.seq
+	if !d.move(j, c) {
+		return false, nil
+	}
+	d.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
+		zap.String("event", "rolled_back"), zap.String("topic", url), zap.Stringer("subscription_id", j.lane.id),
+		zap.Uint64("from_seq", lost), zap.Uint64("to_seq", to.Seq))
+	d.settler.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack()})
+	return true, nil
+}
+
+// move gives the job and its lane another cursor. False: the lane has another
+// one already.
+func (d *Dispatcher) move(j *job, c cursor) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.holds(*j) {
+		return false
+	}
+	c.nudge = 0
+	j.lane.cursor, j.cursor = c, c
+	return true
+}

@@ -1,0 +1,319 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// errShutdown is the cause with which exchanges are cut off at the end.
+var errShutdown = errors.New("the hub shuts down")
+
+// Dispatcher delivers what the journal holds to the subscriptions that want it.
+// Its methods may be called from several goroutines.
+type Dispatcher struct {
+	o          Options
+	log        *zap.Logger
+	userAgent  string
+	suspectMax int
+	bodies     *bodies
+	settler    *settler
+	wake       chan struct{} // something for loop to do at once
+
+	mu       sync.Mutex
+	work     sync.Cond // on mu: rotation got something, or stopping
+	stopping bool
+	lanes    map[uuid.UUID]*lane
+	topics   map[string]*topic
+	hosts    map[string]*host
+	groups   map[groupKey]*group
+
+	rotation ring[*topic]        // topics with listed groups
+	timers   timers[*lane]       // waiting lanes
+	probes   timers[*host]       // suspects
+	lineup   ring[*host]         // suspects that wait for other suspects
+	walks    ring[*topic]        // topics whose lanes are being walked over
+	revivals ring[*host]         // the same of hosts
+	dirty    ring[*topic]        // topics whose heads are to be read
+	follow   sync.Cond           // on mu: dirty got something, or stopping
+	unread   map[string]struct{} // topics whose head could not be read
+
+	suspectBusy int // slots of suspect hosts in use
+	count       struct{ ready, inFlight, suspects int }
+
+	// touched are the subscriptions that Apply was called for while the store
+	// was being read: what was read of them may be older. Nil: nothing is read.
+	touched map[uuid.UUID]struct{}
+
+	delivered, failed, passedOver, ended atomic.Uint64
+}
+
+// New returns a Dispatcher. It does nothing until Run; Apply may be called
+// before.
+func New(o Options) (*Dispatcher, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	d := &Dispatcher{
+		o: o, log: o.Log,
+		userAgent:  fmt.Sprintf("rshub/%s (+%s)", o.Version, o.HubURL),
+		suspectMax: max(1, o.MaxInflight/5),
+		wake:       make(chan struct{}, 1),
+		lanes:      make(map[uuid.UUID]*lane),
+		topics:     make(map[string]*topic),
+		hosts:      make(map[string]*host),
+		groups:     make(map[groupKey]*group),
+		unread:     make(map[string]struct{}),
+	}
+	d.work.L, d.follow.L = &d.mu, &d.mu
+	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark)
+	d.settler = newSettler(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
+	return d, nil
+}
+
+// Run takes up all live subscriptions and delivers to them until ctx ends. Then
+// it makes no new attempts, lets those in flight go on for up to Options.Drain,
+// cuts off the rest, which counts as no failure, stores the cursors, and
+// returns. It may be called once.
+//
+// An error says that the subscriptions could not be read at the start, or that
+// the last cursors could not be stored: what they were of is delivered again.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	s, err := d.load(ctx)
+	if err != nil {
+		return err
+	}
+	// What is in flight outlives ctx.
+	background := context.WithoutCancel(ctx)
+	exchanges, cutOff := context.WithCancelCause(background)
+	defer cutOff(nil)
+	d.bodies.ctx = exchanges
+
+	var senders, others sync.WaitGroup
+	settled := make(chan error, 1)
+	commits, giveUp := context.WithCancel(background)
+	defer giveUp()
+	go func() { settled <- d.settler.run(commits) }()
+	for range d.o.MaxInflight {
+		senders.Go(func() { d.send(exchanges) })
+	}
+	for range followers {
+		others.Go(func() { d.readHeads(ctx) })
+	}
+	others.Go(func() { d.loop(ctx) })
+	others.Go(func() { d.listen(ctx) })
+	others.Go(func() { d.sweepOn(ctx, s) })
+
+	<-ctx.Done()
+	d.stop()
+	timer := time.AfterFunc(d.o.Drain, func() {
+		cutOff(errShutdown)
+		d.settler.giveWay()
+	})
+	defer timer.Stop()
+	senders.Wait()
+	others.Wait()
+	cutOff(errShutdown) // bodies being read
+	d.bodies.loads.Wait()
+	d.settler.close()
+	defer time.AfterFunc(flushTimeout, giveUp).Stop()
+	return <-settled
+}
+
+// stop makes every sender end after what it has in flight.
+func (d *Dispatcher) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+	d.work.Broadcast()
+	d.follow.Broadcast()
+}
+
+// take waits for a lane whose turn it is. False: there will be none.
+func (d *Dispatcher) take() (job, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !d.stopping {
+		if j, ok := d.pick(); ok {
+			return j, true
+		}
+		d.work.Wait()
+	}
+	return job{}, false
+}
+
+// loop does what is due at a time, and what is done in chunks.
+func (d *Dispatcher) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := d.step()
+		if wait == 0 {
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// step does one chunk of each kind and returns the time until there is more to
+// do; zero: now.
+func (d *Dispatcher) step() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now().UnixNano()
+	for range chunk {
+		l, ok := d.timers.pop(now)
+		if !ok {
+			break
+		}
+		l.state = idle
+		d.proceed(l, now)
+	}
+	for range chunk {
+		h, ok := d.probes.pop(now)
+		if !ok {
+			break
+		}
+		d.promote(h)
+	}
+	if t, ok := d.walks.pop(); ok {
+		d.walkOn(t, now)
+	}
+	if h, ok := d.revivals.pop(); ok {
+		d.reviveOn(h, now)
+	}
+	if d.walks.len()+d.revivals.len() > 0 {
+		return 0
+	}
+	return d.untilNext(now)
+}
+
+// untilNext is how long there is nothing due.
+func (d *Dispatcher) untilNext(now int64) time.Duration {
+	wait := time.Hour
+	if len(d.timers.items) > 0 {
+		wait = min(wait, time.Duration(d.timers.items[0].due-now))
+	}
+	if len(d.probes.items) > 0 {
+		wait = min(wait, time.Duration(d.probes.items[0].probe-now))
+	}
+	return max(wait, 0)
+}
+
+// wakeLoop tells loop to look again.
+func (d *Dispatcher) wakeLoop() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// place puts a lane that nobody holds where its cursor says.
+func (d *Dispatcher) place(l *lane, now int64) {
+	if l.state == gone {
+		return
+	}
+	l.state = idle
+	if l.cursor.next > now && l.expires > now {
+		d.waitUntil(l, l.cursor.next)
+		return
+	}
+	d.proceed(l, now)
+}
+
+// proceed makes an idle lane ready if it has something to deliver, whatever
+// time its cursor names. An expired one drops out.
+func (d *Dispatcher) proceed(l *lane, now int64) {
+	switch {
+	case l.expires <= now:
+		d.remove(l)
+	case l.topic.behind(l):
+		l.held = false
+		d.enqueue(l)
+	}
+}
+
+// waitUntil makes a lane wait, or wait until another time.
+func (d *Dispatcher) waitUntil(l *lane, at int64) {
+	l.state, l.due = waiting, at
+	d.timers.set(l)
+	if l.timer == 0 {
+		d.wakeLoop()
+	}
+}
+
+// add makes a lane of a live subscription.
+func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int64) {
+	t := d.topics[s.Topic]
+	if t == nil {
+		t = &topic{url: s.Topic}
+		d.topics[s.Topic] = t
+		d.touchTopic(t)
+	}
+	h := d.hosts[hostPort]
+	if h == nil {
+		h = &host{name: hostPort, timer: -1}
+		d.hosts[hostPort] = h
+	}
+	l := &lane{id: s.ID, topic: t, host: h, callback: s.Callback, cursor: packCursor(s.Cursor), timer: -1}
+	l.set(s)
+	l.held = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
+	d.lanes[l.id] = l
+	t.members.add(l, &l.inTopic)
+	h.members.add(l, &l.inHost)
+	d.place(l, now)
+}
+
+// remove drops a lane. Nothing is written of it.
+func (d *Dispatcher) remove(l *lane) {
+	switch l.state {
+	case gone:
+		return
+	case ready:
+		d.count.ready--
+	}
+	l.state = gone
+	d.timers.drop(l)
+	delete(d.lanes, l.id)
+	t, h := l.topic, l.host
+	t.members.remove(l.inTopic, inTopic)
+	h.members.remove(l.inHost, inHost)
+	if len(t.lanes) == 0 && d.topics[t.url] == t {
+		delete(d.topics, t.url)
+		delete(d.unread, t.url)
+	}
+	d.forget(h)
+}
+
+// Stats returns a snapshot.
+func (d *Dispatcher) Stats() Stats {
+	d.mu.Lock()
+	s := Stats{
+		Topics: len(d.topics), Hosts: len(d.hosts), Lanes: len(d.lanes),
+		Ready: d.count.ready, Waiting: len(d.timers.items), InFlight: d.count.inFlight,
+		Suspects: d.count.suspects,
+	}
+	d.mu.Unlock()
+	s.BytesInFlight, s.BytesCached, s.Reads = d.bodies.stats()
+	s.Uncommitted = d.settler.uncommitted()
+	s.Delivered, s.Failed = d.delivered.Load(), d.failed.Load()
+	s.PassedOver, s.Gone = d.passedOver.Load(), d.ended.Load()
+	return s
+}

@@ -1,0 +1,2 @@
+// Package delivery brings what the journal holds to the subscribers' callbacks.
+package delivery

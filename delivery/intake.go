@@ -1,0 +1,313 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Apply takes over a subscription that was activated, renewed or ended; it
+// takes effect at once (HUB-49). What is in flight goes on, but its result does
+// not count where the cursor was minted anew.
+func (d *Dispatcher) Apply(s subscriptions.Subscription) {
+	host, now := hostPort(s.Callback), time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.touched != nil {
+		d.touched[s.ID] = struct{}{}
+	}
+	d.apply(&s, host, now)
+}
+
+func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now time.Time) {
+	l := d.lanes[s.ID]
+	switch live := s.Live(now); {
+	case !live && l == nil:
+	case !live:
+		d.remove(l)
+	case l == nil:
+		d.add(s, host, now.UnixNano())
+	default:
+		l.set(s)
+		d.advance(l, packCursor(journal.Merge(l.cursor.unpack(), s.Cursor)), now.UnixNano())
+	}
+}
+
+// advance gives a lane a cursor that is as great as the one it has or greater.
+func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
+	before := l.cursor
+	l.cursor = c
+	if c == before {
+		return
+	}
+	if c.next <= now && l.host.suspect && l.host.probe > now {
+		// A replay, a renewal or a "retry now" is worth a probe.
+		l.host.probe = now
+		d.probes.set(l.host)
+		d.wakeLoop()
+	}
+	if l.state == waiting || l.state == idle {
+		d.timers.drop(l)
+		d.place(l, now)
+	}
+}
+
+// position tells sweeps where to go on.
+type sweep struct {
+	topics, subscriptions [journal.Partitions]uint64
+	// again are subscriptions that changed while they were being read.
+	again []uuid.UUID
+}
+
+// pageSize is how many records are read from the store at once.
+const pageSize = 1000
+
+// load makes lanes of all live subscriptions, and returns where sweeps go on.
+func (d *Dispatcher) load(ctx context.Context) (*sweep, error) {
+	start := time.Now()
+	d.watchTouched(true)
+	defer d.watchTouched(false)
+	s := new(sweep)
+	for i := range journal.Partitions {
+		// The counters are read before what they count.
+		_, next, err := d.o.Journal.Changes(ctx, i, 0)
+		if err != nil {
+			return nil, fmt.Errorf("reading the topics of partition %d: %w", i, err)
+		}
+		s.topics[i] = next
+		if _, next, err = d.o.Subscriptions.Changed(ctx, i, 0); err != nil {
+			return nil, fmt.Errorf("reading the subscriptions of shard %d: %w", i, err)
+		}
+		s.subscriptions[i] = next
+		if err := d.loadShard(ctx, i); err != nil {
+			return nil, fmt.Errorf("reading the subscriptions of shard %d: %w", i, err)
+		}
+	}
+	st := d.Stats()
+	d.log.Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
+		zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(start)))
+	return s, nil
+}
+
+func (d *Dispatcher) loadShard(ctx context.Context, shard int) error {
+	var after uuid.UUID
+	for {
+		page, err := d.o.Subscriptions.List(ctx, shard, after, pageSize)
+		if err != nil {
+			return err
+		}
+		for _, rec := range page {
+			if rec.Subscription != nil {
+				d.applyRead(rec.Subscription)
+			}
+		}
+		if len(page) < pageSize {
+			return nil
+		}
+		last := page[len(page)-1]
+		if last.Subscription != nil {
+			after = last.Subscription.ID
+		} else {
+			after = last.Request.SubscriptionID()
+		}
+	}
+}
+
+// applyRead applies what was read from the store, unless Apply had something
+// newer meanwhile; then it returns false.
+func (d *Dispatcher) applyRead(s *subscriptions.Subscription) bool {
+	host, now := hostPort(s.Callback), time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, touched := d.touched[s.ID]; touched {
+		return false
+	}
+	d.apply(s, host, now)
+	return true
+}
+
+// watchTouched begins or ends a time in which Apply notes what it is called for.
+func (d *Dispatcher) watchTouched(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.touched = nil; on {
+		d.touched = make(map[uuid.UUID]struct{})
+	}
+}
+
+// sweepOn asks the store every few seconds what changed. Hints may be lost;
+// this is the guarantee behind them.
+func (d *Dispatcher) sweepOn(ctx context.Context, s *sweep) {
+	tick := time.NewTicker(d.o.Sweep)
+	defer tick.Stop()
+	lastWalk := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.sweep(ctx, s); err != nil && ctx.Err() == nil {
+			d.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+		}
+		d.retryHeads()
+		if time.Since(lastWalk) >= expiryEvery {
+			lastWalk = time.Now()
+			d.walkAll()
+		}
+	}
+}
+
+func (d *Dispatcher) sweep(ctx context.Context, s *sweep) error {
+	for i := range journal.Partitions {
+		topics, next, err := d.o.Journal.Changes(ctx, i, s.topics[i])
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", i, err)
+		}
+		s.topics[i] = next
+		for _, url := range topics {
+			d.touch(url)
+		}
+		ids, next, err := d.o.Subscriptions.Changed(ctx, i, s.subscriptions[i])
+		if err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+		s.subscriptions[i] = next
+		s.again = append(s.again, ids...)
+	}
+	d.watchTouched(true)
+	defer d.watchTouched(false)
+	ids := s.again
+	s.again = nil
+	for n, id := range ids {
+		rec, err := d.o.Subscriptions.Get(ctx, id)
+		if err != nil {
+			s.again = append(s.again, ids[n:]...)
+			return fmt.Errorf("subscription %v: %w", id, err)
+		}
+		if rec.Subscription == nil {
+			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: time.Now()}
+		}
+		if !d.applyRead(rec.Subscription) {
+			s.again = append(s.again, id)
+		}
+	}
+	return nil
+}
+
+// walkAll looks at every lane, so that expired ones drop out.
+func (d *Dispatcher) walkAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.topics {
+		d.walk(t, false)
+	}
+}
+
+// listen follows the hints of the journal.
+func (d *Dispatcher) listen(ctx context.Context) {
+	for topic := range d.o.Journal.Hints(ctx) {
+		d.touch(topic)
+	}
+}
+
+// touch has the head of a topic read, if it has lanes.
+func (d *Dispatcher) touch(url string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.topics[url]; t != nil {
+		d.touchTopic(t)
+	}
+}
+
+func (d *Dispatcher) touchTopic(t *topic) {
+	if t.dirty {
+		return
+	}
+	t.dirty = true
+	if !t.reading { // else whoever reads it reads it again
+		d.dirty.push(t)
+		d.follow.Signal()
+	}
+}
+
+// retryHeads has the heads read that could not be.
+func (d *Dispatcher) retryHeads() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for url := range d.unread {
+		if t := d.topics[url]; t != nil {
+			d.touchTopic(t)
+		}
+	}
+	clear(d.unread)
+}
+
+// readHeads reads the heads of topics that may have moved.
+func (d *Dispatcher) readHeads(ctx context.Context) {
+	for {
+		t := d.takeDirty()
+		if t == nil {
+			return
+		}
+		head, err := d.o.Journal.Head(ctx, t.url)
+		if err != nil && ctx.Err() == nil {
+			d.log.Warn("the head of a topic could not be read; it is read again", zap.String("event", "head_failed"), zap.String("topic", t.url), zap.Error(err))
+		}
+		d.headRead(t, packAnchor(head.Last), err)
+	}
+}
+
+// takeDirty waits for a topic whose head is to be read. A topic is read by one
+// reader at a time, so that an older answer never replaces a newer one. Nil:
+// there will be none.
+func (d *Dispatcher) takeDirty() *topic {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !d.stopping {
+		if t, ok := d.dirty.pop(); ok {
+			t.dirty, t.reading = false, true
+			return t
+		}
+		d.follow.Wait()
+	}
+	return nil
+}
+
+func (d *Dispatcher) headRead(t *topic, head anchor, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.reading = false; t.dirty {
+		d.dirty.push(t)
+		d.follow.Signal()
+	}
+	switch {
+	case err != nil:
+		if d.topics[t.url] == t {
+			d.unread[t.url] = struct{}{}
+		}
+	case !t.known || !t.head.same(head):
+		moved := t.known
+		t.head, t.known = head, true
+		t.epoch++
+		d.walk(t, moved)
+	}
+}
+
+// hostPort is the host:port that a callback leads to.
+func hostPort(callback string) string {
+	u, err := url.Parse(callback)
+	if err != nil {
+		return strings.ToLower(callback) // the attempt will say what is wrong
+	}
+	return egress.HostPort(u)
+}

@@ -1,0 +1,160 @@
+package delivery
+
+import (
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// state of a lane; doc.go draws them.
+type state uint8
+
+const (
+	idle     state = iota // at the head of its topic
+	ready                 // in a queue
+	inFlight              // held by a sender
+	waiting               // in the timers, until lane.due
+	parked                // waits for a large body to be read
+	gone                  // ended or expired: whoever still holds it drops it
+)
+
+// lane is one live subscription. A million of them are kept, so it is small and
+// holds few pointers; nothing but the Dispatcher's lock guards it.
+type lane struct {
+	id               uuid.UUID
+	topic            *topic
+	host             *host
+	callback, secret string
+	expires          int64 // Unix nanoseconds
+	due              int64 // the same; while waiting
+	cursor           cursor
+	timer            int32 // its place in Dispatcher.timers, or -1
+	inTopic, inHost  int32 // its places among the lanes of topic and host
+	state            state
+	held             bool // due comes from a Retry-After, and nothing shortens it
+}
+
+func (l *lane) dueAt() int64 { return l.due }
+func (l *lane) slot() *int32 { return &l.timer }
+
+// retrying tells whether the lane's next attempt is not the first of its
+// notification.
+func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
+
+// set takes over what a subscription says that is not the cursor.
+func (l *lane) set(s *subscriptions.Subscription) {
+	l.secret, l.expires = s.Secret, nanos(s.ExpiresAt)
+}
+
+// anchor is a journal.Anchor in 40 bytes and without a pointer.
+type anchor struct {
+	position journal.Position
+	nonce    journal.Nonce
+	seq      uint64
+	until    int64 // Unix seconds
+	untilNs  int32
+}
+
+func packAnchor(a journal.Anchor) anchor {
+	return anchor{a.Position, a.Nonce, a.Seq, a.Until.Unix(), int32(a.Until.Nanosecond())} //nolint:gosec // below 1e9
+}
+
+func (a anchor) unpack() journal.Anchor {
+	return journal.Anchor{Position: a.position, Nonce: a.nonce, Seq: a.seq, Until: time.Unix(a.until, int64(a.untilNs)).UTC()}
+}
+
+// same tells whether two anchors name the same entry.
+func (a anchor) same(b anchor) bool { return a.position == b.position && a.nonce == b.nonce }
+
+// cursor is a journal.Cursor in 80 bytes and without a pointer.
+type cursor struct {
+	anchor
+	nudge, attempt uint32
+	step           uint16
+	status         int16
+	generation     uint64
+	next, first    int64 // Unix nanoseconds, 0 for none
+}
+
+func packCursor(c journal.Cursor) cursor {
+	return cursor{
+		anchor: packAnchor(c.Anchor),
+		nudge:  c.Nudge, attempt: c.Attempt,
+		step:       uint16(min(c.Step, math.MaxUint16)),                         //nolint:gosec // bounded
+		status:     int16(max(math.MinInt16, min(c.LastStatus, math.MaxInt16))), //nolint:gosec // bounded
+		generation: c.Generation,
+		next:       nanos(c.NextAttemptAt), first: nanos(c.FirstAttemptAt),
+	}
+}
+
+func (c cursor) unpack() journal.Cursor {
+	return journal.Cursor{
+		Generation: c.generation, Anchor: c.anchor.unpack(),
+		Nudge: c.nudge, Attempt: c.attempt, Step: uint32(c.step),
+		NextAttemptAt: instant(c.next), FirstAttemptAt: instant(c.first),
+		LastStatus: int(c.status),
+	}
+}
+
+// moveTo is the cursor after the notification that ends at a was delivered or
+// passed over. The ladder is the caller's matter.
+func (c cursor) moveTo(a anchor) cursor {
+	c.anchor = a
+	c.nudge, c.attempt, c.next, c.first = 0, 0, 0, 0
+	return c
+}
+
+// nanos is t in Unix nanoseconds, and 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// members are the lanes of a topic or a host. They are walked from the last to
+// the first, so that taking one out, which moves the last into its place, hides
+// none from a walk that is under way.
+type members struct {
+	lanes []*lane
+	walk  int // lanes[:walk] are still to be walked
+}
+
+func (m *members) add(l *lane, at *int32) {
+	*at = int32(len(m.lanes)) //nolint:gosec // lanes in memory
+	m.lanes = append(m.lanes, l)
+}
+
+// remove takes the lane at i out; place returns where a lane keeps its index.
+func (m *members) remove(i int32, place func(*lane) *int32) {
+	last := len(m.lanes) - 1
+	moved := m.lanes[last]
+	m.lanes[i] = moved
+	*place(moved) = i
+	m.lanes[last] = nil
+	m.lanes = m.lanes[:last]
+	m.walk = min(m.walk, last)
+}
+
+// next returns the next lane of the walk, nil at its end.
+func (m *members) next() *lane {
+	if m.walk == 0 {
+		return nil
+	}
+	m.walk--
+	return m.lanes[m.walk]
+}
+
+func inTopic(l *lane) *int32 { return &l.inTopic }
+func inHost(l *lane) *int32  { return &l.inHost }

@@ -1,0 +1,71 @@
+package delivery
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// logAttempt writes the one line of an attempt. Deliveries that succeed at
+// first are logged at debug level, as a fan-out has a million of them; what
+// else happens at info.
+func (d *Dispatcher) logAttempt(j job, b *body, out outcome, outcome string, next time.Time) {
+	level := zapcore.InfoLevel
+	if outcome == Deliver.String() && j.cursor.attempt == 0 {
+		level = zapcore.DebugLevel
+	}
+	line := d.log.Check(level, "delivery attempt")
+	if line == nil {
+		return
+	}
+	fields := []zap.Field{
+		zap.String("event", "delivery_attempt"),
+		zap.String("topic", j.lane.topic.url),
+		zap.Stringer("subscription_id", j.lane.id),
+		zap.String("callback_host", j.lane.host.name),
+		zap.String("notification_id", b.id),
+		zap.Uint32("attempt", j.cursor.attempt+1),
+		zap.Int("status", out.Status),
+		zap.Duration("duration", out.duration),
+		zap.String("outcome", outcome),
+	}
+	if !next.IsZero() {
+		fields = append(fields, zap.Time("next_attempt_at", next))
+	}
+	if out.err != nil {
+		fields = append(fields, zap.Error(out.err))
+	}
+	line.Write(fields...)
+}
+
+// logGap writes that a subscription will not get something.
+func (d *Dispatcher) logGap(j job, g journal.Gap) {
+	d.log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
+		zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id),
+		zap.String("callback_host", j.lane.host.name), zap.String("reason", g.Reason),
+		zap.Uint64("count", g.Count), zap.Time("from", g.From), zap.Time("until", g.Until))
+}
+
+// tally counts what became of an attempt.
+func (d *Dispatcher) tally(a Action) {
+	switch a {
+	case Deliver:
+		d.delivered.Add(1)
+		return
+	case PassOver:
+		d.passedOver.Add(1)
+	case End:
+		d.ended.Add(1)
+	}
+	d.failed.Add(1)
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

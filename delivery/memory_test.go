@@ -1,0 +1,347 @@
+package delivery
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// memory is a store that keeps to the interfaces' word in the simplest way, and
+// counts what is asked of it.
+type memory struct {
+	mu      sync.Mutex
+	topics  map[string]*memTopic
+	records map[uuid.UUID]*memRecord
+	clock   uint64
+	hints   []chan string
+	mute    bool // no hints
+
+	reads, bodies, commits, heads int
+	history                       [][]subscriptions.Commit
+	// failRead and failCommit, where set, are asked before each.
+	failRead, failBody, failCommit func() error
+}
+
+type memTopic struct {
+	entries []journal.Entry
+	trimmed journal.Anchor
+	seq     uint64
+	changed uint64
+}
+
+type memRecord struct {
+	subscriptions.Record
+	attempts []subscriptions.Attempt
+	changed  uint64
+}
+
+var _ Journal = (*memory)(nil)
+var _ Subscriptions = (*memory)(nil)
+
+func newMemory() *memory {
+	return &memory{topics: make(map[string]*memTopic), records: make(map[uuid.UUID]*memRecord)}
+}
+
+func (m *memory) topic(url string) *memTopic {
+	if m.topics[url] == nil {
+		m.topics[url] = &memTopic{}
+	}
+	return m.topics[url]
+}
+
+// publish appends an entry of this size and gives a hint.
+func (m *memory) publish(t testing.TB, url string, body []byte, more ...func(*journal.Entry)) journal.Entry {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mt := m.topic(url)
+	m.clock++
+	mt.seq++
+	now := time.Now()
+	id, err := journal.NewID(now, journal.Partition(journal.TopicID(url)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := journal.Entry{
+		ID: id, Position: journal.Position(now.UnixNano()) + journal.Position(m.clock), Seq: mt.seq,
+		Nonce: journal.Nonce(mt.seq*1000 + m.clock), ReceivedAt: now,
+		From: interval(mt.seq - 1), Until: interval(mt.seq), Kind: journal.KindChange,
+		MediaType: "application/xml", SHA256: sha256.Sum256(body), Size: int64(len(body)), Body: body,
+	}
+	for _, f := range more {
+		f(&e)
+	}
+	mt.entries = append(mt.entries, e)
+	mt.changed = m.clock
+	if !m.mute {
+		for _, c := range m.hints {
+			select {
+			case c <- url:
+			default:
+			}
+		}
+	}
+	return e
+}
+
+// interval is the end of the n-th interval of a topic.
+func interval(n uint64) time.Time { return time.Unix(1_700_000_000+int64(n), 0).UTC() }
+
+// trim drops the entries of a topic up to and with seq.
+func (m *memory) trim(url string, seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mt := m.topic(url)
+	for len(mt.entries) > 0 && mt.entries[0].Seq <= seq {
+		mt.trimmed = mt.entries[0].Anchor()
+		mt.entries = mt.entries[1:]
+	}
+}
+
+// rollback drops the newest n entries as if they had never been.
+func (m *memory) rollback(url string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mt := m.topic(url)
+	mt.entries = mt.entries[:len(mt.entries)-n]
+	mt.seq -= uint64(n)
+}
+
+// subscribe stores a live subscription that begins at the topic's head.
+func (m *memory) subscribe(topic, callback string, more ...func(*subscriptions.Subscription)) subscriptions.Subscription {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	s := subscriptions.Subscription{
+		ID: subscriptions.ID(topic, callback), Topic: topic, Callback: callback,
+		CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(240 * time.Hour),
+	}
+	s.Start = m.last(topic)
+	s.Cursor = journal.Cursor{Generation: journal.MintGeneration(0, now), Anchor: s.Start}
+	for _, f := range more {
+		f(&s)
+	}
+	m.store(subscriptions.Record{Subscription: &s})
+	return s
+}
+
+func (m *memory) store(rec subscriptions.Record) {
+	m.clock++
+	id := rec.Subscription.ID
+	if m.records[id] == nil {
+		m.records[id] = &memRecord{}
+	}
+	m.records[id].Record, m.records[id].changed = rec, m.clock
+}
+
+func (m *memory) last(url string) journal.Anchor {
+	mt := m.topic(url)
+	if n := len(mt.entries); n > 0 {
+		return mt.entries[n-1].Anchor()
+	}
+	return mt.trimmed
+}
+
+func (m *memory) Head(_ context.Context, url string) (journal.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heads++
+	if m.failRead != nil {
+		if err := m.failRead(); err != nil {
+			return journal.Head{}, err
+		}
+	}
+	return journal.Head{Topic: url, Version: "1", Last: m.last(url), Trimmed: m.topic(url).trimmed}, nil
+}
+
+func (m *memory) Find(context.Context, uuid.UUID) (string, journal.Entry, error) {
+	return "", journal.Entry{}, journal.ErrNotFound
+}
+
+func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	if m.failRead != nil {
+		if err := m.failRead(); err != nil {
+			return nil, err
+		}
+	}
+	mt := m.topic(url)
+	at := slices.IndexFunc(mt.entries, func(e journal.Entry) bool {
+		return e.Position == after.Position && e.Nonce == after.Nonce
+	})
+	switch {
+	case at < 0 && after.Position < mt.trimmed.Position:
+		return nil, &journal.TrimmedError{To: mt.trimmed}
+	case at < 0 && after.Position != mt.trimmed.Position:
+		return nil, journal.ErrRolledBack
+	}
+	var out []journal.Entry
+	for _, e := range mt.entries[at+1:min(at+1+limit, len(mt.entries))] {
+		if maxBytes -= e.Size; maxBytes < 0 {
+			e.Body = nil
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (m *memory) Body(_ context.Context, url string, e journal.Entry) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bodies++
+	if m.failBody != nil {
+		if err := m.failBody(); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range m.topic(url).entries {
+		if f.ID == e.ID {
+			return bytes.Clone(f.Body), nil
+		}
+	}
+	return nil, journal.ErrNotFound
+}
+
+func (m *memory) Changes(_ context.Context, partition int, since uint64) ([]string, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for url, mt := range m.topics {
+		if mt.changed > since && journal.Partition(journal.TopicID(url)) == partition {
+			out = append(out, url)
+		}
+	}
+	return out, m.clock, nil
+}
+
+func (m *memory) Hints(ctx context.Context) <-chan string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in, out := make(chan string, 100), make(chan string)
+	m.hints = append(m.hints, in)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case h := <-in:
+				select {
+				case out <- h:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.records[id]; r != nil {
+		return r.copied(), nil
+	}
+	return subscriptions.Record{}, nil
+}
+
+func (r *memRecord) copied() subscriptions.Record {
+	s := *r.Subscription
+	return subscriptions.Record{Subscription: &s}
+}
+
+func (m *memory) Update(_ context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rec, err := change(m.records[id].copied())
+	if err != nil {
+		return rec, err
+	}
+	rec.Subscription.Cursor = journal.Merge(rec.Subscription.Cursor, m.records[id].Subscription.Cursor)
+	m.store(rec)
+	return m.records[id].copied(), nil
+}
+
+func (m *memory) List(_ context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []subscriptions.Record
+	for id, r := range m.records {
+		if subscriptions.Shard(id) == shard && bytes.Compare(id[:], after[:]) > 0 {
+			out = append(out, r.copied())
+		}
+	}
+	slices.SortFunc(out, func(a, b subscriptions.Record) int {
+		return bytes.Compare(a.Subscription.ID[:], b.Subscription.ID[:])
+	})
+	return out[:min(limit, len(out))], nil
+}
+
+func (m *memory) Requests(context.Context, int, uuid.UUID, int) ([]subscriptions.Request, error) {
+	return nil, nil
+}
+
+func (m *memory) Changed(_ context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []uuid.UUID
+	for id, r := range m.records {
+		if r.changed > since && subscriptions.Shard(id) == shard {
+			out = append(out, id)
+		}
+	}
+	return out, m.clock, nil
+}
+
+func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failCommit != nil {
+		if err := m.failCommit(); err != nil {
+			return err
+		}
+	}
+	m.commits++
+	m.history = append(m.history, commits)
+	for _, c := range commits {
+		r := m.records[c.ID]
+		if r == nil || c.Cursor.Compare(r.Subscription.Cursor) <= 0 {
+			continue
+		}
+		s := r.Subscription
+		if c.End != "" && c.Cursor.Generation == s.Cursor.Generation {
+			s.EndedAt, s.EndReason = c.EndedAt, c.End
+			m.clock++
+			r.changed = m.clock
+		}
+		s.Cursor = c.Cursor
+		r.attempts = append(r.attempts, c.Attempts...)
+		for _, g := range c.Gaps {
+			s.Gaps = journal.AddGap(s.Gaps, g)
+		}
+	}
+	return nil
+}
+
+// stored returns what is stored of a subscription.
+func (m *memory) stored(s subscriptions.Subscription) (subscriptions.Subscription, []subscriptions.Attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[s.ID]
+	return *r.Subscription, slices.SortedFunc(slices.Values(r.attempts), func(a, b subscriptions.Attempt) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Number, b.Number))
+	})
+}

@@ -1,0 +1,156 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
+)
+
+// Journal is what delivery reads from.
+type Journal interface {
+	journal.Reader
+	journal.Watcher
+}
+
+// Subscriptions is where delivery learns to whom it delivers, and where it
+// stores how far it got.
+type Subscriptions interface {
+	subscriptions.Registry
+	subscriptions.Committer
+}
+
+// Doer sends one HTTP request: in the hub the guarded client of
+// internal/egress. It follows no redirects and may be shared between
+// goroutines.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// Options are what a Dispatcher works with. Journal, Subscriptions, Client and
+// HubURL are required; a zero elsewhere stands for the default that is named.
+type Options struct {
+	Journal       Journal
+	Subscriptions Subscriptions
+	Client        Doer
+
+	// HubURL is the hub's URI, as it stands in Link and User-Agent.
+	HubURL string
+	// Version of the hub, for User-Agent. Empty: "dev".
+	Version string
+	// Signature signs the deliveries of subscriptions with a secret. SHA256.
+	Signature websub.SignatureMethod
+	// Policy says when to try again.
+	Policy Policy
+
+	// Timeout is how long an exchange may go without progress, and with the
+	// time that the body takes at 128 KiB/s how long it may take. 15 s.
+	Timeout time.Duration
+	// MaxInflight is how many deliveries go on at once. 512.
+	MaxInflight int
+	// MaxInflightBytes bounds the distinct bodies in memory; a single one over
+	// it is delivered alone. 256 MiB.
+	MaxInflightBytes int64
+	// PerHost is how many deliveries go on at once to one host:port. 8.
+	PerHost int
+	// CommitWindow and CommitEvery say when a group of cursors is written: so
+	// long after its first, or with so many results. 100 ms and 1,024.
+	CommitWindow time.Duration
+	CommitEvery  int
+	// Drain is how long deliveries in flight may go on after Run's context
+	// ended. Zero cuts them off at once.
+	Drain time.Duration
+	// Sweep is how often the store is asked what changed, in case a hint was
+	// lost. 5 s.
+	Sweep time.Duration
+
+	// Log gets a line for each attempt and each gap. Nil: none.
+	Log *zap.Logger
+	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be
+	// called from several goroutines.
+	Rand func() float64
+}
+
+// Limits that are no flags.
+const (
+	readLimit    = 4 << 10               // bytes of an answer that are read (HUB-46)
+	readFor      = time.Second           // and for how long
+	byteRate     = 128 << 10             // bytes a second that a callback has to take
+	flushTimeout = 10 * time.Second      // for the last cursors at the end
+	storePause   = time.Second           // after a store could not be read
+	suspectAfter = 3                     // timeouts or connect errors in a row
+	followers    = 4                     // topics whose heads are read at once
+	chunk        = 256                   // lanes touched in one critical section
+	expiryEvery  = time.Minute           // expired lanes drop out of memory
+	reviveEvery  = 20 * time.Millisecond // between lanes of a host that is back
+	cachedBodies = 4096                  // bodies kept that no delivery uses
+	smallBody    = 64 << 10              // at most; larger ones wait for room
+	grace        = time.Second           // for which a large body is kept for those that waited
+)
+
+func (o *Options) setDefaults() error {
+	switch {
+	case o.Journal == nil:
+		return errors.New("delivery: Options.Journal is missing")
+	case o.Subscriptions == nil:
+		return errors.New("delivery: Options.Subscriptions is missing")
+	case o.Client == nil:
+		return errors.New("delivery: Options.Client is missing")
+	}
+	if err := websub.CheckURL("HubURL", o.HubURL); err != nil {
+		return fmt.Errorf("delivery: %w", err)
+	}
+	if o.Signature == "" {
+		o.Signature = websub.SHA256
+	}
+	if _, err := websub.ParseSignatureMethod(string(o.Signature)); err != nil {
+		return fmt.Errorf("delivery: %w", err)
+	}
+	o.Policy = o.Policy.withDefaults()
+	orDefault(&o.Version, "dev")
+	orDefault(&o.Timeout, 15*time.Second)
+	orDefault(&o.MaxInflight, 512)
+	orDefault(&o.MaxInflightBytes, 256<<20)
+	orDefault(&o.PerHost, 8)
+	orDefault(&o.CommitWindow, 100*time.Millisecond)
+	orDefault(&o.CommitEvery, 1024)
+	orDefault(&o.Sweep, 5*time.Second)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	o.Log = o.Log.Named("delivery")
+	return nil
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Stats is a snapshot of a Dispatcher.
+type Stats struct {
+	Topics, Hosts, Lanes int
+
+	Ready    int // lanes with something to deliver now, held back by a limit or about to go
+	Waiting  int // lanes that wait for a time
+	InFlight int // lanes with an exchange going on
+
+	Suspects      int   // hosts that time out or can't be connected to
+	BytesInFlight int64 // of bodies in memory that a delivery uses
+	BytesCached   int64 // of all bodies in memory
+	Uncommitted   int   // results that the store has not acknowledged yet
+
+	// Since the start: attempts by outcome, notifications passed over,
+	// subscriptions ended by a 410.
+	Delivered, Failed, PassedOver, Gone uint64
+	// Reads of entries from the journal.
+	Reads uint64
+}

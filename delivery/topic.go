@@ -1,0 +1,101 @@
+package delivery
+
+// topic is one that has lanes. The Dispatcher's lock guards it.
+type topic struct {
+	url string
+	members
+	groups ring[*group] // that may start a delivery now
+	listed bool         // in Dispatcher.rotation
+
+	// head is the newest entry, once known. epoch counts how often it was set
+	// from what the store said, so that a read which began before that is told
+	// from one that began after.
+	head  anchor
+	known bool
+	epoch uint64
+	// seen are the newest entries that were read from the journal, oldest
+	// first, remembered of them at most: where to go on should it lose its tail.
+	seen []anchor
+
+	dirty, reading bool // its head is to be read, or being read
+	// A walk over the lanes is under way, another is to follow, and one of the
+	// two because of something new.
+	walking, again, published bool
+}
+
+// remembered is how many anchors of a topic are kept (invariant 5).
+const remembered = 64
+
+// saw remembers that the journal held an entry. Those that lanes further back
+// read are not recorded: seen stays in the order of positions, and of the time
+// line that the newest of them is on.
+func (t *topic) saw(a anchor) {
+	if n := len(t.seen); n > 0 && t.seen[n-1].position >= a.position {
+		return
+	}
+	if len(t.seen) == remembered {
+		copy(t.seen, t.seen[1:])
+		t.seen = t.seen[:remembered-1]
+	}
+	t.seen = append(t.seen, a)
+}
+
+// before returns the remembered anchors before a, the newest first.
+func (t *topic) before(a anchor) []anchor {
+	var out []anchor
+	for i := len(t.seen) - 1; i >= 0; i-- {
+		if t.seen[i].position < a.position {
+			out = append(out, t.seen[i])
+		}
+	}
+	return out
+}
+
+// behind tells whether a lane of the topic has something to deliver, as far as
+// known.
+func (t *topic) behind(l *lane) bool { return t.known && !l.cursor.same(t.head) }
+
+// walk starts a walk over the lanes of t, or another after the one under way.
+func (d *Dispatcher) walk(t *topic, published bool) {
+	t.published = t.published || published
+	if t.walking {
+		t.again = true
+		return
+	}
+	t.walking = true
+	t.members.walk = len(t.lanes)
+	d.walks.push(t)
+	d.wakeLoop()
+}
+
+// walkOn does a chunk of the walk over the lanes of t: those that are idle and
+// behind become ready, expired ones drop out, and something new shortens waits
+// (HUB-48).
+func (d *Dispatcher) walkOn(t *topic, now int64) {
+	soonest := now + int64(d.o.Policy.step(publishStep))
+	for range chunk {
+		l := t.next()
+		if l == nil {
+			if t.walking = t.again; t.again {
+				t.again = false
+				t.members.walk = len(t.lanes)
+				break
+			}
+			t.published = false
+			return
+		}
+		switch {
+		case l.expires <= now:
+			d.remove(l)
+		case l.state == idle:
+			d.proceed(l, now)
+		case l.state == waiting && t.published && !l.held && l.due > soonest:
+			d.waitUntil(l, soonest)
+		}
+		if h := l.host; t.published && h.suspect && h.probe > soonest {
+			h.probe = soonest
+			d.probes.set(h)
+		}
+	}
+	d.walks.push(t)
+}

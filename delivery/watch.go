@@ -1,0 +1,70 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watch limits one exchange: no longer than Timeout without progress, and no
+// longer as a whole than Timeout and the time that the body takes at byteRate.
+// One timer does both, and looks only when it may be time.
+type watch struct {
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+	began  time.Time
+	last   atomic.Int64 // when there was progress last, in nanoseconds since began
+	whole  atomic.Int64 // when the exchange has to be over, the same
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+func newWatch(cancel context.CancelCauseFunc, idle time.Duration, size int64) *watch {
+	w := &watch{cancel: cancel, idle: idle, began: time.Now()}
+	w.whole.Store(int64(idle + time.Duration(float64(size)/byteRate*float64(time.Second))))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(idle, w.look)
+	return w
+}
+
+// progress says that the other side took or gave something.
+func (w *watch) progress() { w.last.Store(int64(time.Since(w.began))) }
+
+// answered says that the header of the answer is there. What follows is worth a
+// moment only.
+func (w *watch) answered() {
+	soon := time.Since(w.began) + min(readFor, w.idle)
+	if int64(soon) < w.whole.Load() {
+		w.whole.Store(int64(soon))
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.timer.Reset(min(readFor, w.idle))
+	}
+}
+
+func (w *watch) look() {
+	now, last, whole := time.Since(w.began), time.Duration(w.last.Load()), time.Duration(w.whole.Load())
+	switch {
+	case now >= whole:
+		w.cancel(&slowError{after: whole})
+	case now-last >= w.idle:
+		w.cancel(&slowError{after: w.idle, stalled: true})
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.stopped {
+			w.timer.Reset(min(whole, last+w.idle) - now)
+		}
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
