@@ -57,3 +57,5 @@ func harness(t *testing.T) *storetest.Harness {
 }
 
 func TestStorePassesTheSuite(t *testing.T) { storetest.Run(t, harness) }
+
+func TestStoreAgreesWithTheReference(t *testing.T) { storetest.RunModel(t, harness) }

@@ -1,0 +1,124 @@
+package journal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+var (
+	sampleAnchor = Anchor{Position: 1_790_000_000_000_000_001, Nonce: 1<<64 - 1, Seq: 300, Until: time.Date(2026, 3, 1, 0, 0, 0, 999_999_999, time.UTC)}
+	sampleGaps   = []Gap{{From: at(1), Until: at(2), Count: 3, Reason: GapSource, At: at(4)}, {Reason: GapReset}}
+	sampleHead   = Head{
+		Topic: "https://source.example/changes/", Version: "v1", Kind: KindChange, From: at(-62_000_000_000), Until: at(2), Reset: true,
+		Last: sampleAnchor, ID: uuid.MustParse("019ca945-34f8-744c-8df4-82e3fdb975b4"), SHA256: [32]byte{1, 31: 2}, ReceivedAt: at(5),
+		Trimmed: Anchor{Position: 4}, Gaps: sampleGaps, Entries: 7, Bytes: 1 << 40,
+	}
+	sampleEntry = Entry{
+		ID: sampleHead.ID, Position: 5, Seq: 6, Nonce: 7, ReceivedAt: at(8), From: at(9), Until: at(10), Kind: KindContent, MediaType: "text/plain; charset=utf-8",
+		Links: []string{`<a>; rel="b"`, ""}, SHA256: [32]byte{3}, Counts: Counts{1, 2, 1<<32 - 1}, Size: 11, Gap: &sampleGaps[0],
+	}
+	sampleInterval = Interval{From: at(1), Until: at(1), SHA256: [32]byte{9}, ID: sampleHead.ID, Position: 3}
+	sampleCursor   = Cursor{
+		Generation: 1 << 60, Anchor: sampleAnchor, Nudge: 1, Attempt: 2, Step: 3,
+		NextAttemptAt: at(4), FirstAttemptAt: at(5), LastStatus: StatusTimeout,
+	}
+)
+
+// roundTrip checks a value, the zero value, and each cut of the packed value.
+func roundTrip[V any](t *testing.T, pack func(V) []byte, unpack func([]byte) (V, error), v V) {
+	t.Helper()
+	var zero V
+	for _, want := range []V{v, zero} {
+		got, err := unpack(pack(want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-packed +unpacked):\n%s", d)
+		}
+	}
+	b := pack(v)
+	for n := range b {
+		if _, err := unpack(b[:n]); !errors.Is(err, ErrPacked) {
+			t.Errorf("%T, the first %d of %d bytes: %v", v, n, len(b), err)
+		}
+	}
+	if _, err := unpack(append(b, 0)); !errors.Is(err, ErrPacked) {
+		t.Errorf("%T, a byte too many: %v", v, err)
+	}
+	b = pack(v)
+	b[0]++
+	if _, err := unpack(b); !errors.Is(err, ErrPacked) || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("%T of a newer version: %v", v, err)
+	}
+}
+
+func TestPackedValues(t *testing.T) {
+	roundTrip(t, PackHead, UnpackHead, sampleHead)
+	roundTrip(t, PackEntry, UnpackEntry, sampleEntry)
+	roundTrip(t, PackInterval, UnpackInterval, sampleInterval)
+	roundTrip(t, PackCursor, UnpackCursor, sampleCursor)
+}
+
+// The zone of a time and its monotonic reading are not part of the instant.
+func TestPackedTimesAreInstants(t *testing.T) {
+	now := time.Now()
+	got, err := UnpackCursor(PackCursor(Cursor{NextAttemptAt: now, FirstAttemptAt: now.In(time.FixedZone("", 3600))}))
+	if err != nil || !got.NextAttemptAt.Equal(now) || !got.FirstAttemptAt.Equal(now) || got.FirstAttemptAt.Location() != time.UTC {
+		t.Errorf("%v came back as %v and %v (%v)", now, got.NextAttemptAt, got.FirstAttemptAt, err)
+	}
+}
+
+// PackEntry leaves the body to the store.
+func TestPackEntryLeavesTheBody(t *testing.T) {
+	e := sampleEntry
+	e.Body = []byte("a body")
+	if strings.Contains(string(PackEntry(e)), "a body") {
+		t.Error("the body is packed")
+	}
+}
+
+// A damaged length does not ask for the memory of the machine.
+func TestDamagedListIsRefused(t *testing.T) {
+	p := NewPacker(1)
+	p.Uint(1 << 40)
+	u := NewUnpacker("a list", 1, p.Packed())
+	if n := u.Count(); n != 0 || u.Done() == nil {
+		t.Errorf("%d items, %v", n, u.Err())
+	}
+}
+
+// fuzzUnpack checks that any bytes are refused or stand for a value that packs
+// and unpacks to itself.
+func fuzzUnpack[V any](f *testing.F, pack func(V) []byte, unpack func([]byte) (V, error), v V) {
+	var zero V
+	f.Add(pack(v))
+	f.Add(pack(zero))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := unpack(b)
+		if err != nil {
+			if !errors.Is(err, ErrPacked) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := unpack(pack(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(v, again); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+func FuzzUnpackHead(f *testing.F)     { fuzzUnpack(f, PackHead, UnpackHead, sampleHead) }
+func FuzzUnpackEntry(f *testing.F)    { fuzzUnpack(f, PackEntry, UnpackEntry, sampleEntry) }
+func FuzzUnpackInterval(f *testing.F) { fuzzUnpack(f, PackInterval, UnpackInterval, sampleInterval) }
+func FuzzUnpackCursor(f *testing.F)   { fuzzUnpack(f, PackCursor, UnpackCursor, sampleCursor) }

@@ -1,0 +1,283 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// RunModel has a store and the reference do the same at random, and compares
+// all they answer.
+func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
+	h := open(t)
+	round := 0
+	rapid.Check(t, func(t *rapid.T) {
+		round++ // each round has topics and callbacks of its own
+		m := &model{t: t, h: h, ref: NewMemory(), now: start}
+		m.ref.mint = func(time.Time, string, journal.Position) minted { return m.drawn }
+		for i := range 2 {
+			m.topics = append(m.topics, fmt.Sprintf("https://source.example/%d/%d/", round, i))
+			callback := fmt.Sprintf("https://subscriber.example/%d/%d", round, i)
+			m.ids = append(m.ids, subscriptions.ID(m.topics[0], callback))
+			m.callbacks = append(m.callbacks, callback)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"append": m.append, "reset": m.reset, "trim": m.trim, "read": m.read, "interval": m.interval,
+			"update": m.update, "commit": m.commit, "reopen": m.reopen,
+			"": m.compare,
+		})
+	})
+}
+
+// model is one round: a store, the reference, and what came out of them so far.
+type model struct {
+	t         *rapid.T
+	h         *Harness
+	ref       *Memory
+	now       time.Time
+	topics    []string
+	callbacks []string
+	ids       []uuid.UUID       // of the subscriptions of the callbacks
+	versions  []journal.Version // of any topic, at any time
+	entries   []journal.Entry
+	drawn     minted // what the reference draws next
+}
+
+func (m *model) same(t *rapid.T, what string, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got, alike...); d != "" {
+		t.Fatalf("%s (-reference +store):\n%s", what, d)
+	}
+}
+
+// sameError compares what the contract says of an error.
+func (m *model) sameError(t *rapid.T, what string, got, want error) {
+	t.Helper()
+	var a, b *journal.TrimmedError
+	switch {
+	case errors.As(want, &a) && errors.As(got, &b):
+		m.same(t, what, *b, *a)
+	case want == nil && got == nil, want != nil && errors.Is(got, want):
+	default:
+		t.Fatalf("%s: the store says %v, the reference %v", what, got, want)
+	}
+}
+
+func (m *model) topic(t *rapid.T) string { return rapid.SampledFrom(m.topics).Draw(t, "topic") }
+
+// version draws the head's version or, at times, another.
+func (m *model) version(t *rapid.T, topic string) journal.Version {
+	if len(m.versions) > 0 && rapid.IntRange(0, 3).Draw(t, "stale") == 0 {
+		return rapid.SampledFrom(m.versions).Draw(t, "version")
+	}
+	return m.ref.topic(topic).head.Version
+}
+
+func (m *model) append(t *rapid.T) {
+	topic := m.topic(t)
+	m.now = m.now.Add(time.Duration(rapid.IntRange(-5, 20).Draw(t, "clock")) * time.Second)
+	body := make([]byte, rapid.SampledFrom([]int{0, 1, 100, 64 << 10, 64<<10 + 1, 70 << 10}).Draw(t, "size"))
+	e := journal.Entry{Kind: journal.KindChange, MediaType: "application/xml", Body: body, SHA256: [32]byte{byte(len(m.entries))}}
+	if rapid.IntRange(0, 4).Draw(t, "timed") > 0 {
+		e.From = at(rapid.IntRange(0, 10).Draw(t, "from"))
+		e.Until = e.From.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "until")) * time.Second)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "gap") == 0 {
+		e.Gap = &journal.Gap{From: at(1), Until: e.From, Count: 1, Reason: journal.GapSource, At: m.now}
+	}
+	version := m.version(t, topic)
+	got, err := m.h.Append(t.Context(), m.now, topic, e, version)
+	if err == nil {
+		h, err := m.h.Head(t.Context(), topic)
+		m.sameError(t, "Head", err, nil)
+		if last := m.ref.topic(topic).head.Last.Position; got.Position <= last {
+			t.Fatalf("position %d after %d", got.Position, last)
+		}
+		m.drawn = minted{id: got.ID, position: got.Position, nonce: got.Nonce, version: h.Version}
+	}
+	want, wantErr := m.ref.Append(t.Context(), m.now, topic, e, version)
+	m.sameError(t, "Append", err, wantErr)
+	if err == nil {
+		m.same(t, "Append", got, want)
+		m.entries = append(m.entries, want)
+		m.versions = append(m.versions, m.drawn.version)
+	}
+}
+
+func (m *model) reset(t *rapid.T) {
+	topic := m.topic(t)
+	version := m.version(t, topic)
+	err := m.h.Reset(t.Context(), topic, version)
+	h, headErr := m.h.Head(t.Context(), topic)
+	m.sameError(t, "Head", headErr, nil)
+	if err == nil && h.Version != "" && slices.Contains(m.versions, h.Version) {
+		t.Fatalf("Reset left the version")
+	}
+	m.drawn = minted{version: h.Version}
+	m.sameError(t, "Reset", err, m.ref.Reset(t.Context(), topic, version))
+	m.versions = append(m.versions, h.Version)
+}
+
+func (m *model) trim(t *rapid.T) {
+	topic := m.topic(t)
+	cut := journal.Cut{KeepBytes: int64(rapid.SampledFrom([]int{-1, -1, 0, 100, 64 << 10, 200 << 10}).Draw(t, "keep"))}
+	if rapid.Bool().Draw(t, "by age") {
+		cut.Before = m.now.Add(time.Duration(rapid.IntRange(-60, 1).Draw(t, "age")) * time.Second)
+	}
+	got, err := m.h.Trim(t.Context(), topic, cut)
+	want, _ := m.ref.Trim(t.Context(), topic, cut)
+	m.sameError(t, "Trim", err, nil)
+	m.same(t, "Trim", got, want)
+}
+
+// anchor draws one of an entry that is or was there, or one that never was.
+func (m *model) anchor(t *rapid.T) journal.Anchor {
+	if len(m.entries) == 0 || rapid.IntRange(0, 4).Draw(t, "zero") == 0 {
+		return journal.Anchor{}
+	}
+	a := rapid.SampledFrom(m.entries).Draw(t, "entry")
+	anchor := a.Anchor()
+	switch rapid.IntRange(0, 9).Draw(t, "spoilt") {
+	case 0:
+		anchor.Nonce++
+	case 1:
+		anchor.Position++
+	case 2:
+		anchor.Position--
+	}
+	return anchor
+}
+
+func (m *model) read(t *rapid.T) {
+	topic, anchor := m.topic(t), m.anchor(t)
+	limit := rapid.IntRange(0, 5).Draw(t, "max")
+	maxBytes := int64(rapid.SampledFrom([]int{-1, 0, 100, 64 << 10, 130 << 10, 1 << 20}).Draw(t, "max bytes"))
+	got, err := m.h.Read(t.Context(), topic, anchor, limit, maxBytes)
+	want, wantErr := m.ref.Read(t.Context(), topic, anchor, limit, maxBytes)
+	m.sameError(t, "Read", err, wantErr)
+	m.same(t, "Read", got, want)
+	if len(m.entries) == 0 {
+		return
+	}
+	e := rapid.SampledFrom(m.entries).Draw(t, "found")
+	gotTopic, gotEntry, err := m.h.Find(t.Context(), e.ID)
+	wantTopic, wantEntry, wantErr := m.ref.Find(t.Context(), e.ID)
+	m.sameError(t, "Find", err, wantErr)
+	m.same(t, "Find", gotTopic, wantTopic)
+	m.same(t, "Find", gotEntry, wantEntry)
+	gotBody, err := m.h.Body(t.Context(), topic, e)
+	wantBody, wantErr := m.ref.Body(t.Context(), topic, e)
+	m.sameError(t, "Body", err, wantErr)
+	m.same(t, "Body", gotBody, wantBody)
+}
+
+func (m *model) interval(t *rapid.T) {
+	topic, from := m.topic(t), at(rapid.IntRange(0, 10).Draw(t, "from"))
+	until := from.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "until")) * time.Second)
+	got, err := m.h.Interval(t.Context(), topic, from, until)
+	want, wantErr := m.ref.Interval(t.Context(), topic, from, until)
+	m.sameError(t, "Interval", err, wantErr)
+	m.same(t, "Interval", got, want)
+}
+
+// cursor draws one of few, so that equal ones and every order come up.
+func cursor(t *rapid.T) journal.Cursor {
+	n := func(label string) uint64 { return rapid.Uint64Range(0, 2).Draw(t, label) }
+	return journal.Cursor{
+		Generation: n("generation"), Anchor: journal.Anchor{Position: journal.Position(n("position")), Nonce: journal.Nonce(n("nonce"))},
+		Nudge: uint32(n("nudge")), Attempt: uint32(n("attempt")), Step: uint32(n("step")), //nolint:gosec // up to 2
+	}
+}
+
+func (m *model) update(t *rapid.T) {
+	i := rapid.IntRange(0, len(m.ids)-1).Draw(t, "subscription")
+	no := errors.New("no")
+	var rec subscriptions.Record
+	var err error
+	if rapid.IntRange(0, 3).Draw(t, "subscribed") > 0 {
+		s := subscription(0)
+		s.ID, s.Topic, s.Callback, s.Cursor = m.ids[i], m.topics[0], m.callbacks[i], cursor(t)
+		rec.Subscription = &s
+	}
+	if rapid.Bool().Draw(t, "requested") {
+		rec.Request = request(subscriptions.Subscription{Topic: m.topics[0], Callback: m.callbacks[i]})
+	}
+	if rapid.IntRange(0, 5).Draw(t, "refused") == 0 {
+		err = no
+	}
+	change := func(into *subscriptions.Record) func(subscriptions.Record) (subscriptions.Record, error) {
+		return func(old subscriptions.Record) (subscriptions.Record, error) {
+			*into = old
+			return rec, err
+		}
+	}
+	var gotOld, wantOld subscriptions.Record
+	got, gotErr := m.h.Update(t.Context(), m.ids[i], change(&gotOld))
+	want, wantErr := m.ref.Update(t.Context(), m.ids[i], change(&wantOld))
+	m.sameError(t, "Update", gotErr, wantErr)
+	m.same(t, "what change is given", gotOld, wantOld)
+	m.same(t, "Update", got, want)
+}
+
+func (m *model) commit(t *rapid.T) {
+	var commits []subscriptions.Commit
+	for range rapid.IntRange(1, 3).Draw(t, "commits") {
+		c := subscriptions.Commit{ID: rapid.SampledFrom(m.ids).Draw(t, "id"), Cursor: cursor(t)}
+		for i := range rapid.IntRange(0, 2).Draw(t, "attempts") {
+			c.Attempts = append(c.Attempts, subscriptions.Attempt{At: m.now, Number: uint32(i), Status: 500}) //nolint:gosec // up to 2
+		}
+		for i := range rapid.IntRange(0, 2).Draw(t, "gaps") {
+			c.Gaps = append(c.Gaps, journal.Gap{From: at(i), Until: at(i + 1), Count: 1, Reason: journal.GapGaveUp, At: m.now})
+		}
+		if rapid.IntRange(0, 3).Draw(t, "end") == 0 {
+			c.End, c.EndedAt = subscriptions.EndGone, m.now
+		}
+		commits = append(commits, c)
+	}
+	m.sameError(t, "Commit", m.h.Commit(t.Context(), commits), m.ref.Commit(t.Context(), commits))
+}
+
+func (m *model) reopen(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "reopen") > 0 {
+		return
+	}
+	s, err := m.h.Reopen()
+	m.sameError(t, "Reopen", err, nil)
+	m.h.Store = s
+}
+
+// compare looks at all there is.
+func (m *model) compare(t *rapid.T) {
+	for _, topic := range m.topics {
+		got, err := m.h.Head(t.Context(), topic)
+		want, _ := m.ref.Head(t.Context(), topic)
+		m.sameError(t, "Head", err, nil)
+		m.same(t, "the head of "+topic, got, want)
+	}
+	for _, id := range m.ids {
+		got, err := m.h.Get(t.Context(), id)
+		want, _ := m.ref.Get(t.Context(), id)
+		m.sameError(t, "Get", err, nil)
+		m.same(t, "the record", got, want)
+		tries, err := m.h.Attempts(t.Context(), id)
+		wantTries, _ := m.ref.Attempts(t.Context(), id)
+		m.sameError(t, "Attempts", err, nil)
+		m.same(t, "the attempts", tries, wantTries)
+		records, err := m.h.List(t.Context(), subscriptions.Shard(id), uuid.Nil, 1<<20)
+		m.sameError(t, "List", err, nil)
+		listed := slices.ContainsFunc(records, func(r subscriptions.Record) bool { return reflect.DeepEqual(r, got) })
+		if there := want.Subscription != nil || want.Request != nil; listed != there {
+			t.Fatalf("the record is there: %t; it is listed: %t", there, listed)
+		}
+	}
+}
