@@ -49,8 +49,9 @@ func TestDenialIsTriedAgain_HUB21(t *testing.T) {
 	virtual(t, Options{Budget: egress.NewBudget(2)}, func(t *testing.T, w *world) {
 		w.checking(func(string) error { return &DeniedError{} })
 		w.answer(cbHost, answering(503))
-		defer w.run(t)()
 		w.accept(t, subscribe(callback))
+		w.store.records[ID(topic, callback)].Request.Tries = 3 // of its verification, before a restart
+		defer w.run(t)()
 		settle(20 * time.Second)
 		if n := len(w.callsTo(cbHost)); n != 2 {
 			t.Errorf("%d tries in 20 s", n)

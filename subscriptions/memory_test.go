@@ -112,6 +112,14 @@ func (m *memory) Changed(context.Context, int, uint64) ([]uuid.UUID, uint64, err
 	return nil, 0, errors.New("not used here")
 }
 
+// commit is what a delivery does to the cursor.
+func (m *memory) commit(id uuid.UUID, c journal.Cursor) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sub := m.records[id].Subscription
+	sub.Cursor = journal.Merge(sub.Cursor, c)
+}
+
 // breakWith has every method fail with err from now on; nil mends it.
 func (m *memory) breakWith(err error) {
 	m.mu.Lock()

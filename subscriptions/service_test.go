@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,6 +142,51 @@ func TestOlderChallengeActivatesNothingNewer(t *testing.T) {
 		}
 		if n := len(w.callsTo(cbHost)); n != 2 {
 			t.Errorf("%d calls, want one for each request", n)
+		}
+	})
+}
+
+// Invariant 8: nor does the "no" to an older request drop the newer one.
+func TestOlderAnswerDropsNothingNewer(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		release := make(chan struct{})
+		w.answer(cbHost, func(*http.Request) (int, string, error) {
+			w.answer(cbHost, nil)
+			<-release
+			return http.StatusNotFound, "", nil
+		})
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		w.accept(t, subscribe(callback))
+		close(release)
+		settle(time.Second)
+		if w.record(callback).Subscription == nil {
+			t.Error("the newer request was dropped with the older one")
+		}
+	})
+}
+
+// Invariant 9: however often its deliveries failed, a subscription stays until
+// its lease ends, and a renewal has it tried again at once.
+func TestFailingSubscriptionStays_HUB48(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		s := w.record(callback).Subscription
+		failing := s.Cursor
+		failing.Attempt, failing.Step, failing.LastStatus = 5000, 9, journal.StatusTimeout
+		failing.NextAttemptAt = time.Now().Add(9 * 24 * time.Hour)
+		w.store.commit(s.ID, failing)
+		settle(9 * 24 * time.Hour)
+		if s = w.record(callback).Subscription; !s.Live(time.Now()) || s.Cursor != failing || len(s.Gaps) > 0 {
+			t.Errorf("after nine days of failures it is %+v", s)
+		}
+		w.accept(t, subscribe(callback))
+		settle(0)
+		if s = w.record(callback).Subscription; s.Cursor.Step != 0 || s.Cursor.NextAttemptAt.After(time.Now()) || s.Cursor.Compare(failing) <= 0 {
+			t.Errorf("renewed, its cursor is %+v", s.Cursor)
 		}
 	})
 }
@@ -310,6 +357,74 @@ func TestBudgetOfTheAddressWaits(t *testing.T) {
 			t.Error("it was not verified after the wait")
 		}
 	})
+}
+
+// A request that another process stored while an older one was being verified is
+// taken up at once.
+func TestRequestOfAnotherProcessIsTakenUp(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.answer(cbHost, func(r *http.Request) (int, string, error) {
+			time.Sleep(10 * time.Second)
+			return echo(r)
+		})
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		_, err := w.store.Update(t.Context(), ID(topic, callback), func(rec Record) (Record, error) {
+			rec.Request.ID, rec.Request.Secret = uuid.New(), "of the other"
+			return rec, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle(20 * time.Second)
+		if s := w.record(callback).Subscription; s == nil || s.Secret != "of the other" {
+			t.Errorf("in force is %+v", s)
+		}
+	})
+}
+
+// A time to try again that a clock which jumped left behind is not waited for.
+func TestDueIsNoFurtherOffThanAPause(t *testing.T) {
+	for next, want := range map[time.Time]time.Time{
+		{}:                   t0,
+		t0.Add(-time.Minute): t0,
+		t0.Add(time.Minute):  t0.Add(time.Minute),
+		t0.Add(time.Hour):    t0,
+	} {
+		if got := due(&Request{NextAt: next}, t0); !got.Equal(want) {
+			t.Errorf("due at %v for %v, want %v", got, next, want)
+		}
+	}
+}
+
+// Delivery hears of the changes of one subscription in their order, from
+// whichever goroutine they come.
+func TestChangesAreToldInOrder(t *testing.T) {
+	w := newWorld(Options{})
+	s := aSubscription()
+	w.store.records[s.ID] = Record{Subscription: s}
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range 50 {
+				_, err := w.update(t.Context(), s.ID, func(rec Record) (Record, error) {
+					changed := *rec.Subscription
+					changed.Cursor.Nudge++
+					return Record{Subscription: &changed}, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(w.told()); n != 32*50 {
+		t.Errorf("told of %d changes", n)
+	}
+	checkRising(t, w.told())
 }
 
 // Trouble with the store costs time, no request and no storm of tries.
