@@ -89,8 +89,8 @@ func startsNCName(b []byte) bool {
 	if b[0] < utf8.RuneSelf {
 		return classes[b[0]]&clsNameStart != 0
 	}
-	r, _ := utf8.DecodeRune(b)
-	return isNameStart(r)
+	r, n := utf8.DecodeRune(b)
+	return n > 1 && isNameStart(r)
 }
 
 // trimSpace cuts the white space of XML, which is less than that of Unicode,

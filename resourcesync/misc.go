@@ -96,14 +96,14 @@ func (s *scanner) pseudoAttribute(what string) (name, value string, ok bool) {
 	name = string(s.buf[start:s.p])
 	s.skipSpace()
 	if name == "" || s.buf[s.p] != '=' {
-		_ = s.malformed(s.p, "name=\"value\" is expected in %s", what)
+		s.expected(s.p, "name=\"value\" is missing", what)
 		return "", "", false
 	}
 	s.p++
 	s.skipSpace()
 	q := s.buf[s.p]
 	if q != '"' && q != '\'' {
-		_ = s.malformed(s.p, "a quoted value is expected in %s", what)
+		s.expected(s.p, "a value in quotes is missing", what)
 		return "", "", false
 	}
 	s.p++
@@ -152,7 +152,7 @@ func (s *scanner) comment() {
 // instruction scans a processing instruction of any length.
 func (s *scanner) instruction() {
 	const what = "a processing instruction"
-	nameEnd, colon := s.name(s.p + 2)
+	nameEnd, colon := s.name(s.p+2, what)
 	switch {
 	case nameEnd < 0:
 		return

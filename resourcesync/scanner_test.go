@@ -36,12 +36,12 @@ func scan(r io.Reader, l Limits, namespaces bool) (string, error) {
 		case evEnd:
 			b.WriteString("end\n")
 		case evStart:
-			fmt.Fprintf(&b, "start {%s}%s", s.uriOf(s.ns), s.local)
+			fmt.Fprintf(&b, "start {%q}%s", s.uriOf(s.ns), s.local)
 			for i := range s.attrs {
 				if a := &s.attrs[i]; a.declares {
 					fmt.Fprintf(&b, " %s=%q", s.attrName(a), s.value(a))
 				} else {
-					fmt.Fprintf(&b, " {%s}%s=%q", s.uriOf(a.ns), s.attrLocal(a), s.value(a))
+					fmt.Fprintf(&b, " {%q}%s=%q", s.uriOf(a.ns), s.attrLocal(a), s.value(a))
 				}
 			}
 			b.WriteByte('\n')
@@ -265,11 +265,11 @@ func TestEvents(t *testing.T) {
 	const doc = "\ufeff<?xml version='1.0'?>\r\n<!-- c --><a xmlns='u' xmlns:p=\"v\" p:x='1\r\n2\t3&#10;&amp;4' y=''>\r\n" +
 		"x\ry&lt;<![CDATA[<&]]]]>&#x20ac;<p:b/><c xmlns=''>\n</c>\n</a >\n<?pi?>"
 	got, err := scan(strings.NewReader(doc), Limits{}, true)
-	want := `start {u}a xmlns="u" xmlns:p="v" {v}x="1 2 3\n&4" {}y=""
+	want := `start {"u"}a xmlns="u" xmlns:p="v" {"v"}x="1 2 3\n&4" {""}y=""
 text "\nx\ny<<&]]€"
-start {v}b
+start {"v"}b
 end
-start {}c xmlns=""
+start {""}c xmlns=""
 text "\n"
 end
 text "\n"

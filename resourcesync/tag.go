@@ -49,7 +49,7 @@ func (s *scanner) startTag() bool {
 	if s.rootSeen && len(s.open) == 0 {
 		return s.malformed(s.p, "a second root element") == nil
 	}
-	nameEnd, colon := s.name(s.p + 1)
+	nameEnd, colon := s.name(s.p+1, what)
 	if nameEnd == s.p+1 {
 		return s.malformed(s.p, "\"<\" must be followed by a name; in text, write \"&lt;\"") == nil
 	}
@@ -94,7 +94,7 @@ func (s *scanner) startTag() bool {
 
 // attribute scans name="value" at p and returns where it ends, or -1.
 func (s *scanner) attribute(p int) int {
-	end, colon := s.name(p)
+	end, colon := s.name(p, "a start tag")
 	if end < 0 {
 		return -1
 	}
@@ -218,12 +218,10 @@ func (s *scanner) endTag() bool {
 			return true
 		}
 	}
-	nameEnd, _ := s.name(s.p + 2)
+	nameEnd, _ := s.name(s.p+2, what)
 	switch {
 	case nameEnd < 0:
 		return false
-	case nameEnd == s.w:
-		return s.short(what) == nil
 	case nameEnd == s.p+2:
 		return s.unexpected(nameEnd, what)
 	case !bytes.Equal(s.buf[s.p+2:nameEnd], want):
@@ -232,9 +230,10 @@ func (s *scanner) endTag() bool {
 	return s.expected(p, "an end tag must end with \">\" after the name", what)
 }
 
-// name scans a name at p. It returns where the name ends, p itself if none
-// begins there and -1 after an error, and where in it the first colon is, or -1.
-func (s *scanner) name(p int) (end, colon int) {
+// name scans a name at p, within what. It returns where the name ends, p itself
+// if none begins there and -1 after an error, and where in it the first colon
+// is, or -1. Something must follow a name.
+func (s *scanner) name(p int, what string) (end, colon int) {
 	b, start := s.buf, p
 	colon = -1
 	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf && (b[p] != ':' || !s.noNamespaces) {
@@ -257,15 +256,18 @@ func (s *scanner) name(p int) (end, colon int) {
 			r, n := utf8.DecodeRune(b[p:s.w])
 			switch {
 			case s.char(p) == 0 && p+utf8.UTFMax > s.w && !s.eof:
-				_ = s.short("a name")
+				_ = s.short(what)
 				return -1, -1
 			case s.char(p) == 0:
-				_ = s.badChar(p, "a name")
+				_ = s.badChar(p, what)
 				return -1, -1
 			case p == start && !isNameStart(r), !isName(r):
 				return p, s.colonOf(colon)
 			}
 			p += n
+		case p == s.w:
+			_ = s.short(what)
+			return -1, -1
 		default:
 			if colon >= 0 && !s.noNamespaces && !startsNCName(b[start+colon+1:p]) {
 				_ = s.malformed(start+colon, "the colon in a name must be followed by a name")
@@ -293,7 +295,7 @@ func (s *scanner) unexpected(p int, what string) bool {
 // document ends there or that there is no character.
 func (s *scanner) expected(p int, sentence, what string) bool {
 	switch {
-	case p >= s.w:
+	case p >= s.w, !s.eof && !utf8.FullRune(s.buf[p:s.w]):
 		_ = s.short(what)
 	case classes[s.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.buf[p]) && s.char(p) == 0:
 		_ = s.badChar(p, what)
@@ -312,17 +314,13 @@ func (s *scanner) parseReference(p int) (r rune, end int) {
 	if b[p+1] == '#' {
 		return s.characterReference(p)
 	}
-	end, _ = s.name(p + 1)
+	end, _ = s.name(p+1, "a reference")
 	if end < 0 {
 		return 0, -1
 	}
 	name := b[p+1 : end]
 	if len(name) == 0 || b[end] != ';' {
-		if end == s.w {
-			_ = s.short("a reference")
-		} else {
-			_ = s.malformed(p, "\"&\" that begins no reference; write \"&amp;\"")
-		}
+		_ = s.malformed(p, "\"&\" that begins no reference; write \"&amp;\"")
 		return 0, -1
 	}
 	switch string(name) {
