@@ -1,0 +1,236 @@
+package embedstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// tmpfsEnv says that the test runs where it may mount.
+const tmpfsEnv = "RSHUB_TEST_TMPFS"
+
+// inNamespace runs the calling test again in a mount namespace of its own, and
+// in a user namespace where it takes one to be root. It fails where neither can
+// be had.
+func inNamespace(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this test
+	cmd.Env = append(os.Environ(), tmpfsEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("on a small file system: %v", err)
+	}
+}
+
+// small mounts a file system of some MiB.
+func small(t *testing.T, mib int) string {
+	t.Helper()
+	dir := t.TempDir()
+	// Nothing mounted here shows outside.
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		t.Fatalf("making the mounts private: %v", err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+		t.Fatalf("a small file system cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmounting: %v", err)
+		}
+	})
+	return dir
+}
+
+// fillUp takes all but some KiB of a file system with a file, which it names.
+func fillUp(t *testing.T, dir string, leave int64) string {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "filler")
+	if err := os.WriteFile(name, make([]byte, int64(st.Bavail)*st.Bsize-leave<<10), 0o600); err != nil { //nolint:gosec // a few MiB
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Disk full: appends get ErrFull, nothing is corrupted, and it works again when
+// there is room (design, section 9).
+func TestDiskFull(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	mount := small(t, 64)
+	dir := filepath.Join(mount, "data")
+	s := openStore(t, dir, Options{MinFree: -1})
+	acked := map[string]uint64{}
+	for round := range 5 {
+		filler := fillUp(t, mount, []int64{2000, 600, 100, 8, 0}[round])
+		full := 0
+		for i := range 400 {
+			name, size := fmt.Sprint(topic, i%7), []int{900, 40 << 10, 300 << 10}[i%3]
+			e, err := tryAdd(t.Context(), s, name, size)
+			switch {
+			case err == nil:
+				acked[name] = e.Seq
+			case errors.Is(err, journal.ErrFull):
+				full++
+			default:
+				t.Fatalf("a full disk: %v", err)
+			}
+			if full == 20 {
+				break
+			}
+		}
+		if full < 20 {
+			t.Fatalf("the disk was full %d times", full)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 7 {
+			name := fmt.Sprint(topic, i)
+			acked[name] = add(t, s, name, 40<<10).Seq
+			if _, err := s.Trim(t.Context(), name, journal.Cut{KeepBytes: 1 << 20}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if round%2 == 1 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openStore(t, dir, Options{MinFree: -1})
+		}
+		sound(t, s, acked)
+	}
+}
+
+// Operations that share a transaction with an append that finds no room are
+// stored if they fit.
+func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	mount := small(t, 64)
+	s := openStore(t, filepath.Join(mount, "data"), Options{MinFree: -1})
+	sub := subscriptions.Subscription{ID: subscriptions.ID(topic, "cb"), Topic: topic, Callback: "cb"}
+	if _, err := s.Update(t.Context(), sub.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+		return subscriptions.Record{Subscription: &sub}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fillUp(t, mount, 200)
+	started, release := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		_ = s.do(t.Context(), &op{run: func(*bbolt.Tx) error {
+			close(started)
+			<-release
+			return errUnchanged
+		}})
+	})
+	<-started
+	for i := range 20 { // 1 MiB, for which there is no room
+		group.Go(func() {
+			if _, err := tryAdd(t.Context(), s, fmt.Sprint(topic, i), 50<<10); err != nil && !errors.Is(err, journal.ErrFull) {
+				t.Errorf("Append: %v", err)
+			}
+		})
+	}
+	group.Go(func() {
+		c := journal.Cursor{Generation: 1}
+		if err := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: c}}); err != nil {
+			t.Errorf("Commit: %v", err)
+		}
+	})
+	close(release)
+	group.Wait()
+	sound(t, s, nil)
+}
+
+// sound checks that the database is consistent and has what was acknowledged.
+func sound(t *testing.T, s *Store, acked map[string]uint64) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			t.Errorf("the database: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for name, seq := range acked {
+		h, err := s.Head(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := s.Read(t.Context(), name, h.Trimmed, 1000, 1<<30)
+		if err != nil || h.Last.Seq < seq || uint64(len(entries)) != h.Last.Seq-h.Trimmed.Seq {
+			t.Errorf("%s: seq %d, acknowledged %d, trimmed %d, %d entries (%v)", name, h.Last.Seq, seq, h.Trimmed.Seq, len(entries), err)
+		}
+		for _, e := range entries {
+			for _, b := range e.Body {
+				if b != byte(e.Seq-1) {
+					t.Fatalf("%s: the body of entry %d is not what was stored", name, e.Seq)
+				}
+			}
+		}
+	}
+	leftovers, err := filepath.Glob(filepath.Join(s.bodies.dir, "*"+temporary))
+	if err != nil || len(leftovers) > 0 {
+		t.Errorf("%d half-written bodies are left (%v)", len(leftovers), err)
+	}
+}
+
+// The high water: appends are refused while the rest goes on, since trims make
+// the room and cursors keep duplicates few.
+func TestHighWater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openStore(t, dir, Options{MinFree: -1})
+	small, large := add(t, s, topic, 10), add(t, s, topic, inlineMax+1)
+	sub := subscriptions.Subscription{ID: subscriptions.ID(topic, "cb"), Topic: topic, Callback: "cb"}
+	s.minFree = 1 << 60
+	_, smallErr := tryAdd(t.Context(), s, topic, 10)
+	_, largeErr := tryAdd(t.Context(), s, topic, inlineMax+1)
+	for what, err := range map[string]error{"Append": smallErr, "Append of a large body": largeErr, "Ready": s.Ready(t.Context())} {
+		if !errors.Is(err, journal.ErrFull) || !strings.Contains(fmt.Sprint(err), "free") || !strings.Contains(fmt.Sprint(err), dir) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, updateErr := s.Update(t.Context(), sub.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+		return subscriptions.Record{Subscription: &sub}, nil
+	})
+	commitErr := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: journal.Cursor{Generation: 1, Anchor: small.Anchor()}}})
+	h, trimErr := s.Trim(t.Context(), topic, journal.Cut{KeepBytes: 0})
+	resetErr := s.Reset(t.Context(), topic, h.Version)
+	if err := errors.Join(updateErr, commitErr, trimErr, resetErr); err != nil || h.Trimmed != large.Anchor() {
+		t.Errorf("the rest at high water: %v", err)
+	}
+	s.minFree = 1
+	if err := s.Ready(t.Context()); err != nil {
+		t.Errorf("Ready, when there is room: %v", err)
+	}
+	add(t, s, topic, 10)
+}
