@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			for _, name := range []string{"ADDR", "ADMIN"} {
+			for _, name := range []string{"ADDR", "ADMIN", "CALLBACK"} {
 				addr, err := freeAddr(context.Background())
 				if err != nil {
 					return err
@@ -36,7 +38,9 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"answers": answers, "exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"answers": answers, "exits": exits, "eventually": eventually, "post": post,
+		},
 	})
 }
 
@@ -54,19 +58,74 @@ func answers(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: answers URL")
 	}
+	poll(ts, func(ctx context.Context) error {
+		status, err := request(ctx, http.MethodGet, args[0], nil)
+		if err == nil && status >= 500 {
+			err = fmt.Errorf("%s answers %d", args[0], status)
+		}
+		return err
+	})
+}
+
+// eventually runs a command until its output holds a text.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: eventually TEXT COMMAND [ARG...]")
+	}
+	poll(ts, func(context.Context) error {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && !strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			err = fmt.Errorf("%q does not say %q", args[1:], args[0])
+		}
+		return err
+	})
+}
+
+// poll waits until check is content.
+func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for {
-		status, err := get(ctx, args[0])
-		if err == nil && status < 500 {
+		err := check(ctx)
+		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("%s does not answer: %d, %v", args[0], status, err)
+			ts.Fatalf("after 30 s: %v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// post sends a file and wants a status.
+func post(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 3 {
+		ts.Fatalf("usage: post STATUS URL FILE [HEADER...]")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	body := os.Expand(strings.TrimSpace(ts.ReadFile(args[2])), ts.Getenv)
+	status, err := request(ctx, http.MethodPost, args[1], strings.NewReader(body), args[3:]...)
+	if err != nil || strconv.Itoa(status) != args[0] {
+		ts.Fatalf("it answers %d, %v", status, err)
+	}
+}
+
+func request(ctx context.Context, method, url string, body io.Reader, header ...string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
 }
 
 // exits runs a command that has to end with a given exit code.
@@ -84,18 +143,6 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("it ended with %d, not %s", code, args[0])
 	}
-}
-
-func get(ctx context.Context, url string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	return resp.StatusCode, resp.Body.Close()
 }
 
 // fakeHub ends as it is told.
