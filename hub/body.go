@@ -42,16 +42,19 @@ func (b *body) release() {
 }
 
 // readBody reads the body of r and hashes it on the way. The caller releases
-// it. One over limit, too slow, or broken off is a *refusal; so is one for which
-// there is no memory.
+// it. One over limit, too slow, broken off, or longer than it was said to be is
+// a *refusal; so is one for which there is no memory.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
+	if r.ContentLength > limit {
+		return nil, overLimit(limit)
+	}
 	longest := limit
 	if r.ContentLength >= 0 {
-		longest = min(longest, r.ContentLength)
+		longest = r.ContentLength
 	}
 	b := &body{h: h}
 	in := &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
-	if err := b.fill(in, sha256.New(), limit, longest+1); err != nil {
+	if err := b.fill(in, sha256.New(), longest); err != nil {
 		b.release()
 		return nil, err
 	}
@@ -60,11 +63,12 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	return b, nil
 }
 
-// fill reads to the end of in, with room for so many bytes at most.
-func (b *body) fill(in io.Reader, digest hash.Hash, limit, room int64) error {
+// fill reads to the end of in, which is to come within so many bytes. There is
+// room for one more, to see that it does not.
+func (b *body) fill(in io.Reader, digest hash.Hash, longest int64) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			if err := b.grow(min(max(firstStep, 2*int64(cap(b.bytes))), room)); err != nil {
+			if err := b.grow(min(max(firstStep, 2*int64(cap(b.bytes))), longest+1)); err != nil {
 				return err
 			}
 		}
@@ -72,8 +76,8 @@ func (b *body) fill(in io.Reader, digest hash.Hash, limit, room int64) error {
 		n, err := in.Read(b.bytes[old:min(cap(b.bytes), old+readChunk)])
 		b.bytes = b.bytes[:old+n]
 		digest.Write(b.bytes[old:])
-		if int64(len(b.bytes)) > limit {
-			return overLimit(limit)
+		if int64(len(b.bytes)) > longest {
+			return overLimit(longest)
 		}
 		if errors.Is(err, io.EOF) {
 			digest.Sum(b.sum[:0])
@@ -100,7 +104,7 @@ func (b *body) grow(size int64) error {
 }
 
 func overLimit(limit int64) error {
-	return refuse(tooLarge, "The body is longer than %d bytes, the most that is taken here.", limit)
+	return refuse(tooLarge, "The body is longer than %d bytes, the most that can be taken.", limit)
 }
 
 // timedReader reads from a connection, and gives up on one that is slower than

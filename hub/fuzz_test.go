@@ -2,7 +2,6 @@ package hub
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -31,7 +30,7 @@ func FuzzServeHTTP(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, method, path, headers, body string) {
 		w := newWorld(t)
-		r := httptest.NewRequest(http.MethodPost, hubURL, strings.NewReader(body))
+		r := newRequest(http.MethodPost, hubURL, strings.NewReader(body))
 		r.Method, r.URL = method, &url.URL{Path: path}
 		for line := range strings.SplitSeq(headers, "\r\n") {
 			if name, value, ok := strings.Cut(line, ":"); ok {
@@ -39,7 +38,7 @@ func FuzzServeHTTP(f *testing.F) {
 			}
 		}
 		rec := w.do(r)
-		entries, requests := w.journal.entries(topic), len(w.subs.requests)
+		entries, requests := w.journal.entries(), len(w.subs.requests)
 		switch code := rec.Code; {
 		case code == http.StatusInternalServerError || code < 200 || code >= 300 && code < 400:
 			t.Errorf("%d", code)

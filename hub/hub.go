@@ -162,7 +162,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Vary", "Accept")
 	if orSlash(r.URL.EscapedPath()) != h.path {
-		h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
+		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return
 	}
 	switch r.Method {
@@ -172,7 +172,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.page.serve(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		h.refuse(w, r, refuse(methodNotAllowed, "POST a notification or a subscription request here, or GET a description of this hub."))
+		_ = h.refuse(w, r, refuse(methodNotAllowed, "POST a notification or a subscription request here, or GET a description of this hub."))
 	}
 }
 
@@ -180,7 +180,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	switch media, err := mediaType(r.Header); {
 	case err != nil:
-		h.refuse(w, r, err)
+		_ = h.refuse(w, r, err)
 	case media == mediaXML:
 		h.servePublish(w, r)
 	default:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -93,7 +94,8 @@ func (m *memory) Reset(context.Context, string, journal.Version) error {
 	return errors.New("nobody resets here")
 }
 
-func (m *memory) entries(topic string) []journal.Entry {
+// entries are those of the topic of the tests.
+func (m *memory) entries() []journal.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.topics[topic]
@@ -207,9 +209,13 @@ func link(topic string) string {
 	return fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, topic, hubURL)
 }
 
+func newRequest(method, url string, body io.Reader) *http.Request {
+	return httptest.NewRequestWithContext(context.Background(), method, url, body)
+}
+
 // publish is a POST of a notification; change makes another request of it.
 func publish(body string, change ...func(*http.Request)) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, hubURL, strings.NewReader(body))
+	r := newRequest(http.MethodPost, hubURL, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/xml")
 	r.Header.Set("Link", link(topic))
 	for _, c := range change {
@@ -236,7 +242,7 @@ func form(pairs ...string) *http.Request {
 	for i := 0; i < len(pairs); i += 2 {
 		body = append(body, strings.TrimPrefix(websub.AppendQuery("", websub.Param{Name: pairs[i], Value: pairs[i+1]}), "?"))
 	}
-	r := httptest.NewRequest(http.MethodPost, hubURL, strings.NewReader(strings.Join(body, "&")))
+	r := newRequest(http.MethodPost, hubURL, strings.NewReader(strings.Join(body, "&")))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
 }

@@ -4,13 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
 
 func get(method, accept string) *http.Request {
-	r := httptest.NewRequest(method, hubURL, nil)
+	r := newRequest(method, hubURL, nil)
 	if accept != "" {
 		r.Header.Set("Accept", accept)
 	}
@@ -90,7 +89,7 @@ func TestPath(t *testing.T) {
 		{"https://hub.example/a%2Fb", "/a/b", 404},
 	} {
 		w := newWorld(t, func(o *Options) { o.HubURL = tc.hub })
-		if rec := w.do(httptest.NewRequest(http.MethodGet, tc.path+"?x=y", nil)); rec.Code != tc.want {
+		if rec := w.do(newRequest(http.MethodGet, tc.path+"?x=y", nil)); rec.Code != tc.want {
 			t.Errorf("%s of %s: %d", tc.path, tc.hub, rec.Code)
 		}
 	}

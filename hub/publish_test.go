@@ -28,7 +28,7 @@ func TestPublish_HUB50_HUB52(t *testing.T) {
 	w := newWorld(t)
 	body := doc(0, 1, "a")
 	got := w.accept(publish(body, with("Content-Type", "Application/XML ; Charset=\"utf-8\"")))
-	e := w.journal.entries(topic)[0]
+	e := w.journal.entries()[0]
 	want := accepted{
 		ID: e.ID.String(), Topic: topic, From: "2026-01-01T11:00:00Z", Until: "2026-01-01T11:01:00Z",
 		Position: "0000000000000001",
@@ -79,7 +79,7 @@ func TestPublishTakes(t *testing.T) {
 		t.Run(tc.why, func(t *testing.T) {
 			w := newWorld(t)
 			got := w.accept(publish(tc.body, tc.change))
-			e := w.journal.entries(topic)[0]
+			e := w.journal.entries()[0]
 			if got.From != tc.from || got.Until != tc.until || e.Timed() != (tc.from != "") || string(e.Body) != tc.body {
 				t.Errorf("%+v, timed %t", got, e.Timed())
 			}
@@ -116,7 +116,7 @@ func TestPublishLinks_HUB51_HUB44(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.accept(publish(doc(0, 1, "a"), func(r *http.Request) { r.Header["Link"] = tc.values }))
-		if d := cmp.Diff(tc.relayed, w.journal.entries(topic)[0].Links); d != "" {
+		if d := cmp.Diff(tc.relayed, w.journal.entries()[0].Links); d != "" {
 			t.Errorf("%q: %s", tc.values, d)
 		}
 	}
@@ -219,7 +219,7 @@ func TestPublishAcrossAGap(t *testing.T) {
 	w.accept(publish(doc(0, 1, "a")))
 	w.accept(publish(doc(5, 6, "b")))
 	want := &journal.Gap{From: noon.Add(-59 * time.Minute), Until: noon.Add(-55 * time.Minute), Reason: journal.GapSource, At: noon}
-	if d := cmp.Diff(want, w.journal.entries(topic)[1].Gap); d != "" {
+	if d := cmp.Diff(want, w.journal.entries()[1].Gap); d != "" {
 		t.Error(d)
 	}
 }
@@ -270,7 +270,7 @@ func TestRacingPublishers(t *testing.T) {
 			t.Fatal(d)
 		}
 	}
-	entries := w.journal.entries(topic)
+	entries := w.journal.entries()
 	for i := 1; i < len(entries); i++ {
 		if !entries[i].From.Equal(entries[i-1].Until) {
 			t.Errorf("entry %d starts at %v after %v", i, entries[i].From, entries[i-1].Until)
@@ -399,7 +399,7 @@ func TestRequester(t *testing.T) {
 		{"10.0.0.1:99", []string{strings.Repeat("10.1.1.1,", 1000) + "10.2.2.2"}, "10.1.1.1"},
 		{"pipe", nil, "invalid IP"},
 	} {
-		r := httptest.NewRequest(http.MethodPost, hubURL, nil)
+		r := newRequest(http.MethodPost, hubURL, nil)
 		r.RemoteAddr = tc.remote
 		r.Header["X-Forwarded-For"] = tc.header
 		if got := h.requester(r).String(); got != tc.want {

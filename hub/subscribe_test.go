@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -32,14 +31,16 @@ func TestSubscribe_HUB13(t *testing.T) {
 	}{
 		{"the least", subscribeForm(), plain},
 		{"HUB-05", subscribeForm("hub.lease_seconds", "3600"), changed(func(r *websub.SubscribeRequest) { r.Lease, r.HasLease = time.Hour, true })},
-		{"HUB-06", form("hub.mode", "unsubscribe", "hub.topic", topic, "hub.callback", callback, "hub.lease_seconds", "never"),
-			changed(func(r *websub.SubscribeRequest) { r.Mode = websub.ModeUnsubscribe })},
+		{
+			"HUB-06", form("hub.mode", "unsubscribe", "hub.topic", topic, "hub.callback", callback, "hub.lease_seconds", "never"),
+			changed(func(r *websub.SubscribeRequest) { r.Mode = websub.ModeUnsubscribe }),
+		},
 		{"HUB-07", subscribeForm("hub.secret", strings.Repeat("s", 199)), changed(func(r *websub.SubscribeRequest) { r.Secret = strings.Repeat("s", 199) })},
 		{"HUB-08", subscribeForm("hub.secret", "over plain HTTP"), changed(func(r *websub.SubscribeRequest) { r.Secret = "over plain HTTP" })},
 		{"HUB-09", subscribeForm("foo", "bar", "hub.foo", "hub.bar", "hub.verify", "async", "hub.verify_token", "x"), plain},
 		{"HUB-09 again", subscribeForm("hub.topic", topic), plain},
 		{"HUB-10", func() *http.Request {
-			r := httptest.NewRequest(http.MethodPost, hubURL, strings.NewReader(
+			r := newRequest(http.MethodPost, hubURL, strings.NewReader(
 				"hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2F%257e%3Fa%3D1%26b%3D2&hub.callback=https://%73ubscriber.example/cb"))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 			return r
@@ -64,7 +65,7 @@ func TestSubscribe_HUB13(t *testing.T) {
 // HUB-01: what the query string says is not looked at.
 func TestSubscribeReadsTheBodyAlone_HUB01(t *testing.T) {
 	w := newWorld(t)
-	r := httptest.NewRequest(http.MethodPost, hubURL+"?hub.mode=subscribe&hub.topic="+topic+"&hub.callback="+callback, http.NoBody)
+	r := newRequest(http.MethodPost, hubURL+"?hub.mode=subscribe&hub.topic="+topic+"&hub.callback="+callback, http.NoBody)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if rec := w.do(r); rec.Code != http.StatusBadRequest || len(w.subs.requests) != 0 {
 		t.Errorf("%d %s", rec.Code, rec.Body)

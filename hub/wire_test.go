@@ -60,6 +60,7 @@ func status(t *testing.T, r *bufio.Reader) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

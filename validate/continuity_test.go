@@ -49,7 +49,8 @@ func TestContinuity(t *testing.T) {
 		{
 			"instants are compared, not their spelling", head, nil,
 			journal.Entry{Kind: journal.KindChange, From: at(10).In(elsewhere), Until: at(20)},
-			false, Decision{ExpectedFrom: at(10)},
+			false,
+			Decision{ExpectedFrom: at(10)},
 		},
 		{
 			"the same again", head, known, timed(0, 10, 1), false,
@@ -174,7 +175,7 @@ func TestEveryGapUnderFlagIsRecorded(t *testing.T) {
 				t.Fatalf("entry %d overlaps", i)
 			case e.From.Equal(before) != (e.Gap == nil):
 				t.Fatalf("entry %d from %v after %v has the gap %+v", i, e.From, before, e.Gap)
-			case e.Gap != nil && !(e.Gap.From.Equal(before) && e.Gap.Until.Equal(e.From)):
+			case e.Gap != nil && (!e.Gap.From.Equal(before) || !e.Gap.Until.Equal(e.From)):
 				t.Fatalf("entry %d after %v records %+v", i, before, e.Gap)
 			}
 		}

@@ -112,6 +112,8 @@ func glob(parts []string, s string) bool {
 	return strings.HasSuffix(s, parts[last])
 }
 
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
+
 type canonicalURL struct{ scheme, host, path string }
 
 // canonical takes a URL apart so that two spellings of one are equal. The path
@@ -133,7 +135,7 @@ func canonical(raw string) (canonicalURL, error) {
 		return c, errors.New("it has no host")
 	}
 	port := u.Port()
-	if port != "" && !(c.scheme == "http" && port == "80") && !(c.scheme == "https" && port == "443") {
+	if port != "" && port != defaultPorts[c.scheme] {
 		c.host += ":" + port
 	}
 	c.path = path.Clean("/" + u.Path)

@@ -161,7 +161,7 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	if v, ok := c.known.Get(topic); ok && time.Now().Before(v.until) {
 		return c.count(v.err)
 	}
-	f, err := c.join(topic)
+	f, err := c.join(topic) //nolint:contextcheck // the check is shared, and outlives the one who asked first
 	if err != nil {
 		return c.count(err)
 	}
