@@ -79,7 +79,7 @@ func largeNotification(size int) []byte {
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
 <rs:md capability="change-notification" from="%s" until="%s"/>
 `, stamp(from), stamp(from.Add(time.Hour)))
-	pad := strings.Repeat("p", max(0, size/entries-140))
+	pad := strings.Repeat("p", max(0, size/entries-102))
 	for i := range entries {
 		fmt.Fprintf(&b, `<url><loc>https://example.org/%s/%d</loc><rs:md change="created" datetime="%s"/></url>`+"\n", pad, i, stamp(from))
 	}

@@ -74,7 +74,10 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mu.Unlock()
 		var body []byte
 		if keep {
-			body, _ = io.ReadAll(req.Body)
+			var err error
+			if body, err = io.ReadAll(req.Body); err != nil {
+				return // the hub was cut off in the middle of it
+			}
 		}
 		d := delivery{
 			callback: req.URL.RequestURI(), id: req.Header.Get("Webhook-Id"), attempt: req.Header.Get("RSHub-Attempt"),
