@@ -22,6 +22,10 @@ const (
 	MaxLimit     = 1000
 )
 
+// minBatch is how many items are read at a time at least, so that a short page
+// behind a filter does not cost a call of the store for each item passed by.
+const minBatch = 256
+
 // pageRequest is what every list is asked with.
 type pageRequest struct {
 	limit int
@@ -54,22 +58,25 @@ func parsePage(q url.Values, filters ...string) (pageRequest, error) {
 }
 
 // walk yields what a store has, partition after partition and by id in each,
-// from the one after the given id on. It holds batch items at a time. An error
-// ends it.
+// from where the page begins on. It holds as many at a time as the page and one
+// more, which tells whether another page follows, or minBatch. An error ends it.
 func walk[T any](
-	ctx context.Context, after uuid.UUID, batch int,
+	ctx context.Context, p pageRequest,
 	read func(ctx context.Context, partition int, after uuid.UUID, limit int) ([]T, error),
 	id func(T) uuid.UUID,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		partition := 0
+		after, partition, batch := p.after, 0, max(p.limit+1, minBatch)
 		if after != uuid.Nil {
 			partition = journal.Partition(after)
 		}
 		for ; partition < journal.Partitions; partition, after = partition+1, uuid.Nil {
 			for {
 				items, err := read(ctx, partition, after, batch)
+				if err == nil {
+					err = ctx.Err() // a long walk ends when nobody waits for it
+				}
 				if err != nil {
 					yield(none, err)
 					return

@@ -29,9 +29,9 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, p.limit, a.subscriptions(r.Context(), p, f), func(s Subscription) string { return s.ID })
 }
 
-// subscriptions yields those after a page's that f selects.
+// subscriptions yields those of a page and after it that f selects.
 func (a *api) subscriptions(ctx context.Context, p pageRequest, f filter) iter.Seq2[Subscription, error] {
-	records := walk(ctx, p.after, p.limit+1, a.Subscriptions.List, recordID)
+	records := walk(ctx, p, a.Subscriptions.List, recordID)
 	return func(yield func(Subscription, error) bool) {
 		now, heads := a.Now(), a.heads()
 		for rec, err := range records {

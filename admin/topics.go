@@ -21,10 +21,9 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, p.limit, a.topics(r.Context(), p), func(t Topic) string { return t.ID })
 }
 
-// topics yields the topics after a page's. It reads one more at a time than the
-// page holds, which tells whether another follows.
+// topics yields the topics of a page and those after it.
 func (a *api) topics(ctx context.Context, p pageRequest) iter.Seq2[Topic, error] {
-	heads := walk(ctx, p.after, p.limit+1, a.Topics.Topics, func(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) })
+	heads := walk(ctx, p, a.Topics.Topics, func(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) })
 	return func(yield func(Topic, error) bool) {
 		for h, err := range heads {
 			var t Topic

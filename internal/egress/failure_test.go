@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -73,6 +74,23 @@ func TestClassify(t *testing.T) {
 	if _, err := getWith(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
 		t.Errorf("cancelled: %v", err)
 	}
+}
+
+// Connecting, a name server that does not answer included, takes 5 s at most.
+func TestConnectTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, Options{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}})
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := getWith(ctx, c, "http://silent.test/")
+		if took := time.Since(start); Classify(err) != FailureConnect || took != DefaultConnectTimeout {
+			t.Errorf("%v after %v, want a connect failure after %v", err, took, DefaultConnectTimeout)
+		}
+	})
 }
 
 func TestTLS(t *testing.T) {
