@@ -130,3 +130,24 @@ func checkEmpty(t *testing.T, q *queue) {
 		}
 	}
 }
+
+// What a request that waits costs in time and memory.
+func BenchmarkQueue(b *testing.B) {
+	b.ReportAllocs()
+	q := newQueue(512, 0, 0)
+	now := t0
+	for i := range b.N {
+		host := fmt.Sprintf("host%d.example:443", i%10_000)
+		j := newJob(uuid.New(), host)
+		j.due = now
+		q.add(j)
+	}
+	for {
+		now = now.Add(time.Microsecond)
+		j, _ := q.next(now)
+		if j == nil {
+			break
+		}
+		q.finish(j, false)
+	}
+}

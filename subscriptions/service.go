@@ -66,7 +66,9 @@ type Options struct {
 	ResumeWithin time.Duration
 	// MaxPending and MaxPendingPerHost bound the requests that wait, in all and
 	// for one callback host; MaxPerHost bounds the subscriptions of one callback
-	// host. Zero is no limit.
+	// host. Zero is no limit. What is stored from before counts once Run has
+	// read it, and requests that come at the same instant may pass MaxPerHost
+	// together.
 	MaxPending, MaxPendingPerHost, MaxPerHost int
 
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.

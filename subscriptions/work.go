@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// checkFor is how long a topic that can't be reached is asked again. The
-	// subscriber, who heard nothing since, asks anew sooner than that.
-	checkFor = 24 * time.Hour
+	// checkFor is how long a topic that can't be reached is asked again before
+	// the request is dropped: long enough for a restart of the publisher, and
+	// short enough that requests for topics that do not exist can't take up all
+	// places for those that wait.
+	checkFor = time.Hour
 	// storeRest is the pause after trouble with the store, and settleTime how
 	// long storing what became of a request may take.
 	storeRest  = 5 * time.Second
@@ -114,7 +116,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 		return s.drop(ctx, j, r, "the topic could not be reached")
 	}
 	e := requestEvent(EventFailed, r, "the topic could not be checked")
-	e.Err = err
+	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
 	j.due = time.Now().Add(jitter(checkRetries[min(j.checks, len(checkRetries)-1)]))
 	j.checks, j.slow = j.checks+1, true
