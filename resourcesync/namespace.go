@@ -139,6 +139,9 @@ func (s *scanner) openName() []byte {
 func (s *scanner) declare() bool {
 	for i := range s.attrs {
 		a := &s.attrs[i]
+		if s.buf[a.off] != 'x' {
+			continue
+		}
 		var prefix []byte
 		switch name := s.attrName(a); {
 		case string(name) == "xmlns":
@@ -195,10 +198,9 @@ func (s *scanner) undeclared(off int, prefix []byte) bool {
 func (s *scanner) unique() bool {
 	for i := range s.attrs {
 		a := &s.attrs[i]
-		local := s.attrLocal(a)
 		for j := range i {
 			b := &s.attrs[j]
-			if a.declares != b.declares || !bytes.Equal(local, s.attrLocal(b)) {
+			if a.name-a.colon != b.name-b.colon || a.declares != b.declares || !bytes.Equal(s.attrLocal(a), s.attrLocal(b)) {
 				continue
 			}
 			if a.ns == b.ns && (!a.declares || a.colon == b.colon) {
