@@ -91,12 +91,12 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 }
 
 // at returns what was delivered to a URL.
-func (w *wire) at(url string) []received { return pick(w, &w.got, url) }
+func (w *wire) at(url string) []received { return recorded(w, &w.got, url) }
 
 // attempts returns what was tried at a URL.
-func (w *wire) attempts(url string) []received { return pick(w, &w.tried, url) }
+func (w *wire) attempts(url string) []received { return recorded(w, &w.tried, url) }
 
-func pick(w *wire, from *[]received, url string) (out []received) {
+func recorded(w *wire, from *[]received, url string) (out []received) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range *from {

@@ -114,8 +114,9 @@ func (d *Dispatcher) giveBack(j job) {
 func (d *Dispatcher) atHead(j job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t := j.lane.topic; t.epoch == j.epoch && d.holds(j) {
-		t.head = j.cursor.anchor
+	if t := j.lane.topic; t.epoch == j.epoch && d.holds(j) && t.behind(j.lane) {
+		// What was known is older than this lane's cursor.
+		d.setHead(t, j.cursor.anchor)
 	}
 	d.place(j.lane, time.Now().UnixNano())
 	d.release(j)

@@ -296,11 +296,17 @@ func (d *Dispatcher) headRead(t *topic, head anchor, err error) {
 			d.unread[t.url] = struct{}{}
 		}
 	case !t.known || !t.head.same(head):
-		moved := t.known
-		t.head, t.known = head, true
-		t.epoch++
-		d.walk(t, moved)
+		d.setHead(t, head)
 	}
+}
+
+// setHead takes over what the store said is the newest entry of t. At first that
+// is nothing new.
+func (d *Dispatcher) setHead(t *topic, head anchor) {
+	published := t.known
+	t.head, t.known = head, true
+	t.epoch++
+	d.walk(t, published)
 }
 
 // hostPort is the host:port that a callback leads to.

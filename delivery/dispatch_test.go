@@ -1,0 +1,310 @@
+package delivery
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Everything published is delivered to everyone in the order of publishing,
+// whether subscribed before or after the Dispatcher started, and committed.
+func TestDeliversInOrder_HUB41(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var subs []subscriptions.Subscription
+		for n := range 20 {
+			subs = append(subs, b.subscribe(topicA, cb(n)))
+		}
+		var all []journal.Entry
+		for n := range 3 {
+			all = append(all, b.publish(t, topicA, fmt.Append(nil, "before ", n)))
+		}
+		b.run()
+		for n := range 30 {
+			all = append(all, b.publish(t, topicA, fmt.Append(nil, "after ", n)))
+			time.Sleep(time.Duration(n) * time.Millisecond)
+		}
+		late := b.subscribe(topicA, cb(20))
+		b.d.Apply(late)
+		next := b.publish(t, topicA, []byte("next"))
+		time.Sleep(time.Second)
+		for n := range 20 {
+			b.wantOrder(cb(n), append(slices.Clone(all), next)...)
+		}
+		b.wantOrder(cb(20), next)
+		if got := b.at(cb(0))[0].body; got != "before 0" {
+			t.Errorf("body %q", got)
+		}
+		b.end()
+		for _, sub := range subs {
+			if s, attempts := b.stored(sub); s.Cursor.Seq != 34 || s.Cursor.LastStatus != 200 || attempts != nil {
+				t.Errorf("stored: %+v, attempts %+v", s.Cursor, attempts)
+			}
+		}
+	})
+}
+
+// Ten callbacks that hang and ten that drip, among a thousand: what is delivered
+// to the healthy ones is not delayed at all by them, neither at first nor when
+// the slow ones are tried again. Virtual time passes only while everybody waits,
+// so a delivery that was not held back begins in the instant of the publish.
+func TestSlowCallbacksDoNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for n := range 1000 {
+			b.subscribe(topicA, cb(n))
+			switch n % 100 {
+			case 7:
+				b.set(cb(n), hangs)
+			case 57:
+				b.set(cb(n), drips)
+			}
+		}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		var published []time.Time
+		for range 40 {
+			published = append(published, time.Now())
+			b.publish(t, topicA, []byte("x"))
+			time.Sleep(7 * time.Second)
+		}
+		for n := range 1000 {
+			if n%50 == 7 {
+				continue
+			}
+			for i, r := range b.at(cb(n)) {
+				if late := r.at.Sub(published[i]); late != 0 {
+					t.Fatalf("delivery %d to %s came %v late", i, cb(n), late)
+				}
+			}
+			if got := len(b.at(cb(n))); got != len(published) {
+				t.Fatalf("%s got %d", cb(n), got)
+			}
+		}
+		if got := len(b.attempts(cb(7))); got < 4 {
+			t.Errorf("%d attempts at a callback that hangs", got)
+		}
+	})
+}
+
+// A topic with 100,000 lanes does not hold back one with a single one: that has
+// its turn as soon as a sender is free.
+func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100,000 subscriptions")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.quiet = true
+		for n := range 100_000 {
+			b.d.Apply(b.subscribe(topicA, fmt.Sprintf("http://h%d.example/%d", n%1000, n)))
+		}
+		b.d.Apply(b.subscribe(topicB, "http://small.example/cb"))
+		var published, small time.Time
+		b.d.o.Client = &hook{b.wire, func(r *http.Request) {
+			if r.URL.Host == "small.example" {
+				small = time.Now()
+			}
+			time.Sleep(time.Millisecond)
+		}}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		b.publish(t, topicA, []byte("large"))
+		time.Sleep(10 * time.Millisecond) // it is in full swing
+		published = time.Now()
+		b.publish(t, topicB, []byte("small"))
+		time.Sleep(10 * time.Millisecond)
+		if d := b.d.Stats().Delivered; d > 20_000 {
+			t.Fatalf("%d deliveries: the large topic is done already", d)
+		}
+		if late := small.Sub(published); small.IsZero() || late > 2*time.Millisecond {
+			t.Errorf("the small topic's delivery began %v late", late)
+		}
+		time.Sleep(time.Second)
+		if d := b.d.Stats().Delivered; d != 100_001 {
+			t.Errorf("%d deliveries", d)
+		}
+	})
+}
+
+// hook is told of each request on its way to a transport.
+type hook struct {
+	Doer
+	before func(*http.Request)
+}
+
+func (h *hook) Do(r *http.Request) (*http.Response, error) {
+	h.before(r)
+	return h.Doer.Do(r)
+}
+
+// At the head of a topic 10,000 lanes read the store once.
+func TestHeadIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for n := range 10_000 {
+			b.subscribe(topicA, fmt.Sprintf("http://h%d.example/%d", n%100, n))
+		}
+		b.quiet = true
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		for range 3 {
+			b.publish(t, topicA, []byte("x"))
+			time.Sleep(time.Second)
+		}
+		if st := b.d.Stats(); st.Delivered != 30_000 || b.reads != 3 {
+			t.Errorf("%d delivered, %d reads of the store", st.Delivered, b.reads)
+		}
+	})
+}
+
+// Without a single hint the sweep finds what is new, of topics and of
+// subscriptions.
+func TestSweepIsTheGuarantee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.mute = true
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		one := b.publish(t, topicA, []byte("one"))
+		b.subscribe(topicA, cb(1)) // through another hub
+		time.Sleep(6 * time.Second)
+		b.wantOrder(cb(0), one)
+		two := b.publish(t, topicA, []byte("two"))
+		time.Sleep(6 * time.Second)
+		b.wantOrder(cb(0), one, two)
+		b.wantOrder(cb(1), two)
+
+		sub.EndedAt = time.Now()
+		b.memory.mu.Lock()
+		b.store(subscriptions.Record{Subscription: &sub})
+		b.memory.mu.Unlock()
+		time.Sleep(6 * time.Second)
+		b.publish(t, topicA, []byte("three"))
+		time.Sleep(6 * time.Second)
+		b.wantOrder(cb(0), one, two)
+	})
+}
+
+// The limits hold: one exchange at a time for a subscription, so many for a
+// host, so many for the hub.
+func TestLimits(t *testing.T) {
+	for _, tc := range []struct{ inFlight, all, host int }{{20, 20, 8}, {100, 33, 8}, {1, 1, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, func(o *Options) { o.MaxInflight = tc.inFlight })
+			for n := range 100 {
+				host := fmt.Sprintf("h%d.example", n%4)
+				b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n))
+				b.subscribe(topicB, fmt.Sprintf("http://%s/%d", host, n))
+				b.set(host, takes(time.Second))
+			}
+			b.subscribe(topicA, "http://one.example/")
+			b.set("one.example", takes(time.Second))
+			b.run()
+			defer b.end()
+			for range 3 {
+				b.publish(t, topicA, []byte("a"))
+				b.publish(t, topicB, []byte("b"))
+			}
+			time.Sleep(11 * time.Minute)
+			if st := b.d.Stats(); st.Delivered != 603 || st.InFlight != 0 || st.Ready != 0 {
+				t.Errorf("%+v", st)
+			}
+			if b.most[""] != tc.all || b.most["h0.example"] > tc.host || b.most["one.example"] != 1 {
+				t.Errorf("at once: %v, want %d and no more than %d for a host", b.most, tc.all, tc.host)
+			}
+		})
+	}
+}
+
+// Topics take turns, however many lanes each has.
+func TestTopicsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflight = 1 })
+		for n := range 50 {
+			b.subscribe(topicA, cb(n))
+			b.set(cb(n), takes(time.Second))
+			if n < 5 {
+				b.subscribe(topicB, cb(n)+"/b")
+				b.set(cb(n)+"/b", takes(time.Second))
+			}
+		}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		b.publish(t, topicA, []byte("a"))
+		b.publish(t, topicB, []byte("b"))
+		time.Sleep(12 * time.Second)
+		if st := b.d.Stats(); st.Lanes-st.Ready-st.InFlight < 10 {
+			t.Errorf("%+v", st)
+		}
+		for n := range 5 {
+			if len(b.attempts(cb(n)+"/b")) != 1 {
+				t.Errorf("lane %d of the small topic did not get its turn", n)
+			}
+		}
+	})
+}
+
+// Of a host's slots, lanes that try again get no more than half, rounded up.
+func TestRetriesGetHalfOfAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.PerHost = 5 })
+		const host = "h.example"
+		retries, most := 0, 0
+		fail := true
+		b.set(host, func(r *http.Request, _ []byte) (*http.Response, error) {
+			if fail {
+				return status(500), nil
+			}
+			again := r.Header["RSHub-Attempt"][0] != "1"
+			b.wire.mu.Lock()
+			if again {
+				retries++
+				most = max(most, retries)
+			}
+			b.wire.mu.Unlock()
+			time.Sleep(time.Second)
+			b.wire.mu.Lock()
+			defer b.wire.mu.Unlock()
+			if again {
+				retries--
+			}
+			return nil, nil
+		})
+		for n := range 30 {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n))
+		}
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("a"))
+		time.Sleep(time.Second)
+		fail = false
+		fresh := fmt.Sprintf("http://%s/fresh", host)
+		b.d.Apply(b.subscribe(topicB, fresh))
+		time.Sleep(4500 * time.Millisecond) // the retries are under way
+		b.publish(t, topicB, []byte("b"))
+		synctest.Wait()
+		if len(b.attempts(fresh)) != 1 {
+			t.Error("a first attempt had to wait for retries")
+		}
+		time.Sleep(time.Minute)
+		if most != 3 {
+			t.Errorf("%d retries at once at a host of 5 slots, want 3", most)
+		}
+		if st := b.d.Stats(); st.Delivered != 31 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
