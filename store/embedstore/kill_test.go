@@ -129,7 +129,7 @@ func TestKilledWriterLosesNothing_Invariant1(t *testing.T) {
 	for i := range topics {
 		topics[i].ids = map[uint64]string{}
 	}
-	rounds := 24
+	rounds := 40
 	if testing.Short() {
 		rounds = 6
 	}

@@ -109,11 +109,6 @@ func positionKey(topic []byte, p journal.Position) []byte {
 	return binary.BigEndian.AppendUint64(bytes.Clone(topic), uint64(p))
 }
 
-// keyPosition is the position in such a key.
-func keyPosition(k []byte) journal.Position {
-	return journal.Position(binary.BigEndian.Uint64(k[len(k)-8:]))
-}
-
 // afterKey is the key to seek for the ids of a partition after a given one,
 // which may be stored itself; the nil id stands before all.
 func afterKey(partition int, after uuid.UUID) []byte {

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -356,6 +358,98 @@ func TestFailedWriteEndsWriting(t *testing.T) {
 	if h, err := s.Head(t.Context(), topic); err != nil || h.Entries != 1 {
 		t.Errorf("reading: %d entries, %v", h.Entries, err)
 	}
+}
+
+// After a failed write the database is opened again; where that fails, with the
+// next write.
+func TestDatabaseIsOpenedAgain(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	add(t, s, topic, 10)
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.db = nil
+	_, headErr := s.Head(t.Context(), topic)
+	for what, err := range map[string]error{"Ready": s.Ready(t.Context()), "Head": headErr} {
+		if !errors.Is(err, errUnopened) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := s.Reset(t.Context(), topic+"new", ""); err != nil {
+		t.Fatal(err)
+	}
+	if e := add(t, s, topic, 10); e.Seq != 2 {
+		t.Errorf("seq %d", e.Seq)
+	}
+}
+
+// Where the last step of a commit is what failed, nobody is told that nothing
+// was stored, and the body stays.
+func TestUnsureCommit(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	add(t, s, topic, 10)
+	last := 0
+	if err := s.db.View(func(tx *bbolt.Tx) error { last = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var unsure *unsureError
+	if err := s.recoverFrom(syscall.ENOSPC, last); !errors.As(err, &unsure) || errors.Is(err, journal.ErrFull) {
+		t.Errorf("the last step failed: %v", err)
+	}
+	if err := s.recoverFrom(syscall.ENOSPC, last+1); !errors.Is(err, journal.ErrFull) {
+		t.Errorf("an earlier step failed: %v", err)
+	}
+	add(t, s, topic, 10)
+}
+
+// Invariant 1 is an fsync, which no test of a killed process shows.
+func TestCommitsAreSynced_Invariant1(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{})
+	if s.db.NoSync || s.db.NoGrowSync {
+		t.Error("the database does not sync")
+	}
+}
+
+// Operations that wait together are written together.
+func TestWaitingOperationsShareATransaction(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(dir, Options{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		started, release := make(chan struct{}), make(chan struct{})
+		var before, after int
+		var group sync.WaitGroup
+		group.Go(func() {
+			_ = s.do(t.Context(), &op{run: func(tx *bbolt.Tx) error {
+				before = tx.ID() - 1
+				close(started)
+				<-release
+				return errUnchanged
+			}})
+		})
+		<-started
+		for i := range 100 {
+			group.Go(func() {
+				if _, err := tryAdd(t.Context(), s, fmt.Sprint(topic, i), 10); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // all of them wait for the writer
+		close(release)
+		group.Wait()
+		if err := s.db.View(func(tx *bbolt.Tx) error { after = tx.ID(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if after-before != 1 {
+			t.Errorf("100 appends took %d transactions", after-before)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A waiting caller may leave. What it gave the store then happens or not, with
