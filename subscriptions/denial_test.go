@@ -118,7 +118,7 @@ func TestTopicThatCannotBeAskedIsAskedLater(t *testing.T) {
 		w.checking(down)
 		other := "https://other.example/"
 		w.accept(t, subscribe(other))
-		settle(50 * time.Minute)
+		settle(40 * time.Minute)
 		if w.record(other).Request == nil {
 			t.Error("it was dropped too soon")
 		}

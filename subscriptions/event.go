@@ -30,7 +30,7 @@ const (
 	EventAccepted = "subscription_request_accepted"
 	EventVerified = "subscription_verified"            // a subscribe is in force
 	EventEnded    = "subscription_ended"               // Reason: an End constant
-	EventFailed   = "subscription_verification_failed" // one try, or one topic check
+	EventFailed   = "subscription_verification_failed" // one try of it or of a denial, or one topic check
 	EventDropped  = "subscription_request_dropped"     // it is done with, and nothing changed
 	EventDenied   = "subscription_denied"              // the callback was told
 	EventTrouble  = "subscription_store_trouble"       // Err: the store's; it is tried again

@@ -11,11 +11,6 @@ import (
 )
 
 const (
-	// checkFor is how long a topic that can't be reached is asked again before
-	// the request is dropped: long enough for a restart of the publisher, and
-	// short enough that requests for topics that do not exist can't take up all
-	// places for those that wait.
-	checkFor = time.Hour
 	// storeRest is the pause after trouble with the store, and settleTime how
 	// long storing what became of a request may take.
 	storeRest  = 5 * time.Second
@@ -26,9 +21,11 @@ const (
 // verification or denial (HUB-26); the fourth is the last.
 var retries = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 
-// checkRetries are the pauses after topic checks that could not tell; the last
-// one repeats.
-var checkRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+// checkRetries are the pauses after topic checks that could not tell. After the
+// last the request is dropped, an hour after the first: long enough for a restart
+// of the publisher, and short enough that requests for topics that do not exist
+// can't take up all places for those that wait.
+var checkRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
 // jitter spreads a pause by a fifth either way.
 func jitter(d time.Duration) time.Duration {
@@ -112,13 +109,13 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 		return true
 	case ctx.Err() != nil:
 		return true
-	case time.Since(r.AcceptedAt) >= checkFor:
+	case j.checks >= len(checkRetries):
 		return s.drop(ctx, j, r, "the topic could not be reached")
 	}
 	e := requestEvent(EventFailed, r, "the topic could not be checked")
 	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
-	j.due = time.Now().Add(jitter(checkRetries[min(j.checks, len(checkRetries)-1)]))
+	j.due = time.Now().Add(jitter(checkRetries[j.checks]))
 	j.checks, j.slow = j.checks+1, true
 	return true
 }
@@ -145,7 +142,7 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request) (keep bool) {
 	if ctx.Err() != nil {
 		return true // cut off by the shutdown: that was no try
 	}
-	return s.failed(ctx, j, r, a, a.err == nil && a.status == http.StatusNotFound)
+	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
 }
 
 // carryOut puts a verified request into force.
@@ -196,10 +193,11 @@ func (s *Service) deny(ctx context.Context, j *job, r *Request) (keep bool) {
 	return keep
 }
 
-// failed plans the next try, or drops the request after the last one; what was
-// in force before stays as it was (HUB-12, HUB-27).
+// failed plans the next try of a verification or denial, or drops the
+// request after the last one; what was in force before stays as it was (HUB-12,
+// HUB-27).
 func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, final bool) (keep bool) {
-	e := requestEvent(EventFailed, r, "")
+	e := requestEvent(EventFailed, r, r.Denied)
 	e.Status, e.Err, e.Duration = a.status, a.err, a.took
 	s.o.Event(e)
 	switch {
@@ -209,11 +207,10 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 		return s.drop(ctx, j, r, "the last try failed")
 	}
 	next := time.Now().Add(jitter(retries[r.Tries]))
-	keep = s.amend(ctx, j, r, func(r Request) *Request {
+	return s.amend(ctx, j, r, func(r Request) *Request {
 		r.Tries, r.NextAt = r.Tries+1, next
 		return &r
 	})
-	return keep
 }
 
 // drop takes a request away without an effect.
