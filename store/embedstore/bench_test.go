@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -74,6 +76,15 @@ func benchStore(b *testing.B) *Store {
 	return s
 }
 
+// transactions is how many transactions the store has seen.
+func transactions(b *testing.B, s *Store) (n int) {
+	b.Helper()
+	if err := s.db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
 // Durable appends of 1 KB, each writer to a topic of its own.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 256} {
@@ -82,6 +93,7 @@ func BenchmarkAppend(b *testing.B) {
 			versions := make([]journal.Version, writers)
 			seqs := make([]int, writers)
 			body := make([]byte, 1<<10)
+			before := transactions(b, s)
 			together(b, writers, func(w int) error {
 				name := fmt.Sprint(topic, w)
 				from := start.Add(time.Duration(seqs[w]) * time.Second)
@@ -94,6 +106,7 @@ func BenchmarkAppend(b *testing.B) {
 				versions[w] = h.Version
 				return err
 			})
+			b.ReportMetric(float64(b.N)/float64(transactions(b, s)-before), "ops/fsync")
 		})
 	}
 }
