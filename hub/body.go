@@ -58,8 +58,6 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 		b.release()
 		return nil, err
 	}
-	// Else the answer would have no longer than the body.
-	_ = in.ctl.SetReadDeadline(time.Time{})
 	return b, nil
 }
 

@@ -106,8 +106,8 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// One that comes slowly but steadily has the time it takes; and when it is
-// there, the topic has its own time to answer.
+// One that comes slowly but steadily has the time it takes; and once it is there
+// the answer has its own, so that its deadline does not cut the topic check off.
 func TestSteadyBodies(t *testing.T) {
 	onTheWire(t, nil, func(w *world, c net.Conn, r *bufio.Reader) {
 		w.o.Topics = slowTopics{}

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -161,8 +162,9 @@ func FuzzCheckCopy(f *testing.F) {
 	})
 }
 
-// drip gives a byte and then takes its time.
+// drip gives a byte and then takes its time, until its request is cancelled.
 type drip struct {
+	ctx   context.Context
 	left  int
 	pause time.Duration
 }
@@ -172,6 +174,9 @@ func (d *drip) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	time.Sleep(d.pause)
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
 	d.left--
 	p[0] = 'x'
 	return 1, nil
@@ -199,16 +204,22 @@ func (blockedDoer) Do(req *http.Request) (*http.Response, error) {
 // slowly but steadily is not.
 func TestContentIsNotWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		body := []byte("xxxxxxxxxx")
 		start := time.Now()
-		err := checker(t, TopicOptions{Client: blockedDoer{}, Timeout: 4 * time.Second}).Content(t.Context(), fakeTopic, "", body)
+		err := checker(t, TopicOptions{Client: blockedDoer{}, Timeout: 4 * time.Second}).Content(t.Context(), fakeTopic, "", make([]byte, 100*slowest))
 		if outcome(err) != "unsure" || time.Since(start) != 4*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
+		body := []byte("xxxxxxxxxx")
 		d := goodDoer()
-		d.body = func() io.ReadCloser { return &drip{left: len(body), pause: 100 * time.Millisecond} }
+		d.body = func(ctx context.Context) io.ReadCloser { return &drip{ctx, len(body), 100 * time.Millisecond} }
 		if err := checker(t, TopicOptions{Client: d, Timeout: 4 * time.Second}).Content(t.Context(), fakeTopic, "", body); err != nil {
 			t.Errorf("a slow one: %v", err)
+		}
+		d.body = func(ctx context.Context) io.ReadCloser { return &drip{ctx, len(body), time.Second} }
+		start = time.Now()
+		err = checker(t, TopicOptions{Client: d, Timeout: 4 * time.Second}).Content(t.Context(), fakeTopic, "", body)
+		if outcome(err) != "unsure" || time.Since(start) > 5*time.Second {
+			t.Errorf("one that is slower than the slowest: %v after %v", err, time.Since(start))
 		}
 	})
 }

@@ -187,7 +187,7 @@ type fakeDoer struct {
 	delay  time.Duration
 	status int
 	header http.Header
-	body   func() io.ReadCloser
+	body   func(context.Context) io.ReadCloser
 	err    error
 }
 
@@ -208,7 +208,7 @@ func (f *fakeDoer) Do(req *http.Request) (*http.Response, error) {
 	f.calls++
 	delay, resp, err := f.delay, &http.Response{StatusCode: f.status, Header: f.header, Body: http.NoBody, ContentLength: -1, Request: req}, f.err
 	if f.body != nil {
-		resp.Body = f.body()
+		resp.Body = f.body(req.Context())
 	}
 	f.mu.Unlock()
 	select {
