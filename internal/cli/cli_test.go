@@ -65,7 +65,9 @@ func fakeHub(t *testing.T, n int) (vars map[string]string, calls *int) {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, status int, v any) {
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(v)
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(v)
 	}
 	mux.HandleFunc("GET /api/v1/info", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer t0ken" {

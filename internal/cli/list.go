@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -35,8 +37,7 @@ func Info(env Env) *cobra.Command {
 				return Fail(ExitFailure, "what answers at %s is not a hub's operator listener", c.base)
 			}
 			if f.json {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw)
-				return err
+				return printJSON(cmd.OutOrStdout(), raw)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 			for _, row := range [][2]string{
@@ -65,6 +66,18 @@ func nodes(all []admin.Node) string {
 		s = append(s, fmt.Sprintf("%s (%d shards)", n.ID, n.Shards))
 	}
 	return strings.Join(s, ", ")
+}
+
+// printJSON prints what the API gave as one line, with the members that this
+// version does not know.
+func printJSON(w io.Writer, raw json.RawMessage) error {
+	var line bytes.Buffer
+	if err := json.Compact(&line, raw); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err := line.WriteTo(w)
+	return err
 }
 
 // Topic is `rshub topic`.
@@ -156,7 +169,7 @@ func list[T any](env Env, t table[T]) *cobra.Command {
 		err = c.pages(cmd.Context(), t.path, query, func(items []json.RawMessage) error {
 			for _, raw := range items {
 				if f.json {
-					if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), raw); err != nil {
 						return err
 					}
 					continue
