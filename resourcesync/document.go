@@ -268,10 +268,10 @@ func (d *document) textOf(rule, what string) ([]byte, error) {
 			return trimSpace(d.content), nil
 		case ev == evStart:
 			return nil, d.bad(rule, d.tok, "the element %s stands within %s, which may hold text only", quote(d.tag.name), what)
-		case len(d.content)+len(d.scanner.text) > d.limits.Token:
+		case len(d.content)+len(d.text) > d.limits.Token:
 			return nil, d.fail(OverLimit, "XML", d.tok, "the text of %s is longer than %d bytes", what, d.limits.Token)
 		}
-		d.content = append(d.content, d.scanner.text...)
+		d.content = append(d.content, d.text...)
 	}
 }
 
@@ -283,7 +283,7 @@ func (d *document) badContent(rule, format string, args ...any) error {
 
 // blank refuses the current text unless it is white space.
 func (d *document) blank(rule, where string) error {
-	text := d.scanner.text
+	text := d.text
 	if isBlank(text) {
 		return nil
 	}

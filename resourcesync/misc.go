@@ -121,7 +121,8 @@ func isEncodingName(v string) bool {
 	for i := range len(v) {
 		c := v[i]
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')) {
+		other := c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+		if !letter && (i == 0 || !other) {
 			return false
 		}
 	}

@@ -38,14 +38,14 @@ func (sc *scopes) uri(b *binding) []byte    { return sc.arena[b.uri:b.end] }
 
 // uriOf returns the name of a namespace.
 func (sc *scopes) uriOf(ns namespace) string {
-	switch {
-	case ns == nsNone:
+	switch ns {
+	case nsNone:
 		return ""
-	case ns == nsSitemap:
+	case nsSitemap:
 		return sitemapURI
-	case ns == nsRS:
+	case nsRS:
 		return rsURI
-	case ns == nsXML:
+	case nsXML:
 		return xmlURI
 	default:
 		return string(sc.uri(&sc.bindings[ns-nsForeign]))
@@ -112,7 +112,7 @@ func (s *scanner) push(p, colon int) bool {
 	}
 	f := frame{name: len(s.names), bindings: len(s.bindings)}
 	s.ns = nsNone
-	if !s.noNamespaces && !(s.declare() && s.resolveNames(colon)) || !s.unique() {
+	if !s.noNamespaces && (!s.declare() || !s.resolveNames(colon)) || !s.unique() {
 		return false
 	}
 	s.names = append(s.names, s.tag.name...)
