@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,10 +40,6 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 
-	// The commands but serve, which counts its signals, end at the first one.
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	root.SetContext(ctx)
 	return cli.Execute(root, args, stderr)
 }
 

@@ -7,8 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +41,9 @@ and confirms to anybody; a real subscriber confirms only what it asked for.`,
 				return Fail(ExitUsage, "--status %d is not a status that ends an exchange; give one from 200 to 599", c.status)
 			}
 			c.out = cmd.OutOrStdout()
-			return c.serve(cmd.Context(), listen, cmd.ErrOrStderr())
+			ctx, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer cancel()
+			return c.serve(ctx, listen, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8090", "`ADDR` to listen on")
