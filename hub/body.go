@@ -102,7 +102,7 @@ func (b *body) grow(size int64) error {
 }
 
 func overLimit(limit int64) error {
-	return refuse(tooLarge, "The body is longer than %d bytes, the most that can be taken.", limit)
+	return refuse(tooLarge, "The body is longer than %d bytes, the most that can be taken; send less at once.", limit)
 }
 
 // timedReader reads from a connection, and gives up on one that is slower than

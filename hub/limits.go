@@ -71,7 +71,7 @@ func (l *limiters) take(now time.Time, key, what string) error {
 		return nil
 	}
 	r.CancelAt(now)
-	return refuse(rateLimited, "There were more than %s requests %s; wait and try again.", l.rate, what).retryAfter(wait)
+	return refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", what, l.rate).retryAfter(wait)
 }
 
 // network is what counts as one requester: an IPv4 address, or an IPv6 /64,

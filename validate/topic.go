@@ -2,19 +2,14 @@ package validate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/rshub/rshub/internal/egress"
-	"github.com/rshub/rshub/websub"
 )
 
 // TopicMode says how much the topic check counts (`--topic-check`).
@@ -230,138 +225,4 @@ func (c *TopicChecker) look(topic string) error {
 		c.o.Warn(topic, err)
 	}
 	return err
-}
-
-// ask makes the request: HEAD, and GET where HEAD is not offered.
-func (c *TopicChecker) ask(ctx context.Context, topic string) error {
-	resp, place, err := c.do(ctx, http.MethodHead, topic)
-	if err != nil {
-		return err
-	}
-	_ = resp.Body.Close()
-	var head *egress.Place
-	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented {
-		head = place
-		if resp, place, err = c.do(ctx, http.MethodGet, topic); err != nil {
-			return err
-		}
-		_ = resp.Body.Close() // its Link headers are all that counts
-	}
-	if err := c.judge(resp, place, topic, "the topic URI"); err != nil {
-		return err
-	}
-	head.Confirm()
-	return nil
-}
-
-// do makes one request within the budget. Its error is one of this package's.
-func (c *TopicChecker) do(ctx context.Context, method, target string) (*http.Response, *egress.Place, error) {
-	u, err := url.Parse(target)
-	if err != nil {
-		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
-	}
-	host := egress.HostPort(u)
-	ctx, place, wait, ok := c.o.Budget.Begin(ctx, time.Now(), host)
-	if !ok {
-		return nil, nil, &WaitError{Host: host, After: wait}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
-	if err != nil {
-		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
-	}
-	// The comparison is about the bytes themselves.
-	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := c.o.Client.Do(req)
-	if err != nil {
-		return nil, nil, unanswered(host, err)
-	}
-	return resp, place, nil
-}
-
-// unanswered says what it means that there is no answer.
-func unanswered(host string, err error) error {
-	var spent *egress.BudgetError
-	switch egress.Classify(err) {
-	case egress.FailureRefused:
-		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can allow it with --allow-cidr"}
-	case egress.FailureBudget:
-		if errors.As(err, &spent) {
-			return &WaitError{Host: host, After: spent.Wait}
-		}
-	case egress.FailureTimeout:
-		return &UnsureError{Reason: host + " did not answer in time"}
-	}
-	return &UnsureError{Reason: host + " could not be reached"}
-}
-
-// judge says what an answer means: nil where it names the topic and this hub,
-// which gives the place in the budget back. What says who was asked.
-func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, what string) error {
-	if err := answered(resp, what); err != nil {
-		return err
-	}
-	if err := c.names(resp, topic, what); err != nil {
-		return err
-	}
-	place.Confirm()
-	return nil
-}
-
-// answered tells an answer that may say yes, nil, from one that says no and one
-// that says nothing (contract 2a).
-func answered(resp *http.Response, what string) error {
-	switch s := resp.StatusCode; {
-	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
-		return nil
-	case s == http.StatusTooManyRequests || s >= 500:
-		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: retryAfter(resp)}
-	case s/100 == 3:
-		return &DeniedError{Reason: fmt.Sprintf("%s answered with a redirect (%d), which is not followed", what, s)}
-	default:
-		return &DeniedError{Reason: fmt.Sprintf("%s answered %d", what, s)}
-	}
-}
-
-// names checks the Link headers of an answer: one self, the topic itself, and
-// this hub among the hubs.
-func (c *TopicChecker) names(resp *http.Response, topic, what string) error {
-	links := websub.ParseLinks(resp.Header.Values("Link"))
-	self := websub.Targets(links, "self")
-	if len(self) == 0 {
-		return &DeniedError{Reason: fmt.Sprintf(`%s answers without a Link header with rel="self"`, what)}
-	}
-	base, _ := url.Parse(topic)
-	for _, target := range self {
-		if !same(base, target, topic) {
-			return &DeniedError{Reason: fmt.Sprintf(`%s names %s as rel="self", not %s`, what, target, topic)}
-		}
-	}
-	for _, target := range websub.Targets(links, "hub") {
-		if same(base, target, c.o.HubURL) {
-			return nil
-		}
-	}
-	return &DeniedError{Reason: fmt.Sprintf(`%s has no Link header with rel="hub" that is %s`, what, c.o.HubURL)}
-}
-
-// same compares byte for byte (HUB-04), after resolving a relative target.
-func same(base *url.URL, target, want string) bool {
-	if target == want || base == nil || strings.Contains(target, "://") {
-		return target == want
-	}
-	ref, err := base.Parse(target)
-	return err == nil && ref.String() == want
-}
-
-func retryAfter(resp *http.Response) time.Duration {
-	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return min(time.Duration(n), 3600) * time.Second
-}
-
-// seconds rounds up, and is 1 at least.
-func seconds(d time.Duration) int {
-	return int(max((d+time.Second-1)/time.Second, 1))
 }
