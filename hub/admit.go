@@ -51,7 +51,7 @@ func (h *Handler) credential(header http.Header, p *publication) (publisher stri
 	auth := h.o.Auth
 	tokens, signature := header.Values("Authorization"), header.Values(websub.HeaderSignature)
 	if auth.Token && len(signature) > 0 {
-		if len(signature) > 1 {
+		if len(signature) > 1 || signature[0] == "" {
 			return "", validate.ErrUnknownCredential
 		}
 		p.signature = signature[0]

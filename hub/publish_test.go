@@ -199,6 +199,11 @@ func TestWhatLetsAPublishIn(t *testing.T) {
 		{"nor does open", PublishAuth{Open: true}, anonymous, unnamed, nil, 403},
 		{"a wrong token never falls back to the content", PublishAuth{Content: true, Token: true}, withToken("x"), nil, nil, 401},
 		{"a wrong signature neither", PublishAuth{Content: true, Token: true}, with(websub.HeaderSignature, "sha256=00"), nil, nil, 401},
+		{"nor an empty one", PublishAuth{Content: true, Token: true}, with(websub.HeaderSignature, ""), nil, nil, 401},
+		{"nor does a signature that is right beside a wrong token", PublishAuth{Content: true, Token: true}, func(r *http.Request) {
+			signed(r)
+			withToken("x")(r)
+		}, nil, nil, 401},
 		{"where tokens don't count, they are not looked at", PublishAuth{Content: true}, withToken("x"), nil, nil, 200},
 		{"and don't help", PublishAuth{Content: true}, withToken("alice's token"), nil, differs, 403},
 		{"nothing lets anybody in", PublishAuth{}, anonymous, nil, nil, 403},
