@@ -29,8 +29,7 @@ func NewPacker(version byte) *Packer { return &Packer{b: append(make([]byte, 0, 
 // Packed returns the value. The Packer must not be used afterwards.
 func (p *Packer) Packed() []byte { return p.b }
 
-// Byte, Uint, Int, Fixed, Bytes, String, ID, Time and the rest each append one
-// field.
+// Byte appends one byte.
 func (p *Packer) Byte(v byte) { p.b = append(p.b, v) }
 
 // Bool appends a truth value.
@@ -98,9 +97,9 @@ func (p *Packer) Gaps(v []Gap) {
 	}
 }
 
-// Unpacker reads a packed value, field by field. After the first field that
-// cannot be read all others are zero; Done says what was wrong. It copies what
-// it returns.
+// Unpacker reads a packed value, each field with the method of the name under
+// which Packer appended it. After the first field that cannot be read all
+// others are zero; Done says what was wrong. It copies what it returns.
 type Unpacker struct {
 	what string
 	b    []byte
@@ -147,7 +146,7 @@ func (u *Unpacker) take(n uint64) []byte {
 	return out
 }
 
-// Byte reads what Packer.Byte wrote, and so on for the others.
+// Byte reads one byte.
 func (u *Unpacker) Byte() byte {
 	if b := u.take(1); b != nil {
 		return b[0]

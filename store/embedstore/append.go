@@ -209,7 +209,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 
 // clock is an instant as a position.
 func clock(t time.Time) journal.Position {
-	return journal.Position(max(t.UnixNano(), 0)) //nolint:gosec // not negative
+	return journal.Position(max(t.UnixNano(), 0))
 }
 
 // random returns 64 random bits.

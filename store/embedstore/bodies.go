@@ -34,11 +34,11 @@ func (b bodies) write(id uuid.UUID, body []byte) (err error) {
 	path := b.path(id)
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path + temporary) // else the next Open does
+			_ = os.Remove(path + temporary) //nolint:gosec // as above; what is left the next Open removes
 			err = fmt.Errorf("writing a body: %w", spaceOr(err))
 		}
 	}()
-	f, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // an id in the operator's folder
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (b bodies) write(id uuid.UUID, body []byte) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+temporary, path); err != nil {
+	if err := os.Rename(path+temporary, path); err != nil { //nolint:gosec // as above
 		return err
 	}
 	if err := syncDir(b.dir); err != nil {
@@ -77,7 +77,7 @@ func (b bodies) read(e journal.Entry) ([]byte, error) {
 // remove takes bodies away. What it leaves the next Open removes.
 func (b bodies) remove(ids ...uuid.UUID) {
 	for _, id := range ids {
-		_ = os.Remove(b.path(id))
+		_ = os.Remove(b.path(id)) //nolint:gosec // an id in the operator's folder
 	}
 }
 

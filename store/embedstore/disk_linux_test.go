@@ -25,7 +25,7 @@ const tmpfsEnv = "RSHUB_TEST_TMPFS"
 // be had.
 func inNamespace(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), tmpfsEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
@@ -67,7 +67,7 @@ func fillUp(t *testing.T, dir string, leave int64) string {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, "filler")
-	if err := os.WriteFile(name, make([]byte, int64(st.Bavail)*st.Bsize-leave<<10), 0o600); err != nil { //nolint:gosec // a few MiB
+	if err := os.WriteFile(name, make([]byte, int64(st.Bavail)*st.Bsize-leave<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name

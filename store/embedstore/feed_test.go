@@ -10,7 +10,7 @@ import (
 )
 
 func feedID(n int) (id uuid.UUID) {
-	binary.BigEndian.PutUint64(id[:], uint64(n)) //nolint:gosec // a few
+	binary.BigEndian.PutUint64(id[:], uint64(n))
 	return id
 }
 
@@ -34,7 +34,7 @@ func TestFeedAgreesWithAMap(t *testing.T) {
 					want = append(want, id)
 				}
 			}
-			slices.SortFunc(want, func(a, b uuid.UUID) int { return int(last[a]) - int(last[b]) }) //nolint:gosec // a few
+			slices.SortFunc(want, func(a, b uuid.UUID) int { return int(last[a]) - int(last[b]) })
 			got, now, all := f.since(since)
 			if !slices.Equal(got, want) || now != f.now || all {
 				t.Fatalf("since %d: %v, want %v; now %d, all %t", since, got, want, now, all)

@@ -121,9 +121,9 @@ type known struct {
 // Invariants 1 and 2: a process that writes is killed at random moments, and
 // whatever it was told to be durable is there.
 func TestKilledWriterLosesNothing_Invariant1(t *testing.T) {
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+	rnd := rand.New(rand.NewPCG(seed, 0))
 	dir := filepath.Join(t.TempDir(), "data")
 	topics := make([]known, killTopics)
 	for i := range topics {
@@ -147,7 +147,7 @@ func TestKilledWriterLosesNothing_Invariant1(t *testing.T) {
 // killRound lets a child live for some acknowledgements and a moment, and
 // collects what it said.
 func killRound(t *testing.T, dir string, topics []known, after int, moment time.Duration) (n int) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -209,7 +209,7 @@ func checkKilled(t *testing.T, dir string, topics []known) {
 			t.Errorf("topic %d has %d entries between %d and %d, and counts %d", i, len(entries), h.Trimmed.Seq, h.Last.Seq, h.Entries)
 		}
 		for j, e := range entries {
-			if want := h.Trimmed.Seq + uint64(j) + 1; e.Seq != want || !bytes.Equal(e.Body, killBody(i, want)) { //nolint:gosec // an index
+			if want := h.Trimmed.Seq + uint64(j) + 1; e.Seq != want || !bytes.Equal(e.Body, killBody(i, want)) {
 				t.Errorf("topic %d: entry %d has seq %d and a body of %d bytes", i, want, e.Seq, len(e.Body))
 			}
 			if id := k.ids[e.Seq]; id != "" && id != e.ID.String() {
@@ -218,14 +218,14 @@ func checkKilled(t *testing.T, dir string, topics []known) {
 			if name, found, err := s.Find(t.Context(), e.ID); err != nil || name != killTopic(i) || found.Seq != e.Seq {
 				t.Errorf("topic %d: entry %d is not found by its id: %v", i, e.Seq, err)
 			}
-			if got, err := s.Interval(t.Context(), killTopic(i), e.From, e.Until); err != nil || got.ID != e.ID {
+			if got, err := s.Interval(t.Context(), killTopic(i), e.From, e.Until); h.Last.Seq-e.Seq < journal.Remembered && (err != nil || got.ID != e.ID) {
 				t.Errorf("topic %d: the interval of entry %d: %v", i, e.Seq, err)
 			}
 			if e.Size > inlineMax {
 				large++
 			}
 		}
-		if h.Last.Seq > 0 && !h.Until.Equal(start.Add(time.Duration(h.Last.Seq+1)*time.Second)) { //nolint:gosec // a few
+		if h.Last.Seq > 0 && !h.Until.Equal(start.Add(time.Duration(h.Last.Seq+1)*time.Second)) {
 			t.Errorf("topic %d ends at seq %d and %v", i, h.Last.Seq, h.Until)
 		}
 		rec, err := s.Get(t.Context(), killSubscription(i).ID)

@@ -178,7 +178,7 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 		return nil, ctx.Err()
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return scan(tx.Bucket(bucketHeads), []byte{byte(partition)}, afterKey(partition, after), func(_, v []byte) (bool, error) {
+		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(_, v []byte) (bool, error) {
 			h, err := journal.UnpackHead(v)
 			heads = append(heads, h)
 			return len(heads) < limit, err

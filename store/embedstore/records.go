@@ -137,8 +137,9 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 // until it returns false. A record has a subscription, a request or both.
 func eachRecord(tx *bbolt.Tx, shard int, from []byte, fn func(key []byte) (bool, error)) error {
 	subs, requests := tx.Bucket(bucketSubs).Cursor(), tx.Bucket(bucketRequests).Cursor()
+	prefix := prefixOf(shard)
 	in := func(k, _ []byte) []byte { // k, unless it is another shard's
-		if len(k) == 0 || k[0] != byte(shard) {
+		if !bytes.HasPrefix(k, prefix) {
 			return nil
 		}
 		return k
@@ -169,7 +170,7 @@ func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit 
 		return nil, ctx.Err()
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return scan(tx.Bucket(bucketRequests), []byte{byte(shard)}, afterKey(shard, after), func(_, v []byte) (bool, error) {
+		return scan(tx.Bucket(bucketRequests), prefixOf(shard), afterKey(shard, after), func(_, v []byte) (bool, error) {
 			r, err := subscriptions.UnpackRequest(v)
 			requests = append(requests, r)
 			return len(requests) < limit, err
@@ -193,7 +194,7 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 		seen[id] = true
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return eachRecord(tx, shard, []byte{byte(shard)}, func(key []byte) (bool, error) {
+		return eachRecord(tx, shard, prefixOf(shard), func(key []byte) (bool, error) {
 			if id := uuid.UUID(key[1:]); !seen[id] {
 				ids = append(ids, id)
 			}

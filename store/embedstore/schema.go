@@ -65,7 +65,7 @@ func prepare(db *bbolt.DB, now time.Time) (m meta, err error) {
 			err = errors.Join(
 				b.Put(keySchema, number(schema)),
 				b.Put(keyID, []byte(id.String())),
-				b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))), //nolint:gosec // not negative
+				b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))),
 			)
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ func readNumber(b []byte) uint64 {
 
 // keyOf is the key of a topic or a subscription.
 func keyOf(id uuid.UUID) []byte {
-	return append(append(make([]byte, 0, 17+8), byte(journal.Partition(id))), id[:]...)
+	return append(prefixOf(journal.Partition(id)), id[:]...)
 }
 
 // positionKey is the key of what a topic has at a position.
@@ -109,10 +109,15 @@ func positionKey(topic []byte, p journal.Position) []byte {
 	return binary.BigEndian.AppendUint64(bytes.Clone(topic), uint64(p))
 }
 
+// prefixOf begins the keys of a partition.
+func prefixOf(partition int) []byte {
+	return []byte{byte(partition)} //nolint:gosec // 0 to 255
+}
+
 // afterKey is the key to seek for the ids of a partition after a given one,
 // which may be stored itself; the nil id stands before all.
 func afterKey(partition int, after uuid.UUID) []byte {
-	k := append([]byte{byte(partition)}, after[:]...)
+	k := append(prefixOf(partition), after[:]...)
 	if after == uuid.Nil {
 		return k
 	}

@@ -68,7 +68,7 @@ func TestFolderIsOpenOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{})
 	// In another process, since that is what people do.
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), dir) || !strings.Contains(string(out), fmt.Sprint("process ", os.Getpid())) {

@@ -99,7 +99,7 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 			return true, err
 		}
 		if all {
-			prefix := []byte{byte(partition)}
+			prefix := prefixOf(partition)
 			return scan(b, prefix, prefix, collect)
 		}
 		for _, id := range ids {

@@ -88,7 +88,7 @@ var appendChecks = []Check{
 						k.Errorf("Head: %v", err)
 						return
 					}
-					i := int(h.Last.Seq) //nolint:gosec // a few
+					i := int(h.Last.Seq)
 					_, err = k.h.Append(k.Context(), at(i), topicName, timed(i, i+1, fmt.Sprint("racer ", r)), h.Version)
 					switch {
 					case err == nil:
@@ -110,7 +110,7 @@ var appendChecks = []Check{
 		got := k.read(topicName, journal.Anchor{})
 		k.same("entries", len(got), len(wins))
 		for i, e := range got {
-			if e.Seq != uint64(i)+1 || !e.From.Equal(at(i)) || !e.Until.Equal(at(i+1)) { //nolint:gosec // an index
+			if e.Seq != uint64(i)+1 || !e.From.Equal(at(i)) || !e.Until.Equal(at(i+1)) {
 				k.Errorf("entry %d has seq %d and the interval %v to %v", i, e.Seq, e.From, e.Until)
 			}
 		}
@@ -126,7 +126,7 @@ var appendChecks = []Check{
 			if e.Position <= last {
 				k.Errorf("position %d after %d", e.Position, last)
 			}
-			if e.Position < journal.Position(at(s).UnixNano()) { //nolint:gosec // after 1970
+			if e.Position < journal.Position(at(s).UnixNano()) {
 				k.Errorf("position %d is before the clock", e.Position)
 			}
 			if seen[e.Nonce] || ids[e.ID] {
@@ -136,18 +136,18 @@ var appendChecks = []Check{
 			last = e.Position
 		}
 		// All entries gone, the clock back: the head still knows.
-		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		k.trim(journal.Cut{KeepBytes: 0})
 		if e := k.add(topicName, at(0), timed(9, 10, "x")); e.Position <= last {
 			k.Errorf("position %d after a trim that took %d", e.Position, last)
 		}
 	}},
 	{"SeqIsDense", func(k *kit) {
 		for i, e := range append(k.fill(topicName, 5), k.fill(topicName+"other", 3)...) {
-			if want := uint64(i%5) + 1; e.Seq != want { //nolint:gosec // an index
+			if want := uint64(i%5) + 1; e.Seq != want {
 				k.Errorf("seq %d, want %d", e.Seq, want)
 			}
 		}
-		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		k.trim(journal.Cut{KeepBytes: 0})
 		if e := k.fill(topicName, 1)[0]; e.Seq != 6 {
 			k.Errorf("seq %d after a trim, want 6", e.Seq)
 		}
@@ -182,7 +182,7 @@ var headChecks = []Check{
 		if _, _, err := k.h.Find(k.Context(), uuid.New()); !errors.Is(err, journal.ErrNotFound) {
 			k.Errorf("Find: %v", err)
 		}
-		k.same("Trim", k.trim(topicName, journal.Cut{}), journal.Head{Topic: topicName})
+		k.same("Trim", k.trim(journal.Cut{}), journal.Head{Topic: topicName})
 	}},
 	{"HeadTellsTheNewestEntry", func(k *kit) {
 		want := journal.Head{Topic: topicName, Kind: journal.KindChange}
@@ -220,7 +220,7 @@ var headChecks = []Check{
 				k.Errorf("version %q came twice", v)
 			}
 			seen[v] = true
-			k.trim(topicName, journal.Cut{KeepBytes: 9})
+			k.trim(journal.Cut{KeepBytes: 9})
 			k.same("the version after a trim", k.head(topicName).Version, v)
 		}
 	}},
@@ -261,7 +261,7 @@ var headChecks = []Check{
 			e.Gap = &journal.Gap{From: at(10 * i), Until: at(10*i + 5), Count: 1, Reason: journal.GapSource, At: at(i)}
 			k.add(topicName, at(10*i), e)
 		}
-		k.trim(topicName, journal.Cut{KeepBytes: 0})
+		k.trim(journal.Cut{KeepBytes: 0})
 		var n uint64
 		gaps := k.head(topicName).Gaps
 		for _, g := range gaps {
@@ -275,7 +275,7 @@ var headChecks = []Check{
 		const over = 6
 		entries := k.fill(topicName, journal.Remembered+over)
 		k.add(topicName, at(99), plain("no interval, so it takes no place"))
-		k.trim(topicName, journal.Cut{KeepBytes: 0}) // they outlive the bodies
+		k.trim(journal.Cut{KeepBytes: 0}) // they outlive the bodies
 		for i, e := range entries {
 			got, err := k.h.Interval(k.Context(), topicName, e.From.In(time.FixedZone("", 7200)), e.Until)
 			if i < over {

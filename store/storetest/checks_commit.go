@@ -149,7 +149,7 @@ var commitChecks = []Check{
 		const n = journal.MaxGaps + 30
 		var tries []subscriptions.Attempt
 		for i := range n {
-			try := subscriptions.Attempt{At: at(i), Number: uint32(i + 1), Status: 500} //nolint:gosec // a few
+			try := subscriptions.Attempt{At: at(i), Number: uint32(i + 1), Status: 500}
 			tries = append(tries, try)
 			k.commit(subscriptions.Commit{
 				ID: s.ID, Cursor: moved(s.Cursor, i+1), Attempts: []subscriptions.Attempt{try},

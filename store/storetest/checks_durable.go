@@ -16,13 +16,13 @@ var durableChecks = []Check{
 	{"RestartKeepsTheJournal", func(k *kit) {
 		entries := append(k.fill(topicName, 70), k.add(topicName, at(80), timed(70, 80, string(make([]byte, 100<<10)))))
 		k.ok(k.h.Reset(k.Context(), topicName, k.head(topicName).Version), "Reset")
-		head := k.trim(topicName, journal.Cut{Before: at(5), KeepBytes: -1})
+		head := k.trim(journal.Cut{Before: at(5), KeepBytes: -1})
 		_, since, err := k.h.Changes(k.Context(), journal.Partition(journal.TopicID(topicName)), 0)
 		k.ok(err, "Changes")
 		k.reopen()
 		k.same("the head", k.head(topicName), head)
 		k.same("the entries", k.read(topicName, head.Trimmed), entries[4:])
-		k.trimmed("the trimmed", topicName, journal.Anchor{}, entries[3].Anchor())
+		k.trimmed("the trimmed", journal.Anchor{}, entries[3].Anchor())
 		for _, e := range entries[len(entries)-journal.Remembered:] {
 			if _, err := k.h.Interval(k.Context(), topicName, e.From, e.Until); err != nil {
 				k.Errorf("Interval: %v", err)

@@ -63,7 +63,7 @@ func mintAtRandom(now time.Time, topic string, last journal.Position) minted {
 		panic(err) // the system has no randomness
 	}
 	return minted{
-		id: id, position: max(journal.Position(max(now.UnixNano(), 0)), last) + 1, //nolint:gosec // not negative
+		id: id, position: max(journal.Position(max(now.UnixNano(), 0)), last) + 1,
 		nonce: journal.Nonce(rand.Uint64()), version: journal.Version(uuid.NewString()), //nolint:gosec // a test's
 	}
 }

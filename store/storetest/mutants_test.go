@@ -60,32 +60,45 @@ func failure(ctx context.Context, c Check, h *Harness) string {
 // mutant is a store with one defect.
 type mutant struct {
 	*Memory
-	append  func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error)
-	reset   func(topic string) // after a good one
-	read    func(topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error)
-	trim    func(topic string, cut journal.Cut) // after a good one
-	changes func(topics []string) []string
-	hints   func(ctx context.Context) <-chan string
-	find    func(id uuid.UUID) (string, journal.Entry, error)
-	heads   func(partition int, after uuid.UUID, limit int) ([]journal.Head, error)
-	lookup  func(topic string, from, until time.Time) (journal.Interval, error)
-	update  func(id uuid.UUID, given, stored subscriptions.Record) // after a good one
-	commit  func(c subscriptions.Commit)                           // before each good one
-	list    func(records []subscriptions.Record) []subscriptions.Record
-	changed func(ids []uuid.UUID) []uuid.UUID
+	append func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error)
+	// Those that come before or after a good operation are called under its
+	// lock.
+	appended func(topic string, given, out journal.Entry)
+	reset    func(topic string)
+	read     func(topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error)
+	trim     func(topic string, cut journal.Cut)
+	changes  func(topics []string) []string
+	hints    func(ctx context.Context) <-chan string
+	find     func(id uuid.UUID) (string, journal.Entry, error)
+	heads    func(partition int, after uuid.UUID, limit int) ([]journal.Head, error)
+	lookup   func(topic string, from, until time.Time) (journal.Interval, error)
+	update   func(id uuid.UUID, given, stored subscriptions.Record)
+	commit   func(c subscriptions.Commit) // before
+	list     func(records []subscriptions.Record) []subscriptions.Record
+	changed  func(ids []uuid.UUID) []uuid.UUID
 }
 
 func (m *mutant) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
 	if m.append != nil {
 		return m.append(ctx, now, topic, e, ifHead)
 	}
-	return m.Memory.Append(ctx, now, topic, e, ifHead)
+	out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
+	if err == nil && m.appended != nil {
+		m.locked(func() { m.appended(topic, e, out) })
+	}
+	return out, err
+}
+
+func (m *mutant) locked(do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	do()
 }
 
 func (m *mutant) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
 	err := m.Memory.Reset(ctx, topic, ifHead)
 	if err == nil && m.reset != nil {
-		m.reset(topic)
+		m.locked(func() { m.reset(topic) })
 	}
 	return err
 }
@@ -102,7 +115,7 @@ func (m *mutant) Trim(ctx context.Context, topic string, cut journal.Cut) (journ
 		return journal.Head{}, err
 	}
 	if m.trim != nil {
-		m.trim(topic, cut)
+		m.locked(func() { m.trim(topic, cut) })
 	}
 	return m.Head(ctx, topic)
 }
@@ -151,7 +164,7 @@ func (m *mutant) Update(ctx context.Context, id uuid.UUID, change func(subscript
 		return given, err
 	})
 	if err == nil && m.update != nil {
-		m.update(id, given, out)
+		m.locked(func() { m.update(id, given, out) })
 	}
 	return out, err
 }
@@ -160,7 +173,7 @@ func (m *mutant) Commit(ctx context.Context, commits []subscriptions.Commit) err
 	var err error
 	for _, c := range commits {
 		if m.commit != nil {
-			m.commit(c)
+			m.locked(func() { m.commit(c) })
 		}
 		err = errors.Join(err, m.Memory.Commit(ctx, []subscriptions.Commit{c}))
 	}
@@ -237,12 +250,9 @@ var mutants = map[string]func(m *mutant){
 		}
 	},
 	"append keeps the caller's slice": func(m *mutant) {
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if t := m.topics[topic]; err == nil {
-				t.entries[len(t.entries)-1].Body = e.Body
-			}
-			return out, err
+		m.appended = func(topic string, given, _ journal.Entry) {
+			t := m.topics[topic]
+			t.entries[len(t.entries)-1].Body = given.Body
 		}
 	},
 	"position follows a clock that went back": minting(func(d *minted, now time.Time) { d.position = journal.Position(max(now.UnixNano(), 1)) }),
@@ -259,51 +269,28 @@ var mutants = map[string]func(m *mutant){
 	}),
 	"version stays": minting(func(d *minted, _ time.Time) { d.version = "v" }),
 	"seq has holes": func(m *mutant) {
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if err == nil {
-				m.topics[topic].head.Last.Seq++
-			}
-			return out, err
-		}
+		m.appended = func(topic string, _, _ journal.Entry) { m.topics[topic].head.Last.Seq++ }
 	},
 	"a retained entry is counted twice": func(m *mutant) {
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if err == nil {
-				m.topics[topic].head.Bytes += e.Size
-			}
-			return out, err
-		}
+		m.appended = func(topic string, _, out journal.Entry) { m.topics[topic].head.Bytes += out.Size }
 	},
 	"an entry without an interval becomes the head's": func(m *mutant) {
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if err == nil {
-				m.topics[topic].head.From, m.topics[topic].head.Until = e.From, e.Until
-			}
-			return out, err
+		m.appended = func(topic string, _, out journal.Entry) {
+			m.topics[topic].head.From, m.topics[topic].head.Until = out.From, out.Until
 		}
 	},
 	"gaps of a topic are not bounded": func(m *mutant) {
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			before, _ := m.Head(ctx, topic)
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if err == nil && e.Gap != nil {
-				m.topics[topic].head.Gaps = append(before.Gaps, *e.Gap)
+		gaps := map[string][]journal.Gap{}
+		m.appended = func(topic string, _, out journal.Entry) {
+			if out.Gap != nil {
+				gaps[topic] = append(gaps[topic], *out.Gap)
+				m.topics[topic].head.Gaps = gaps[topic]
 			}
-			return out, err
 		}
 	},
 	"reset leaves the version": func(m *mutant) {
 		v := map[string]journal.Version{}
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if err == nil {
-				v[topic] = m.topics[topic].head.Version
-			}
-			return out, err
-		}
+		m.appended = func(topic string, _, _ journal.Entry) { v[topic] = m.topics[topic].head.Version }
 		m.reset = func(topic string) { m.topic(topic).head.Version = v[topic] }
 	},
 	"reset is forgotten": func(m *mutant) { m.reset = func(topic string) { m.topic(topic).head.Reset = false } },
@@ -405,14 +392,7 @@ var mutants = map[string]func(m *mutant){
 	},
 	"find gives what was trimmed": func(m *mutant) {
 		kept := map[uuid.UUID]journal.Entry{}
-		m.append = func(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-			out, err := m.Memory.Append(ctx, now, topic, e, ifHead)
-			if m.mu.Lock(); err == nil {
-				kept[out.ID] = out
-			}
-			m.mu.Unlock()
-			return out, err
-		}
+		m.appended = func(_ string, _, out journal.Entry) { kept[out.ID] = out }
 		m.find = func(id uuid.UUID) (string, journal.Entry, error) {
 			if e, ok := kept[id]; ok {
 				e.Body = nil

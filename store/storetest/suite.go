@@ -152,9 +152,9 @@ func (k *kit) read(topic string, after journal.Anchor) []journal.Entry {
 	return out
 }
 
-func (k *kit) trim(topic string, cut journal.Cut) journal.Head {
+func (k *kit) trim(cut journal.Cut) journal.Head {
 	k.Helper()
-	h, err := k.h.Trim(k.Context(), topic, cut)
+	h, err := k.h.Trim(k.Context(), topicName, cut)
 	k.ok(err, "Trim")
 	return h
 }
