@@ -168,8 +168,9 @@ func (d *dripping) Close() error { return nil }
 // unreachableError is what a transport says where no connection can be made.
 type unreachableError struct{}
 
-func (unreachableError) Error() string { return "connection refused" }
-func (unreachableError) Timeout() bool { return true }
+func (unreachableError) Error() string   { return "no route to host" }
+func (unreachableError) Timeout() bool   { return true }
+func (unreachableError) Temporary() bool { return true }
 
 // down is a host that cannot be reached.
 func down(*http.Request, []byte) (*http.Response, error) { return nil, unreachableError{} }

@@ -61,6 +61,7 @@ type body struct {
 	loaded  bool
 	refs    int           // deliveries that use it
 	grace   bool          // one of refs is for whoever comes first
+	stale   bool          // not in byKey any more
 	unused  *list.Element // in bodies.idle
 	waiters []*lane
 }
@@ -180,9 +181,29 @@ func (b *bodies) unpin(e *body) {
 		return
 	}
 	b.use(e, -1)
-	e.unused = b.idle.PushBack(e)
-	b.evict(b.limit)
+	if e.stale {
+		b.drop(e)
+	} else {
+		e.unused = b.idle.PushBack(e)
+		b.evict(b.limit)
+	}
 	b.admit()
+}
+
+// forget drops what was read of a topic, since the store lost some of it.
+func (b *bodies) forget(t *topic) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, e := range b.byKey {
+		switch {
+		case key.topic != t || !e.loaded:
+		case e.refs > 0:
+			e.stale = true
+			delete(b.byKey, key)
+		default:
+			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:forcetypeassert,errcheck // it holds nothing else
+		}
+	}
 }
 
 // evict drops bodies that nobody uses until no more than limit bytes are left,
@@ -195,7 +216,9 @@ func (b *bodies) evict(limit int64) {
 
 func (b *bodies) drop(e *body) {
 	b.cached -= e.entry.Size
-	delete(b.byKey, e.key)
+	if !e.stale {
+		delete(b.byKey, e.key)
+	}
 }
 
 // admit begins to read large bodies as long as there is room for them.

@@ -329,6 +329,7 @@ func (d *Dispatcher) reanchor(ctx context.Context, j *job) (bool, error) {
 		}
 		to = head.Trimmed
 	}
+	d.bodies.forget(j.lane.topic)
 	c := j.cursor.moveTo(packAnchor(to))
 	c.generation = journal.MintGeneration(j.cursor.generation, time.Now())
 	lost := j.cursor.seq

@@ -1,0 +1,236 @@
+package delivery
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Right before an attempt the lease is looked at again; an expired subscription
+// gets nothing, and nothing is written of it (HUB-49, invariant 10).
+func TestExpiry_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		short := func(s *subscriptions.Subscription) { s.ExpiresAt = time.Now().Add(time.Minute) }
+		sub := b.subscribe(topicA, cb(0), short)
+		b.subscribe(topicA, cb(1), short)
+		b.set(cb(1), answers(500))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		time.Sleep(70 * time.Second)
+		b.publish(t, topicA, []byte("two"))
+		time.Sleep(10 * time.Minute)
+		b.wantOrder(cb(0), one)
+		b.wantWaits(cb(1), 5*time.Second, 30*time.Second)
+		if s, _ := b.stored(sub); !s.EndedAt.IsZero() || len(s.Gaps) != 0 {
+			t.Errorf("written of an expired subscription: %+v", s)
+		}
+		if st := b.d.Stats(); st.Lanes != 0 || st.Topics != 0 || st.Hosts != 0 {
+			t.Errorf("left in memory: %+v", st)
+		}
+		// Taken up again, it goes on where it stopped.
+		s, _ := b.stored(sub)
+		s.ExpiresAt = time.Now().Add(time.Hour)
+		b.d.Apply(s)
+		time.Sleep(time.Second)
+		if got := b.at(cb(0)); len(got) != 2 || got[1].body != "two" {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// After an end nothing is sent, whatever state the lane is in (HUB-49).
+func TestEndTakesEffectAtOnce_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.PerHost = 1 })
+		const host = "http://h.example/"
+		var subs []subscriptions.Subscription
+		for _, path := range []string{"flying", "ready", "idle"} {
+			subs = append(subs, b.subscribe(topicA, host+path))
+		}
+		failing := b.subscribe(topicA, cb(0))
+		subs = append(subs, failing)
+		b.set(cb(0), answers(500))
+		b.set("h.example", takes(10*time.Second))
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("one"))
+		time.Sleep(time.Second) // one is in flight, two are ready, one waits
+		for _, s := range subs {
+			s.EndedAt = time.Now()
+			b.d.Apply(s)
+		}
+		b.publish(t, topicA, []byte("two"))
+		time.Sleep(time.Hour)
+		if len(b.tried) != 2 {
+			t.Errorf("%d attempts, want the two made before the end", len(b.tried))
+		}
+		if st := b.d.Stats(); st.Lanes+st.Ready+st.Waiting+st.InFlight+st.Hosts+st.Topics != 0 {
+			t.Errorf("left: %+v", st)
+		}
+	})
+}
+
+// A renewal with another secret, verified while a delivery is in flight: what is
+// in flight does not move the new cursor, and is delivered again signed with the
+// new secret. One at a time, still (invariants 4 and 8).
+func TestRenewalMidFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0), func(s *subscriptions.Subscription) { s.Secret = "old" })
+		b.set(cb(0), takes(10*time.Second))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		two := b.publish(t, topicA, []byte("two"))
+		time.Sleep(time.Second)
+		renewed, err := b.Update(t.Context(), sub.ID, func(r subscriptions.Record) (subscriptions.Record, error) {
+			s := *r.Subscription
+			s.Secret = "new"
+			s.Cursor = journal.Cursor{Generation: journal.MintGeneration(s.Cursor.Generation, time.Now()), Anchor: s.Cursor.Anchor}
+			return subscriptions.Record{Subscription: &s}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.d.Apply(*renewed.Subscription)
+		b.d.Apply(sub) // a late message changes nothing back but is of an older cursor
+		b.d.Apply(*renewed.Subscription)
+		time.Sleep(time.Minute)
+		b.wantOrder(cb(0), one, one, two)
+		got := b.at(cb(0))
+		if got[0].header.Get("X-Hub-Signature") == got[1].header.Get("X-Hub-Signature") {
+			t.Error("the second delivery has the old secret's signature")
+		}
+		if b.most["h0.example"] != 1 {
+			t.Error("two exchanges of one subscription at once")
+		}
+		if s, _ := b.stored(sub); s.Cursor.Generation != renewed.Subscription.Cursor.Generation || s.Cursor.Seq != 2 {
+			t.Errorf("stored %+v", s.Cursor)
+		}
+	})
+}
+
+// A renewal with the same secret keeps the cursor: nothing is delivered again
+// (HUB-49).
+func TestRenewalDeliversOnce_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		time.Sleep(50 * time.Millisecond) // delivered, not committed
+		sub.ExpiresAt = sub.ExpiresAt.Add(time.Hour)
+		b.d.Apply(sub)
+		two := b.publish(t, topicA, []byte("two"))
+		time.Sleep(time.Second)
+		b.wantOrder(cb(0), one, two)
+	})
+}
+
+// What was trimmed before it could be delivered is one gap, and delivery goes on
+// after it (invariant 10).
+func TestTrimmedIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		first := b.publish(t, topicA, []byte("first"))
+		b.run()
+		defer b.end()
+		time.Sleep(time.Second)
+		b.set(cb(0), answers(500))
+		// This one is tried, and still in memory when it is trimmed.
+		tried := b.publish(t, topicA, []byte("tried"))
+		var lost journal.Entry
+		for range 3 {
+			lost = b.publish(t, topicA, []byte("lost"))
+		}
+		left := b.publish(t, topicA, []byte("left"))
+		time.Sleep(time.Second)
+		b.trim(topicA, lost.Seq)
+		b.set(cb(0), nil)
+		time.Sleep(time.Hour)
+		b.wantOrder(cb(0), first, tried, left)
+		b.wantGaps(sub, journal.Gap{From: tried.Until, Until: lost.Until, Count: 3, Reason: journal.GapRetention})
+	})
+}
+
+// The store lost its tail: the lane goes back to what the journal still has and
+// on from there, in a new generation (invariant 5).
+func TestRolledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		var all []journal.Entry
+		for _, body := range []string{"1", "2", "3", "lost", "lost too"} {
+			all = append(all, b.publish(t, topicA, []byte(body)))
+			time.Sleep(time.Second)
+		}
+		before, _ := b.stored(sub)
+		b.rollback(topicA, 2)
+		again := b.publish(t, topicA, []byte("4"))
+		more := b.publish(t, topicA, []byte("5"))
+		time.Sleep(time.Second)
+		b.wantOrder(cb(0), append(all, again, more)...)
+		after, _ := b.stored(sub)
+		if after.Cursor.Generation <= before.Cursor.Generation || after.Cursor.Anchor != more.Anchor() {
+			t.Errorf("stored %+v after %+v", after.Cursor, before.Cursor)
+		}
+	})
+}
+
+// The same where the hub remembers nothing: all that is retained comes again,
+// and nothing is skipped.
+func TestRolledBackAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var all []journal.Entry
+		for range 4 {
+			all = append(all, b.publish(t, topicA, []byte("x")))
+		}
+		b.trim(topicA, 1)
+		b.subscribe(topicA, cb(0))
+		b.rollback(topicA, 1)
+		again := b.publish(t, topicA, []byte("4"))
+		b.run()
+		defer b.end()
+		time.Sleep(time.Second)
+		b.wantOrder(cb(0), all[1], all[2], again)
+	})
+}
+
+// A store that cannot be read delays, and counts as no failed attempt.
+func TestStoreTroubleIsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		time.Sleep(time.Second)
+		until := time.Now().Add(20 * time.Second)
+		b.memory.mu.Lock()
+		b.failRead = func() error {
+			if time.Now().Before(until) {
+				return errStore
+			}
+			return nil
+		}
+		b.memory.mu.Unlock()
+		one := b.publish(t, topicA, []byte("one"))
+		time.Sleep(time.Minute)
+		b.wantOrder(cb(0), one)
+		if got := b.attempts(cb(0)); len(got) != 1 || got[0].attempt != 1 {
+			t.Errorf("%+v", got)
+		}
+		if _, attempts := b.stored(sub); attempts != nil {
+			t.Errorf("kept attempts: %+v", attempts)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package delivery
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// A host with three timeouts in a row gets one probe for each step, however many
+// lanes wait there. Its first 2xx readies those that could not reach it.
+func TestSuspectHostIsProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		const host = "tar.example"
+		b.set(host, hangs)
+		for n := range 300 {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n))
+		}
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("x"))
+		time.Sleep(31 * time.Second)
+		// Eight took its slots, and two the first that got free, before the third
+		// timeout was seen; the first probe was due meanwhile and came after them.
+		n := len(b.tried) - 1
+		if st := b.d.Stats(); st.Suspects != 1 || st.InFlight != 1 || n != 10 {
+			t.Fatalf("%d attempts before the first probe, %+v", n, st)
+		}
+		start, at := b.tried[0].at, 30*time.Second
+		for i, step := range []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute} {
+			at += 15*time.Second + step // a probe takes 15 s
+			time.Sleep(time.Until(start.Add(at)) + 20*time.Second)
+			if got := len(b.tried); got != n+i+2 {
+				t.Fatalf("%d attempts after probe %d, want %d", got, i+2, n+i+2)
+			}
+			if got := b.tried[n+i+1].at.Sub(start); got != at {
+				t.Errorf("probe %d after %v, want %v", i+2, got, at)
+			}
+		}
+		b.set(host, nil)
+		time.Sleep(time.Until(start.Add(at)) + time.Hour + 16*time.Second)
+		if st := b.d.Stats(); st.Suspects != 0 {
+			t.Errorf("%+v", st)
+		}
+		time.Sleep(30 * time.Second)
+		if st := b.d.Stats(); st.Delivered != 300 {
+			t.Errorf("after the host was back for half a minute: %+v", st)
+		}
+	})
+}
+
+// The first 2xx from a host that was suspect readies those of its lanes that
+// could not reach it, soon and spread out.
+func TestHostThatIsBackIsServedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 2))
+		b := newBed(t, func(o *Options) { o.Rand = random.Float64 })
+		const host, lanes = "h.example", 50
+		for n := range lanes {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n), func(s *subscriptions.Subscription) {
+				c := &s.Cursor
+				c.Attempt, c.Step, c.LastStatus = 6, 6, journal.StatusConnect
+				c.FirstAttemptAt, c.NextAttemptAt = time.Now(), time.Now().Add(2*time.Hour)
+			})
+		}
+		b.subscribe(topicB, "http://h.example/canary")
+		b.publish(t, topicA, []byte("x"))
+		b.set(host, down)
+		b.run()
+		defer b.end()
+		b.publish(t, topicB, []byte("x"))
+		time.Sleep(3 * time.Minute)
+		if st := b.d.Stats(); st.Suspects != 1 || st.Waiting != lanes+1 {
+			t.Fatalf("%+v", st)
+		}
+		b.set(host, nil)
+		for b.d.Stats().Delivered == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if st := b.d.Stats(); st.Delivered != lanes+1 {
+			t.Errorf("a second after the host was back: %+v", st)
+		}
+		instants := make(map[time.Time]bool)
+		for _, r := range b.got {
+			instants[r.at] = true
+		}
+		if len(instants) < lanes/2 {
+			t.Errorf("%d lanes were served in %d instants", lanes, len(instants))
+		}
+	})
+}
+
+// All suspects together get a fifth of the senders, so that many tar pits do not
+// starve the healthy.
+func TestSuspectsGetAFifth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflight = 50 })
+		const pits = 200
+		probing, most, counting := 0, 0, false
+		for n := range pits {
+			b.set(fmt.Sprintf("tar%d.example", n), func(r *http.Request, _ []byte) (*http.Response, error) {
+				b.wire.mu.Lock()
+				probing++
+				if counting {
+					most = max(most, probing)
+				}
+				b.wire.mu.Unlock()
+				resp, err := hangs(r, nil)
+				b.wire.mu.Lock()
+				defer b.wire.mu.Unlock()
+				probing--
+				return resp, err
+			})
+			for m := range 3 {
+				b.subscribe(topicA, fmt.Sprintf("http://tar%d.example/%d", n, m))
+			}
+		}
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("x"))
+		time.Sleep(15 * time.Minute)
+		if st := b.d.Stats(); st.Suspects != pits {
+			t.Fatalf("%+v", st)
+		}
+		counting = true
+		b.d.Apply(b.subscribe(topicB, cb(0)))
+		for range 60 {
+			now := time.Now()
+			b.publish(t, topicB, []byte("y"))
+			time.Sleep(17 * time.Second)
+			if got := b.at(cb(0)); got[len(got)-1].at != now {
+				t.Fatal("a healthy callback had to wait for tar pits")
+			}
+		}
+		if most != 10 {
+			t.Errorf("%d probes at once, want 10 of 50 senders", most)
+		}
+	})
+}
+
+// Any answer ends the suspicion.
+func TestAnswerEndsSuspicion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		const host = "h.example"
+		for n := range 20 {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n))
+		}
+		b.set(host, down)
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("x"))
+		time.Sleep(time.Second)
+		if st := b.d.Stats(); st.Suspects != 1 {
+			t.Fatalf("%+v", st)
+		}
+		b.set(host, answers(500))
+		time.Sleep(5 * time.Second)
+		if st := b.d.Stats(); st.Suspects != 0 {
+			t.Errorf("%+v", st)
+		}
+		b.set(host, nil)
+		time.Sleep(time.Minute)
+		if st := b.d.Stats(); st.Delivered != 20 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
