@@ -70,8 +70,12 @@ var (
 	topicUnreachable = kind{http.StatusServiceUnavailable, "topic-unreachable", "The topic can't be checked"}
 )
 
-// retryDefault is the Retry-After of a 503 that knows no better.
-const retryDefault = 10 * time.Second
+const (
+	// retryDefault is the Retry-After of a 503 that knows no better.
+	retryDefault = 10 * time.Second
+	// lingering is how long the rest of a refused body is waited for.
+	lingering = time.Second
+)
 
 // refusal is an error with all that is told of it.
 type refusal struct {
@@ -216,6 +220,14 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *ref
 		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
 	}
 	header.Set("Cache-Control", "no-store")
+	switch e.kind {
+	case tooLarge, slowBody, incompleteBody:
+		header.Set("Connection", "close") // no more of it is read
+	default:
+		// Net/http reads some of what is left of the body before it sends the
+		// answer, however slowly that comes.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering)) // where there is a connection
+	}
 	if parseAccept(r.Header).prefers("application/problem+json", "application/json") {
 		answerJSON(w, "application/problem+json", e.kind.status, e.problem())
 		return e

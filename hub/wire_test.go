@@ -106,6 +106,20 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
+// A body that nobody wants to read does not hold up its refusal.
+func TestSlowBodyOfARefusal(t *testing.T) {
+	onTheWire(t, nil, func(_ *world, c net.Conn, r *bufio.Reader) {
+		start := time.Now()
+		write(c, strings.Replace(head("Content-Length: 1000\r\n"), "application/xml", "text/html", 1))
+		if code, text := status(t, r); code != http.StatusUnsupportedMediaType {
+			t.Errorf("%d %s", code, text)
+		}
+		if took := time.Since(start); took > lingering {
+			t.Errorf("the refusal took %v", took)
+		}
+	})
+}
+
 // One that comes slowly but steadily has the time it takes; and once it is there
 // the answer has its own, so that its deadline does not cut the topic check off.
 func TestSteadyBodies(t *testing.T) {
