@@ -267,7 +267,10 @@ func (d *document) path(a *attr) (string, error) {
 	if !isPath(v) {
 		return "", d.bad("DOC-57", a.off, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
 	}
-	return d.kept(a), nil
+	if !d.keep {
+		return "", nil
+	}
+	return string(v), nil
 }
 
 func isPath(v []byte) bool {

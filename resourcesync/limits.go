@@ -23,7 +23,7 @@ type Limits struct {
 var DefaultLimits = Limits{
 	Bytes:      50 << 20,
 	Depth:      64,
-	Attributes: 64,
+	Attributes: 32,
 	Token:      16 << 10,
 	Entries:    50_000,
 }

@@ -200,7 +200,7 @@ func (s *scanner) opaque(what string, at func(p int) (end int, more bool)) {
 				}
 				continue
 			}
-			n := s.char(p)
+			n := s.chars(p)
 			if n == 0 {
 				if p > s.p && p+utf8.UTFMax > s.w && !s.eof {
 					break

@@ -96,7 +96,8 @@ type Entry struct {
 }
 
 // NotificationReader reads a change or framework notification entry by entry,
-// under the same rules as CheckNotification. It is for one goroutine.
+// under the same rules as CheckNotification. It reads ahead of what it returns,
+// by Limits.Token bytes or more. It is for one goroutine.
 type NotificationReader struct {
 	doc document
 	n   Notification

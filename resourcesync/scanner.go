@@ -156,7 +156,7 @@ func (s *scanner) outside() {
 	}
 	if p == s.p {
 		switch {
-		case classes[s.buf[p]]&(clsText|clsValue) == 0 && s.char(p) == 0:
+		case classes[s.buf[p]]&(clsText|clsValue) == 0 && s.chars(p) == 0:
 			_ = s.badChar(p, "the document")
 		case s.rootSeen:
 			_ = s.malformed(p, "text after the end of the root element")
@@ -195,7 +195,7 @@ func (s *scanner) charData() bool {
 			}
 			p++
 		default:
-			n := s.char(p)
+			n := s.chars(p)
 			if n == 0 {
 				return s.brokenText(p, "the text of an element")
 			}
@@ -267,7 +267,7 @@ func (s *scanner) cdata() bool {
 		case c == '<' || c == '&':
 			p++
 		default:
-			n := s.char(p)
+			n := s.chars(p)
 			if n == 0 {
 				return s.brokenText(p, "a CDATA section")
 			}

@@ -2,7 +2,6 @@ package resourcesync
 
 import (
 	"bytes"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -151,7 +150,7 @@ func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
 			_ = s.malformed(p, "\"<\" in the value of an attribute; write \"&lt;\"")
 			return -1
 		default:
-			n := s.char(p)
+			n := s.chars(p)
 			if n == 0 {
 				if p+utf8.UTFMax > s.w && !s.eof {
 					_ = s.short("a start tag")
@@ -228,154 +227,4 @@ func (s *scanner) endTag() bool {
 		return s.malformed(s.p, "the end tag of %s does not match the open element %s", quote(s.buf[s.p+2:nameEnd]), quote(want)) == nil
 	}
 	return s.expected(p, "an end tag must end with \">\" after the name", what)
-}
-
-// name scans a name at p, within what. It returns where the name ends, p itself
-// if none begins there and -1 after an error, and where in it the first colon
-// is, or -1. Something must follow a name.
-func (s *scanner) name(p int, what string) (end, colon int) {
-	b, start := s.buf, p
-	colon = -1
-	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf && (b[p] != ':' || !s.noNamespaces) {
-		return p, -1
-	}
-	for {
-		for classes[b[p]]&clsName != 0 {
-			p++
-		}
-		switch c := b[p]; {
-		case c == ':':
-			if colon < 0 {
-				colon = p - start
-			} else if !s.noNamespaces {
-				_ = s.malformed(p, "a name has two colons")
-				return -1, -1
-			}
-			p++
-		case c >= utf8.RuneSelf:
-			r, n := utf8.DecodeRune(b[p:s.w])
-			switch {
-			case s.char(p) == 0 && p+utf8.UTFMax > s.w && !s.eof:
-				_ = s.short(what)
-				return -1, -1
-			case s.char(p) == 0:
-				_ = s.badChar(p, what)
-				return -1, -1
-			case p == start && !isNameStart(r), !isName(r):
-				return p, s.colonOf(colon)
-			}
-			p += n
-		case p == s.w:
-			_ = s.short(what)
-			return -1, -1
-		default:
-			if colon >= 0 && !s.noNamespaces && !startsNCName(b[start+colon+1:p]) {
-				_ = s.malformed(start+colon, "the colon in a name must be followed by a name")
-				return -1, -1
-			}
-			return p, s.colonOf(colon)
-		}
-	}
-}
-
-// colonOf is colon, or -1 where colons mean nothing.
-func (s *scanner) colonOf(colon int) int {
-	if s.noNamespaces {
-		return -1
-	}
-	return colon
-}
-
-// unexpected fails on the character at p, which does not belong into what.
-func (s *scanner) unexpected(p int, what string) bool {
-	return s.expected(p, "unexpected character", what)
-}
-
-// expected fails at p with a sentence, unless the real trouble is that the
-// document ends there or that there is no character.
-func (s *scanner) expected(p int, sentence, what string) bool {
-	switch {
-	case p >= s.w, !s.eof && !utf8.FullRune(s.buf[p:s.w]):
-		_ = s.short(what)
-	case classes[s.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.buf[p]) && s.char(p) == 0:
-		_ = s.badChar(p, what)
-	default:
-		r, _ := utf8.DecodeRune(s.buf[p:s.w])
-		_ = s.malformed(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
-	}
-	return false
-}
-
-// parseReference scans the reference at p. It returns what it stands for and
-// where it ends, or -1. Only characters and the five predefined entities are
-// known; a DTD, which could declare others, is never read.
-func (s *scanner) parseReference(p int) (r rune, end int) {
-	b := s.buf
-	if b[p+1] == '#' {
-		return s.characterReference(p)
-	}
-	end, _ = s.name(p+1, "a reference")
-	if end < 0 {
-		return 0, -1
-	}
-	name := b[p+1 : end]
-	if len(name) == 0 || b[end] != ';' {
-		_ = s.malformed(p, "\"&\" that begins no reference; write \"&amp;\"")
-		return 0, -1
-	}
-	switch string(name) {
-	case "amp":
-		r = '&'
-	case "lt":
-		r = '<'
-	case "gt":
-		r = '>'
-	case "quot":
-		r = '"'
-	case "apos":
-		r = '\''
-	default:
-		_ = s.malformed(p, "the entity %s is not declared; only amp, lt, gt, quot and apos are", quote(name))
-		return 0, -1
-	}
-	return r, end + 1
-}
-
-func (s *scanner) characterReference(p int) (r rune, end int) {
-	b, at := s.buf, p
-	base := rune(10)
-	p += len("&#")
-	if b[p] == 'x' {
-		base = 16
-		p++
-	}
-	first := p
-	for ; r <= utf8.MaxRune; p++ {
-		d := digit(b[p], base)
-		if d < 0 {
-			break
-		}
-		r = r*base + d
-	}
-	switch {
-	case r > utf8.MaxRune, p > first && b[p] == ';' && !isChar(r):
-		_ = s.malformed(at, "a character reference to a character that XML does not allow")
-	case p == s.w:
-		_ = s.short("a character reference")
-	case p == first || b[p] != ';':
-		_ = s.malformed(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
-	default:
-		return r, p + 1
-	}
-	return 0, -1
-}
-
-func digit(c byte, base rune) rune {
-	switch {
-	case c >= '0' && c <= '9':
-		return rune(c - '0')
-	case base == 16 && c|0x20 >= 'a' && c|0x20 <= 'f':
-		return rune(c|0x20-'a') + 10
-	}
-	return -1
 }

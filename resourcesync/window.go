@@ -156,12 +156,16 @@ func (s *window) badChar(off int, what string) error {
 	}
 }
 
-// char returns the length of the character from U+0080 at off, or 0 where there
-// is none that XML allows.
-func (s *window) char(off int) int {
-	r, n := utf8.DecodeRune(s.buf[off:s.w])
-	if r == utf8.RuneError && n <= 1 || !isChar(r) {
-		return 0
+// chars returns how long the run of characters from U+0080 at off is, as far as
+// XML allows them; 0 if it does not allow the first.
+func (s *window) chars(off int) int {
+	b, n := s.buf[off:s.w], 0
+	for n < len(b) && (b[n] >= utf8.RuneSelf || n == 0) {
+		r, size := utf8.DecodeRune(b[n:])
+		if r == utf8.RuneError && size <= 1 || !isChar(r) {
+			break
+		}
+		n += size
 	}
 	return n
 }

@@ -1,0 +1,83 @@
+package resourcesync
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// name scans a name at p, within what. It returns where the name ends, p itself
+// if none begins there and -1 after an error, and where in it the first colon
+// is, or -1. Something must follow a name.
+func (s *scanner) name(p int, what string) (end, colon int) {
+	b, start := s.buf, p
+	colon = -1
+	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf && (b[p] != ':' || !s.noNamespaces) {
+		return p, -1
+	}
+	for {
+		for classes[b[p]]&clsName != 0 {
+			p++
+		}
+		switch c := b[p]; {
+		case c == ':':
+			if colon < 0 {
+				colon = p - start
+			} else if !s.noNamespaces {
+				_ = s.malformed(p, "a name has two colons")
+				return -1, -1
+			}
+			p++
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRune(b[p:s.w])
+			broken := r == utf8.RuneError && n <= 1
+			switch {
+			case broken && p+utf8.UTFMax > s.w && !s.eof:
+				_ = s.short(what)
+				return -1, -1
+			case broken:
+				_ = s.badChar(p, what)
+				return -1, -1
+			case p == start && !isNameStart(r), !isName(r):
+				return p, s.colonOf(colon)
+			}
+			p += n
+		case p == s.w:
+			_ = s.short(what)
+			return -1, -1
+		default:
+			if colon >= 0 && !s.noNamespaces && !startsNCName(b[start+colon+1:p]) {
+				_ = s.malformed(start+colon, "the colon in a name must be followed by a name")
+				return -1, -1
+			}
+			return p, s.colonOf(colon)
+		}
+	}
+}
+
+// colonOf is colon, or -1 where colons mean nothing.
+func (s *scanner) colonOf(colon int) int {
+	if s.noNamespaces {
+		return -1
+	}
+	return colon
+}
+
+// unexpected fails on the character at p, which does not belong in what.
+func (s *scanner) unexpected(p int, what string) bool {
+	return s.expected(p, "unexpected character", what)
+}
+
+// expected fails at p with a sentence, unless the real trouble is that the
+// document ends there or that there is no character.
+func (s *scanner) expected(p int, sentence, what string) bool {
+	switch {
+	case p >= s.w, !s.eof && !utf8.FullRune(s.buf[p:s.w]):
+		_ = s.short(what)
+	case classes[s.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.buf[p]) && s.chars(p) == 0:
+		_ = s.badChar(p, what)
+	default:
+		r, _ := utf8.DecodeRune(s.buf[p:s.w])
+		_ = s.malformed(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
+	}
+	return false
+}
