@@ -50,8 +50,8 @@ func (p *Packer) Int(v int64) { p.b = binary.AppendVarint(p.b, v) }
 // Fixed appends a number in eight bytes.
 func (p *Packer) Fixed(v uint64) { p.b = binary.BigEndian.AppendUint64(p.b, v) }
 
-// String appends a string.
-func (p *Packer) String(v string) {
+// Text appends a string.
+func (p *Packer) Text(v string) {
 	p.Uint(uint64(len(v)))
 	p.b = append(p.b, v...)
 }
@@ -85,7 +85,7 @@ func (p *Packer) Gap(v Gap) {
 	p.Time(v.From)
 	p.Time(v.Until)
 	p.Uint(v.Count)
-	p.String(v.Reason)
+	p.Text(v.Reason)
 	p.Time(v.At)
 }
 
@@ -197,8 +197,8 @@ func (u *Unpacker) Fixed() uint64 {
 	return 0
 }
 
-// String reads a string.
-func (u *Unpacker) String() string { return string(u.take(u.Uint())) }
+// Text reads a string.
+func (u *Unpacker) Text() string { return string(u.take(u.Uint())) }
 
 // ID reads an id.
 func (u *Unpacker) ID() (id uuid.UUID) {
@@ -247,7 +247,7 @@ func (u *Unpacker) Anchor() Anchor {
 
 // Gap reads a gap.
 func (u *Unpacker) Gap() Gap {
-	return Gap{From: u.Time(), Until: u.Time(), Count: u.Uint(), Reason: u.String(), At: u.Time()}
+	return Gap{From: u.Time(), Until: u.Time(), Count: u.Uint(), Reason: u.Text(), At: u.Time()}
 }
 
 // Gaps reads a list of gaps; an empty one is nil.

@@ -3,9 +3,9 @@ package journal
 // PackHead packs all of h.
 func PackHead(h Head) []byte {
 	p := NewPacker(packedVersion)
-	p.String(h.Topic)
-	p.String(string(h.Version))
-	p.String(string(h.Kind))
+	p.Text(h.Topic)
+	p.Text(string(h.Version))
+	p.Text(string(h.Kind))
 	p.Time(h.From)
 	p.Time(h.Until)
 	p.Bool(h.Reset)
@@ -24,9 +24,9 @@ func PackHead(h Head) []byte {
 func UnpackHead(b []byte) (Head, error) {
 	u := NewUnpacker("the head of a topic", packedVersion, b)
 	h := Head{
-		Topic:   u.String(),
-		Version: Version(u.String()),
-		Kind:    Kind(u.String()),
+		Topic:   u.Text(),
+		Version: Version(u.Text()),
+		Kind:    Kind(u.Text()),
 		From:    u.Time(), Until: u.Time(),
 		Reset: u.Bool(),
 		Last:  u.Anchor(), ID: u.ID(), SHA256: u.Hash(), ReceivedAt: u.Time(),
@@ -50,11 +50,11 @@ func PackEntry(e Entry) []byte {
 	p.Time(e.ReceivedAt)
 	p.Time(e.From)
 	p.Time(e.Until)
-	p.String(string(e.Kind))
-	p.String(e.MediaType)
+	p.Text(string(e.Kind))
+	p.Text(e.MediaType)
 	p.Uint(uint64(len(e.Links)))
 	for _, l := range e.Links {
-		p.String(l)
+		p.Text(l)
 	}
 	p.Hash(e.SHA256)
 	p.Uint(uint64(e.Counts.Created))
@@ -75,10 +75,10 @@ func UnpackEntry(b []byte) (Entry, error) {
 		ID:       u.ID(),
 		Position: Position(u.Fixed()), Seq: u.Uint(), Nonce: Nonce(u.Fixed()),
 		ReceivedAt: u.Time(), From: u.Time(), Until: u.Time(),
-		Kind: Kind(u.String()), MediaType: u.String(),
+		Kind: Kind(u.Text()), MediaType: u.Text(),
 	}
 	for range u.Count() {
-		e.Links = append(e.Links, u.String())
+		e.Links = append(e.Links, u.Text())
 	}
 	e.SHA256 = u.Hash()
 	e.Counts = Counts{Created: u.Uint32(), Updated: u.Uint32(), Deleted: u.Uint32()}

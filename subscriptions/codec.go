@@ -18,11 +18,11 @@ const sealNone = 0
 
 func packSecret(p *journal.Packer, secret string) {
 	p.Byte(sealNone)
-	p.String(secret)
+	p.Text(secret)
 }
 
 func unpackSecret(u *journal.Unpacker) string {
-	key, secret := u.Byte(), u.String()
+	key, secret := u.Byte(), u.Text()
 	if key != sealNone {
 		u.Fail(fmt.Sprintf("its secret is sealed with key %d, and this program has no keys; start the version that sealed it", key))
 		return ""
@@ -35,8 +35,8 @@ func unpackSecret(u *journal.Unpacker) string {
 func PackSubscription(s Subscription) []byte {
 	p := journal.NewPacker(packedVersion)
 	p.ID(s.ID)
-	p.String(s.Topic)
-	p.String(s.Callback)
+	p.Text(s.Topic)
+	p.Text(s.Callback)
 	packSecret(p, s.Secret)
 	p.Time(s.CreatedAt)
 	p.Time(s.VerifiedAt)
@@ -44,7 +44,7 @@ func PackSubscription(s Subscription) []byte {
 	p.Anchor(s.Start)
 	p.Gaps(s.Gaps)
 	p.Time(s.EndedAt)
-	p.String(s.EndReason)
+	p.Text(s.EndReason)
 	return p.Packed()
 }
 
@@ -54,11 +54,11 @@ func UnpackSubscription(b []byte) (Subscription, error) {
 	u := journal.NewUnpacker("a subscription", packedVersion, b)
 	s := Subscription{
 		ID:    u.ID(),
-		Topic: u.String(), Callback: u.String(), Secret: unpackSecret(u),
+		Topic: u.Text(), Callback: u.Text(), Secret: unpackSecret(u),
 		CreatedAt: u.Time(), VerifiedAt: u.Time(), ExpiresAt: u.Time(),
 		Start:   u.Anchor(),
 		Gaps:    u.Gaps(),
-		EndedAt: u.Time(), EndReason: u.String(),
+		EndedAt: u.Time(), EndReason: u.Text(),
 	}
 	if err := u.Done(); err != nil {
 		return Subscription{}, err
@@ -70,14 +70,14 @@ func UnpackSubscription(b []byte) (Subscription, error) {
 func PackRequest(r Request) []byte {
 	p := journal.NewPacker(packedVersion)
 	p.ID(r.ID)
-	p.String(string(r.Mode))
-	p.String(r.Topic)
-	p.String(r.Callback)
+	p.Text(string(r.Mode))
+	p.Text(r.Topic)
+	p.Text(r.Callback)
 	packSecret(p, r.Secret)
 	p.Int(int64(r.Lease))
 	p.Time(r.AcceptedAt)
 	p.Anchor(r.Start)
-	p.String(r.Denied)
+	p.Text(r.Denied)
 	p.Int(int64(r.Tries))
 	p.Time(r.NextAt)
 	return p.Packed()
@@ -89,10 +89,10 @@ func UnpackRequest(b []byte) (Request, error) {
 	u := journal.NewUnpacker("a pending request", packedVersion, b)
 	r := Request{
 		ID:    u.ID(),
-		Mode:  websub.Mode(u.String()),
-		Topic: u.String(), Callback: u.String(), Secret: unpackSecret(u),
+		Mode:  websub.Mode(u.Text()),
+		Topic: u.Text(), Callback: u.Text(), Secret: unpackSecret(u),
 		Lease: time.Duration(u.Int()), AcceptedAt: u.Time(),
-		Start: u.Anchor(), Denied: u.String(),
+		Start: u.Anchor(), Denied: u.Text(),
 		Tries: int(u.Int()), NextAt: u.Time(),
 	}
 	if err := u.Done(); err != nil {
@@ -110,7 +110,7 @@ func PackAttempts(attempts []Attempt) []byte {
 		p.ID(a.NotificationID)
 		p.Uint(uint64(a.Number))
 		p.Int(int64(a.Status))
-		p.String(a.Error)
+		p.Text(a.Error)
 		p.Int(int64(a.Duration))
 	}
 	return p.Packed()
@@ -124,7 +124,7 @@ func UnpackAttempts(b []byte) ([]Attempt, error) {
 	for range u.Count() {
 		out = append(out, Attempt{
 			At: u.Time(), NotificationID: u.ID(), Number: u.Uint32(),
-			Status: int(u.Int()), Error: u.String(), Duration: time.Duration(u.Int()),
+			Status: int(u.Int()), Error: u.Text(), Duration: time.Duration(u.Int()),
 		})
 	}
 	if err := u.Done(); err != nil {

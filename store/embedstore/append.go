@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -32,7 +33,11 @@ func readHead(tx *bbolt.Tx, key []byte, topic string) (journal.Head, error) {
 	if v == nil {
 		return journal.Head{Topic: topic}, nil
 	}
-	return journal.UnpackHead(v)
+	h, err := journal.UnpackHead(v)
+	if err != nil {
+		return h, fmt.Errorf("topic id %x: %w", key[1:], err)
+	}
+	return h, nil
 }
 
 // Interval implements journal.Appender.

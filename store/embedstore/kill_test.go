@@ -118,7 +118,7 @@ type known struct {
 	ids                     map[uint64]string
 }
 
-// Invariants 1 and 2: a process that writes is killed at random moments, and
+// HUB-52, invariants 1 and 2: a process that writes is killed at random moments, and
 // whatever it was told to be durable is there.
 func TestKilledWriterLosesNothing_Invariant1(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

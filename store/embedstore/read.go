@@ -166,8 +166,15 @@ func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) (body [
 		}
 		return nil
 	})
-	if err == nil && inFile {
-		return s.bodies.read(stored)
+	if err != nil || !inFile {
+		return body, err
+	}
+	body, err = s.bodies.read(stored)
+	if errors.Is(err, journal.ErrNotFound) {
+		// Trimmed since, or else the file was taken from the folder.
+		if _, _, findErr := s.Find(ctx, stored.ID); findErr == nil {
+			return nil, fmt.Errorf("the body of notification %s is missing: there is no file %s", stored.ID, s.bodies.path(stored.ID))
+		}
 	}
 	return body, err
 }

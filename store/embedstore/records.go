@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -23,12 +24,12 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record
 
 func readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
 	if rec.Subscription, err = readSubscription(tx, key); err != nil {
-		return subscriptions.Record{}, err
+		return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
 	}
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
 		r, err := subscriptions.UnpackRequest(v)
 		if err != nil {
-			return subscriptions.Record{}, err
+			return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
 		}
 		rec.Request = &r
 	}

@@ -221,6 +221,16 @@ func TestDamagedBodyIsAnError(t *testing.T) {
 	if readErr == nil || bodyErr == nil || errors.Is(bodyErr, journal.ErrNotFound) {
 		t.Errorf("Read: %v, Body: %v", readErr, bodyErr)
 	}
+	// Nor is one that is missing taken for one that was trimmed.
+	if err := os.Remove(s.bodies.path(e.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Body(t.Context(), topic, e); err == nil || errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("Body of a file that is missing: %v", err)
+	}
+	if got, err := s.Read(t.Context(), topic, journal.Anchor{}, 10, 1<<20); err != nil || len(got) != 1 || got[0].Body != nil {
+		t.Errorf("Read of a file that is missing: %d entries, %v", len(got), err)
+	}
 }
 
 func TestClosedStore(t *testing.T) {
