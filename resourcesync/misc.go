@@ -143,7 +143,7 @@ func (s *scanner) comment() {
 		case s.buf[p] != '-' || s.buf[p+1] != '-':
 			return p + 1, true
 		case s.buf[p+2] != '>':
-			_ = s.malformed(p, "\"--\" within a comment")
+			s.refuse(p, "\"--\" within a comment")
 			return p, false
 		}
 		return p + 3, false
@@ -161,10 +161,10 @@ func (s *scanner) instruction() {
 		s.unexpected(nameEnd, what)
 		return
 	case colon >= 0 && !s.noNamespaces:
-		_ = s.malformed(s.p+2, "the target of a processing instruction must not have a colon")
+		s.refuse(s.p+2, "the target of a processing instruction must not have a colon")
 		return
 	case strings.EqualFold(string(s.buf[s.p+2:nameEnd]), "xml"):
-		_ = s.malformed(s.p, "an XML declaration may only stand at the very beginning of the document, as \"<?xml\"")
+		s.refuse(s.p, "an XML declaration may only stand at the very beginning of the document, as \"<?xml\"")
 		return
 	}
 	s.p = nameEnd

@@ -23,7 +23,7 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 			if colon < 0 {
 				colon = p - start
 			} else if !s.noNamespaces {
-				_ = s.malformed(p, "a name has two colons")
+				s.refuse(p, "a name has two colons")
 				return -1, -1
 			}
 			p++
@@ -46,7 +46,7 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 			return -1, -1
 		default:
 			if colon >= 0 && !s.noNamespaces && !startsNCName(b[start+colon+1:p]) {
-				_ = s.malformed(start+colon, "the colon in a name must be followed by a name")
+				s.refuse(start+colon, "the colon in a name must be followed by a name")
 				return -1, -1
 			}
 			return p, s.colonOf(colon)
@@ -77,7 +77,7 @@ func (s *scanner) expected(p int, sentence, what string) bool {
 		_ = s.badChar(p, what)
 	default:
 		r, _ := utf8.DecodeRune(s.buf[p:s.w])
-		_ = s.malformed(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
+		s.refuse(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
 	}
 	return false
 }

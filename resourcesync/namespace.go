@@ -108,7 +108,7 @@ func (sc *scopes) drop(n int) {
 // push opens the element whose start tag ends before p.
 func (s *scanner) push(p, colon int) bool {
 	if len(s.open) == s.limits.Depth {
-		return s.fail(OverLimit, "XML", s.p, "elements are nested more than %d deep", s.limits.Depth) == nil
+		return s.overLimit(s.p, "elements are nested more than %d deep", s.limits.Depth)
 	}
 	f := frame{name: len(s.names), bindings: len(s.bindings)}
 	s.ns = nsNone
@@ -155,15 +155,15 @@ func (s *scanner) declare() bool {
 		xml := string(prefix) == "xml"
 		switch {
 		case string(prefix) == "xmlns":
-			return s.malformed(a.off, "the prefix xmlns must not be declared") == nil
+			return s.refuse(a.off, "the prefix xmlns must not be declared")
 		case xml != (string(uri) == xmlURI):
-			return s.malformed(a.off, "the prefix xml and the namespace %s belong together alone", xmlURI) == nil
+			return s.refuse(a.off, "the prefix xml and the namespace %s belong together alone", xmlURI)
 		case string(uri) == xmlnsURI:
-			return s.malformed(a.off, "the namespace %s must not be declared", xmlnsURI) == nil
+			return s.refuse(a.off, "the namespace %s must not be declared", xmlnsURI)
 		case len(prefix) > 0 && len(uri) == 0:
-			return s.malformed(a.off, "the prefix %s is declared with an empty namespace", quote(prefix)) == nil
+			return s.refuse(a.off, "the prefix %s is declared with an empty namespace", quote(prefix))
 		case len(s.bindings) == s.limits.Attributes:
-			return s.fail(OverLimit, "XML", a.off, "more than %d namespace declarations are in scope", s.limits.Attributes) == nil
+			return s.overLimit(a.off, "more than %d namespace declarations are in scope", s.limits.Attributes)
 		}
 		s.add(prefix, uri)
 	}
@@ -190,7 +190,7 @@ func (s *scanner) resolveNames(colon int) bool {
 }
 
 func (s *scanner) undeclared(off int, prefix []byte) bool {
-	return s.malformed(off, "the prefix %s is not declared; declare it with an attribute xmlns:prefix=\"namespace\"", quote(prefix)) == nil
+	return s.refuse(off, "the prefix %s is not declared; declare it with an attribute xmlns:prefix=\"namespace\"", quote(prefix))
 }
 
 // unique checks that no two attributes have the same name, or the same local
@@ -204,7 +204,7 @@ func (s *scanner) unique() bool {
 				continue
 			}
 			if a.ns == b.ns && (!a.declares || a.colon == b.colon) {
-				return s.malformed(a.off, "the attribute %s is there twice", quote(s.attrName(a))) == nil
+				return s.refuse(a.off, "the attribute %s is there twice", quote(s.attrName(a)))
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func (s *scanner) parseReference(p int) (r rune, end int) {
 	}
 	name := b[p+1 : end]
 	if len(name) == 0 || b[end] != ';' {
-		_ = s.malformed(p, "\"&\" that begins no reference; write \"&amp;\"")
+		s.refuse(p, "\"&\" that begins no reference; write \"&amp;\"")
 		return 0, -1
 	}
 	switch string(name) {
@@ -31,7 +31,7 @@ func (s *scanner) parseReference(p int) (r rune, end int) {
 	case "apos":
 		r = '\''
 	default:
-		_ = s.malformed(p, "the entity %s is not declared; only amp, lt, gt, quot and apos are", quote(name))
+		s.refuse(p, "the entity %s is not declared; only amp, lt, gt, quot and apos are", quote(name))
 		return 0, -1
 	}
 	return r, end + 1
@@ -55,11 +55,11 @@ func (s *scanner) characterReference(p int) (r rune, end int) {
 	}
 	switch {
 	case r > utf8.MaxRune, p > first && b[p] == ';' && !isChar(r):
-		_ = s.malformed(at, "a character reference to a character that XML does not allow")
+		s.refuse(at, "a character reference to a character that XML does not allow")
 	case p == s.w:
 		_ = s.short("a character reference")
 	case p == first || b[p] != ';':
-		_ = s.malformed(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
+		s.refuse(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
 	default:
 		return r, p + 1
 	}

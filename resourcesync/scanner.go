@@ -126,11 +126,11 @@ func (s *scanner) declaration() {
 		s.p += len("<![CDATA[")
 		s.inCDATA = true
 	case bytes.HasPrefix(rest, []byte("<![CDATA[")):
-		_ = s.malformed(s.p, "a CDATA section outside the root element")
+		s.refuse(s.p, "a CDATA section outside the root element")
 	case bytes.HasPrefix(rest, []byte("<!DOCTYPE")) && !s.rootSeen:
 		_ = s.fail(HasDTD, "XML", s.p, "the document has a document type declaration (<!DOCTYPE); remove it")
 	default:
-		_ = s.malformed(s.p, "\"<!\" begins neither a comment nor a CDATA section here")
+		s.refuse(s.p, "\"<!\" begins neither a comment nor a CDATA section here")
 	}
 }
 
@@ -159,9 +159,9 @@ func (s *scanner) outside() {
 		case classes[s.buf[p]]&(clsText|clsValue) == 0 && s.chars(p) == 0:
 			_ = s.badChar(p, "the document")
 		case s.rootSeen:
-			_ = s.malformed(p, "text after the end of the root element")
+			s.refuse(p, "text after the end of the root element")
 		default:
-			_ = s.malformed(p, "text before the root element; the document must begin with \"<\"")
+			s.refuse(p, "text before the root element; the document must begin with \"<\"")
 		}
 	}
 	s.p = p
@@ -190,7 +190,7 @@ func (s *scanner) charData() bool {
 				return s.piece(p)
 			}
 			if b[p+1] == ']' && b[p+2] == '>' {
-				_ = s.malformed(p, "\"]]>\" in text; write \"]]&gt;\"")
+				s.refuse(p, "\"]]>\" in text; write \"]]&gt;\"")
 				return false
 			}
 			p++

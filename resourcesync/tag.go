@@ -46,11 +46,11 @@ func (s *scanner) value(a *attr) []byte {
 func (s *scanner) startTag() bool {
 	const what = "a start tag"
 	if s.rootSeen && len(s.open) == 0 {
-		return s.malformed(s.p, "a second root element") == nil
+		return s.refuse(s.p, "a second root element")
 	}
 	nameEnd, colon := s.name(s.p+1, what)
 	if nameEnd == s.p+1 {
-		return s.malformed(s.p, "\"<\" must be followed by a name; in text, write \"&lt;\"") == nil
+		return s.refuse(s.p, "\"<\" must be followed by a name; in text, write \"&lt;\"")
 	}
 	if nameEnd < 0 {
 		return false
@@ -78,12 +78,12 @@ func (s *scanner) startTag() bool {
 		}
 		if p == start {
 			if len(s.attrs) > 0 && startsNCName(s.buf[p:s.w]) {
-				return s.malformed(p, "white space is missing between two attributes") == nil
+				return s.refuse(p, "white space is missing between two attributes")
 			}
 			return s.unexpected(p, what)
 		}
 		if len(s.attrs) == s.limits.Attributes {
-			return s.fail(OverLimit, "XML", p, "the element %s has more than %d attributes", quote(s.tag.name), s.limits.Attributes) == nil
+			return s.overLimit(p, "the element %s has more than %d attributes", quote(s.tag.name), s.limits.Attributes)
 		}
 		if p = s.attribute(p); p < 0 {
 			return false
@@ -147,7 +147,7 @@ func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
 			*special = true
 			p++
 		case '<':
-			_ = s.malformed(p, "\"<\" in the value of an attribute; write \"&lt;\"")
+			s.refuse(p, "\"<\" in the value of an attribute; write \"&lt;\"")
 			return -1
 		default:
 			n := s.chars(p)
@@ -202,7 +202,7 @@ func (s *scanner) normalise(a *attr) bool {
 func (s *scanner) endTag() bool {
 	const what = "an end tag"
 	if len(s.open) == 0 {
-		return s.malformed(s.p, "an end tag that closes nothing") == nil
+		return s.refuse(s.p, "an end tag that closes nothing")
 	}
 	p := s.p + 2
 	want := s.openName()
@@ -224,7 +224,7 @@ func (s *scanner) endTag() bool {
 	case nameEnd == s.p+2:
 		return s.unexpected(nameEnd, what)
 	case !bytes.Equal(s.buf[s.p+2:nameEnd], want):
-		return s.malformed(s.p, "the end tag of %s does not match the open element %s", quote(s.buf[s.p+2:nameEnd]), quote(want)) == nil
+		return s.refuse(s.p, "the end tag of %s does not match the open element %s", quote(s.buf[s.p+2:nameEnd]), quote(want))
 	}
 	return s.expected(p, "an end tag must end with \">\" after the name", what)
 }

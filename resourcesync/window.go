@@ -119,6 +119,16 @@ func (s *window) malformed(off int, format string, args ...any) error {
 	return s.fail(NotWellFormed, "XML", off, format, args...)
 }
 
+// refuse is malformed for those who return that there is nothing to report.
+func (s *window) refuse(off int, format string, args ...any) bool {
+	return s.malformed(off, format, args...) == nil
+}
+
+// overLimit fails with OverLimit, in the same way.
+func (s *window) overLimit(off int, format string, args ...any) bool {
+	return s.fail(OverLimit, "XML", off, format, args...) == nil
+}
+
 // short fails because a token wants more than there is.
 func (s *window) short(what string) error {
 	switch {
