@@ -39,12 +39,17 @@ type wire struct {
 	callbacks map[string]callback // by URL, or by host
 	got       []received          // what was answered with 2xx
 	tried     []received
+	gotAt     map[string][]received
+	triedAt   map[string][]received
 	now, most map[string]int // exchanges at once: by host, and "" for all
 	quiet     bool           // nothing is recorded
 }
 
 func newWire() *wire {
-	return &wire{callbacks: make(map[string]callback), now: make(map[string]int), most: make(map[string]int)}
+	return &wire{
+		callbacks: make(map[string]callback), now: make(map[string]int), most: make(map[string]int),
+		gotAt: make(map[string][]received), triedAt: make(map[string][]received),
+	}
 }
 
 func (w *wire) count(host string, by int) {
@@ -67,6 +72,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		answer = w.callbacks[r.URL.Host]
 	}
 	w.tried = append(w.tried, rec)
+	w.triedAt[rec.url] = append(w.triedAt[rec.url], rec)
 	w.mu.Unlock()
 	var body []byte
 	if r.Body != nil {
@@ -86,25 +92,23 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.count(r.URL.Host, -1)
 	if err == nil && resp.StatusCode/100 == 2 {
 		w.got = append(w.got, rec)
+		w.gotAt[rec.url] = append(w.gotAt[rec.url], rec)
 	}
 	return resp, err
 }
 
 // at returns what was delivered to a URL.
-func (w *wire) at(url string) []received { return recorded(w, &w.got, url) }
-
-// attempts returns what was tried at a URL.
-func (w *wire) attempts(url string) []received { return recorded(w, &w.tried, url) }
-
-func recorded(w *wire, from *[]received, url string) (out []received) {
+func (w *wire) at(url string) []received {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, r := range *from {
-		if r.url == url {
-			out = append(out, r)
-		}
-	}
-	return out
+	return w.gotAt[url]
+}
+
+// attempts returns what was tried at a URL.
+func (w *wire) attempts(url string) []received {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.triedAt[url]
 }
 
 func (w *wire) set(urlOrHost string, c callback) {
