@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"time"
 
@@ -168,12 +169,10 @@ func NewID(now time.Time, partition int) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.UUID{}, err
 	}
-	ms := uint64(now.UnixMilli()) //nolint:gosec // the clock is after 1970
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	id[6] = id[6]&0x0f | 0x70
-	id[15] = byte(partition)
+	ms := uint64(max(now.UnixMilli(), 0))
+	// 48 bits of time, 4 of the version, and 12 of the random ones.
+	binary.BigEndian.PutUint64(id[:], ms<<16|0x7000|uint64(id[6]&0x0f)<<8|uint64(id[7]))
+	id[15] = byte(partition) //nolint:gosec // below Partitions
 	return id, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -82,11 +81,11 @@ func (a *App) start(ctx context.Context) error {
 
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
-	a.serve("operator's listener", a.admin, a.adminHandler())
-	if err := a.startParts(); err != nil {
+	a.serve(ctx, "operator's listener", a.admin, a.adminHandler())
+	if err := a.startParts(ctx); err != nil {
 		return err
 	}
-	a.serve("public listener", a.public, a.hub)
+	a.serve(ctx, "public listener", a.public, a.hub)
 	return nil
 }
 
@@ -103,8 +102,11 @@ func (a *App) listen(ctx context.Context) error {
 	}
 	a.stops.add("public address", closing(a.public))
 	if a.hubURL = a.cfg.PublicURL; a.hubURL == "" {
-		port := a.public.Addr().(*net.TCPAddr).Port
-		a.hubURL = "http://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + "/"
+		_, port, err := net.SplitHostPort(a.Addr())
+		if err != nil {
+			return fmt.Errorf("the public listener's address: %w", err)
+		}
+		a.hubURL = "http://" + net.JoinHostPort("localhost", port) + "/"
 	}
 	return nil
 }
@@ -120,7 +122,7 @@ func closing(l net.Listener) func(context.Context) error {
 
 // serve answers on l until it is stopped; then the requests in progress may
 // finish.
-func (a *App) serve(name string, l net.Listener, handler http.Handler) {
+func (a *App) serve(ctx context.Context, name string, l net.Listener, handler http.Handler) {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -128,7 +130,7 @@ func (a *App) serve(name string, l net.Listener, handler http.Handler) {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          zap.NewStdLog(a.log.Named("http")),
 	}
-	a.stops.background(name, func(ctx context.Context) error {
+	a.stops.background(ctx, name, func(ctx context.Context) error {
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(l) }()
 		select {

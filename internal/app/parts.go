@@ -17,7 +17,7 @@ import (
 
 // startParts starts what works in the background, from the journal outwards,
 // and makes the handler of the hub URI.
-func (a *App) startParts() error {
+func (a *App) startParts(ctx context.Context) error {
 	client, err := egress.New(egress.Options{
 		Allow:     a.cfg.AllowCIDR,
 		PerHost:   a.cfg.PerHost,
@@ -38,16 +38,16 @@ func (a *App) startParts() error {
 	keep := retention{store: a.store, log: a.log.Named("retention"), rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
 	}}
-	a.stops.background("retention", keep.run, a.failed)
+	a.stops.background(ctx, "retention", keep.run, a.failed)
 
 	dispatcher, err := a.dispatcher(client)
 	if err != nil {
 		return err
 	}
-	a.stops.background("delivery", dispatcher.Run, a.failed)
+	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 
 	service := a.subscriptions(client, budget, topics, dispatcher)
-	a.stops.background("subscriptions", service.Run, a.failed)
+	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 
 	a.hub, err = a.hubHandler(client, topics, service)
 	return err

@@ -44,10 +44,10 @@ func (s *stopper) stop(ctx context.Context, log *zap.Logger) error {
 	return errors.Join(errs...)
 }
 
-// background runs a part until its stop is called, and stop waits for its end.
-// An end that nobody asked for is reported to failed.
-func (s *stopper) background(name string, run func(context.Context) error, failed chan<- error) {
-	ctx, cancel := context.WithCancel(context.Background())
+// background runs a part until its stop is called, however early ctx ends, and
+// stop waits for its end. An end that nobody asked for is reported to failed.
+func (s *stopper) background(ctx context.Context, name string, run func(context.Context) error, failed chan<- error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	var err error
 	go func() {

@@ -24,7 +24,7 @@ func newRand(t *testing.T) *rand.Rand {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d (repeat with -args -seed=%d)", seed, seed)
-	return rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a schedule, not a secret
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // history is what was promised and what came: the ids that were answered 200,

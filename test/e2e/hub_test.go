@@ -76,7 +76,7 @@ func (h *hub) start() {
 		"serve", "--dev", "--listen", h.addr, "--public-url", h.url(),
 		"--admin-listen", h.admin, "--data-dir", h.dir, "--log-format", "json",
 	}, h.args...)
-	h.cmd = exec.CommandContext(context.Background(), binary, args...) //nolint:gosec // the binary this package built
+	h.cmd = exec.CommandContext(context.Background(), binary, args...)
 	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {
@@ -295,15 +295,4 @@ func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.lines[max(0, len(b.lines)-60):], "\n")
-}
-
-func (b *logBuffer) contains(s string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, line := range b.lines {
-		if strings.Contains(line, s) {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -87,9 +88,13 @@ func largeNotification(size int) []byte {
 	return b.Bytes()
 }
 
+func dial(addr string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(context.Background(), "tcp", addr)
+}
+
 // raw sends bytes to the hub as they are and returns the status line.
 func (h *hub) raw(request string) (string, error) {
-	conn, err := net.DialTimeout("tcp", h.addr, 5*time.Second)
+	conn, err := dial(h.addr)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +145,7 @@ func TestSlowHeaders(t *testing.T) {
 	h := startHub(t)
 	conns := make([]net.Conn, 50)
 	for i := range conns {
-		conn, err := net.DialTimeout("tcp", h.addr, 5*time.Second)
+		conn, err := dial(h.addr)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func TestFolderIsLocked(t *testing.T) {
 	h := startHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir", h.dir) //nolint:gosec // our binary
+	cmd := exec.CommandContext(ctx, binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir", h.dir)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), h.dir) {
 		t.Errorf("a second hub on %s: %v\n%s", h.dir, err, out)
@@ -96,7 +96,7 @@ func inNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		args = append([]string{"unshare", "-Urm"}, args...)
 	}
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "RSHUB_E2E_TMPFS=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -106,7 +106,7 @@ func inNamespace(t *testing.T) {
 // fill writes a file of up to size bytes, as far as there is room.
 func fill(t *testing.T, path string, size int) {
 	t.Helper()
-	f, err := os.Create(path) //nolint:gosec // a test's folder
+	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
