@@ -20,40 +20,58 @@ import (
 // Head implements journal.Appender and journal.Reader.
 func (s *Store) Head(ctx context.Context, topic string) (h journal.Head, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		h, err = readHead(tx, keyOf(journal.TopicID(topic)), topic)
+		rec, err := readHead(tx, keyOf(journal.TopicID(topic)), topic)
+		h = rec.Head
 		return err
 	})
 	return h, err
 }
 
-// readHead returns the head of a topic; of one that has none, with only Topic
+// headRecord is what is stored of a topic.
+type headRecord struct {
+	journal.Head
+	// timed counts the entries that had an interval, and so says which of the
+	// remembered intervals is the oldest.
+	timed uint64
+}
+
+// readHead returns the record of a topic; of one that has none, with only Topic
 // set.
-func readHead(tx *bbolt.Tx, key []byte, topic string) (journal.Head, error) {
+func readHead(tx *bbolt.Tx, key []byte, topic string) (headRecord, error) {
 	v := tx.Bucket(bucketHeads).Get(key)
 	if v == nil {
-		return journal.Head{Topic: topic}, nil
+		return headRecord{Head: journal.Head{Topic: topic}}, nil
 	}
-	h, err := journal.UnpackHead(v)
+	return openHead(key, v)
+}
+
+// openHead reads the value of a topic: timed, then the packed head.
+func openHead(key, v []byte) (h headRecord, err error) {
+	timed, n := binary.Uvarint(v)
+	h.timed = timed
+	h.Head, err = journal.UnpackHead(v[max(n, 0):])
 	if err != nil {
-		return h, fmt.Errorf("topic id %x: %w", key[1:], err)
+		return headRecord{}, fmt.Errorf("topic id %x: %w", key[1:], err)
 	}
 	return h, nil
+}
+
+func writeHead(tx *bbolt.Tx, key []byte, h headRecord) error {
+	return put(tx.Bucket(bucketHeads), key, append(binary.AppendUvarint(nil, h.timed), journal.PackHead(h.Head)...))
 }
 
 // Interval implements journal.Appender.
 func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		ok := false
 		key := keyOf(journal.TopicID(topic))
-		// Oldest first; the newest of several wins by coming last.
 		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
-			if err == nil && i.From.Equal(from) && i.Until.Equal(until) {
-				found, ok = i, true
+			if err == nil && i.From.Equal(from) && i.Until.Equal(until) && i.Position > found.Position {
+				found = i
 			}
 			return true, err
 		})
-		if err == nil && !ok {
+		if err == nil && found.Position == 0 {
 			return journal.ErrNotFound
 		}
 		return err
@@ -151,9 +169,10 @@ func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline
 		return e, err
 	}
 	if e.Timed() {
-		if err := remember(tx, key, e); err != nil {
+		if err := remember(tx, key, h.timed, e); err != nil {
 			return e, err
 		}
+		h.timed++
 		h.From, h.Until, h.Reset = e.From, e.Until, false
 	}
 	if e.Gap != nil {
@@ -166,29 +185,15 @@ func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline
 	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
 	h.Entries++
 	h.Bytes += e.Size
-	return e, put(tx.Bucket(bucketHeads), key, journal.PackHead(h))
+	return e, writeHead(tx, key, h)
 }
 
-// remember keeps the interval of an entry, and forgets the oldest over
-// journal.Remembered.
-func remember(tx *bbolt.Tx, key []byte, e journal.Entry) error {
-	b := tx.Bucket(bucketIntervals)
+// remember keeps the interval of the n-th timed entry of a topic, in the place
+// of the one that is journal.Remembered older.
+func remember(tx *bbolt.Tx, key []byte, n uint64, e journal.Entry) error {
 	i := journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position}
-	if err := put(b, positionKey(key, e.Position), journal.PackInterval(i)); err != nil {
-		return err
-	}
-	n := 0
-	var oldest []byte
-	err := scan(b, key, key, func(k, _ []byte) (bool, error) {
-		if n++; n == 1 {
-			oldest = bytes.Clone(k)
-		}
-		return n <= journal.Remembered, nil
-	})
-	if err == nil && n > journal.Remembered {
-		err = del(b, oldest)
-	}
-	return err
+	slot := append(bytes.Clone(key), byte(n%journal.Remembered))
+	return put(tx.Bucket(bucketIntervals), slot, journal.PackInterval(i))
 }
 
 // Reset implements journal.Appender. A topic that never had an entry has
@@ -208,7 +213,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 		}
 		h.Reset = true
 		h.Version = journal.Version(strconv.FormatUint(random(), 36))
-		return put(tx.Bucket(bucketHeads), key, journal.PackHead(h))
+		return writeHead(tx, key, h)
 	}})
 }
 

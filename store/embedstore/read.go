@@ -185,9 +185,9 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 		return nil, ctx.Err()
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(_, v []byte) (bool, error) {
-			h, err := journal.UnpackHead(v)
-			heads = append(heads, h)
+		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
+			h, err := openHead(k, v)
+			heads = append(heads, h.Head)
 			return len(heads) < limit, err
 		})
 	})
@@ -205,7 +205,7 @@ const trimStep = 1024
 func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
 	key := keyOf(journal.TopicID(topic))
 	for {
-		var h journal.Head
+		var h headRecord
 		var files []uuid.UUID
 		var more bool
 		err := s.do(ctx, &op{
@@ -223,14 +223,14 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 			return journal.Head{}, err
 		}
 		if !more {
-			return h, nil
+			return h.Head, nil
 		}
 	}
 }
 
 // trim takes up to trimStep entries away. It returns the head after that, the
 // ids of the bodies in files, and whether there is more to take.
-func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h journal.Head, files []uuid.UUID, more bool, err error) {
+func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
 	if h, err = readHead(tx, key, topic); err != nil {
 		return h, nil, false, err
 	}
@@ -270,5 +270,5 @@ func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h journal.He
 			return h, nil, false, err
 		}
 	}
-	return h, files, more, put(tx.Bucket(bucketHeads), key, journal.PackHead(h))
+	return h, files, more, writeHead(tx, key, h)
 }

@@ -20,10 +20,10 @@ const schema = 1
 // partition in one byte, then its id; numbers are big-endian.
 var (
 	bucketMeta      = []byte("meta")      // the four keys below
-	bucketHeads     = []byte("heads")     // topic -> packed head
+	bucketHeads     = []byte("heads")     // topic -> headRecord
 	bucketEntries   = []byte("entries")   // topic, position -> entry, see entryValue
 	bucketIDs       = []byte("ids")       // notification id -> key of its entry
-	bucketIntervals = []byte("intervals") // topic, position -> packed interval
+	bucketIntervals = []byte("intervals") // topic, one of 64 places -> packed interval
 	bucketSubs      = []byte("subscriptions")
 	bucketCursors   = []byte("cursors")  // subscription -> packed cursor
 	bucketRequests  = []byte("requests") // subscription -> packed request

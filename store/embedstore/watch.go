@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
-
-	"github.com/rshub/rshub/journal"
 )
 
 // feedMax is how many ids a feed tells one by one. Who is further behind is
@@ -93,8 +91,8 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 	ids, next, all := s.topics[partition].since(since)
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketHeads)
-		collect := func(_, v []byte) (bool, error) {
-			h, err := journal.UnpackHead(v)
+		collect := func(k, v []byte) (bool, error) {
+			h, err := openHead(k, v)
 			topics = append(topics, h.Topic)
 			return true, err
 		}
@@ -103,7 +101,8 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 			return scan(b, prefix, prefix, collect)
 		}
 		for _, id := range ids {
-			if _, err := collect(nil, b.Get(keyOf(id))); err != nil {
+			key := keyOf(id)
+			if _, err := collect(key, b.Get(key)); err != nil {
 				return err
 			}
 		}
