@@ -166,14 +166,14 @@ func TestConformance(t *testing.T) {
 
 // The readers of the documents find each kind of mistake.
 func TestConformanceIsChecked(t *testing.T) {
-	const good = "| HUB-01 | Does it. | W 5.1 | `websub.TestX`, `test/e2e.FuzzY` |\n"
+	const good = "| HUB-00 | Does it. | W 5.1 | `websub.TestX`, `test/e2e.FuzzY` |\n"
 	for text, want := range map[string]string{
 		good: "",
-		"| ID | what | clause | tests |\n|---|---|---|---|\n" + good + "HUB-02 is prose.\n": "",
-		"| HUB-01 | Does it. | W 5.1 |\n":                         "four cells",
-		"| HUB-01 |  | W 5.1 | `websub.TestX` |\n":                "four cells",
-		"| HUB-01 | Does it. | W 5.1 | none |\n":                  "0 of its 1",
-		"| HUB-01 | Does it. | W 5.1 | `websub.TestX`, TestY |\n": "1 of its 2",
+		"| ID | what | clause | tests |\n|---|---|---|---|\n" + good + "HUB-00 is prose.\n": "",
+		"| HUB-00 | Does it. | W 5.1 |\n":                         "four cells",
+		"| HUB-00 |  | W 5.1 | `websub.TestX` |\n":                "four cells",
+		"| HUB-00 | Does it. | W 5.1 | none |\n":                  "0 of its 1",
+		"| HUB-00 | Does it. | W 5.1 | `websub.TestX`, TestY |\n": "1 of its 2",
 		"| HUB-1 | Does it. | W 5.1 | `websub.TestX` |\n":         "without an ID",
 	} {
 		rows, wrong := conformance(text)
@@ -191,17 +191,17 @@ func TestConformanceIsChecked(t *testing.T) {
 	explained := strings.Join(later, ", ")
 	for want, got := range map[string][]string{
 		"":                             unclaimed(all, explained),
-		"HUB-01 is in neither":         unclaimed(all[1:], explained),
-		"HUB-01 is there twice":        unclaimed(append(all[:1:1], all...), explained),
-		"HUB-60 is no rule":            unclaimed(append(all[:len(all):len(all)], row{id: "HUB-60"}), explained),
-		"HUB-61 comes later":           unclaimed(all, "HUB-60, HUB-62"),
-		"SRC-01 is explained, and no ": unclaimed(all, explained+" SRC-01"),
+		rules[0] + " is in neither":    unclaimed(all[1:], explained),
+		rules[0] + " is there twice":   unclaimed(append(all[:1:1], all...), explained),
+		later[0] + " is no rule":       unclaimed(append(all[:len(all):len(all)], row{id: later[0]}), explained),
+		later[1] + " comes later":      unclaimed(all, later[0]+", "+later[2]),
+		"SRC-00 is explained, and no ": unclaimed(all, explained+" SRC-00"),
 	} {
 		if all := strings.Join(got, "\n"); (all == "") != (want == "") || !strings.Contains(all, want) {
 			t.Errorf("%q, want %q", all, want)
 		}
 	}
-	if wrong := unclaimed(all[1:], explained+" HUB-01"); len(wrong) != 0 {
+	if wrong := unclaimed(all[1:], explained+" "+rules[0]); len(wrong) != 0 {
 		t.Errorf("explained, and yet %q", wrong)
 	}
 }
