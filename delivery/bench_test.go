@@ -1,0 +1,92 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// What the hub does around an exchange that costs nothing: fan out, take turns,
+// build the request, decide, commit. One operation is one delivery.
+func BenchmarkDispatch(b *testing.B) {
+	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
+		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
+			bed := newBed(b)
+			bed.d.o.Subscriptions, bed.d.settler.store = noCommits{bed.memory}, noCommits{bed.memory}
+			var n atomic.Int64
+			done := make(chan struct{}, 1)
+			target := int64(0)
+			bed.d.o.Client = callbackFunc(func(*http.Request) (*http.Response, error) {
+				if n.Add(1) == atomic.LoadInt64(&target) {
+					done <- struct{}{}
+				}
+				return noContent, nil
+			})
+			for i := range c.lanes {
+				bed.d.Apply(bed.subscribe(fmt.Sprint("http://topic/", i%c.topics), fmt.Sprintf("http://h%d.example/%d", i%c.hosts, i),
+					func(s *subscriptions.Subscription) { s.Secret = "0123456789abcdef" }))
+			}
+			bed.run()
+			defer bed.end()
+			body := []byte(strings.Repeat("x", 1024))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for sent := 0; sent < b.N; sent += c.lanes {
+				atomic.StoreInt64(&target, int64(sent+c.lanes))
+				for i := range c.topics {
+					bed.publish(b, fmt.Sprint("http://topic/", i), body)
+				}
+				<-done
+			}
+		})
+	}
+}
+
+var noContent = &http.Response{StatusCode: 204, Body: http.NoBody}
+
+type noCommits struct{ *memory }
+
+func (noCommits) Commit(context.Context, []subscriptions.Commit) error { return nil }
+
+// What a lane takes in memory, and a garbage collection of all of them.
+func BenchmarkLanes(b *testing.B) {
+	for _, hosts := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			for range b.N {
+				const lanes = 100_000
+				bed := newBed(b)
+				subs := make([]subscriptions.Subscription, lanes)
+				text := 0
+				for i := range subs {
+					callback := fmt.Sprintf("http://h%d.example/callback/%d", i%hosts, i)
+					text += len(callback)
+					subs[i] = subscriptions.Subscription{
+						ID: subscriptions.ID(topicA, callback), Topic: topicA, Callback: callback,
+						ExpiresAt: time.Now().Add(time.Hour),
+					}
+				}
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				for _, s := range subs {
+					bed.d.Apply(s)
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				start := time.Now()
+				runtime.GC()
+				b.ReportMetric(float64(time.Since(start).Microseconds()), "us/GC")
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/lanes, "B/lane")
+				runtime.KeepAlive(bed)
+				runtime.KeepAlive(subs)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package delivery
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// The bodies in memory stay within --max-inflight-bytes, one that many
+// deliveries share counts once, and large ones that wait for room hold back
+// neither small ones nor each other for ever (invariant 12).
+func TestBodiesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, size = 8 << 20, 3 << 20 // two of them fit
+		b := newBed(t, func(o *Options) { o.MaxInflightBytes, o.MaxInflight = limit, 16 })
+		var mu sync.Mutex
+		var most int64
+		slow := func(r *http.Request, body []byte) (*http.Response, error) {
+			mu.Lock()
+			most = max(most, b.d.Stats().BytesCached)
+			mu.Unlock()
+			return takes(10 * time.Second)(r, body)
+		}
+		for topic := range 6 {
+			for n := range 10 {
+				url := fmt.Sprintf("http://h%d.example/%d", n, topic)
+				b.subscribe(fmt.Sprint("http://large/", topic), url)
+				b.set(url, slow)
+			}
+		}
+		b.subscribe(topicB, cb(0))
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		for topic := range 6 {
+			b.publish(t, fmt.Sprint("http://large/", topic), bytes.Repeat([]byte{byte('a' + topic)}, size))
+		}
+		for range 10 {
+			time.Sleep(time.Second)
+			b.publish(t, topicB, []byte("small"))
+		}
+		time.Sleep(10 * time.Minute)
+		if st := b.d.Stats(); st.Delivered != 70 || st.BytesInFlight != 0 {
+			t.Fatalf("%+v", st)
+		}
+		if most > limit || most < 2*size {
+			t.Errorf("up to %d bytes of bodies in memory, limit %d", most, limit)
+		}
+		for _, r := range b.got {
+			if len(r.body) == size && r.body[0] != r.url[len(r.url)-1]-'0'+'a' {
+				t.Fatalf("%s got the body of another topic", r.url)
+			}
+		}
+		if b.bodies > 12 {
+			t.Errorf("6 bodies were read %d times", b.bodies)
+		}
+	})
+}
+
+// A body that is larger than all there may be is delivered alone.
+func TestBodyOverTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflightBytes = 1 << 20 })
+		for n := range 20 {
+			b.subscribe(topicA, cb(n))
+			b.set(cb(n), takes(time.Second))
+		}
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, make([]byte, 5<<20))
+		two := b.publish(t, topicA, make([]byte, 7<<20))
+		time.Sleep(time.Minute)
+		for n := range 20 {
+			b.wantOrder(cb(n), one, two)
+		}
+	})
+}
+
+// Small bodies that nobody uses any more do not pile up.
+func TestIdleBodiesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflightBytes, o.MaxInflight = 1<<20, 8 })
+		b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		for range 300 {
+			b.publish(t, topicA, make([]byte, 10<<10))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if st := b.d.Stats(); st.Delivered != 300 || st.BytesCached > 1<<20 || len(b.d.bodies.byKey) > 103 {
+			t.Errorf("%+v, %d bodies", st, len(b.d.bodies.byKey))
+		}
+	})
+}
+
+// A large body that cannot be read is read again later; one that was trimmed
+// meanwhile is a gap.
+func TestLargeBodyCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		fails := 3
+		b.failBody = func() error {
+			if fails--; fails >= 0 {
+				return errStore
+			}
+			return nil
+		}
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, make([]byte, 1<<20))
+		time.Sleep(time.Minute)
+		b.wantOrder(cb(0), one)
+		fails = 3
+		two := b.publish(t, topicA, make([]byte, 1<<20))
+		time.Sleep(time.Second)
+		b.trim(topicA, two.Seq)
+		time.Sleep(time.Minute)
+		b.wantOrder(cb(0), one)
+		b.wantGaps(sub, journal.Gap{From: one.Until, Until: two.Until, Count: 1, Reason: journal.GapRetention})
+		if n := len(b.attempts(cb(0))); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// An empty body is a body.
+func TestEmptyBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		e := b.publish(t, topicA, nil)
+		time.Sleep(time.Second)
+		b.wantOrder(cb(0), e)
+	})
+}
