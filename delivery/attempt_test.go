@@ -25,7 +25,7 @@ import (
 // the wire.
 func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (head []string, body string, out outcome) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,16 +199,16 @@ func TestNoConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
 	b := newBed(t, func(o *Options) { o.Client = client })
 	for callback, want := range map[string]int{
-		"http://" + l.Addr().String() + "/?token=hidden":     journal.StatusConnect,
-		"http://169.254.169.254/latest/meta?token=hidden":    journal.StatusRefused,
-		"http://%zz/hidden":                                  journal.StatusError,
+		"http://" + l.Addr().String() + "/?token=hidden":  journal.StatusConnect,
+		"http://169.254.169.254/latest/meta?token=hidden": journal.StatusRefused,
+		"http://%zz/hidden": journal.StatusError,
 		"http://no-such-host.invalid./callback?token=hidden": journal.StatusConnect,
 	} {
 		out := b.d.attempt(t.Context(), exchange{callback: callback, attempt: 1, body: bodyOf(topicA, "x", "text/plain")})

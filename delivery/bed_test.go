@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -64,7 +65,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 	}
 	rec := received{url: r.URL.String(), id: r.Header.Get("Webhook-Id"), header: r.Header, at: time.Now()}
-	rec.attempt, _ = strconv.Atoi(r.Header["RSHub-Attempt"][0])
+	rec.attempt = attemptOf(r)
 	w.mu.Lock()
 	w.count(r.URL.Host, 1)
 	answer := w.callbacks[rec.url]
@@ -95,6 +96,18 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		w.gotAt[rec.url] = append(w.gotAt[rec.url], rec)
 	}
 	return resp, err
+}
+
+// attemptOf is what a delivery says it is.
+func attemptOf(r *http.Request) int {
+	n, _ := strconv.Atoi(strings.Join(r.Header["RSHub-Attempt"], ",")) //nolint:staticcheck // as it is spelled on the wire
+	return n
+}
+
+// pass lets virtual time pass, and all that happens in it come to rest.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // at returns what was delivered to a URL.

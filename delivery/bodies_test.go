@@ -25,7 +25,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			mu.Lock()
 			most = max(most, b.d.Stats().BytesCached)
 			mu.Unlock()
-			return takes(10 * time.Second)(r, body)
+			return takes(10*time.Second)(r, body)
 		}
 		for topic := range 6 {
 			for n := range 10 {
@@ -42,10 +42,10 @@ func TestBodiesAreBounded(t *testing.T) {
 			b.publish(t, fmt.Sprint("http://large/", topic), bytes.Repeat([]byte{byte('a' + topic)}, size))
 		}
 		for range 10 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			b.publish(t, topicB, []byte("small"))
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		if st := b.d.Stats(); st.Delivered != 70 || st.BytesInFlight != 0 {
 			t.Fatalf("%+v", st)
 		}
@@ -75,7 +75,7 @@ func TestBodyOverTheLimit(t *testing.T) {
 		defer b.end()
 		one := b.publish(t, topicA, make([]byte, 5<<20))
 		two := b.publish(t, topicA, make([]byte, 7<<20))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for n := range 20 {
 			b.wantOrder(cb(n), one, two)
 		}
@@ -91,9 +91,9 @@ func TestIdleBodiesAreDropped(t *testing.T) {
 		defer b.end()
 		for range 300 {
 			b.publish(t, topicA, make([]byte, 10<<10))
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if st := b.d.Stats(); st.Delivered != 300 || st.BytesCached > 1<<20 || len(b.d.bodies.byKey) > 103 {
 			t.Errorf("%+v, %d bodies", st, len(b.d.bodies.byKey))
 		}
@@ -116,13 +116,13 @@ func TestLargeBodyCannotBeRead(t *testing.T) {
 		b.run()
 		defer b.end()
 		one := b.publish(t, topicA, make([]byte, 1<<20))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), one)
 		fails = 3
 		two := b.publish(t, topicA, make([]byte, 1<<20))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.trim(topicA, two.Seq)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), one)
 		b.wantGaps(sub, journal.Gap{From: one.Until, Until: two.Until, Count: 1, Reason: journal.GapRetention})
 		if n := len(b.attempts(cb(0))); n != 1 {
@@ -139,7 +139,7 @@ func TestEmptyBody(t *testing.T) {
 		b.run()
 		defer b.end()
 		e := b.publish(t, topicA, nil)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.wantOrder(cb(0), e)
 	})
 }

@@ -21,9 +21,9 @@ func TestExpiry_HUB49(t *testing.T) {
 		b.run()
 		defer b.end()
 		one := b.publish(t, topicA, []byte("one"))
-		time.Sleep(70 * time.Second)
+		pass(70 * time.Second)
 		b.publish(t, topicA, []byte("two"))
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		b.wantOrder(cb(0), one)
 		b.wantWaits(cb(1), 5*time.Second, 30*time.Second)
 		if s, _ := b.stored(sub); !s.EndedAt.IsZero() || len(s.Gaps) != 0 {
@@ -36,7 +36,7 @@ func TestExpiry_HUB49(t *testing.T) {
 		s, _ := b.stored(sub)
 		s.ExpiresAt = time.Now().Add(time.Hour)
 		b.d.Apply(s)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := b.at(cb(0)); len(got) != 2 || got[1].body != "two" {
 			t.Errorf("got %v", got)
 		}
@@ -59,13 +59,13 @@ func TestEndTakesEffectAtOnce_HUB49(t *testing.T) {
 		b.run()
 		defer b.end()
 		b.publish(t, topicA, []byte("one"))
-		time.Sleep(time.Second) // one is in flight, two are ready, one waits
+		pass(time.Second) // one is in flight, two are ready, one waits
 		for _, s := range subs {
 			s.EndedAt = time.Now()
 			b.d.Apply(s)
 		}
 		b.publish(t, topicA, []byte("two"))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if len(b.tried) != 2 {
 			t.Errorf("%d attempts, want the two made before the end", len(b.tried))
 		}
@@ -87,7 +87,7 @@ func TestRenewalMidFlight(t *testing.T) {
 		defer b.end()
 		one := b.publish(t, topicA, []byte("one"))
 		two := b.publish(t, topicA, []byte("two"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		renewed, err := b.Update(t.Context(), sub.ID, func(r subscriptions.Record) (subscriptions.Record, error) {
 			s := *r.Subscription
 			s.Secret = "new"
@@ -100,7 +100,7 @@ func TestRenewalMidFlight(t *testing.T) {
 		b.d.Apply(*renewed.Subscription)
 		b.d.Apply(sub) // a late message changes nothing back but is of an older cursor
 		b.d.Apply(*renewed.Subscription)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), one, one, two)
 		got := b.at(cb(0))
 		if got[0].header.Get("X-Hub-Signature") == got[1].header.Get("X-Hub-Signature") {
@@ -124,11 +124,11 @@ func TestRenewalDeliversOnce_HUB49(t *testing.T) {
 		b.run()
 		defer b.end()
 		one := b.publish(t, topicA, []byte("one"))
-		time.Sleep(50 * time.Millisecond) // delivered, not committed
+		pass(50 * time.Millisecond) // delivered, not committed
 		sub.ExpiresAt = sub.ExpiresAt.Add(time.Hour)
 		b.d.Apply(sub)
 		two := b.publish(t, topicA, []byte("two"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.wantOrder(cb(0), one, two)
 	})
 }
@@ -142,7 +142,7 @@ func TestTrimmedIsAGap(t *testing.T) {
 		first := b.publish(t, topicA, []byte("first"))
 		b.run()
 		defer b.end()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.set(cb(0), answers(500))
 		// This one is tried, and still in memory when it is trimmed.
 		tried := b.publish(t, topicA, []byte("tried"))
@@ -151,10 +151,10 @@ func TestTrimmedIsAGap(t *testing.T) {
 			lost = b.publish(t, topicA, []byte("lost"))
 		}
 		left := b.publish(t, topicA, []byte("left"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.trim(topicA, lost.Seq)
 		b.set(cb(0), nil)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		b.wantOrder(cb(0), first, tried, left)
 		b.wantGaps(sub, journal.Gap{From: tried.Until, Until: lost.Until, Count: 3, Reason: journal.GapRetention})
 	})
@@ -171,13 +171,13 @@ func TestRolledBack(t *testing.T) {
 		var all []journal.Entry
 		for _, body := range []string{"1", "2", "3", "lost", "lost too"} {
 			all = append(all, b.publish(t, topicA, []byte(body)))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		before, _ := b.stored(sub)
 		b.rollback(topicA, 2)
 		again := b.publish(t, topicA, []byte("4"))
 		more := b.publish(t, topicA, []byte("5"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.wantOrder(cb(0), append(all, again, more)...)
 		after, _ := b.stored(sub)
 		if after.Cursor.Generation <= before.Cursor.Generation || after.Cursor.Anchor != more.Anchor() {
@@ -201,7 +201,7 @@ func TestRolledBackAfterRestart(t *testing.T) {
 		again := b.publish(t, topicA, []byte("4"))
 		b.run()
 		defer b.end()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.wantOrder(cb(0), all[1], all[2], again)
 	})
 }
@@ -213,7 +213,7 @@ func TestStoreTroubleIsNoAttempt(t *testing.T) {
 		sub := b.subscribe(topicA, cb(0))
 		b.run()
 		defer b.end()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		until := time.Now().Add(20 * time.Second)
 		b.memory.mu.Lock()
 		b.failRead = func() error {
@@ -224,7 +224,7 @@ func TestStoreTroubleIsNoAttempt(t *testing.T) {
 		}
 		b.memory.mu.Unlock()
 		one := b.publish(t, topicA, []byte("one"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), one)
 		if got := b.attempts(cb(0)); len(got) != 1 || got[0].attempt != 1 {
 			t.Errorf("%+v", got)

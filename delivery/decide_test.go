@@ -38,31 +38,38 @@ func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
 		"415, fifth":                   {Result{Status: 415}, State{Attempt: 4, Step: 4}, Decision{Action: PassOver, Step: 5}},
 		"422, sixth after other kinds": {Result{Status: 422}, State{Attempt: 5, Step: 4}, Decision{Action: PassOver, Step: 5}},
 		"503, Retry-After": {
-			Result{Status: 503, RetryAfter: time.Minute}, State{},
+			Result{Status: 503, RetryAfter: time.Minute},
+			State{},
 			Decision{Action: Retry, At: in(time.Minute), Step: 1, Held: true},
 		},
 		"429, Retry-After under the step": {
-			Result{Status: 429, RetryAfter: time.Second}, State{Step: 1},
+			Result{Status: 429, RetryAfter: time.Second},
+			State{Step: 1},
 			Decision{Action: Retry, At: in(30 * time.Second), Step: 2},
 		},
 		"429, Retry-After over the maximum": {
-			Result{Status: 429, RetryAfter: 48 * time.Hour}, State{},
+			Result{Status: 429, RetryAfter: 48 * time.Hour},
+			State{},
 			Decision{Action: Retry, At: in(6 * time.Hour), Step: 1, Held: true},
 		},
 		"500, Retry-After": {
-			Result{Status: 500, RetryAfter: time.Hour}, State{},
+			Result{Status: 500, RetryAfter: time.Hour},
+			State{},
 			Decision{Action: Retry, At: in(5 * time.Second), Step: 1},
 		},
 		"given up": {
-			Result{Status: 500}, State{Attempt: 30, Step: 8, FirstAttemptAt: ago(72 * time.Hour)},
+			Result{Status: 500},
+			State{Attempt: 30, Step: 8, FirstAttemptAt: ago(72 * time.Hour)},
 			Decision{Action: PassOver, At: in(5*time.Hour + 24*time.Minute), Step: 8},
 		},
 		"the last attempt is when the time is over": {
-			Result{Status: 500}, State{Attempt: 30, Step: 8, FirstAttemptAt: ago(71 * time.Hour)},
+			Result{Status: 500},
+			State{Attempt: 30, Step: 8, FirstAttemptAt: ago(71 * time.Hour)},
 			Decision{Action: Retry, At: in(time.Hour), Step: 8},
 		},
 		"but not before Retry-After": {
-			Result{Status: 503, RetryAfter: 2 * time.Hour}, State{Attempt: 30, Step: 8, FirstAttemptAt: ago(71 * time.Hour)},
+			Result{Status: 503, RetryAfter: 2 * time.Hour},
+			State{Attempt: 30, Step: 8, FirstAttemptAt: ago(71 * time.Hour)},
 			Decision{Action: Retry, At: in(2 * time.Hour), Step: 8, Held: true},
 		},
 	} {

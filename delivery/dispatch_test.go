@@ -28,12 +28,12 @@ func TestDeliversInOrder_HUB41(t *testing.T) {
 		b.run()
 		for n := range 30 {
 			all = append(all, b.publish(t, topicA, fmt.Append(nil, "after ", n)))
-			time.Sleep(time.Duration(n) * time.Millisecond)
+			pass(time.Duration(n) * time.Millisecond)
 		}
 		late := b.subscribe(topicA, cb(20))
 		b.d.Apply(late)
 		next := b.publish(t, topicA, []byte("next"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for n := range 20 {
 			b.wantOrder(cb(n), append(slices.Clone(all), next)...)
 		}
@@ -73,7 +73,7 @@ func TestSlowCallbacksDoNotDelayOthers(t *testing.T) {
 		for range 40 {
 			published = append(published, time.Now())
 			b.publish(t, topicA, []byte("x"))
-			time.Sleep(7 * time.Second)
+			pass(7 * time.Second)
 		}
 		for n := range 1000 {
 			if n%50 == 7 {
@@ -118,17 +118,17 @@ func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 		defer b.end()
 		synctest.Wait()
 		b.publish(t, topicA, []byte("large"))
-		time.Sleep(10 * time.Millisecond) // it is in full swing
+		pass(10 * time.Millisecond) // it is in full swing
 		published = time.Now()
 		b.publish(t, topicB, []byte("small"))
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 		if d := b.d.Stats().Delivered; d > 20_000 {
 			t.Fatalf("%d deliveries: the large topic is done already", d)
 		}
 		if late := small.Sub(published); small.IsZero() || late > 2*time.Millisecond {
 			t.Errorf("the small topic's delivery began %v late", late)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if d := b.d.Stats().Delivered; d != 100_001 {
 			t.Errorf("%d deliveries", d)
 		}
@@ -159,7 +159,7 @@ func TestHeadIsReadOnce(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			b.publish(t, topicA, []byte("x"))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		if st := b.d.Stats(); st.Delivered != 30_000 || b.reads != 3 {
 			t.Errorf("%d delivered, %d reads of the store", st.Delivered, b.reads)
@@ -179,10 +179,10 @@ func TestSweepIsTheGuarantee(t *testing.T) {
 		synctest.Wait()
 		one := b.publish(t, topicA, []byte("one"))
 		b.subscribe(topicA, cb(1)) // through another hub
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		b.wantOrder(cb(0), one)
 		two := b.publish(t, topicA, []byte("two"))
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		b.wantOrder(cb(0), one, two)
 		b.wantOrder(cb(1), two)
 
@@ -190,9 +190,9 @@ func TestSweepIsTheGuarantee(t *testing.T) {
 		b.memory.mu.Lock()
 		b.store(subscriptions.Record{Subscription: &sub})
 		b.memory.mu.Unlock()
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		b.publish(t, topicA, []byte("three"))
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		b.wantOrder(cb(0), one, two)
 	})
 }
@@ -217,7 +217,7 @@ func TestLimits(t *testing.T) {
 				b.publish(t, topicA, []byte("a"))
 				b.publish(t, topicB, []byte("b"))
 			}
-			time.Sleep(11 * time.Minute)
+			pass(11 * time.Minute)
 			if st := b.d.Stats(); st.Delivered != 603 || st.InFlight != 0 || st.Ready != 0 {
 				t.Errorf("%+v", st)
 			}
@@ -245,7 +245,7 @@ func TestTopicsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		b.publish(t, topicA, []byte("a"))
 		b.publish(t, topicB, []byte("b"))
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		if st := b.d.Stats(); st.Lanes-st.Ready-st.InFlight < 10 {
 			t.Errorf("%+v", st)
 		}
@@ -263,43 +263,38 @@ func TestRetriesGetHalfOfAHost(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.PerHost = 5 })
 		const host = "h.example"
 		retries, most := 0, 0
-		fail := true
-		b.set(host, func(r *http.Request, _ []byte) (*http.Response, error) {
-			if fail {
-				return status(500), nil
+		b.set(host, answers(500))
+		slow := func(r *http.Request, _ []byte) (*http.Response, error) {
+			again := attemptOf(r) > 1
+			count := func(by int) {
+				b.wire.mu.Lock()
+				defer b.wire.mu.Unlock()
+				if again {
+					retries += by
+					most = max(most, retries)
+				}
 			}
-			again := r.Header["RSHub-Attempt"][0] != "1"
-			b.wire.mu.Lock()
-			if again {
-				retries++
-				most = max(most, retries)
-			}
-			b.wire.mu.Unlock()
-			time.Sleep(time.Second)
-			b.wire.mu.Lock()
-			defer b.wire.mu.Unlock()
-			if again {
-				retries--
-			}
-			return nil, nil
-		})
+			count(1)
+			defer count(-1)
+			return takes(time.Second)(r, nil)
+		}
 		for n := range 30 {
 			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n))
 		}
 		b.run()
 		defer b.end()
 		b.publish(t, topicA, []byte("a"))
-		time.Sleep(time.Second)
-		fail = false
+		pass(time.Second)
+		b.set(host, slow)
 		fresh := fmt.Sprintf("http://%s/fresh", host)
 		b.d.Apply(b.subscribe(topicB, fresh))
-		time.Sleep(4500 * time.Millisecond) // the retries are under way
+		pass(4500 * time.Millisecond) // the retries are under way
 		b.publish(t, topicB, []byte("b"))
 		synctest.Wait()
 		if len(b.attempts(fresh)) != 1 {
 			t.Error("a first attempt had to wait for retries")
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if most != 3 {
 			t.Errorf("%d retries at once at a host of 5 slots, want 3", most)
 		}

@@ -84,8 +84,8 @@ func packCursor(c journal.Cursor) cursor {
 	return cursor{
 		anchor: packAnchor(c.Anchor),
 		nudge:  c.Nudge, attempt: c.Attempt,
-		step:       uint16(min(c.Step, math.MaxUint16)),                         //nolint:gosec // bounded
-		status:     int16(max(math.MinInt16, min(c.LastStatus, math.MaxInt16))), //nolint:gosec // bounded
+		step:       uint16(min(c.Step, math.MaxUint16)),
+		status:     int16(max(math.MinInt16, min(c.LastStatus, math.MaxInt16))),
 		generation: c.Generation,
 		next:       nanos(c.NextAttemptAt), first: nanos(c.FirstAttemptAt),
 	}

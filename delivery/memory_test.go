@@ -45,8 +45,10 @@ type memRecord struct {
 	changed  uint64
 }
 
-var _ Journal = (*memory)(nil)
-var _ Subscriptions = (*memory)(nil)
+var (
+	_ Journal       = (*memory)(nil)
+	_ Subscriptions = (*memory)(nil)
+)
 
 func newMemory() *memory {
 	return &memory{topics: make(map[string]*memTopic), records: make(map[uuid.UUID]*memRecord)}
@@ -60,7 +62,7 @@ func (m *memory) topic(url string) *memTopic {
 }
 
 // publish appends an entry of this size and gives a hint.
-func (m *memory) publish(t testing.TB, url string, body []byte, more ...func(*journal.Entry)) journal.Entry {
+func (m *memory) publish(t testing.TB, url string, body []byte) journal.Entry {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,9 +79,6 @@ func (m *memory) publish(t testing.TB, url string, body []byte, more ...func(*jo
 		Nonce: journal.Nonce(mt.seq*1000 + m.clock), ReceivedAt: now,
 		From: interval(mt.seq - 1), Until: interval(mt.seq), Kind: journal.KindChange,
 		MediaType: "application/xml", SHA256: sha256.Sum256(body), Size: int64(len(body)), Body: body,
-	}
-	for _, f := range more {
-		f(&e)
 	}
 	mt.entries = append(mt.entries, e)
 	mt.changed = m.clock
@@ -188,7 +187,7 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 		return nil, journal.ErrRolledBack
 	}
 	var out []journal.Entry
-	for _, e := range mt.entries[at+1:min(at+1+limit, len(mt.entries))] {
+	for _, e := range mt.entries[at+1 : min(at+1+limit, len(mt.entries))] {
 		if maxBytes -= e.Size; maxBytes < 0 {
 			e.Body = nil
 		}
@@ -334,6 +333,13 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 		}
 	}
 	return nil
+}
+
+// asked tells how often entries and large bodies were read, and groups written.
+func (m *memory) asked() (reads, bodies, commits int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reads, m.bodies, m.commits
 }
 
 // stored returns what is stored of a subscription.

@@ -32,9 +32,9 @@ func TestRetryLadder_HUB48(t *testing.T) {
 				b.run()
 				defer b.end()
 				one := b.publish(t, topicA, []byte("one"))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				two := b.publish(t, topicA, []byte("two"))
-				time.Sleep(20 * time.Minute)
+				pass(20 * time.Minute)
 				b.wantOrder(cb(0), one, two)
 				b.wantWaits(cb(0), 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 0)
 				for i, r := range b.attempts(cb(0))[:5] {
@@ -69,14 +69,14 @@ func TestGiveUp_HUB48(t *testing.T) {
 		one := b.publish(t, topicA, []byte("one"))
 		two := b.publish(t, topicA, []byte("two"))
 		three := b.publish(t, topicA, []byte("three"))
-		time.Sleep(5*time.Minute + time.Second)
+		pass(5*time.Minute + time.Second)
 		b.wantGaps(sub, journal.Gap{From: one.From, Until: one.Until, Count: 1, Reason: journal.GapGaveUp})
 		tried := b.attempts(cb(0))
 		if last := tried[len(tried)-1]; last.id != one.ID.String() || last.at.Sub(start) != 5*time.Minute {
 			t.Errorf("the last attempt of the first came after %v", last.at.Sub(start))
 		}
 		n := len(tried)
-		time.Sleep(6 * time.Minute)
+		pass(6 * time.Minute)
 		// Two neighbours are one gap.
 		b.wantGaps(sub, journal.Gap{From: one.From, Until: two.Until, Count: 2, Reason: journal.GapGaveUp})
 		tried = b.attempts(cb(0))[n:]
@@ -92,7 +92,7 @@ func TestGiveUp_HUB48(t *testing.T) {
 			}
 		}
 		b.set(cb(0), nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), three)
 	})
 }
@@ -114,7 +114,7 @@ func TestRefusedFiveTimes(t *testing.T) {
 			defer b.end()
 			bad := b.publish(t, topicA, []byte("bad"))
 			good := b.publish(t, topicA, []byte("good"))
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			b.wantOrder(cb(0), good)
 			b.wantWaits(cb(0), 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 0)
 			b.wantGaps(sub, journal.Gap{From: bad.From, Until: bad.Until, Count: 1, Reason: journal.GapGaveUp})
@@ -139,9 +139,9 @@ func TestGone_HUB47(t *testing.T) {
 		}
 		b.run()
 		defer b.end()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		b.publish(t, topicA, []byte("later"))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		b.wantOrder(cb(0), all[0])
 		if n := len(b.attempts(cb(0))); n != 2 {
 			t.Errorf("%d attempts", n)
@@ -177,13 +177,13 @@ func TestGoneWhileStoreIsDown(t *testing.T) {
 		b.run()
 		defer b.end()
 		e := b.publish(t, topicA, []byte("x"))
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		b.wantGaps(sub)
 		b.set(cb(0), answers(410))
 		b.memory.mu.Lock()
 		down = false
 		b.memory.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		b.wantGaps(sub, journal.Gap{From: time.Time{}, Until: e.Until, Count: 1, Reason: journal.GapGone})
 	})
 }
@@ -201,13 +201,13 @@ func TestPublishShortensWaits_HUB48(t *testing.T) {
 		defer b.end()
 		b.publish(t, topicA, []byte("one"))
 		ladder := 5*time.Second + 30*time.Second + 2*time.Minute + 10*time.Minute + 30*time.Minute
-		time.Sleep(ladder + time.Minute) // one waits for an hour now, the other for two
+		pass(ladder + time.Minute) // one waits for an hour now, the other for two
 		b.publish(t, topicA, []byte("two"))
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		b.publish(t, topicA, []byte("three")) // one waits for two hours now
-		time.Sleep(9 * time.Minute)
+		pass(9 * time.Minute)
 		b.publish(t, topicA, []byte("four")) // and is tried within the minute
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		b.wantWaits(cb(0), 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 30*time.Minute,
 			11*time.Minute, 30*time.Minute)
 		b.wantWaits(cb(1), 2*time.Hour, 2*time.Hour)
@@ -223,7 +223,7 @@ func TestRetryNow(t *testing.T) {
 		b.run()
 		defer b.end()
 		e := b.publish(t, topicA, []byte("one"))
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		n := len(b.attempts(cb(0)))
 		if b.d.Stats().Suspects != 1 {
 			t.Fatal("the host is not suspect")
@@ -234,7 +234,7 @@ func TestRetryNow(t *testing.T) {
 			s.Cursor.Step = 0
 			s.Cursor.NextAttemptAt = time.Now()
 			b.d.Apply(s)
-			time.Sleep(time.Second) // and committed
+			pass(time.Second) // and committed
 		}
 		nudge()
 		if m := len(b.attempts(cb(0))); m != n+1 {
@@ -254,12 +254,12 @@ func TestRestartKeepsWaits(t *testing.T) {
 		b.set(cb(0), answers(500))
 		b.run()
 		b.publish(t, topicA, []byte("one"))
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		b.end()
 		second := newBed(t, func(o *Options) { o.Journal, o.Subscriptions, o.Client = b.memory, b.memory, b.wire })
 		second.run()
 		defer second.end()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		b.wantWaits(cb(0), 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 30*time.Minute)
 		if last := b.attempts(cb(0))[5]; last.attempt != 6 {
 			t.Errorf("attempt %d after the restart", last.attempt)

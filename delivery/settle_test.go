@@ -39,9 +39,9 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		for range 100 {
 			b.publish(t, topicA, []byte("x"))
 		}
-		time.Sleep(20 * time.Millisecond)
+		pass(20 * time.Millisecond)
 		crashed.Store(true)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		delivered := len(b.got)
 		stored := 0
 		b.memory.mu.Lock()
@@ -59,7 +59,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		}
 		// When the store is back, delivery goes on.
 		crashed.Store(false)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if got := len(b.got); got != 4000 {
 			t.Errorf("%d delivered", got)
 		}
@@ -83,13 +83,13 @@ func TestGroupCommit(t *testing.T) {
 		synctest.Wait()
 		for range 50 {
 			b.publish(t, topicA, []byte("x"))
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
-		time.Sleep(40 * time.Millisecond)
-		if b.commits != 0 {
-			t.Errorf("%d groups were written after 90 ms", b.commits)
+		pass(40 * time.Millisecond)
+		if _, _, commits := b.asked(); commits != 0 {
+			t.Errorf("%d groups were written after 90 ms", commits)
 		}
-		time.Sleep(20 * time.Millisecond)
+		pass(20 * time.Millisecond)
 		if s, _ := b.stored(sub); b.commits != 1 || s.Cursor.Seq != 50 || len(b.history[0]) != 1 {
 			t.Errorf("%d groups after 110 ms, stored up to %d", b.commits, s.Cursor.Seq)
 		}
@@ -111,9 +111,9 @@ func TestCommitIsRepeated(t *testing.T) {
 		b.run()
 		defer b.end()
 		one := b.publish(t, topicA, []byte("one"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		two := b.publish(t, topicA, []byte("two"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantOrder(cb(0), one, two)
 		if s, _ := b.stored(sub); s.Cursor.Seq != 2 || b.commits != 2 {
 			t.Errorf("stored %+v in %d commits", s.Cursor, b.commits)
@@ -167,7 +167,7 @@ func TestDrain(t *testing.T) {
 		b.run()
 		one := b.publish(t, topicA, []byte("one"))
 		b.publish(t, topicA, []byte("two"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		start := time.Now()
 		b.end()
 		if took := time.Since(start); took != 5*time.Second {
@@ -194,7 +194,7 @@ func TestDrainOfNothing(t *testing.T) {
 		b.set(cb(0), answers(500))
 		b.run()
 		b.publish(t, topicA, []byte("one"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		start := time.Now()
 		b.end()
 		if took := time.Since(start); took != 0 {
@@ -213,7 +213,7 @@ func TestDrainWithoutStore(t *testing.T) {
 		b.failCommit = func() error { return errStore }
 		b.run()
 		b.publish(t, topicA, []byte("one"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if st := b.d.Stats(); st.InFlight != 10 || st.Uncommitted != 20 {
 			t.Errorf("%+v", st)
 		}
