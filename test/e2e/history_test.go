@@ -1,13 +1,13 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 )
@@ -31,6 +31,7 @@ func newRand(t *testing.T) *rand.Rand {
 // in publish order, and every delivery.
 type history struct {
 	accepted  []string
+	bodies    map[string][]byte // by id, as published
 	callbacks []string // the request URIs that are subscribed
 	secrets   map[string]string
 }
@@ -56,7 +57,8 @@ func (h *history) missing(got []delivery) error {
 
 // judge holds the deliveries against the promises and returns how many were
 // duplicates: every accepted notification everywhere, first deliveries in
-// publish order, nothing that was not accepted, every signature right.
+// publish order, nothing that was not accepted, every body as it was published
+// (invariant 11, HUB-41), every signature right.
 func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 	t.Helper()
 	if err := h.missing(got); err != nil {
@@ -79,6 +81,9 @@ func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 			next[d.callback] = n + 1
 		default:
 			next[d.callback]++
+		}
+		if known && !bytes.Equal(d.body, h.bodies[d.id]) {
+			t.Errorf("%s got %s with another body than was published", d.callback, d.id)
 		}
 		if want := sign(h.secrets[d.callback], d.body); d.signature != want {
 			t.Errorf("%s got %s signed %q, want %q", d.callback, d.id, d.signature, want)
@@ -122,7 +127,7 @@ func historyUnder(t *testing.T, stop func(*hub)) int {
 	h := startHub(t, "--retry-first=200ms", "--drain=30s")
 	src := newSource("http://" + h.addr + "/nowhere") // publish-auth is open and the topic check only warns with --dev
 
-	told := &history{secrets: map[string]string{}}
+	told := &history{secrets: map[string]string{}, bodies: map[string][]byte{}}
 	for i := range callbacks {
 		path := "/cb/" + strconv.Itoa(i) + "?n=" + strconv.Itoa(i)
 		secret := "secret of " + strconv.Itoa(i)
@@ -134,18 +139,17 @@ func historyUnder(t *testing.T, stop func(*hub)) int {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	published := make(chan error, 1)
-	var mu sync.Mutex
+	published := make(chan error, 1) // hands told over when it is sent
 	go func() {
 		for range notifications {
-			r, err := h.publishUntilAccepted(ctx, src.topic, src.next(200))
+			body := src.next(200)
+			r, err := h.publishUntilAccepted(ctx, src.topic, body)
 			if err != nil {
 				published <- err
 				return
 			}
-			mu.Lock()
 			told.accepted = append(told.accepted, r.ID)
-			mu.Unlock()
+			told.bodies[r.ID] = body
 		}
 		published <- nil
 	}()
