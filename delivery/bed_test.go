@@ -124,6 +124,20 @@ func (w *wire) attempts(url string) []received {
 	return w.triedAt[url]
 }
 
+// everything returns what was tried anywhere.
+func (w *wire) everything() []received {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tried
+}
+
+// delivered returns what was delivered anywhere.
+func (w *wire) delivered() []received {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got
+}
+
 func (w *wire) set(urlOrHost string, c callback) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

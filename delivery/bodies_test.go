@@ -52,7 +52,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		if most > limit || most < 2*size {
 			t.Errorf("up to %d bytes of bodies in memory, limit %d", most, limit)
 		}
-		for _, r := range b.got {
+		for _, r := range b.delivered() {
 			if len(r.body) == size && r.body[0] != r.url[len(r.url)-1]-'0'+'a' {
 				t.Fatalf("%s got the body of another topic", r.url)
 			}

@@ -42,7 +42,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		pass(20 * time.Millisecond)
 		crashed.Store(true)
 		pass(10 * time.Second)
-		delivered := len(b.got)
+		delivered := len(b.delivered())
 		stored := 0
 		b.memory.mu.Lock()
 		for _, r := range b.records {
@@ -60,7 +60,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		// When the store is back, delivery goes on.
 		crashed.Store(false)
 		pass(time.Minute)
-		if got := len(b.got); got != 4000 {
+		if got := len(b.delivered()); got != 4000 {
 			t.Errorf("%d delivered", got)
 		}
 		b.end()

@@ -28,19 +28,19 @@ func TestSuspectHostIsProbed(t *testing.T) {
 		pass(31 * time.Second)
 		// Eight took its slots, and a few those that got free before the third
 		// timeout was seen; then came the first probe.
-		n := len(b.tried) - 1
+		n := len(b.everything()) - 1
 		if st := b.d.Stats(); st.Suspects != 1 || st.InFlight != 1 || n < 8 || n > 12 {
 			t.Fatalf("%d attempts before the first probe, %+v", n, st)
 		}
-		start := b.tried[0].at
-		at := b.tried[n].at.Sub(start)
+		start := b.everything()[0].at
+		at := b.everything()[n].at.Sub(start)
 		for i, step := range []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute} {
 			at += 15*time.Second + step // a probe takes 15 s
 			pass(time.Until(start.Add(at)) + 20*time.Second)
-			if got := len(b.tried); got != n+i+2 {
+			if got := len(b.everything()); got != n+i+2 {
 				t.Fatalf("%d attempts after probe %d, want %d", got, i+2, n+i+2)
 			}
-			if got := b.tried[n+i+1].at.Sub(start); got != at {
+			if got := b.everything()[n+i+1].at.Sub(start); got != at {
 				t.Errorf("probe %d after %v, want %v", i+2, got, at)
 			}
 		}
@@ -89,7 +89,7 @@ func TestHostThatIsBackIsServedSoon(t *testing.T) {
 			t.Errorf("a second after the host was back: %+v", st)
 		}
 		instants := make(map[time.Time]bool)
-		for _, r := range b.got {
+		for _, r := range b.delivered() {
 			instants[r.at] = true
 		}
 		if len(instants) < lanes/2 {

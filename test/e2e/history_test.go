@@ -32,7 +32,7 @@ func newRand(t *testing.T) *rand.Rand {
 type history struct {
 	accepted  []string
 	bodies    map[string][]byte // by id, as published
-	callbacks []string // the request URIs that are subscribed
+	callbacks []string          // the request URIs that are subscribed
 	secrets   map[string]string
 }
 
