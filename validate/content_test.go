@@ -15,7 +15,7 @@ import (
 	"github.com/rshub/rshub/internal/egress"
 )
 
-// The comparison of what was posted with what the topic serves (contract 2a).
+// HUB-53: the comparison of what was posted with what the topic serves.
 func TestContent(t *testing.T) {
 	body := bytes.Repeat([]byte("<urlset/>"), 10_000)
 	wrong := append(bytes.Clone(body), 'x')

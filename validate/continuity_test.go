@@ -17,6 +17,8 @@ func timed(from, until int, sum byte) journal.Entry {
 	return journal.Entry{Kind: journal.KindChange, From: at(from), Until: at(until), SHA256: [32]byte{sum}}
 }
 
+// HUB-55, HUB-57: where an entry stands after what came before, and that a topic
+// keeps to the kind of its first.
 func TestContinuity(t *testing.T) {
 	first := uuid.MustParse("01890000-0000-7000-8000-000000000001")
 	head := journal.Head{

@@ -82,6 +82,16 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 			right(w, r)
 			w.WriteHeader(http.StatusNoContent)
 		}, "good", ""},
+		{"another Content-Type (departure)", func(w http.ResponseWriter, r *http.Request) {
+			right(w, r)
+			w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")
+			_, _ = io.WriteString(w, "<p>any")
+		}, "good", ""},
+		{"empty, without a Content-Type", func(w http.ResponseWriter, r *http.Request) {
+			right(w, r)
+			w.Header()["Content-Type"] = nil
+			w.Header().Set("Content-Length", "0")
+		}, "good", ""},
 		{"in two headers, other hubs beside ours", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("Link", `<https://other.example/>; rel=hub, <`+hubURL+`>; REL="x HUB"`)
 			w.Header().Add("Link", `<http://`+r.Host+r.URL.Path+`>;rel=self`)
@@ -225,7 +235,7 @@ func goodDoer() *fakeDoer {
 	return &fakeDoer{status: http.StatusOK, header: http.Header{"Link": {links(fakeTopic, hubURL)}}}
 }
 
-// A good answer is remembered for five minutes, a bad one for ten seconds, and
+// HUB-53: a good answer is remembered for five minutes, a bad one for ten seconds, and
 // none not at all.
 func TestTopicCheckRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
