@@ -2,8 +2,10 @@ package subscriptions
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,30 +45,42 @@ func TestDeniedTopicIsTold_HUB20_HUB21(t *testing.T) {
 	})
 }
 
-// HUB-21: a denial that could not be told is told again a few times; it takes
-// places of the budget, which nobody gives back.
+// HUB-21: a denial that could not be told, be it that the callback fails, is
+// silent or can't be connected to, is told again a few times; it takes places of
+// the budget, which nobody gives back.
 func TestDenialIsTriedAgain_HUB21(t *testing.T) {
-	virtual(t, Options{Budget: egress.NewBudget(2)}, func(t *testing.T, w *world) {
-		w.checking(func(string) error { return &DeniedError{} })
-		w.answer(cbHost, answering(503))
-		w.accept(t, subscribe(callback))
-		w.store.records[ID(topic, callback)].Request.Tries = 3 // of its verification, before a restart
-		defer w.run(t)()
-		settle(20 * time.Second)
-		if n := len(w.callsTo(cbHost)); n != 2 {
-			t.Errorf("%d tries in 20 s", n)
-		}
-		settle(time.Hour)
-		calls := w.callsTo(cbHost)
-		if len(calls) != 4 || w.store.size() != 0 {
-			t.Errorf("%d tries, %d records", len(calls), w.store.size())
-		}
-		for _, c := range calls {
-			if q := c.req.URL.Query(); q.Get("hub.mode") != "denied" || q.Get("hub.reason") == "" || q.Has("hub.challenge") {
-				t.Errorf("denied with %v", q)
-			}
-		}
-	})
+	for name, answer := range map[string]func(*http.Request) (int, string, error){
+		"500":     answering(500),
+		"503":     answering(503),
+		"timeout": hang,
+		"refused": func(*http.Request) (int, string, error) {
+			return 0, "", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, Options{Budget: egress.NewBudget(2)}, func(t *testing.T, w *world) {
+				w.checking(func(string) error { return &DeniedError{} })
+				w.answer(cbHost, answer)
+				w.accept(t, subscribe(callback))
+				w.store.records[ID(topic, callback)].Request.Tries = 3 // of its verification, before a restart
+				defer w.run(t)()
+				settle(25 * time.Second) // the silent one is waited for for 15
+				if n := len(w.callsTo(cbHost)); n != 2 {
+					t.Errorf("%d tries in 25 s", n)
+				}
+				settle(time.Hour)
+				calls := w.callsTo(cbHost)
+				if len(calls) != 4 || w.store.size() != 0 {
+					t.Errorf("%d tries, %d records", len(calls), w.store.size())
+				}
+				for _, c := range calls {
+					if q := c.req.URL.Query(); q.Get("hub.mode") != "denied" || q.Get("hub.reason") == "" || q.Has("hub.challenge") {
+						t.Errorf("denied with %v", q)
+					}
+				}
+			})
+		})
+	}
 }
 
 // HUB-20: unsubscribing is never checked with the publisher.

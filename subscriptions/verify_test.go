@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -205,8 +206,9 @@ type countingBody struct {
 func (b *countingBody) Read(p []byte) (int, error) { b.read += len(p); return len(p), nil }
 func (b *countingBody) Close() error               { b.closed = true; return nil }
 
-// HUB-24: a challenge is used for one try only.
+// HUB-24: a challenge is used for one try only, and has 130 bits.
 func TestEachTryHasItsOwnChallenge_HUB24(t *testing.T) {
+	digits := regexp.MustCompile(`^[A-Z2-7]{26}$`)
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		w.answer(cbHost, answering(500))
 		defer w.run(t)()
@@ -215,8 +217,8 @@ func TestEachTryHasItsOwnChallenge_HUB24(t *testing.T) {
 		seen := map[string]bool{}
 		for _, c := range w.callsTo(cbHost) {
 			challenge := c.req.URL.Query().Get("hub.challenge")
-			if len(challenge) < 22 || seen[challenge] { // 22 base64 digits hold 128 bits
-				t.Errorf("challenge %q is short or was used before", challenge)
+			if !digits.MatchString(challenge) || seen[challenge] {
+				t.Errorf("challenge %q is not of 26 base32 digits, or was used before", challenge)
 			}
 			seen[challenge] = true
 		}
