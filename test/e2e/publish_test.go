@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// One notification from top to bottom: what the callback sees is what contract
-// section 3 says.
+// One notification from top to bottom, as the callback sees it: the Source's
+// bytes (HUB-41, invariant 11) and Content-Type (HUB-42), the links (HUB-43,
+// HUB-44) and the signature (HUB-45).
 func TestDelivery(t *testing.T) {
 	subscriber := newReceiver(t, 1)
 	h := startHub(t)
@@ -100,6 +101,8 @@ func TestRetriedPublishIsADuplicate(t *testing.T) {
 	}
 }
 
+// HUB-55: an interval that does not begin where the last one ended is refused,
+// and the answer says where to go on.
 func TestGapAndOverlapAreRefused(t *testing.T) {
 	h := startHub(t)
 	topic := "http://" + h.addr + "/topic"
