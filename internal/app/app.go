@@ -82,11 +82,7 @@ func (a *App) start(ctx context.Context) error {
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
 	a.serve(ctx, "operator's listener", a.admin, a.adminHandler())
-	if err := a.startParts(ctx); err != nil {
-		return err
-	}
-	a.serve(ctx, "public listener", a.public, a.hub)
-	return nil
+	return a.startParts(ctx)
 }
 
 // listen opens both listeners and settles the hub URI.
@@ -198,10 +194,10 @@ func (a *App) Failed() <-chan error { return a.failed }
 // notification or subscription is never lost by that. It may be called again
 // and then does nothing.
 func (a *App) Stop(ctx context.Context) error {
-	a.draining.Store(true)
 	if a.hub != nil {
 		a.hub.SetDraining(true)
 	}
+	a.draining.Store(true)
 	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+2*stopGrace)
 	defer cancel()
 	return a.stops.stop(limit, a.log)

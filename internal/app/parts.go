@@ -16,7 +16,8 @@ import (
 )
 
 // startParts starts what works in the background, from the journal outwards,
-// and makes the handler of the hub URI.
+// and answers at the hub URI. That goes on while deliveries end, so that whoever
+// publishes meanwhile is told 503 and when to come again (contract section 2).
 func (a *App) startParts(ctx context.Context) error {
 	client, err := egress.New(egress.Options{
 		Allow:     a.cfg.AllowCIDR,
@@ -44,13 +45,14 @@ func (a *App) startParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
-
 	service := a.subscriptions(client, budget, topics, dispatcher)
+	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
+		return err
+	}
+	a.serve(ctx, "public listener", a.public, a.hub)
+	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
-
-	a.hub, err = a.hubHandler(client, topics, service)
-	return err
+	return nil
 }
 
 func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
@@ -64,7 +66,7 @@ func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*valid
 		Mode:    validate.TopicMode(a.cfg.TopicCheck),
 		Timeout: a.cfg.Timeout,
 		Warn: func(topic string, err error) {
-			log.Warn("the topic does not name this hub; let through by --topic-check=warn",
+			log.Warn("the topic check failed; let through by --topic-check=warn",
 				zap.String("event", "topic_check_warning"), zap.String("topic", topic), zap.Error(err))
 		},
 	})
