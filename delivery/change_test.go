@@ -1,9 +1,13 @@
 package delivery
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -29,16 +33,113 @@ func TestExpiry_HUB49(t *testing.T) {
 		if s, _ := b.stored(sub); !s.EndedAt.IsZero() || len(s.Gaps) != 0 {
 			t.Errorf("written of an expired subscription: %+v", s)
 		}
-		if st := b.d.Stats(); st.Lanes != 0 || st.Topics != 0 || st.Hosts != 0 {
-			t.Errorf("left in memory: %+v", st)
+		if st := b.d.Stats(); st.Ready != 0 || st.Waiting != 0 || st.InFlight != 0 {
+			t.Errorf("expired lanes are busy: %+v", st)
 		}
-		// Taken up again, it goes on where it stopped.
+		// Taken up again, it goes on where it stopped, in a restarted hub too.
 		s, _ := b.stored(sub)
 		s.ExpiresAt = time.Now().Add(time.Hour)
 		b.d.Apply(s)
 		pass(time.Second)
 		if got := b.at(cb(0)); len(got) != 2 || got[1].body != "two" {
 			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// A clock that jumps ahead and comes back within --resume-within heals by itself
+// (design, section 9).
+func TestClockThatComesBackHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		lease := func(d time.Duration) {
+			b.d.mu.Lock()
+			defer b.d.mu.Unlock()
+			b.d.lanes[sub.ID].expires = time.Now().Add(d).UnixNano()
+		}
+		lease(-time.Hour)
+		one := b.publish(t, topicA, []byte("one"))
+		pass(10 * time.Minute)
+		b.wantOrder(cb(0))
+		lease(time.Hour)
+		pass(2 * time.Minute)
+		b.wantOrder(cb(0), one)
+	})
+}
+
+// What a sweep read of a subscription is dropped where Apply had something newer
+// meanwhile: nothing is sent after a confirmed unsubscribe (HUB-49).
+func TestSweepDoesNotReviveEnded_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		ended := sub
+		ended.EndedAt = time.Now()
+		stale := &staleReads{memory: b.memory, then: func() { b.d.Apply(ended) }}
+		b.d.o.Subscriptions = stale
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		stale.armed.Store(true)
+		b.memory.mu.Lock()
+		b.store(subscriptions.Record{Subscription: &sub}) // so that the sweep reads it
+		b.memory.mu.Unlock()
+		pass(5 * time.Second)
+		if st := b.d.Stats(); st.Lanes != 0 {
+			t.Errorf("the lane is back: %+v", st)
+		}
+	})
+}
+
+// staleReads has something happen between the reading of a record and its
+// return, once.
+type staleReads struct {
+	*memory
+	armed atomic.Bool
+	then  func()
+}
+
+func (s *staleReads) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	rec, err := s.memory.Get(ctx, id)
+	if s.armed.Swap(false) {
+		s.then()
+	}
+	return rec, err
+}
+
+// A read that began before the head moved says nothing of the head after it.
+func TestLateReadDoesNotMoveTheHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		b.set(cb(0), hangs)
+		two := b.publish(t, topicA, []byte("two"))
+		synctest.Wait()
+		b.d.mu.Lock()
+		l := b.d.lanes[sub.ID]
+		late := job{lane: l, cursor: l.cursor, epoch: l.topic.epoch - 1}
+		b.d.mu.Unlock()
+		if !late.cursor.same(packAnchor(one.Anchor())) {
+			t.Fatal("not in flight")
+		}
+		b.d.mu.Lock()
+		l.host.active++ // release takes it back
+		b.d.count.inFlight++
+		b.d.mu.Unlock()
+		b.d.atHead(late)
+		b.d.mu.Lock()
+		head := l.topic.head
+		b.d.mu.Unlock()
+		if !head.same(packAnchor(two.Anchor())) {
+			t.Errorf("the head went back to %+v", head)
 		}
 	})
 }

@@ -50,6 +50,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
 	})
 	if out.cutOff {
+		d.logAttempt(j, b, out, "cut_off", time.Time{})
 		d.giveBack(j)
 		return
 	}
@@ -64,7 +65,7 @@ func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 		var trimmed *journal.TrimmedError
 		var moved bool
 		switch {
-		case errors.As(err, &trimmed):
+		case errors.As(err, &trimmed) && trimmed.To.Position > j.cursor.position:
 			moved = d.skip(j, trimmed.To)
 		case errors.Is(err, journal.ErrRolledBack):
 			var failed error
@@ -289,7 +290,7 @@ func (d *Dispatcher) finish(j job, out outcome) {
 func (d *Dispatcher) skip(j *job, to journal.Anchor) bool {
 	from := j.cursor.unpack()
 	c := j.cursor.moveTo(packAnchor(to))
-	if to.Position <= from.Position || !d.move(j, c) {
+	if !d.move(j, c) {
 		return false
 	}
 	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: journal.GapRetention, At: time.Now()}
@@ -351,7 +352,6 @@ func (d *Dispatcher) move(j *job, c cursor) bool {
 	if !d.holds(*j) {
 		return false
 	}
-	c.nudge = 0
 	j.lane.cursor, j.cursor = c, c
 	return true
 }

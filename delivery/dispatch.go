@@ -83,7 +83,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Run takes up all live subscriptions and delivers to them until ctx ends. Then
+// Run takes up all subscriptions and delivers to them until ctx ends. Then
 // it makes no new attempts, lets those in flight go on for up to Options.Drain,
 // cuts off the rest, which counts as no failure, stores the cursors, and
 // returns. It may be called once.
@@ -231,20 +231,17 @@ func (d *Dispatcher) place(l *lane, now int64) {
 		return
 	}
 	l.state = idle
-	if l.cursor.next > now && l.expires > now {
+	if l.cursor.next > now {
 		d.waitUntil(l, l.cursor.next)
 		return
 	}
 	d.proceed(l, now)
 }
 
-// proceed makes an idle lane ready if it has something to deliver, whatever
-// time its cursor names. An expired one drops out.
+// proceed makes an idle lane ready if it has something to deliver and a lease,
+// whatever time its cursor names.
 func (d *Dispatcher) proceed(l *lane, now int64) {
-	switch {
-	case l.expires <= now:
-		d.remove(l)
-	case l.topic.behind(l):
+	if l.expires > now && l.topic.behind(l) {
 		l.held = false
 		d.enqueue(l)
 	}
@@ -259,7 +256,7 @@ func (d *Dispatcher) waitUntil(l *lane, at int64) {
 	}
 }
 
-// add makes a lane of a live subscription.
+// add makes a lane of a subscription that has not ended.
 func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int64) {
 	t := d.topics[s.Topic]
 	if t == nil {

@@ -2,8 +2,8 @@
 // subscribed to it: at least once, in order, signed, with retries, and so that
 // nobody waits for somebody else's slow callback.
 //
-// Every live subscription is a lane: a small struct with the subscription's
-// cursor. A delivery moves the cursor; a retry is a cursor that has not moved
+// Every subscription that has not ended is a lane: a small struct with the
+// subscription's cursor. Out of its lease it is idle, and gets nothing. A delivery moves the cursor; a retry is a cursor that has not moved
 // yet. Lanes go through these states, all under one lock that nothing slow is
 // done under:
 //
@@ -21,7 +21,7 @@
 //	                    └───────── ready <───── │ waiting │   a publish, a retry now or a
 //	                                            └─────────┘   host that is back shortens it
 //
-//	any ── ended, or the lease ran out ──> gone
+//	any ── ended ──> gone
 //
 // A fixed number of senders takes ready lanes in turn: round-robin over topics,
 // then the callback hosts of a topic, then the lanes there (host.go). What

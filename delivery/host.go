@@ -167,6 +167,8 @@ func (d *Dispatcher) pick() (job, bool) {
 }
 
 // popLane takes the next lane of g that is still there and has its lease.
+// Others wait idle for a lease to be renewed, or for a clock that jumped to come
+// back.
 func (d *Dispatcher) popLane(g *group, now int64) *lane {
 	for {
 		l, ok := g.lanes.pop()
@@ -176,11 +178,11 @@ func (d *Dispatcher) popLane(g *group, now int64) *lane {
 		if l.state == gone {
 			continue
 		}
+		d.count.ready--
 		if l.expires <= now {
-			d.remove(l)
+			l.state = idle
 			continue
 		}
-		d.count.ready--
 		return l
 	}
 }

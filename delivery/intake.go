@@ -30,9 +30,11 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) {
 
 func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now time.Time) {
 	l := d.lanes[s.ID]
-	switch live := s.Live(now); {
-	case !live && l == nil:
-	case !live:
+	// Expiry is computed when it matters and ends no lane: the lease may be
+	// renewed in time, or the clock come back.
+	switch ended := !s.EndedAt.IsZero(); {
+	case ended && l == nil:
+	case ended:
 		d.remove(l)
 	case l == nil:
 		d.add(s, host, now.UnixNano())
@@ -44,11 +46,13 @@ func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now time.
 
 // advance gives a lane a cursor that is as great as the one it has or greater.
 func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
-	before := l.cursor
-	l.cursor = c
-	if c == before {
+	if c == l.cursor {
+		if l.state == idle {
+			d.proceed(l, now) // the lease may be longer now
+		}
 		return
 	}
+	l.cursor, l.held = c, overloaded(int(c.status))
 	if c.next <= now && l.host.suspect && l.host.probe > now {
 		// A replay, a renewal or a "retry now" is worth a probe.
 		l.host.probe = now
@@ -71,7 +75,7 @@ type sweep struct {
 // pageSize is how many records are read from the store at once.
 const pageSize = 1000
 
-// load makes lanes of all live subscriptions, and returns where sweeps go on.
+// load makes lanes of all subscriptions that have not ended, and returns where sweeps go on.
 func (d *Dispatcher) load(ctx context.Context) (*sweep, error) {
 	start := time.Now()
 	d.watchTouched(true)
@@ -160,7 +164,7 @@ func (d *Dispatcher) sweepOn(ctx context.Context, s *sweep) {
 			d.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
 		}
 		d.retryHeads()
-		if time.Since(lastWalk) >= expiryEvery {
+		if time.Since(lastWalk) >= walkEvery {
 			lastWalk = time.Now()
 			d.walkAll()
 		}
@@ -204,7 +208,8 @@ func (d *Dispatcher) sweep(ctx context.Context, s *sweep) error {
 	return nil
 }
 
-// walkAll looks at every lane, so that expired ones drop out.
+// walkAll looks at every lane. A clock that jumped ahead and came back left
+// some idle that have their lease after all.
 func (d *Dispatcher) walkAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

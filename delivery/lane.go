@@ -14,15 +14,15 @@ import (
 type state uint8
 
 const (
-	idle     state = iota // at the head of its topic
+	idle     state = iota // at the head of its topic, or out of its lease
 	ready                 // in a queue
 	inFlight              // held by a sender
 	waiting               // in the timers, until lane.due
 	parked                // waits for a large body to be read
-	gone                  // ended or expired: whoever still holds it drops it
+	gone                  // ended: whoever still holds it drops it
 )
 
-// lane is one live subscription. A million of them are kept, so it is small and
+// lane is one subscription that has not ended. A million of them are kept, so it is small and
 // holds few pointers; nothing but the Dispatcher's lock guards it.
 type lane struct {
 	id               uuid.UUID

@@ -87,7 +87,7 @@ const (
 	suspectAfter = 3                     // timeouts or connect errors in a row
 	followers    = 4                     // topics whose heads are read at once
 	chunk        = 256                   // lanes touched in one critical section
-	expiryEvery  = time.Minute           // expired lanes drop out of memory
+	walkEvery    = time.Minute           // every lane is looked at, whatever happened
 	reviveEvery  = 20 * time.Millisecond // between lanes of a host that is back
 	cachedBodies = 4096                  // bodies kept that no delivery uses
 	smallBody    = 64 << 10              // at most; larger ones wait for room
@@ -137,6 +137,7 @@ func orDefault[T comparable](v *T, def T) {
 
 // Stats is a snapshot of a Dispatcher.
 type Stats struct {
+	// Lanes are the subscriptions that have not ended, Topics and Hosts theirs.
 	Topics, Hosts, Lanes int
 
 	Ready    int // lanes with something to deliver now, held back by a limit or about to go

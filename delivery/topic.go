@@ -69,8 +69,7 @@ func (d *Dispatcher) walk(t *topic, published bool) {
 }
 
 // walkOn does a chunk of the walk over the lanes of t: those that are idle and
-// behind become ready, expired ones drop out, and something new shortens waits
-// (HUB-48).
+// behind become ready, and something new shortens waits (HUB-48).
 func (d *Dispatcher) walkOn(t *topic, now int64) {
 	soonest := now + int64(d.o.Policy.step(publishStep))
 	for range chunk {
@@ -85,8 +84,6 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 			return
 		}
 		switch {
-		case l.expires <= now:
-			d.remove(l)
 		case l.state == idle:
 			d.proceed(l, now)
 		case l.state == waiting && t.published && !l.held && l.due > soonest:
