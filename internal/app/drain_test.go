@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -49,6 +50,8 @@ func TestPublishIsToldWhileDeliveriesEnd(t *testing.T) {
 		<-release
 	}))
 	defer callback.Close()
+	answer := sync.OnceFunc(func() { close(release) })
+	defer answer()
 
 	a := newApp(t, "--topic-check=off")
 	if err := a.Start(t.Context()); err != nil {
@@ -80,7 +83,7 @@ func TestPublishIsToldWhileDeliveriesEnd(t *testing.T) {
 			t.Errorf("a publish meanwhile: %d, Retry-After %q", status, wait)
 		}
 	}
-	close(release)
+	answer()
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}
