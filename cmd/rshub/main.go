@@ -35,6 +35,8 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 no hub answers, 6 partial or not in sync.`
 	root.Example = "  rshub serve --dev        a hub for this machine on http://localhost:8080/"
+	root.Version = cli.VersionLine(env)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

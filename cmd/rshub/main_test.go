@@ -11,11 +11,14 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestMain(m *testing.M) {
@@ -205,4 +208,24 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Error("a hub that was cut off ended without an error")
 	}
 	h.stop <- fmt.Errorf("late")
+}
+
+// An operator who asks for a reload does not end the hub, running or stopping.
+func TestHangupDoesNotEnd(t *testing.T) {
+	h := &fakeHub{failed: make(chan error), stop: make(chan error), stops: make(chan struct{}, 1)}
+	core, logs := observer.New(zapcore.WarnLevel)
+	signals := make(chan os.Signal, 3)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(h, zap.New(core), signals) }()
+	signals <- syscall.SIGHUP
+	signals <- os.Interrupt
+	<-h.stops
+	signals <- syscall.SIGHUP
+	h.stop <- nil
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if logs.FilterMessageSnippet("SIGHUP").Len() == 0 {
+		t.Error("nothing was said about the SIGHUP")
+	}
 }

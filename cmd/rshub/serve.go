@@ -42,7 +42,7 @@ addresses.
 			}
 			// Before Start, so that no signal is missed.
 			signals := make(chan os.Signal, 2)
-			signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer signal.Stop(signals)
 			return serve(hub, log, signals)
 		},
@@ -60,24 +60,29 @@ type hub interface {
 }
 
 // serve runs a hub until a signal comes or a part of it fails. It returns at the
-// second signal, whatever the hub is doing then.
+// second signal, whatever the hub is doing then. SIGHUP, by which operators ask
+// for settings to be read again, does not end it.
 func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- live(ctx, h, log) }()
-	select {
-	case err := <-ended:
-		return err
-	case s := <-signals:
-		log.Info("asked to end", zap.String("event", "stopping"), zap.Stringer("signal", s))
-		cancel()
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-signals:
-		return cli.Fail(cli.ExitFailure, "ended at once by a second signal; deliveries under way will be repeated")
+	for stopping := false; ; {
+		select {
+		case err := <-ended:
+			return err
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGHUP:
+				log.Warn("SIGHUP changes nothing: settings and publishers are read when the hub starts", zap.String("event", "reload_refused"))
+			case stopping:
+				return cli.Fail(cli.ExitFailure, "ended at once by a second signal; deliveries under way will be repeated")
+			default:
+				log.Info("asked to end", zap.String("event", "stopping"), zap.Stringer("signal", s))
+				stopping = true
+				cancel()
+			}
+		}
 	}
 }
 
