@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -149,7 +150,8 @@ func (c *Config) readPublishers() error {
 	named := c.PublishersFile != ""
 	if !named {
 		c.PublishersFile = filepath.Join(c.DataDir, publishersName)
-		if _, err := os.Stat(c.PublishersFile); errors.Is(err, fs.ErrNotExist) {
+		// Not there, or the data folder is a file, which the store will say.
+		if _, err := os.Stat(c.PublishersFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
 	}

@@ -61,3 +61,15 @@ func TestMistakesInThePublishersFile(t *testing.T) {
 	}
 	load(t, []string{"--publishers-file", write(t, "publishers.yaml", "publishers:\n")}, nil)
 }
+
+// A data folder that is a file is the store's to complain about, not the
+// publishers'.
+func TestDataFolderThatIsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Load([]string{"--data-dir", file}, nil); err != nil {
+		t.Error(err)
+	}
+}
