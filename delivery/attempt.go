@@ -88,26 +88,32 @@ func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.R
 		return nil, err
 	}
 	verbatim(req.URL, x.callback)
+	// One array holds the values: this is done once for each delivery.
+	values := make([]string, 0, 6)
+	one := func(v string) []string {
+		values = append(values, v)
+		return values[len(values)-1 : len(values) : len(values)]
+	}
 	// Keys as they are, not as net/http would spell them.
 	req.Header = http.Header{
-		"User-Agent":    {d.userAgent},
-		"Link":          {x.body.link},
-		"Webhook-Id":    {x.body.id},
-		"RSHub-Attempt": {strconv.FormatUint(uint64(x.attempt), 10)},
+		"User-Agent":    one(d.userAgent),
+		"Link":          one(x.body.link),
+		"Webhook-Id":    one(x.body.id),
+		"RSHub-Attempt": one(strconv.FormatUint(uint64(x.attempt), 10)),
 		// Sent to nobody, it lets the transport repeat a request that a
 		// keep-alive connection took with it when the other side closed it.
 		"Idempotency-Key": nil,
 	}
 	if e.MediaType != "" {
-		req.Header["Content-Type"] = []string{e.MediaType}
+		req.Header["Content-Type"] = one(e.MediaType)
 	}
 	if x.secret != "" {
-		req.Header[websub.HeaderSignature] = []string{d.o.Signature.Sign(x.secret, e.Body)}
+		req.Header[websub.HeaderSignature] = one(d.o.Signature.Sign(x.secret, e.Body))
 	}
 	if len(e.Body) > 0 {
 		req.ContentLength = int64(len(e.Body))
 		req.GetBody = func() (io.ReadCloser, error) {
-			return &sending{*bytes.NewReader(e.Body), w}, nil
+			return w.sending(e.Body), nil
 		}
 		req.Body, _ = req.GetBody()
 	}
@@ -132,18 +138,31 @@ func verbatim(u *url.URL, raw string) {
 	}
 }
 
-// sending is a body on its way. Each part that the transport takes is progress.
-type sending struct {
+// oneWrite is the longest body, in bytes, that is not watched on its way: the
+// connection takes it all at once. Net/http knows the plain reader, and sends
+// such a body with its header in one piece.
+const oneWrite = 32 << 10
+
+// sending is a reader of a body on its way. Each part of a longer one that the
+// transport takes is progress.
+func (w *watch) sending(body []byte) io.ReadCloser {
+	if len(body) <= oneWrite {
+		return io.NopCloser(bytes.NewReader(body))
+	}
+	return &watched{*bytes.NewReader(body), w}
+}
+
+type watched struct {
 	body bytes.Reader
 	w    *watch
 }
 
-func (s *sending) Read(p []byte) (int, error) {
-	s.w.progress()
-	return s.body.Read(p)
+func (b *watched) Read(p []byte) (int, error) {
+	b.w.progress()
+	return b.body.Read(p)
 }
 
-func (s *sending) Close() error { return nil }
+func (b *watched) Close() error { return nil }
 
 // failureStatus is the status of an exchange without an answer.
 func failureStatus(err error) int {
