@@ -180,7 +180,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	switch media, err := mediaType(r.Header); {
 	case err != nil:
-		_ = h.refuse(w, r, err)
+		e := h.refuse(w, r, err)
+		h.logRequest("post", e.kind.status, e, zap.String("outcome", e.kind.slug), zap.String("requester", h.requester(r).String()))
 	case media == mediaXML:
 		h.servePublish(w, r)
 	default:

@@ -124,6 +124,8 @@ func classify(err error) *refusal {
 	switch {
 	case errors.As(err, &r):
 		return r
+	case errors.As(err, &form) && form.Param != "":
+		return refuse(badForm, "%s.", form.Error()) // begins with the parameter's name, as it is
 	case errors.As(err, &form):
 		return refuse(badForm, "%s", sentence(form.Error()))
 	case errors.As(err, &document):
@@ -168,8 +170,8 @@ func classifyDocument(d *validate.DocumentError) *refusal {
 	}
 	r := refuse(k, "%s", sentence(d.Msg))
 	r.rule, r.line, r.column = d.Rule, d.Line, d.Column
-	if d.Line > 0 {
-		r.detail = fmt.Sprintf("Line %d, column %d: %s", d.Line, d.Column, r.detail)
+	if d.Line > 0 { // the message may begin with a name of the document, which stays as it is
+		r.detail = fmt.Sprintf("Line %d, column %d: %s", d.Line, d.Column, strings.TrimSuffix(d.Msg, ".")+".")
 	}
 	if d.Rule != "" {
 		r.detail = strings.TrimSuffix(r.detail, ".") + " (" + d.Rule + ")."

@@ -75,7 +75,7 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 	status, outcome := http.StatusOK, "accepted"
 	if err != nil {
 		e := h.refuse(w, r, err)
-		status, outcome = e.kind.status, e.kind.slug
+		status, outcome, err = e.kind.status, e.kind.slug, e
 	} else {
 		if p.accepted.Duplicate {
 			outcome = "duplicate"

@@ -1,0 +1,48 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// The log says what the other side was told: also where the media type is wrong,
+// and no place where a refusal has none.
+func TestLogOfRefusals(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := newWorld(t, func(o *Options) { o.Log = zap.New(core) })
+	w.do(publish(doc(0, 1, "a"), with("Content-Type", "text/xml")))
+	ahead := noon.Add(time.Hour).Format(time.RFC3339)
+	w.do(publish(notification(`capability="change-notification" from="2026-01-01T11:00:00Z" until="` + ahead + `"`)))
+
+	lines := logs.All()
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	if got := lines[0].ContextMap(); got["status"] != int64(415) || got["outcome"] != "media-type" || got["requester"] == "" {
+		t.Errorf("a wrong media type: %v", got)
+	}
+	reason, _ := lines[1].ContextMap()["reason"].(string)
+	if !strings.Contains(reason, "HUB-55") || strings.Contains(reason, "line 0") {
+		t.Errorf("an until in the future: %s", reason)
+	}
+}
+
+// What a sentence begins with is left as it is where it is a name.
+func TestNamesAreNotCapitalised(t *testing.T) {
+	w := newWorld(t)
+	for want, got := range map[string]string{
+		"cursor has a broken percent escape": w.do(publish("hub.mode=subscribe&cursor=%zz", with("Content-Type", "application/x-www-form-urlencoded"))).Body.String(),
+		": change is ": w.do(publish(notification(
+			`capability="change-notification" from="2026-01-01T11:00:00Z" until="2026-01-01T11:01:00Z"`,
+			`<url><loc>http://e.org/</loc><rs:md change="upd"/></url>`))).Body.String(),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %q", want, got)
+		}
+	}
+}
