@@ -65,7 +65,7 @@ func unanswered(host string, err error) error {
 	var spent *egress.BudgetError
 	switch egress.Classify(err) {
 	case egress.FailureRefused:
-		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can allow it with --allow-cidr"}
+		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can open private ranges with --allow-cidr"}
 	case egress.FailureBudget:
 		if errors.As(err, &spent) {
 			return &WaitError{Host: host, After: spent.Wait}
