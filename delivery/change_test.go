@@ -47,6 +47,25 @@ func TestExpiry_HUB49(t *testing.T) {
 	})
 }
 
+// A lease that runs out while the lane waits for its turn, or for a body, is seen
+// right before the attempt (HUB-49).
+func TestLeaseRunsOutInTheQueue_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.PerHost = 1 })
+		for _, path := range []string{"0", "1", "2"} {
+			b.subscribe(topicA, "http://h.example/"+path, func(s *subscriptions.Subscription) { s.ExpiresAt = time.Now().Add(12 * time.Second) })
+		}
+		b.set("h.example", takes(10*time.Second))
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("one"))
+		pass(time.Hour)
+		if n := len(b.everything()); n != 2 {
+			t.Errorf("%d attempts, want those begun at 0 and 10 s of a lease of 12 s", n)
+		}
+	})
+}
+
 // A clock that jumps ahead and comes back within --resume-within heals by itself
 // (design, section 9).
 func TestClockThatComesBackHeals(t *testing.T) {

@@ -92,6 +92,9 @@ func New(o Options) (*Dispatcher, error) {
 // the last cursors could not be stored: what they were of is delivered again.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	s, err := d.load(ctx)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // ended before it began
+	}
 	if err != nil {
 		return err
 	}

@@ -140,15 +140,15 @@ func (d *Dispatcher) pick() (job, bool) {
 		if t.listed = t.groups.len() > 0; t.listed {
 			d.rotation.push(t)
 		}
-		h, now := g.host, time.Now().UnixNano()
+		h := g.host
 		h.listed--
-		if h.suspect && h.probe > now {
+		if h.suspect && h.probe > time.Now().UnixNano() {
 			// It became suspect since it was listed.
 			h.queued[g.class].push(g)
 			d.vacate(h, g.class)
 			continue
 		}
-		l := d.popLane(g, now)
+		l := d.popLane(g)
 		if g.lanes.len() > 0 {
 			h.queued[g.class].push(g)
 		} else {
@@ -166,24 +166,17 @@ func (d *Dispatcher) pick() (job, bool) {
 	}
 }
 
-// popLane takes the next lane of g that is still there and has its lease.
-// Others wait idle for a lease to be renewed, or for a clock that jumped to come
-// back.
-func (d *Dispatcher) popLane(g *group, now int64) *lane {
+// popLane takes the next lane of g that is still there.
+func (d *Dispatcher) popLane(g *group) *lane {
 	for {
 		l, ok := g.lanes.pop()
 		if !ok {
 			return nil
 		}
-		if l.state == gone {
-			continue
+		if l.state != gone {
+			d.count.ready--
+			return l
 		}
-		d.count.ready--
-		if l.expires <= now {
-			l.state = idle
-			continue
-		}
-		return l
 	}
 }
 

@@ -231,11 +231,14 @@ func TestDrainWithoutStore(t *testing.T) {
 // A store that cannot be read at the start is an error of Run.
 func TestLoadFails(t *testing.T) {
 	b := newBed(t)
+	b.d.o.Journal = failing{b.memory}
+	if err := b.d.Run(t.Context()); !errors.Is(err, errStore) {
+		t.Errorf("Run returned %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b.d.o.Journal = failing{b.memory}
-	if err := b.d.Run(ctx); !errors.Is(err, errStore) {
-		t.Errorf("Run returned %v", err)
+	if err := b.d.Run(ctx); err != nil {
+		t.Errorf("Run returned %v though it was told to end", err)
 	}
 }
 
