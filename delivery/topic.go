@@ -1,5 +1,7 @@
 package delivery
 
+import "time"
+
 // topic is one that has lanes. The Dispatcher's lock guards it.
 type topic struct {
 	url string
@@ -95,4 +97,22 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 		}
 	}
 	d.walks.push(t)
+}
+
+// Subscribers counts those who get a topic now: its subscriptions whose lease
+// has not run out. It takes a time that grows with their number.
+func (d *Dispatcher) Subscribers(topic string) int {
+	now := time.Now().UnixNano()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, n := d.topics[topic], 0
+	if t == nil {
+		return 0
+	}
+	for _, l := range t.lanes {
+		if l.expires > now {
+			n++
+		}
+	}
+	return n
 }
