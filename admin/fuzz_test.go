@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// fuzzed is a listener with one topic and one subscription.
+func fuzzed(token string) http.Handler {
+	m := &memory{}
+	m.addTopic(journal.Head{Topic: "https://example.org/", Last: journal.Anchor{Seq: 1}})
+	m.addRecord(subscriptions.Record{Subscription: &subscriptions.Subscription{
+		Topic: "https://example.org/", Callback: "https://s.example/cb", Secret: "s3cret", ExpiresAt: noon.Add(time.Hour),
+	}})
+	return New(Options{
+		Topics: m, Subscriptions: m, Token: token, Now: func() time.Time { return noon },
+		Info: func(context.Context) Info { return Info{Version: "v1"} },
+	})
+}
+
+// Whatever comes in is answered, and never with an error of the server's; errors
+// are problems and the rest is JSON or text; a secret is never told, and nothing
+// at all without the token or to another host name.
+func FuzzRequests(f *testing.F) {
+	add := func(method, path, query, host, credential string) { f.Add(method, path, query, host, credential) }
+	add("GET", "/", "", "localhost:8081", "Bearer t0ken")
+	add("HEAD", "/readyz", "verbose", "127.0.0.1", "")
+	add("GET", "/api/v1/subscriptions", "topic=https://example.org/&state=active&host=s.example&limit=1", "[::1]:1", "bearer  t0ken")
+	add("GET", "/api/v1/subscriptions/00000000-0000-0000-0000-000000000000", "", "::1", "Basic x")
+	add("GET", "/api/v1/topics", "limit=1001&after=x", "evil.example", "Bearer t0kenx")
+	add("GET", "/api/v1/topics/{urn:uuid:x}", "%zz;a=b", "localhost", "Bearer")
+	add("POST", "//api/../livez", "", "LOCALHOST", "")
+	add("", "", "&&=", "", "\x00")
+
+	f.Fuzz(func(t *testing.T, method, path, query, host, credential string) {
+		for _, token := range []string{"", "t0ken"} {
+			r := (&http.Request{
+				Method: method, Host: host, URL: &url.URL{Path: path, RawQuery: query},
+				Header: http.Header{"Authorization": {credential}}, Body: http.NoBody,
+			}).WithContext(t.Context())
+			rec := httptest.NewRecorder()
+			fuzzed(token).ServeHTTP(rec, r)
+			checkAnswer(t, rec)
+			scheme, rest, _ := strings.Cut(credential, " ")
+			known := strings.EqualFold(scheme, "bearer") && strings.TrimSpace(rest) == "t0ken"
+			switch {
+			case rec.Code == http.StatusForbidden: // a write
+			case token != "" && !known && !slices.Contains([]string{"/livez", "/readyz", "/metrics"}, path):
+				if rec.Code != http.StatusUnauthorized {
+					t.Errorf("%d for %q without the token", rec.Code, path)
+				}
+			case token == "" && !strings.Contains(strings.ToLower(host), "localhost") && !strings.Contains(host, "127.0.0.1") && !strings.Contains(host, "::1"):
+				if rec.Code != http.StatusMisdirectedRequest {
+					t.Errorf("%d for the host name %q", rec.Code, host)
+				}
+			}
+		}
+	})
+}
+
+func checkAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
+	t.Helper()
+	body := rec.Body.String()
+	if rec.Code < 200 || rec.Code >= 500 || strings.Contains(body, "s3cret") || rec.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%d %v\n%s", rec.Code, rec.Header(), body)
+	}
+	switch media := rec.Header().Get("Content-Type"); {
+	case rec.Code >= 400:
+		var p Problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil || p.Status != rec.Code || p.Detail == "" || media != "application/problem+json" {
+			t.Errorf("%d %s is no problem: %v\n%s", rec.Code, media, err, body)
+		}
+	case media == "application/json":
+		if !json.Valid([]byte(body)) {
+			t.Errorf("no JSON: %s", body)
+		}
+	}
+}
+
+// A page has from 1 to MaxLimit items, a filter is one that there is, and what is
+// neither is refused with a reason.
+func FuzzQuery(f *testing.F) {
+	for _, s := range []string{
+		"", "limit=1000&after=00000000-0000-0000-0000-000000000001", "limit=0", "limit=+1", "limit=1001", "state=active&host=S.example:443",
+		"state=ACTIVE", "topic=https://example.org/", "topic=6ba7b811-9dad-11d1-80b4-00c04fd430c8", "lmit=1", "after=%7B6ba7b811-9dad-11d1-80b4-00c04fd430c8%7D",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		refused := func(err error) {
+			var p *problem
+			if !errors.As(err, &p) || p.status != http.StatusBadRequest || p.detail == "" {
+				t.Errorf("%q: %v", query, err)
+			}
+		}
+		p, err := parsePage(q, "topic", "state", "host")
+		if err != nil {
+			refused(err)
+		} else if p.limit < 1 || p.limit > MaxLimit || !q.Has("limit") && p.limit != DefaultLimit {
+			t.Errorf("%q: %d items", query, p.limit)
+		}
+		flt, err := parseFilter(q)
+		if err != nil {
+			refused(err)
+			return
+		}
+		if flt.state != "" && !slices.Contains(states, flt.state) || q.Get("host") != "" && flt.host == "" {
+			t.Errorf("%q: %+v", query, flt)
+		}
+		flt.match(subscriptions.Record{Request: &subscriptions.Request{Topic: q.Get("topic"), Callback: q.Get("host")}}, noon)
+	})
+}
