@@ -1,0 +1,70 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// The hub's own URL goes out in Link headers and is compared to the byte.
+func FuzzParsePublicURL(f *testing.F) {
+	for _, s := range []string{"https://hub.example.org/", "http://[::1]:8080", "", "https://a/?", "https://u@a/", "https://a/%zz", "https:a", "HTTPS://A/\u00e9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parsePublicURL(s)
+		if err != nil || s == "" {
+			return
+		}
+		u, err := url.Parse(s)
+		if got != s || err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+			t.Errorf("%q was taken as %q", s, got)
+		}
+		for _, c := range []byte(s) {
+			if c <= ' ' || c >= 0x7f || strings.IndexByte("<>\"?#", c) >= 0 {
+				t.Errorf("%q holds %q", s, c)
+			}
+		}
+	})
+}
+
+// No range opens link-local addresses on purpose, however it is written.
+func FuzzParseAllowed(f *testing.F) {
+	for _, s := range []string{"10.0.0.0/8", "169.254.169.254", "fe80::/10", "::ffff:169.254.0.0/112", "fd00::1/8", "0.0.0.0/0", "10.0.0.1%eth0", "1/8"} {
+		f.Add(s)
+	}
+	local := []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := parseAllowed(s)
+		if err != nil {
+			return
+		}
+		if !p.IsValid() || p != p.Masked() || p.Addr().Zone() != "" {
+			t.Errorf("%q was taken as %v", s, p)
+		}
+		for _, l := range local {
+			if l.Contains(p.Addr().Unmap()) && p.Bits() >= 16 {
+				t.Errorf("%q opens %v", s, p)
+			}
+		}
+	})
+}
+
+// What is taken as an address can be listened on, as far as its form goes.
+func FuzzParseAddr(f *testing.F) {
+	for _, s := range []string{":8080", "127.0.0.1:0", "[::1]:65535", "a:65536", "a:+1", "::1:80", "a/b:1", "host:"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseAddr(s)
+		if err != nil {
+			return
+		}
+		_, port, err := net.SplitHostPort(got)
+		if got != s || err != nil || port == "" || len(strings.TrimLeft(port, "0")) > 5 || strings.Trim(port, "0123456789") != "" {
+			t.Errorf("%q was taken as %q", s, got)
+		}
+	})
+}
