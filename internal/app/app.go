@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/journal"
@@ -35,6 +36,7 @@ type App struct {
 	store         *embedstore.Store
 	hub           *hub.Handler
 	draining      atomic.Bool
+	dispatcher    atomic.Pointer[delivery.Dispatcher] // nil until it is there
 
 	stops  stopper
 	failed chan error
@@ -145,9 +147,16 @@ func (a *App) serve(ctx context.Context, name string, l net.Listener, handler ht
 
 func (a *App) adminHandler() http.Handler {
 	return admin.New(admin.Options{
-		Token:  string(a.cfg.AdminToken),
-		Ready:  a.ready,
-		Info:   a.info,
+		Token: string(a.cfg.AdminToken),
+		Ready: a.ready,
+		Info:  a.info,
+		Subscribers: func(topic string) (int, bool) {
+			d := a.dispatcher.Load()
+			if d == nil {
+				return 0, false
+			}
+			return d.Subscribers(topic), true
+		},
 		Topics: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})

@@ -41,10 +41,11 @@ func (a *App) startParts(ctx context.Context) error {
 	}}
 	a.stops.background(ctx, "retention", keep.run, a.failed)
 
-	dispatcher, err := a.dispatcher(client)
+	dispatcher, err := a.newDispatcher(client)
 	if err != nil {
 		return err
 	}
+	a.dispatcher.Store(dispatcher)
 	service := a.subscriptions(client, budget, topics, dispatcher)
 	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*valid
 	})
 }
 
-func (a *App) dispatcher(client *egress.Client) (*delivery.Dispatcher, error) {
+func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error) {
 	return delivery.New(delivery.Options{
 		Journal:       a.store,
 		Subscriptions: a.store,

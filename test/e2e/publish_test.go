@@ -56,6 +56,15 @@ func TestDelivery(t *testing.T) {
 			t.Errorf("%s is %q, want one %q", name, got, want)
 		}
 	}
+	var topics struct {
+		Items []struct {
+			URL           string `json:"url"`
+			Subscriptions int    `json:"subscriptions"`
+		} `json:"items"`
+	}
+	if h.api("/api/v1/topics", &topics); len(topics.Items) != 1 || topics.Items[0].URL != src.topic || topics.Items[0].Subscriptions != 1 {
+		t.Errorf("the operator sees the topics %+v", topics.Items)
+	}
 	if d.callback != "/cb?b=2&a=1&b=3&empty=" {
 		t.Errorf("HUB-40: delivered to %s", d.callback)
 	}
