@@ -161,15 +161,12 @@ func (h *hub) subscribe(topic, callback string, extra ...string) *answer {
 }
 
 // api gets a path of the operator's listener and decodes it.
-func (h *hub) api(path string, into any) int {
+func (h *hub) api(path string, into any) {
 	h.t.Helper()
-	a := do(h.t, http.MethodGet, "http://"+h.admin+path, nil, nil)
-	if into != nil {
-		if err := json.Unmarshal(a.body, into); err != nil {
-			h.t.Fatalf("GET %s answered %d %q: %v", path, a.status, a.body, err)
-		}
+	a := do(h.t, http.MethodGet, "http://"+h.admin+path, nil, nil).want(h.t, http.StatusOK)
+	if err := json.Unmarshal(a.body, into); err != nil {
+		h.t.Fatalf("GET %s answered %q: %v", path, a.body, err)
 	}
-	return a.status
 }
 
 // active waits until n subscriptions are active.
