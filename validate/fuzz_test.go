@@ -18,6 +18,8 @@ func FuzzTopicAnswer(f *testing.F) {
 	f.Add(299, `<//hub.example/websub/>; rel="hub self"`, "")
 	f.Add(429, "<", "99999999999999999999")
 	f.Add(503, "", "-1")
+	f.Add(503, "", "3601")
+	f.Add(200, `</changes/>;rel=self, <https://other.example/>;rel=hub`, "")
 	f.Add(301, links(fakeTopic, hubURL), "Wed, 21 Oct 2026 07:28:00 GMT")
 	f.Add(0, ",;,", " 7")
 	c, err := NewTopicChecker(TopicOptions{HubURL: hubURL, Client: goodDoer()})
