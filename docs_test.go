@@ -1,6 +1,7 @@
 package rshub_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -40,7 +42,7 @@ type row struct {
 var (
 	ruleID   = regexp.MustCompile(`\b(?:HUB|DOC|SRC|DST)-\d{2}\b`)
 	testName = regexp.MustCompile("`([a-z0-9/]+\\.(?:Test|Fuzz|Example)\\w+)`")
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w+)\(`)
+	testFunc = regexp.MustCompile(`(?m)((?:^//.*\n)*)^func ((?:Test|Fuzz|Example)\w+)\(`)
 )
 
 // conformance reads the rows of docs/conformance.md: ID, what the hub does,
@@ -108,20 +110,37 @@ func unclaimed(rows []row, departures string) (wrong []string) {
 	return wrong
 }
 
-// testsIn returns the tests, fuzz targets and examples of a package's folder.
-func testsIn(folder string) (map[string]bool, error) {
+// tests are what the packages have to run, by folder, name and comment. A folder
+// is read when it is asked for.
+type tests map[string]map[string]string
+
+// find returns the comment of a test, such as `websub.TestX`.
+func (ts tests) find(test string) (comment string, ok bool, err error) {
+	folder, name, _ := strings.Cut(test, ".")
+	if ts[folder] == nil {
+		if ts[folder], err = testsIn(folder); err != nil {
+			return "", false, err
+		}
+	}
+	comment, ok = ts[folder][name]
+	return comment, ok, nil
+}
+
+// testsIn returns the tests, fuzz targets and examples of a package's folder,
+// each with the comment above it.
+func testsIn(folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]bool)
+	found := make(map[string]string)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range testFunc.FindAllStringSubmatch(string(source), -1) {
-			found[m[1]] = true
+			found[m[2]] = strings.ReplaceAll(m[1], "\n//", "")
 		}
 	}
 	return found, nil
@@ -144,18 +163,11 @@ func TestConformance(t *testing.T) {
 	for _, w := range wrong {
 		t.Error(w)
 	}
-	folders := make(map[string]map[string]bool)
+	all := make(tests)
 	for _, r := range rows {
 		for _, test := range r.tests {
-			folder, name, _ := strings.Cut(test, ".")
-			if folders[folder] == nil {
-				var err error
-				if folders[folder], err = testsIn(folder); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !folders[folder][name] {
-				t.Errorf("%s: there is no %s in %s", r.id, name, folder)
+			if _, ok, err := all.find(test); err != nil || !ok {
+				t.Errorf("%s: there is no %s: %v", r.id, test, err)
 			}
 		}
 	}
@@ -203,6 +215,95 @@ func TestConformanceIsChecked(t *testing.T) {
 	}
 	if wrong := unclaimed(all[1:], explained+" "+rules[0]); len(wrong) != 0 {
 		t.Errorf("explained, and yet %q", wrong)
+	}
+}
+
+// The invariants as docs/architecture.md counts them, and as comments name them.
+const invariants = 12
+
+var (
+	invariant = regexp.MustCompile(`(?m)^(\d+)\. \*\*`)
+	named     = regexp.MustCompile(`[Ii]nvariants? (\d+(?:(?:, | and )\d+)*)`)
+	number    = regexp.MustCompile(`\d+`)
+)
+
+// guards reads which tests stand behind each invariant of docs/architecture.md,
+// in the section about them.
+func guards(text string) (map[string][]string, error) {
+	_, section, ok := strings.Cut(text, "\n## What must never break\n")
+	if !ok {
+		return nil, errors.New("there is no section about what must never break")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	found := make(map[string][]string)
+	starts := invariant.FindAllStringSubmatchIndex(section, -1)
+	for i, at := range starts {
+		end := len(section)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		n := section[at[2]:at[3]]
+		for _, m := range testName.FindAllStringSubmatch(section[at[0]:end], -1) {
+			found[n] = append(found[n], m[1])
+		}
+	}
+	return found, nil
+}
+
+// names reports whether the comment of a test names an invariant.
+func names(comment, n string) bool {
+	for _, m := range named.FindAllStringSubmatch(comment, -1) {
+		if slices.Contains(number.FindAllString(m[1], -1), n) {
+			return true
+		}
+	}
+	return false
+}
+
+// Behind each invariant of docs/architecture.md stands a test that is there, and
+// that says in its comment that it guards it.
+func TestInvariants(t *testing.T) {
+	found, err := guards(readDoc(t, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(tests)
+	for i := range invariants {
+		n := strconv.Itoa(i + 1)
+		if len(found[n]) == 0 {
+			t.Errorf("no test stands behind invariant %s", n)
+		}
+		for _, test := range found[n] {
+			comment, ok, err := all.find(test)
+			if err != nil || !ok {
+				t.Errorf("invariant %s: there is no %s: %v", n, test, err)
+			} else if !names(comment, n) {
+				t.Errorf("invariant %s: the comment of %s does not name it: %q", n, test, comment)
+			}
+		}
+	}
+	if len(found) != invariants {
+		t.Errorf("%d invariants, want %d", len(found), invariants)
+	}
+}
+
+func TestInvariantsAreChecked(t *testing.T) {
+	found, err := guards("1. **No.** `a.TestNo`\n## What must never break\n\n1. **A.** x\n   (`a.TestX`,\n   `b/c.TestY`)\n2. **B.**\n\n## Next\n3. **C** `a.TestZ`\n")
+	if err != nil || len(found) != 1 || !slices.Equal(found["1"], []string{"a.TestX", "b/c.TestY"}) {
+		t.Errorf("%v, %v", found, err)
+	}
+	for comment, want := range map[string]string{
+		"// Invariant 7: x": "7", "// HUB-52, invariants 1 and 2: x": "1 2", "// x (invariants 3, 4 and 10)": "3 4 10", "// 7 HUB-07": "", "": "",
+	} {
+		var got []string
+		for i := range invariants {
+			if n := strconv.Itoa(i + 1); names(comment, n) {
+				got = append(got, n)
+			}
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%q names %q, want %q", comment, s, want)
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ func harness(t *testing.T) *storetest.Harness {
 	}
 }
 
+// Invariants 1, 2, 3, 4, 5, 10 and 12, as far as a store answers for them.
 func TestStorePassesTheSuite(t *testing.T) { storetest.Run(t, harness) }
 
 func TestStoreAgreesWithTheReference(t *testing.T) { storetest.RunModel(t, harness) }
