@@ -34,7 +34,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
 	}
 	var denial *Request // nil: there was nothing to end
-	_, err = s.update(ctx, id, func(rec Record) (Record, error) {
+	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
 		rec, denial = endWithNotice(rec, reason, notice, head.Last, time.Now())
 		return rec, nil
 	})
@@ -46,7 +46,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	}
 	s.enqueue(denial)
 	e := requestEvent(EventEnded, denial, reason)
-	e.Mode, e.Try = "", 0
+	e.Mode, e.Try, e.Gap = "", 0, endGap(rec)
 	s.o.Event(e)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -23,6 +24,9 @@ type Event struct {
 	Reason         string // why it was denied, dropped or ended
 	Err            error
 	Duration       time.Duration // of the exchange with the callback
+	// Gap is what an ended subscription had not got and will not get (invariant
+	// 10); zero where there was nothing.
+	Gap journal.Gap
 }
 
 // The events.
@@ -46,4 +50,14 @@ func requestEvent(name string, r *Request, reason string) Event {
 		Name: name, SubscriptionID: r.SubscriptionID(), Topic: r.Topic, CallbackHost: hostOf(r.Callback),
 		Mode: r.Mode, Try: r.Tries + 1, Reason: reason,
 	}
+}
+
+// endGap is the gap that the end of rec's subscription left, if it left one.
+func endGap(rec Record) journal.Gap {
+	if s := rec.Subscription; s != nil && len(s.Gaps) > 0 {
+		if g := s.Gaps[len(s.Gaps)-1]; g.Reason == gapReason(s.EndReason) && g.At.Equal(s.EndedAt) {
+			return g
+		}
+	}
+	return journal.Gap{}
 }

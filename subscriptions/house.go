@@ -125,7 +125,9 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error 
 		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
 	})
 	if err == nil && ended {
-		s.o.Event(event(EventEnded, rec.Subscription, EndExpired))
+		e := event(EventEnded, rec.Subscription, EndExpired)
+		e.Gap = endGap(rec)
+		s.o.Event(e)
 	}
 	return err
 }

@@ -469,6 +469,9 @@ func TestLeaseRunsOut_HUB29(t *testing.T) {
 		if s.EndReason != EndExpired || len(s.Gaps) != 1 || s.Gaps[0].Count != 3 || s.Gaps[0].Reason != journal.GapExpired {
 			t.Errorf("a day later: %+v", s)
 		}
+		if e := w.eventsNamed(EventEnded); len(e) != 1 || e[0].Gap != s.Gaps[0] {
+			t.Errorf("the gap is not in the log: %+v", e)
+		}
 		if n := len(w.callsTo(cbHost)); n != 1 {
 			t.Errorf("%d calls, want the verification alone", n)
 		}
@@ -510,4 +513,22 @@ func TestResumedSubscriptionHasNoGap(t *testing.T) {
 			t.Errorf("resumed as %+v, was %+v", s, before)
 		}
 	})
+}
+
+// Invariant 10: what an unsubscribe leaves undelivered is told, and nothing is
+// where nothing was left.
+func TestGapOfAnUnsubscribeIsTold(t *testing.T) {
+	for lag := range uint64(2) {
+		virtual(t, Options{}, func(t *testing.T, w *world) {
+			defer w.run(t)()
+			w.accept(t, subscribe(callback))
+			settle(time.Second)
+			w.publish(lag)
+			w.accept(t, unsubscribe(callback))
+			settle(time.Second)
+			if e := w.eventsNamed(EventEnded); len(e) != 1 || e[0].Gap.Count != lag {
+				t.Errorf("%d behind: %+v", lag, e)
+			}
+		})
+	}
 }

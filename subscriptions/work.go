@@ -163,11 +163,14 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 		}
 		e = requestEvent(EventEnded, r, EndUnsubscribed)
 	}
-	_, err := s.update(ctx, j.id, change)
+	rec, err := s.update(ctx, j.id, change)
 	if err != nil {
 		return s.unsettled(ctx, j, err)
 	}
 	e.Status, e.Duration = a.status, a.took
+	if e.Name == EventEnded {
+		e.Gap = endGap(rec)
+	}
 	s.o.Event(e)
 	return false
 }

@@ -25,6 +25,9 @@ var eventTexts = map[string]struct {
 // logEvents writes what happens to subscriptions, one line each.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
 	return func(e subscriptions.Event) {
+		if e.Gap.Count > 0 {
+			logGap(log, e)
+		}
 		text := eventTexts[e.Name]
 		line := log.Check(text.level, text.text)
 		if line == nil {
@@ -47,6 +50,19 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 			attempt, status, duration, zap.Error(e.Err),
 		)
 	}
+}
+
+// logGap writes what an ended subscription will not get, as delivery does for
+// those that go on (invariant 10).
+func logGap(log *zap.Logger, e subscriptions.Event) {
+	from := zap.Skip() // of one that got nothing before it is not known
+	if !e.Gap.From.IsZero() {
+		from = zap.Time("from", e.Gap.From)
+	}
+	log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
+		zap.String("topic", e.Topic), zap.Stringer("subscription_id", e.SubscriptionID),
+		zap.String("callback_host", e.CallbackHost), zap.String("reason", e.Gap.Reason),
+		zap.Uint64("count", e.Gap.Count), from, zap.Time("until", e.Gap.Until))
 }
 
 // orSkip is a field, or none where there is no value.
