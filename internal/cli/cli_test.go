@@ -300,3 +300,25 @@ func TestFormats(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What ran out is not said to expire in no time.
+func TestExpiredSubscription(t *testing.T) {
+	vars := serveJSON(t, "GET /api/v1/subscriptions", admin.Page[admin.Subscription]{Items: []admin.Subscription{
+		{ID: "id-0", State: "ended", ExpiresAt: time.Now().Add(-time.Minute)},
+	}})
+	r := command(t, vars, "", "sub", "ls")
+	r.want(t, ExitOK, "expired")
+	if strings.Contains(r.stdout, "in 0s") {
+		t.Error(r.stdout)
+	}
+}
+
+// serveJSON answers one call of the API.
+func serveJSON(t *testing.T, pattern string, v any) (vars map[string]string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) })
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return map[string]string{"RSHUB_ADMIN_URL": s.URL}
+}

@@ -117,7 +117,10 @@ func Subscription(env Env) *cobra.Command {
 				}
 			}
 			if s.EndedAt.IsZero() && !s.ExpiresAt.IsZero() {
-				expires = "in " + span(time.Until(s.ExpiresAt))
+				expires = "expired" // and may be taken up again
+				if left := time.Until(s.ExpiresAt); left > 0 {
+					expires = "in " + span(left)
+				}
 			}
 			return []string{s.ID, s.State, lag, expires, last(s), s.Callback, s.Topic}
 		},
