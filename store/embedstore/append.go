@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -117,10 +116,11 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 		return err
 	}
 	o.finish = func(err error) {
-		if err == nil {
+		switch {
+		case mayBeStored(err):
 			s.topics[key[0]].bump(id)
 			s.hints.send(topic)
-		} else if unsure := (*unsureError)(nil); inFile && !errors.As(err, &unsure) {
+		case inFile:
 			s.bodies.remove(kept.ID)
 		}
 	}

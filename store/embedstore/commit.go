@@ -18,7 +18,7 @@ const maxBatch = 1024
 
 // errUnopened is what there is to say between a failed write after which the
 // database could not be opened again, and the next try.
-var errUnopened = errors.New("the store could not be opened again after a failed write; it is tried with the next one")
+var errUnopened = errors.New("the store could not be opened again after a failed write; it is tried with whatever is read or written next")
 
 // errUnchanged is what an operation returns that had nothing to write. Its
 // caller gets nil.
@@ -58,6 +58,13 @@ func (e *unsureError) Error() string {
 	return fmt.Sprintf("writing to the store failed, it may or may not have been stored: %v", e.err)
 }
 func (e *unsureError) Unwrap() error { return e.err }
+
+// mayBeStored tells whether an operation with this result has to be told of, as
+// it was stored, or may have been.
+func mayBeStored(err error) bool {
+	unsure := (*unsureError)(nil)
+	return err == nil || errors.As(err, &unsure)
+}
 
 // put and del write inside an operation.
 func put(b *bbolt.Bucket, k, v []byte) error {
@@ -233,7 +240,7 @@ func (s *Store) transact(ops []*op) error {
 		return tx.Rollback()
 	}
 	id := tx.ID()
-	if err := tx.Commit(); err != nil {
+	if err := s.commit(tx); err != nil {
 		return s.recoverFrom(err, id)
 	}
 	return nil
@@ -263,16 +270,29 @@ func (s *Store) writable() (*bbolt.DB, error) {
 	if err != nil {
 		return nil, spaceOr(err)
 	}
+	if err := seal(db); err != nil {
+		_ = db.Close() // the first error says more
+		return nil, spaceOr(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.db = db
 	return db, nil
 }
 
+// seal makes the last transaction that a database shows durable, whose own fsync
+// may have failed: it is once a transaction after it is. Nobody is to read it
+// before that, as a publish that finds itself stored is answered with 200
+// (invariant 1).
+func seal(db *bbolt.DB) error {
+	return db.Update(func(*bbolt.Tx) error { return nil })
+}
+
 // recoverFrom makes the store sound again after the transaction with this id
 // could not be committed, and returns what to tell the callers. The database is
 // opened anew, so that nothing of the failed transaction is left in memory;
-// where that shows it all the same, its fsync was what failed.
+// where that shows it all the same, its fsync was what failed, and nothing is
+// read until it is sealed.
 //
 // Where space was lacking the store goes on. After any other error of the disk
 // nobody knows what it holds, and nothing more is written.
@@ -290,16 +310,21 @@ func (s *Store) recoverFrom(cause error, id int) error {
 	if openErr != nil {
 		return &unsureError{errors.Join(cause, openErr)}
 	}
-	s.db = db
 	happened := false
 	_ = db.View(func(tx *bbolt.Tx) error {
 		happened = id > 0 && tx.ID() >= id
 		return nil
 	})
-	if happened {
-		return &unsureError{cause}
+	if !happened {
+		s.db = db
+		return err
 	}
-	return err
+	if s.fault == nil && seal(db) == nil {
+		s.db = db
+	} else {
+		_ = db.Close() // writable tries again, unless there is a fault
+	}
+	return &unsureError{cause}
 }
 
 // spaceOr wraps journal.ErrFull around an error that says that the disk is

@@ -50,7 +50,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 			return result
 		},
 		finish: func(err error) {
-			if err != nil {
+			if !mayBeStored(err) {
 				return
 			}
 			for _, id := range ended {

@@ -76,7 +76,7 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 			return err
 		},
 		finish: func(err error) {
-			if err == nil {
+			if mayBeStored(err) {
 				s.records[key[0]].bump(id)
 			}
 		},

@@ -63,6 +63,9 @@ type Store struct {
 	// fault is why nothing is written any more, until the next start.
 	fault error
 
+	// commit is tx.Commit. Tests have it fail.
+	commit func(tx *bbolt.Tx) error
+
 	ops       chan *op
 	stop      chan struct{} // closed by Close
 	stopped   chan struct{} // closed when the writer is done
@@ -83,7 +86,7 @@ var (
 // one process can have it open: another gets ErrLocked at once.
 func Open(dir string, o Options) (*Store, error) {
 	s := &Store{
-		dir: dir, minFree: o.MinFree,
+		dir: dir, minFree: o.MinFree, commit: (*bbolt.Tx).Commit,
 		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
 		ops:     make(chan *op),
 		stop:    make(chan struct{}),
@@ -223,11 +226,26 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// view runs fn in a transaction that reads. What fn keeps it has to copy.
+// view runs fn in a transaction that reads. What fn keeps it has to copy. It is
+// not for the writer.
 func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	err := s.tryView(fn)
+	if !errors.Is(err, errUnopened) {
+		return err
+	}
+	// The writer opens it before it looks at an operation.
+	nothing := &op{run: func(*bbolt.Tx) error { return errUnchanged }}
+	if err := s.do(ctx, nothing); err != nil {
+		return err
+	}
+	return s.tryView(fn)
+}
+
+// tryView is view, and errUnopened where the database is not open.
+func (s *Store) tryView(fn func(tx *bbolt.Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	switch {
@@ -235,6 +253,8 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 		return s.db.View(fn)
 	case s.closing():
 		return ErrClosed
+	case s.fault != nil:
+		return s.fault
 	default:
 		return errUnopened
 	}

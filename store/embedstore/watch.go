@@ -102,7 +102,11 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 		}
 		for _, id := range ids {
 			key := keyOf(id)
-			if _, err := collect(key, b.Get(key)); err != nil {
+			v := b.Get(key)
+			if v == nil {
+				continue // it may have been stored, and was not
+			}
+			if _, err := collect(key, v); err != nil {
 				return err
 			}
 		}

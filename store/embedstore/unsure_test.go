@@ -1,0 +1,106 @@
+package embedstore
+
+import (
+	"errors"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// failLate has the next transaction be stored, and its last fsync fail.
+func failLate(s *Store, with error) {
+	s.commit = func(tx *bbolt.Tx) error {
+		s.commit = (*bbolt.Tx).Commit
+		return errors.Join(tx.Commit(), with)
+	}
+}
+
+// What may have been stored is told as changed: a Source that publishes again
+// gets a 200 as for any duplicate, and nothing else would start the delivery.
+func TestUnsureIsTold(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	add(t, s, topic, 10)
+	sub := subscriptions.Subscription{ID: subscriptions.ID(topic, "cb"), Topic: topic, Callback: "cb"}
+	store := func(subscriptions.Record) (subscriptions.Record, error) {
+		return subscriptions.Record{Subscription: &sub}, nil
+	}
+	if _, err := s.Update(t.Context(), sub.ID, store); err != nil {
+		t.Fatal(err)
+	}
+	partition, shard := journal.Partition(journal.TopicID(topic)), subscriptions.Shard(sub.ID)
+	_, topicsSince, topicsErr := s.Changes(t.Context(), partition, 0)
+	_, subsSince, subsErr := s.Changed(t.Context(), shard, 0)
+	if err := errors.Join(topicsErr, subsErr); err != nil {
+		t.Fatal(err)
+	}
+	hints := s.Hints(t.Context())
+
+	var unsure *unsureError
+	failLate(s, syscall.ENOSPC)
+	if _, err := tryAdd(t.Context(), s, topic, 10); !errors.As(err, &unsure) {
+		t.Fatalf("Append: %v", err)
+	}
+	if h, err := s.Head(t.Context(), topic); err != nil || h.Last.Seq != 2 {
+		t.Fatalf("seq %d, %v", h.Last.Seq, err)
+	}
+	if topics, _, err := s.Changes(t.Context(), partition, topicsSince); err != nil || len(topics) != 1 || len(hints) != 1 {
+		t.Errorf("changed topics %q, %d hints, %v", topics, len(hints), err)
+	}
+	end := subscriptions.Commit{ID: sub.ID, Cursor: journal.Cursor{Attempt: 1}, End: subscriptions.EndGone, EndedAt: start}
+	failLate(s, syscall.ENOSPC)
+	if err := s.Commit(t.Context(), []subscriptions.Commit{end}); !errors.As(err, &unsure) {
+		t.Fatalf("Commit: %v", err)
+	}
+	ids, subsSince, err := s.Changed(t.Context(), shard, subsSince)
+	if err != nil || len(ids) != 1 {
+		t.Errorf("changed subscriptions %v, %v", ids, err)
+	}
+	failLate(s, syscall.ENOSPC)
+	if _, err := s.Update(t.Context(), sub.ID, store); !errors.As(err, &unsure) {
+		t.Fatalf("Update: %v", err)
+	}
+	if ids, _, err := s.Changed(t.Context(), shard, subsSince); err != nil || len(ids) != 1 {
+		t.Errorf("changed subscriptions %v, %v", ids, err)
+	}
+}
+
+// Invariant 1: what shows after a failed fsync is not read, as whoever publishes
+// it again would be told that it is stored.
+func TestUnsyncedIsNotRead_Invariant1(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	add(t, s, topic, 10)
+	failLate(s, syscall.EIO)
+	if _, err := tryAdd(t.Context(), s, topic, 10); err == nil {
+		t.Fatal("the fsync failed and the append did not")
+	}
+	if h, err := s.Head(t.Context(), topic); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the head has seq %d, %v", h.Last.Seq, err)
+	}
+	if err := s.Ready(t.Context()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Ready: %v", err)
+	}
+}
+
+// Without room it is read once a later transaction is durable.
+func TestUnsyncedIsSealed_Invariant1(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	add(t, s, topic, 10)
+	last := 0
+	id := func(tx *bbolt.Tx) error { last = tx.ID(); return nil }
+	if err := s.db.View(id); err != nil {
+		t.Fatal(err)
+	}
+	failLate(s, syscall.ENOSPC)
+	if _, err := tryAdd(t.Context(), s, topic, 10); err == nil {
+		t.Fatal("the fsync failed and the append did not")
+	}
+	before := last
+	if err := s.db.View(id); err != nil || last != before+2 {
+		t.Errorf("transaction %d is the last, %d was before the failure, %v", last, before, err)
+	}
+}
