@@ -19,7 +19,8 @@ type Cursor struct {
 	Generation uint64
 	// Anchor is the last entry that was delivered or passed over.
 	Anchor
-	// Nudge counts the operator's "retry now" at this position.
+	// Nudge counts the operator's "retry now" at this position, and the verified
+	// renewals: what came of attempts before them does not win over them.
 	Nudge uint32
 	// Attempt counts the failures of the entry after Position.
 	Attempt uint32

@@ -22,8 +22,9 @@ func (e *LimitError) Error() string { return e.Reason }
 // Accept takes a request to subscribe or unsubscribe: it is durable when nil
 // comes back, and verified in the background by Run, also after a crash
 // (HUB-13, HUB-15). It replaces an older request of the same pair. The
-// notifications from here on will be delivered, however long the verification
-// takes (invariant 6).
+// notifications from here on, or from an older request of the same mode on that
+// still waited, will be delivered, however long the verification takes
+// (invariant 6).
 //
 // *LimitError: it was refused by a limit. Any other error is the store's, and
 // the request may or may not have been stored.
@@ -71,7 +72,11 @@ func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeReq
 		req.Secret, req.Lease = r.Secret, s.grant(r)
 	}
 	_, err = s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
-		rec.Request = &req
+		r := req
+		if older := rec.Request; older != nil && older.Mode == r.Mode && older.Denied == "" {
+			r.Start = older.Start // whoever asks twice is not to get less
+		}
+		rec.Request = &r
 		return rec, nil
 	})
 	if err != nil {

@@ -85,6 +85,25 @@ func TestNewerRequestReplacesTheOlder_HUB11(t *testing.T) {
 	}
 }
 
+// Invariant 6: who asks again while the first request waits gets all from the
+// first on.
+func TestRepeatedRequestKeepsTheStart(t *testing.T) {
+	w := newWorld(Options{})
+	w.publish(4)
+	w.accept(t, subscribe(callback))
+	w.publish(5)
+	w.accept(t, subscribe(callback))
+	if r := w.record(callback).Request; r.Start != entry(4) {
+		t.Errorf("it starts at %+v, want entry 4", r.Start)
+	}
+	// A change of mind does not.
+	w.accept(t, unsubscribe(callback))
+	w.accept(t, subscribe(callback))
+	if r := w.record(callback).Request; r.Start != entry(5) {
+		t.Errorf("it starts at %+v, want entry 5", r.Start)
+	}
+}
+
 // Invariant 12: what waits is bounded, in all and for one host.
 func TestPendingRequestsAreBounded(t *testing.T) {
 	w := newWorld(Options{MaxPending: 5, MaxPendingPerHost: 3})

@@ -25,8 +25,8 @@ var ErrSuperseded = errors.New("the request was replaced or done with meanwhile"
 //   - there was no subscription, or an ended one: it begins at the request's
 //     Start with a generation minted anew;
 //   - it is in force, or the request was accepted within resumeWithin after its
-//     lease ran out: it goes on at its cursor and generation, its retry ladder
-//     begins anew and what waits is due at once;
+//     lease ran out: it goes on at its cursor and generation, nudged, its retry
+//     ladder begins anew and what waits is due at once;
 //   - the same with another secret, or none where there was one: a generation is
 //     minted at the committed cursor, since the subscriber may have ignored what
 //     was signed with the old secret (invariant 4);
@@ -51,11 +51,15 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 		s.Cursor = mint(s.Cursor.Generation, r.Start, now)
 	case s.Secret != r.Secret:
 		s.Cursor = mint(s.Cursor.Generation, s.Cursor.Anchor, now)
-	case s.Cursor.Attempt > 0 || s.Cursor.Step > 0:
-		// The nudge makes the change win the merge within one generation.
+	default:
+		// The nudge makes the renewal win the merge within one generation: also
+		// over a 410 from before it that delivery has not stored yet, and that is
+		// not to end what was wanted since.
 		s.Cursor.Nudge++
-		s.Cursor.Step = 0
-		s.Cursor.NextAttemptAt = now
+		if s.Cursor.Attempt > 0 || s.Cursor.Step > 0 {
+			s.Cursor.Step = 0
+			s.Cursor.NextAttemptAt = now
+		}
 	}
 	s.Secret = r.Secret
 	s.VerifiedAt = now

@@ -74,10 +74,13 @@ func TestActivate(t *testing.T) {
 			start: entry(10),
 		},
 		{
-			name:   "renewal where nothing waits leaves the cursor alone",
-			old:    func(s *Subscription) { s.Cursor = fresh(7, entry(12)) },
-			cursor: func(c journal.Cursor) journal.Cursor { return c },
-			start:  entry(10),
+			name: "renewal where nothing waits goes on where it was",
+			old:  func(s *Subscription) { s.Cursor = fresh(7, entry(12)) },
+			cursor: func(c journal.Cursor) journal.Cursor {
+				c.Nudge++
+				return c
+			},
+			start: entry(10),
 		},
 		{
 			name:   "renewal with another secret mints at the committed cursor", // invariant 4
@@ -196,6 +199,23 @@ func TestActivationComparesTheRequest(t *testing.T) {
 	rec.Request.Mode = websub.ModeUnsubscribe
 	if _, err := Deactivate(rec, uuid.New(), entry(20), t0); !errors.Is(err, ErrSuperseded) {
 		t.Errorf("an older unsubscribe took effect: %v", err)
+	}
+}
+
+// A 410 from before a verified renewal that is stored after it does not end what
+// was renewed (HUB-47, HUB-12).
+func TestRenewalWinsOverAnEarlierEnd(t *testing.T) {
+	rec := Record{Subscription: aSubscription(), Request: aRequest()}
+	rec.Subscription.Cursor = journal.Cursor{Generation: 7, Anchor: entry(12)}
+	gone := rec.Subscription.Cursor
+	gone.Attempt++
+	gone.LastStatus = 410
+	got, err := Activate(rec, reqID, t0, t0, resume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := got.Subscription.Cursor; journal.Merge(gone, c) != c {
+		t.Errorf("the end with cursor %+v wins over %+v", gone, c)
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *Service) enqueue(r *Request) {
 // than any pause is what a clock that jumped left behind, and does not count.
 func due(r *Request, now time.Time) time.Time {
 	if d := r.NextAt.Sub(now); d > 0 && d <= 2*retries[len(retries)-1] {
-		return r.NextAt
+		return now.Add(d) // which a clock that jumps from here on does not move
 	}
 	return now
 }
