@@ -41,6 +41,8 @@ func aSubscription() *Subscription {
 	}
 }
 
+// HUB-22, invariants 4, 6 and 10: what becomes of a subscription when a request
+// was verified.
 func TestActivate(t *testing.T) {
 	now := t0.Add(2 * time.Second)
 	minted := uint64(now.UnixMicro())
