@@ -235,7 +235,7 @@ func (d *Dispatcher) place(l *lane, now int64) {
 	}
 	l.state = idle
 	if l.cursor.next > now {
-		d.waitUntil(l, l.cursor.next)
+		d.waitUntil(l, min(l.cursor.next, d.latest(now)))
 		return
 	}
 	d.proceed(l, now)
@@ -249,6 +249,10 @@ func (d *Dispatcher) proceed(l *lane, now int64) {
 		d.enqueue(l)
 	}
 }
+
+// latest is the time until which a lane may have to wait at now. One that is
+// further off is what a clock that jumped left behind.
+func (d *Dispatcher) latest(now int64) int64 { return now + int64(d.o.Policy.Max) }
 
 // waitUntil makes a lane wait, or wait until another time.
 func (d *Dispatcher) waitUntil(l *lane, at int64) {

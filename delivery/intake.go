@@ -68,8 +68,9 @@ func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
 // position tells sweeps where to go on.
 type sweep struct {
 	topics, subscriptions [journal.Partitions]uint64
-	// again are subscriptions that changed while they were being read.
-	again []uuid.UUID
+	// again are subscriptions that changed while they were being read, or could
+	// not be read.
+	again map[uuid.UUID]struct{}
 }
 
 // pageSize is how many records are read from the store at once.
@@ -80,7 +81,7 @@ func (d *Dispatcher) load(ctx context.Context) (*sweep, error) {
 	start := time.Now()
 	d.watchTouched(true)
 	defer d.watchTouched(false)
-	s := new(sweep)
+	s := &sweep{again: make(map[uuid.UUID]struct{})}
 	for i := range journal.Partitions {
 		// The counters are read before what they count.
 		_, next, err := d.o.Journal.Changes(ctx, i, 0)
@@ -171,41 +172,49 @@ func (d *Dispatcher) sweepOn(ctx context.Context, s *sweep) {
 	}
 }
 
+// sweep goes through all partitions. What cannot be read is asked for again the
+// next time, and hides nothing else; the first error comes back.
 func (d *Dispatcher) sweep(ctx context.Context, s *sweep) error {
+	var failed error
+	note := func(what string, of any, err error) {
+		if failed == nil {
+			failed = fmt.Errorf("%s %v: %w", what, of, err)
+		}
+	}
 	for i := range journal.Partitions {
-		topics, next, err := d.o.Journal.Changes(ctx, i, s.topics[i])
-		if err != nil {
-			return fmt.Errorf("partition %d: %w", i, err)
+		if topics, next, err := d.o.Journal.Changes(ctx, i, s.topics[i]); err != nil {
+			note("partition", i, err)
+		} else {
+			s.topics[i] = next
+			for _, url := range topics {
+				d.touch(url)
+			}
 		}
-		s.topics[i] = next
-		for _, url := range topics {
-			d.touch(url)
+		if ids, next, err := d.o.Subscriptions.Changed(ctx, i, s.subscriptions[i]); err != nil {
+			note("shard", i, err)
+		} else {
+			s.subscriptions[i] = next
+			for _, id := range ids {
+				s.again[id] = struct{}{}
+			}
 		}
-		ids, next, err := d.o.Subscriptions.Changed(ctx, i, s.subscriptions[i])
-		if err != nil {
-			return fmt.Errorf("shard %d: %w", i, err)
-		}
-		s.subscriptions[i] = next
-		s.again = append(s.again, ids...)
 	}
 	d.watchTouched(true)
 	defer d.watchTouched(false)
-	ids := s.again
-	s.again = nil
-	for n, id := range ids {
+	for id := range s.again {
 		rec, err := d.o.Subscriptions.Get(ctx, id)
 		if err != nil {
-			s.again = append(s.again, ids[n:]...)
-			return fmt.Errorf("subscription %v: %w", id, err)
+			note("subscription", id, err)
+			continue
 		}
 		if rec.Subscription == nil {
 			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: time.Now()}
 		}
-		if !d.applyRead(rec.Subscription) {
-			s.again = append(s.again, id)
+		if d.applyRead(rec.Subscription) {
+			delete(s.again, id)
 		}
 	}
-	return nil
+	return failed
 }
 
 // walkAll looks at every lane. A clock that jumped ahead and came back left

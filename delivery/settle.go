@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -140,6 +141,11 @@ func (s *settler) write(ctx context.Context) error {
 			if tries > 1 {
 				s.log.Info("the store takes cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", tries))
 			}
+			break
+		}
+		if errors.Is(err, journal.ErrPacked) {
+			s.log.Error("a cursor could not be stored, as what is stored of its subscription cannot be read; the others of its group were stored",
+				zap.String("event", "commit_unreadable"), zap.Error(err))
 			break
 		}
 		s.log.Warn("cursors could not be stored; they are stored again, and after a crash before that delivered again",

@@ -90,6 +90,8 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 			d.proceed(l, now)
 		case l.state == waiting && t.published && !l.held && l.due > soonest:
 			d.waitUntil(l, soonest)
+		case l.state == waiting && l.due > d.latest(now):
+			d.waitUntil(l, d.latest(now))
 		}
 		if h := l.host; t.published && h.suspect && h.probe > soonest {
 			h.probe = soonest

@@ -66,7 +66,8 @@ type Committer interface {
 	// Commit merges cursors (journal.Merge) and stores the rest, durable when it
 	// returns. It never creates a subscription: a commit for an id that has none
 	// is dropped. An error says that some or all may not have been stored; the
-	// same commits may be given again.
+	// same commits may be given again. One that wraps journal.ErrPacked says that
+	// some are for records that cannot be read, and that all others were stored.
 	Commit(ctx context.Context, commits []Commit) error
 }
 

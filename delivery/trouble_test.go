@@ -1,0 +1,173 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
+)
+
+// A renewal that was verified after a 410 is not undone by it.
+func TestRenewalAfterGone_HUB47(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.set(cb(0), answers(410))
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("one"))
+		pass(10 * time.Millisecond) // answered 410, not committed
+		if n := len(b.attempts(cb(0))); n != 1 {
+			t.Fatal(n)
+		}
+		b.set(cb(0), nil)
+		id := uuid.New()
+		rec, err := b.Update(t.Context(), sub.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+			rec.Request = &subscriptions.Request{ID: id, Mode: websub.ModeSubscribe, Topic: topicA, Callback: cb(0), Lease: time.Hour, AcceptedAt: time.Now()}
+			return subscriptions.Activate(rec, id, time.Now(), time.Now(), time.Hour)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.d.Apply(*rec.Subscription)
+		pass(10 * time.Second)
+		if s, _ := b.stored(sub); !s.EndedAt.IsZero() {
+			t.Errorf("the renewed subscription was ended: %s", s.EndReason)
+		}
+		b.publish(t, topicA, []byte("two"))
+		pass(10 * time.Second)
+		if n := len(b.at(cb(0))); n != 2 {
+			t.Errorf("%d delivered", n)
+		}
+	})
+}
+
+// A record that the store cannot read stalls nobody else.
+func TestUnreadableRecordStallsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.CommitEvery = 4 })
+		for n := range 20 {
+			b.subscribe(topicA, cb(n))
+		}
+		b.failCommit = func() error { return fmt.Errorf("subscription x: %w", journal.ErrPacked) }
+		b.run()
+		for n := range 5 {
+			b.publish(t, topicA, fmt.Append(nil, n))
+			pass(time.Minute)
+		}
+		for n := range 20 {
+			if got := len(b.at(cb(n))); got != 5 {
+				t.Errorf("callback %d got %d", n, got)
+			}
+		}
+		b.end()
+	})
+}
+
+// A time that a clock which jumped left far in the future holds nothing up for
+// longer than the longest wait, neither in the store nor in memory.
+func TestWaitLeftByAClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		failing := func(at time.Time) func(*subscriptions.Subscription) {
+			return func(s *subscriptions.Subscription) {
+				s.Cursor.Attempt, s.Cursor.Step, s.Cursor.LastStatus, s.Cursor.NextAttemptAt = 1, 1, 503, at
+			}
+		}
+		b.subscribe(topicA, cb(0), failing(time.Now().Add(200*time.Hour)))
+		stored := b.subscribe(topicA, cb(1), failing(time.Now().Add(time.Hour)))
+		b.publish(t, topicA, []byte("one"))
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		b.d.mu.Lock()
+		b.d.waitUntil(b.d.lanes[stored.ID], time.Now().Add(200*time.Hour).UnixNano())
+		b.d.mu.Unlock()
+		pass(b.d.o.Policy.Max + 2*walkEvery)
+		for n := range 2 {
+			if got := len(b.at(cb(n))); got != 1 {
+				t.Errorf("callback %d got %d", n, got)
+			}
+		}
+	})
+}
+
+// One subscription that cannot be read does not hide what else changed.
+func TestSweepGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var subs []subscriptions.Subscription
+		for n := range 20 {
+			subs = append(subs, b.subscribe(topicA, cb(n)))
+		}
+		bad := &badGet{memory: b.memory, bad: subs[0].ID}
+		b.d.o.Subscriptions = bad
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		for _, s := range subs {
+			_, err := b.Update(t.Context(), s.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+				rec.Subscription.EndedAt = time.Now()
+				return rec, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		if n := b.d.Stats().Lanes; n > 1 {
+			t.Errorf("%d lanes of ended subscriptions", n)
+		}
+	})
+}
+
+type badGet struct {
+	*memory
+	bad uuid.UUID
+}
+
+func (b *badGet) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	if id == b.bad {
+		return subscriptions.Record{}, errors.New("cannot be read")
+	}
+	return b.memory.Get(ctx, id)
+}
+
+// Invariant 12: a topic's anchors are bounded.
+func TestAnchorsAreBounded(t *testing.T) {
+	var tp topic
+	for n := range journal.Position(10 * remembered) {
+		tp.saw(anchor{position: n + 1})
+	}
+	if got := tp.before(anchor{position: 1 << 40}); len(tp.seen) != remembered || got[0].position != 10*remembered {
+		t.Errorf("%d are kept, the newest is %v", len(tp.seen), got[0].position)
+	}
+}
+
+// What was added right before the end is stored.
+func TestLastResultsAreStored(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			sub := b.subscribe(topicA, cb(0))
+			s := newSettler(b.memory, time.Second, 10, b.d.log)
+			sub.Cursor.Attempt = 1
+			s.add(subscriptions.Commit{ID: sub.ID, Cursor: sub.Cursor})
+			s.close()
+			if err := s.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got, _ := b.stored(sub); got.Cursor != sub.Cursor {
+				t.Fatal("the last result was not stored")
+			}
+		})
+	}
+}
