@@ -301,7 +301,7 @@ func TestSubscriptionsArePagedAndFiltered(t *testing.T) {
 		t.Error("no items are null and not []")
 	}
 	for query, word := range map[string]string{
-		"limit=0": "1 to 1000", "limit=1001": "1 to 1000", "limit=x": "1 to 1000", "after=x": "next", "stat=active": "stat", "state=actve": "failing",
+		"limit=0": "1 to 1000", "state=failing;host=x": "read", "host=%zz": "read", "host=a&host=b": "once", "limit=1001": "1 to 1000", "limit=x": "1 to 1000", "after=x": "next", "stat=active": "stat", "state=actve": "failing",
 	} {
 		resp, body := send(t, http.MethodGet, list+query)
 		wantProblem(t, resp, body, 400, word)

@@ -32,29 +32,35 @@ type pageRequest struct {
 	after uuid.UUID // the last id of the page before
 }
 
-// parsePage reads ?limit= and ?after=, and refuses parameters that are neither
-// these nor in filters, so that a filter with a slip in its name does not select
+// parsePage reads ?limit= and ?after= of a query, and returns the rest with them.
+// It refuses parameters that are neither these nor in filters, that come twice
+// or can't be read, so that a filter with a slip in it does not select
 // everything.
-func parsePage(q url.Values, filters ...string) (pageRequest, error) {
+func parsePage(query string, filters ...string) (p pageRequest, q url.Values, err error) {
+	if q, err = url.ParseQuery(query); err != nil {
+		return p, q, badRequest("The query can't be read: %s.", err)
+	}
 	known := append([]string{"limit", "after"}, filters...)
-	for name := range q {
+	for name, values := range q {
+		if len(values) > 1 {
+			return p, q, badRequest("The parameter %q comes %d times; send it once.", name, len(values))
+		}
 		if !slices.Contains(known, name) {
-			return pageRequest{}, badRequest("The parameter %q is not known here; these are: %s.", name, strings.Join(known, ", "))
+			return p, q, badRequest("The parameter %q is not known here; these are: %s.", name, strings.Join(known, ", "))
 		}
 	}
-	p := pageRequest{limit: DefaultLimit}
-	var err error
+	p.limit = DefaultLimit
 	if s := q.Get("limit"); s != "" {
 		if p.limit, err = strconv.Atoi(s); err != nil || p.limit < 1 || p.limit > MaxLimit {
-			return p, badRequest("limit=%s is not a number from 1 to %d.", s, MaxLimit)
+			return p, q, badRequest("limit=%s is not a number from 1 to %d.", s, MaxLimit)
 		}
 	}
 	if s := q.Get("after"); s != "" {
 		if p.after, err = uuid.Parse(s); err != nil {
-			return p, badRequest("after=%s is not the \"next\" of a page.", s)
+			return p, q, badRequest("after=%s is not the \"next\" of a page.", s)
 		}
 	}
-	return p, nil
+	return p, q, nil
 }
 
 // walk yields what a store has, partition after partition and by id in each,

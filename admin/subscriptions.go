@@ -17,8 +17,7 @@ import (
 )
 
 func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	p, err := parsePage(q, "topic", "state", "host")
+	p, q, err := parsePage(r.URL.RawQuery, "topic", "state", "host")
 	if err != nil {
 		return err
 	}

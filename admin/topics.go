@@ -14,7 +14,7 @@ import (
 )
 
 func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
-	p, err := parsePage(r.URL.Query())
+	p, _, err := parsePage(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
