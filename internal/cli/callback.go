@@ -104,13 +104,13 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch challenge := q.Get(websub.ParamChallenge); {
 	case mode == "denied":
-		c.print("%s denied: %s, because: %s", clock(), topic, first(q.Get(websub.ParamReason), "(no reason given)"))
+		c.print(fmt.Sprintf("%s denied: %s, because: %s", clock(), topic, first(q.Get(websub.ParamReason), "(no reason given)")))
 	case mode != "" && challenge != "":
 		lease := ""
 		if s := q.Get(websub.ParamLeaseSeconds); s != "" {
 			lease = " for " + s + " s"
 		}
-		c.print("%s confirmed: %s %s%s at %s", clock(), mode, topic, lease, r.URL.Path)
+		c.print(fmt.Sprintf("%s confirmed: %s %s%s at %s", clock(), mode, topic, lease, r.URL.Path))
 		_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such
 	default:
 		http.Error(w, "This is a WebSub callback: hubs verify it with GET and deliver with POST.", http.StatusNotFound)
@@ -121,7 +121,7 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := egress.ReadBody(r.Body, maxDelivery)
 	if err != nil {
-		c.print("%s a delivery to %s broke off: %v", clock(), r.URL.Path, err)
+		c.print(fmt.Sprintf("%s a delivery to %s broke off: %v", clock(), r.URL.Path, err))
 		http.Error(w, "The body could not be read.", http.StatusBadRequest)
 		return
 	}
@@ -137,7 +137,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	if c.secret != "" && r.Header.Get(websub.HeaderSignature) == "" {
 		lines = append(lines, "  (not signed, though there is a --secret)")
 	}
-	c.print("%s", strings.Join(append(lines, excerpt(body)...), "\n"))
+	c.print(append(lines, excerpt(body)...)...)
 	w.WriteHeader(c.status)
 }
 
@@ -165,9 +165,9 @@ func excerpt(body []byte) []string {
 	return lines
 }
 
-// print writes lines for a person, whole ones even where requests overlap.
-func (c *callback) print(format string, args ...any) {
-	lines := strings.Split(fmt.Sprintf(format, args...), "\n")
+// print writes lines for a person, together even where requests overlap. What
+// came with a request can't begin another one.
+func (c *callback) print(lines ...string) {
 	for i := range lines {
 		lines[i] = plain(strings.ReplaceAll(lines[i], "\t", "    "))
 	}

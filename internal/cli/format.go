@@ -7,10 +7,11 @@ import (
 	"unicode"
 )
 
-// plain takes out of a string from elsewhere what a terminal would act on.
+// plain takes out of a string from elsewhere what a terminal would act on, a new
+// line and what turns the direction of writing included.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
 			return '?'
 		}
 		return r
