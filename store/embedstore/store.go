@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -84,7 +86,13 @@ var (
 
 // Open opens the store in a folder, which it creates where there is none. Only
 // one process can have it open: another gets ErrLocked at once.
-func Open(dir string, o Options) (*Store, error) {
+func Open(dir string, o Options) (opened *Store, err error) {
+	// Bbolt panics over pages that make no sense.
+	defer func() {
+		if p := recover(); p != nil {
+			opened, err = nil, damaged(filepath.Join(dir, databaseName), fmt.Errorf("%v", p))
+		}
+	}()
 	s := &Store{
 		dir: dir, minFree: o.MinFree, commit: (*bbolt.Tx).Commit,
 		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
@@ -98,7 +106,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(s.bodies.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
 	}
-	var err error
 	if s.db, err = openDatabase(dir); err != nil {
 		return nil, err
 	}
@@ -156,10 +163,17 @@ func openDatabase(dir string) (*bbolt.DB, error) {
 			holder = "process " + strings.TrimSpace(string(pid))
 		}
 		return nil, fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
-	case err != nil:
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
 		return nil, fmt.Errorf("opening %s: %w", path, err)
+	case err != nil:
+		return nil, damaged(path, err)
 	}
 	return db, nil
+}
+
+// damaged is what is said of a database that makes no sense.
+func damaged(path string, why error) error {
+	return fmt.Errorf("%s can't be read and seems damaged (%w): put a backup of the folder in its place, or move it away to begin with an empty one", path, why)
 }
 
 // ID is the id of this installation, drawn at random when the folder was
