@@ -52,7 +52,10 @@ type Error struct {
 	Msg string
 }
 
-// Error returns the position, the rule and the sentence.
+// Error returns the position, where there is one, the sentence and the rule.
 func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s (%s)", e.Msg, e.Rule)
+	}
 	return fmt.Sprintf("line %d, column %d: %s (%s)", e.Line, e.Column, e.Msg, e.Rule)
 }

@@ -20,6 +20,9 @@ type Notification struct {
 	// From and Until are the interval (DOC-13), in UTC. Either is zero where a
 	// framework notification lacks it; a change notification has both.
 	From, Until time.Time
+	// Line and Column are where the document's rs:md is, which says all this, as
+	// in Error.
+	Line, Column int
 	// Up is where the first rs:ln rel="up" of the document leads, the Capability
 	// List; empty where there is none (DOC-14).
 	Up string
@@ -188,6 +191,7 @@ func (n *NotificationReader) checkRoot() error {
 			quote([]byte(m.capability)), ChangeNotification, FrameworkNotification)
 	}
 	n.n.From, n.n.Until = m.from, m.until
+	n.n.Line, n.n.Column = m.line, m.column
 	if n.n.Capability == ChangeNotification {
 		switch {
 		case !m.has(fldFrom):

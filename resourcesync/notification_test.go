@@ -231,7 +231,7 @@ func TestNotificationFields_DOC12_DOC14(t *testing.T) {
 		url(`<rs:md change="created"/>`) + url(`<rs:md change="updated"/>`) + url(`<rs:md change="deleted"/>`) + url(`<rs:md change="deleted"/>`) + tail
 	want := Notification{
 		Capability: ChangeNotification, From: day(1), Until: day(2), Up: "https://example.org/cl.xml",
-		Counts: Counts{Created: 1, Updated: 1, Deleted: 2}, Entries: 4,
+		Counts: Counts{Created: 1, Updated: 1, Deleted: 2}, Entries: 4, Line: 4, Column: 127,
 	}
 	if n, err := CheckNotification(strings.NewReader(good), Limits{}); n != want || err != nil {
 		t.Errorf("got %+v, %v\nwant %+v", n, err, want)
@@ -241,7 +241,7 @@ func TestNotificationFields_DOC12_DOC14(t *testing.T) {
 	if n, err := CheckNotification(strings.NewReader(legacy), Limits{}); n != want || err != nil {
 		t.Errorf("legacy: got %+v, %v\nwant %+v", n, err, want)
 	}
-	want = Notification{Capability: FrameworkNotification}
+	want = Notification{Capability: FrameworkNotification, Line: 4, Column: 1}
 	if n, err := CheckNotification(strings.NewReader(framework()), Limits{}); n != want || err != nil {
 		t.Errorf("framework: got %+v, %v\nwant %+v", n, err, want)
 	}
