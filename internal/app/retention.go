@@ -10,32 +10,68 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// retentionEvery is how often retention looks at the journal.
-const retentionEvery = time.Minute
+// How often retention looks at every topic: while something is published, and
+// at any rate. A topic over its own limit is trimmed as soon as it is.
+const (
+	retentionBusy = 10 * time.Second
+	retentionIdle = time.Minute
+)
 
 // topicsPage is how many heads are read from the store at once.
 const topicsPage = 256
 
 // retention trims the journal.
 type retention struct {
-	store journal.Trimmer
-	rule  journal.Retention
-	log   *zap.Logger
+	store interface {
+		journal.Trimmer
+		Head(ctx context.Context, topic string) (journal.Head, error)
+		Hints(ctx context.Context) <-chan string
+	}
+	rule journal.Retention
+	log  *zap.Logger
 }
 
 func (r *retention) run(ctx context.Context) error {
-	tick := time.NewTicker(retentionEvery)
+	hints := r.store.Hints(ctx)
+	tick := time.NewTicker(retentionBusy)
 	defer tick.Stop()
+	var last time.Time
+	grew := false
 	for {
-		if err := r.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			r.log.Warn("the journal could not be trimmed; it is tried again in a minute",
-				zap.String("event", "retention_failed"), zap.Error(err))
+		if now := time.Now(); grew || now.Sub(last) >= retentionIdle {
+			r.report(ctx, r.trim(ctx, now))
+			last, grew = now, false
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				waiting = false
+			case topic, ok := <-hints:
+				if !ok {
+					return nil
+				}
+				grew = true
+				r.report(ctx, r.bound(ctx, topic))
+			}
 		}
+	}
+}
+
+// bound trims a topic that has become larger than one may be.
+func (r *retention) bound(ctx context.Context, topic string) error {
+	head, err := r.store.Head(ctx, topic)
+	if err != nil || r.rule.PerTopic <= 0 || head.Bytes <= r.rule.PerTopic {
+		return err
+	}
+	_, err = r.store.Trim(ctx, topic, journal.Cut{KeepBytes: r.rule.PerTopic})
+	return err
+}
+
+func (r *retention) report(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("the journal could not be trimmed; it is tried again soon", zap.String("event", "retention_failed"), zap.Error(err))
 	}
 }
 
