@@ -28,9 +28,11 @@ func (d *Dispatcher) logAttempt(j job, b *body, out outcome, outcome string, nex
 		zap.String("callback_host", j.lane.host.name),
 		zap.String("notification_id", b.id),
 		zap.Uint32("attempt", j.cursor.attempt+1),
-		zap.Int("status", out.Status),
 		zap.Duration("duration", out.duration),
 		zap.String("outcome", outcome),
+	}
+	if out.Status > 0 { // else the error says it
+		fields = append(fields, zap.Int("status", out.Status))
 	}
 	if !next.IsZero() {
 		fields = append(fields, zap.Time("next_attempt_at", next))
@@ -46,7 +48,15 @@ func (d *Dispatcher) logGap(j job, g journal.Gap) {
 	d.log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
 		zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id),
 		zap.String("callback_host", j.lane.host.name), zap.String("reason", g.Reason),
-		zap.Uint64("count", g.Count), zap.Time("from", g.From), zap.Time("until", g.Until))
+		zap.Uint64("count", g.Count), known("from", g.From), known("until", g.Until))
+}
+
+// known is a time, or nothing where it is not known.
+func known(key string, t time.Time) zap.Field {
+	if t.IsZero() {
+		return zap.Skip()
+	}
+	return zap.Time(key, t)
 }
 
 // tally counts what became of an attempt.
