@@ -24,6 +24,15 @@ func (r *ring[T]) push(v T) {
 	r.n++
 }
 
+// pushFront puts v in as if it were the oldest item.
+func (r *ring[T]) pushFront(v T) {
+	r.push(v) // for the room
+	r.first = (r.first + len(r.items) - 1) % len(r.items)
+	var none T
+	r.items[(r.first+r.n)%len(r.items)] = none
+	r.items[r.first] = v // the same place, if it is full
+}
+
 // pop takes the oldest item out; ok is false if there is none.
 func (r *ring[T]) pop() (v T, ok bool) {
 	if r.n == 0 {

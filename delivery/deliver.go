@@ -139,10 +139,11 @@ func (d *Dispatcher) park(j job, b *body) {
 // unpark makes parked lanes ready, in chunks; those whose body could not be read
 // a while later.
 func (d *Dispatcher) unpark(lanes []*lane, read bool) {
-	for len(lanes) > 0 {
+	for first := true; len(lanes) > 0; {
 		n := min(chunk, len(lanes))
 		if read {
-			d.proceedAll(lanes[:n])
+			d.proceedAll(lanes[:n], first)
+			first = false
 		} else {
 			d.pause(lanes[:n], func() {})
 		}
@@ -150,14 +151,18 @@ func (d *Dispatcher) unpark(lanes []*lane, read bool) {
 	}
 }
 
-func (d *Dispatcher) proceedAll(lanes []*lane) {
+// proceedAll makes parked lanes ready. The first of them goes before the turns of
+// all others, as it had its own: where turns take longer than a body is kept, none
+// would find it.
+func (d *Dispatcher) proceedAll(lanes []*lane, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now().UnixNano()
 	for _, l := range lanes {
 		if l.state == parked {
 			l.state = idle
-			d.proceed(l, now)
+			d.goOn(l, now, first)
+			first = first && l.state != ready
 		}
 	}
 }

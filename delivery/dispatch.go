@@ -38,6 +38,7 @@ type Dispatcher struct {
 	groups   map[groupKey]*group
 
 	rotation ring[*topic]        // topics with listed groups
+	returned ring[*group]        // listed groups that go before them
 	timers   timers[*lane]       // waiting lanes
 	probes   timers[*host]       // suspects
 	lineup   ring[*host]         // suspects that wait for other suspects
@@ -243,10 +244,13 @@ func (d *Dispatcher) place(l *lane, now int64) {
 
 // proceed makes an idle lane ready if it has something to deliver and a lease,
 // whatever time its cursor names.
-func (d *Dispatcher) proceed(l *lane, now int64) {
+func (d *Dispatcher) proceed(l *lane, now int64) { d.goOn(l, now, false) }
+
+// goOn is proceed for a lane that may have returned from waiting for a body.
+func (d *Dispatcher) goOn(l *lane, now int64, returned bool) {
 	if l.expires > now && l.topic.behind(l) {
 		l.held = false
-		d.enqueue(l)
+		d.enqueue(l, returned)
 	}
 }
 

@@ -53,13 +53,16 @@ type groupKey struct {
 	topic *topic
 	host  *host
 	class class
+	// returned: they had their turn and waited for a large body, which is there
+	// now and not for long. They go before the turns.
+	returned bool
 }
 
 // enqueue makes a lane ready.
-func (d *Dispatcher) enqueue(l *lane) {
+func (d *Dispatcher) enqueue(l *lane, returned bool) {
 	l.state = ready
 	d.count.ready++
-	k := groupKey{l.topic, l.host, first}
+	k := groupKey{l.topic, l.host, first, returned}
 	if l.retrying() {
 		k.class = later
 	}
@@ -67,10 +70,19 @@ func (d *Dispatcher) enqueue(l *lane) {
 	if g == nil {
 		g = &group{groupKey: k}
 		d.groups[k] = g
-		k.host.queued[k.class].push(g)
+		g.queue()
 	}
 	g.lanes.push(l)
 	d.promote(l.host)
+}
+
+// queue has g wait for a slot of its host.
+func (g *group) queue() {
+	if q := &g.host.queued[g.class]; g.returned {
+		q.pushFront(g)
+	} else {
+		q.push(g)
+	}
 }
 
 // promote lists groups of h with their topics as long as h has slots for them.
@@ -84,9 +96,9 @@ func (d *Dispatcher) promote(h *host) {
 		h.turn = 1 - c
 		d.occupy(h, c, 1)
 		h.listed++
-		t := g.topic
-		t.groups.push(g)
-		if !t.listed {
+		if t := g.topic; g.returned {
+			d.returned.push(g)
+		} else if t.groups.push(g); !t.listed {
 			t.listed = true
 			d.rotation.push(t)
 		}
@@ -132,25 +144,21 @@ func (d *Dispatcher) occupy(h *host, c class, n int) {
 // and the lanes there. False: there is none.
 func (d *Dispatcher) pick() (job, bool) {
 	for {
-		t, ok := d.rotation.pop()
+		g, ok := d.nextGroup()
 		if !ok {
 			return job{}, false
-		}
-		g, _ := t.groups.pop()
-		if t.listed = t.groups.len() > 0; t.listed {
-			d.rotation.push(t)
 		}
 		h := g.host
 		h.listed--
 		if h.suspect && h.probe > time.Now().UnixNano() {
 			// It became suspect since it was listed.
-			h.queued[g.class].push(g)
+			g.queue()
 			d.vacate(h, g.class)
 			continue
 		}
 		l := d.popLane(g)
 		if g.lanes.len() > 0 {
-			h.queued[g.class].push(g)
+			g.queue()
 		} else {
 			delete(d.groups, g.groupKey)
 		}
@@ -162,8 +170,24 @@ func (d *Dispatcher) pick() (job, bool) {
 		h.active++
 		d.count.inFlight++
 		d.promote(h)
-		return job{lane: l, class: g.class, probe: h.suspect, cursor: l.cursor, epoch: t.epoch}, true
+		return job{lane: l, class: g.class, probe: h.suspect, cursor: l.cursor, epoch: l.topic.epoch}, true
 	}
+}
+
+// nextGroup takes the listed group whose turn it is.
+func (d *Dispatcher) nextGroup() (*group, bool) {
+	if g, ok := d.returned.pop(); ok {
+		return g, true
+	}
+	t, ok := d.rotation.pop()
+	if !ok {
+		return nil, false
+	}
+	g, _ := t.groups.pop()
+	if t.listed = t.groups.len() > 0; t.listed {
+		d.rotation.push(t)
+	}
+	return g, true
 }
 
 // popLane takes the next lane of g that is still there.

@@ -1,9 +1,11 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,5 +171,68 @@ func TestLastResultsAreStored(t *testing.T) {
 				t.Fatal("the last result was not stored")
 			}
 		})
+	}
+}
+
+// Large bodies that do not fit into memory together are delivered also where
+// turns take longer than a body is kept, and are not read over and over.
+func TestLargeBodiesUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflight, o.MaxInflightBytes = 4, 100<<10 })
+		const large, small = 10, 60
+		for n := range large {
+			topic := fmt.Sprint(topicA, n)
+			b.subscribe(topic, cb(n))
+			b.publish(t, topic, bytes.Repeat([]byte("x"), 60<<10))
+		}
+		for n := range small {
+			topic, url := fmt.Sprint(topicB, n), fmt.Sprintf("http://s%d.example/cb", n)
+			b.subscribe(topic, url)
+			b.set(url, takes(10*time.Second)) // so that a round takes 150 s
+			for k := range 100 {
+				b.publish(t, topic, fmt.Append(nil, k))
+			}
+		}
+		b.run()
+		defer b.end()
+		pass(30 * time.Minute)
+		for n := range large {
+			if got := len(b.at(cb(n))); got != 1 {
+				t.Errorf("callback %d got %d", n, got)
+			}
+		}
+		b.memory.mu.Lock()
+		defer b.memory.mu.Unlock()
+		if n := b.memory.bodies; n > 6*large { // a sender may come free too late now and then
+			t.Errorf("%d large bodies were read %d times", large, n)
+		}
+	})
+}
+
+func TestRingPushFront(t *testing.T) {
+	var r ring[int]
+	var want []int
+	for n := range 1000 {
+		switch n * 7 % 5 {
+		case 0, 1:
+			r.push(n)
+			want = append(want, n)
+		case 2, 3:
+			r.pushFront(n)
+			want = slices.Insert(want, 0, n)
+		default:
+			if v, ok := r.pop(); !ok || v != want[0] {
+				t.Fatalf("got %d %t, want %d", v, ok, want[0])
+			}
+			want = want[1:]
+		}
+	}
+	for _, w := range want {
+		if v, ok := r.pop(); !ok || v != w {
+			t.Fatalf("got %d %t, want %d", v, ok, w)
+		}
+	}
+	if r.len() != 0 {
+		t.Errorf("%d are left", r.len())
 	}
 }
