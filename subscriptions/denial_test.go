@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -211,4 +212,48 @@ func TestEndTellsTheCallback_HUB21(t *testing.T) {
 			t.Errorf("it was ended twice: %+v", rec)
 		}
 	})
+}
+
+// slowHeads answers a second late.
+type slowHeads struct{ Heads }
+
+func (h slowHeads) Head(ctx context.Context, topic string) (journal.Head, error) {
+	head, err := h.Heads.Head(ctx, topic)
+	time.Sleep(time.Second)
+	return head, err
+}
+
+// Invariant 10: what is accepted after the head was read, from which the gap of
+// an end is counted, is accepted after the end, and so owed to nobody.
+func TestItEndsBeforeTheHeadIsRead_Invariant10(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *world){
+		"unsubscribed": func(t *testing.T, w *world) {
+			t.Helper()
+			w.accept(t, unsubscribe(callback))
+		},
+		"removed": func(t *testing.T, w *world) {
+			t.Helper()
+			if err := w.End(t.Context(), ID(topic, callback), EndRemoved, ""); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		virtual(t, Options{}, func(t *testing.T, w *world) {
+			defer w.run(t)()
+			w.accept(t, subscribe(callback))
+			settle(time.Minute)
+			w.o.Heads = slowHeads{w.o.Heads}
+			began := time.Now()
+			end(t, w)
+			settle(time.Minute)
+			s := w.record(callback).Subscription
+			read := began
+			if name == "unsubscribed" {
+				read = began.Add(time.Second) // that of Accept, for the start
+			}
+			if s.EndedAt.IsZero() || s.EndedAt.After(read) {
+				t.Errorf("%s: it ended %v after the head was read", name, s.EndedAt.Sub(read))
+			}
+		})
+	}
 }

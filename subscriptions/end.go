@@ -29,13 +29,15 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	if topic == "" {
 		return ErrNotFound
 	}
+	// It ends now, and the head that is read after that has all that it was owed.
+	now := time.Now()
 	head, err := s.o.Heads.Head(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
 	}
 	var denial *Request // nil: there was nothing to end
 	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
-		rec, denial = endWithNotice(rec, reason, notice, head.Last, time.Now())
+		rec, denial = endWithNotice(rec, reason, notice, head.Last, now)
 		return rec, nil
 	})
 	if err != nil {

@@ -154,12 +154,15 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	}
 	e := requestEvent(EventVerified, r, "")
 	if r.Mode == websub.ModeUnsubscribe {
+		// It ends now, and the head that is read after that has all that it was
+		// owed.
+		now := time.Now()
 		head, err := s.o.Heads.Head(ctx, r.Topic)
 		if err != nil {
 			return s.rest(ctx, j, err)
 		}
 		change = func(rec Record) (Record, error) {
-			return Deactivate(rec, r.ID, head.Last, time.Now())
+			return Deactivate(rec, r.ID, head.Last, now)
 		}
 		e = requestEvent(EventEnded, r, EndUnsubscribed)
 	}
