@@ -3,9 +3,9 @@
 // nobody waits for somebody else's slow callback.
 //
 // Every subscription that has not ended is a lane: a small struct with the
-// subscription's cursor. Out of its lease it is idle, and gets nothing. A delivery moves the cursor; a retry is a cursor that has not moved
-// yet. Lanes go through these states, all under one lock that nothing slow is
-// done under:
+// subscription's cursor. Out of its lease it is idle, and gets nothing. A delivery
+// moves the cursor; a retry is a cursor that has not moved yet. Lanes go through
+// these states, all under one lock that nothing slow is done under:
 //
 //	            a publish, seen by hint or sweep
 //	   ┌──────┐ ───────────────────────────────> ┌───────┐
