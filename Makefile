@@ -19,8 +19,9 @@ build: ## Build the commands into bin/, static, without cgo
 run: ## Start a hub for trying things out on this machine
 	$(GO) run ./cmd/rshub serve --dev
 
-test: ## Vet, then run every test with the race detector; installs gcc if it is missing
+test: ## Vet, then run every test with the race detector; installs gcc and curl if they are missing
 	@tools/need gcc
+	@tools/need curl
 	$(GO) vet ./...
 	CGO_ENABLED=1 $(GO) test -race -timeout 12m ./...
 
