@@ -46,15 +46,15 @@ type Config struct {
 	Signature                    string // sha1, sha256, sha384 or sha512
 	RetryFirst, RetryMax, GiveUp time.Duration
 	Timeout                      time.Duration
-	MaxInflight                  int
-	MaxInflightBytes             int64
-	PerHost                      int
+	MaxInflight                  int   // deliveries at once
+	MaxInflightBytes             int64 // bytes of notifications in memory at once
+	PerHost                      int   // deliveries at once to one callback host:port
 	CommitWindow                 time.Duration
 
 	RetentionAge   time.Duration
-	RetentionBytes int64 // a topic
-	RetentionTotal int64
-	MaxBody        int64 // bytes
+	RetentionBytes int64 // bytes of one topic
+	RetentionTotal int64 // bytes of all topics
+	MaxBody        int64 // bytes of one notification
 
 	AllowCIDR              []netip.Prefix
 	TrustedProxy           []netip.Prefix
@@ -104,7 +104,7 @@ func (s Secret) GoString() string { return `"` + s.String() + `"` }
 // MarshalText does as String.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Publisher is one entry of the publishers file (contract 2a).
+// Publisher is one entry of the publishers file.
 type Publisher struct {
 	Name   string
 	Topics []string // patterns such as https://example.org/*

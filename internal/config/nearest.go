@@ -2,15 +2,6 @@ package config
 
 import "strings"
 
-// Names returns the names of all settings.
-func Names() []string {
-	var names []string
-	for _, s := range settings(new(Config)) {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // Nearest returns the one of names that name was probably meant to be; empty:
 // none is near.
 func Nearest(name string, names []string) string {

@@ -17,7 +17,7 @@ import (
 // named.
 const publishersName = "publishers.yaml"
 
-// ReadPublishers reads a publishers file:
+// readPublishersFile reads a publishers file:
 //
 //	publishers:
 //	  - name: library
@@ -27,7 +27,7 @@ const publishersName = "publishers.yaml"
 //
 // A relative secret file is looked for beside it. The error joins one for each
 // mistake, each with file and line.
-func ReadPublishers(path string) ([]Publisher, error) {
+func readPublishersFile(path string) ([]Publisher, error) {
 	data, err := readSmall(path)
 	if err != nil {
 		return nil, fmt.Errorf("the publishers file: %w", err)
@@ -156,6 +156,6 @@ func (c *Config) readPublishers() error {
 		}
 	}
 	var err error
-	c.Publishers, err = ReadPublishers(c.PublishersFile)
+	c.Publishers, err = readPublishersFile(c.PublishersFile)
 	return err
 }

@@ -13,21 +13,13 @@ import (
 	"time"
 )
 
-// Rate is so many in a time. The zero Rate sets no limit.
+// Rate is how many in how much time. The zero Rate sets no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration
 }
 
-// PerSecond returns the rate in events a second; 0: no limit.
-func (r Rate) PerSecond() float64 {
-	if r.Count == 0 {
-		return 0
-	}
-	return float64(r.Count) / r.Per.Seconds()
-}
-
-// String returns the rate as ParseRate reads it.
+// String returns the rate as parseRate reads it.
 func (r Rate) String() string {
 	for _, u := range rateUnits {
 		if r.Count > 0 && r.Per == u.per {
@@ -42,8 +34,8 @@ var rateUnits = []struct {
 	per  time.Duration
 }{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
 
-// ParseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
-func ParseRate(s string) (Rate, error) {
+// parseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
+func parseRate(s string) (Rate, error) {
 	count, unit, ok := strings.Cut(s, "/")
 	n, err := parseDigits(count)
 	switch {
@@ -69,9 +61,9 @@ type sizeUnit struct {
 
 var sizeUnits = []sizeUnit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
 
-// ParseSize reads a number of bytes such as 64KiB. Units are B (or none), KiB,
+// parseSize reads a number of bytes such as 64KiB. Units are B (or none), KiB,
 // MiB, GiB and TiB.
-func ParseSize(s string) (int64, error) {
+func parseSize(s string) (int64, error) {
 	digits := strings.TrimRight(s, "BKMGTi")
 	n, err := parseDigits(digits)
 	i := slices.IndexFunc(sizeUnits, func(u sizeUnit) bool { return u.name == s[len(digits):] })
@@ -84,9 +76,9 @@ func ParseSize(s string) (int64, error) {
 	return n * sizeUnits[i].bytes, nil
 }
 
-// ParseDuration reads what time.ParseDuration reads, and days (10d, 1d12h). It
+// parseDuration reads what time.ParseDuration reads, and days (10d, 1d12h). It
 // refuses negative ones.
-func ParseDuration(s string) (time.Duration, error) {
+func parseDuration(s string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	var days int64
 	rest := s
@@ -232,9 +224,9 @@ func atLeast[T int | int64 | time.Duration](least string, parse func(string) (T,
 	}
 }
 
-// wholeSeconds is ParseDuration for leases, which go over the wire in seconds.
+// wholeSeconds is parseDuration for leases, which go over the wire in seconds.
 func wholeSeconds(s string) (time.Duration, error) {
-	d, err := ParseDuration(s)
+	d, err := parseDuration(s)
 	if err == nil && (d < time.Second || d%time.Second != 0) {
 		return 0, fmt.Errorf("%q is not a whole number of seconds, at least one; write it like 300s", s)
 	}
