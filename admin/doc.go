@@ -1,5 +1,5 @@
 // Package admin is the operator's listener as an http.Handler: health, and a
-// JSON API over topics and subscriptions (contract section 4).
+// JSON API over topics and subscriptions.
 //
 // It reads through the interfaces of journal and subscriptions, never from a
 // store itself, and answers in its own JSON types, which the command line

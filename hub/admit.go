@@ -16,7 +16,7 @@ const maxRelayed = 4
 func (h *Handler) links(header http.Header, p *publication) error {
 	const want = `send Link: <topic>; rel="self", <%s>; rel="hub"`
 	links := websub.ParseLinks(header.Values("Link"))
-	for _, self := range websub.Targets(links, "self") {
+	for _, self := range websub.Targets(links, websub.RelSelf) {
 		if p.topic != "" && self != p.topic {
 			return refuse(badLink, `Link names two topics with rel="self"; send each notification to one.`)
 		}
@@ -30,23 +30,24 @@ func (h *Handler) links(header http.Header, p *publication) error {
 		return refuse(badLink, "%s", sentence(err.Error()))
 	}
 	named := false
-	for _, hub := range websub.Targets(links, "hub") {
+	for _, hub := range websub.Targets(links, websub.RelHub) {
 		named = named || hub == h.o.HubURL
 	}
 	if !named {
 		return refuse(badLink, `There is no Link header with rel="hub" that is this hub, character by character; `+want+".", h.o.HubURL)
 	}
-	for _, target := range websub.Targets(links, "resourcesync") {
+	for _, target := range websub.Targets(links, websub.RelResourceSync) {
 		if len(p.relayed) < maxRelayed && websub.CheckURL("", target) == nil {
-			p.relayed = append(p.relayed, websub.Link{Target: target, Rels: []string{"resourcesync"}}.String())
+			p.relayed = append(p.relayed, websub.Link{Target: target, Rels: []string{websub.RelResourceSync}}.String())
 		}
 	}
 	return nil
 }
 
-// credential says what speaks for a publish, as far as that is in its headers
-// (contract 2a): the name of the publisher whose token came with it. An error
-// is final: a wrong credential never falls back to the content.
+// credential reads what the headers say about who publishes (HUB-53), and notes
+// in p what is still to be checked: a signature, or the topic's content. It
+// returns the publisher whose token came along; empty: there is no token. An
+// error is final: a wrong credential never falls back to the content.
 func (h *Handler) credential(header http.Header, p *publication) (publisher string, err error) {
 	auth := h.o.Auth
 	tokens, signature := header.Values("Authorization"), header.Values(websub.HeaderSignature)

@@ -17,8 +17,7 @@ const (
 	firstStep = 64 << 10
 	// readChunk is the most that is read at once, and hashed after.
 	readChunk = 256 << 10
-	// slowest is the pace below which a body is not waited for, in bytes a
-	// second.
+	// slowest is the pace below which a body is given up, in bytes a second.
 	slowest = 32 << 10
 	// maxForm is the longest form in bytes.
 	maxForm = 64 << 10
@@ -41,9 +40,9 @@ func (b *body) release() {
 	b.bytes, b.held = nil, 0
 }
 
-// readBody reads the body of r and hashes it on the way. The caller releases
-// it. One over limit, too slow, broken off, or longer than it was said to be is
-// a *refusal; so is one for which there is no memory.
+// readBody reads the body of r, of at most limit bytes, and hashes it on the way.
+// The caller releases it. The error is a *refusal: the body is over the limit or
+// its Content-Length, came too slowly, broke off, or there is no memory for it.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
 	if r.ContentLength > limit {
 		return nil, overLimit(limit)
@@ -61,8 +60,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	return b, nil
 }
 
-// fill reads to the end of in, which is to come within so many bytes. There is
-// room for one more, to see that it does not.
+// fill reads in to its end, which must come within longest bytes. There is room
+// for one byte more, to notice when it does not.
 func (b *body) fill(in io.Reader, digest hash.Hash, longest int64) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
@@ -105,8 +104,9 @@ func overLimit(limit int64) error {
 	return refuse(tooLarge, "The body is longer than %d bytes, the most that can be taken; send less at once.", limit)
 }
 
-// timedReader reads from a connection, and gives up on one that is slower than
-// the slowest. Its errors other than io.EOF are *refusals.
+// timedReader reads from a connection, and gives up when that takes longer than
+// grace and what the bytes so far need at slowest. Its errors other than io.EOF
+// are *refusals.
 type timedReader struct {
 	src   io.Reader
 	ctl   *http.ResponseController

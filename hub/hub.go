@@ -37,8 +37,13 @@ type Callbacks interface {
 	CheckLiteral(rawURL string) error
 }
 
-// PublishAuth says which of these let a publish in (contract 2a).
-type PublishAuth struct{ Content, Token, Open bool }
+// PublishAuth says what lets a publish in (`--publish-auth`, HUB-53). Any one
+// that is set is enough.
+type PublishAuth struct {
+	Content bool // the topic's URL, or a copy below it, serves what was posted
+	Token   bool // a publisher's bearer token or signature
+	Open    bool // nothing is asked for
+}
 
 // ParsePublishAuth reads a list of content, token and open.
 func ParsePublishAuth(names []string) (PublishAuth, error) {
@@ -59,7 +64,7 @@ func ParsePublishAuth(names []string) (PublishAuth, error) {
 }
 
 // Options are what a Handler needs. HubURL, Journal, Subscriptions and Topics
-// have to be there.
+// are required.
 type Options struct {
 	// HubURL is the hub's public URL; its path is where the Handler answers.
 	HubURL        string
@@ -79,13 +84,13 @@ type Options struct {
 	// (HUB-08).
 	RequireHTTPSForSecrets bool
 	// PublishRate is for each publisher and for each topic host, SubscribeRate
-	// for each requester.
+	// for each requester. Zero: no limit.
 	PublishRate, SubscribeRate Rate
 
 	// MaxBody is the longest notification in bytes. Zero: 50 MiB.
 	MaxBody int64
-	// MaxPublishBytes bounds the bodies of all publishes in progress together.
-	// Zero: 256 MiB; at least twice MaxBody.
+	// MaxPublishBytes bounds the bodies of all publishes in progress together, in
+	// bytes. Zero: 256 MiB. It is raised to twice MaxBody if it is less.
 	MaxPublishBytes int64
 	// BodyTimeout is how long a body may take to come in, besides the time that
 	// it needs at 32 KiB/s. Zero: 15 s.
@@ -111,7 +116,8 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a Handler, or an error where the options can't be.
+// New returns a Handler. It fails if a required option is missing or HubURL can't
+// be a hub's.
 func New(o Options) (*Handler, error) {
 	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
 		return nil, err
@@ -157,7 +163,7 @@ func New(o Options) (*Handler, error) {
 // again. Those in progress go on.
 func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 
-// ServeHTTP answers one request at the hub URI (contract section 2).
+// ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Vary", "Accept")

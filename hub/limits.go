@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is so many events in a time, any number of which may come at once. A
-// zero Rate is no limit.
+// Rate is how many events are let through in how much time; all of them may come
+// at once. The zero Rate is no limit.
 type Rate struct {
 	Events int
 	Per    time.Duration
@@ -52,7 +52,8 @@ func newLimiters(r Rate) *limiters {
 }
 
 // take counts one event of key; a *refusal says that there were too many, and
-// when there is room again. What is who they came from, or where they go.
+// when there is room again. What ends its sentence "Too many requests": who they
+// came from, or where they go.
 func (l *limiters) take(now time.Time, key, what string) error {
 	if l == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The two media types that are taken.
+// The two media types that a POST may have.
 const (
 	mediaXML  = "application/xml"
 	mediaForm = "application/x-www-form-urlencoded"

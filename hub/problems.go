@@ -27,8 +27,9 @@ type kind struct {
 // typeBase is where the kinds of problems are described.
 const typeBase = "https://github.com/rshub/rshub/blob/main/docs/problems.md#"
 
-// The ways to be refused. This and classify, which says what Go error is which
-// of them, are the one table from errors to statuses (contract section 2).
+// The ways to be refused, each explained in docs/problems.md. This and classify,
+// which says which Go error is which of them, are the one table from errors to
+// statuses.
 var (
 	badLink         = kind{http.StatusBadRequest, "bad-link", "The Link header does not say what is published where"}
 	notWellFormed   = kind{http.StatusBadRequest, "not-well-formed", "The body is not well-formed XML"}
@@ -61,7 +62,7 @@ var (
 	badDocument          = kind{http.StatusUnprocessableEntity, "invalid-notification", "The body is not a valid notification"}
 	otherKind            = kind{http.StatusUnprocessableEntity, "other-kind", "The topic carries another kind of notification"}
 	rateLimited          = kind{http.StatusTooManyRequests, "rate-limited", "There were too many requests"}
-	tooManyPending       = kind{http.StatusTooManyRequests, "too-many-subscriptions", "There are too many subscriptions"}
+	tooManySubscriptions = kind{http.StatusTooManyRequests, "too-many-subscriptions", "There are too many subscriptions"}
 
 	storeDown        = kind{http.StatusServiceUnavailable, "store-unavailable", "The store can't be reached"}
 	storeFull        = kind{http.StatusServiceUnavailable, "store-full", "The store is full"}
@@ -107,8 +108,8 @@ func refuse(k kind, format string, args ...any) *refusal {
 	return &refusal{kind: k, detail: fmt.Sprintf(format, args...)}
 }
 
-// classify makes a refusal of any error. What it does not know is the store's,
-// since nothing else fails in ways of its own here.
+// classify makes a refusal of any error. One that it does not know is taken for
+// the store's: every other part has error types of its own.
 func classify(err error) *refusal {
 	var (
 		r          *refusal
@@ -145,7 +146,7 @@ func classify(err error) *refusal {
 	case errors.As(err, &refused):
 		return refuse(callbackNotAllowed, "The callback's address %s", sentence(refused.Error()))
 	case errors.As(err, &overbooked):
-		return refuse(tooManyPending, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)
+		return refuse(tooManySubscriptions, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)
 	}
 	if errors.Is(err, journal.ErrFull) {
 		r = refuse(storeFull, "This hub's store is full, and nothing was accepted. Try again later.")

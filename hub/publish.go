@@ -37,7 +37,7 @@ type publication struct {
 	accepted accepted // append
 }
 
-// accepted is the answer to a publish (contract section 2).
+// accepted is the answer to a publish, as JSON.
 type accepted struct {
 	ID        string `json:"id"`
 	Topic     string `json:"topic"`

@@ -176,7 +176,7 @@ func TestADuplicateTakesACredential(t *testing.T) {
 	}
 }
 
-// What lets a publish in, and what the topic is asked then (contract 2a).
+// What lets a publish in, and what the topic is asked then (HUB-53).
 func TestWhatLetsAPublishIn(t *testing.T) {
 	body := doc(0, 1, "a")
 	differs := &validate.MismatchError{Reason: "differs"}

@@ -428,8 +428,8 @@ var otherRefusals = []refused{
 // published is what has happened before: ten minutes, up to 11:10.
 func published(w *world) { w.accept(publish(doc(0, 10, "a"))) }
 
-// Every refusal of the contract's table (section 2), as text and as
-// problem+json. HUB-14, HUB-16, HUB-51, HUB-55, HUB-56, HUB-57.
+// Every refusal of docs/problems.md, as text and as problem+json. HUB-14,
+// HUB-16, HUB-51, HUB-55, HUB-56, HUB-57.
 func TestRefusals_HUB14(t *testing.T) {
 	for _, tc := range append(publishRefusals, otherRefusals...) {
 		t.Run(fmt.Sprintf("%d %s", tc.status, tc.why), func(t *testing.T) {

@@ -121,7 +121,7 @@ func (d *document) attributes(allowed field, each func(f field, a *attr) error) 
 	return nil
 }
 
-// metadata reads the rs:md whose start tag is current.
+// readMetadata reads the rs:md whose start tag is current.
 func (d *document) readMetadata(m *metadata) error {
 	*m = metadata{}
 	m.line, m.column = d.locate(d.tok)

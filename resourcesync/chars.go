@@ -8,7 +8,7 @@ import "unicode/utf8"
 const (
 	clsSpace     = 1 << iota // S of XML: space, tab, line feed, carriage return
 	clsNameStart             // may begin a name; the colon is not among them
-	clsName                  // may go on with a name; neither here
+	clsName                  // may stand in a name; the colon is not among them either
 	clsText                  // stands for itself in text and CDATA, whatever follows
 	clsValue                 // stands for itself in an attribute value
 	clsOpaque                // nothing special in a comment or a processing instruction

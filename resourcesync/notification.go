@@ -131,8 +131,8 @@ func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
 
 // Next returns the next entry, io.EOF after the last when the whole document
 // has been found good, or else what is wrong: an *Error, or an error of the
-// underlying reader. What was returned before belongs to the caller; it came
-// from a document that is bad.
+// underlying reader. An error is about the whole document, the entries returned
+// before it included. An Entry belongs to the caller.
 func (n *NotificationReader) Next() (Entry, error) {
 	if n.err != nil {
 		return Entry{}, n.err

@@ -90,7 +90,7 @@ func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, wh
 }
 
 // answered tells an answer that may say yes, nil, from one that says no and one
-// that says nothing (contract 2a).
+// that says nothing (HUB-54).
 func answered(resp *http.Response, what string) error {
 	switch s := resp.StatusCode; {
 	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
@@ -108,7 +108,7 @@ func answered(resp *http.Response, what string) error {
 // this hub among the hubs.
 func (c *TopicChecker) names(resp *http.Response, topic, what string) error {
 	links := websub.ParseLinks(resp.Header.Values("Link"))
-	self := websub.Targets(links, "self")
+	self := websub.Targets(links, websub.RelSelf)
 	if len(self) == 0 {
 		return &DeniedError{Reason: fmt.Sprintf(`%s answers without a Link header with rel="self"`, what)}
 	}
@@ -118,7 +118,7 @@ func (c *TopicChecker) names(resp *http.Response, topic, what string) error {
 			return &DeniedError{Reason: fmt.Sprintf(`%s names %s as rel="self", not %s`, what, target, topic)}
 		}
 	}
-	for _, target := range websub.Targets(links, "hub") {
+	for _, target := range websub.Targets(links, websub.RelHub) {
 		if same(base, target, c.o.HubURL) {
 			return nil
 		}

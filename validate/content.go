@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// slowest is the pace below which a body is not waited for, in bytes a second.
+// slowest is the pace below which a body is given up, in bytes a second.
 const slowest = 128 << 10
 
 // MismatchError says that what the topic URI serves is not what was posted.
@@ -22,14 +22,14 @@ func (e *MismatchError) Error() string { return e.Reason }
 
 // Content compares body, as it was posted, with what the topic URI serves now,
 // or with the immutable copy that location names; location is the POST's
-// Content-Location, or empty (contract 2a). At most len(body) bytes and one
+// Content-Location, or empty (HUB-53). At most len(body) bytes and one
 // buffer are read. Four things can happen: nil, one of the two has these bytes;
 // *MismatchError, both answered and neither has; *WaitError; and another error
 // where that could not be told.
 func (c *TopicChecker) Content(ctx context.Context, topic, location string, body []byte) error {
 	var copied error
 	if location != "" && location != topic {
-		if copied = CheckCopy(topic, location); copied == nil {
+		if copied = checkCopy(topic, location); copied == nil {
 			copied = c.compare(ctx, topic, location, body)
 			if copied == nil {
 				return nil
@@ -90,7 +90,8 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, body [
 	return nil
 }
 
-// mismatched makes a no of the topic URI one about its content.
+// mismatched turns a *DeniedError into a *MismatchError, for a request that was
+// about content.
 func mismatched(err error) error {
 	var denied *DeniedError
 	if errors.As(err, &denied) {
@@ -119,11 +120,11 @@ func equal(r io.Reader, want []byte, step func()) (bool, error) {
 	}
 }
 
-// CheckCopy reports, as a *MismatchError, why location can't be the address of
+// checkCopy reports, as a *MismatchError, why location can't be the address of
 // an immutable copy of one of topic's notifications: it has to be the topic
 // URI, a `/` if that lacks one, and more path, without a query, a dot segment
 // or an encoded slash. So a copy is always under its topic owner's control.
-func CheckCopy(topic, location string) error {
+func checkCopy(topic, location string) error {
 	bad := func(why string) error {
 		return &MismatchError{Reason: "Content-Location " + why}
 	}
@@ -140,7 +141,7 @@ func CheckCopy(topic, location string) error {
 	case strings.ContainsAny(rest, "?#"):
 		return bad("has a query or a fragment")
 	case strings.ContainsAny(rest, "\\ \t"):
-		return bad("has a character that does not belong into a URL")
+		return bad("has a character that does not belong in a URL")
 	}
 	for segment := range strings.SplitSeq(rest, "/") {
 		plain, err := url.PathUnescape(segment)

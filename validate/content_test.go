@@ -139,7 +139,7 @@ func TestCheckCopy(t *testing.T) {
 		{"https://example.org/changes/", "https://example.org/changes/a b", false},
 		{"https://example.org/changes?set=1", "https://example.org/changes?set=1/1.xml", false},
 	} {
-		if err := CheckCopy(tc.topic, tc.location); (err == nil) != tc.ok || err != nil && outcome(err) != "mismatch" {
+		if err := checkCopy(tc.topic, tc.location); (err == nil) != tc.ok || err != nil && outcome(err) != "mismatch" {
 			t.Errorf("%s below %s: %v, want ok = %t", tc.location, tc.topic, err, tc.ok)
 		}
 	}
@@ -152,7 +152,7 @@ func FuzzCheckCopy(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, location string) {
-		if CheckCopy("https://example.org/changes", location) != nil {
+		if checkCopy("https://example.org/changes", location) != nil {
 			return
 		}
 		u, err := canonical(location)

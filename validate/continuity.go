@@ -58,14 +58,14 @@ type Decision struct {
 	// Kind is the topic's, where it has one.
 	Kind journal.Kind
 	// Gap is what the entry leaves out after the topic's end: with Append the
-	// gap that is accepted with it and belongs into Entry.Gap, with Gap the one
+	// gap that is accepted with it and belongs in Entry.Gap, with Gap the one
 	// that was refused. Its At is left to whoever records it.
 	Gap *journal.Gap
 }
 
 // Continuity decides whether e may follow the head of its topic. It is the one
-// place where this is decided (design, invariant 2): stores only check that the
-// head is still the one that was looked at.
+// place where this is decided (invariant 2 of docs/architecture.md): stores only
+// check that the head is still the one that was looked at.
 //
 // Known is what the journal remembers of e's interval, nil where it is not
 // remembered or e has none. Flag says that a Source may leave out intervals

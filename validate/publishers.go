@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Publisher is someone who may publish by credential (contract 2a).
+// Publisher is someone who may publish by a credential (HUB-53).
 type Publisher struct {
 	Name string
 	// Topics says what it may publish to.

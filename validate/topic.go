@@ -64,8 +64,7 @@ type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// TopicOptions are what a TopicChecker needs. HubURL and Client have to be
-// there.
+// TopicOptions are what a TopicChecker needs. HubURL and Client are required.
 type TopicOptions struct {
 	HubURL string
 	Client Doer
@@ -82,7 +81,7 @@ type TopicOptions struct {
 }
 
 // TopicChecker asks topic URIs whether they name this hub (HUB-53, HUB-54) and
-// whether they serve what was posted (contract 2a). It may be shared between
+// whether they serve what was posted. It may be shared between
 // goroutines.
 type TopicChecker struct {
 	o      TopicOptions

@@ -66,7 +66,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// What counts as an answer, and which one (HUB-53, HUB-54, contract 2a).
+// What counts as an answer, and which one (HUB-53, HUB-54).
 func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 	right := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", links("http://"+r.Host+r.URL.Path, hubURL))

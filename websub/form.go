@@ -14,7 +14,8 @@ const (
 	MaxParams = 256
 	// MaxFormBytes is room enough for every form that is within the other
 	// limits: a ping of MaxPing topics of MaxURL bytes, all percent-encoded.
-	// Whoever reads a body for ParseForm stops there.
+	// ParseForm does not check it: whoever reads a body need not read more. A
+	// hub that takes no pings does with less.
 	MaxFormBytes = 1 << 20
 )
 

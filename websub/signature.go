@@ -26,7 +26,7 @@ const (
 )
 
 // Why a signature was not accepted. A message with any of them has to be
-// ignored (DST-13).
+// ignored (WebSub 7.1).
 var (
 	ErrSignatureMissing   = errors.New("the message has no " + HeaderSignature + ", though it has to be signed with the secret")
 	ErrSignatureMalformed = errors.New(HeaderSignature + " can't be read: it has to be a method, = and the HMAC in hexadecimal, like sha256=0a1b")
@@ -78,11 +78,10 @@ func (m SignatureMethod) sum(secret string, body []byte) []byte {
 }
 
 // VerifySignature tells whether header, the value of X-Hub-Signature, signs
-// body with secret (DST-13). It is to be one of the accepted methods; where
+// body with secret (WebSub 7.1). It must use one of the accepted methods; where
 // none is given, any that WebSub names will do. The comparison takes the same
-// time wherever the two differ, and takes hexadecimal in either case. The error
-// wraps one of the ErrSignature variables. Nothing is ever signed by an empty
-// secret.
+// time wherever the two differ; the hexadecimal digits may be of either case. The
+// error wraps one of the ErrSignature variables. An empty secret signs nothing.
 func VerifySignature(header, secret string, body []byte, accepted ...SignatureMethod) error {
 	if secret == "" {
 		return ErrSignatureSecret

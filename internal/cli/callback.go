@@ -103,7 +103,7 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch challenge := q.Get(websub.ParamChallenge); {
-	case mode == "denied":
+	case mode == string(websub.ModeDenied):
 		c.print(fmt.Sprintf("%s denied: %s, because: %s", clock(), topic, first(q.Get(websub.ParamReason), "(no reason given)")))
 	case mode != "" && challenge != "":
 		lease := ""
@@ -141,7 +141,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(c.status)
 }
 
-// judge says whether a signature is right (DST-13).
+// judge says whether a signature is right.
 func (c *callback) judge(header string, body []byte) string {
 	if c.secret == "" {
 		return " (not checked: no --secret)"
