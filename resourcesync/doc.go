@@ -16,6 +16,6 @@
 //
 // The package knows the standard library alone, does no network or file I/O,
 // starts no goroutine and logs nothing. What it learns goes to package
-// validate, which decides whether a notification may enter the hub's journal,
-// and to the publisher and subscriber ends.
+// validate, which decides whether a notification may enter the hub's journal. A
+// Source may check with it what it sends, a Destination read what it gets.
 package resourcesync

@@ -153,11 +153,11 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 		return nil
 	}
 	if v, ok := c.known.Get(topic); ok && time.Now().Before(v.until) {
-		return c.count(v.err)
+		return c.enforced(v.err)
 	}
 	f, err := c.join(topic) //nolint:contextcheck // the check is shared, and outlives the one who asked first
 	if err != nil {
-		return c.count(err)
+		return c.enforced(err)
 	}
 	var patience <-chan time.Time
 	if c.o.Mode == TopicWarn {
@@ -167,7 +167,7 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	}
 	select {
 	case <-f.done:
-		return c.count(f.err)
+		return c.enforced(f.err)
 	case <-patience:
 		return nil
 	case <-ctx.Done():
@@ -200,8 +200,8 @@ func (c *TopicChecker) join(topic string) (*flight, error) {
 	return f, nil
 }
 
-// count is what an outcome counts for in this mode.
-func (c *TopicChecker) count(err error) error {
+// enforced returns err, or nil in the mode that only warns.
+func (c *TopicChecker) enforced(err error) error {
 	if c.o.Mode == TopicWarn {
 		return nil
 	}

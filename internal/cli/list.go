@@ -183,7 +183,7 @@ func list[T any](env Env, t table[T]) *cobra.Command {
 				count++
 				var item T
 				if err := json.Unmarshal(raw, &item); err != nil {
-					return Fail(ExitFailure, "the hub at %s speaks another language: %w; is it of another version?", c.base, err)
+					return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version?", c.base, err)
 				}
 				cells := t.row(item)
 				for i := range cells {
