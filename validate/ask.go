@@ -29,7 +29,7 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 		}
 		_ = resp.Body.Close() // its Link headers are all that counts
 	}
-	if err := c.judge(resp, place, topic, "the topic URI"); err != nil {
+	if err := c.judge(resp, place, topic, topic); err != nil {
 		return err
 	}
 	head.Confirm()
@@ -76,17 +76,25 @@ func unanswered(host string, err error) error {
 	return &UnsureError{Reason: host + " could not be reached"}
 }
 
-// judge says what an answer means: nil where it names the topic and this hub,
-// which gives the place in the budget back. What says who was asked.
-func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, what string) error {
-	if err := answered(resp, what); err != nil {
+// judge says what the answer of target means: nil where it names the topic and
+// this hub, which gives the place in the budget back.
+func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, target string) error {
+	if err := answered(resp, called(topic, target)); err != nil {
 		return err
 	}
-	if err := c.names(resp, topic, what); err != nil {
+	if err := c.names(resp, topic, target); err != nil {
 		return err
 	}
 	place.Confirm()
 	return nil
+}
+
+// called is what messages call target: the topic URI or a copy.
+func called(topic, target string) string {
+	if target == topic {
+		return "the topic URI"
+	}
+	return "the copy that Content-Location names"
 }
 
 // answered tells an answer that may say yes, nil, from one that says no and one
@@ -104,34 +112,35 @@ func answered(resp *http.Response, what string) error {
 	}
 }
 
-// names checks the Link headers of an answer: one self, the topic itself, and
-// this hub among the hubs.
-func (c *TopicChecker) names(resp *http.Response, topic, what string) error {
+// names checks the Link headers of target's answer: one self, the topic itself,
+// and this hub among the hubs. They may be relative to target.
+func (c *TopicChecker) names(resp *http.Response, topic, target string) error {
+	what := called(topic, target)
 	links := websub.ParseLinks(resp.Header.Values("Link"))
 	self := websub.Targets(links, websub.RelSelf)
 	if len(self) == 0 {
 		return &DeniedError{Reason: fmt.Sprintf(`%s answers without a Link header with rel="self"`, what)}
 	}
-	base, _ := url.Parse(topic)
-	for _, target := range self {
-		if !same(base, target, topic) {
-			return &DeniedError{Reason: fmt.Sprintf(`%s names %s as rel="self", not %s`, what, target, topic)}
+	base, _ := url.Parse(target)
+	for _, link := range self {
+		if !same(base, link, topic) {
+			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, link, topic)}
 		}
 	}
-	for _, target := range websub.Targets(links, websub.RelHub) {
-		if same(base, target, c.o.HubURL) {
+	for _, link := range websub.Targets(links, websub.RelHub) {
+		if same(base, link, c.o.HubURL) {
 			return nil
 		}
 	}
 	return &DeniedError{Reason: fmt.Sprintf(`%s has no Link header with rel="hub" that is %s`, what, c.o.HubURL)}
 }
 
-// same compares byte for byte (HUB-04), after resolving a relative target.
-func same(base *url.URL, target, want string) bool {
-	if target == want || base == nil || strings.Contains(target, "://") {
-		return target == want
+// same compares a link byte for byte (HUB-04), after resolving a relative one.
+func same(base *url.URL, link, want string) bool {
+	if link == want || base == nil || strings.Contains(link, "://") {
+		return link == want
 	}
-	ref, err := base.Parse(target)
+	ref, err := base.Parse(link)
 	return err == nil && ref.String() == want
 }
 

@@ -59,10 +59,7 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, body [
 	stalled := time.AfterFunc(c.o.Timeout, cancel)
 	defer stalled.Stop()
 
-	what := "the topic URI"
-	if target != topic {
-		what = "the copy that Content-Location names"
-	}
+	what := called(topic, target)
 	resp, place, err := c.do(ctx, http.MethodGet, target)
 	if err != nil {
 		return err
@@ -70,7 +67,7 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, body [
 	defer func() { _ = resp.Body.Close() }()
 	// The links of the topic URI itself are the topic check's business, which
 	// may be off; here they only give the place in the budget back.
-	err = c.judge(resp, place, topic, what)
+	err = c.judge(resp, place, topic, target)
 	if target == topic && resp.StatusCode/100 == 2 {
 		err = nil
 	}

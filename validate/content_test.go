@@ -42,6 +42,14 @@ func TestContent(t *testing.T) {
 	serve("/other/anonymous", body, false)
 	serve("/other/old", last, true)
 	serve("/empty/{$}", nil, true)
+	relative := func(path, self string) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", links(self, hubURL))
+			_, _ = w.Write(body)
+		})
+	}
+	relative("/other/deep/up", "../")
+	relative("/other/deep/here", "./")
 	mux.HandleFunc("/other/moved", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", links("http://"+r.Host+"/other/", hubURL))
 		http.Redirect(w, r, "/other/copy", http.StatusFound)
@@ -81,6 +89,8 @@ func TestContent(t *testing.T) {
 
 		{"/other/", "/other/copy", "good", ""},
 		{"/other/", "/other/deep/copy.xml", "good", ""},
+		{"/other/", "/other/deep/up", "good", ""}, // relative to the copy
+		{"/other/", "/other/deep/here", "mismatch", `as rel="self"`},
 		{"/other/", "/other/anonymous", "mismatch", `rel="self"`},
 		{"/other/", "/other/old", "mismatch", "other bytes"},
 		{"/other/", "/other/missing", "mismatch", "404"},
