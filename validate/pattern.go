@@ -139,7 +139,10 @@ func canonical(raw string) (canonicalURL, error) {
 		c.host += ":" + port
 	}
 	c.path = path.Clean("/" + u.Path)
-	if strings.HasSuffix(u.Path, "/") && c.path != "/" {
+	// Clean drops the slash at the end, which a dot segment stands for, too.
+	switch _, last := path.Split(u.Path); {
+	case c.path == "/":
+	case last == "", last == ".", last == "..":
 		c.path += "/"
 	}
 	if u.RawQuery != "" {

@@ -24,7 +24,10 @@ func TestPattern(t *testing.T) {
 		},
 		{
 			pattern: "https://example.org/alice/*",
-			yes:     []string{"https://example.org/alice/", "https://example.org/alice/x", "https://example.org/%61lice/x", "https://example.org/bob/../alice/x"},
+			yes: []string{
+				"https://example.org/alice/", "https://example.org/alice/x", "https://example.org/%61lice/x", "https://example.org/bob/../alice/x",
+				"https://example.org/alice/.", "https://example.org/alice/%2e", "https://example.org/alice/x/..",
+			},
 			no: []string{
 				"https://example.org/alice", "https://example.org/bob/", "https://example.org/alice/../bob/",
 				"https://example.org/alice/%2e%2e/bob/", "https://example.org/alice/..%2fbob/", "https://example.org/alicex/",
