@@ -26,8 +26,10 @@ type bodies struct {
 	small  int64 // bytes of the largest small body
 	// unpark is told of lanes that waited for a body, and whether it was read.
 	unpark func(lanes []*lane, read bool)
-	ctx    context.Context
-	loads  sync.WaitGroup
+	// ctx is under which large bodies are read. Run sets it before it starts
+	// anything; they are read for many lanes, so none's own will do.
+	ctx   context.Context
+	loads sync.WaitGroup // reads of large bodies
 
 	mu     sync.Mutex
 	byKey  map[bodyKey]*body
@@ -38,6 +40,7 @@ type bodies struct {
 	pinned int64 // bytes in use, or being read
 	large  int64 // of pinned, those of large bodies
 	reads  uint64
+	closed bool // no large body is read any more
 }
 
 // bodyKey is what a lane knows of the entry it wants: the one before it.
@@ -221,9 +224,18 @@ func (b *bodies) drop(e *body) {
 	}
 }
 
+// close ends the reading of large bodies, when ctx has ended, and waits for what
+// is being read.
+func (b *bodies) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.loads.Wait()
+}
+
 // admit begins to read large bodies as long as there is room for them.
 func (b *bodies) admit() {
-	for {
+	for !b.closed {
 		if b.next == nil {
 			b.next, _ = b.queue.pop()
 		}

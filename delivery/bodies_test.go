@@ -2,9 +2,12 @@ package delivery
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,5 +144,39 @@ func TestEmptyBody(t *testing.T) {
 		e := b.publish(t, topicA, nil)
 		pass(time.Second)
 		b.wantOrder(cb(0), e)
+	})
+}
+
+// slowBodies is a journal whose large bodies take a second to read.
+type slowBodies struct {
+	journal.Reader
+	read atomic.Int64
+}
+
+func (r *slowBodies) Read(context.Context, string, journal.Anchor, int, int64) ([]journal.Entry, error) {
+	return []journal.Entry{{Size: 1 << 20}}, nil
+}
+
+func (r *slowBodies) Body(context.Context, string, journal.Entry) ([]byte, error) {
+	r.read.Add(1)
+	time.Sleep(time.Second)
+	return make([]byte, 1<<20), nil
+}
+
+// A large body that waits for room when the hub ends is not read any more.
+func TestNoBodyIsReadAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reader slowBodies
+		b := newBodies(&reader, "https://hub.example/", 1<<20, 1, func([]*lane, bool) {})
+		for _, url := range []string{topicA, topicB} {
+			if _, err := b.get(t.Context(), &topic{url: url}, anchor{}); !errors.Is(err, errNoRoom) {
+				t.Fatal(err)
+			}
+		}
+		b.close()
+		pass(time.Minute)
+		if n := reader.read.Load(); n != 1 {
+			t.Errorf("%d bodies were read, and there was room for one", n)
+		}
 	})
 }

@@ -66,8 +66,7 @@ func TestLeaseRunsOutInTheQueue_HUB49(t *testing.T) {
 	})
 }
 
-// A clock that jumps ahead and comes back within --resume-within heals by itself
-// (design, section 9).
+// A clock that jumps ahead and comes back within --resume-within heals by itself.
 func TestClockThatComesBackHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

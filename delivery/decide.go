@@ -8,7 +8,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Policy says when a failed delivery is tried again (contract, `--retry-first`,
+// Policy says when a failed delivery is tried again (`--retry-first`,
 // `--retry-max`, `--give-up`). Zero fields are 5 s, 6 h and 72 h.
 type Policy struct {
 	First, Max, GiveUp time.Duration
@@ -112,8 +112,9 @@ type Decision struct {
 //	410                   the subscription ends
 //	400, 413, 415, 422    passed over at the fifth attempt; the next
 //	                      notification is tried at once, as it may well do
-//	429, 503              as any other, but not before Retry-After, as long as
-//	                      that lies between the ladder's step and Max
+//	429, 503              as any other, but not before Retry-After, where that
+//	                      is longer than the ladder's step; no more of it than
+//	                      Max counts
 //	anything else, 3xx    up the ladder; passed over when GiveUp has gone by
 //	and no answer at all  since the first attempt, the last of them being made
 //	                      just then. The step stays, so that a dead host is not

@@ -189,7 +189,8 @@ func (d *Dispatcher) holds(j job) bool {
 }
 
 // stillDue tells, right before an attempt, whether the subscription is still to
-// get it (HUB-49), and with which secret.
+// get it (HUB-49), and with which secret. It remembers that the journal holds
+// the entry.
 func (d *Dispatcher) stillDue(j job, b *body) (secret string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -130,7 +130,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	senders.Wait()
 	others.Wait()
 	cutOff(errShutdown) // bodies being read
-	d.bodies.loads.Wait()
+	d.bodies.close()
 	d.settler.close()
 	defer time.AfterFunc(flushTimeout, giveUp).Stop()
 	return <-settled

@@ -65,8 +65,9 @@ func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
 	}
 }
 
-// position tells sweeps where to go on.
+// sweep is where the next sweep goes on.
 type sweep struct {
+	// Counter values of Changes and Changed, by partition and shard.
 	topics, subscriptions [journal.Partitions]uint64
 	// again are subscriptions that changed while they were being read, or could
 	// not be read.
@@ -76,7 +77,8 @@ type sweep struct {
 // pageSize is how many records are read from the store at once.
 const pageSize = 1000
 
-// load makes lanes of all subscriptions that have not ended, and returns where sweeps go on.
+// load makes lanes of all subscriptions that have not ended, and returns where
+// sweeps go on.
 func (d *Dispatcher) load(ctx context.Context) (*sweep, error) {
 	start := time.Now()
 	d.watchTouched(true)

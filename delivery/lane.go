@@ -22,8 +22,8 @@ const (
 	gone                  // ended: whoever still holds it drops it
 )
 
-// lane is one subscription that has not ended. A million of them are kept, so it is small and
-// holds few pointers; nothing but the Dispatcher's lock guards it.
+// lane is one subscription that has not ended. A million of them are kept, so it
+// is small and holds few pointers. The Dispatcher's lock guards it.
 type lane struct {
 	id               uuid.UUID
 	topic            *topic

@@ -11,10 +11,10 @@ import (
 
 // logAttempt writes the one line of an attempt. Deliveries that succeed at
 // first are logged at debug level, as a fan-out has a million of them; what
-// else happens at info.
-func (d *Dispatcher) logAttempt(j job, b *body, out outcome, outcome string, next time.Time) {
+// else happens at info. A zero next is not known, or at once.
+func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next time.Time) {
 	level := zapcore.InfoLevel
-	if outcome == Deliver.String() && j.cursor.attempt == 0 {
+	if result == Deliver.String() && j.cursor.attempt == 0 {
 		level = zapcore.DebugLevel
 	}
 	line := d.log.Check(level, "delivery attempt")
@@ -29,7 +29,7 @@ func (d *Dispatcher) logAttempt(j job, b *body, out outcome, outcome string, nex
 		zap.String("notification_id", b.id),
 		zap.Uint32("attempt", j.cursor.attempt+1),
 		zap.Duration("duration", out.duration),
-		zap.String("outcome", outcome),
+		zap.String("outcome", result),
 	}
 	if out.Status > 0 { // else the error says it
 		fields = append(fields, zap.Int("status", out.Status))

@@ -20,7 +20,7 @@ type Cursor struct {
 	// Anchor is the last entry that was delivered or passed over.
 	Anchor
 	// Nudge counts the operator's "retry now" at this position, and the verified
-	// renewals: what came of attempts before them does not win over them.
+	// renewals: a failure, or a 410, from before them does not win over them.
 	Nudge uint32
 	// Attempt counts the failures of the entry after Position.
 	Attempt uint32

@@ -89,14 +89,6 @@ func (e *Entry) Anchor() Anchor {
 // Timed reports whether e has an interval, and so takes part in continuity.
 func (e *Entry) Timed() bool { return !e.From.IsZero() && !e.Until.IsZero() }
 
-// Start is From, or ReceivedAt where the entry has no interval.
-func (e *Entry) Start() time.Time {
-	if e.Timed() {
-		return e.From
-	}
-	return e.ReceivedAt
-}
-
 // End is Until, or ReceivedAt where the entry has no interval.
 func (e *Entry) End() time.Time {
 	if e.Timed() {

@@ -68,19 +68,21 @@ type Appender interface {
 	Interval(ctx context.Context, topic string, from, until time.Time) (Interval, error)
 	// Append stores e as the newest entry of topic if the head's version is
 	// still ifHead, and returns it with what the store set. Three things can
-	// happen: the entry is durable and nil comes back; ErrHeadMoved comes back
-	// and nothing was stored; another error comes back and the entry may or may
-	// not have been stored, which publishing it again will tell.
-	// ErrFull: the medium is at its high water and nothing was stored.
+	// happen: the entry is durable and nil comes back; ErrHeadMoved, or ErrFull
+	// where the medium is at its high water, comes back and nothing was stored;
+	// another error comes back and the entry may or may not have been stored,
+	// which publishing it again will tell.
 	// The store keeps e.Body's bytes, not the slice.
 	Append(ctx context.Context, now time.Time, topic string, e Entry, ifHead Version) (Entry, error)
 	// Reset makes the topic forget where its next notification has to start,
-	// if the head's version is still ifHead, else ErrHeadMoved.
+	// if the head's version is still ifHead, else ErrHeadMoved. A topic that
+	// never had an entry stays as it is.
 	Reset(ctx context.Context, topic string, ifHead Version) error
 }
 
 // Reader is what delivers. It may be shared between goroutines.
 type Reader interface {
+	// Head is that of Appender.
 	Head(ctx context.Context, topic string) (Head, error)
 	// Find returns the notification with this id, without its body, and its
 	// topic. ErrNotFound: there is none, or it was trimmed.

@@ -7,7 +7,7 @@ import (
 )
 
 // Retention says how long notifications are kept for those who lag. It never
-// looks at cursors: one dead lease must not hold the journal (design section 4).
+// looks at cursors: one dead lease must not hold the journal.
 type Retention struct {
 	Age      time.Duration // of the oldest notification; 0: any
 	PerTopic int64         // bytes of bodies in one topic; 0: any

@@ -21,8 +21,8 @@ func hostOf(rawURL string) string {
 }
 
 // hostCounts counts the live subscriptions of each callback host. Between two
-// walks of the house-keeping it follows what this process changes, so that
-// leases that ran out meanwhile are still counted. It holds a number for each
+// walks of the house-keeping it follows what this process changes; a lease that
+// runs out meanwhile is counted until the next walk. It holds a number for each
 // host and shard that has a live subscription.
 type hostCounts struct {
 	mu     sync.Mutex

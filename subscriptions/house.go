@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// housePause is the pause between two shards that are looked through, a
+	// housePause is the pause between two shards that are looked through; a
 	// round takes some four minutes.
 	housePause = time.Second
 	// page is how many records are read at once.

@@ -62,7 +62,7 @@ type Options struct {
 	// is 300 s, 10 days and 31 days.
 	LeaseMin, LeaseDefault, LeaseMax time.Duration
 	// ResumeWithin is how long after its lease ran out a subscription can be
-	// taken up where it stopped.
+	// taken up where it stopped. Zero: not at all.
 	ResumeWithin time.Duration
 	// MaxPending and MaxPendingPerHost bound the requests that wait, in all and
 	// for one callback host; MaxPerHost bounds the subscriptions of one callback

@@ -18,8 +18,7 @@ type Subscription struct {
 	CreatedAt  time.Time // when it was verified first, or anew after it had ended
 	VerifiedAt time.Time // when it was verified last
 	// ExpiresAt is when the lease runs out. Expiry is computed from it and
-	// written nowhere until it can no longer be taken up again (design,
-	// invariant 10).
+	// written nowhere until it can no longer be taken up again (invariant 10).
 	ExpiresAt time.Time
 
 	// Start is the topic's head at the time the subscribe request was accepted
@@ -31,10 +30,11 @@ type Subscription struct {
 	// journal.MaxGaps at most. Those of the topic itself are with its head.
 	Gaps []journal.Gap
 
-	// EndedAt and EndReason say that and why it ended before or after its
-	// lease; an ended subscription is kept for a while to be read.
+	// EndedAt and EndReason say when and why it ended, be it before its lease ran
+	// out or after; zero and empty: it has not. It is kept for EndedFor after
+	// that, to be read.
 	EndedAt   time.Time
-	EndReason string
+	EndReason string // one of the End constants
 }
 
 // Reasons of an end.
@@ -101,8 +101,8 @@ type Request struct {
 	// Denied is the reason to tell the callback (HUB-21); once it is set the
 	// request can no longer be activated.
 	Denied string
-	// Tries counts the verification or denial requests made, NextAt is when the
-	// next may be made; zero: at once.
+	// Tries counts the verification or denial requests that failed, NextAt is
+	// when the next may be made; zero: at once.
 	Tries  int
 	NextAt time.Time
 }

@@ -17,7 +17,7 @@ import (
 
 // startParts starts what works in the background, from the journal outwards,
 // and answers at the hub URI. That goes on while deliveries end, so that whoever
-// publishes meanwhile is told 503 and when to come again (contract section 2).
+// publishes meanwhile is told 503 and when to come again.
 func (a *App) startParts(ctx context.Context) error {
 	client, err := egress.New(egress.Options{
 		Allow:     a.cfg.AllowCIDR,
@@ -29,6 +29,7 @@ func (a *App) startParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
 	topics, err := a.topicChecker(client, budget)
 	if err != nil {

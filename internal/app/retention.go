@@ -61,8 +61,11 @@ func (r *retention) run(ctx context.Context) error {
 
 // bound trims a topic that has become larger than one may be.
 func (r *retention) bound(ctx context.Context, topic string) error {
+	if r.rule.PerTopic <= 0 {
+		return nil
+	}
 	head, err := r.store.Head(ctx, topic)
-	if err != nil || r.rule.PerTopic <= 0 || head.Bytes <= r.rule.PerTopic {
+	if err != nil || head.Bytes <= r.rule.PerTopic {
 		return err
 	}
 	_, err = r.store.Trim(ctx, topic, journal.Cut{KeepBytes: r.rule.PerTopic})

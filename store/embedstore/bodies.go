@@ -34,11 +34,11 @@ func (b bodies) write(id uuid.UUID, body []byte) (err error) {
 	path := b.path(id)
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path + temporary) //nolint:gosec // as above; what is left the next Open removes
+			_ = os.Remove(path + temporary) //nolint:gosec // an id in the operator's folder; what is left the next Open removes
 			err = fmt.Errorf("writing a body: %w", spaceOr(err))
 		}
 	}()
-	f, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // an id in the operator's folder
+	f, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // as above
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func fillUp(t *testing.T, dir string, leave int64) string {
 }
 
 // Disk full: appends get ErrFull, nothing is corrupted, and it works again when
-// there is room (design, section 9).
+// there is room.
 func TestDiskFull(t *testing.T) {
 	if os.Getenv(tmpfsEnv) == "" {
 		inNamespace(t)

@@ -4,7 +4,7 @@
 //
 // One goroutine writes. It takes as many operations as wait for it into one
 // transaction, so that many callers share one fsync, and answers each of them
-// after that fsync (design, invariant 1). Reads run beside it.
+// after that fsync (invariant 1). Reads run beside it.
 //
 // The package implements journal.Journal and subscriptions.Store and decides
 // nothing of its own: what may be appended, what is delivered and who may

@@ -19,15 +19,15 @@ const schema = 1
 // The buckets. A key that begins with a topic or a subscription is its
 // partition in one byte, then its id; numbers are big-endian.
 var (
-	bucketMeta      = []byte("meta")      // the four keys below
-	bucketHeads     = []byte("heads")     // topic -> headRecord
-	bucketEntries   = []byte("entries")   // topic, position -> entry, see entryValue
-	bucketIDs       = []byte("ids")       // notification id -> key of its entry
-	bucketIntervals = []byte("intervals") // topic, one of 64 places -> packed interval
-	bucketSubs      = []byte("subscriptions")
-	bucketCursors   = []byte("cursors")  // subscription -> packed cursor
-	bucketRequests  = []byte("requests") // subscription -> packed request
-	bucketAttempts  = []byte("attempts") // subscription -> packed attempts
+	bucketMeta      = []byte("meta")          // the four keys below
+	bucketHeads     = []byte("heads")         // topic -> headRecord
+	bucketEntries   = []byte("entries")       // topic, position -> entry, see entryValue
+	bucketIDs       = []byte("ids")           // notification id -> key of its entry
+	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
+	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
+	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
+	bucketRequests  = []byte("requests")      // subscription -> packed request
+	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
 		bucketHeads, bucketEntries, bucketIDs, bucketIntervals,

@@ -180,12 +180,6 @@ func damaged(path string, why error) error {
 // created.
 func (s *Store) ID() string { return s.meta.id }
 
-// CreatedAt is when the folder was created.
-func (s *Store) CreatedAt() time.Time { return s.meta.createdAt }
-
-// IsNew reports whether Open created the store.
-func (s *Store) IsNew() bool { return s.meta.isNew }
-
 // Ready returns nil when the store can take a notification, else why not: it is
 // closed, a write failed, or the disk is at its high water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {

@@ -86,15 +86,15 @@ func TestFolderIsOpenOnce(t *testing.T) {
 func TestIdentityIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{})
-	id, created := s.ID(), s.CreatedAt()
-	if _, err := uuid.Parse(id); err != nil || !s.IsNew() || time.Since(created) > time.Hour {
-		t.Errorf("a new store has id %q, was created at %v, is new: %t", id, created, s.IsNew())
+	id, created := s.ID(), s.meta.createdAt
+	if _, err := uuid.Parse(id); err != nil || !s.meta.isNew || time.Since(created) > time.Hour {
+		t.Errorf("a new store has id %q, was created at %v, is new: %t", id, created, s.meta.isNew)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s = openStore(t, dir, Options{}); s.ID() != id || !s.CreatedAt().Equal(created) || s.IsNew() {
-		t.Errorf("opened again it has id %q, was created at %v, is new: %t", s.ID(), s.CreatedAt(), s.IsNew())
+	if s = openStore(t, dir, Options{}); s.ID() != id || !s.meta.createdAt.Equal(created) || s.meta.isNew {
+		t.Errorf("opened again it has id %q, was created at %v, is new: %t", s.ID(), s.meta.createdAt, s.meta.isNew)
 	}
 }
 
