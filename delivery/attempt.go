@@ -56,7 +56,7 @@ func (d *Dispatcher) attempt(ctx context.Context, x exchange) outcome {
 	case cause != nil:
 		out.cutOff = true
 	default:
-		out.Status, out.err = failureStatus(err), withoutURL(err)
+		out.Status, out.err = failureStatus(err), egress.WithoutURL(err)
 	}
 	return out
 }
@@ -176,16 +176,6 @@ func failureStatus(err error) int {
 	default:
 		return journal.StatusError
 	}
-}
-
-// withoutURL takes the callback's URL, which may be a secret of its owner, out
-// of an error.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // retryAfter reads a Retry-After header: seconds or a date (RFC 9110, 10.2.3).

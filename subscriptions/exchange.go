@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -71,11 +70,11 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 func (s *Service) get(ctx context.Context, rawURL string, limit int) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
-		return 0, nil, withoutURL(err)
+		return 0, nil, egress.WithoutURL(err)
 	}
 	resp, err := s.o.Client.Do(req)
 	if err != nil {
-		return 0, nil, withoutURL(err)
+		return 0, nil, egress.WithoutURL(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)))
@@ -83,15 +82,6 @@ func (s *Service) get(ctx context.Context, rawURL string, limit int) (status int
 		err = fmt.Errorf("reading the answer: %w", err)
 	}
 	return resp.StatusCode, body, err
-}
-
-// withoutURL takes the URL, and the challenge in it, out of an error.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // hold has a job, and all others whose next step calls the same host, wait. It
