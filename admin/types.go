@@ -55,6 +55,8 @@ type Topic struct {
 	// Gaps are the topic's own, oldest first.
 	Gaps     []Gap    `json:"gaps"`
 	Retained Retained `json:"retained"`
+	// Fetch is nil for a topic that nobody pinged.
+	Fetch *Fetch `json:"fetch,omitempty"`
 }
 
 // Head is the newest notification of a topic.
@@ -146,4 +148,69 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+}
+
+// Fetch says when a topic was pinged and what came of fetching it.
+type Fetch struct {
+	PingedAt time.Time `json:"pinged_at"`
+	Waiting  bool      `json:"waiting"` // a fetch is still to be done
+	// Tries counts the failures of the fetch that waits.
+	Tries         int       `json:"tries,omitempty"`
+	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
+	// At is zero and Outcome empty before the first try.
+	At             time.Time `json:"at,omitzero"`
+	Outcome        string    `json:"outcome,omitempty"` // "accepted", "duplicate", or a name of docs/problems.md
+	Detail         string    `json:"detail,omitempty"`
+	Status         int       `json:"status,omitempty"` // HTTP, of the topic's answer
+	NotificationID string    `json:"notification_id,omitempty"`
+}
+
+// Notification is one that is retained.
+type Notification struct {
+	ID         string    `json:"id"` // UUIDv7
+	From       time.Time `json:"from,omitzero"`
+	Until      time.Time `json:"until,omitzero"`
+	Kind       string    `json:"kind"` // as in Topic
+	MediaType  string    `json:"media_type"`
+	Created    uint32    `json:"created"` // entries of the notification, by change
+	Updated    uint32    `json:"updated"`
+	Deleted    uint32    `json:"deleted"`
+	Bytes      int64     `json:"bytes"`
+	SHA256     string    `json:"sha256"` // of the body, hexadecimal
+	Seq        uint64    `json:"seq"`
+	Position   string    `json:"position"` // opaque, as in Head
+	ReceivedAt time.Time `json:"received_at"`
+}
+
+// NotificationStatus is a notification and how far it got. The counts are of the
+// subscriptions that began before it.
+type NotificationStatus struct {
+	Notification
+	Topic     string    `json:"topic"`
+	Delivered int       `json:"delivered"`
+	Pending   int       `json:"pending"` // not delivered yet
+	Skipped   int       `json:"skipped"` // passed over, or ended before it came to it
+	AsOf      time.Time `json:"as_of"`   // when it was counted
+}
+
+// Attempt is a delivery that failed, or the first that did not after one.
+type Attempt struct {
+	At             time.Time `json:"at"`
+	NotificationID string    `json:"notification_id"`
+	Attempt        uint32    `json:"attempt"`          // from 1
+	Status         int       `json:"status,omitempty"` // HTTP; 0: Error says why there was none
+	Error          string    `json:"error,omitempty"`
+	Duration       float64   `json:"duration_seconds"`
+}
+
+// ReplayRequest is what POST .../replay takes.
+type ReplayRequest struct {
+	Since time.Time `json:"since"`
+}
+
+// Replay is its answer.
+type Replay struct {
+	// Notifications is how many are delivered, again or for the first time.
+	Notifications uint64       `json:"notifications"`
+	Subscription  Subscription `json:"subscription"`
 }

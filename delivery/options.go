@@ -70,6 +70,11 @@ type Options struct {
 	// lost. 5 s.
 	Sweep time.Duration
 
+	// Event is told of each attempt, and Gap of each gap that is recorded, to count
+	// and trace them. They must not wait, and are called from many goroutines.
+	// Nil: nobody is told.
+	Event func(Event)
+	Gap   func(journal.Gap)
 	// Log gets a line for each attempt and each gap. Nil: none.
 	Log *zap.Logger
 	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be

@@ -98,8 +98,11 @@ type Options struct {
 
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
 	TrustedProxies []netip.Prefix
-	Log            *zap.Logger      // nil: no log
-	Now            func() time.Time // nil: time.Now
+	// Event is told of each request and each fetch, to count and trace them; nil:
+	// nobody is. It must not wait, and is called from many goroutines.
+	Event func(Event)
+	Log   *zap.Logger      // nil: no log
+	Now   func() time.Time // nil: time.Now
 }
 
 // Handler answers at the hub URI. It may be shared between goroutines.
