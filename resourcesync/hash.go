@@ -1,0 +1,203 @@
+package resourcesync
+
+import (
+	"crypto/md5"  //nolint:gosec // the specification names it; see Algorithm
+	"crypto/sha1" //nolint:gosec // as md5
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
+)
+
+// Algorithm is a way to compute a digest (DOC-55). MD5 and SHA-1 find bytes that
+// were damaged, not bytes that somebody chose.
+type Algorithm uint8
+
+// The algorithms that are recognised, the weakest first.
+const (
+	MD5 Algorithm = iota
+	SHA1
+	SHA256
+	SHA384
+	SHA512
+
+	algorithmCount
+)
+
+var algorithms = [algorithmCount]struct {
+	name string
+	size int // of a digest, in bytes
+	make func() hash.Hash
+}{
+	MD5:    {"md5", md5.Size, md5.New},
+	SHA1:   {"sha-1", sha1.Size, sha1.New},
+	SHA256: {"sha-256", sha256.Size, sha256.New},
+	SHA384: {"sha-384", sha512.Size384, sha512.New384},
+	SHA512: {"sha-512", sha512.Size, sha512.New},
+}
+
+// String returns the name as documents write it, such as "sha-256".
+func (a Algorithm) String() string {
+	if a < algorithmCount {
+		return algorithms[a].name
+	}
+	return fmt.Sprintf("Algorithm(%d)", int(a))
+}
+
+// Digests are what a document says, or a Hasher found, of one sequence of bytes:
+// at most one digest of each algorithm. The zero value has none. Digests with
+// the same content are equal by ==.
+type Digests struct{ sums [algorithmCount]string } // raw bytes, not digits
+
+// ParseHashes reads a list of algorithm:digest as it stands in the attribute
+// hash of Entry and Link (DOC-55). It is lenient: white space of any kind may
+// stand between the elements, and names and digits may be of either case. What is
+// not a recognised algorithm with a hexadecimal digest of its length is passed
+// over, the MD5 in base64 that old versions of a library wrote among it. An
+// algorithm that comes twice with different digests says nothing, and counts as
+// absent.
+func ParseHashes(s string) Digests {
+	var d Digests
+	var torn [algorithmCount]bool
+	for element := range strings.FieldsSeq(s) {
+		name, digits, _ := strings.Cut(element, ":")
+		for a := range algorithmCount {
+			if !strings.EqualFold(name, a.String()) || len(digits) != 2*algorithms[a].size {
+				continue
+			}
+			sum, err := hex.DecodeString(digits)
+			if err != nil {
+				continue
+			}
+			torn[a] = torn[a] || d.sums[a] != "" && d.sums[a] != string(sum)
+			d.sums[a] = string(sum)
+		}
+	}
+	for a, t := range torn {
+		if t {
+			d.sums[a] = ""
+		}
+	}
+	return d
+}
+
+// String writes the digests as version 1.1 does: algorithm:digest in lower case,
+// the weakest first, with a space between. It is empty where there are none.
+func (d Digests) String() string {
+	var b strings.Builder
+	for _, a := range d.Algorithms() {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%v:%x", a, d.sums[a])
+	}
+	return b.String()
+}
+
+// Algorithms returns those that there is a digest of, the weakest first.
+func (d Digests) Algorithms() []Algorithm {
+	var has []Algorithm
+	for a := range algorithmCount {
+		if d.sums[a] != "" {
+			has = append(has, a)
+		}
+	}
+	return has
+}
+
+// Sum returns the digest of an algorithm, or nil where there is none. It belongs
+// to the caller.
+func (d Digests) Sum(a Algorithm) []byte {
+	if a >= algorithmCount || d.sums[a] == "" {
+		return nil
+	}
+	return []byte(d.sums[a])
+}
+
+// Comparison is what two Digests say of the bytes behind them.
+type Comparison int
+
+// The outcomes of Digests.Compare.
+const (
+	// CannotTell: there is no algorithm that both have.
+	CannotTell Comparison = iota
+	// Different: there is an algorithm of which both have a digest, and not the same.
+	Different
+	// Equal: there is an algorithm that both have, and the digests of all such are
+	// the same.
+	Equal
+)
+
+// String returns the outcome in words.
+func (c Comparison) String() string {
+	switch c {
+	case CannotTell:
+		return "cannot tell"
+	case Different:
+		return "different"
+	case Equal:
+		return "equal"
+	}
+	return fmt.Sprintf("Comparison(%d)", int(c))
+}
+
+// Compare says whether d and other can be of the same bytes. Each algorithm that
+// both have has a veto: a matching MD5 does not outweigh a SHA-256 that differs.
+func (d Digests) Compare(other Digests) Comparison {
+	result := CannotTell
+	for a := range algorithmCount {
+		switch {
+		case d.sums[a] == "" || other.sums[a] == "":
+		case d.sums[a] != other.sums[a]:
+			return Different
+		default:
+			result = Equal
+		}
+	}
+	return result
+}
+
+// Hasher computes the digests of what is written to it, all in one pass, and
+// counts the bytes. It is for one goroutine.
+type Hasher struct {
+	hashes [algorithmCount]hash.Hash
+	length int64
+}
+
+// NewHasher returns a Hasher of the given algorithms. Without any it only
+// counts; to check what a document says, give those of its Digests. It panics on
+// an Algorithm that is none of the constants.
+func NewHasher(of ...Algorithm) *Hasher {
+	h := new(Hasher)
+	for _, a := range of {
+		h.hashes[a] = algorithms[a].make()
+	}
+	return h
+}
+
+// Write takes all of p in, and never fails.
+func (h *Hasher) Write(p []byte) (int, error) {
+	for _, x := range h.hashes {
+		if x != nil {
+			_, _ = x.Write(p) // a hash.Hash never fails
+		}
+	}
+	h.length += int64(len(p))
+	return len(p), nil
+}
+
+// Length returns how many bytes were written.
+func (h *Hasher) Length() int64 { return h.length }
+
+// Digests returns those of what was written so far.
+func (h *Hasher) Digests() Digests {
+	var d Digests
+	for a, x := range h.hashes {
+		if x != nil {
+			d.sums[a] = string(x.Sum(nil))
+		}
+	}
+	return d
+}
