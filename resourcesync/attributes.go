@@ -162,24 +162,6 @@ func (d *document) readMetadata(m *metadata) error {
 	})
 }
 
-// Link is one rs:ln: a related resource (DOC-52).
-type Link struct {
-	// Rel is the relation, a registered name or a URI, and Href the target.
-	// Neither is empty.
-	Rel, Href string
-	// Pri ranks links of one relation from 1, the best, to 999999; 0 where the
-	// document does not say, which ranks as 999999.
-	Pri int
-	// Length is in bytes, where HasLength is set.
-	Length    int64
-	HasLength bool
-	// Modified is zero where the document does not say.
-	Modified time.Time
-	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty, as
-	// the others are, where the document does not say.
-	Hash, Path, Type, Encoding, Profile string
-}
-
 // readLink reads the rs:ln whose start tag is current.
 func (d *document) readLink(l *Link, rel *relation) error {
 	*l = Link{}

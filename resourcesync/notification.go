@@ -71,33 +71,6 @@ func (n *NotificationReader) drain(broken error) error {
 	}
 }
 
-// Entry is one change.
-type Entry struct {
-	// Loc is the resource that changed (DOC-16). Never empty.
-	Loc string
-	// LastMod is when the resource was last modified, which need not be when it
-	// changed; zero where the document does not say.
-	LastMod time.Time
-	// Change is Created, Updated or Deleted (DOC-17).
-	Change string
-	// Datetime is when the change happened; zero where the document does not
-	// say. Entries come in its order (DOC-18).
-	Datetime time.Time
-	// Capability is of which kind the document is that changed. Entries of
-	// framework notifications have one (DOC-20).
-	Capability string
-	// Length is in bytes, where HasLength is set (DOC-56).
-	Length    int64
-	HasLength bool
-	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty, as
-	// Type, Encoding and Path are, where the document does not say.
-	Hash, Type, Encoding, Path string
-	// Links lead to related resources, in the order of the document (DOC-19).
-	Links []Link
-	// Line and Column are where the url element begins, as in Error.
-	Line, Column int
-}
-
 // NotificationReader reads a change or framework notification entry by entry,
 // under the same rules as CheckNotification. It reads ahead of what it returns,
 // by Limits.Token bytes or more. It is for one goroutine.

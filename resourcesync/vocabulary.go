@@ -32,6 +32,13 @@ const (
 	ChangeDumpArchive   = "changedump-archive"
 )
 
+// The capabilities of manifests, which say what is in a package of a dump
+// (DOC-38, DOC-43).
+const (
+	ResourceDumpManifest = "resourcedump-manifest"
+	ChangeDumpManifest   = "changedump-manifest"
+)
+
 // legacyDescription is what version 0.9 said for Description.
 const legacyDescription = "resourcesync"
 
@@ -63,6 +70,10 @@ func intern(b []byte) string {
 		return ChangeList
 	case ChangeDump:
 		return ChangeDump
+	case ResourceDumpManifest:
+		return ResourceDumpManifest
+	case ChangeDumpManifest:
+		return ChangeDumpManifest
 	case ResourceListArchive:
 		return ResourceListArchive
 	case ResourceDumpArchive:
