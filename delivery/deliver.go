@@ -50,7 +50,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
 	})
 	if out.cutOff {
-		d.logAttempt(j, b, out, "cut_off", time.Time{})
+		d.tell(j, b, out, OutcomeCutOff, time.Time{})
 		d.giveBack(j)
 		return
 	}
@@ -207,14 +207,14 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 		var err error
 		if head, err = d.o.Journal.Head(ctx, j.lane.topic.url); err != nil {
 			// What is left out could not be told, so it ends another time.
-			d.logAttempt(j, b, out, "retry", now.Add(storePause))
+			d.tell(j, b, out, Retry.String(), now.Add(storePause))
 			d.pause([]*lane{j.lane}, func() { d.judge(j, out.Status); d.release(j) })
 			return
 		}
 	}
 	c, dec, ok := d.decide(j, b, out, now)
 	if !ok {
-		d.logAttempt(j, b, out, "superseded", time.Time{})
+		d.tell(j, b, out, OutcomeSuperseded, time.Time{})
 		d.finish(j, out)
 		return
 	}
@@ -235,10 +235,10 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 	}
 	if gap.Count > 0 {
 		c.Gaps = []journal.Gap{gap}
-		d.logGap(j, gap)
+		d.tellGap(j, gap)
 	}
 	d.tally(dec.Action)
-	d.logAttempt(j, b, out, dec.Action.String(), dec.At)
+	d.tell(j, b, out, dec.Action.String(), dec.At)
 	d.settler.add(c)
 	d.finish(j, out)
 }

@@ -9,9 +9,24 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// logAttempt writes the one line of an attempt. Deliveries that succeed at
-// first are logged at debug level, as a fan-out has a million of them; what
-// else happens at info. A zero next is not known, or at once.
+// tell hands an attempt on and writes its one line. Next is when the lane may go
+// on; zero: that is not known, or at once.
+func (d *Dispatcher) tell(j job, b *body, out outcome, result string, next time.Time) {
+	if d.o.Event != nil {
+		d.o.Event(Event{
+			SubscriptionID: j.lane.id, NotificationID: b.entry.ID,
+			Topic: j.lane.topic.url, CallbackHost: j.lane.host.name,
+			Attempt: j.cursor.attempt + 1, Outcome: result, Status: out.Status, Err: out.err,
+			Start: out.started, Duration: out.duration,
+			ReceivedAt: b.entry.ReceivedAt, Bytes: b.entry.Size,
+		})
+	}
+	d.logAttempt(j, b, out, result, next)
+}
+
+// logAttempt writes the line of an attempt. Deliveries that succeed at first are
+// logged at debug level, as a fan-out has a million of them; what else happens
+// at info.
 func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next time.Time) {
 	level := zapcore.InfoLevel
 	if result == Deliver.String() && j.cursor.attempt == 0 {
@@ -43,8 +58,11 @@ func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next
 	line.Write(fields...)
 }
 
-// logGap writes that a subscription will not get something.
-func (d *Dispatcher) logGap(j job, g journal.Gap) {
+// tellGap hands on and logs that a subscription will not get something.
+func (d *Dispatcher) tellGap(j job, g journal.Gap) {
+	if d.o.Gap != nil {
+		d.o.Gap(g)
+	}
 	d.log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
 		zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id),
 		zap.String("callback_host", j.lane.host.name), zap.String("reason", g.Reason),

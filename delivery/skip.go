@@ -23,7 +23,7 @@ func (d *Dispatcher) skip(j *job, to journal.Anchor) bool {
 	if to.Seq > from.Seq {
 		gap.Count = to.Seq - from.Seq
 	}
-	d.logGap(*j, gap)
+	d.tellGap(*j, gap)
 	d.settler.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
 	return true
 }

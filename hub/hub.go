@@ -189,8 +189,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	switch media, err := mediaType(r.Header); {
 	case err != nil:
+		start := time.Now()
 		e := h.refuse(w, r, err)
-		h.logRequest("post", e.kind.status, e, zap.String("outcome", e.kind.slug), zap.String("requester", h.requester(r).String()))
+		h.tell(Event{
+			Name: EventPost, Outcome: e.kind.slug, Status: e.kind.status, Err: e,
+			TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
+		}, zap.Stringer("requester", h.requester(r)))
 	case media == mediaXML:
 		h.servePublish(w, r)
 	default:

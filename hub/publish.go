@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/journal"
@@ -34,7 +35,10 @@ type publication struct {
 	head     journal.Head
 	decision validate.Decision
 
-	accepted accepted // append
+	// append
+	stored   Span // the time that it took
+	id       uuid.UUID
+	accepted accepted
 }
 
 // accepted is the answer to a publish, as JSON.
@@ -82,11 +86,11 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 		}
 		answerJSON(w, "application/json", status, p.accepted)
 	}
-	h.logRequest("publish", status, err,
-		zap.String("topic", p.topic), zap.String("outcome", outcome),
-		zap.String("notification_id", p.accepted.ID), zap.String("publisher", p.publisher),
-		zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength),
-		zap.Duration("duration", time.Since(start)))
+	h.tell(Event{
+		Name: EventPublish, Outcome: outcome, Status: status, Topic: p.topic, Err: err,
+		NotificationID: p.id, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r),
+		Start: start, Duration: time.Since(start), Append: p.stored,
+	}, orSkip("publisher", p.publisher), zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength))
 }
 
 // admit is the first stage: all that can be told before the body is read.
@@ -233,7 +237,7 @@ const maxAppends = 16
 func (h *Handler) append(ctx context.Context, p *publication) error {
 	for range maxAppends {
 		if p.decision.Verdict == validate.Duplicate {
-			p.accept(p.decision.ID.String(), p.decision.Position, true)
+			p.accept(p.decision.ID, p.decision.Position, true)
 			return nil
 		}
 		now := h.o.Now()
@@ -243,9 +247,11 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 			recorded.At = now
 			e.Gap = &recorded
 		}
+		start := time.Now()
 		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
+		p.stored = Span{Start: start, Duration: time.Since(start)}
 		if err == nil {
-			p.accept(stored.ID.String(), stored.Position, false)
+			p.accept(stored.ID, stored.Position, false)
 			return nil
 		}
 		if !errors.Is(err, journal.ErrHeadMoved) {
@@ -258,9 +264,10 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 	return refuse(busy, "Too many notifications for this topic come in at once. Try again in a second.").retryAfter(time.Second)
 }
 
-func (p *publication) accept(id string, at journal.Position, duplicate bool) {
+func (p *publication) accept(id uuid.UUID, at journal.Position, duplicate bool) {
+	p.id = id
 	p.accepted = accepted{
-		ID: id, Topic: p.topic, From: instant(p.entry.From), Until: instant(p.entry.Until),
+		ID: id.String(), Topic: p.topic, From: instant(p.entry.From), Until: instant(p.entry.Until),
 		Position: fmt.Sprintf("%016x", uint64(at)), Duplicate: duplicate,
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/subscriptions"
@@ -27,17 +26,17 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 		answer(w, "text/plain; charset=utf-8", status,
 			"Accepted. The callback is asked next whether it wants this; its answer decides.\n")
 	}
-	event, id := "subscribe", ""
+	event, id := EventSubscribe, ""
 	if req.Mode == websub.ModeUnsubscribe {
-		event = "unsubscribe"
+		event = EventUnsubscribe
 	}
 	if req.Callback != "" {
 		id = subscriptions.ID(req.Topic, req.Callback).String()
 	}
-	h.logRequest(event, status, err,
-		zap.String("topic", req.Topic), zap.String("outcome", outcome),
-		zap.String("subscription_id", id), zap.String("callback_host", hostOf(req.Callback)),
-		zap.String("requester", h.requester(r).String()), zap.Duration("duration", time.Since(start)))
+	h.tell(Event{
+		Name: event, Outcome: outcome, Status: status, Topic: req.Topic, Err: err,
+		TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
+	}, orSkip("subscription_id", id), orSkip("callback_host", hostOf(req.Callback)), zap.Stringer("requester", h.requester(r)))
 }
 
 // subscribe takes a subscription request: nil means that it is stored and will
@@ -99,18 +98,4 @@ func hostOf(rawURL string) string {
 		return ""
 	}
 	return egress.HostPort(u)
-}
-
-// logRequest writes the one line of a request. The hub's own failures are
-// warnings.
-func (h *Handler) logRequest(event string, status int, err error, fields ...zap.Field) {
-	level := zapcore.InfoLevel
-	if status >= http.StatusInternalServerError {
-		level = zapcore.WarnLevel
-	}
-	fields = append(fields, zap.String("event", event), zap.Int("status", status))
-	if err != nil {
-		fields = append(fields, zap.NamedError("reason", err))
-	}
-	h.log.Log(level, event, fields...)
 }

@@ -1,0 +1,66 @@
+package hub
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// Each request is told once, with what became of it.
+func TestEvents(t *testing.T) {
+	form := with("Content-Type", "application/x-www-form-urlencoded")
+	subscribe := "hub.mode=subscribe&hub.topic=https://example.org/t&hub.callback=https://callback.example/secret"
+	for _, tc := range []struct {
+		why     string
+		prepare func(*world)
+		r       *http.Request
+		want    Event
+	}{
+		{"a publish", nil, publish(doc(0, 1, "a"), withToken("alice's token"), with("Traceparent", parent)),
+			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic, Publisher: "alice", TraceParent: parent}},
+		{"one that came before", func(w *world) { w.accept(publish(doc(0, 1, "a"))) }, publish(doc(0, 1, "a")),
+			Event{Name: EventPublish, Outcome: "duplicate", Status: 200, Topic: topic}},
+		{"one that leaves a gap", published, publish(doc(20, 30, "a")),
+			Event{Name: EventPublish, Outcome: "gap", Status: 409, Topic: topic}},
+		{"a trace context that is none", nil, publish(doc(0, 1, "a"), with("Traceparent", strings.Repeat("0", 300))),
+			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic}},
+		{"a subscription request", nil, publish(subscribe, form),
+			Event{Name: EventSubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"}},
+		{"an unsubscribe", nil, publish(strings.Replace(subscribe, "=sub", "=unsub", 1), form),
+			Event{Name: EventUnsubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"}},
+		{"a form that is none", nil, publish("hub.mode=%zz", form),
+			Event{Name: EventSubscribe, Outcome: "bad-form", Status: 400}},
+		{"another media type", nil, publish("{}", with("Content-Type", "application/json")),
+			Event{Name: EventPost, Outcome: "media-type", Status: 415}},
+	} {
+		t.Run(tc.why, func(t *testing.T) {
+			var got []Event
+			w := newWorld(t)
+			if tc.prepare != nil {
+				tc.prepare(w)
+			}
+			w.o.Event = func(e Event) { got = append(got, e) }
+			w.do(tc.r)
+			if len(got) != 1 {
+				t.Fatalf("told %d times", len(got))
+			}
+			e, want := got[0], tc.want
+			if e.Name != want.Name || e.Outcome != want.Outcome || e.Status != want.Status || e.Topic != want.Topic ||
+				e.Publisher != want.Publisher || e.TraceParent != want.TraceParent {
+				t.Errorf("%+v", e)
+			}
+			taken, isPublish := e.Status == http.StatusOK, e.Name == EventPublish
+			if (e.NotificationID != uuid.Nil) != taken || (e.Bytes > 0) != isPublish || (e.Err == nil) != (e.Status < 300) ||
+				e.Append.Start.IsZero() == (e.Outcome == "accepted" && isPublish) || e.Start.IsZero() || e.Duration < e.Append.Duration {
+				t.Errorf("%+v", e)
+			}
+			if e.Err != nil && strings.Contains(e.Err.Error(), "/secret") {
+				t.Errorf("it holds the callback: %+v", e)
+			}
+		})
+	}
+}

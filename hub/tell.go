@@ -1,0 +1,51 @@
+package hub
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// tell writes the one line of a request that was answered, and hands the event
+// on. The hub's own failures are warnings. More is what the event does not say;
+// what is not known is left out.
+func (h *Handler) tell(e Event, more ...zap.Field) {
+	level := zapcore.InfoLevel
+	if e.Status >= http.StatusInternalServerError {
+		level = zapcore.WarnLevel
+	}
+	if line := h.log.Check(level, e.Name); line != nil {
+		id := zap.Skip()
+		if e.NotificationID != uuid.Nil {
+			id = zap.Stringer("notification_id", e.NotificationID)
+		}
+		fields := append([]zap.Field{
+			zap.String("event", e.Name), zap.String("outcome", e.Outcome), zap.Int("status", e.Status),
+			orSkip("topic", e.Topic), id, zap.Duration("duration", e.Duration),
+		}, more...)
+		line.Write(append(fields, zap.NamedError("reason", e.Err))...)
+	}
+	if h.o.Event != nil {
+		h.o.Event(e)
+	}
+}
+
+// orSkip is a field, or none where there is no value.
+func orSkip(key, value string) zap.Field {
+	if value == "" {
+		return zap.Skip()
+	}
+	return zap.String(key, value)
+}
+
+// traceParent is the trace context that a request came with. Whoever uses it
+// checks it; a longer one is none (W3C Trace Context, 3.2.2).
+func traceParent(r *http.Request) string {
+	const longest = 256 // a later version may add to the 55 bytes of the first
+	if v := r.Header.Values("Traceparent"); len(v) == 1 && len(v[0]) <= longest {
+		return v[0]
+	}
+	return ""
+}
