@@ -37,6 +37,12 @@ const (
 		fldProfile | fldRel | fldType
 )
 
+// fieldNames are the names of the attributes, in the order of the bits.
+var fieldNames = [...]string{
+	"at", "capability", "change", "completed", "datetime", "encoding", "from", "hash", "href",
+	"length", "modified", "path", "pri", "profile", "rel", "type", "until",
+}
+
 func fieldOf(name []byte) field {
 	switch string(name) {
 	case "at":

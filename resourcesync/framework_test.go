@@ -32,10 +32,10 @@ func TestFrameworkPairs_DOC20(t *testing.T) {
 		"resourcelist changelist": "",
 	} {
 		for _, change := range changes {
-			entry := url(`<rs:md change="` + change + `" capability="` + capability + `"/>`)
+			entry := urlOf(`<rs:md change="` + change + `" capability="` + capability + `"/>`)
 			for where, in := range map[string]string{
 				"after the root's rs:md":  framework(entry),
-				"before the root's rs:md": head + entry + frameMD + tail,
+				"before the root's rs:md": docHead + entry + frameMD + tail,
 			} {
 				_, err := CheckNotification(strings.NewReader(in), Limits{})
 				_, _, err2 := readAll(strings.NewReader(in), Limits{})

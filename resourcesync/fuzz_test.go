@@ -76,7 +76,7 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(tc.bad))
 		f.Add([]byte(tc.good))
 	}
-	for _, tc := range rules {
+	for _, tc := range notificationRules {
 		f.Add([]byte(tc.doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -122,7 +122,7 @@ func isASCII(b []byte) bool {
 // FuzzNotification: CheckNotification and NotificationReader agree, in whatever
 // chunks the document comes, and what they accept keeps its promises.
 func FuzzNotification(f *testing.F) {
-	for _, tc := range rules {
+	for _, tc := range notificationRules {
 		f.Add(tc.doc)
 	}
 	f.Fuzz(func(t *testing.T, doc string) {

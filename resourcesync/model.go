@@ -42,6 +42,16 @@ func (h *Head) Link(rel string) (Link, bool) {
 	return Link{}, false
 }
 
+// Kind says what kind of document this is, in the words of the specification:
+// "Resource List Index". Empty where the specification knows none of this
+// capability.
+func (h *Head) Kind() string {
+	if k := kindOf(h.Capability, h.Index); k != nil {
+		return k.name
+	}
+	return ""
+}
+
 // Entry is one url or, in an index, sitemap element: a resource, a change, a
 // package or another document. A time that is zero and a string that is empty is
 // what the document does not say.

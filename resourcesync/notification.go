@@ -2,6 +2,7 @@ package resourcesync
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -256,11 +257,20 @@ func (n *NotificationReader) checkEnd() error {
 	return n.checkInterval(n.last)
 }
 
-// frameworkFault applies DOC-20 to an entry: which kind of document changed, and
-// whether such a document can change that way.
+// frameworkFault applies DOC-20 to an entry.
 func frameworkFault(m *metadata) error {
+	if fault := pairFault(m.capability, m.change); fault != "" {
+		return badAt("DOC-20", m.line, m.column, "%s", fault)
+	}
+	return nil
+}
+
+// pairFault says what is wrong with an entry of a framework notification: which
+// kind of document changed, and whether such a document can change that way
+// (DOC-20). It is empty where nothing is.
+func pairFault(capability, change string) string {
 	updated, deleted := true, false
-	switch m.capability {
+	switch capability {
 	case ResourceList, ChangeList, ChangeDump:
 	case ResourceDump:
 		updated = false
@@ -268,12 +278,12 @@ func frameworkFault(m *metadata) error {
 		ResourceListArchive, ResourceDumpArchive, ChangeListArchive, ChangeDumpArchive:
 		deleted = true
 	case "":
-		return badAt("DOC-20", m.line, m.column, "this rs:md lacks capability, which says what kind of document changed")
+		return "this rs:md lacks capability, which says what kind of document changed"
 	default:
-		return badAt("DOC-20", m.line, m.column, "the capability %s is no kind of document that a framework notification is about", quote([]byte(m.capability)))
+		return fmt.Sprintf("the capability %s is no kind of document that a framework notification is about", quote([]byte(capability)))
 	}
-	if m.change == Updated && !updated || m.change == Deleted && !deleted {
-		return badAt("DOC-20", m.line, m.column, "a document of the capability %s cannot be %s", quote([]byte(m.capability)), m.change)
+	if change == Updated && !updated || change == Deleted && !deleted {
+		return fmt.Sprintf("a document of the capability %s cannot be %s", quote([]byte(capability)), change)
 	}
-	return nil
+	return ""
 }

@@ -29,7 +29,7 @@ func readAll(r io.Reader, l Limits) ([]Entry, Notification, error) {
 }
 
 const (
-	head = `<?xml version="1.0" encoding="UTF-8"?>
+	docHead = `<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
         xmlns:rs="http://www.openarchives.org/rs/terms/">
 `
@@ -41,26 +41,26 @@ const (
 
 // doc wraps url elements into a change notification; they begin on line 5.
 func doc(entries ...string) string {
-	return head + rootMD + strings.Join(entries, "\n") + tail
+	return docHead + rootMD + strings.Join(entries, "\n") + tail
 }
 
 // framework wraps url elements into a framework notification.
 func framework(entries ...string) string {
-	return head + frameMD + strings.Join(entries, "\n") + tail
+	return docHead + frameMD + strings.Join(entries, "\n") + tail
 }
 
 // root wraps what stands in the root before one good entry.
-func root(md string) string { return head + md + "\n" + entryOK + tail }
+func root(md string) string { return docHead + md + "\n" + entryOK + tail }
 
 // url is one entry, with the given children after loc.
-func url(children ...string) string {
+func urlOf(children ...string) string {
 	return "<url><loc>https://example.org/a</loc>\n" + strings.Join(children, "\n") + "</url>\n"
 }
 
 func at(datetime string) string { return `<rs:md change="updated" datetime="` + datetime + `"/>` }
 
-// rules holds for each rule what breaks it and, beside it, what does not.
-var rules = []struct {
+// notificationRules holds for each rule what breaks it and, beside it, what does not.
+var notificationRules = []struct {
 	name, rule, doc string
 	at, msg         string // both empty where doc is good
 }{
@@ -70,23 +70,23 @@ var rules = []struct {
 	{"other root", "DOC-10", "<html/>", "1:1", `"html"`},
 	{"other prefixes", "DOC-10", `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><md xmlns="http://www.openarchives.org/rs/terms/"
 		capability="change-notification" from="2026" until="2026-02"/><s:url><s:loc>urn:a</s:loc><x:md xmlns:x="http://www.openarchives.org/rs/terms/" change="deleted"/></s:url></s:urlset>`, "", ""},
-	{"prefixed attribute", "DOC-10", doc(url(`<rs:md rs:change="created"/>`)), "6:8", "write \"change\""},
-	{"attribute of the sitemap namespace", "DOC-10", doc(url(`<rs:md xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" s:change="created"/>`)), "6:62", "has a prefix"},
-	{"unknown attribute", "DOC-10", doc(url(`<rs:md change="created" sha="1"/>`)), "6:25", `"sha" is not known`},
-	{"attribute of rs:ln on rs:md", "DOC-10", doc(url(`<rs:md change="created" href="urn:a"/>`)), "6:25", `"href" is not known`},
-	{"foreign attributes", "DOC-10", doc(url(`<rs:md change="created" xml:lang="en" x:sha="1" xmlns:x="urn:x"/>`)), "", ""},
+	{"prefixed attribute", "DOC-10", doc(urlOf(`<rs:md rs:change="created"/>`)), "6:8", "write \"change\""},
+	{"attribute of the sitemap namespace", "DOC-10", doc(urlOf(`<rs:md xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" s:change="created"/>`)), "6:62", "has a prefix"},
+	{"unknown attribute", "DOC-10", doc(urlOf(`<rs:md change="created" sha="1"/>`)), "6:25", `"sha" is not known`},
+	{"attribute of rs:ln on rs:md", "DOC-10", doc(urlOf(`<rs:md change="created" href="urn:a"/>`)), "6:25", `"href" is not known`},
+	{"foreign attributes", "DOC-10", doc(urlOf(`<rs:md change="created" xml:lang="en" x:sha="1" xmlns:x="urn:x"/>`)), "", ""},
 	{"attribute on urlset", "DOC-10", strings.Replace(doc(), "<urlset", `<urlset version="1"`, 1), "2:9", "not known"},
 	{"schema location on urlset", "DOC-10", strings.Replace(doc(), "<urlset", `<urlset xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="a b"`, 1), "", ""},
 	{"rs:md without a prefix", "DOC-10", root(`<md capability="change-notification"/>`), "4:1", "as rs:md"},
-	{"md in an entry without a prefix", "DOC-10", doc(url(`<md change="created"/>`)), "6:1", "as rs:md"},
+	{"md in an entry without a prefix", "DOC-10", doc(urlOf(`<md change="created"/>`)), "6:1", "as rs:md"},
 	{"unknown element", "DOC-10", doc("<page/>"), "5:1", `"page"`},
 	{"text between entries", "DOC-10", doc("  x"), "5:3", "text stands in urlset"},
-	{"foreign elements", "DOC-10", doc(`<x:a xmlns:x="urn:x" b="c">text<url>no entry</url><x:md rs:change="x"/></x:a>`, url(`<rs:md change="created"/><a xmlns="">text</a>`)), "", ""},
+	{"foreign elements", "DOC-10", doc(`<x:a xmlns:x="urn:x" b="c">text<url>no entry</url><x:md rs:change="x"/></x:a>`, urlOf(`<rs:md change="created"/><a xmlns="">text</a>`)), "", ""},
 
 	{"index", "DOC-11", strings.ReplaceAll(doc(), "urlset", "sitemapindex"), "2:1", "sitemapindex"},
 	{"sitemap", "DOC-11", doc("<sitemap><loc>urn:a</loc></sitemap>"), "5:1", "sitemap"},
 
-	{"no rs:md", "DOC-12", head + entryOK + tail, "2:1", "lacks an rs:md"},
+	{"no rs:md", "DOC-12", docHead + entryOK + tail, "2:1", "lacks an rs:md"},
 	{"rs:md of another namespace", "DOC-12", strings.Replace(doc(), "rs/terms/", "rs/terms", 1), "2:1", rsURI},
 	{"two rs:md", "DOC-12", root(rootMD + rootMD), "5:1", "second rs:md"},
 	{"no capability", "DOC-12", root(`<rs:md from="2026" until="2026"/>`), "4:1", "lacks capability"},
@@ -98,7 +98,7 @@ var rules = []struct {
 	{"legacy without until", "DOC-12", root(`<rs:md capability="changelist-notification" from="2026"/>`), "4:1", "lacks until"},
 	{"closed Change List", "DOC-12", root(`<rs:md capability="changelist" from="2026" until="2026"/>`), "", ""},
 	{"open Change List", "DOC-12", root(`<rs:md capability="changelist" from="2026"/>`), "4:1", "lacks until"},
-	{"rs:md after the entries", "DOC-51", head + entryOK + rootMD + tail, "", ""},
+	{"rs:md after the entries", "DOC-51", docHead + entryOK + rootMD + tail, "", ""},
 
 	{"from after until", "DOC-13", root(`<rs:md capability="change-notification" from="2026-01-02T00:00:00.000000001Z" until="2026-01-02T00:00:00Z"/>`), "4:1", "later than until"},
 	{"from after until as a string only", "DOC-13", root(`<rs:md capability="change-notification" from="2026-01-02T01:00:00+02:00" until="2026-01-01T23:00:00Z"/>`), "", ""},
@@ -111,90 +111,90 @@ var rules = []struct {
 	{"foreign attribute on url", "DOC-15", doc(`<url xmlns:x="urn:x" x:id="1"><loc>urn:a</loc><rs:md change="created"/></url>`), "5:22", `"x:id"`},
 	{"declaration on url", "DOC-15", doc(`<url xmlns:x="urn:x"><loc>urn:a</loc><rs:md change="created"/></url>`), "", ""},
 	{"text in url", "DOC-15", doc("<url><loc>urn:a</loc>\n  and<rs:md change=\"created\"/></url>"), "6:3", "text stands in url"},
-	{"unknown element in url", "DOC-15", doc(url(`<rs:md change="created"/><title>a</title>`)), "6:26", `"title"`},
+	{"unknown element in url", "DOC-15", doc(urlOf(`<rs:md change="created"/><title>a</title>`)), "6:26", `"title"`},
 	{"one resource twice", "DOC-15", doc(entryOK, entryOK), "", ""},
 
 	{"no loc", "DOC-16", doc(entryOK, `<url><rs:md change="created"/></url>`), "7:1", "lacks loc"},
-	{"two loc", "DOC-16", doc(url(`<loc>urn:b</loc><rs:md change="created"/>`)), "6:1", "second loc"},
+	{"two loc", "DOC-16", doc(urlOf(`<loc>urn:b</loc><rs:md change="created"/>`)), "6:1", "second loc"},
 	{"empty loc", "DOC-16", doc("<url><loc> </loc><rs:md change='created'/></url>"), "5:11", "loc is empty"},
 	{"self-closed loc", "DOC-16", doc("<url><loc/><rs:md change='created'/></url>"), "5:12", "loc is empty"},
 	{"relative loc", "DOC-16", doc("<url><loc>/a</loc><rs:md change='created'/></url>"), "5:11", "absolute"},
 	{"loc with a space", "DOC-16", doc("<url><loc>http://a/b c</loc><rs:md change='created'/></url>"), "5:11", "absolute"},
 	{"element in loc", "DOC-16", doc(`<url><loc>urn:a<rs:ln rel="a" href="b"/></loc><rs:md change="created"/></url>`), "5:16", "within loc"},
 	{"loc in pieces", "DOC-16", doc("<url><loc>\n ur<!-- -->n:<![CDATA[a&]]>&amp;b\n</loc><rs:md change='created'/></url>"), "", ""},
-	{"lastmod outside of the interval", "DOC-16", doc(url(`<lastmod>1999</lastmod><rs:md change="created"/>`)), "", ""},
-	{"two lastmod", "DOC-16", doc(url("<lastmod>1999</lastmod>\n<lastmod>1999</lastmod>")), "7:1", "second lastmod"},
-	{"bad lastmod", "DOC-59", doc(url(`<lastmod> yesterday </lastmod>`)), "6:10", `"yesterday"`},
-	{"changefreq and priority", "DOC-16", doc(url(`<changefreq>daily</changefreq><priority>0.5</priority><rs:md change="created"/>`)), "", ""},
+	{"lastmod outside of the interval", "DOC-16", doc(urlOf(`<lastmod>1999</lastmod><rs:md change="created"/>`)), "", ""},
+	{"two lastmod", "DOC-16", doc(urlOf("<lastmod>1999</lastmod>\n<lastmod>1999</lastmod>")), "7:1", "second lastmod"},
+	{"bad lastmod", "DOC-59", doc(urlOf(`<lastmod> yesterday </lastmod>`)), "6:10", `"yesterday"`},
+	{"changefreq and priority", "DOC-16", doc(urlOf(`<changefreq>daily</changefreq><priority>0.5</priority><rs:md change="created"/>`)), "", ""},
 
-	{"no rs:md in url", "DOC-17", doc(url()), "5:1", "lacks rs:md"},
-	{"two rs:md in url", "DOC-17", doc(url(`<rs:md change="created"/>`, `<rs:md change="created"/>`)), "7:1", "second rs:md"},
-	{"no change", "DOC-17", doc(url(`<rs:md/>`)), "6:1", "lacks change"},
-	{"other change", "DOC-17", doc(url(`<rs:md change="modified"/>`)), "6:8", `"modified"`},
-	{"all optional attributes", "DOC-17", doc(url(`<rs:md change="updated" datetime="2026-01-01T12:00Z" hash="md5:0" length="0" type="application/atom+xml" encoding="gzip"/>`)), "", ""},
-	{"deleted with hash", "DOC-17", doc(url(`<rs:md change="deleted" hash="md5:0" length="1" type="a/b"/>`)), "", ""},
-	{"datetime at from", "DOC-17", doc(url(at("2026-01-01T00:00:00Z"))), "", ""},
-	{"datetime at until", "DOC-17", doc(url(at("2026-01-02T00:00:00Z"))), "", ""},
-	{"datetime before from", "DOC-17", doc(url(at("2025-12-31T23:59:59.999999999Z"))), "6:1", "earlier than from"},
-	{"datetime after until", "DOC-17", doc(url(at("2026-01-02T00:00:00.000000001Z"))), "6:1", "later than until"},
-	{"datetime in another zone", "DOC-17", doc(url(at("2026-01-02T01:00:00+02:00"))), "", ""},
-	{"datetime before from, told later", "DOC-17", head + entryOK + url(at("2025-12-31T23:59:59Z")) + url(at("2026-01-01T00:00:00Z")) + rootMD + tail, "6:1", "earlier than from"},
-	{"datetime after until, told later", "DOC-17", head + url(at("2026-01-01T00:00:00Z")) + url(at("2026-01-03")) + entryOK + rootMD + tail, "7:1", "later than until"},
-	{"bad datetime", "DOC-59", doc(url(at("2026-01-01T00:00:00"))), "6:25", "zone"},
-	{"datetime with white space", "DOC-59", doc(url(at("\n 2026-01-01T00:00:00Z "))), "", ""},
-	{"framework datetime before from", "DOC-17", head + `<rs:md capability="framework-notification" from="2026"/>` + url(`<rs:md change="created" capability="changelist" datetime="2025"/>`) + tail, "5:1", "earlier than from"},
+	{"no rs:md in url", "DOC-17", doc(urlOf()), "5:1", "lacks rs:md"},
+	{"two rs:md in url", "DOC-17", doc(urlOf(`<rs:md change="created"/>`, `<rs:md change="created"/>`)), "7:1", "second rs:md"},
+	{"no change", "DOC-17", doc(urlOf(`<rs:md/>`)), "6:1", "lacks change"},
+	{"other change", "DOC-17", doc(urlOf(`<rs:md change="modified"/>`)), "6:8", `"modified"`},
+	{"all optional attributes", "DOC-17", doc(urlOf(`<rs:md change="updated" datetime="2026-01-01T12:00Z" hash="md5:0" length="0" type="application/atom+xml" encoding="gzip"/>`)), "", ""},
+	{"deleted with hash", "DOC-17", doc(urlOf(`<rs:md change="deleted" hash="md5:0" length="1" type="a/b"/>`)), "", ""},
+	{"datetime at from", "DOC-17", doc(urlOf(at("2026-01-01T00:00:00Z"))), "", ""},
+	{"datetime at until", "DOC-17", doc(urlOf(at("2026-01-02T00:00:00Z"))), "", ""},
+	{"datetime before from", "DOC-17", doc(urlOf(at("2025-12-31T23:59:59.999999999Z"))), "6:1", "earlier than from"},
+	{"datetime after until", "DOC-17", doc(urlOf(at("2026-01-02T00:00:00.000000001Z"))), "6:1", "later than until"},
+	{"datetime in another zone", "DOC-17", doc(urlOf(at("2026-01-02T01:00:00+02:00"))), "", ""},
+	{"datetime before from, told later", "DOC-17", docHead + entryOK + urlOf(at("2025-12-31T23:59:59Z")) + urlOf(at("2026-01-01T00:00:00Z")) + rootMD + tail, "6:1", "earlier than from"},
+	{"datetime after until, told later", "DOC-17", docHead + urlOf(at("2026-01-01T00:00:00Z")) + urlOf(at("2026-01-03")) + entryOK + rootMD + tail, "7:1", "later than until"},
+	{"bad datetime", "DOC-59", doc(urlOf(at("2026-01-01T00:00:00"))), "6:25", "zone"},
+	{"datetime with white space", "DOC-59", doc(urlOf(at("\n 2026-01-01T00:00:00Z "))), "", ""},
+	{"framework datetime before from", "DOC-17", docHead + `<rs:md capability="framework-notification" from="2026"/>` + urlOf(`<rs:md change="created" capability="changelist" datetime="2025"/>`) + tail, "5:1", "earlier than from"},
 
-	{"order", "DOC-18", doc(url(at("2026-01-01T10:00:00Z")), entryOK, url(at("2026-01-01T09:59:59Z"))), "11:1", "(line 6)"},
-	{"order of instants", "DOC-18", doc(url(at("2026-01-01T10:00:00+05:00")), url(at("2026-01-01T06:00:00Z"))), "", ""},
-	{"order broken by a zone", "DOC-18", doc(url(at("2026-01-01T06:00:00Z")), url(at("2026-01-01T10:00:00+05:00"))), "9:1", "earlier than"},
-	{"equal datetimes", "DOC-18", doc(url(at("2026-01-01T06:00:00Z")), url(at("2026-01-01T06:00:00Z"))), "", ""},
-	{"order of lastmod does not count", "DOC-18", doc(url(`<lastmod>2026</lastmod>`, at("2026-01-01")), url(`<lastmod>2025</lastmod>`, at("2026-01-01"))), "", ""},
+	{"order", "DOC-18", doc(urlOf(at("2026-01-01T10:00:00Z")), entryOK, urlOf(at("2026-01-01T09:59:59Z"))), "11:1", "(line 6)"},
+	{"order of instants", "DOC-18", doc(urlOf(at("2026-01-01T10:00:00+05:00")), urlOf(at("2026-01-01T06:00:00Z"))), "", ""},
+	{"order broken by a zone", "DOC-18", doc(urlOf(at("2026-01-01T06:00:00Z")), urlOf(at("2026-01-01T10:00:00+05:00"))), "9:1", "earlier than"},
+	{"equal datetimes", "DOC-18", doc(urlOf(at("2026-01-01T06:00:00Z")), urlOf(at("2026-01-01T06:00:00Z"))), "", ""},
+	{"order of lastmod does not count", "DOC-18", doc(urlOf(`<lastmod>2026</lastmod>`, at("2026-01-01")), urlOf(`<lastmod>2025</lastmod>`, at("2026-01-01"))), "", ""},
 
-	{"link", "DOC-19", doc(url(`<rs:md change="created"/><rs:ln rel="duplicate" href="urn:b" pri="1"/><rs:ln rel="patch" href="urn:c"/>`)), "", ""},
+	{"link", "DOC-19", doc(urlOf(`<rs:md change="created"/><rs:ln rel="duplicate" href="urn:b" pri="1"/><rs:ln rel="patch" href="urn:c"/>`)), "", ""},
 	{"link before loc", "DOC-51", doc(`<url><rs:ln rel="a" href="b"/><rs:md change="created"/><lastmod>2026</lastmod><loc>urn:a</loc></url>`), "", ""},
-	{"link without href", "DOC-52", doc(url(`<rs:ln rel="a"/>`)), "6:1", "lacks href"},
-	{"link without rel", "DOC-52", doc(url(`<rs:ln href="a"/>`)), "6:1", "lacks rel"},
+	{"link without href", "DOC-52", doc(urlOf(`<rs:ln rel="a"/>`)), "6:1", "lacks href"},
+	{"link without rel", "DOC-52", doc(urlOf(`<rs:ln href="a"/>`)), "6:1", "lacks rel"},
 	{"root link without rel", "DOC-52", root(rootMD + `<rs:ln href="a"/>`), "5:1", "lacks rel"},
-	{"empty href", "DOC-52", doc(url(`<rs:ln rel="a" href=" "/>`)), "6:16", "href of an rs:ln is empty"},
-	{"pri 0", "DOC-52", doc(url(`<rs:ln rel="a" href="b" pri="0"/>`)), "6:25", "pri"},
-	{"pri 999999", "DOC-52", doc(url(`<rs:md change="created"/><rs:ln rel="a" href="b" pri="999999"/>`)), "", ""},
-	{"pri 1000000", "DOC-52", doc(url(`<rs:ln rel="a" href="b" pri="1000000"/>`)), "6:25", "pri"},
-	{"pri 1.5", "DOC-52", doc(url(`<rs:ln rel="a" href="b" pri="1.5"/>`)), "6:25", "pri"},
-	{"attribute of rs:md on rs:ln", "DOC-10", doc(url(`<rs:ln rel="a" href="b" change="created"/>`)), "6:25", "not known"},
-	{"unknown relation", "DOC-53", doc(url(`<rs:md change="created"/><rs:ln rel="no-such-relation" href="b"/>`)), "", ""},
-	{"all attributes of a link", "DOC-52", doc(url(`<rs:md change="created"/><rs:ln rel="memento" href="urn:b" hash="md5:x" length="+7" modified="2020" path="/a/b" type="a/b" encoding="gzip" profile="urn:p"/>`)), "", ""},
-	{"bad modified", "DOC-59", doc(url(`<rs:ln rel="a" href="b" modified="2020-13"/>`)), "6:25", "modified"},
-	{"element within rs:md", "DOC-51", doc(url(`<rs:md change="created"><rs:ln rel="a" href="b"/></rs:md>`)), "6:25", "must be empty"},
-	{"text within rs:ln", "DOC-51", doc(url(`<rs:ln rel="a" href="b">text</rs:ln>`)), "6:25", "text stands in rs:ln"},
-	{"rs:md that is closed apart", "DOC-51", doc(url(`<rs:md change="created">` + "\n" + `</rs:md>`)), "", ""},
+	{"empty href", "DOC-52", doc(urlOf(`<rs:ln rel="a" href=" "/>`)), "6:16", "href of an rs:ln is empty"},
+	{"pri 0", "DOC-52", doc(urlOf(`<rs:ln rel="a" href="b" pri="0"/>`)), "6:25", "pri"},
+	{"pri 999999", "DOC-52", doc(urlOf(`<rs:md change="created"/><rs:ln rel="a" href="b" pri="999999"/>`)), "", ""},
+	{"pri 1000000", "DOC-52", doc(urlOf(`<rs:ln rel="a" href="b" pri="1000000"/>`)), "6:25", "pri"},
+	{"pri 1.5", "DOC-52", doc(urlOf(`<rs:ln rel="a" href="b" pri="1.5"/>`)), "6:25", "pri"},
+	{"attribute of rs:md on rs:ln", "DOC-10", doc(urlOf(`<rs:ln rel="a" href="b" change="created"/>`)), "6:25", "not known"},
+	{"unknown relation", "DOC-53", doc(urlOf(`<rs:md change="created"/><rs:ln rel="no-such-relation" href="b"/>`)), "", ""},
+	{"all attributes of a link", "DOC-52", doc(urlOf(`<rs:md change="created"/><rs:ln rel="memento" href="urn:b" hash="md5:x" length="+7" modified="2020" path="/a/b" type="a/b" encoding="gzip" profile="urn:p"/>`)), "", ""},
+	{"bad modified", "DOC-59", doc(urlOf(`<rs:ln rel="a" href="b" modified="2020-13"/>`)), "6:25", "modified"},
+	{"element within rs:md", "DOC-51", doc(urlOf(`<rs:md change="created"><rs:ln rel="a" href="b"/></rs:md>`)), "6:25", "must be empty"},
+	{"text within rs:ln", "DOC-51", doc(urlOf(`<rs:ln rel="a" href="b">text</rs:ln>`)), "6:25", "text stands in rs:ln"},
+	{"rs:md that is closed apart", "DOC-51", doc(urlOf(`<rs:md change="created">` + "\n" + `</rs:md>`)), "", ""},
 
-	{"odd hashes", "DOC-55", doc(url(`<rs:md change="created" hash="sha-256:f4OxZX_x_DFGF md5:x md5:y whatever"/>`)), "", ""},
-	{"negative length", "DOC-56", doc(url(`<rs:md change="created" length="-1"/>`)), "6:25", "length"},
-	{"length with a unit", "DOC-56", doc(url(`<rs:md change="created" length="1k"/>`)), "6:25", "length"},
-	{"empty length", "DOC-56", doc(url(`<rs:md change="created" length=""/>`)), "6:25", "length"},
-	{"largest length", "DOC-56", doc(url(`<rs:md change="created" length="9223372036854775807"/>`)), "", ""},
-	{"length over that", "DOC-56", doc(url(`<rs:md change="created" length="9223372036854775808"/>`)), "6:25", "length"},
-	{"path", "DOC-57", doc(url(`<rs:md change="created" path="/a/..b/c"/>`)), "", ""},
-	{"relative path", "DOC-57", doc(url(`<rs:md change="created" path="a"/>`)), "6:25", "path"},
-	{"path of a folder", "DOC-57", doc(url(`<rs:md change="created" path="/a/"/>`)), "6:25", "path"},
-	{"path that climbs", "DOC-57", doc(url(`<rs:md change="created" path="/a/../../b"/>`)), "6:25", "path"},
-	{"type beyond the schema's pattern", "DOC-58", doc(url(`<rs:md change="created" type="application/vnd.api+json; charset=utf-8"/>`)), "", ""},
+	{"odd hashes", "DOC-55", doc(urlOf(`<rs:md change="created" hash="sha-256:f4OxZX_x_DFGF md5:x md5:y whatever"/>`)), "", ""},
+	{"negative length", "DOC-56", doc(urlOf(`<rs:md change="created" length="-1"/>`)), "6:25", "length"},
+	{"length with a unit", "DOC-56", doc(urlOf(`<rs:md change="created" length="1k"/>`)), "6:25", "length"},
+	{"empty length", "DOC-56", doc(urlOf(`<rs:md change="created" length=""/>`)), "6:25", "length"},
+	{"largest length", "DOC-56", doc(urlOf(`<rs:md change="created" length="9223372036854775807"/>`)), "", ""},
+	{"length over that", "DOC-56", doc(urlOf(`<rs:md change="created" length="9223372036854775808"/>`)), "6:25", "length"},
+	{"path", "DOC-57", doc(urlOf(`<rs:md change="created" path="/a/..b/c"/>`)), "", ""},
+	{"relative path", "DOC-57", doc(urlOf(`<rs:md change="created" path="a"/>`)), "6:25", "path"},
+	{"path of a folder", "DOC-57", doc(urlOf(`<rs:md change="created" path="/a/"/>`)), "6:25", "path"},
+	{"path that climbs", "DOC-57", doc(urlOf(`<rs:md change="created" path="/a/../../b"/>`)), "6:25", "path"},
+	{"type beyond the schema's pattern", "DOC-58", doc(urlOf(`<rs:md change="created" type="application/vnd.api+json; charset=utf-8"/>`)), "", ""},
 
-	{"framework", "DOC-20", framework(url(`<rs:md change="created" capability="resourcedump"/><rs:ln rel="index" href="urn:i"/>`), url(`<rs:md change="deleted" capability="description" datetime="2020"/>`), url(`<rs:md change="updated" capability="changedump-archive"/>`)), "", ""},
-	{"framework, description as 0.9 called it", "DOC-20", framework(url(`<rs:md change="updated" capability="resourcesync"/>`)), "", ""},
-	{"framework with an interval", "DOC-20", head + `<rs:md capability="framework-notification" from="2026" until="2026"/>` + tail, "", ""},
+	{"framework", "DOC-20", framework(urlOf(`<rs:md change="created" capability="resourcedump"/><rs:ln rel="index" href="urn:i"/>`), urlOf(`<rs:md change="deleted" capability="description" datetime="2020"/>`), urlOf(`<rs:md change="updated" capability="changedump-archive"/>`)), "", ""},
+	{"framework, description as 0.9 called it", "DOC-20", framework(urlOf(`<rs:md change="updated" capability="resourcesync"/>`)), "", ""},
+	{"framework with an interval", "DOC-20", docHead + `<rs:md capability="framework-notification" from="2026" until="2026"/>` + tail, "", ""},
 	{"framework without capability", "DOC-20", framework(entryOK), "5:38", "lacks capability"},
-	{"framework, unknown capability", "DOC-20", framework(url(`<rs:md change="created" capability="resourcelist-index"/>`)), "6:1", "no kind of document"},
-	{"framework, a Resource Dump updated", "DOC-20", framework(url(`<rs:md change="updated" capability="resourcedump"/>`)), "6:1", "cannot be updated"},
-	{"framework, a Change List deleted", "DOC-20", framework(url(`<rs:md change="deleted" capability="changelist"/>`)), "6:1", "cannot be deleted"},
-	{"framework, told later", "DOC-20", head + entryOK + frameMD + tail, "4:38", "lacks capability"},
-	{"framework, told later, good", "DOC-20", head + url(`<rs:md change="deleted" capability="capabilitylist"/>`) + frameMD + tail, "", ""},
-	{"capability in a change notification", "DOC-20", doc(url(`<rs:md change="created" capability="x"/>`)), "", ""},
+	{"framework, unknown capability", "DOC-20", framework(urlOf(`<rs:md change="created" capability="resourcelist-index"/>`)), "6:1", "no kind of document"},
+	{"framework, a Resource Dump updated", "DOC-20", framework(urlOf(`<rs:md change="updated" capability="resourcedump"/>`)), "6:1", "cannot be updated"},
+	{"framework, a Change List deleted", "DOC-20", framework(urlOf(`<rs:md change="deleted" capability="changelist"/>`)), "6:1", "cannot be deleted"},
+	{"framework, told later", "DOC-20", docHead + entryOK + frameMD + tail, "4:38", "lacks capability"},
+	{"framework, told later, good", "DOC-20", docHead + urlOf(`<rs:md change="deleted" capability="capabilitylist"/>`) + frameMD + tail, "", ""},
+	{"capability in a change notification", "DOC-20", doc(urlOf(`<rs:md change="created" capability="x"/>`)), "", ""},
 }
 
 // DOC-10 to DOC-20 and DOC-50 to DOC-59, as the rows of the table say.
 func TestRules(t *testing.T) {
-	for _, tc := range rules {
+	for _, tc := range notificationRules {
 		t.Run(tc.rule+" "+tc.name, func(t *testing.T) {
 			for name, l := range map[string]Limits{"window": {}, "small window": {Token: 300}} {
 				r := func() io.Reader { return iotest.OneByteReader(strings.NewReader(tc.doc)) }
@@ -227,8 +227,8 @@ func TestRules(t *testing.T) {
 
 func TestNotificationFields_DOC12_DOC14(t *testing.T) {
 	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
-	good := head + `<rs:ln rel="describedby" href="urn:d"/><rs:ln rel="UP" href=" https://example.org/cl.xml "/><rs:ln rel="up" href="urn:other"/>` + rootMD +
-		url(`<rs:md change="created"/>`) + url(`<rs:md change="updated"/>`) + url(`<rs:md change="deleted"/>`) + url(`<rs:md change="deleted"/>`) + tail
+	good := docHead + `<rs:ln rel="describedby" href="urn:d"/><rs:ln rel="UP" href=" https://example.org/cl.xml "/><rs:ln rel="up" href="urn:other"/>` + rootMD +
+		urlOf(`<rs:md change="created"/>`) + urlOf(`<rs:md change="updated"/>`) + urlOf(`<rs:md change="deleted"/>`) + urlOf(`<rs:md change="deleted"/>`) + tail
 	want := Notification{
 		Capability: ChangeNotification, From: day(1), Until: day(2), Up: "https://example.org/cl.xml",
 		Counts: Counts{Created: 1, Updated: 1, Deleted: 2}, Entries: 4, Line: 4, Column: 127,
