@@ -32,6 +32,7 @@ var modules = map[string]string{
 	"go-cmp":      "github.com/google/go-cmp",
 	"ssrf":        "code.dny.dev/ssrf",
 	"uuid":        "github.com/google/uuid",
+	"xnet":        "golang.org/x/net",
 	"yaml":        "go.yaml.in/yaml/v3",
 	"zap":         "go.uber.org/zap",
 }
@@ -51,7 +52,8 @@ type room struct {
 // before it exists. Whoever may import journal may name the type of its ids,
 // which is uuid's.
 var table = map[string]room{
-	"resourcesync":    {layer: "0"},
+	// xnet for the links of HTML pages, which no XML parser reads.
+	"resourcesync":    {layer: "0", third: "xnet"},
 	"websub":          {layer: "0"},
 	"journal":         {layer: "0", third: "uuid"},
 	"internal/egress": {layer: "0", third: "ssrf"},
