@@ -30,6 +30,13 @@ type Subscriptions interface {
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
 }
 
+// Control carries out what the operator asks for. subscriptions.Service has it.
+type Control interface {
+	Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
+	Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec subscriptions.Record, err error)
+	End(ctx context.Context, id uuid.UUID, reason, notice string) error
+}
+
 // Check is one condition of readiness; a nil Err: it holds.
 type Check struct {
 	Name string
@@ -42,6 +49,9 @@ type Options struct {
 	Topics        Topics
 	Subscriptions Subscriptions
 	Info          func(context.Context) Info
+	// Control returns what carries changes out; nil as long as the hub starts,
+	// which is answered with 503. Nil itself: there never is one.
+	Control func() Control
 	// Ready tells whether the hub can take requests, and comes back when its
 	// context ends. Nil: always.
 	Ready func(context.Context) []Check

@@ -24,6 +24,10 @@ type Event struct {
 	Reason         string // why it was denied, dropped or ended
 	Err            error
 	Duration       time.Duration // of the exchange with the callback
+	// Since and Count say from when on a replay delivers again, and how many
+	// notifications.
+	Since time.Time
+	Count uint64
 	// Gap is what an ended subscription had not got and will not get (invariant
 	// 10); zero where there was nothing.
 	Gap journal.Gap
@@ -37,6 +41,8 @@ const (
 	EventFailed   = "subscription_verification_failed" // one try of it or of a denial, or one topic check
 	EventDropped  = "subscription_request_dropped"     // it is done with, and nothing changed
 	EventDenied   = "subscription_denied"              // the callback was told
+	EventRetried  = "subscription_retried"             // the operator had what waits tried now
+	EventReplayed = "subscription_replayed"            // the operator had it go back: Since, Count
 	EventTrouble  = "subscription_store_trouble"       // Err: the store's; it is tried again
 )
 

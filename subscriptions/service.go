@@ -49,9 +49,11 @@ func (e *WaitError) Error() string {
 
 // Options are what a Service works with. Store, Heads and Client are required.
 type Options struct {
-	Store  Registry
-	Heads  Heads
-	Client Doer
+	Store Registry
+	Heads Heads
+	// Entries are read to replay. Replay must not be called without it.
+	Entries Entries
+	Client  Doer
 	// Budget holds back verifications and denials of one target host that were
 	// not confirmed; nil is no limit.
 	Budget *egress.Budget

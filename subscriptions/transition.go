@@ -55,16 +55,62 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 		// The nudge makes the renewal win the merge within one generation: also
 		// over a 410 from before it that delivery has not stored yet, and that is
 		// not to end what was wanted since.
-		s.Cursor.Nudge++
-		if s.Cursor.Attempt > 0 || s.Cursor.Step > 0 {
-			s.Cursor.Step = 0
-			s.Cursor.NextAttemptAt = now
-		}
+		s.Cursor = nudge(s.Cursor, now)
 	}
 	s.Secret = r.Secret
 	s.VerifiedAt = now
 	s.ExpiresAt = sentAt.Add(r.Lease)
 	return Record{Subscription: &s}, nil
+}
+
+// Retry makes what waits in a record due now: the notification that failed, on
+// the first step of the ladder again and counted on from the attempts that it
+// had, and the request that is to be verified. ErrEnded: the subscription gets
+// nothing, and there is no request that would begin it. A denial that waits to
+// be told is left alone.
+//
+// The cursor is nudged and not minted: it goes back behind nothing that was
+// delivered, and a failure from before it does not win over it.
+func Retry(rec Record, now time.Time) (Record, error) {
+	live := rec.Subscription != nil && rec.Subscription.Live(now)
+	asked := rec.Request != nil && rec.Request.Denied == "" && (live || rec.Request.Mode == websub.ModeSubscribe)
+	if !live && !asked {
+		return rec, ErrEnded
+	}
+	if live {
+		s := *rec.Subscription
+		s.Cursor = nudge(s.Cursor, now)
+		rec.Subscription = &s
+	}
+	if asked {
+		r := *rec.Request
+		r.NextAt = time.Time{}
+		rec.Request = &r
+	}
+	return rec, nil
+}
+
+// Replay takes the record's subscription back to an entry of its topic, after
+// which everything is delivered again, in a generation minted anew (invariant
+// 4). It never goes forward: where the cursor is further back, what was not
+// delivered yet is still to be. ErrEnded: the subscription gets nothing.
+func Replay(rec Record, to journal.Anchor, now time.Time) (Record, error) {
+	if rec.Subscription == nil || !rec.Subscription.Live(now) {
+		return rec, ErrEnded
+	}
+	s := *rec.Subscription
+	if to.Position > s.Cursor.Position {
+		to = s.Cursor.Anchor
+	}
+	s.Cursor = mint(s.Cursor.Generation, to, now)
+	rec.Subscription = &s
+	return rec, nil
+}
+
+// Ahead is how many retained notifications of a topic are after an anchor.
+func Ahead(head journal.Head, a journal.Anchor) uint64 {
+	from := max(a.Seq, head.Trimmed.Seq)
+	return max(head.Last.Seq, from) - from
 }
 
 // Deactivate carries the verified unsubscribe request requestID out (HUB-27):
@@ -136,6 +182,16 @@ func resumable(s *Subscription, r *Request, within time.Duration) bool {
 // mint returns a cursor that stands at a in a new generation.
 func mint(stored uint64, a journal.Anchor, now time.Time) journal.Cursor {
 	return journal.Cursor{Generation: journal.MintGeneration(stored, now), Anchor: a}
+}
+
+// nudge makes the entry after c due now, if it waits, at the bottom of the
+// ladder.
+func nudge(c journal.Cursor, now time.Time) journal.Cursor {
+	c.Nudge++
+	if c.Attempt > 0 || c.Step > 0 {
+		c.Step, c.NextAttemptAt = 0, now
+	}
+	return c
 }
 
 // addLag records what lies after cursor up to head, if anything.

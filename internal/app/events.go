@@ -19,6 +19,8 @@ var eventTexts = map[string]struct {
 	subscriptions.EventFailed:   {zapcore.InfoLevel, "a verification failed"},
 	subscriptions.EventDropped:  {zapcore.InfoLevel, "a subscription request came to nothing"},
 	subscriptions.EventDenied:   {zapcore.InfoLevel, "a callback was told that its subscription is denied"},
+	subscriptions.EventRetried:  {zapcore.InfoLevel, "a subscription is tried now, as the operator asked"},
+	subscriptions.EventReplayed: {zapcore.InfoLevel, "a subscription goes back, as the operator asked, and gets notifications again"},
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
@@ -34,6 +36,10 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 			return
 		}
 		attempt, status, duration := zap.Skip(), zap.Skip(), zap.Skip()
+		since, count := zap.Skip(), zap.Skip()
+		if e.Name == subscriptions.EventReplayed {
+			since, count = zap.Time("since", e.Since), zap.Uint64("count", e.Count)
+		}
 		if e.Try > 0 {
 			attempt = zap.Int("attempt", e.Try)
 		}
@@ -47,7 +53,7 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 			zap.String("event", e.Name), zap.Stringer("subscription_id", e.SubscriptionID),
 			zap.String("topic", e.Topic), zap.String("callback_host", e.CallbackHost),
 			orSkip("mode", string(e.Mode)), orSkip("requester", e.Requester), orSkip("reason", e.Reason),
-			attempt, status, duration, zap.Error(e.Err),
+			attempt, status, duration, since, count, zap.Error(e.Err),
 		)
 	}
 }

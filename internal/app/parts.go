@@ -99,6 +99,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 	return subscriptions.New(subscriptions.Options{
 		Store:             a.store,
 		Heads:             a.store,
+		Entries:           a.store,
 		Client:            client,
 		Budget:            budget,
 		Check:             topicCheck{topics},

@@ -1,0 +1,119 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// ErrEnded says that a subscription gets nothing: it ended, its lease ran out,
+// or it was never verified.
+var ErrEnded = errors.New("the subscription is not in force: it ended, its lease ran out, or it was never verified")
+
+// Entries reads the notifications of a topic, as journal.Reader does.
+type Entries interface {
+	Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error)
+}
+
+// entriesPage is how many entries are read at once, without their bodies.
+const entriesPage = 1000
+
+// Retry has the notification that waits tried now, whatever time it waits for,
+// and so a verification that waits (see Retry of a Record). It returns the
+// record after that, which is durable. ErrNotFound: there is none. ErrEnded:
+// there is nothing to try.
+func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
+	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
+		if topic, _ := rec.pair(); topic == "" {
+			return rec, ErrNotFound
+		}
+		return Retry(rec, time.Now())
+	})
+	if err != nil {
+		return Record{}, fmt.Errorf("retrying subscription %v: %w", id, err)
+	}
+	if r := rec.Request; r != nil && r.Denied == "" {
+		s.enqueue(r)
+	}
+	s.o.Event(recordEvent(EventRetried, rec))
+	return rec, nil
+}
+
+// Replay delivers every retained notification again whose End is after since,
+// in order, and after them what comes then (see Replay of a Record). What was
+// not delivered yet is delivered as well, also where it ends before since. It
+// returns the record after that, which is durable, and how many notifications
+// there are to deliver. ErrNotFound: there is no such subscription. ErrEnded: it
+// gets nothing.
+func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec Record, err error) {
+	defer func() {
+		if err != nil {
+			n, rec, err = 0, Record{}, fmt.Errorf("replaying subscription %v: %w", id, err)
+		}
+	}()
+	if rec, err = s.o.Store.Get(ctx, id); err != nil {
+		return 0, rec, err
+	}
+	topic, _ := rec.pair()
+	if topic == "" {
+		return 0, rec, ErrNotFound
+	}
+	if _, err = Replay(rec, journal.Anchor{}, time.Now()); err != nil { // before the journal is read for nothing
+		return 0, rec, err
+	}
+	head, to, err := s.before(ctx, topic, since)
+	if err != nil {
+		return 0, rec, err
+	}
+	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
+		return Replay(rec, to, time.Now())
+	})
+	if err != nil {
+		return 0, rec, err
+	}
+	n = Ahead(head, rec.Subscription.Cursor.Anchor)
+	e := recordEvent(EventReplayed, rec)
+	e.Since, e.Count = since, n
+	s.o.Event(e)
+	return n, rec, nil
+}
+
+// before returns the anchor before the first retained entry of a topic whose End
+// is after since, the head's where there is none, and the head as it was read
+// first.
+func (s *Service) before(ctx context.Context, topic string, since time.Time) (head journal.Head, at journal.Anchor, err error) {
+	if head, err = s.o.Heads.Head(ctx, topic); err != nil {
+		return head, at, err
+	}
+	at = head.Trimmed
+	for {
+		entries, err := s.o.Entries.Read(ctx, topic, at, entriesPage, 0)
+		if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
+			at = trimmed.To // meanwhile
+			continue
+		}
+		if err != nil {
+			return head, at, fmt.Errorf("reading the topic's notifications: %w", err)
+		}
+		for i := range entries {
+			if entries[i].End().After(since) {
+				return head, at, nil
+			}
+			at = entries[i].Anchor()
+		}
+		if len(entries) == 0 {
+			return head, at, nil
+		}
+	}
+}
+
+// recordEvent is an event of a subscription, or of the request for one.
+func recordEvent(name string, rec Record) Event {
+	topic, callback := rec.pair()
+	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: hostOf(callback)}
+}
