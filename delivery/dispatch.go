@@ -56,6 +56,8 @@ type Dispatcher struct {
 	touched map[uuid.UUID]struct{}
 
 	delivered, failed, passedOver, ended atomic.Uint64
+
+	census atomic.Pointer[Census] // the latest; nil: there was none yet
 }
 
 // New returns a Dispatcher. It does nothing until Run; Apply may be called
@@ -119,6 +121,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	others.Go(func() { d.loop(ctx) })
 	others.Go(func() { d.listen(ctx) })
 	others.Go(func() { d.sweepOn(ctx, s) })
+	others.Go(func() { d.takeCensuses(ctx) })
 
 	<-ctx.Done()
 	d.stop()

@@ -64,8 +64,11 @@ func packAnchor(a journal.Anchor) anchor {
 }
 
 func (a anchor) unpack() journal.Anchor {
-	return journal.Anchor{Position: a.position, Nonce: a.nonce, Seq: a.seq, Until: time.Unix(a.until, int64(a.untilNs)).UTC()}
+	return journal.Anchor{Position: a.position, Nonce: a.nonce, Seq: a.seq, Until: a.instant()}
 }
+
+// instant is the anchor's until.
+func (a anchor) instant() time.Time { return time.Unix(a.until, int64(a.untilNs)).UTC() }
 
 // same tells whether two anchors name the same entry.
 func (a anchor) same(b anchor) bool { return a.position == b.position && a.nonce == b.nonce }

@@ -1,0 +1,144 @@
+package delivery
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+const (
+	// censusEvery is how long after a census the next begins, and censusShare how
+	// many times as long as the last took at least: with a million subscriptions
+	// too it takes a fiftieth of a processor at most.
+	censusEvery = 5 * time.Second
+	censusShare = 50
+)
+
+// The bounds up to which a Census counts lags: notifications, and the time that
+// they span.
+var (
+	LagNotifications = [...]uint64{0, 1, 10, 100, 1000, 10_000}
+	LagTimes         = [...]time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
+)
+
+// Census is what a walk over all subscriptions found. One that came, went or was
+// delivered to during the walk is in it as it was before or after.
+type Census struct {
+	At time.Time // when the walk ended; zero: there was none yet
+
+	// Subscriptions that have not ended: those whose next notification did not
+	// fail, those whose did, and those whose lease ran out. The last get nothing
+	// and count nowhere below.
+	Active, Failing, Expired int
+
+	// Lags counts the subscriptions that are at most LagNotifications behind, and
+	// LagSpans those that are at most LagTimes behind, measured from the `until` of
+	// what they got last to that of the topic. The sums are over all.
+	Lags     [len(LagNotifications)]uint64
+	LagSum   uint64
+	LagSpans [len(LagTimes)]uint64
+	SpanSum  time.Duration
+	// Oldest is the longest of these times, and Longest the time for which the
+	// subscription that fails the longest has failed with one notification.
+	Oldest, Longest time.Duration
+}
+
+// Census returns the latest. It is some seconds old, and costs nothing.
+func (d *Dispatcher) Census() Census {
+	if c := d.census.Load(); c != nil {
+		return *c
+	}
+	return Census{}
+}
+
+// takeCensuses walks over all lanes again and again.
+func (d *Dispatcher) takeCensuses(ctx context.Context) {
+	for {
+		start := time.Now()
+		d.takeCensus(ctx)
+		timer := time.NewTimer(max(censusEvery, censusShare*time.Since(start)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// takeCensus walks over all lanes, from the last to the first of each topic as
+// walks do. Between chunks it gives the lock to those who deliver.
+func (d *Dispatcher) takeCensus(ctx context.Context) {
+	c, n := &Census{}, 0
+	now := time.Now().UnixNano()
+	next := func() {
+		if n++; n%chunk == 0 {
+			d.mu.Unlock()
+			runtime.Gosched()
+			d.mu.Lock()
+			now = time.Now().UnixNano()
+		}
+	}
+	d.mu.Lock()
+	for _, t := range d.topics { // a topic that comes or goes meanwhile disturbs no range
+		next()
+		for i := len(t.lanes) - 1; i >= 0; i-- {
+			c.count(t.lanes[i], now)
+			next()
+			i = min(i, len(t.lanes))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	d.mu.Unlock()
+	c.At = time.Now()
+	d.census.Store(c)
+}
+
+// count takes one lane into the census.
+func (c *Census) count(l *lane, now int64) {
+	switch {
+	case l.expires <= now:
+		c.Expired++
+		return
+	case l.retrying():
+		c.Failing++
+		if l.cursor.first > 0 {
+			c.Longest = max(c.Longest, time.Duration(now-l.cursor.first))
+		}
+	default:
+		c.Active++
+	}
+	behind, span := l.lag(now)
+	c.LagSum += behind
+	c.SpanSum += span
+	c.Oldest = max(c.Oldest, span)
+	for i, bound := range LagNotifications {
+		if behind <= bound {
+			c.Lags[i]++
+		}
+	}
+	for i, bound := range LagTimes {
+		if span <= bound {
+			c.LagSpans[i]++
+		}
+	}
+}
+
+// lag is how far the lane is behind its topic, as far as that is known. One that
+// got nothing yet is as far behind as it has failed.
+func (l *lane) lag(now int64) (notifications uint64, span time.Duration) {
+	t := l.topic
+	if !t.behind(l) || t.head.seq <= l.cursor.seq {
+		return 0, 0
+	}
+	notifications = t.head.seq - l.cursor.seq
+	switch {
+	case l.cursor.seq > 0:
+		span = t.head.instant().Sub(l.cursor.instant())
+	case l.cursor.first > 0:
+		span = time.Duration(now - l.cursor.first)
+	}
+	return notifications, max(span, 0)
+}

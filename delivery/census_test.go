@@ -1,0 +1,108 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A census tells the states of all subscriptions and how far they lag, without
+// anybody asking, and follows what changes.
+func TestCensus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for n := range 3 {
+			b.subscribe(topicA, cb(n))
+		}
+		never := b.subscribe(topicB, cb(3))
+		b.set(cb(1), down)
+		b.set(cb(2), down)
+		if got := b.d.Census(); got != (Census{}) {
+			t.Errorf("before the start: %+v", got)
+		}
+		b.run()
+		defer b.end()
+		for n := range 12 {
+			b.publish(t, topicA, fmt.Appendf(nil, "%d", n))
+			pass(time.Minute)
+		}
+		expired := never
+		expired.ExpiresAt = time.Now()
+		b.d.Apply(expired)
+		pass(censusEvery)
+
+		c := b.d.Census()
+		if c.Active != 1 || c.Failing != 2 || c.Expired != 1 {
+			t.Errorf("%d active, %d failing, %d expired", c.Active, c.Failing, c.Expired)
+		}
+		if want := [...]uint64{1, 1, 1, 3, 3, 3}; c.Lags != want || c.LagSum != 24 {
+			t.Errorf("lags %v, %d in all", c.Lags, c.LagSum)
+		}
+		if c.Longest != 12*time.Minute+censusEvery-time.Since(c.At) || c.Oldest != c.Longest || c.SpanSum != 2*c.Oldest {
+			t.Errorf("the longest failure %v, the oldest lag %v, %v in all", c.Longest, c.Oldest, c.SpanSum)
+		}
+		if want := [...]uint64{1, 1, 1, 3, 3, 3, 3}; c.LagSpans != want {
+			t.Errorf("times %v", c.LagSpans)
+		}
+		b.set(cb(1), nil)
+		b.set(cb(2), nil)
+		pass(time.Hour)
+		if c := b.d.Census(); c.Active != 3 || c.Failing != 0 || c.Lags[0] != 3 || c.LagSum != 0 || c.Oldest != 0 || c.Longest != 0 {
+			t.Errorf("when all got all: %+v", c)
+		}
+	})
+}
+
+// The lag of one that got something before is what the topic's `until` went on by
+// since.
+func TestLagIsCountedFromWhatWasGot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		b.set(cb(0), down)
+		b.publish(t, topicA, []byte("two"))
+		three := b.publish(t, topicA, []byte("three"))
+		pass(2 * censusEvery)
+		if c := b.d.Census(); c.LagSum != 2 || c.Oldest != three.Until.Sub(one.Until) || c.Oldest <= 0 {
+			t.Errorf("%d notifications, %v", c.LagSum, c.Oldest)
+		}
+	})
+}
+
+// A census of many lanes in many chunks counts each once, while others come and go.
+func TestCensusOfManyLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for n := range 5 * chunk {
+			b.subscribe(fmt.Sprintf("https://source.example/%d", n%7), cb(n))
+		}
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		if c := b.d.Census(); c.Active != 5*chunk || c.Lags[0] != 5*chunk {
+			t.Errorf("%+v", c)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for n := range 200 {
+				s := b.subscribe(topicA, cb(n))
+				b.d.Apply(s)
+				s.EndedAt = time.Now()
+				b.d.Apply(s)
+			}
+		}()
+		for range 20 {
+			b.d.takeCensus(t.Context())
+			if c := b.d.Census(); c.Active < 5*chunk || c.Active > 5*chunk+200 {
+				t.Errorf("%d active", c.Active)
+			}
+		}
+		<-done
+	})
+}
