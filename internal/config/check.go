@@ -50,6 +50,8 @@ func (c *Config) check(o Origins) []error {
 	need(c.AdminTokenFile != "" || isLoopback(c.AdminListen),
 		"%s: %s can be reached from elsewhere, so the operator's listener needs --admin-token-file; or keep it on this machine with --admin-listen 127.0.0.1:8081",
 		o.Where("admin-listen"), c.AdminListen)
+	need(!c.Pprof || c.AdminTokenFile != "",
+		"%s: profiles show what the process holds in memory, so they are served to the holder of a token only; name its file with --admin-token-file", o.Where("pprof"))
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)
 	return errs

@@ -66,6 +66,10 @@ type Config struct {
 	Drain     time.Duration
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // json or console; empty: console on a terminal, else json
+
+	// OTLPEndpoint is the URL that traces are POSTed to; empty: none are made.
+	OTLPEndpoint string
+	Pprof        bool // serve profiles; AdminToken is then not empty
 }
 
 // What Config.Continuity, TopicCheck and PublishAuth may hold.

@@ -31,6 +31,26 @@ func FuzzParsePublicURL(f *testing.F) {
 	})
 }
 
+// Where traces go is logged, and is a URL with a path.
+func FuzzParseEndpoint(f *testing.F) {
+	for _, s := range []string{"http://127.0.0.1:4318", "https://[::1]/v1/traces", "", "collector:4318", "http://u:p@c/", "http://c/?k", "http:///x", "HTTP://c:0/%zz"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseEndpoint(s)
+		if err != nil || s == "" {
+			return
+		}
+		u, err := url.Parse(got)
+		if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || len(u.Path) < 2 || u.Scheme != "http" && u.Scheme != "https" {
+			t.Errorf("%q was taken as %q", s, got)
+		}
+		if again, err := parseEndpoint(got); err != nil || again != got {
+			t.Errorf("%q is %q, which is read as %q, %v", s, got, again, err)
+		}
+	})
+}
+
 // No range opens link-local addresses on purpose, however it is written.
 func FuzzParseAllowed(f *testing.F) {
 	for _, s := range []string{"10.0.0.0/8", "169.254.169.254", "fe80::/10", "::ffff:169.254.0.0/112", "fd00::1/8", "0.0.0.0/0", "10.0.0.1%eth0", "1/8"} {

@@ -150,6 +150,8 @@ func TestMistakes(t *testing.T) {
 		"--admin-listen=10.0.0.1:1":                       {"--admin-token-file"},
 		"--listen=localhost:1 --admin-listen=localhost:1": {"both localhost:1"},
 		"--admin-token-file=nowhere":                      {"--admin-token-file", "nowhere"},
+		"--otlp-endpoint=collector:4318":                  {"--otlp-endpoint", "http://127.0.0.1:4318"},
+		"--pprof":                                         {"--pprof", "--admin-token-file"},
 		"--ca-file=load_test.go":                          {"--ca-file", "PEM"},
 		"--publishers-file=nowhere":                       {"nowhere"},
 		"--config=nowhere":                                {"nowhere"},
@@ -222,6 +224,7 @@ func TestAdminToken(t *testing.T) {
 	if c.AdminToken != "s3cret" {
 		t.Errorf("token %q", string(c.AdminToken))
 	}
+	load(t, []string{"--pprof", "--admin-token-file", file}, nil)
 	if shown := fmt.Sprintf("%v %+v %#v %s", c, c, c, c.AdminToken); strings.Contains(shown, "s3cret") {
 		t.Errorf("the token shows: %s", shown)
 	}

@@ -23,7 +23,7 @@ func settings(c *Config) []setting {
 
 		{name: "listen", arg: "ADDR", help: "address of the public listener", def: ":8080", dev: "127.0.0.1:8080", set: one(parseAddr, &c.Listen)},
 		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"", auto: "http://localhost:PORT/", set: one(parsePublicURL, &c.PublicURL)},
-		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
+		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
 		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
@@ -69,6 +69,8 @@ func settings(c *Config) []setting {
 		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(parseDuration, &c.Drain)},
 		{name: "log-level", arg: "LEVEL", help: "debug, info, warn or error", def: "info", set: one(oneOf("debug", "info", "warn", "error"), &c.LogLevel)},
 		{name: "log-format", arg: "FORMAT", help: "json or console", auto: "console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
+		{name: "otlp-endpoint", arg: "URL", help: "collector that traces are sent to, OTLP over HTTP: http://HOST:4318, or with a path of its own", auto: "none: nothing is traced", set: one(parseEndpoint, &c.OTLPEndpoint)},
+		{name: "pprof", help: "serve profiles of the process at /debug/pprof/ on the operator's listener; needs --admin-token-file", def: "false", set: one(parseBool, &c.Pprof)},
 	}
 }
 

@@ -169,6 +169,34 @@ func parsePublicURL(s string) (string, error) {
 	return s, nil
 }
 
+// parseEndpoint reads where traces go. The path that collectors have by default
+// is added where there is none.
+func parseEndpoint(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		bad = "is not an absolute http or https URL"
+	case u.User != nil:
+		bad = "holds a user name or password, which would be logged; put the header that the collector wants into OTEL_EXPORTER_OTLP_HEADERS"
+	case strings.ContainsAny(s, "?#"):
+		bad = "has a query or a fragment"
+	}
+	if bad != "" {
+		if u != nil {
+			s = u.Redacted()
+		}
+		return "", fmt.Errorf("%q %s; write it like http://127.0.0.1:4318", s, bad)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	return u.String(), nil
+}
+
 // parsePattern checks only what a pattern cannot do without; package validate
 // gives it its meaning.
 func parsePattern(s string) (string, error) {

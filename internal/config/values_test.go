@@ -88,6 +88,15 @@ func TestParseAddressesAndURLs(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
+		"http://127.0.0.1:4318": "http://127.0.0.1:4318/v1/traces", "https://c.example.org/": "https://c.example.org/v1/traces",
+		"http://[::1]:4318/v1/traces": "http://[::1]:4318/v1/traces", "https://c/otlp/v1/traces": "https://c/otlp/v1/traces",
+		"127.0.0.1:4318": "", "collector:4318": "", "grpc://c:4317": "", "http://u:p@c/": "", "http://c/?key=1": "", "http:///v1/traces": "",
+	} {
+		if got, err := parseEndpoint(s); got != want || (err == nil) != (want != "") {
+			t.Errorf("endpoint %q: %q, %v, want %q", s, got, err, want)
+		}
+	}
+	for s, want := range map[string]string{
 		"10.1.2.3/8": "10.0.0.0/8", "10.0.0.1": "10.0.0.1/32", "::1": "::1/128", "0.0.0.0/0": "0.0.0.0/0",
 		"169.254.169.254": "", "fe80::/10": "", "fe80::1%eth0": "", "10.0.0.0/33": "", "localhost": "", "": "",
 	} {
