@@ -141,6 +141,7 @@ type world struct {
 
 	mu      sync.Mutex
 	heads   map[string]journal.Anchor
+	trimmed uint64                                              // up to which entry the topic was trimmed
 	check   func(topic string) error                            // nil: every topic may be subscribed to
 	answers map[string]func(*http.Request) (int, string, error) // by host
 	calls   []call
@@ -177,7 +178,11 @@ func (w *world) restart(o Options) {
 func (w *world) Head(_ context.Context, topic string) (journal.Head, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return journal.Head{Topic: topic, Last: w.heads[topic]}, nil
+	head := journal.Head{Topic: topic, Last: w.heads[topic]}
+	if w.trimmed > 0 {
+		head.Trimmed = entry(w.trimmed)
+	}
+	return head, nil
 }
 
 // Check is the topic check.
