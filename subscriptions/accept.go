@@ -71,7 +71,7 @@ func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeReq
 	if r.Mode == websub.ModeSubscribe {
 		req.Secret, req.Lease = r.Secret, s.grant(r)
 	}
-	_, err = s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
+	_, err = s.change(ctx, id, func(rec Record) (Record, error) {
 		r := req
 		if older := rec.Request; older != nil && older.Mode == r.Mode && older.Denied == "" {
 			r.Start = older.Start // whoever asks twice is not to get less

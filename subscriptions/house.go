@@ -29,9 +29,7 @@ func (s *Service) keepHouse(ctx context.Context) {
 			case <-time.After(storeRest):
 			}
 		}
-		if s.hosts != nil {
-			s.lookThrough(ctx, shard) // the limit per host holds from the start
-		}
+		s.lookThrough(ctx, shard) // the limit per host and the census hold from the start
 	}
 	ticker := time.NewTicker(housePause)
 	defer ticker.Stop()
@@ -67,6 +65,7 @@ func (s *Service) load(ctx context.Context, shard int) bool {
 // lookThrough keeps house in one shard.
 func (s *Service) lookThrough(ctx context.Context, shard int) {
 	var after uuid.UUID
+	var census Census
 	counts := make(map[string]int)
 	for ctx.Err() == nil {
 		records, err := s.o.Store.List(ctx, shard, after, page)
@@ -75,12 +74,15 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 			return
 		}
 		for _, rec := range records {
-			after = s.tidy(ctx, rec)
+			var kept Record
+			after, kept = s.tidy(ctx, rec)
+			census.add(kept, time.Now(), 1)
 			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(time.Now()) {
 				counts[hostOf(sub.Callback)]++
 			}
 		}
 		if len(records) < page {
+			s.census.set(shard, census)
 			if s.hosts != nil {
 				s.hosts.set(shard, counts)
 			}
@@ -89,14 +91,15 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 	}
 }
 
-// tidy does what is due for one record and returns its id.
-func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID) {
+// tidy does what is due for one record and returns its id, and what is kept.
+func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Record) {
 	if rec.Request != nil {
 		id = rec.Request.SubscriptionID()
 		s.enqueueUnknown(rec.Request)
 	}
+	kept = rec
 	if rec.Subscription == nil {
-		return id
+		return id, kept
 	}
 	id = rec.Subscription.ID
 	now, err := time.Now(), error(nil)
@@ -104,12 +107,12 @@ func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID) {
 	case expired(rec, now, s.o.ResumeWithin):
 		err = s.expire(ctx, id, rec.Subscription.Topic)
 	case purgeable(rec, now):
-		_, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, time.Now()), nil })
+		kept, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, time.Now()), nil })
 	}
 	if err != nil {
 		s.trouble(ctx, id, err)
 	}
-	return id
+	return id, kept
 }
 
 // expire ends a subscription that expired for good.

@@ -122,6 +122,13 @@ func (q *queue) pending(host string) int {
 	return q.pend[host]
 }
 
+// waiting is the number of all jobs.
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs)
+}
+
 // next starts the job whose turn it is, or tells how long there will be none
 // unless wake says otherwise. Whoever gets a job ends it with finish.
 func (q *queue) next(now time.Time) (*job, time.Duration) {

@@ -91,9 +91,10 @@ type Options struct {
 // Service accepts requests and carries them out. Its methods may be called from
 // several goroutines.
 type Service struct {
-	o     Options
-	queue *queue
-	hosts *hostCounts // nil: not counted
+	o      Options
+	queue  *queue
+	hosts  *hostCounts // nil: not counted
+	census tally
 	// order keeps the calls of Changed in the order of the changes they tell of:
 	// one lock a shard is held over both.
 	order [journal.Partitions]sync.Mutex
@@ -161,7 +162,7 @@ func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) 
 	mu.Lock()
 	defer mu.Unlock()
 	var before, after *Subscription
-	rec, err := s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
+	rec, err := s.change(ctx, id, func(rec Record) (Record, error) {
 		before = rec.Subscription
 		rec, err := change(rec)
 		after = rec.Subscription

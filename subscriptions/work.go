@@ -233,7 +233,7 @@ func (s *Service) drop(ctx context.Context, j *job, r *Request, reason string) (
 func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Request) *Request) (keep bool) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	rec, err := s.o.Store.Update(ctx, j.id, func(rec Record) (Record, error) {
+	rec, err := s.change(ctx, j.id, func(rec Record) (Record, error) {
 		if rec.Request == nil || rec.Request.ID != r.ID {
 			return rec, ErrSuperseded
 		}
