@@ -60,6 +60,9 @@ type Options struct {
 	Subscribers func(topic string) (n int, ok bool)
 	// Metrics answers /metrics. Nil: there is no such path.
 	Metrics http.Handler
+	// Pprof serves profiles of the process at /debug/pprof/ (`--pprof`), where
+	// there is a token.
+	Pprof bool
 	// Token is the bearer token that is asked for (`--admin-token-file`).
 	// Empty: none is, and only the host names of this machine are answered.
 	Token string
@@ -114,6 +117,9 @@ func (a *api) table() []route {
 			a.Metrics.ServeHTTP(w, r)
 			return nil
 		}})
+	}
+	if a.Pprof && a.Token != "" {
+		rs = append(rs, profiles()...)
 	}
 	return rs
 }

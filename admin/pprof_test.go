@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Profiles are served where they are asked for, and to the holder of the token
+// alone: never without one, not even on this machine.
+func TestProfiles(t *testing.T) {
+	get := func(o Options, path, token string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		New(o).ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	on := Options{Token: "t", Pprof: true}
+	for path, part := range map[string]string{
+		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
+		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
+	} {
+		if status, body := get(on, path, "t"); status != http.StatusOK || !strings.Contains(body, part) {
+			t.Errorf("%s: %d %.100q", path, status, body)
+		}
+		for _, token := range []string{"", "wrong"} {
+			if status, _ := get(on, path, token); status != http.StatusUnauthorized {
+				t.Errorf("%s with the token %q: %d", path, token, status)
+			}
+		}
+		if path == "/" {
+			continue
+		}
+		for _, off := range []Options{{Token: "t"}, {Pprof: true}, {}} {
+			if status, _ := get(off, path, off.Token); status != http.StatusNotFound {
+				t.Errorf("%s with the token %q, Pprof %t: %d", path, off.Token, off.Pprof, status)
+			}
+		}
+	}
+	if status, _ := get(on, "/debug/pprof/nonesuch", "t"); status != http.StatusNotFound {
+		t.Errorf("an unknown profile: %d", status)
+	}
+}
