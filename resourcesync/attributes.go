@@ -1,7 +1,10 @@
 package resourcesync
 
 import (
+	"bytes"
+	"errors"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -42,6 +45,10 @@ var fieldNames = [...]string{
 	"at", "capability", "change", "completed", "datetime", "encoding", "from", "hash", "href",
 	"length", "modified", "path", "pri", "profile", "rel", "type", "until",
 }
+
+// index and name are those of the first attribute of a set that is not empty.
+func (f field) index() int   { return bits.TrailingZeros32(uint32(f)) }
+func (f field) name() string { return fieldNames[f.index()] }
 
 func fieldOf(name []byte) field {
 	switch string(name) {
@@ -97,30 +104,52 @@ type metadata struct {
 	length             int64
 
 	hash, mediaType, encoding, path string
+	foreign                         []Attribute
 }
 
 func (m *metadata) has(f field) bool { return m.set&f != 0 }
 
+// zeroTimes are the times of a document's interval and snapshot that are there
+// and the zero Time, which stands for none.
+func (m *metadata) zeroTimes() field {
+	const times = fldAt | fldCompleted | fldFrom | fldUntil
+	return m.set & times &^ (timeSet(fldAt, m.at) | timeSet(fldCompleted, m.completed) | timeSet(fldFrom, m.from) | timeSet(fldUntil, m.until))
+}
+
+// errPassedOver says that an attribute is wrong, and is taken for one that is not
+// there.
+var errPassedOver = errors.New("passed over")
+
 // attributes walks the attributes of the current start tag that are its own,
 // and applies what holds for all elements of the two namespaces (DOC-10): such
 // an attribute has no prefix and is one of the allowed; others need a foreign
-// namespace, and are passed over.
-func (d *document) attributes(allowed field, each func(f field, a *attr) error) error {
+// namespace, and are kept where that is wanted.
+func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f field, a *attr) error) error {
 	for i := range d.attrs {
 		a := &d.attrs[i]
-		if a.declares || a.ns == nsXML || a.ns >= nsForeign {
+		switch {
+		case a.declares:
+			continue
+		case a.ns == nsXML || a.ns >= nsForeign:
+			if d.keep && foreign != nil {
+				*foreign = append(*foreign, Attribute{Space: d.uriOf(a.ns), Name: string(d.attrLocal(a)), Value: string(d.value(a))})
+			}
+			continue
+		case a.ns != nsNone:
+			if err := d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
+				quote(d.attrName(a)), quote(d.attrLocal(a))); err != nil {
+				return err
+			}
+		}
+		f := fieldOf(d.attrLocal(a))
+		if f&allowed == 0 {
+			if err := d.odd("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
+				quote(d.attrName(a)), quote(d.tag.name)); err != nil {
+				return err
+			}
 			continue
 		}
-		if a.ns != nsNone {
-			return d.bad("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
-				quote(d.attrName(a)), quote(d.attrLocal(a)))
-		}
-		f := fieldOf(d.attrName(a))
-		if f&allowed == 0 {
-			return d.bad("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
-				quote(d.attrName(a)), quote(d.tag.name))
-		}
-		if err := each(f, a); err != nil {
+		if err := each(f, a); err != nil && err != errPassedOver { //nolint:errorlint // it is never wrapped
 			return err
 		}
 	}
@@ -131,8 +160,7 @@ func (d *document) attributes(allowed field, each func(f field, a *attr) error) 
 func (d *document) readMetadata(m *metadata) error {
 	*m = metadata{}
 	m.line, m.column = d.locate(d.tok)
-	return d.attributes(mdFields, func(f field, a *attr) (err error) {
-		m.set |= f
+	return d.attributes(mdFields, &m.foreign, func(f field, a *attr) (err error) {
 		switch f {
 		case fldAt:
 			m.at, err = d.datetime(a)
@@ -160,61 +188,66 @@ func (d *document) readMetadata(m *metadata) error {
 		case fldHash:
 			m.hash = d.kept(a)
 		case fldType:
-			m.mediaType = d.kept(a)
+			m.mediaType = d.word(f, a)
 		case fldEncoding:
-			m.encoding = d.kept(a)
+			m.encoding = d.word(f, a)
+		}
+		if err == nil {
+			m.set |= f
 		}
 		return err
 	})
 }
 
-// readLink reads the rs:ln whose start tag is current.
-func (d *document) readLink(l *Link, rel *relation) error {
+// readLink reads the rs:ln whose start tag is current. It returns false where
+// that is not one, and was let pass.
+func (d *document) readLink(l *Link, rel *relation) (ok bool, err error) {
 	*l = Link{}
-	var set field
-	err := d.attributes(lnFields, func(f field, a *attr) (err error) {
+	var set, empty field
+	err = d.attributes(lnFields, &l.Attributes, func(f field, a *attr) (err error) {
 		set |= f
 		switch f {
 		case fldRel, fldHref:
 			v := trimSpace(d.value(a))
 			if len(v) == 0 {
-				return d.bad("DOC-52", a.off, "%s of an rs:ln is empty", d.attrName(a))
+				empty |= f
+				return d.oddValue("DOC-52", a, "%s of an rs:ln is empty", d.attrName(a))
 			}
 			if f == fldRel {
 				*rel = relationOf(v)
-				l.Rel = d.kept(a)
+				l.Rel = d.word(f, a)
 			} else {
 				l.Href = d.kept(a)
 			}
 		case fldLength:
-			l.HasLength = true
 			l.Length, err = d.length(a)
+			l.HasLength = err == nil
 		case fldModified:
 			l.Modified, err = d.datetime(a)
 		case fldPri:
-			l.Pri, err = d.priority(a)
+			l.Pri, err = d.rank(a)
 		case fldPath:
 			l.Path, err = d.path(a)
 		case fldHash:
 			l.Hash = d.kept(a)
 		case fldType:
-			l.Type = d.kept(a)
+			l.Type = d.word(f, a)
 		case fldEncoding:
-			l.Encoding = d.kept(a)
+			l.Encoding = d.word(f, a)
 		case fldProfile:
-			l.Profile = d.kept(a)
+			l.Profile = d.word(f, a)
 		}
 		return err
 	})
 	switch {
-	case err != nil:
-		return err
+	case err != nil || empty != 0:
+		return false, err
 	case set&fldRel == 0:
-		return d.bad("DOC-52", d.tok, "this rs:ln lacks rel, the relation of the linked resource")
+		return false, d.odd("DOC-52", d.tok, "this rs:ln lacks rel, the relation of the linked resource")
 	case set&fldHref == 0:
-		return d.bad("DOC-52", d.tok, "this rs:ln lacks href, the address of the linked resource")
+		return false, d.odd("DOC-52", d.tok, "this rs:ln lacks href, the address of the linked resource")
 	}
-	return nil
+	return true, nil
 }
 
 // kept is the value of a for a reader that hands out entries.
@@ -225,26 +258,52 @@ func (d *document) kept(a *attr) string {
 	return string(trimSpace(d.value(a)))
 }
 
-func (d *document) datetime(a *attr) (time.Time, error) {
-	t, fault := parseDatetime(trimSpace(d.value(a)))
-	if fault != "" {
-		return t, d.bad("DOC-59", a.off, "%s is %s, which is not a W3C datetime: %s", d.attrName(a), quote(d.value(a)), fault)
+// word is kept for attributes that often have the same value again.
+func (d *document) word(f field, a *attr) string {
+	if !d.keep {
+		return ""
 	}
-	return t, nil
+	return again(&d.words[f.index()], trimSpace(d.value(a)))
+}
+
+func (d *document) datetime(a *attr) (time.Time, error) {
+	v := trimSpace(d.value(a))
+	t, fault := parseDatetime(v)
+	if fault == "" {
+		return t, nil
+	}
+	err := d.oddValue("DOC-59", a, "%s is %s, which is not a W3C datetime: %s", d.attrName(a), quote(d.value(a)), fault)
+	if t = withoutZone(v, fault); err == errPassedOver && !t.IsZero() { //nolint:errorlint // it is never wrapped
+		return t, nil
+	}
+	return time.Time{}, err
+}
+
+// withoutZone reads a datetime that has a time and no zone, as the type of the
+// schema allows, for one in UTC. Zero if it is something else.
+func withoutZone(v []byte, fault string) time.Time {
+	if fault != faultZone {
+		return time.Time{}
+	}
+	t, fault := parseDatetime(append(bytes.Clone(v), 'Z'))
+	if fault != "" {
+		return time.Time{}
+	}
+	return t
 }
 
 func (d *document) length(a *attr) (int64, error) {
 	n, ok := integer(trimSpace(d.value(a)), math.MaxInt64)
 	if !ok {
-		return 0, d.bad("DOC-56", a.off, "length is %s; it must be a number of bytes, 0 or more", quote(d.value(a)))
+		return 0, d.oddValue("DOC-56", a, "length is %s; it must be a number of bytes, 0 or more", quote(d.value(a)))
 	}
 	return n, nil
 }
 
-func (d *document) priority(a *attr) (int, error) {
+func (d *document) rank(a *attr) (int, error) {
 	n, ok := integer(trimSpace(d.value(a)), 999_999)
 	if !ok || n == 0 {
-		return 0, d.bad("DOC-52", a.off, "pri is %s; it must be a whole number from 1 to 999999", quote(d.value(a)))
+		return 0, d.oddValue("DOC-52", a, "pri is %s; it must be a whole number from 1 to 999999", quote(d.value(a)))
 	}
 	return int(n), nil
 }
@@ -253,7 +312,7 @@ func (d *document) priority(a *attr) (int, error) {
 func (d *document) path(a *attr) (string, error) {
 	v := d.value(a)
 	if !isPath(v) {
-		return "", d.bad("DOC-57", a.off, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
+		return "", d.oddValue("DOC-57", a, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
 	}
 	if !d.keep {
 		return "", nil

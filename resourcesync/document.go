@@ -5,24 +5,34 @@ import (
 	"io"
 )
 
-// document walks the structure that all ResourceSync documents on urlset share:
-// a root with rs:md and rs:ln, and url entries with loc, lastmod, rs:md and
-// rs:ln, in any order (DOC-51). What a kind of document demands beyond that is
-// the business of its own reader.
+// document walks the structure that all ResourceSync documents share: a root
+// with rs:md and rs:ln, and entries with loc, lastmod, rs:md and rs:ln, in any
+// order (DOC-51). What a kind of document demands beyond that is the business of
+// its own reader.
 type document struct {
 	*scanner
 	// keep says that the values of entries are wanted, not only checked.
 	keep bool
-	// onRoot, where set, is called when the root's rs:md has been read.
-	onRoot func() error
+	// general says that any document is read, not a notification alone: an index
+	// too, and with an eye on the order of the elements.
+	general bool
+	// pardons, where set, lets pass what leaves no doubt about the meaning.
+	pardons *pardons
+	// onRoot, where set, is called when the root's rs:md has been read, and
+	// onLink after each of its rs:ln, which is in link.
+	onRoot, onLink func() error
 
 	begun             bool
+	index             bool // the root is a sitemapindex
 	rootLine, rootCol int
 	root              metadata // of the root; its line is 0 before it was read
 	up                string   // href of the root's first rs:ln rel="up"
 	entries           int
 	entry             entry
 	link              Link
+	words             [len(fieldNames)]string // the last value of each attribute that often has the same
+	changeFreq        string                  // that of the entry before
+	priority          string
 	content           []byte // of the element that is read as one value
 	contentAt         int64  // where it begins in the document
 }
@@ -38,6 +48,24 @@ func (d *document) bad(rule string, off int, format string, args ...any) error {
 	return badAt(rule, line, column, format, args...)
 }
 
+// odd is bad for what a tolerant reader lets pass. It returns nil if it does.
+func (d *document) odd(rule string, off int, format string, args ...any) error {
+	if d.pardons == nil {
+		return d.bad(rule, off, format, args...)
+	}
+	line, column := d.locate(off)
+	d.pardons.add(rule, line, column, format, args...)
+	return nil
+}
+
+// oddValue is odd for the attribute a, which is then passed over.
+func (d *document) oddValue(rule string, a *attr, format string, args ...any) error {
+	if err := d.odd(rule, a.off, format, args...); err != nil {
+		return err
+	}
+	return errPassedOver
+}
+
 func badAt(rule string, line, column int, format string, args ...any) error {
 	return &Error{Kind: BadDocument, Rule: rule, Line: line, Column: column, Msg: fmt.Sprintf(format, args...)}
 }
@@ -51,17 +79,39 @@ func (d *document) begin() error {
 	d.rootLine, d.rootCol = d.locate(d.tok)
 	switch {
 	case d.ns == nsSitemap && string(d.local) == "urlset":
-		return d.attributes(0, nil)
+		return d.attributes(0, nil, nil)
+	case d.ns == nsSitemap && string(d.local) == "sitemapindex" && d.general:
+		d.index = true
+		return d.attributes(0, nil, nil)
 	case d.ns == nsSitemap && string(d.local) == "sitemapindex":
 		return d.bad("DOC-11", d.tok, "the root element is sitemapindex; a notification must be one urlset, so send it in several notifications")
 	case string(d.local) == "urlset":
 		return d.bad("DOC-10", d.tok, "the root element urlset is in the namespace %s; it must be %s",
 			quote([]byte(d.uriOf(d.ns))), sitemapURI)
 	}
-	return d.bad("DOC-10", d.tok, "the root element is %s; it must be urlset in the namespace %s", quote(d.tag.name), sitemapURI)
+	wanted := "urlset"
+	if d.general {
+		wanted = "urlset or sitemapindex"
+	}
+	return d.bad("DOC-10", d.tok, "the root element is %s; it must be %s in the namespace %s", quote(d.tag.name), wanted, sitemapURI)
 }
 
-// nextEntry reads the next url element into d.entry. It returns false after the
+// rootName and entryName are the names of the root and of its entries.
+func (d *document) rootName() string {
+	if d.index {
+		return "sitemapindex"
+	}
+	return "urlset"
+}
+
+func (d *document) entryName() string {
+	if d.index {
+		return "sitemap"
+	}
+	return "url"
+}
+
+// nextEntry reads the next url or sitemap element into d.entry. It returns false after the
 // last, when the document has been read to its end.
 func (d *document) nextEntry() (bool, error) {
 	if !d.begun {
@@ -77,10 +127,10 @@ func (d *document) nextEntry() (bool, error) {
 		case err != nil:
 			return false, err
 		case ev == evText:
-			err = d.blank("DOC-10", "urlset")
+			err = d.blank("DOC-10", d.rootName())
 		case ev == evEnd:
 			continue // of the root; only white space and comments follow
-		case d.ns == nsSitemap && string(d.local) == "url":
+		case d.ns == nsSitemap && string(d.local) == d.entryName():
 			return true, d.readEntry()
 		case d.ns == nsSitemap:
 			err = d.strayInRoot()
@@ -97,19 +147,44 @@ func (d *document) nextEntry() (bool, error) {
 	}
 }
 
+// strayInRoot judges an element of the sitemap namespace that is no entry.
 func (d *document) strayInRoot() error {
 	switch string(d.local) {
 	case "sitemap":
 		return d.bad("DOC-11", d.tok, "a sitemap element belongs in an index; a notification has url elements only")
+	case "url":
+		return d.bad("DOC-11", d.tok, "a url element belongs in a urlset; an index has sitemap elements only")
+	}
+	return d.stray()
+}
+
+// stray judges an element of the sitemap namespace that belongs neither in the
+// root nor in an entry.
+func (d *document) stray() error {
+	switch string(d.local) {
 	case "md", "ln":
 		return d.bad("DOC-10", d.tok, "the element %s is in the namespace of sitemaps; it must be in %s, as rs:%s", quote(d.tag.name), rsURI, d.local)
 	}
-	return d.bad("DOC-10", d.tok, "the element %s does not belong in a urlset", quote(d.tag.name))
+	if err := d.odd("DOC-10", d.tok, "the element %s does not belong in a %s", quote(d.tag.name), d.rootName()); err != nil {
+		return err
+	}
+	return d.skip()
+}
+
+// late notes an element of the root that stands after the first entry.
+func (d *document) late(what string) error {
+	if !d.general || d.entries == 0 {
+		return nil
+	}
+	return d.odd("DOC-51", d.tok, "%s of the document stands after its first %s; it belongs before", what, d.entryName())
 }
 
 func (d *document) rootMetadata() error {
 	if d.root.line != 0 {
 		return d.bad("DOC-12", d.tok, "a second rs:md of the whole document; there must be one")
+	}
+	if err := d.late("rs:md"); err != nil {
+		return err
 	}
 	if err := d.readMetadata(&d.root); err != nil {
 		return err
@@ -123,16 +198,22 @@ func (d *document) rootMetadata() error {
 }
 
 func (d *document) rootLink() error {
+	if err := d.late("an rs:ln"); err != nil {
+		return err
+	}
 	var rel relation
 	keep := d.keep
 	d.keep = true // there are few of them, and one is wanted in any case
-	err := d.readLink(&d.link, &rel)
+	ok, err := d.readLink(&d.link, &rel)
 	d.keep = keep
+	if ok && rel == relUp && d.up == "" {
+		d.up = d.link.Href
+	}
+	if ok && d.onLink != nil {
+		err = d.onLink()
+	}
 	if err != nil {
 		return err
-	}
-	if rel == relUp && d.up == "" {
-		d.up = d.link.Href
 	}
 	return d.empty("rs:ln")
 }
@@ -150,7 +231,7 @@ func (d *document) blank(rule, where string) error {
 		}
 		off++
 	}
-	return d.bad(rule, off, "text stands in %s, between its elements", where)
+	return d.odd(rule, off, "text stands in %s, between its elements", where)
 }
 
 // empty reads the rest of an element that holds nothing but perhaps foreign
@@ -166,7 +247,10 @@ func (d *document) empty(what string) error {
 		case ev == evText:
 			err = d.blank("DOC-51", what)
 		case d.ns == nsSitemap || d.ns == nsRS:
-			return d.bad("DOC-51", d.tok, "the element %s stands within %s, which must be empty; close it before", quote(d.tag.name), what)
+			err = d.odd("DOC-51", d.tok, "the element %s stands within %s, which must be empty; close it before", quote(d.tag.name), what)
+			if err == nil {
+				err = d.skip()
+			}
 		default:
 			err = d.skip()
 		}

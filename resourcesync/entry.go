@@ -1,28 +1,60 @@
 package resourcesync
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
-// entry is one url element. It is used again for the next.
+// entry is one url or sitemap element. It is used again for the next.
 type entry struct {
-	line, column          int
-	hasLoc, hasMod, hasMD bool
-	loc                   string
-	lastMod               time.Time
-	md                    metadata
-	links                 []Link
+	line, column         int
+	seen                 child // the children that were there
+	loc                  string
+	lastMod              time.Time
+	changeFreq, priority string
+	md                   metadata
+	links                []Link
 }
 
-// readEntry reads a url element whose start tag is current.
+// child is a set of the children that an entry knows, in the order in which the
+// schema has them (DOC-51).
+type child uint8
+
+const (
+	childLoc child = 1 << iota
+	childLastMod
+	childChangeFreq
+	childPriority
+	childMD
+	childLink // may stand before rs:md as well
+)
+
+// export makes an Entry of e, which keeps nothing of it.
+func (e *entry) export() Entry {
+	m := &e.md
+	return Entry{
+		Loc: e.loc, LastMod: e.lastMod, ChangeFreq: e.changeFreq, Priority: e.priority,
+		Change: m.change, Datetime: m.datetime, Capability: m.capability,
+		At: m.at, Completed: m.completed, From: m.from, Until: m.until, Modified: m.modified,
+		Length: m.length, HasLength: m.has(fldLength),
+		Hash: m.hash, Type: m.mediaType, Encoding: m.encoding, Path: m.path,
+		Links: e.links, Attributes: m.foreign, Line: e.line, Column: e.column,
+	}
+}
+
+// readEntry reads a url or sitemap element whose start tag is current.
 func (d *document) readEntry() error {
 	e := &d.entry
 	*e = entry{links: e.links[:0]}
 	e.line, e.column = d.locate(d.tok)
 	if d.entries++; d.entries > d.limits.Entries {
-		return d.fail(OverLimit, "DOC-60", d.tok, "the document has more than %d entries; split it in two notifications", d.limits.Entries)
+		return d.fail(OverLimit, "DOC-60", d.tok, "the document has more than %d entries; %s", d.limits.Entries, d.advice)
 	}
 	for i := range d.attrs {
 		if a := &d.attrs[i]; !a.declares {
-			return d.bad("DOC-15", a.off, "url has the attribute %s; it must have none", quote(d.attrName(a)))
+			if err := d.odd("DOC-15", a.off, "%s has the attribute %s; it must have none", d.entryName(), quote(d.attrName(a))); err != nil {
+				return err
+			}
 		}
 	}
 	if d.keep {
@@ -34,19 +66,19 @@ func (d *document) readEntry() error {
 		case err != nil:
 			return err
 		case ev == evText:
-			err = d.blank("DOC-15", "url")
+			err = d.blank("DOC-15", d.entryName())
 		case ev == evEnd:
-			if !e.hasLoc {
-				return badAt("DOC-16", e.line, e.column, "this url lacks loc, the address of the resource")
+			if e.seen&childLoc == 0 {
+				return badAt("DOC-16", e.line, e.column, "this %s lacks loc, the address of the resource", d.entryName())
 			}
 			return nil
 		case d.ns == nsSitemap:
 			err = d.sitemapChild(e)
 		case d.ns == nsRS && string(d.local) == "md":
-			if e.hasMD {
-				return d.bad("DOC-17", d.tok, "a second rs:md in one url; there must be one")
+			if e.seen&childMD != 0 {
+				return d.bad("DOC-17", d.tok, "a second rs:md in one %s; there must be one", d.entryName())
 			}
-			e.hasMD = true
+			e.seen |= childMD
 			if err = d.readMetadata(&e.md); err == nil {
 				err = d.empty("rs:md")
 			}
@@ -63,65 +95,140 @@ func (d *document) readEntry() error {
 
 func (d *document) entryLink(e *entry) error {
 	var rel relation
-	if err := d.readLink(&d.link, &rel); err != nil {
+	e.seen |= childLink
+	ok, err := d.readLink(&d.link, &rel)
+	if err != nil {
 		return err
 	}
-	if d.keep {
+	if ok && d.keep {
+		if len(e.links) == d.limits.Links {
+			return d.tooManyLinks()
+		}
 		e.links = append(e.links, d.link)
 	}
 	return d.empty("rs:ln")
 }
 
-// sitemapChild reads an element of the sitemap namespace within a url.
+func (d *document) tooManyLinks() error {
+	return d.fail(OverLimit, "XML", d.tok, "more than %d links in one place", d.limits.Links)
+}
+
+// sitemapChild reads an element of the sitemap namespace within an entry.
 func (d *document) sitemapChild(e *entry) error {
+	var c child
 	switch string(d.local) {
 	case "loc":
-		if e.hasLoc {
-			return d.bad("DOC-16", d.tok, "a second loc in one url; there must be one")
-		}
-		e.hasLoc = true
-		v, err := d.textOf("DOC-16", "loc")
-		switch {
-		case err != nil:
-			return err
-		case len(v) == 0:
-			return d.badContent("DOC-16", "loc is empty; it must be the address of the resource")
-		case !isAbsoluteURI(v):
-			return d.badContent("DOC-16", "loc is %s; it must be an absolute URI such as https://example.org/a", quote(v))
-		case d.keep:
-			e.loc = string(v)
-		}
-		return nil
+		c = childLoc
 	case "lastmod":
-		if e.hasMod {
-			return d.bad("DOC-16", d.tok, "a second lastmod in one url; there may be one")
-		}
-		e.hasMod = true
-		v, err := d.textOf("DOC-16", "lastmod")
-		if err != nil {
+		c = childLastMod
+	case "changefreq":
+		c = childChangeFreq
+	case "priority":
+		c = childPriority
+	case "md", "ln":
+		return d.stray()
+	}
+	if c == 0 || d.index && c > childLastMod {
+		if err := d.odd("DOC-15", d.tok, "the element %s does not belong in a %s", quote(d.tag.name), d.entryName()); err != nil {
 			return err
 		}
-		var fault string
-		if e.lastMod, fault = parseDatetime(v); fault != "" {
-			return d.badContent("DOC-59", "lastmod is %s, which is not a W3C datetime: %s", quote(v), fault)
-		}
-		return nil
-	case "changefreq":
-		_, err := d.textOf("DOC-15", "changefreq")
-		return err
-	case "priority":
-		_, err := d.textOf("DOC-15", "priority")
-		return err
-	case "md", "ln":
-		return d.strayInRoot()
+		return d.skip()
 	}
-	return d.bad("DOC-15", d.tok, "the element %s does not belong in a url", quote(d.tag.name))
+	if e.seen >= c {
+		if skip, err := d.misplaced(e, c); skip || err != nil {
+			return err
+		}
+	}
+	e.seen |= c
+	switch c {
+	case childLoc:
+		return d.readLoc(e)
+	case childLastMod:
+		return d.readLastMod(e)
+	case childChangeFreq:
+		return d.readWord("changefreq", &e.changeFreq, &d.changeFreq)
+	default:
+		return d.readWord("priority", &e.priority, &d.priority)
+	}
+}
+
+// misplaced judges a child that comes again, or after one that it belongs
+// before. One that comes again is skipped.
+func (d *document) misplaced(e *entry, c child) (skipped bool, err error) {
+	switch {
+	case e.seen&c == 0 && d.general:
+		return false, d.odd("DOC-51", d.tok, "%s stands after an element that it belongs before; the order is loc, lastmod, changefreq, priority, rs:md, rs:ln", d.local)
+	case e.seen&c == 0 || c > childLastMod && !d.general:
+		return false, nil
+	case c == childLoc:
+		return true, d.bad("DOC-16", d.tok, "a second loc in one %s; there must be one", d.entryName())
+	}
+	if err := d.odd("DOC-16", d.tok, "a second %s in one %s; there may be one", d.local, d.entryName()); err != nil {
+		return true, err
+	}
+	return true, d.skip()
+}
+
+func (d *document) readLoc(e *entry) error {
+	v, err := d.textOf("DOC-16", "loc")
+	switch {
+	case err != nil:
+		return err
+	case len(v) == 0:
+		return d.badContent("DOC-16", "loc is empty; it must be the address of the resource")
+	case !isAbsoluteURI(v):
+		const msg = "loc is %s; it must be an absolute URI such as https://example.org/a"
+		if end := bytes.IndexFunc(v, isBlankOrControl); end < 0 || !isAbsoluteURI(v[:end]) {
+			return d.badContent("DOC-16", msg, quote(v))
+		}
+		if err := d.oddContent("DOC-16", msg, quote(v)); err != nil {
+			return err
+		}
+	}
+	if d.keep {
+		e.loc = string(v)
+	}
+	return nil
+}
+
+func (d *document) readLastMod(e *entry) error {
+	v, err := d.textOf("DOC-16", "lastmod")
+	if err != nil {
+		return err
+	}
+	t, fault := parseDatetime(v)
+	if fault != "" {
+		if err := d.oddContent("DOC-59", "lastmod is %s, which is not a W3C datetime: %s", quote(v), fault); err != nil {
+			return err
+		}
+		t = withoutZone(v, fault)
+	}
+	e.lastMod = t
+	return nil
+}
+
+// readWord reads an element that is not checked into v. Most have the same text
+// as the one before, last, which then serves again.
+func (d *document) readWord(name string, v, last *string) error {
+	text, err := d.textOf("DOC-15", name)
+	if err == nil && d.keep {
+		*v = again(last, text)
+	}
+	return err
+}
+
+// again returns b as a string: as last, if it is the same, without a copy.
+func again(last *string, b []byte) string {
+	if *last != string(b) {
+		*last = string(b)
+	}
+	return *last
 }
 
 // textOf reads an element that holds text alone, and returns the text without
 // white space around it. It is good until the next call.
 func (d *document) textOf(rule, what string) ([]byte, error) {
-	if err := d.attributes(0, nil); err != nil {
+	if err := d.attributes(0, nil, nil); err != nil {
 		return nil, err
 	}
 	d.content = d.content[:0]
@@ -134,7 +241,13 @@ func (d *document) textOf(rule, what string) ([]byte, error) {
 		case ev == evEnd:
 			return trimSpace(d.content), nil
 		case ev == evStart:
-			return nil, d.bad(rule, d.tok, "the element %s stands within %s, which may hold text only", quote(d.tag.name), what)
+			if err := d.odd(rule, d.tok, "the element %s stands within %s, which may hold text only", quote(d.tag.name), what); err != nil {
+				return nil, err
+			}
+			if err := d.skip(); err != nil {
+				return nil, err
+			}
+			continue
 		case len(d.content)+len(d.text) > d.limits.Token:
 			return nil, d.fail(OverLimit, "XML", d.tok, "the text of %s is longer than %d bytes", what, d.limits.Token)
 		}
@@ -147,6 +260,12 @@ func (d *document) textOf(rule, what string) ([]byte, error) {
 func (d *document) badContent(rule, format string, args ...any) error {
 	return d.bad(rule, int(max(d.contentAt-d.base, 0)), format, args...)
 }
+
+func (d *document) oddContent(rule, format string, args ...any) error {
+	return d.odd(rule, int(max(d.contentAt-d.base, 0)), format, args...)
+}
+
+func isBlankOrControl(r rune) bool { return r <= ' ' || r == 0x7F }
 
 // isAbsoluteURI reports whether b looks like a URI, or an IRI, with a scheme.
 // It is lenient beyond that: a hub does not fetch what it relays.

@@ -14,8 +14,11 @@ type Limits struct {
 	// as one value, such as loc, in bytes; so no name and no attribute value is
 	// longer. At least 64. A reader needs a buffer of four times this size.
 	Token int
-	// Entries is how many url elements a document may have (DOC-60).
+	// Entries is how many url or sitemap elements a document may have (DOC-60).
 	Entries int
+	// Links is how many links the root, and each entry, may have where they are
+	// handed out; what only counts and checks does not mind.
+	Links int
 }
 
 // DefaultLimits are the limits of the specification, 50,000 entries and 50 MiB
@@ -26,6 +29,7 @@ var DefaultLimits = Limits{
 	Attributes: 32,
 	Token:      16 << 10,
 	Entries:    50_000,
+	Links:      1_000,
 }
 
 const minToken = 64
@@ -46,6 +50,9 @@ func (l Limits) withDefaults() Limits {
 	l.Token = max(l.Token, minToken)
 	if l.Entries <= 0 {
 		l.Entries = DefaultLimits.Entries
+	}
+	if l.Links <= 0 {
+		l.Links = DefaultLimits.Links
 	}
 	return l
 }

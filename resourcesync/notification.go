@@ -119,13 +119,7 @@ func (n *NotificationReader) Next() (Entry, error) {
 		n.err = err
 		return Entry{}, err
 	}
-	e := &n.doc.entry
-	return Entry{
-		Loc: e.loc, LastMod: e.lastMod, Change: e.md.change, Datetime: e.md.datetime,
-		Capability: e.md.capability, Length: e.md.length, HasLength: e.md.has(fldLength),
-		Hash: e.md.hash, Type: e.md.mediaType, Encoding: e.md.encoding, Path: e.md.path,
-		Links: e.links, Line: e.line, Column: e.column,
-	}, nil
+	return n.doc.entry.export(), nil
 }
 
 // Notification returns what is known of the document as a whole. It is complete
@@ -187,7 +181,7 @@ func (n *NotificationReader) checkRoot() error {
 func (n *NotificationReader) checkEntry(e *entry) error {
 	m := &e.md
 	switch {
-	case !e.hasMD:
+	case e.seen&childMD == 0:
 		return badAt("DOC-17", e.line, e.column, "this url lacks rs:md, which says what changed; it must be in the namespace %s", rsURI)
 	case !m.has(fldChange):
 		return badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be created, updated or deleted")

@@ -2,7 +2,6 @@ package resourcesync
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 )
@@ -59,13 +58,13 @@ func (r *rules) checkUp(h *Head) error {
 
 // checkEntry checks one entry. set are the attributes that its rs:md has.
 func (r *rules) checkEntry(e *Entry, set field) error {
-	rule := cmp.Or(r.entryRule, r.rule)
+	rule := r.ofEntries()
 	want := r.entry
 	if e.Change == Deleted {
 		want.must &^= pathButDeleted
 		want.may |= pathButDeleted & r.entry.must
 	}
-	if err := r.fields(rule, "this rs:md", set&^representation, want); err != nil {
+	if err := r.fields(rule, "the entry", set&^representation, want); err != nil {
 		return err
 	}
 	if !e.At.IsZero() || !e.From.IsZero() {
@@ -98,15 +97,18 @@ func (r *rules) checkEntry(e *Entry, set field) error {
 	return nil
 }
 
+// ofEntries is the rule that entries answer to.
+func (r *rules) ofEntries() string { return cmp.Or(r.entryRule, r.rule) }
+
 // fields compares the attributes that are there with those that are wanted.
 func (r *rules) fields(rule, what string, set field, want attributes) error {
 	for lacks := want.must &^ set; lacks != 0; lacks &= lacks - 1 {
-		if err := r.fault(rule, "%s lacks %s, which a %s must have", what, lacks.first(), r.name); err != nil {
+		if err := r.fault(rule, "%s lacks %s, which a %s must have", what, lacks.name(), r.name); err != nil {
 			return err
 		}
 	}
 	for extra := set &^ want.known(); extra != 0; extra &= extra - 1 {
-		if err := r.fault(rule, "%s has %s, which does not belong in a %s", what, extra.first(), r.name); err != nil {
+		if err := r.fault(rule, "%s has %s, which does not belong in a %s", what, extra.name(), r.name); err != nil {
 			return err
 		}
 	}
@@ -194,9 +196,6 @@ func (r *rules) patch(l *Link) error {
 	}
 	return nil
 }
-
-// first is the name of the first attribute of a set that is not empty.
-func (f field) first() string { return fieldNames[bits.TrailingZeros32(uint32(f))] }
 
 // set are the attributes that the head has as a writer would write it.
 func (h *Head) set() field {

@@ -39,9 +39,6 @@ const (
 	ChangeDumpManifest   = "changedump-manifest"
 )
 
-// legacyDescription is what version 0.9 said for Description.
-const legacyDescription = "resourcesync"
-
 // intern returns b as a string, without a copy where it is a word of the
 // vocabulary.
 func intern(b []byte) string {

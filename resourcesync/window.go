@@ -17,6 +17,7 @@ import (
 type window struct {
 	r      io.Reader
 	limits Limits
+	advice string // what to do about a document over the limits
 
 	buf  []byte
 	p, w int
@@ -45,7 +46,7 @@ func newWindow(r io.Reader, l Limits) window {
 	if m, ok := r.(interface{ Len() int }); ok {
 		size = min(size, max(m.Len(), 0))
 	}
-	return window{r: r, limits: l, buf: make([]byte, size+1+slack)}
+	return window{r: r, limits: l, advice: "split it in two notifications", buf: make([]byte, size+1+slack)}
 }
 
 // need makes sure that at least n bytes, limits.Token at most, are there to be
@@ -138,7 +139,7 @@ func (s *window) short(what string) error {
 		s.err = fmt.Errorf("resourcesync: reading the document: %w", s.readErr)
 		return s.err
 	case s.over:
-		return s.fail(OverLimit, "DOC-60", s.w, "the document is longer than %d bytes; split it in two notifications", s.limits.Bytes)
+		return s.fail(OverLimit, "DOC-60", s.w, "the document is longer than %d bytes; %s", s.limits.Bytes, s.advice)
 	default:
 		return s.malformed(s.w, "the document ends within %s", what)
 	}

@@ -1,0 +1,86 @@
+package resourcesync
+
+import "strings"
+
+// The words of versions 0.9 to 1.0 that a Reader gives back as those of 1.1.
+const (
+	// legacyDescription is what version 0.9 said for Description.
+	legacyDescription = "resourcesync"
+	// legacyUp is what version 0.9 said for the relation up, by which it meant the
+	// way to an index.
+	legacyUp = "resourcesync"
+)
+
+// renewHead turns the head that was read into the terms of version 1.1.
+func (r *Reader) renewHead() error {
+	h := &r.head
+	renewed := h.Capability
+	switch h.Capability {
+	case legacyDescription:
+		renewed = Description
+	case ChangelistNotification:
+		renewed = ChangeNotification
+	}
+	if renewed != h.Capability {
+		if err := r.renamed(h.Capability, renewed); err != nil {
+			return err
+		}
+		h.Capability = renewed
+	}
+	k := kindOf(h.Capability, h.Index)
+	if k == nil || k.head.must&fldAt == 0 || !h.At.IsZero() || h.From.IsZero() || !h.Until.IsZero() {
+		return nil
+	}
+	h.At, h.From = h.From, h.At
+	return r.fault(k.rule, "from is what version 0.9 said for at, the time of the snapshot")
+}
+
+func (r *Reader) renamed(old, renewed string) error {
+	rule := "DOC-12"
+	if renewed == Description {
+		rule = "DOC-30"
+	}
+	return r.fault(rule, "the capability %q is what older versions said for %q", old, renewed)
+}
+
+// readLink takes over a link of the root. In version 0.9 rel="resourcesync" led
+// to the Capability List, and up to the index; so an up is the latter beside the
+// former, whichever comes first.
+func (r *Reader) readLink() error {
+	d, links := &r.doc, &r.head.Links
+	if len(*links) == d.limits.Links {
+		return d.tooManyLinks()
+	}
+	l := d.link
+	switch {
+	case strings.EqualFold(l.Rel, legacyUp):
+		if err := d.odd("DOC-54", d.tok, "the relation %q is what version 0.9 said for \"up\"", l.Rel); err != nil {
+			return err
+		}
+		for i := range *links {
+			if r.oldUp {
+				break // the up among them is one of these
+			}
+			if err := r.upToIndex(&(*links)[i]); err != nil {
+				return err
+			}
+		}
+		r.oldUp = true
+		l.Rel = "up"
+	case r.oldUp:
+		if err := r.upToIndex(&l); err != nil {
+			return err
+		}
+	}
+	*links = append(*links, l)
+	return nil
+}
+
+// upToIndex makes of an up of version 0.9 an index.
+func (r *Reader) upToIndex(l *Link) error {
+	if !strings.EqualFold(l.Rel, "up") {
+		return nil
+	}
+	l.Rel = "index"
+	return r.doc.odd("DOC-54", r.doc.tok, "the relation \"up\" is what version 0.9 said for \"index\"")
+}

@@ -1,0 +1,223 @@
+package resourcesync
+
+import (
+	"errors"
+	"io"
+	"iter"
+	"slices"
+)
+
+// ReadOptions says how a document is read. The zero value is the right one for
+// documents of others.
+type ReadOptions struct {
+	// Limits bounds what is taken in.
+	Limits Limits
+	// Strict makes an error of the first thing that would be tolerated.
+	Strict bool
+	// Gzip says that the document is compressed. Limits.Bytes bounds it both
+	// before and after decompression.
+	Gzip bool
+}
+
+// Reader reads any document of ResourceSync: those of DOC-30 to DOC-46,
+// notifications, and plain sitemaps. It goes through the document once, in
+// memory that does not grow with it, and reads ahead of what it returns.
+//
+// It is tolerant, unless it is told to be strict: what leaves no doubt about the
+// meaning is let pass and noted (Tolerated). An attribute whose value is wrong is
+// taken for one that is not there; what a document of its kind lacks, or has too
+// much, or in the wrong order, comes back as it is. The vocabularies of versions
+// 0.9, 0.9.1 and 1.0 come back in the terms of 1.1.
+//
+// What is never let pass is the rest: whatever is not namespace-well-formed XML
+// in UTF-8, a DTD, what is over the limits, an entry without an absolute loc, and
+// in documents about changes one without a change; and what is there twice where
+// one of the two would have to be chosen.
+//
+// A Reader is for one goroutine.
+type Reader struct {
+	doc     document
+	pardons pardons
+	head    Head
+	rules   rules // without a kind before the root's rs:md was read
+
+	begun        bool
+	ahead        *Entry // the first entry, where Head came upon it
+	err          error  // sticky; io.EOF at the end
+	line, column int    // of what the rules are being applied to
+	oldUp        bool   // the root has the link to the Capability List of version 0.9
+}
+
+// NewReader returns a reader of the document r. Nothing is read before Head or
+// Entries is called.
+func NewReader(r io.Reader, o ReadOptions) *Reader {
+	l := o.Limits.withDefaults()
+	if o.Gzip {
+		r = &gunzip{packed: r, left: l.Bytes + gzipSlack}
+	}
+	rd := &Reader{doc: newDocument(r, l)}
+	d := &rd.doc
+	d.keep, d.general = true, true
+	d.advice = "split it, and list the parts in an index"
+	if !o.Strict {
+		d.pardons = &rd.pardons
+	}
+	d.onRoot, d.onLink = rd.readHead, rd.readLink
+	rd.rules.fault = rd.fault
+	return rd
+}
+
+// Entries goes through the entries, in the order of the document. An error ends
+// it, and is about the whole document, the entries before it included: it is an
+// *Error, or that of the underlying reader. There is one pass: who stops and
+// calls Entries again goes on after the last entry, or gets the same error again.
+// An Entry belongs to the caller.
+func (r *Reader) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for {
+			e, err := r.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Head returns what the document says as a whole. Called before Entries, it reads
+// as far as the first entry; what some documents say only after it, which is
+// noted (DOC-51), is there when Entries has come to its end. With an error, which
+// is the one that Entries gives, comes what was read before it.
+func (r *Reader) Head() (Head, error) {
+	if !r.begun && r.err == nil {
+		if e, err := r.next(); err == nil {
+			r.ahead = &e
+		}
+	}
+	h := r.head
+	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes)
+	if errors.Is(r.err, io.EOF) {
+		return h, nil
+	}
+	return h, r.err
+}
+
+// Tolerated returns what was let pass, in the order in which it was found, the
+// first 100 of TolerationCount. It is complete when Entries has come to its end.
+func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.pardons.kept) }
+
+// TolerationCount returns how many things were let pass.
+func (r *Reader) TolerationCount() int { return r.pardons.count }
+
+// next returns the next entry, io.EOF after the last.
+func (r *Reader) next() (Entry, error) {
+	if r.ahead != nil {
+		e := *r.ahead
+		r.ahead = nil
+		return e, nil
+	}
+	if r.err != nil {
+		return Entry{}, r.err
+	}
+	r.begun = true
+	e, err := r.read()
+	r.err = err
+	return e, err
+}
+
+func (r *Reader) read() (Entry, error) {
+	ok, err := r.doc.nextEntry()
+	r.head.Index = r.doc.index
+	if err == nil && !ok {
+		if err = r.finish(); err == nil {
+			err = io.EOF
+		}
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	e := r.doc.entry.export()
+	if err := r.check(&e); err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}
+
+// fault notes a broken rule, or returns it where the reader is strict.
+func (r *Reader) fault(rule, format string, args ...any) error {
+	if r.doc.pardons == nil {
+		return badAt(rule, r.line, r.column, format, args...)
+	}
+	r.pardons.add(rule, r.line, r.column, format, args...)
+	return nil
+}
+
+// readHead takes over the root's rs:md.
+func (r *Reader) readHead() error {
+	h, m := &r.head, &r.doc.root
+	h.Capability, h.Index = m.capability, r.doc.index
+	h.At, h.Completed, h.From, h.Until = m.at, m.completed, m.from, m.until
+	h.Attributes, h.Line, h.Column = m.foreign, m.line, m.column
+	r.line, r.column = m.line, m.column
+	if err := r.renewHead(); err != nil {
+		return err
+	}
+	set := h.set()
+	for lost := m.zeroTimes(); lost != 0; lost &= lost - 1 {
+		if err := r.fault("DOC-13", "%s must be later than 0001-01-01T00:00:00Z", lost.name()); err != nil {
+			return err
+		}
+	}
+	r.rules.kind = kindOf(h.Capability, h.Index)
+	switch {
+	case h.Capability == "":
+		return r.fault("DOC-12", "the rs:md of the document lacks capability, which says what kind of document this is")
+	case r.rules.kind == nil && documents[h.Capability] != nil:
+		return r.fault("DOC-11", "there is no index of the capability %q", h.Capability)
+	case r.rules.kind == nil:
+		return r.fault("DOC-12", "the capability %s is none of ResourceSync", quote([]byte(h.Capability)))
+	case r.rules.inputOnly:
+		if err := r.fault(r.rules.rule, "a %s should no longer be written; list its members in the document above it", r.rules.name); err != nil {
+			return err
+		}
+	}
+	return r.rules.checkHead(h, set)
+}
+
+// check applies the rules of the document's kind to the entry that was read.
+// Entries before a late rs:md of the root are not held against them.
+func (r *Reader) check(e *Entry) error {
+	m := &r.doc.entry.md
+	r.line, r.column = e.Line, e.Column
+	if m.line != 0 {
+		r.line, r.column = m.line, m.column
+	}
+	if e.Capability == legacyDescription {
+		if err := r.renamed(legacyDescription, Description); err != nil {
+			return err
+		}
+		e.Capability = Description
+	}
+	switch {
+	case r.rules.kind == nil:
+		return nil
+	case r.rules.entry.must&fldChange != 0 && e.Change == "":
+		return badAt(r.rules.ofEntries(), r.line, r.column, "the entry lacks change; it must be created, updated or deleted")
+	}
+	return r.rules.checkEntry(e, e.set())
+}
+
+// finish applies what can be told only at the end.
+func (r *Reader) finish() error {
+	if r.head.Line == 0 {
+		r.line, r.column = r.doc.rootLine, r.doc.rootCol
+		return r.fault("DOC-12", "the %s lacks an rs:md with a capability; it must be in the namespace %s", r.doc.rootName(), rsURI)
+	}
+	if r.rules.kind == nil {
+		return nil
+	}
+	r.line, r.column = r.head.Line, r.head.Column
+	return r.rules.checkUp(&r.head)
+}
