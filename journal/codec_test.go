@@ -27,6 +27,10 @@ var (
 		Generation: 1 << 60, Anchor: sampleAnchor, Nudge: 1, Attempt: 2, Step: 3,
 		NextAttemptAt: at(4), FirstAttemptAt: at(5), LastStatus: StatusTimeout,
 	}
+	sampleMark = Mark{
+		Topic: sampleHead.Topic, Pings: 300, Fetched: 299, PingedAt: at(1), Tries: 2, NextAt: at(2),
+		Last: Fetch{At: at(3), Outcome: "gap", Detail: "a sentence", Status: 200, ID: sampleHead.ID},
+	}
 )
 
 // roundTrip checks a value, the zero value, and each cut of the packed value.
@@ -63,6 +67,7 @@ func TestPackedValues(t *testing.T) {
 	roundTrip(t, PackEntry, UnpackEntry, sampleEntry)
 	roundTrip(t, PackInterval, UnpackInterval, sampleInterval)
 	roundTrip(t, PackCursor, UnpackCursor, sampleCursor)
+	roundTrip(t, PackMark, UnpackMark, sampleMark)
 }
 
 // The zone of a time and its monotonic reading are not part of the instant.
@@ -122,3 +127,4 @@ func FuzzUnpackHead(f *testing.F)     { fuzzUnpack(f, PackHead, UnpackHead, samp
 func FuzzUnpackEntry(f *testing.F)    { fuzzUnpack(f, PackEntry, UnpackEntry, sampleEntry) }
 func FuzzUnpackInterval(f *testing.F) { fuzzUnpack(f, PackInterval, UnpackInterval, sampleInterval) }
 func FuzzUnpackCursor(f *testing.F)   { fuzzUnpack(f, PackCursor, UnpackCursor, sampleCursor) }
+func FuzzUnpackMark(f *testing.F)     { fuzzUnpack(f, PackMark, UnpackMark, sampleMark) }

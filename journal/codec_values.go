@@ -142,3 +142,34 @@ func UnpackCursor(b []byte) (Cursor, error) {
 	}
 	return c, nil
 }
+
+// PackMark packs all of m.
+func PackMark(m Mark) []byte {
+	p := NewPacker(packedVersion)
+	p.Text(m.Topic)
+	p.Uint(m.Pings)
+	p.Uint(m.Fetched)
+	p.Time(m.PingedAt)
+	p.Int(int64(m.Tries))
+	p.Time(m.NextAt)
+	p.Time(m.Last.At)
+	p.Text(m.Last.Outcome)
+	p.Text(m.Last.Detail)
+	p.Int(int64(m.Last.Status))
+	p.ID(m.Last.ID)
+	return p.Packed()
+}
+
+// UnpackMark reads what PackMark wrote. Its errors wrap ErrPacked.
+func UnpackMark(b []byte) (Mark, error) {
+	u := NewUnpacker("a mark", packedVersion, b)
+	m := Mark{
+		Topic: u.Text(), Pings: u.Uint(), Fetched: u.Uint(), PingedAt: u.Time(),
+		Tries: int(u.Int()), NextAt: u.Time(),
+		Last: Fetch{At: u.Time(), Outcome: u.Text(), Detail: u.Text(), Status: int(u.Int()), ID: u.ID()},
+	}
+	if err := u.Done(); err != nil {
+		return Mark{}, err
+	}
+	return m, nil
+}

@@ -27,7 +27,26 @@ type Mark struct {
 }
 
 // Waiting reports whether the topic is still to be fetched.
-func (m *Mark) Waiting() bool { return m.Pings > m.Fetched }
+func (m Mark) Waiting() bool { return m.Pings > m.Fetched }
+
+// Pinged returns m after one more ping.
+func (m Mark) Pinged(now time.Time) Mark {
+	m.Pings++
+	m.PingedAt = now.Round(0).UTC()
+	return m
+}
+
+// Settle returns what SetFetched(done) makes of m, as it is stored, and whether
+// it makes anything of it. What is older than m comes to nothing, and so does
+// what counts pings that m does not have: those of a mark that was forgotten
+// since.
+func (m Mark) Settle(done Mark) (Mark, bool) {
+	if done.Fetched < m.Fetched || done.Fetched > m.Pings {
+		return m, false
+	}
+	m.Fetched, m.Tries, m.NextAt, m.Last = done.Fetched, done.Tries, done.NextAt, done.Last
+	return m, true
+}
 
 // Fetch is the outcome of asking a topic for its content.
 type Fetch struct {
@@ -40,16 +59,29 @@ type Fetch struct {
 	ID      uuid.UUID // of the notification that is in the journal for it
 }
 
-// MaxMarks is how many topics may wait to be fetched at once (invariant 12).
-const MaxMarks = 10_000
+// MaxMarks is how many topics without a head may have a mark in one partition
+// (invariant 12): the topics of strangers, that is, of which nothing was accepted
+// yet. Those with a head are bounded by the heads.
+const MaxMarks = 128
 
-// ErrTooManyMarks says that MaxMarks topics wait already. Nothing was stored.
+// MarkKeep is how long the mark of a topic without a head is kept after its last
+// ping, so that it can be seen what came of it.
+const MarkKeep = 7 * 24 * time.Hour
+
+// ErrTooManyMarks says that a topic's partition has MaxMarks topics without a
+// head that all wait to be fetched.
 var ErrTooManyMarks = errors.New("too many topics wait to be fetched")
 
 // Marks keeps the pings. It may be shared between goroutines.
 type Marks interface {
-	// Ping counts a ping for each of the topics, all or none, durable when it
-	// returns. ErrTooManyMarks, or ErrFull: none.
+	// Ping counts a ping for each of the topics, and is durable when it returns
+	// nil. With an error, ErrTooManyMarks and ErrFull among them, the topics of
+	// one partition have all been counted or none of them, and nobody knows which
+	// partitions were; to ping again does no harm.
+	//
+	// The first mark of a topic without a head takes the place of another such
+	// topic's in its partition where there are MaxMarks of them: of the one that
+	// was pinged longest ago of those that do not wait.
 	Ping(ctx context.Context, now time.Time, topics []string) error
 	// Mark returns that of a topic; of one that was never pinged, a Mark with
 	// only Topic set.
@@ -57,9 +89,8 @@ type Marks interface {
 	// Marks lists those of a partition by topic id, after the given one, up to
 	// limit of them.
 	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]Mark, error)
-	// SetFetched stores what came of a try: Fetched, Tries, NextAt and Last of m.
-	// It comes to nothing where the stored Fetched is greater already, and never
-	// changes the pings.
+	// SetFetched stores what came of a try: Fetched, Tries, NextAt and Last of m,
+	// as Mark.Settle says. It never changes the pings, and makes no mark.
 	SetFetched(ctx context.Context, m Mark) error
 	// Unmark forgets the mark of a topic, if nobody pinged it since m was read.
 	Unmark(ctx context.Context, m Mark) error

@@ -24,13 +24,14 @@ var (
 	bucketEntries   = []byte("entries")       // topic, position -> entry, see entryValue
 	bucketIDs       = []byte("ids")           // notification id -> key of its entry
 	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
+	bucketMarks     = []byte("marks")         // topic -> packed mark
 	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
 	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
 	bucketRequests  = []byte("requests")      // subscription -> packed request
 	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
-		bucketHeads, bucketEntries, bucketIDs, bucketIntervals,
+		bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketMarks,
 		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
 	}
 )

@@ -81,6 +81,7 @@ type Store struct {
 
 var (
 	_ journal.Journal     = (*Store)(nil)
+	_ journal.Marks       = (*Store)(nil)
 	_ subscriptions.Store = (*Store)(nil)
 )
 

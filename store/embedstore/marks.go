@@ -1,0 +1,199 @@
+package embedstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Ping implements journal.Marks. It counts all of the topics or none.
+func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
+	topics = slices.Clone(topics) // the operation may outlive the call
+	o := &op{grows: true, run: func(tx *bbolt.Tx) error { return pingTopics(tx, now, topics) }}
+	for _, topic := range topics {
+		o.room += int64(len(topic))
+	}
+	return s.do(ctx, o)
+}
+
+func pingTopics(tx *bbolt.Tx, now time.Time, topics []string) error {
+	// All is read, and room is found, before the first write.
+	marks := make(map[string]journal.Mark, len(topics)) // by key
+	var strange []string
+	for _, topic := range topics {
+		key := keyOf(journal.TopicID(topic))
+		m, ok := marks[string(key)]
+		if !ok {
+			var err error
+			if m, err = readMark(tx, key, topic); err != nil {
+				return err
+			}
+			if m.Pings == 0 && tx.Bucket(bucketHeads).Get(key) == nil {
+				strange = append(strange, string(key))
+			}
+		}
+		marks[string(key)] = m.Pinged(now)
+	}
+	partitions := make(map[byte]*strangers)
+	for _, key := range strange {
+		p := partitions[key[0]]
+		if p == nil {
+			var err error
+			if p, err = readStrangers(tx, prefixOf(int(key[0])), marks); err != nil {
+				return err
+			}
+			partitions[key[0]] = p
+		}
+		if !p.takeIn() {
+			return journal.ErrTooManyMarks
+		}
+	}
+	b := tx.Bucket(bucketMarks)
+	for _, p := range partitions {
+		for _, key := range p.forgotten {
+			if err := del(b, key); err != nil {
+				return err
+			}
+		}
+	}
+	for key, m := range marks {
+		if err := put(b, []byte(key), journal.PackMark(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strangers are the topics of one partition that have a mark and no head.
+type strangers struct {
+	n         int
+	done      []stranger // those that do not wait, by the time of their last ping
+	forgotten [][]byte   // keys
+}
+
+type stranger struct {
+	key      []byte
+	pingedAt time.Time
+}
+
+// readStrangers reads those of a partition. Those that are about to be pinged
+// have to stay.
+func readStrangers(tx *bbolt.Tx, prefix []byte, pinged map[string]journal.Mark) (*strangers, error) {
+	p := &strangers{}
+	heads := tx.Bucket(bucketHeads)
+	err := scan(tx.Bucket(bucketMarks), prefix, prefix, func(k, v []byte) (bool, error) {
+		if heads.Get(k) != nil {
+			return true, nil
+		}
+		p.n++
+		m, err := openMark(k, v)
+		if _, stays := pinged[string(k)]; err == nil && !m.Waiting() && !stays {
+			p.done = append(p.done, stranger{bytes.Clone(k), m.PingedAt})
+		}
+		return true, err
+	})
+	slices.SortFunc(p.done, func(a, b stranger) int { return a.pingedAt.Compare(b.pingedAt) })
+	return p, err
+}
+
+// takeIn makes room for one more, and reports whether there is.
+func (p *strangers) takeIn() bool {
+	if p.n < journal.MaxMarks {
+		p.n++
+		return true
+	}
+	if len(p.done) == 0 {
+		return false
+	}
+	p.forgotten = append(p.forgotten, p.done[0].key)
+	p.done = p.done[1:]
+	return true
+}
+
+// readMark returns the mark of a topic; of one that has none, with only Topic
+// set.
+func readMark(tx *bbolt.Tx, key []byte, topic string) (journal.Mark, error) {
+	v := tx.Bucket(bucketMarks).Get(key)
+	if v == nil {
+		return journal.Mark{Topic: topic}, nil
+	}
+	return openMark(key, v)
+}
+
+func openMark(key, v []byte) (journal.Mark, error) {
+	m, err := journal.UnpackMark(v)
+	if err != nil {
+		return journal.Mark{}, fmt.Errorf("topic id %x: %w", key[1:], err)
+	}
+	return m, nil
+}
+
+// Mark implements journal.Marks.
+func (s *Store) Mark(ctx context.Context, topic string) (m journal.Mark, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		m, err = readMark(tx, keyOf(journal.TopicID(topic)), topic)
+		return err
+	})
+	return m, err
+}
+
+// Marks implements journal.Marks.
+func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
+	if limit <= 0 {
+		return nil, ctx.Err()
+	}
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		return scan(tx.Bucket(bucketMarks), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
+			m, err := openMark(k, v)
+			marks = append(marks, m)
+			return len(marks) < limit, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return marks, nil
+}
+
+// SetFetched implements journal.Marks.
+func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(b *bbolt.Bucket, key []byte, old journal.Mark) error {
+		settled, ok := old.Settle(m)
+		if !ok {
+			return errUnchanged
+		}
+		return put(b, key, journal.PackMark(settled))
+	})
+}
+
+// Unmark implements journal.Marks.
+func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(b *bbolt.Bucket, key []byte, old journal.Mark) error {
+		if old.Pings != m.Pings || !old.PingedAt.Equal(m.PingedAt) {
+			return errUnchanged
+		}
+		return del(b, key)
+	})
+}
+
+// changeMark has change write what becomes of a topic's mark, if it has one.
+func (s *Store) changeMark(ctx context.Context, topic string, change func(b *bbolt.Bucket, key []byte, old journal.Mark) error) error {
+	key := keyOf(journal.TopicID(topic))
+	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+		old, err := readMark(tx, key, topic)
+		if err != nil {
+			return err
+		}
+		if old.Pings == 0 {
+			return errUnchanged
+		}
+		return change(tx.Bucket(bucketMarks), key, old)
+	}})
+}
