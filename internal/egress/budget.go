@@ -25,6 +25,11 @@ const maxBuckets = 1 << 16
 // address share what the address has. A Budget may be shared between
 // goroutines and should be: one for the whole hub. A nil Budget has no limits.
 type Budget struct {
+	// Refused is told of each request for which there was no place, to count it.
+	// It is set before the first use, must not wait, and is called from many
+	// goroutines. Nil: nobody is told.
+	Refused func(Refusal)
+
 	perMinute float64
 	seed      maphash.Seed
 
@@ -126,6 +131,14 @@ func (b *Budget) take(now time.Time, target string) (wait time.Duration, ok bool
 	if b.unlimited() {
 		return 0, true
 	}
+	wait, ok = b.spend(now, target)
+	if !ok && b.Refused != nil {
+		b.Refused(RefusedBudget)
+	}
+	return wait, ok
+}
+
+func (b *Budget) spend(now time.Time, target string) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.bucket(now, target)

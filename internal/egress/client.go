@@ -52,6 +52,10 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Resolver looks names up. Nil: the system's.
 	Resolver *net.Resolver
+	// Refused is told of each address that is not called, to count it: one that a
+	// connection was to be made to, or that stands in a URL for CheckLiteral. It
+	// must not wait, and is called from many goroutines. Nil: nobody is told.
+	Refused func(Refusal)
 }
 
 // Client makes guarded HTTP requests. It may be shared between goroutines.
@@ -62,6 +66,7 @@ type Options struct {
 // work. What HTTP/2 would save, keep-alive saves as well.
 type Client struct {
 	policy     policy
+	refused    func(Refusal)
 	userAgent  string
 	dialer     net.Dialer
 	tls        *tls.Config
@@ -77,8 +82,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Refused == nil {
+		o.Refused = func(Refusal) {}
+	}
 	c := &Client{
 		policy:     p,
+		refused:    o.Refused,
 		userAgent:  o.UserAgent,
 		tlsTimeout: orDefault(o.TLSTimeout, DefaultTLSTimeout),
 		// No ServerName here: each connection sets its own. Sessions are kept
@@ -189,13 +198,18 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 func (c *Client) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &RefusedError{Addr: address, Reason: "is not an address of a host"}
+		return &RefusedError{Addr: address, Reason: "is not an address of a host", Kind: RefusedForm}
 	}
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	if a == nil {
-		return &RefusedError{Addr: address, Reason: "was dialled outside of the guarded client"}
+		return &RefusedError{Addr: address, Reason: "was dialled outside of the guarded client", Kind: RefusedOther}
 	}
-	return a.admit(c.policy, placeOf(ctx), ap.Addr())
+	err = a.admit(c.policy, placeOf(ctx), ap.Addr())
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		c.refused(refused.Kind)
+	}
+	return err
 }
 
 // ErrTooLarge is wrapped by what ReadBody returns for a body over its limit.

@@ -82,6 +82,7 @@ func Classify(err error) Failure {
 type RefusedError struct {
 	Addr   string // the address, or the host as it was written
 	Reason string // goes on after Addr to a whole sentence
+	Kind   Refusal
 }
 
 func (e *RefusedError) Error() string { return e.Addr + " " + e.Reason }

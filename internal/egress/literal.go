@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -14,6 +15,15 @@ import (
 // resolvers take for an address and others for a name ("0x7f.1", "2130706433") are
 // refused: no domain ends in a number. Another error: the URL has no host.
 func (c *Client) CheckLiteral(rawURL string) error {
+	err := c.checkLiteral(rawURL)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		c.refused(refused.Kind)
+	}
+	return err
+}
+
+func (c *Client) checkLiteral(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return fmt.Errorf("not a URL: %w", err)
@@ -31,12 +41,12 @@ func (c *Client) CheckLiteral(rawURL string) error {
 			return nil
 		}
 		if refused := c.policy.check(netip.AddrFrom4([4]byte{127, 0, 0, 1})); refused != nil {
-			return &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason}
+			return &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason, refused.Kind}
 		}
 		return nil
 	}
 	if endsInNumber(name) {
-		return &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1"}
+		return &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1", RefusedForm}
 	}
 	return nil
 }

@@ -21,16 +21,41 @@ func DevAllow() []netip.Prefix {
 	}
 }
 
-// A named range and what a person calls an address in it.
+// Refusal is why an address was not called, in a word for counting.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedMetadata    Refusal = "metadata"      // the metadata service of a cloud
+	RefusedLinkLocal   Refusal = "link_local"    // the same network
+	RefusedNoHost      Refusal = "no_host"       // multicast, broadcast, unspecified
+	RefusedLoopback    Refusal = "loopback"      // the hub's own machine
+	RefusedPrivate     Refusal = "private"       // a private network, or a carrier's
+	RefusedTranslation Refusal = "translation"   // NAT64, 6to4, Teredo
+	RefusedOther       Refusal = "not_public"    // for documentation, or reserved
+	RefusedForm        Refusal = "ambiguous"     // a number that some take for an address
+	RefusedBudget      Refusal = "verify_budget" // too many unconfirmed requests to it
+)
+
+// Refusals are all of them.
+func Refusals() []Refusal {
+	return []Refusal{
+		RefusedMetadata, RefusedLinkLocal, RefusedNoHost, RefusedLoopback, RefusedPrivate,
+		RefusedTranslation, RefusedOther, RefusedForm, RefusedBudget,
+	}
+}
+
+// A named range, what a person calls an address in it, and how it is counted.
 type named struct {
 	prefix netip.Prefix
 	name   string
+	kind   Refusal
 }
 
-func ranges(name string, prefixes ...string) []named {
+func ranges(kind Refusal, name string, prefixes ...string) []named {
 	out := make([]named, 0, len(prefixes))
 	for _, p := range prefixes {
-		out = append(out, named{netip.MustParsePrefix(p), name})
+		out = append(out, named{netip.MustParsePrefix(p), name, kind})
 	}
 	return out
 }
@@ -39,7 +64,7 @@ func ranges(name string, prefixes ...string) []named {
 // machine the hub runs on or to the cloud around it, and hands out credentials,
 // or is not one host.
 var never = concat(
-	ranges("the metadata service of a cloud",
+	ranges(RefusedMetadata, "the metadata service of a cloud",
 		"169.254.169.254/32",     // AWS, Azure, GCP, Oracle, OpenStack, ...
 		"168.63.129.16/32",       // Azure's wire server, a public address
 		"100.100.100.200/32",     // Alibaba
@@ -49,21 +74,21 @@ var never = concat(
 		"fd00:c1::a9fe:a9fe/128", // Oracle
 		"fd00:42::42/128",        // Scaleway
 	),
-	ranges("a link-local address", "169.254.0.0/16", "fe80::/10"),
-	ranges("a multicast address", "224.0.0.0/4", "ff00::/8"),
-	ranges("the broadcast address", "255.255.255.255/32"),
-	ranges("an unspecified address", "0.0.0.0/8", "::/128"),
+	ranges(RefusedLinkLocal, "a link-local address", "169.254.0.0/16", "fe80::/10"),
+	ranges(RefusedNoHost, "a multicast address", "224.0.0.0/4", "ff00::/8"),
+	ranges(RefusedNoHost, "the broadcast address", "255.255.255.255/32"),
+	ranges(RefusedNoHost, "an unspecified address", "0.0.0.0/8", "::/128"),
 )
 
 // known names ranges that an operator may allow, for the sentence of a refusal.
 var known = concat(
-	ranges("a loopback address", "127.0.0.0/8", "::1/128"),
-	ranges("a private address", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
-	ranges("a shared address (carrier-grade NAT)", "100.64.0.0/10"),
-	ranges("an address for documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
-	ranges("a NAT64 address", "64:ff9b::/96", "64:ff9b:1::/48"),
-	ranges("a 6to4 address", "2002::/16"),
-	ranges("a Teredo address", "2001::/32"),
+	ranges(RefusedLoopback, "a loopback address", "127.0.0.0/8", "::1/128"),
+	ranges(RefusedPrivate, "a private address", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+	ranges(RefusedPrivate, "a shared address (carrier-grade NAT)", "100.64.0.0/10"),
+	ranges(RefusedOther, "an address for documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+	ranges(RefusedTranslation, "a NAT64 address", "64:ff9b::/96", "64:ff9b:1::/48"),
+	ranges(RefusedTranslation, "a 6to4 address", "2002::/16"),
+	ranges(RefusedTranslation, "a Teredo address", "2001::/32"),
 )
 
 func concat(lists ...[]named) []named {
@@ -106,26 +131,26 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 	addr = addr.WithZone("").Unmap()
 	for _, r := range never {
 		if r.prefix.Contains(addr) {
-			return &RefusedError{addr.String(), "is " + r.name + ", which is never called; no flag allows it"}
+			return &RefusedError{addr.String(), "is " + r.name + ", which is never called; no flag allows it", r.kind}
 		}
 	}
 	if inner, ok := embedded(addr); ok {
 		// Where a translation prefix is allowed, what it leads to has to be.
 		if refused := p.check(inner); refused != nil {
-			return &RefusedError{addr.String(), "leads to " + refused.Addr + ", which " + refused.Reason}
+			return &RefusedError{addr.String(), "leads to " + refused.Addr + ", which " + refused.Reason, refused.Kind}
 		}
 	}
 	if p.guard.SafeAddr(addr) == nil {
 		return nil
 	}
-	name, flag := "not a public address", netip.PrefixFrom(addr, addr.BitLen())
+	in := named{netip.PrefixFrom(addr, addr.BitLen()), "not a public address", RefusedOther}
 	for _, r := range known {
 		if r.prefix.Contains(addr) {
-			name, flag = r.name, r.prefix
+			in = r
 			break
 		}
 	}
-	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", name, flag)}
+	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", in.name, in.prefix), in.kind}
 }
 
 // embedded returns the IPv4 address that an IPv6 address of a translation
