@@ -16,6 +16,7 @@ import (
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/telemetry"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 )
@@ -37,6 +38,7 @@ type App struct {
 	hub           *hub.Handler
 	draining      atomic.Bool
 	dispatcher    atomic.Pointer[delivery.Dispatcher] // nil until it is there
+	traces        *telemetry.Traces                   // nil: nothing is traced
 
 	stops  stopper
 	failed chan error
@@ -80,6 +82,10 @@ func (a *App) start(ctx context.Context) error {
 		return err
 	}
 	a.stops.add("store", func(context.Context) error { return a.store.Close() })
+
+	if err := a.startTraces(ctx); err != nil {
+		return err
+	}
 
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
@@ -148,6 +154,7 @@ func (a *App) serve(ctx context.Context, name string, l net.Listener, handler ht
 func (a *App) adminHandler() http.Handler {
 	return admin.New(admin.Options{
 		Token: string(a.cfg.AdminToken),
+		Pprof: a.cfg.Pprof,
 		Ready: a.ready,
 		Info:  a.info,
 		Subscribers: func(topic string) (int, bool) {

@@ -91,6 +91,7 @@ func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error)
 		PerHost:          a.cfg.PerHost,
 		CommitWindow:     a.cfg.CommitWindow,
 		Drain:            a.cfg.Drain,
+		Event:            a.traces.Attempt,
 		Log:              a.log,
 	})
 }
@@ -149,6 +150,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
 		MaxBody:                a.cfg.MaxBody,
 		TrustedProxies:         a.cfg.TrustedProxy,
+		Event:                  a.traces.Publish,
 		Log:                    a.log,
 	})
 }
