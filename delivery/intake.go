@@ -3,8 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,7 +17,7 @@ import (
 // takes effect at once (HUB-49). What is in flight goes on, but its result does
 // not count where the cursor was minted anew.
 func (d *Dispatcher) Apply(s subscriptions.Subscription) {
-	host, now := hostPort(s.Callback), time.Now()
+	host, now := egress.HostPortOf(s.Callback), time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.touched != nil {
@@ -132,7 +130,7 @@ func (d *Dispatcher) loadShard(ctx context.Context, shard int) error {
 // applyRead applies what was read from the store, unless Apply had something
 // newer meanwhile; then it returns false.
 func (d *Dispatcher) applyRead(s *subscriptions.Subscription) bool {
-	host, now := hostPort(s.Callback), time.Now()
+	host, now := egress.HostPortOf(s.Callback), time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, touched := d.touched[s.ID]; touched {
@@ -323,13 +321,4 @@ func (d *Dispatcher) setHead(t *topic, head anchor) {
 	t.head, t.known = head, true
 	t.epoch++
 	d.walk(t, published)
-}
-
-// hostPort is the host:port that a callback leads to.
-func hostPort(callback string) string {
-	u, err := url.Parse(callback)
-	if err != nil {
-		return strings.ToLower(callback) // the attempt will say what is wrong
-	}
-	return egress.HostPort(u)
 }

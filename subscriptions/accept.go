@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -37,7 +38,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
 		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
 	}
-	id, host := ID(r.Topic, r.Callback), hostOf(r.Callback)
+	id, host := ID(r.Topic, r.Callback), egress.HostPortOf(r.Callback)
 	if r.Mode == websub.ModeSubscribe {
 		if err := s.checkPerHost(ctx, id, host); err != nil {
 			return err

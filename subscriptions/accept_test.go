@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -173,7 +174,7 @@ func TestSubscriptionsOfOneHostAreBounded(t *testing.T) {
 		settle(time.Second)
 		w.accept(t, subscribe(at(2)))
 		settle(10 * time.Minute) // more than a round of the house-keeping
-		if n := w.hosts.count(hostOf(at(0))); n != 2 {
+		if n := w.hosts.count(egress.HostPortOf(at(0))); n != 2 {
 			t.Errorf("%d are counted, want 2", n)
 		}
 	})

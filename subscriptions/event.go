@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -47,13 +48,13 @@ const (
 )
 
 func event(name string, sub *Subscription, reason string) Event {
-	return Event{Name: name, SubscriptionID: sub.ID, Topic: sub.Topic, CallbackHost: hostOf(sub.Callback), Reason: reason}
+	return Event{Name: name, SubscriptionID: sub.ID, Topic: sub.Topic, CallbackHost: egress.HostPortOf(sub.Callback), Reason: reason}
 }
 
 // requestEvent is an event of a pending request.
 func requestEvent(name string, r *Request, reason string) Event {
 	return Event{
-		Name: name, SubscriptionID: r.SubscriptionID(), Topic: r.Topic, CallbackHost: hostOf(r.Callback),
+		Name: name, SubscriptionID: r.SubscriptionID(), Topic: r.Topic, CallbackHost: egress.HostPortOf(r.Callback),
 		Mode: r.Mode, Try: r.Tries + 1, Reason: reason,
 	}
 }

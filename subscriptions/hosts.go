@@ -1,7 +1,6 @@
 package subscriptions
 
 import (
-	"net/url"
 	"sync"
 	"time"
 
@@ -10,15 +9,6 @@ import (
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 )
-
-// hostOf is the host:port that a URL leads to, as the budget counts it.
-func hostOf(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return ""
-	}
-	return egress.HostPort(u)
-}
 
 // hostCounts counts the live subscriptions of each callback host. Between two
 // walks of the house-keeping it follows what this process changes; a lease that
@@ -64,10 +54,10 @@ func (h *hostCounts) changed(id uuid.UUID, before, after *Subscription, now time
 	defer h.mu.Unlock()
 	m := h.shards[Shard(id)]
 	if is {
-		m[hostOf(after.Callback)]++
+		m[egress.HostPortOf(after.Callback)]++
 		return
 	}
-	host := hostOf(before.Callback)
+	host := egress.HostPortOf(before.Callback)
 	if m[host]--; m[host] <= 0 {
 		delete(m, host)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -78,7 +79,7 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 			after, kept = s.tidy(ctx, rec)
 			census.add(kept, time.Now(), 1)
 			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(time.Now()) {
-				counts[hostOf(sub.Callback)]++
+				counts[egress.HostPortOf(sub.Callback)]++
 			}
 		}
 		if len(records) < page {

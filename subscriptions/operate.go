@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -115,5 +116,5 @@ func (s *Service) before(ctx context.Context, topic string, since time.Time) (he
 // recordEvent is an event of a subscription, or of the request for one.
 func recordEvent(name string, rec Record) Event {
 	topic, callback := rec.pair()
-	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: hostOf(callback)}
+	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: egress.HostPortOf(callback)}
 }

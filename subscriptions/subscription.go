@@ -43,7 +43,6 @@ const (
 	EndGone         = "gone" // the callback answered 410
 	EndExpired      = "expired"
 	EndRemoved      = "removed" // by the operator
-	EndDenied       = "denied"  // the topic no longer names this hub
 )
 
 // EndedFor is how long an ended subscription stays readable.

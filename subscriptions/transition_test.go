@@ -316,7 +316,7 @@ func TestPurge(t *testing.T) {
 func TestGapsOfEndsAreBounded(t *testing.T) {
 	reasons := map[string]string{
 		EndUnsubscribed: journal.GapUnsubscribe, EndGone: journal.GapGone, EndExpired: journal.GapExpired,
-		EndRemoved: journal.GapRemoved, EndDenied: journal.GapRemoved,
+		EndRemoved: journal.GapRemoved,
 	}
 	for end, gap := range reasons {
 		rec := End(Record{Subscription: aSubscription()}, end, entry(20), t0)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -34,8 +35,8 @@ func jitter(d time.Duration) time.Duration {
 
 // enqueue has the pending request r worked on as soon as it is due.
 func (s *Service) enqueue(r *Request) {
-	j := newJob(r.SubscriptionID(), hostOf(r.Callback))
-	j.topicHost = hostOf(r.Topic)
+	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
+	j.topicHost = egress.HostPortOf(r.Topic)
 	j.check = s.needsCheck(r)
 	j.due, j.slow = due(r, time.Now()), r.Tries > 0
 	s.queue.add(j)

@@ -229,6 +229,16 @@ func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// HostPortOf is HostPort of a URL as text; empty where it can't be read or names
+// no host.
+func HostPortOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return HostPort(u)
+}
+
 // HostPort is the name under which requests to one host are counted, by Budget
 // and by whoever else counts them: lower case, without a final dot, with the
 // scheme's port where u names none.

@@ -322,6 +322,14 @@ func TestHostPort(t *testing.T) {
 		if got := HostPort(mustURL(t, raw)); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)
 		}
+		if got := HostPortOf(raw); got != want {
+			t.Errorf("of the text %s: %s, want %s", raw, got, want)
+		}
+	}
+	for _, raw := range []string{"", "/path", "http://%zz/", "http:///x", "http://a b/", "mailto:a@example.org"} {
+		if got := HostPortOf(raw); got != "" {
+			t.Errorf("%s: %s", raw, got)
+		}
 	}
 }
 
