@@ -24,8 +24,9 @@ type Memory struct {
 	topics   map[string]*memTopic
 	records  map[uuid.UUID]subscriptions.Record
 	attempts map[uuid.UUID][]subscriptions.Attempt
-	clock    uint64               // counts the changes
-	changed  map[uuid.UUID]uint64 // of records, deleted ones too
+	marks    map[uuid.UUID]journal.Mark // by topic id
+	clock    uint64                     // counts the changes
+	changed  map[uuid.UUID]uint64       // of records, deleted ones too
 	hints    map[chan string]struct{}
 	// mint draws what a store draws at random. The model test has it repeat
 	// what the other store drew.
@@ -52,6 +53,7 @@ func NewMemory() *Memory {
 	return &Memory{
 		topics:  map[string]*memTopic{},
 		records: map[uuid.UUID]subscriptions.Record{}, attempts: map[uuid.UUID][]subscriptions.Attempt{},
+		marks:   map[uuid.UUID]journal.Mark{},
 		changed: map[uuid.UUID]uint64{}, hints: map[chan string]struct{}{},
 		mint: mintAtRandom,
 	}
@@ -81,6 +83,7 @@ func (m *Memory) copyFrom(other *Memory) {
 		m.topics[name] = &c
 	}
 	m.records, m.attempts, m.changed = maps.Clone(other.records), maps.Clone(other.attempts), maps.Clone(other.changed)
+	m.marks = maps.Clone(other.marks)
 }
 
 // Harness returns m as a store under test.

@@ -34,6 +34,7 @@ func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
 		t.Repeat(map[string]func(*rapid.T){
 			"append": m.append, "reset": m.reset, "trim": m.trim, "read": m.read, "interval": m.interval,
 			"update": m.update, "commit": m.commit, "reopen": m.reopen,
+			"ping": m.ping, "fetched": m.fetched, "unmark": m.unmark,
 			"": m.compare,
 		})
 	})
@@ -50,7 +51,8 @@ type model struct {
 	ids       []uuid.UUID       // of the subscriptions of the callbacks
 	versions  []journal.Version // of any topic, at any time
 	entries   []journal.Entry
-	drawn     minted // what the reference draws next
+	marks     []journal.Mark // of any topic, at any time
+	drawn     minted         // what the reference draws next
 }
 
 func (m *model) same(t *rapid.T, what string, got, want any) {
@@ -247,6 +249,35 @@ func (m *model) commit(t *rapid.T) {
 	m.sameError(t, "Commit", m.h.Commit(t.Context(), commits), m.ref.Commit(t.Context(), commits))
 }
 
+func (m *model) ping(t *rapid.T) {
+	topics := rapid.SliceOfN(rapid.SampledFrom(m.topics), 0, 3).Draw(t, "topics")
+	m.sameError(t, "Ping", m.h.Ping(t.Context(), m.now, topics), m.ref.Ping(t.Context(), m.now, topics))
+}
+
+// mark draws one that was read before, of a fetch that is going on or over.
+func (m *model) mark(t *rapid.T) journal.Mark {
+	mark := journal.Mark{Topic: m.topic(t)}
+	if len(m.marks) > 0 {
+		mark = rapid.SampledFrom(m.marks[max(0, len(m.marks)-8):]).Draw(t, "mark")
+	}
+	return mark
+}
+
+func (m *model) fetched(t *rapid.T) {
+	mark := m.mark(t)
+	if rapid.Bool().Draw(t, "done") {
+		mark.Fetched = mark.Pings
+	}
+	mark.Tries = rapid.IntRange(0, 3).Draw(t, "tries")
+	mark.Last = journal.Fetch{At: m.now, Status: 200}
+	m.sameError(t, "SetFetched", m.h.SetFetched(t.Context(), mark), m.ref.SetFetched(t.Context(), mark))
+}
+
+func (m *model) unmark(t *rapid.T) {
+	mark := m.mark(t)
+	m.sameError(t, "Unmark", m.h.Unmark(t.Context(), mark), m.ref.Unmark(t.Context(), mark))
+}
+
 func (m *model) reopen(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "reopen") > 0 {
 		return
@@ -263,6 +294,11 @@ func (m *model) compare(t *rapid.T) {
 		want, _ := m.ref.Head(t.Context(), topic)
 		m.sameError(t, "Head", err, nil)
 		m.same(t, "the head of "+topic, got, want)
+		mark, err := m.h.Mark(t.Context(), topic)
+		wantMark, _ := m.ref.Mark(t.Context(), topic)
+		m.sameError(t, "Mark", err, nil)
+		m.same(t, "the mark of "+topic, mark, wantMark)
+		m.marks = append(m.marks, mark)
 	}
 	for _, id := range m.ids {
 		got, err := m.h.Get(t.Context(), id)

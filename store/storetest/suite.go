@@ -18,6 +18,7 @@ import (
 // Store is what is tested.
 type Store interface {
 	journal.Journal
+	journal.Marks
 	subscriptions.Store
 }
 
@@ -50,7 +51,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, watchChecks, durableChecks, recordChecks, commitChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks} {
 		all = append(all, part...)
 	}
 	return all
