@@ -1,0 +1,325 @@
+package resourcesync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Sink is where a Splitter puts its documents.
+type Sink interface {
+	// Create begins a document and returns where it is to be written and at which
+	// URL it will be found. Number 0 is the document that everything fits into,
+	// or else the index of parts 1, 2 and so on; so it has the same URL either way.
+	//
+	// The Splitter closes what it gets: with Close when the document is complete,
+	// and when it failed with CloseWithError(error) error, if there is such a
+	// method, as io.PipeWriter has it. Number 0 is created first and closed last;
+	// beside it, one part is open at a time. Notifications have no index, and
+	// their number 0 is created only if it is the whole.
+	Create(part int) (w io.WriteCloser, url string, err error)
+}
+
+// Splitter writes a document of any length: one document if everything fits, or
+// else parts and their index, each within WriteOptions.MaxEntries and MaxBytes
+// (DOC-60). The parts have the links of the head and an rs:ln rel="index", the
+// index names them in order.
+//
+// Parts of documents about resources have the snapshot times of the whole. Those
+// about changes have consecutive intervals, from included and until not, which
+// begin with the head's From and end with its Until; so the last part is open if
+// the head is (DOC-39 to DOC-42). A part ends between an entry and a strictly
+// later one, never within one instant, and not next to an entry that has no time,
+// which is Datetime, or From of a package. Notifications are split in the same
+// way into several, without an index (DOC-11). Capability Lists and manifests
+// are never split.
+//
+// A Splitter is as strict as a Writer, and wants the packages of a Change Dump in
+// order besides. It holds the text of one part at most, as a part's end has to
+// be known at its beginning. It is for one goroutine.
+type Splitter struct {
+	sink     Sink
+	options  WriteOptions
+	head     Head // of the whole
+	composer composer
+	room     int64 // for the entries of a part, in bytes
+
+	splits, timed bool   // whether there may be parts, and whether each has its interval
+	url           string // of number 0
+	zero          io.WriteCloser
+	index         *Writer // on zero, once there is a part
+
+	held        queue // the entries of the next part
+	count       int   // how many these are
+	parts       int   // how many parts have been written
+	from        time.Time
+	cut         cut       // where the next part may end
+	told        bool      // whether the last entry had a time
+	begun, done time.Time // the latest time at which an entry begins, and ends
+
+	err    error // sticky
+	closed bool
+}
+
+// cut is a place between two entries that are held, and the time of the later.
+type cut struct {
+	size  int64
+	count int
+	at    time.Time
+}
+
+// NewSplitter begins a document with the head h, which must not be an index or
+// have a link to one. The error is an *Error where h breaks a rule, or that of the
+// sink. In the options, MaxEntries and MaxBytes hold for the parts.
+func NewSplitter(h Head, s Sink, o WriteOptions) (*Splitter, error) {
+	if _, part := h.Link("index"); part || h.Index {
+		return nil, badAt("DOC-60", 0, 0, "only a document without an index can be split; leave the index, and the link to it, to the Splitter")
+	}
+	c, err := newComposer(&h)
+	if err != nil {
+		return nil, err
+	}
+	index := kindOf(h.Capability, true)
+	indexed := index != nil && !index.inputOnly
+	p := &Splitter{
+		sink: s, options: o.withDefaults(), head: h, composer: c, from: h.From,
+		splits: indexed || h.Capability == ChangeNotification || h.Capability == FrameworkNotification,
+		timed:  !h.From.IsZero() || !h.Until.IsZero(),
+	}
+	if h.Capability == ChangeDump {
+		ordered := *c.rules.kind
+		ordered.order = fldFrom
+		p.composer.rules.kind = &ordered
+	}
+	if indexed {
+		if err := p.create(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.measure(); err != nil {
+		return nil, p.fail(err)
+	}
+	return p, nil
+}
+
+// create begins number 0.
+func (p *Splitter) create() (err error) {
+	p.zero, p.url, err = p.sink.Create(0)
+	if err != nil {
+		return fmt.Errorf("creating the document: %w", err)
+	}
+	return nil
+}
+
+// measure finds how much room the longest head of a part leaves.
+func (p *Splitter) measure() error {
+	longest := time.Unix(maxSeconds, 999_999_999)
+	h := p.headOfPart(longest, longest)
+	c := &p.composer
+	c.head(&h)
+	p.room = p.options.MaxBytes - int64(len(c.buf)+len(foot(&h)))
+	c.buf = c.buf[:0]
+	if c.fault != nil {
+		return c.fault
+	}
+	return nil
+}
+
+// headOfPart returns the head of a part whose interval is this, if it has one.
+func (p *Splitter) headOfPart(from, until time.Time) Head {
+	h := p.head
+	if p.url != "" {
+		h.Links = append(slices.Clip(h.Links), Link{Rel: "index", Href: p.url})
+	}
+	if p.timed {
+		h.From, h.Until = from, until
+	}
+	return h
+}
+
+// Write appends an entry, as Writer.Write does: after an *Error of kind
+// BadDocument or the like one may go on with the next entry. An *Error of kind
+// OverLimit, which says that no part can hold the entry, and errors of the sink
+// end the whole.
+func (p *Splitter) Write(e Entry) error {
+	switch {
+	case p.closed:
+		return errClosed
+	case p.err != nil:
+		return p.err
+	}
+	c := &p.composer
+	if err := c.entry(&e); err != nil {
+		return err
+	}
+	text := c.buf
+	c.buf = c.buf[:0]
+	p.consider(&e)
+	if !p.fits(text) {
+		if p.cut.count == 0 {
+			return p.fail(p.full(&e))
+		}
+		if err := p.part(p.cut.size, p.cut.count, p.cut.at); err != nil {
+			return p.fail(err)
+		}
+		if !p.fits(text) {
+			return p.fail(p.full(&e))
+		}
+	}
+	p.held.append(text)
+	p.count++
+	return nil
+}
+
+func (p *Splitter) fits(text []byte) bool {
+	return p.count < p.options.MaxEntries && p.held.size+int64(len(text)) <= p.room
+}
+
+// consider notes that the next part may end before e, if it may.
+func (p *Splitter) consider(e *Entry) {
+	may := p.splits && p.count > 0
+	var begins time.Time
+	if p.timed {
+		ends := e.Datetime
+		if begins = e.Datetime; p.composer.rules.order == fldFrom {
+			begins, ends = e.From, e.Until
+		}
+		may = may && p.told && begins.After(p.begun) && !begins.Before(p.done)
+		p.told = !begins.IsZero()
+		p.begun, p.done = latest(p.begun, begins), latest(p.done, ends)
+	}
+	if may {
+		p.cut = cut{p.held.size, p.count, begins}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// full says why e cannot be taken.
+func (p *Splitter) full(e *Entry) error {
+	why := "make them smaller"
+	switch {
+	case p.count == 0:
+		why = "it holds this one alone"
+	case !p.splits:
+		why = "a " + p.composer.rules.name + " cannot be split"
+	case p.timed:
+		why = "it can be split only between entries of different times, and each has to tell its own"
+	}
+	return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf(
+		"entry %d, %s: the document would be longer than %d entries or %d bytes, and %s",
+		p.composer.entries, quote([]byte(e.Loc)), p.options.MaxEntries, p.options.MaxBytes, why)}
+}
+
+// part writes what comes first in held as a part, which ends at until.
+func (p *Splitter) part(size int64, count int, until time.Time) error {
+	if p.zero != nil && p.index == nil {
+		h := p.head
+		h.Index = true
+		var err error
+		if p.index, err = NewWriter(p.zero, h, WriteOptions{Gzip: p.options.Gzip}); err != nil {
+			return err
+		}
+	}
+	p.parts++
+	w, url, err := p.sink.Create(p.parts)
+	if err != nil {
+		return fmt.Errorf("creating part %d: %w", p.parts, err)
+	}
+	h := p.headOfPart(p.from, until)
+	if err := p.document(w, &h, size); err != nil {
+		return err
+	}
+	p.count -= count
+	p.from, p.cut = until, cut{}
+	if p.index == nil {
+		return nil
+	}
+	err = p.index.Write(Entry{Loc: url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
+	if errors.Is(err, ErrFull) {
+		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", DefaultLimits.Entries)}
+	}
+	return err
+}
+
+// document writes one document of what comes first in held, and closes w.
+func (p *Splitter) document(w io.WriteCloser, h *Head, size int64) error {
+	d := newWriter(w, composer{}, h, p.options)
+	d.flush()
+	if d.err == nil {
+		d.fail(p.held.moveTo(d.out, size))
+	}
+	if err := d.Close(); err != nil {
+		discard(w, err)
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("closing the document: %w", err)
+	}
+	return nil
+}
+
+// Close writes what has not been written: the one document, or the last part and
+// the index. After an error it only returns that; the documents that were
+// closed before are then of no use. Closing again returns what it returned before.
+func (p *Splitter) Close() error {
+	if p.closed || p.err != nil {
+		p.closed = true
+		return p.err
+	}
+	p.closed = true
+	if err := p.finish(); err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+func (p *Splitter) finish() error {
+	if p.parts > 0 {
+		if err := p.part(p.held.size, p.count, p.head.Until); err != nil || p.index == nil {
+			return err
+		}
+		if err := p.index.Close(); err != nil {
+			return err
+		}
+		if err := p.zero.Close(); err != nil {
+			return fmt.Errorf("closing the index: %w", err)
+		}
+		return nil
+	}
+	if p.zero == nil {
+		if err := p.create(); err != nil {
+			return err
+		}
+	}
+	w := p.zero
+	p.zero = nil // document closes it
+	return p.document(w, &p.head, p.held.size)
+}
+
+// fail ends the whole.
+func (p *Splitter) fail(err error) error {
+	p.err = err
+	if p.zero != nil {
+		discard(p.zero, err)
+		p.zero = nil
+	}
+	p.held = queue{}
+	return err
+}
+
+// discard closes a document that is not complete.
+func discard(w io.WriteCloser, err error) {
+	if c, ok := w.(interface{ CloseWithError(error) error }); ok {
+		_ = c.CloseWithError(err) // err is the reason that matters
+		return
+	}
+	_ = w.Close()
+}

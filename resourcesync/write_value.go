@@ -1,0 +1,159 @@
+package resourcesync
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// What the writer wants of single values, which is more than the reader does:
+// who reads has to live with what others write.
+
+// Classes of bytes in values.
+const (
+	isURIByte   = 1 << iota // may stand in a URI or an IRI, except for % [ ] and #
+	isTokenByte             // may stand in a token of HTTP, as in a media type
+	isRelByte               // may stand in the name of a relation
+	isHexByte
+)
+
+var valueClasses = func() (t [256]uint8) {
+	for c := range 256 {
+		switch {
+		case c >= utf8.RuneSelf:
+			t[c] = isURIByte
+		case c >= '0' && c <= '9':
+			t[c] = isURIByte | isTokenByte | isRelByte | isHexByte
+		case c >= 'a' && c <= 'z':
+			t[c] = isURIByte | isTokenByte | isRelByte
+		case c >= 'A' && c <= 'Z':
+			t[c] = isURIByte | isTokenByte
+		case strings.IndexByte("-._~!$&'()*+,;=:@/?", byte(c)) >= 0:
+			t[c] = isURIByte
+		}
+		if strings.IndexByte("abcdefABCDEF", byte(c)) >= 0 {
+			t[c] |= isHexByte
+		}
+		if strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 {
+			t[c] |= isTokenByte
+		}
+	}
+	t['-'] |= isRelByte
+	t['.'] |= isRelByte
+	return t
+}()
+
+// uriFault returns what keeps s from being a URI or an IRI with a scheme (RFC
+// 3986, RFC 3987); empty where nothing does.
+func uriFault(s string) string {
+	colon := strings.IndexByte(s, ':')
+	if colon < 1 || colon == len(s)-1 || !isScheme(s[:colon]) {
+		return "it must begin with a scheme, as https://example.org/a does"
+	}
+	rest := s[colon+1:]
+	host := 0 // how far square brackets may stand
+	if strings.HasPrefix(rest, "//") {
+		host = len(rest)
+		if end := strings.IndexAny(rest[2:], "/?#"); end >= 0 {
+			host = end + 2
+		}
+	}
+	fragment := false
+	for i := range len(rest) {
+		switch c := rest[i]; {
+		case valueClasses[c]&isURIByte != 0:
+		case c == '%':
+			if i+2 >= len(rest) || valueClasses[rest[i+1]]&isHexByte == 0 || valueClasses[rest[i+2]]&isHexByte == 0 {
+				return "a % that no two hexadecimal digits follow; write %25"
+			}
+		case c == '#' && !fragment:
+			fragment = true
+		case (c == '[' || c == ']') && i < host:
+		default:
+			return "percent-encode the " + describe(c) + " in it"
+		}
+	}
+	return ""
+}
+
+func describe(c byte) string {
+	switch {
+	case c == ' ':
+		return "space"
+	case c < ' ' || c == 0x7F:
+		return "control character"
+	}
+	return string(rune(c))
+}
+
+func isScheme(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (i == 0 || c != '+' && c != '-' && c != '.' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return true
+}
+
+// isRelation reports whether s is the name of a relation as they are registered,
+// or a URI (DOC-53).
+func isRelation(s string) bool {
+	if s == "" {
+		return false
+	}
+	if s[0] >= 'a' && s[0] <= 'z' && all(s, isRelByte) {
+		return true
+	}
+	return uriFault(s) == ""
+}
+
+// isMediaType reports whether s is a type and a subtype, whatever parameters
+// follow (DOC-58).
+func isMediaType(s string) bool {
+	s, _, _ = strings.Cut(s, ";")
+	kind, sub, ok := strings.Cut(strings.TrimRight(s, " \t"), "/")
+	return ok && kind != "" && sub != "" && all(kind, isTokenByte) && all(sub, isTokenByte)
+}
+
+// isHashList reports whether s is a list of algorithm:digest (DOC-55).
+func isHashList(s string) bool {
+	for element := range strings.FieldsSeq(s) {
+		if name, digest, ok := strings.Cut(element, ":"); !ok || name == "" || digest == "" {
+			return false
+		}
+	}
+	return strings.TrimSpace(s) != ""
+}
+
+// isChangeFreq and isPriority are what the schema of sitemaps wants.
+func isChangeFreq(s string) bool {
+	switch s {
+	case "always", "hourly", "daily", "weekly", "monthly", "yearly", "never":
+		return true
+	}
+	return false
+}
+
+func isPriority(s string) bool {
+	whole, fraction, _ := strings.Cut(s, ".")
+	if len(s) > 32 || whole+fraction == "" || strings.Trim(fraction, "0123456789") != "" {
+		return false
+	}
+	switch strings.TrimLeft(whole, "0") {
+	case "":
+		return true
+	case "1":
+		return strings.Trim(fraction, "0") == ""
+	}
+	return false
+}
+
+func all(s string, class uint8) bool {
+	for i := range len(s) {
+		if valueClasses[s[i]]&class == 0 {
+			return false
+		}
+	}
+	return true
+}

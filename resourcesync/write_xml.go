@@ -1,0 +1,211 @@
+package resourcesync
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// encoder appends XML to a buffer. It writes what it is told, in the form that
+// every reader understands, and keeps the first thing that has no such form.
+// Which elements and attributes there are is the business of its callers.
+type encoder struct {
+	buf   []byte
+	fault *Error // nil while all is well
+
+	tag  int // where the current start tag begins in buf
+	held int // how many attributes it has, namespace declarations among them
+}
+
+// references are what the characters that don't stand for themselves are written
+// as, in text and in attribute values alike. Sitemaps want both quotes escaped
+// everywhere; ">" is for "]]>" in text, and white space for attribute values,
+// where a parser would make it a space (XML 1.0, 2.4 and 3.3.3).
+var references = [utf8.RuneSelf]string{
+	'&': "&amp;", '<': "&lt;", '>': "&gt;", '"': "&quot;", '\'': "&apos;",
+	'\t': "&#9;", '\n': "&#10;", '\r': "&#13;",
+}
+
+// plain tells the ASCII characters that stand for themselves.
+var plain = func() (t [256]bool) {
+	for c := range references {
+		t[c] = c >= ' ' && references[c] == ""
+	}
+	return t
+}()
+
+// refuse keeps the fault, unless there is one already.
+func (x *encoder) refuse(kind ErrorKind, rule, format string, args ...any) {
+	if x.fault == nil {
+		x.fault = &Error{Kind: kind, Rule: rule, Msg: fmt.Sprintf(format, args...)}
+	}
+}
+
+// escaped appends s, the value of what.
+func (x *encoder) escaped(what, s string) {
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if plain[c] {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			switch {
+			case n == 1:
+				x.refuse(BadEncoding, "XML", "%s is %s, which is not UTF-8", what, quote([]byte(s)))
+				return
+			case !isChar(r):
+				x.refuse(NotWellFormed, "XML", "%s holds the character %U, which no XML document can hold", what, r)
+				return
+			}
+			i += n
+			continue
+		}
+		if references[c] == "" {
+			x.refuse(NotWellFormed, "XML", "%s holds the character %U, which no XML document can hold", what, c)
+			return
+		}
+		x.buf = append(append(x.buf, s[from:i]...), references[c]...)
+		i++
+		from = i
+	}
+	x.buf = append(x.buf, s[from:]...)
+}
+
+func (x *encoder) raw(s string) { x.buf = append(x.buf, s...) }
+
+// text appends an element that holds text alone, on a line of its own.
+func (x *encoder) text(name, s string) {
+	x.raw("    <")
+	x.raw(name)
+	x.raw(">")
+	x.escaped(name, s)
+	x.closeText(name)
+}
+
+// when appends an element that holds a datetime.
+func (x *encoder) when(name string, t time.Time) {
+	x.raw("    <")
+	x.raw(name)
+	x.raw(">")
+	x.datetime(name, t)
+	x.closeText(name)
+}
+
+func (x *encoder) closeText(name string) {
+	x.raw("</")
+	x.raw(name)
+	x.raw(">\n")
+}
+
+func (x *encoder) datetime(what string, t time.Time) {
+	if s := t.Unix(); s < minSeconds || s > maxSeconds {
+		x.refuse(BadDocument, "DOC-59", "%s is in the year %d; a W3C datetime has four digits for it", what, t.UTC().Year())
+		return
+	}
+	x.buf = t.UTC().AppendFormat(x.buf, time.RFC3339Nano)
+}
+
+// open begins an element that has attributes alone.
+func (x *encoder) open(indent, name string) {
+	x.raw(indent)
+	x.tag, x.held = len(x.buf), 0
+	x.raw("<")
+	x.raw(name)
+}
+
+// close ends it. Tags stay within the limits that readers have by default.
+func (x *encoder) close(name string) {
+	x.raw("/>\n")
+	if n := len(x.buf) - x.tag; n > DefaultLimits.Token {
+		x.refuse(OverLimit, "XML", "an %s takes %d bytes; readers take up to %d", name, n, DefaultLimits.Token)
+	}
+	// The root's own declarations are in scope too.
+	if most := DefaultLimits.Attributes - 2; x.held > most {
+		x.refuse(OverLimit, "XML", "an %s has %d attributes and namespaces; readers take up to %d", name, x.held, most)
+	}
+}
+
+func (x *encoder) attrName(name string) {
+	x.held++
+	x.raw(" ")
+	x.raw(name)
+	x.raw(`="`)
+}
+
+// attr appends an attribute, unless it is empty.
+func (x *encoder) attr(name, value string) {
+	if value != "" {
+		x.attrName(name)
+		x.escaped(name, value)
+		x.raw(`"`)
+	}
+}
+
+// attrTime appends an attribute, unless t is zero.
+func (x *encoder) attrTime(name string, t time.Time) {
+	if !t.IsZero() {
+		x.attrName(name)
+		x.datetime(name, t)
+		x.raw(`"`)
+	}
+}
+
+func (x *encoder) attrInt(name string, n int64) {
+	x.attrName(name)
+	x.buf = strconv.AppendInt(x.buf, n, 10)
+	x.raw(`"`)
+}
+
+// foreign appends attributes of other namespaces, and declares a prefix for each
+// of these on the element itself (DOC-10).
+func (x *encoder) foreign(attrs []Attribute) {
+	for i, a := range attrs {
+		switch {
+		case a.Space == "" || a.Space == rsURI || a.Space == sitemapURI || a.Space == xmlnsURI:
+			x.refuse(BadDocument, "DOC-10", "the attribute %s is in the namespace %s; it must be in one of your own", quote([]byte(a.Name)), quote([]byte(a.Space)))
+		case !isNCName(a.Name):
+			x.refuse(NotWellFormed, "XML", "%s is no name of an attribute; leave the prefix to the writer", quote([]byte(a.Name)))
+		}
+		first := i // which attribute is the first of this namespace
+		for j := range i {
+			if attrs[j].Space != a.Space {
+				continue
+			}
+			if attrs[j].Name == a.Name {
+				x.refuse(NotWellFormed, "XML", "the attribute %s of the namespace %s is there twice", quote([]byte(a.Name)), quote([]byte(a.Space)))
+			}
+			first = min(first, j)
+		}
+		prefix := "xml" // which needs no declaration
+		if a.Space != xmlURI {
+			prefix = "x" + strconv.Itoa(first+1)
+			if first == i {
+				x.attr("xmlns:"+prefix, a.Space)
+			}
+		}
+		x.attrName(prefix + ":" + a.Name)
+		x.escaped(a.Name, a.Value)
+		x.raw(`"`)
+	}
+}
+
+// isNCName reports whether s is a name without a colon.
+func isNCName(s string) bool {
+	if !startsNCName([]byte(s)) {
+		return false
+	}
+	for _, r := range s {
+		if r < utf8.RuneSelf {
+			if classes[r]&clsName == 0 {
+				return false
+			}
+		} else if r == utf8.RuneError || !isName(r) {
+			return false
+		}
+	}
+	return true
+}

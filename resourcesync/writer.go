@@ -1,0 +1,152 @@
+package resourcesync
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// WriteOptions say how a document is written. The zero value is good for most.
+type WriteOptions struct {
+	// Gzip compresses the document.
+	Gzip bool
+	// MaxEntries and MaxBytes are how much a document may hold, the bytes before
+	// compression. What is not positive, or above the limits of the
+	// specification, stands for these: 50,000 entries and 52,428,800 bytes
+	// (DOC-60), as in DefaultLimits.
+	MaxEntries int
+	MaxBytes   int64
+}
+
+func (o WriteOptions) withDefaults() WriteOptions {
+	if o.MaxEntries <= 0 || o.MaxEntries > DefaultLimits.Entries {
+		o.MaxEntries = DefaultLimits.Entries
+	}
+	if o.MaxBytes <= 0 || o.MaxBytes > DefaultLimits.Bytes {
+		o.MaxBytes = DefaultLimits.Bytes
+	}
+	return o
+}
+
+// ErrFull says that an entry would take a document over WriteOptions.MaxEntries
+// or MaxBytes. The document is as it was before, and may be closed.
+var ErrFull = errors.New("the document is full")
+
+var errClosed = errors.New("the document is closed")
+
+// flushSize is how much a Writer gathers before it passes it on, in bytes.
+const flushSize = 32 << 10
+
+// Writer writes one document of version 1.1, entry by entry: a urlset, or, where
+// Head.Index is set, a sitemapindex. It holds no more of it than a buffer.
+//
+// Writing is strict: a Writer refuses what the rules of the document's kind do
+// not allow (DOC-30 to DOC-46, and DOC-12 to DOC-20 of notifications), values that
+// have not the form of what they are (DOC-50 to DOC-60), and characters that XML
+// cannot hold. A refusal is an *Error with the rule and without a position. What
+// is written has its elements in the order of the schema (DOC-51), and all times
+// in UTC with Z (DOC-59).
+//
+// A Writer is for one goroutine.
+type Writer struct {
+	out      io.Writer
+	zip      *gzip.Writer // nil unless compressing
+	composer composer
+	foot     string
+	left     int64 // how many bytes there is room for, foot excepted
+	room     int   // how many entries there is room for
+	err      error // of the underlying writer; sticky
+	closed   bool
+}
+
+// NewWriter begins a document on w. The error is an *Error where h breaks a rule;
+// nothing has been written to w by then.
+func NewWriter(w io.Writer, h Head, o WriteOptions) (*Writer, error) {
+	c, err := newComposer(&h)
+	if err != nil {
+		return nil, err
+	}
+	d := newWriter(w, c, &h, o)
+	if d.left < 0 {
+		return nil, &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("the document is longer than %d bytes without any entry", o.MaxBytes)}
+	}
+	return d, nil
+}
+
+// newWriter begins a document whose head has been checked.
+func newWriter(w io.Writer, c composer, h *Head, o WriteOptions) *Writer {
+	o = o.withDefaults()
+	d := &Writer{out: w, composer: c, foot: foot(h), room: o.MaxEntries}
+	if o.Gzip {
+		d.zip = gzip.NewWriter(w)
+		d.out = d.zip
+	}
+	d.composer.head(h)
+	d.left = o.MaxBytes - int64(len(d.composer.buf)+len(d.foot))
+	return d
+}
+
+// Write appends an entry. It returns an *Error, which names the entry, where e
+// breaks a rule, and ErrFull where there is no room for it; in both cases the
+// document is as it was, and may be gone on with. Any other error is of the
+// underlying writer, and ends the document.
+//
+// Entries come in the order of time where the kind of document wants it: by
+// Datetime in documents about changes, by From in archives and indexes of them.
+// Those without such a time may stand anywhere. What e holds is not kept.
+func (d *Writer) Write(e Entry) error {
+	switch {
+	case d.closed:
+		return errClosed
+	case d.err != nil:
+		return d.err
+	}
+	c := &d.composer
+	before := c.now()
+	if err := c.entry(&e); err != nil {
+		return err
+	}
+	size := int64(len(c.buf) - before.size)
+	if d.room == 0 || size > d.left {
+		c.undo(before)
+		return ErrFull
+	}
+	d.room--
+	d.left -= size
+	if len(c.buf) >= flushSize {
+		d.flush()
+	}
+	return d.err
+}
+
+// Close ends the document and writes out what is left of it. It does not close
+// the underlying writer. A document without entries is a legal one (DOC-50).
+// Closing again does nothing and returns what it returned before.
+func (d *Writer) Close() error {
+	if d.closed {
+		return d.err
+	}
+	d.closed = true
+	d.composer.raw(d.foot)
+	d.flush()
+	if d.zip != nil && d.err == nil {
+		d.fail(d.zip.Close())
+	}
+	return d.err
+}
+
+func (d *Writer) flush() {
+	if d.err != nil {
+		return
+	}
+	_, err := d.out.Write(d.composer.buf)
+	d.composer.buf = d.composer.buf[:0]
+	d.fail(err)
+}
+
+func (d *Writer) fail(err error) {
+	if err != nil && d.err == nil {
+		d.err = fmt.Errorf("writing the document: %w", err)
+	}
+}
