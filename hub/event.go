@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // Event is one request that was answered, or one topic that was fetched. It
 // holds no secret, and of a callback nothing. Fields that do not apply are zero.
 type Event struct {
 	Name    string // one of the Event constants
-	Outcome string // "accepted", "duplicate", or how it was refused (docs/problems.md)
+	Outcome string // OutcomeAccepted, OutcomeDuplicate, or how it was refused (docs/problems.md)
 	Status  int    // of the answer; of a fetch what a publish would have been answered
 	Topic   string
 
@@ -19,6 +21,9 @@ type Event struct {
 	Bytes          int64     // of the body
 	TraceParent    string    // of the request, as it came (W3C Trace Context)
 	Err            error     // why it was refused
+	// Gap is what the accepted notification leaves out after the one before it,
+	// by --continuity=flag or after a reset.
+	Gap journal.Gap
 
 	Start    time.Time
 	Duration time.Duration
@@ -41,3 +46,23 @@ const (
 	EventFetch       = "fetch"
 	EventPost        = "post" // of a media type that is neither
 )
+
+// What Event.Outcome is of a request that was not refused.
+const (
+	OutcomeAccepted  = "accepted"
+	OutcomeDuplicate = "duplicate" // of a publish that came before; nothing is sent twice
+)
+
+// PublishOutcomes are all that Event.Outcome can be of a publish.
+func PublishOutcomes() []string {
+	out := []string{OutcomeAccepted, OutcomeDuplicate}
+	for _, k := range []kind{
+		badLink, notWellFormed, documentType, badCharset, incompleteBody, wrongCredential,
+		noCredential, notCovered, topicNotAllowed, topicDenied, contentMismatch, slowBody,
+		gap, overlap, conflict, tooLarge, tooManyEntries, unsupportedMediaType, badDocument, otherKind,
+		rateLimited, storeDown, storeFull, drainingHub, busy, topicUnreachable,
+	} {
+		out = append(out, k.slug)
+	}
+	return out
+}

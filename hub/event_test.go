@@ -2,10 +2,19 @@ package hub
 
 import (
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/journal"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -62,5 +71,46 @@ func TestEvents(t *testing.T) {
 				t.Errorf("it holds the callback: %+v", e)
 			}
 		})
+	}
+}
+
+// What a publish leaves out, where that is accepted, is told as well (invariant
+// 10).
+func TestEventOfAGap(t *testing.T) {
+	var got []Event
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := newWorld(t, func(o *Options) {
+		o.AcceptGaps, o.Log = true, zap.New(core)
+		o.Event = func(e Event) { got = append(got, e) }
+	})
+	w.accept(publish(doc(0, 1, "a")))
+	w.accept(publish(doc(5, 6, "b")))
+	w.accept(publish(doc(5, 6, "b")))
+	if len(got) != 3 || got[0].Gap.Reason != "" || got[2].Gap.Reason != "" {
+		t.Fatalf("%+v", got)
+	}
+	if g := got[1].Gap; g.Reason != journal.GapSource || g.Until.Sub(g.From) != 4*time.Minute || g.At.IsZero() {
+		t.Errorf("%+v", g)
+	}
+	if line := logs.All()[1].ContextMap(); line["gap_reason"] != journal.GapSource || line["gap_from"] != got[1].Gap.From {
+		t.Errorf("%v", line)
+	}
+}
+
+// A publish is refused in one of the ways that PublishOutcomes lists, so that each
+// is counted from the start; what is not there is for forms alone.
+func TestPublishOutcomes(t *testing.T) {
+	forms := []string{
+		"bad-form", "ping-not-offered", "callback-not-allowed", "insecure-secret", "not-found", "method-not-allowed",
+		"too-many-subscriptions",
+	}
+	source, err := os.ReadFile("problems.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`kind\{http\.Status\w+, "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+		if slices.Contains(PublishOutcomes(), m[1]) == slices.Contains(forms, m[1]) {
+			t.Errorf("%s: is it one of PublishOutcomes, or does only a form get it?", m[1])
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 )
@@ -38,6 +39,7 @@ type publication struct {
 	// append
 	stored   Span // the time that it took
 	id       uuid.UUID
+	gap      journal.Gap
 	accepted accepted
 }
 
@@ -76,19 +78,19 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	p := &publication{}
 	err := h.take(w, r, p)
-	status, outcome := http.StatusOK, "accepted"
+	status, outcome := http.StatusOK, OutcomeAccepted
 	if err != nil {
 		e := h.refuse(w, r, err)
 		status, outcome, err = e.kind.status, e.kind.slug, e
 	} else {
 		if p.accepted.Duplicate {
-			outcome = "duplicate"
+			outcome = OutcomeDuplicate
 		}
 		answerJSON(w, "application/json", status, p.accepted)
 	}
 	h.tell(Event{
 		Name: EventPublish, Outcome: outcome, Status: status, Topic: p.topic, Err: err,
-		NotificationID: p.id, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r),
+		NotificationID: p.id, Gap: p.gap, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r),
 		Start: start, Duration: time.Since(start), Append: p.stored,
 	}, orSkip("publisher", p.publisher), zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength))
 }
@@ -120,7 +122,7 @@ func (h *Handler) admit(r *http.Request, p *publication) error {
 	}
 	// Those with a token have an allowance of their own, so that strangers
 	// can't use it up.
-	if err := h.byTopicHost.take(now, fmt.Sprintf("%t %s", publisher != "", hostOf(p.topic)), "to the topic's host"); err != nil {
+	if err := h.byTopicHost.take(now, fmt.Sprintf("%t %s", publisher != "", egress.HostPortOf(p.topic)), "to the topic's host"); err != nil {
 		return err
 	}
 	p.location = r.Header.Get("Content-Location")
@@ -251,6 +253,9 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
 		p.stored = Span{Start: start, Duration: time.Since(start)}
 		if err == nil {
+			if stored.Gap != nil {
+				p.gap = *stored.Gap
+			}
 			p.accept(stored.ID, stored.Position, false)
 			return nil
 		}

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"net/http"
-	"net/url"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,7 +17,7 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	var req websub.SubscribeRequest
 	err := h.subscribe(w, r, &req)
-	status, outcome := http.StatusAccepted, "accepted"
+	status, outcome := http.StatusAccepted, OutcomeAccepted
 	if err != nil {
 		e := h.refuse(w, r, err)
 		status, outcome = e.kind.status, e.kind.slug
@@ -36,7 +35,7 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 	h.tell(Event{
 		Name: event, Outcome: outcome, Status: status, Topic: req.Topic, Err: err,
 		TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
-	}, orSkip("subscription_id", id), orSkip("callback_host", hostOf(req.Callback)), zap.Stringer("requester", h.requester(r)))
+	}, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)), zap.Stringer("requester", h.requester(r)))
 }
 
 // subscribe takes a subscription request: nil means that it is stored and will
@@ -89,13 +88,4 @@ func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
 		return refuse(insecureSecret, "hub.secret came over plain HTTP, where anybody can read it; send the request over HTTPS, with a new secret.")
 	}
 	return nil
-}
-
-// hostOf is the host and port of a URL, as limits count it and logs show it.
-func hostOf(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return egress.HostPort(u)
 }

@@ -25,6 +25,9 @@ func (h *Handler) tell(e Event, more ...zap.Field) {
 			zap.String("event", e.Name), zap.String("outcome", e.Outcome), zap.Int("status", e.Status),
 			orSkip("topic", e.Topic), id, zap.Duration("duration", e.Duration),
 		}, more...)
+		if g := e.Gap; g.Reason != "" { // invariant 10
+			fields = append(fields, zap.String("gap_reason", g.Reason), zap.Time("gap_from", g.From), zap.Time("gap_until", g.Until))
+		}
 		line.Write(append(fields, zap.NamedError("reason", e.Err))...)
 	}
 	if h.o.Event != nil {
