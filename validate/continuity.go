@@ -73,7 +73,8 @@ type Decision struct {
 // their spelling:
 //
 //   - the same interval with the same bytes is a Duplicate; an entry without an
-//     interval is one where it has the bytes of the head;
+//     interval is one where it has the bytes of the head, but plain content never
+//     is: that it was told to be new is all there is to know (HUB-60);
 //   - the same interval with other bytes is a Conflict;
 //   - a kind other than the topic's first is OtherKind (HUB-57);
 //   - without an interval, or as the topic's first with one, it is an Append;
@@ -95,7 +96,7 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 			d.Verdict = Duplicate
 		}
 		return d
-	case !e.Timed() && head.Version != "" && head.SHA256 == e.SHA256:
+	case !e.Timed() && e.Kind != journal.KindContent && head.Version != "" && head.SHA256 == e.SHA256:
 		d.ID, d.Position, d.Verdict = head.ID, head.Last.Position, Duplicate
 		return d
 	case head.Version != "" && head.Kind != e.Kind:

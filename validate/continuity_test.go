@@ -28,6 +28,8 @@ func TestContinuity(t *testing.T) {
 	reset := head
 	reset.Reset = true
 	framework := journal.Head{Version: "1", Kind: journal.KindFramework, ID: first, SHA256: [32]byte{1}, Last: journal.Anchor{Position: 7}}
+	content := framework
+	content.Kind = journal.KindContent
 	known := &journal.Interval{From: at(0), Until: at(10), SHA256: [32]byte{1}, ID: first, Position: 7}
 	missing := func(until int, reason string) *journal.Gap {
 		return &journal.Gap{From: at(10), Until: at(until), Reason: reason}
@@ -98,6 +100,8 @@ func TestContinuity(t *testing.T) {
 			e.Kind = journal.KindFramework
 			return e
 		}(), false, Decision{}},
+		{"plain content is never a duplicate (HUB-60)", content, nil, untimed(journal.KindContent, 1), false, Decision{}},
+		{"plain content after notifications", head, nil, untimed(journal.KindContent, 1), false, Decision{Verdict: OtherKind, ExpectedFrom: at(10)}},
 		{"a first one of no bytes is no duplicate of nothing", journal.Head{}, nil, untimed(journal.KindContent, 0), false, Decision{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -213,7 +213,13 @@ func (c *TopicChecker) look(topic string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.o.Timeout)
 	defer cancel()
 	err := c.ask(ctx, topic)
-	_, denied := err.(*DeniedError) //nolint:errorlint // ask makes them itself and wraps none
+	c.remember(topic, err)
+	return err
+}
+
+// remember keeps what a topic URI said, and tells of what is let pass.
+func (c *TopicChecker) remember(topic string, err error) {
+	_, denied := err.(*DeniedError) //nolint:errorlint // this package makes them itself and wraps none
 	switch now := time.Now(); {
 	case err == nil:
 		c.known.Add(topic, verdict{until: now.Add(RememberGood)})
@@ -223,5 +229,4 @@ func (c *TopicChecker) look(topic string) error {
 	if err != nil && c.o.Mode == TopicWarn && c.o.Warn != nil {
 		c.o.Warn(topic, err)
 	}
-	return err
 }
