@@ -19,6 +19,9 @@ const (
 	// BadDocument says that the document is well-formed XML but breaks a rule of
 	// ResourceSync.
 	BadDocument
+	// BadPackage says that a package of a dump is damaged, is not safe to unpack,
+	// or is not what its manifest says.
+	BadPackage
 )
 
 var kindNames = [...]string{
@@ -27,6 +30,7 @@ var kindNames = [...]string{
 	HasDTD:        "has a DTD",
 	OverLimit:     "over limit",
 	BadDocument:   "bad document",
+	BadPackage:    "bad package",
 }
 
 // String returns the kind in words.

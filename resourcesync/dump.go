@@ -1,0 +1,208 @@
+package resourcesync
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"strings"
+)
+
+// manifestName is where a package says what it holds (DOC-38).
+const manifestName = "manifest.xml"
+
+// ErrNoBitstream says that an entry of a manifest has no path in the package, as
+// those of deleted resources have none (DOC-43).
+var ErrNoBitstream = errors.New("the entry has no bitstream in the package")
+
+// DumpLimits bounds what a DumpReader takes. A field that is zero or negative
+// stands for the one of DefaultDumpLimits.
+type DumpLimits struct {
+	// Files is how many files and folders a package may have, manifest included.
+	Files int
+	// FileBytes is the size of its largest file, and Bytes that of all of them
+	// together, in bytes and unpacked.
+	FileBytes, Bytes int64
+	// Ratio is how many times larger than in the package its content may be when
+	// it is unpacked: all of it, and each file of more than a mebibyte.
+	Ratio int
+	// Manifest bounds the manifest.
+	Manifest Limits
+}
+
+// DefaultDumpLimits are for packages of two files for each of 50,000 entries.
+// Text seldom shrinks to less than a fiftieth, and a ZIP bomb to a thousandth.
+var DefaultDumpLimits = DumpLimits{
+	Files:     100_001,
+	FileBytes: 64 << 30,
+	Bytes:     256 << 30,
+	Ratio:     200,
+}
+
+// ratioFrom is the size of files that any ratio is good for.
+const ratioFrom = 1 << 20
+
+func (l DumpLimits) withDefaults() DumpLimits {
+	if l.Files <= 0 {
+		l.Files = DefaultDumpLimits.Files
+	}
+	if l.FileBytes <= 0 {
+		l.FileBytes = DefaultDumpLimits.FileBytes
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = DefaultDumpLimits.Bytes
+	}
+	if l.Ratio <= 0 {
+		l.Ratio = DefaultDumpLimits.Ratio
+	}
+	return l
+}
+
+func badPackage(rule, format string, args ...any) error {
+	return &Error{Kind: BadPackage, Rule: rule, Msg: fmt.Sprintf(format, args...)}
+}
+
+func overPackage(format string, args ...any) error {
+	return &Error{Kind: OverLimit, Rule: "DOC-36", Msg: fmt.Sprintf(format, args...)}
+}
+
+// parcel is a ZIP package whose names and declared sizes have been found safe.
+// That each file holds what is declared is seen when it is read.
+type parcel struct {
+	source *fence
+	files  map[string]*zip.File // by name, folders left out
+	names  []string             // in the order of the package
+}
+
+// openParcel reads the directory of a package of the given size.
+func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
+	fence := &fence{r: r, left: fenceFixed + int64(l.Files)*fencePerFile}
+	z, err := zip.NewReader(fence, size)
+	switch {
+	case fence.left < 0 || err == nil && len(z.File) > l.Files:
+		return nil, overPackage("the package has more than %d files, or a directory that is too large for so many", l.Files)
+	case fence.err != nil:
+		return nil, fmt.Errorf("reading the package: %w", fence.err)
+	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are judged below
+		return nil, badPackage("DOC-36", "the package is no ZIP file, or a damaged one: %v", err)
+	}
+	fence.open = true
+	p := &parcel{source: fence, files: make(map[string]*zip.File, len(z.File))}
+	folders := make(map[string]bool)
+	total := int64(0)
+	for _, f := range z.File {
+		name, folder := strings.CutSuffix(f.Name, "/")
+		if fault := nameFault(name); fault != "" {
+			return nil, badPackage("DOC-57", "the package has a file %s, a name that %s", quote([]byte(f.Name)), fault)
+		}
+		if err := checkFile(f, folder, l); err != nil {
+			return nil, err
+		}
+		if folder {
+			folders[name] = true
+			continue
+		}
+		if p.files[name] != nil {
+			return nil, badPackage("DOC-57", "the package has two files named %s", quote([]byte(name)))
+		}
+		p.files[name] = f
+		p.names = append(p.names, name)
+		if total += clamped(f.UncompressedSize64); total > l.Bytes || total < 0 {
+			return nil, overPackage("the package holds more than %d bytes when it is unpacked", l.Bytes)
+		}
+	}
+	if total > ratioFrom && total/int64(l.Ratio) > size {
+		return nil, overPackage("the package of %d bytes holds %d when it is unpacked, more than %d times as much", size, total, l.Ratio)
+	}
+	return p, p.checkFolders(folders)
+}
+
+// checkFolders refuses a file that would also have to be a folder.
+func (p *parcel) checkFolders(folders map[string]bool) error {
+	for _, name := range p.names {
+		for i, c := range name {
+			if c == '/' && p.files[name[:i]] != nil {
+				folders[name[:i]] = true
+			}
+		}
+	}
+	for _, name := range p.names {
+		if folders[name] {
+			return badPackage("DOC-57", "the package has %s both as a file and as a folder", quote([]byte(name)))
+		}
+	}
+	return nil
+}
+
+// nameFault says why the name of a file in a package is not safe to unpack on
+// any system (DOC-57). It is empty where the name is good.
+func nameFault(name string) string {
+	switch {
+	case strings.HasPrefix(name, "/"):
+		return "is absolute; names are relative to the package"
+	case strings.ContainsAny(name, "\\\x00"):
+		return "has a backslash or NUL in it"
+	case len(name) > 1 && name[1] == ':' && name[0]|0x20 >= 'a' && name[0]|0x20 <= 'z':
+		return "begins with the letter of a drive"
+	case !fs.ValidPath(name) || name == ".":
+		return "is no path below the package: it is empty, not UTF-8 or climbs with .., or a part of it is empty or a dot"
+	}
+	return ""
+}
+
+// checkFile judges what the directory says of a file.
+func checkFile(f *zip.File, folder bool, l DumpLimits) error {
+	name, size, packed := quote([]byte(f.Name)), clamped(f.UncompressedSize64), clamped(f.CompressedSize64)
+	switch mode := f.Mode(); {
+	case folder && (mode.Type() != fs.ModeDir || size > 0), !folder && mode.Type() != 0:
+		return badPackage("DOC-57", "%s in the package is neither a plain file nor a folder (%v)", name, mode)
+	case f.Flags&0x1 != 0:
+		return badPackage("DOC-36", "%s in the package is encrypted", name)
+	case f.Method != zip.Store && f.Method != zip.Deflate:
+		return badPackage("DOC-36", "%s is packed by method %d; ZIP packages have files stored (0) or deflated (8)", name, f.Method)
+	case size > l.FileBytes:
+		return overPackage("%s has %d bytes when it is unpacked; the limit is %d", name, size, l.FileBytes)
+	case size > ratioFrom && size/int64(l.Ratio) > packed:
+		return overPackage("%s has %d bytes when it is unpacked, more than %d times the %d in the package", name, size, l.Ratio, packed)
+	}
+	return nil
+}
+
+// clamped makes a signed number of one that only a liar needs the last bit of.
+func clamped(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// What reading the directory of a package may take: the search for its end, and
+// for each file its record with a name of usual length. Short names let more
+// files in than there should be, of which each costs some 300 bytes until they
+// are counted.
+const (
+	fenceFixed   = 256 << 10
+	fencePerFile = 256
+)
+
+// fence is a reader that bounds how much of a package is read as its directory,
+// since archive/zip believes the package about its size.
+type fence struct {
+	r    io.ReaderAt
+	left int64
+	open bool
+	err  error // of r
+}
+
+func (f *fence) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, zip.ErrFormat // it added up what the package says
+	}
+	if !f.open {
+		if f.left -= int64(len(p)); f.left < 0 {
+			return 0, io.ErrShortBuffer
+		}
+	}
+	n, err := f.r.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
