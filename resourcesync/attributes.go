@@ -309,15 +309,19 @@ func (d *document) rank(a *attr) (int, error) {
 }
 
 // path checks that a path stays within a package once it is unpacked (DOC-57).
+// Some libraries write it without the slash at its beginning.
 func (d *document) path(a *attr) (string, error) {
 	v := d.value(a)
-	if !isPath(v) {
-		return "", d.oddValue("DOC-57", a, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
-	}
-	if !d.keep {
+	switch {
+	case isPath(v) && d.keep:
+		return string(v), nil
+	case isPath(v):
 		return "", nil
 	}
-	return string(v), nil
+	if rooted := "/" + string(v); d.general && isPath([]byte(rooted)) {
+		return rooted, d.odd("DOC-57", a.off, "path is %s and lacks the slash that it must begin with", quote(v))
+	}
+	return "", d.oddValue("DOC-57", a, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
 }
 
 func isPath(v []byte) bool {

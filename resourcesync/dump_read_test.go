@@ -126,6 +126,24 @@ func TestManifestAndPackage_DOC38(t *testing.T) {
 	wantDumpError(t, err, OverLimit, "DOC-60", "1 entries")
 }
 
+// DOC-57: the Python library writes paths without the slash at the beginning.
+func TestPathsWithoutSlash_DOC57(t *testing.T) {
+	members := []member{dumpManifest(dumpEntry("resources/a", "")), {name: "resources/a", content: "abc"}}
+	d, found, err := readDump(pack(t, members...), DumpReadOptions{})
+	if err != nil || len(found) != 1 || len(d.Missing())+len(d.Extra()) != 0 {
+		t.Fatalf("%q, %v", found, err)
+	}
+	if all := d.Tolerated(); len(all) != 1 || all[0].Rule != "DOC-57" || !strings.Contains(all[0].Msg, "lacks the slash") {
+		t.Errorf("tolerated %v", all)
+	}
+	_, _, err = readDump(pack(t, members...), DumpReadOptions{Strict: true})
+	wantDumpError(t, err, BadDocument, "DOC-57", `"resources/a"`)
+	d, found, err = readDump(pack(t, dumpManifest(dumpEntry("../a", "")), member{name: "a"}), DumpReadOptions{})
+	if err != nil || !slices.Equal(found, []string{"https://example.org/a none"}) {
+		t.Errorf("a path that climbs: %q, %v, missing %q", found, err, d.Missing())
+	}
+}
+
 // DOC-55, DOC-56: a bitstream is compared with what its manifest says.
 func TestBitstreamsAreVerified_DOC55_DOC56(t *testing.T) {
 	abc := func(path string) member { return member{name: path, content: "abc"} }
