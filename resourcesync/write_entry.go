@@ -32,7 +32,7 @@ func newComposer(h *Head) (composer, error) {
 	case k == nil && h.Index && kindOf(h.Capability, false) != nil:
 		return c, badAt("DOC-11", 0, 0, "there is no index of documents of the capability %s", quote([]byte(h.Capability)))
 	case k == nil:
-		return c, badAt("DOC-10", 0, 0, "%s is no capability of version 1.1", quote([]byte(h.Capability)))
+		return c, badAt("DOC-12", 0, 0, "%s is no capability of version 1.1", quote([]byte(h.Capability)))
 	case k.inputOnly:
 		return c, badAt(k.rule, 0, 0, "a %s should not be written; name several in a Source Description", k.name)
 	}
@@ -200,7 +200,7 @@ func (c *composer) checkValues(e *Entry) {
 	}
 	switch {
 	case c.element == "sitemap" && (e.ChangeFreq != "" || e.Priority != ""):
-		bad(c.rules.rule, "changefreq and priority do not belong in a %s", c.rules.name)
+		bad("DOC-15", "changefreq and priority do not belong in a sitemap")
 	case e.ChangeFreq != "" && !isChangeFreq(e.ChangeFreq):
 		bad("DOC-51", "changefreq is %s; it must be always, hourly, daily, weekly, monthly, yearly or never", quote([]byte(e.ChangeFreq)))
 	case e.Priority != "" && !isPriority(e.Priority):

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // written is one document as a program has it.
@@ -196,22 +198,28 @@ var writtenDocuments = map[string]written{
 }
 
 // write returns the text of a document.
-func write(tb testing.TB, d written) []byte {
+func write(tb rapid.TB, d written) []byte {
 	tb.Helper()
-	var b bytes.Buffer
-	w, err := NewWriter(&b, d.head, WriteOptions{})
+	text, err := d.write(WriteOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return text
+}
+
+func (d written) write(o WriteOptions) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := NewWriter(&b, d.head, o)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range d.entries {
 		if err := w.Write(e); err != nil {
-			tb.Fatal(err)
+			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return b.Bytes()
+	err = w.Close()
+	return b.Bytes(), err
 }
 
 // DOC-10, DOC-30 to DOC-51: every kind of document, to the byte.

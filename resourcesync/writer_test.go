@@ -38,9 +38,9 @@ func TestNewWriterRefuses(t *testing.T) {
 		change     func(h *Head)
 		rule, text string
 	}{
-		{"no capability", ResourceList, false, func(h *Head) { h.Capability = "" }, "DOC-10", "no capability"},
-		{"legacy capability", ResourceList, false, func(h *Head) { h.Capability = "resourcesync" }, "DOC-10", "resourcesync"},
-		{"legacy notification", ChangeNotification, false, func(h *Head) { h.Capability = ChangelistNotification }, "DOC-10", ChangelistNotification},
+		{"no capability", ResourceList, false, func(h *Head) { h.Capability = "" }, "DOC-12", "no capability"},
+		{"legacy capability", ResourceList, false, func(h *Head) { h.Capability = "resourcesync" }, "DOC-12", "resourcesync"},
+		{"legacy notification", ChangeNotification, false, func(h *Head) { h.Capability = ChangelistNotification }, "DOC-12", ChangelistNotification},
 		{"index of notifications", ChangeNotification, false, func(h *Head) { h.Index = true }, "DOC-11", "no index"},
 		{"index of manifests", ResourceDumpManifest, false, func(h *Head) { h.Index = true }, "DOC-11", "no index"},
 		{"index of Capability Lists", CapabilityList, false, func(h *Head) { h.Index = true }, "DOC-33", "should not be written"},
@@ -98,7 +98,7 @@ var refusedEntries = []struct {
 	{"a long loc", ResourceList, false, func(e *Entry) { e.Loc = site + strings.Repeat("é", 2049-len(site)) }, "DOC-60", "2049 characters"},
 	{"changefreq", ResourceList, false, func(e *Entry) { e.ChangeFreq = "often" }, "DOC-51", "often"},
 	{"priority", ResourceList, false, func(e *Entry) { e.Priority = "1.1" }, "DOC-51", "1.1"},
-	{"changefreq in an index", ResourceList, true, func(e *Entry) { e.ChangeFreq = "daily" }, "DOC-35", "changefreq"},
+	{"changefreq in an index", ResourceList, true, func(e *Entry) { e.ChangeFreq = "daily" }, "DOC-15", "changefreq"},
 	{"a change in a Resource List", ResourceList, false, func(e *Entry) { e.Change = Created }, "DOC-34", "has change"},
 	{"no change", ChangeList, false, func(e *Entry) { e.Change = "" }, "DOC-39", "lacks change"},
 	{"unknown change", ChangeList, false, func(e *Entry) { e.Change = "removed" }, "DOC-17", "removed"},
