@@ -156,7 +156,7 @@ func TestWrongMethodsAndPaths(t *testing.T) {
 	base := start(t, Options{})
 	resp, body := send(t, http.MethodDelete, base+"/api/v1/topics")
 	wantProblem(t, resp, body, 405, "DELETE")
-	if resp.header.Get("Allow") != "GET" {
+	if resp.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("Allow: %q", resp.header.Get("Allow"))
 	}
 	resp, body = send(t, http.MethodGet, base+"/api/v2/")

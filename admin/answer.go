@@ -5,41 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"go.uber.org/zap"
 )
 
 // problem is an error that says what to answer.
 type problem struct {
-	status int
-	detail string
+	status     int
+	detail     string
+	retryAfter int // seconds; 0: it is not said
 }
 
 func (p *problem) Error() string { return p.detail }
 
+func refuse(status int, format string, args ...any) *problem {
+	return &problem{status: status, detail: fmt.Sprintf(format, args...)}
+}
+
 func notFound(format string, args ...any) *problem {
-	return &problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
+	return refuse(http.StatusNotFound, format, args...)
 }
 
 func badRequest(format string, args ...any) *problem {
-	return &problem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	return refuse(http.StatusBadRequest, format, args...)
 }
 
-// fail answers with what err says; an error that is no problem is the store's.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+// problemOf is what err says; an error that is no problem is the store's.
+func problemOf(err error) *problem {
 	var p *problem
 	if !errors.As(err, &p) {
+		p = refuse(http.StatusServiceUnavailable, "The store did not answer: %v. Try again; /readyz may say more.", err)
+		p.retryAfter = 5
+	}
+	return p
+}
+
+// fail answers a call that only reads with what err says.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.status == http.StatusServiceUnavailable {
 		if r.Context().Err() != nil {
 			return // nobody waits for the answer
 		}
-		a.Log.Warn("the store did not answer", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), zap.Error(err))
-		p = &problem{http.StatusServiceUnavailable, fmt.Sprintf("The store did not answer: %v. Try again; /readyz may say more.", err)}
+		a.Log.Warn("a request could not be answered", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), zap.Error(err))
 	}
 	writeProblem(w, p)
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
+	if p.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
 	w.WriteHeader(p.status)
 	_ = newEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(p.status), Status: p.status, Detail: p.detail}) // the reader has gone
 }

@@ -104,14 +104,22 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("%q: %v", query, err)
 			}
 		}
-		p, q, err := parsePage(query, "topic", "state", "host")
+		q, unreadable := url.ParseQuery(query)
+		if err := checkQuery(query, append([]string{"topic", "state", "host", "since"}, paging...)); err != nil {
+			refused(err)
+		} else if unreadable != nil {
+			t.Errorf("%q is let pass: %v", query, unreadable)
+		}
+		p, err := parsePage(q)
 		if err != nil {
 			refused(err)
-			if _, unreadable := url.ParseQuery(query); unreadable != nil {
-				return
-			}
 		} else if p.limit < 1 || p.limit > MaxLimit || !q.Has("limit") && p.limit != DefaultLimit {
 			t.Errorf("%q: %d items", query, p.limit)
+		}
+		if id, err := p.afterID(); err != nil {
+			refused(err)
+		} else if p.after != "" && !strings.EqualFold(id.String(), p.after) {
+			t.Errorf("after=%q is %s", p.after, id)
 		}
 		flt, err := parseFilter(q)
 		if err != nil {

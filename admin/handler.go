@@ -2,11 +2,10 @@ package admin
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,17 +16,27 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Topics is what the API reads of the journal. journal.Journal has it.
+// Topics is what the API reads of the journal, and how it resets a topic.
+// journal.Journal has it.
 type Topics interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
+	Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error)
+	Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error)
+	Reset(ctx context.Context, topic string, ifHead journal.Version) error
 }
 
-// Subscriptions is what the API reads of the subscriptions.
-// subscriptions.Registry has it.
+// Marks is what the API reads of the pings. journal.Marks has it.
+type Marks interface {
+	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error)
+}
+
+// Subscriptions is what the API reads of the subscriptions. subscriptions.Store
+// has it.
 type Subscriptions interface {
 	Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
+	Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error)
 }
 
 // Control carries out what the operator asks for. subscriptions.Service has it.
@@ -49,6 +58,8 @@ type Options struct {
 	Topics        Topics
 	Subscriptions Subscriptions
 	Info          func(context.Context) Info
+	// Marks has the pings of topics. Nil: there are none.
+	Marks Marks
 	// Control returns what carries changes out; nil as long as the hub starts,
 	// which is answered with 503. Nil itself: there never is one.
 	Control func() Control
@@ -70,50 +81,84 @@ type Options struct {
 	Now   func() time.Time // nil: time.Now
 }
 
-// readyTimeout is how long a readiness answer waits for its checks.
-const readyTimeout = 5 * time.Second
-
 // api is the handlers and what they share.
 type api struct {
 	Options
 	routes []route
+	counts *counter
 }
 
 // route is a row of the table of paths.
 type route struct {
 	method, path string
 	about        string // for the index
-	handle       func(w http.ResponseWriter, r *http.Request) error
+	// params are those of the query; any other is refused. Nil: they are the
+	// handler's matter.
+	params []string
+	handle func(w http.ResponseWriter, r *http.Request) error
+}
+
+// none are the parameters of a call that has none, and paging those of a list.
+var (
+	none   = []string{}
+	paging = []string{"limit", "after"}
+)
+
+// text says what a route does, and with which parameters.
+func (rt *route) text() string {
+	if len(rt.params) == 0 {
+		return rt.about
+	}
+	return rt.about + "; ?" + strings.Join(rt.params, "=&") + "="
 }
 
 // New returns the operator's listener as a handler.
 func New(o Options) http.Handler {
+	return newAPI(o).handler()
+}
+
+func newAPI(o Options) *api {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	o.Log = o.Log.Named("admin")
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	a := &api{Options: o}
+	a.counts = newCounter(a.count, o.Now)
 	a.routes = a.table()
-	return secure(o.Token, a.router())
+	return a
 }
+
+func (a *api) handler() http.Handler { return secure(a.Token, a.router()) }
 
 // table is all paths of the listener. An error that a handler returns becomes the
 // answer (fail); it must not have written anything before.
 func (a *api) table() []route {
 	rs := []route{
-		{http.MethodGet, "/", "this list", a.index},
-		{http.MethodGet, "/livez", "200 as long as the process serves requests", a.livez},
-		{http.MethodGet, "/readyz", "200 when the hub takes requests, else 503 and why; ?verbose", a.readyz},
-		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", a.info},
-		{http.MethodGet, "/api/v1/topics", "topics; ?limit=&after=", a.listTopics},
-		{http.MethodGet, "/api/v1/topics/{id}", "one topic", a.getTopic},
-		{http.MethodGet, "/api/v1/subscriptions", "subscriptions; ?topic=&state=&host=&limit=&after=", a.listSubscriptions},
-		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", a.getSubscription},
+		{http.MethodGet, "/", "this list", nil, a.index},
+		{http.MethodGet, "/livez", "200 as long as the process serves requests", nil, a.livez},
+		{http.MethodGet, "/readyz", "200 when the hub takes requests, else 503 and why; ?verbose lists what holds as well", nil, a.readyz},
+
+		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
+		{http.MethodGet, "/api/v1/topics", "topics", paging, a.listTopics},
+		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
+		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
+		{http.MethodPost, "/api/v1/topics/{id}/reset", "forget where its next notification has to start, so that it may start anywhere", none, a.change("reset", a.resetTopic)},
+
+		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
+		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.retry)},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.replay)},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and tell its callback so", none, a.change("end", a.endSubscription)},
+
+		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
 	}
 	if a.Metrics != nil {
-		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", func(w http.ResponseWriter, r *http.Request) error {
+		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", nil, func(w http.ResponseWriter, r *http.Request) error {
 			a.Metrics.ServeHTTP(w, r)
 			return nil
 		}})
@@ -131,9 +176,14 @@ func (a *api) router() http.Handler {
 	for _, rt := range a.routes {
 		if byPath[rt.path] == nil {
 			byPath[rt.path] = map[string]route{}
-			r.Path(rt.path).Handler(a.methods(byPath[rt.path]))
 		}
 		byPath[rt.path][rt.method] = rt
+	}
+	for _, rt := range a.routes { // in the order of the table: the first that matches answers
+		if of := byPath[rt.path]; of != nil {
+			r.Path(rt.path).Handler(a.methods(of))
+			delete(byPath, rt.path)
+		}
 	}
 	r.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, notFound("There is nothing at %s; GET / lists what there is.", r.URL.Path))
@@ -141,7 +191,12 @@ func (a *api) router() http.Handler {
 	return r
 }
 
+// methods serves one path. HEAD is answered as GET, without the body.
 func (a *api) methods(of map[string]route) http.Handler {
+	allow := slices.Sorted(maps.Keys(of))
+	if _, ok := of[http.MethodGet]; ok {
+		allow = slices.Sorted(slices.Values(append(allow, http.MethodHead)))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {
@@ -149,66 +204,16 @@ func (a *api) methods(of map[string]route) http.Handler {
 		}
 		rt, ok := of[method]
 		if !ok {
-			var allow []string
-			for m := range of {
-				allow = append(allow, m)
-			}
-			slices.Sort(allow)
 			w.Header().Set("Allow", strings.Join(allow, ", "))
-			writeProblem(w, &problem{http.StatusMethodNotAllowed, fmt.Sprintf("%s is not a method of %s; %s is.", r.Method, r.URL.Path, strings.Join(allow, " and "))})
+			writeProblem(w, refuse(http.StatusMethodNotAllowed, "%s is not a method of %s; %s is.", r.Method, r.URL.Path, strings.Join(allow, " or ")))
 			return
 		}
-		if err := rt.handle(w, r); err != nil {
+		err := checkQuery(r.URL.RawQuery, rt.params)
+		if err == nil {
+			err = rt.handle(w, r)
+		}
+		if err != nil {
 			a.fail(w, r, err)
 		}
 	})
-}
-
-func (a *api) index(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, rt := range a.routes {
-		if _, err := fmt.Fprintf(tw, "%s\t%s\t%s\n", rt.method, rt.path, rt.about); err != nil {
-			return nil //nolint:nilerr // the reader has gone
-		}
-	}
-	_ = tw.Flush() // the same
-	return nil
-}
-
-// livez touches nothing: not the store, not a lock.
-func (a *api) livez(w http.ResponseWriter, _ *http.Request) error {
-	return writeText(w, http.StatusOK, "ok\n")
-}
-
-func (a *api) readyz(w http.ResponseWriter, r *http.Request) error {
-	var checks []Check
-	if a.Ready != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-		defer cancel()
-		checks = a.Ready(ctx)
-	}
-	status, last := http.StatusOK, "ok\n"
-	var text strings.Builder
-	for _, c := range checks {
-		switch {
-		case c.Err != nil:
-			status, last = http.StatusServiceUnavailable, "not ready\n"
-			fmt.Fprintf(&text, "[-] %s: %v\n", c.Name, c.Err)
-		case r.URL.Query().Has("verbose"):
-			fmt.Fprintf(&text, "[+] %s\n", c.Name)
-		}
-	}
-	return writeText(w, status, text.String()+last)
-}
-
-func (a *api) info(w http.ResponseWriter, r *http.Request) error {
-	return writeJSON(w, a.Info(r.Context()))
-}
-
-func writeText(w http.ResponseWriter, status int, text string) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // a reader that has gone needs no answer
-	return nil
 }

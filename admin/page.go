@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -26,54 +27,90 @@ const (
 // behind a filter does not cost a call of the store for each item passed by.
 const minBatch = 256
 
+// batch is how many items are read at a time for a page: with one more than it
+// has, which tells whether another follows.
+func (p pageRequest) batch() int { return max(p.limit+1, minBatch) }
+
 // pageRequest is what every list is asked with.
 type pageRequest struct {
 	limit int
-	after uuid.UUID // the last id of the page before
+	after string // what the page before gave as next; empty: this is the first
 }
 
-// parsePage reads ?limit= and ?after= of a query, and returns the rest with them.
-// It refuses parameters that are neither these nor in filters, that come twice
-// or can't be read, so that a filter with a slip in it does not select
-// everything.
-func parsePage(query string, filters ...string) (p pageRequest, q url.Values, err error) {
-	if q, err = url.ParseQuery(query); err != nil {
-		return p, q, badRequest("The query can't be read: %s.", err)
+// checkQuery refuses parameters that are not known, come twice or can't be
+// read, so that a filter with a slip in it does not select everything. Where
+// known is nil it lets all pass.
+func checkQuery(query string, known []string) error {
+	if known == nil {
+		return nil
 	}
-	known := append([]string{"limit", "after"}, filters...)
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return badRequest("The query can't be read: %s.", err)
+	}
 	for name, values := range q {
-		if len(values) > 1 {
-			return p, q, badRequest("The parameter %q comes %d times; send it once.", name, len(values))
-		}
-		if !slices.Contains(known, name) {
-			return p, q, badRequest("The parameter %q is not known here; these are: %s.", name, strings.Join(known, ", "))
+		switch {
+		case len(known) == 0:
+			return badRequest("The parameter %q is not known here; there are none.", name)
+		case !slices.Contains(known, name):
+			return badRequest("The parameter %q is not known here; these are: %s.", name, strings.Join(known, ", "))
+		case len(values) > 1:
+			return badRequest("The parameter %q comes %d times; send it once.", name, len(values))
 		}
 	}
-	p.limit = DefaultLimit
+	return nil
+}
+
+// parsePage reads ?limit= and ?after= of a query that was checked.
+func parsePage(q url.Values) (pageRequest, error) {
+	p := pageRequest{limit: DefaultLimit, after: q.Get("after")}
 	if s := q.Get("limit"); s != "" {
-		if p.limit, err = strconv.Atoi(s); err != nil || p.limit < 1 || p.limit > MaxLimit {
-			return p, q, badRequest("limit=%s is not a number from 1 to %d.", s, MaxLimit)
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > MaxLimit {
+			return p, badRequest("limit=%s is not a number from 1 to %d.", s, MaxLimit)
 		}
+		p.limit = n
 	}
-	if s := q.Get("after"); s != "" {
-		if p.after, err = uuid.Parse(s); err != nil {
-			return p, q, badRequest("after=%s is not the \"next\" of a page.", s)
-		}
+	return p, nil
+}
+
+// badAfter is the answer to an ?after= that no page gave.
+func (p pageRequest) badAfter() error {
+	return badRequest("after=%s is not the \"next\" of a page of this list.", p.after)
+}
+
+// afterID is the id after which the page begins; the nil id: at the beginning.
+func (p pageRequest) afterID() (uuid.UUID, error) {
+	if p.after == "" {
+		return uuid.Nil, nil
 	}
-	return p, q, nil
+	id, err := parseID(p.after)
+	if err != nil {
+		return id, p.badAfter()
+	}
+	return id, nil
+}
+
+// parseID reads an id in its one form: 36 characters.
+func parseID(s string) (uuid.UUID, error) {
+	id, err := uuid.Parse(s)
+	if err == nil && len(s) != len(uuid.Nil.String()) {
+		err = errors.New("another form of a UUID")
+	}
+	return id, err
 }
 
 // walk yields what a store has, partition after partition and by id in each,
-// from where the page begins on. It holds as many at a time as the page and one
-// more, which tells whether another page follows, or minBatch. An error ends it.
+// after an id; nil: from the beginning on. It reads and holds batch of them at a
+// time. An error ends it.
 func walk[T any](
-	ctx context.Context, p pageRequest,
+	ctx context.Context, after uuid.UUID, batch int,
 	read func(ctx context.Context, partition int, after uuid.UUID, limit int) ([]T, error),
 	id func(T) uuid.UUID,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		after, partition, batch := p.after, 0, max(p.limit+1, minBatch)
+		after, partition := after, 0
 		if after != uuid.Nil {
 			partition = journal.Partition(after)
 		}

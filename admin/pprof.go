@@ -15,11 +15,11 @@ func profiles() []route {
 		}
 	}
 	return []route{
-		{http.MethodGet, "/debug/pprof/", "a page of the profiles there are", serve(pprof.Index)},
-		{http.MethodGet, "/debug/pprof/cmdline", "the command line", serve(pprof.Cmdline)},
-		{http.MethodGet, "/debug/pprof/profile", "a profile of the CPU; ?seconds=", serve(pprof.Profile)},
-		{http.MethodGet, "/debug/pprof/symbol", "names of program counters", serve(pprof.Symbol)},
-		{http.MethodGet, "/debug/pprof/trace", "what the scheduler did; ?seconds=", serve(pprof.Trace)},
-		{http.MethodGet, "/debug/pprof/{profile}", "heap, goroutine, block, mutex, allocs or threadcreate", serve(pprof.Index)},
+		{http.MethodGet, "/debug/pprof/", "a page of the profiles there are", nil, serve(pprof.Index)},
+		{http.MethodGet, "/debug/pprof/cmdline", "the command line", nil, serve(pprof.Cmdline)},
+		{http.MethodGet, "/debug/pprof/profile", "a profile of the CPU; ?seconds=", nil, serve(pprof.Profile)},
+		{http.MethodGet, "/debug/pprof/symbol", "names of program counters", nil, serve(pprof.Symbol)},
+		{http.MethodGet, "/debug/pprof/trace", "what the scheduler did; ?seconds=", nil, serve(pprof.Trace)},
+		{http.MethodGet, "/debug/pprof/{profile}", "heap, goroutine, block, mutex, allocs or threadcreate", nil, serve(pprof.Index)},
 	}
 }

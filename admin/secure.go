@@ -24,17 +24,17 @@ func secure(token string, next http.Handler) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case token == "" && !isLocal(r.Host):
-			writeProblem(w, &problem{http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token."})
+			writeProblem(w, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token."))
 		case token != "" && !slices.Contains(open, r.URL.Path) && !authorised(r, token):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
-			writeProblem(w, &problem{http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file."})
+			writeProblem(w, refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file."))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, &problem{http.StatusForbidden, "This change was sent by a page of another origin, and is refused."})
+		writeProblem(w, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused."))
 	}))
 	inner := origin.Handler(guarded)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,10 +2,12 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,9 +18,14 @@ import (
 // memory is the read side of a store. It answers a batch at a time, and never
 // more than 7, as a store may.
 type memory struct {
-	heads   [journal.Partitions][]journal.Head
-	records [journal.Partitions][]subscriptions.Record
-	calls   atomic.Int64
+	heads    [journal.Partitions][]journal.Head
+	marks    [journal.Partitions][]journal.Mark
+	records  [journal.Partitions][]subscriptions.Record
+	entries  map[string][]journal.Entry
+	attempts []subscriptions.Attempt // of every subscription
+	calls    atomic.Int64
+	// onReset comes before each Reset.
+	onReset func(topic string)
 	// failAfter, where not zero, is how many calls succeed.
 	failAfter int64
 }
@@ -36,6 +43,40 @@ func (m *memory) addRecord(r subscriptions.Record) {
 	m.records[p] = append(m.records[p], r)
 	slices.SortFunc(m.records[p], func(a, b subscriptions.Record) int { return compare(recordID(a), recordID(b)) })
 }
+
+func (m *memory) addMark(mark journal.Mark) {
+	p := journal.Partition(journal.TopicID(mark.Topic))
+	m.marks[p] = append(m.marks[p], mark)
+	slices.SortFunc(m.marks[p], func(a, b journal.Mark) int { return compare(markID(a), markID(b)) })
+}
+
+// addEntries gives a topic n notifications of a minute each, from noon on, the
+// first trimmed of which are gone, and returns the others.
+func (m *memory) addEntries(topic string, n, trimmed int) []journal.Entry {
+	p := journal.Partition(journal.TopicID(topic))
+	all := make([]journal.Entry, n)
+	for i := range all {
+		at := noon.Add(time.Duration(i+1) * time.Minute)
+		id, _ := journal.NewID(at, p)
+		all[i] = journal.Entry{
+			ID: id, Position: journal.Position(at.UnixNano()), Seq: uint64(i + 1), ReceivedAt: at,
+			From: at.Add(-time.Minute), Until: at, Kind: journal.KindChange, MediaType: "application/xml",
+			SHA256: [32]byte{byte(i)}, Counts: journal.Counts{Created: 1, Updated: 2, Deleted: uint32(i)}, Size: int64(1000 + i),
+		}
+	}
+	if m.entries == nil {
+		m.entries = make(map[string][]journal.Entry)
+	}
+	m.entries[topic] = all[trimmed:]
+	h := journal.Head{Topic: topic, Version: "1", Kind: journal.KindChange, From: all[n-1].From, Until: all[n-1].Until, Last: all[n-1].Anchor(), ID: all[n-1].ID}
+	if trimmed > 0 {
+		h.Trimmed = all[trimmed-1].Anchor()
+	}
+	m.addTopic(h)
+	return m.entries[topic]
+}
+
+func markID(m journal.Mark) uuid.UUID { return journal.TopicID(m.Topic) }
 
 func headID(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) }
 
@@ -59,6 +100,62 @@ func (m *memory) Head(_ context.Context, topic string) (journal.Head, error) {
 
 func (m *memory) Topics(_ context.Context, p int, after uuid.UUID, limit int) ([]journal.Head, error) {
 	return list(m.heads[p], after, limit, headID), m.call()
+}
+
+func (m *memory) Marks(_ context.Context, p int, after uuid.UUID, limit int) ([]journal.Mark, error) {
+	return list(m.marks[p], after, limit, markID), m.call()
+}
+
+func (m *memory) Find(_ context.Context, id uuid.UUID) (string, journal.Entry, error) {
+	for topic, entries := range m.entries {
+		for _, e := range entries {
+			if e.ID == id {
+				return topic, e, m.call()
+			}
+		}
+	}
+	return "", journal.Entry{}, cmp.Or(m.call(), journal.ErrNotFound)
+}
+
+func (m *memory) Read(ctx context.Context, topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
+	head, err := m.Head(ctx, topic)
+	switch {
+	case err != nil:
+		return nil, err
+	case maxBytes != 0:
+		return nil, errors.New("bodies are read for nothing")
+	case after.Position < head.Trimmed.Position:
+		return nil, &journal.TrimmedError{To: head.Trimmed}
+	}
+	var out []journal.Entry
+	for _, e := range m.entries[topic] {
+		if e.Position > after.Position && len(out) < min(limit, 7) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (m *memory) Reset(_ context.Context, topic string, ifHead journal.Version) error {
+	if m.onReset != nil {
+		m.onReset(topic)
+	}
+	heads := m.heads[journal.Partition(journal.TopicID(topic))]
+	for i := range heads {
+		if heads[i].Topic != topic {
+			continue
+		}
+		if heads[i].Version != ifHead {
+			return journal.ErrHeadMoved
+		}
+		heads[i].Reset = true
+		heads[i].Version += "r"
+	}
+	return m.call()
+}
+
+func (m *memory) Attempts(context.Context, uuid.UUID) ([]subscriptions.Attempt, error) {
+	return m.attempts, m.call()
 }
 
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {

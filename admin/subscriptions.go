@@ -17,7 +17,12 @@ import (
 )
 
 func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
-	p, q, err := parsePage(r.URL.RawQuery, "topic", "state", "host")
+	q := r.URL.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return err
+	}
+	after, err := p.afterID()
 	if err != nil {
 		return err
 	}
@@ -25,12 +30,12 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writePage(w, p.limit, a.subscriptions(r.Context(), p, f), func(s Subscription) string { return s.ID })
+	records := walk(r.Context(), after, p.batch(), a.Subscriptions.List, recordID)
+	return writePage(w, p.limit, a.subscriptions(r.Context(), records, f), func(s Subscription) string { return s.ID })
 }
 
-// subscriptions yields those of a page and after it that f selects.
-func (a *api) subscriptions(ctx context.Context, p pageRequest, f filter) iter.Seq2[Subscription, error] {
-	records := walk(ctx, p, a.Subscriptions.List, recordID)
+// subscriptions yields those of the records that f selects.
+func (a *api) subscriptions(ctx context.Context, records iter.Seq2[subscriptions.Record, error], f filter) iter.Seq2[Subscription, error] {
 	return func(yield func(Subscription, error) bool) {
 		now, heads := a.Now(), a.heads()
 		for rec, err := range records {
@@ -49,23 +54,41 @@ func (a *api) subscriptions(ctx context.Context, p pageRequest, f filter) iter.S
 }
 
 func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
-	raw := mux.Vars(r)["id"]
-	id, err := uuid.Parse(raw)
-	if err != nil {
-		return notFound("%q is not the id of a subscription: that is the UUIDv5 of topic, newline, callback; GET /api/v1/subscriptions lists them.", raw)
-	}
-	rec, err := a.Subscriptions.Get(r.Context(), id)
+	_, rec, err := a.record(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
-	}
-	if rec.Subscription == nil && rec.Request == nil {
-		return notFound("No subscription has the id %s, or it ended more than 7 days ago; GET /api/v1/subscriptions lists them.", id)
 	}
 	s, err := subscription(r.Context(), rec, a.Now(), a.heads())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, s)
+}
+
+// record finds a subscription, or the request for one, by its id, as it stands in
+// a path.
+func (a *api) record(ctx context.Context, raw string) (uuid.UUID, subscriptions.Record, error) {
+	id, err := subscriptionID(raw)
+	if err != nil {
+		return id, subscriptions.Record{}, err
+	}
+	rec, err := a.Subscriptions.Get(ctx, id)
+	if err == nil && rec.Subscription == nil && rec.Request == nil {
+		err = noSubscription(id)
+	}
+	return id, rec, err
+}
+
+func subscriptionID(raw string) (uuid.UUID, error) {
+	id, err := parseID(raw)
+	if err != nil {
+		return id, notFound("%q is not the id of a subscription: that is the UUIDv5 of topic, newline, callback; GET /api/v1/subscriptions lists them.", raw)
+	}
+	return id, nil
+}
+
+func noSubscription(id uuid.UUID) *problem {
+	return notFound("No subscription has the id %s, or it ended more than 7 days ago; GET /api/v1/subscriptions lists them.", id)
 }
 
 // filter selects subscriptions; what is empty selects all.
@@ -124,10 +147,12 @@ func pair(rec subscriptions.Record) (topic, callback string) {
 func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(pair(rec)) }
 
 // state is that of the subscription in force; where there is none, what waits to
-// become one is pending.
+// become one is pending, and a denial that waits to be told ended.
 func state(rec subscriptions.Record, now time.Time) subscriptions.State {
 	s, q := rec.Subscription, rec.Request
 	switch {
+	case s == nil && q != nil && q.Denied != "":
+		return subscriptions.StateEnded
 	case s == nil:
 		return subscriptions.StatePending
 	case q != nil && q.Mode == "subscribe" && q.Denied == "" && !s.Live(now):

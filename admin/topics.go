@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -13,45 +14,109 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
+// topicState is what is stored of a topic: of one that was pinged and never
+// published to, the head has no version.
+type topicState struct {
+	head journal.Head
+	mark *journal.Mark // nil: it was never pinged
+}
+
+func (t topicState) id() uuid.UUID { return journal.TopicID(t.head.Topic) }
+
 func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
-	p, _, err := parsePage(r.URL.RawQuery)
+	p, err := parsePage(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	return writePage(w, p.limit, a.topics(r.Context(), p), func(t Topic) string { return t.ID })
+	after, err := p.afterID()
+	if err != nil {
+		return err
+	}
+	states := walk(r.Context(), after, p.batch(), a.topicStates, topicState.id)
+	return writePage(w, p.limit, mapped(states, a.topic), func(t Topic) string { return t.ID })
 }
 
-// topics yields the topics of a page and those after it.
-func (a *api) topics(ctx context.Context, p pageRequest) iter.Seq2[Topic, error] {
-	heads := walk(ctx, p, a.Topics.Topics, func(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) })
-	return func(yield func(Topic, error) bool) {
-		for h, err := range heads {
-			var t Topic
+// mapped yields what f makes of items.
+func mapped[T, U any](items iter.Seq2[T, error], f func(T) U) iter.Seq2[U, error] {
+	return func(yield func(U, error) bool) {
+		for item, err := range items {
+			var u U
 			if err == nil {
-				t = a.topic(h)
+				u = f(item)
 			}
-			if !yield(t, err) {
+			if !yield(u, err) {
 				return
 			}
 		}
 	}
 }
 
-func (a *api) getTopic(w http.ResponseWriter, r *http.Request) error {
-	raw := mux.Vars(r)["id"]
-	id, err := uuid.Parse(raw)
+// topicStates lists the topics of a partition that have a head or a mark by id,
+// after the given one: some, as long as there are any.
+func (a *api) topicStates(ctx context.Context, partition int, after uuid.UUID, limit int) ([]topicState, error) {
+	heads, err := a.Topics.Topics(ctx, partition, after, limit)
+	if err != nil || a.Marks == nil {
+		return joined(heads, nil), err
+	}
+	marks, err := a.Marks.Marks(ctx, partition, after, limit)
+	return joined(heads, marks), err
+}
+
+// joined brings heads and marks together, both by topic id. A list is known as
+// far as it goes, and to its end only if it has nothing: so the result goes as
+// far as the list that ends first.
+func joined(heads []journal.Head, marks []journal.Mark) []topicState {
+	var out []topicState
+	for all := len(heads) > 0 && len(marks) > 0; len(heads)+len(marks) > 0; {
+		if all && (len(heads) == 0 || len(marks) == 0) {
+			break
+		}
+		order := 0
+		switch {
+		case len(marks) == 0:
+			order = -1
+		case len(heads) == 0:
+			order = 1
+		default:
+			h, m := journal.TopicID(heads[0].Topic), journal.TopicID(marks[0].Topic)
+			order = bytes.Compare(h[:], m[:])
+		}
+		var t topicState
+		if order <= 0 {
+			t.head, heads = heads[0], heads[1:]
+		}
+		if order >= 0 {
+			t.mark, marks = &marks[0], marks[1:]
+			t.head.Topic = t.mark.Topic
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// topicState finds a topic by its id, as it stands in a path.
+func (a *api) topicState(ctx context.Context, raw string) (topicState, error) {
+	id, err := parseID(raw)
 	if err != nil {
-		return notFound("%q is not the id of a topic: that is the UUIDv5 of its URL; GET /api/v1/topics lists them.", raw)
+		return topicState{}, notFound("%q is not the id of a topic: that is the UUIDv5 of its URL; GET /api/v1/topics lists them.", raw)
 	}
 	// The journal lists topics by id and finds them by URL.
-	heads, err := a.Topics.Topics(r.Context(), journal.Partition(id), before(id), 1)
+	found, err := a.topicStates(ctx, journal.Partition(id), before(id), 1)
+	if err != nil {
+		return topicState{}, err
+	}
+	if len(found) == 0 || found[0].id() != id {
+		return topicState{}, notFound("No topic has the id %s; GET /api/v1/topics lists them.", id)
+	}
+	return found[0], nil
+}
+
+func (a *api) getTopic(w http.ResponseWriter, r *http.Request) error {
+	t, err := a.topicState(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
 	}
-	if len(heads) == 0 || journal.TopicID(heads[0].Topic) != id {
-		return notFound("No topic has the id %s; GET /api/v1/topics lists them.", id)
-	}
-	return writeJSON(w, a.topic(heads[0]))
+	return writeJSON(w, a.topic(t))
 }
 
 // before returns the id that precedes id.
@@ -65,25 +130,23 @@ func before(id uuid.UUID) uuid.UUID {
 	return id
 }
 
-func (a *api) topic(h journal.Head) Topic {
+func (a *api) topic(of topicState) Topic {
+	h := of.head
 	t := Topic{
-		ID:        journal.TopicID(h.Topic).String(),
+		ID:        of.id().String(),
 		URL:       h.Topic,
 		Kind:      string(h.Kind),
 		LastFrom:  utc(h.From),
 		LastUntil: utc(h.Until),
 		Reset:     h.Reset,
-		Head: Head{
-			ID:         h.ID.String(),
-			Seq:        h.Last.Seq,
-			Position:   position(h.Last.Position),
-			ReceivedAt: utc(h.ReceivedAt),
-		},
-		Gaps:     make([]Gap, 0, len(h.Gaps)),
-		Retained: Retained{Entries: h.Entries, Bytes: h.Bytes},
+		Gaps:      gaps(h.Gaps),
+		Retained:  Retained{Entries: h.Entries, Bytes: h.Bytes},
 	}
-	for _, g := range h.Gaps {
-		t.Gaps = append(t.Gaps, Gap{From: utc(g.From), Until: utc(g.Until), Count: g.Count, Reason: g.Reason, At: utc(g.At)})
+	if h.Last.Seq > 0 {
+		t.Head = Head{ID: h.ID.String(), Seq: h.Last.Seq, Position: position(h.Last.Position), ReceivedAt: utc(h.ReceivedAt)}
+	}
+	if of.mark != nil {
+		t.Fetch = fetch(of.mark)
 	}
 	if a.Subscribers != nil {
 		if n, ok := a.Subscribers(h.Topic); ok {
@@ -91,6 +154,17 @@ func (a *api) topic(h journal.Head) Topic {
 		}
 	}
 	return t
+}
+
+func fetch(m *journal.Mark) *Fetch {
+	f := &Fetch{
+		PingedAt: utc(m.PingedAt), Waiting: m.Waiting(), Tries: m.Tries, NextAttemptAt: utc(m.NextAt),
+		At: utc(m.Last.At), Outcome: m.Last.Outcome, Detail: m.Last.Detail, Status: m.Last.Status,
+	}
+	if m.Last.ID != uuid.Nil {
+		f.NotificationID = m.Last.ID.String()
+	}
+	return f
 }
 
 // position is a position as the hub's answer to a publish writes it.

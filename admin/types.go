@@ -44,7 +44,7 @@ type Node struct {
 type Topic struct {
 	ID        string    `json:"id"` // UUIDv5 of URL in the URL namespace
 	URL       string    `json:"url"`
-	Kind      string    `json:"kind"` // "change", "framework" or "content"
+	Kind      string    `json:"kind"` // "change", "framework" or "content"; empty where it was only pinged so far
 	LastFrom  time.Time `json:"last_from,omitzero"`
 	LastUntil time.Time `json:"last_until,omitzero"`
 	// Reset: the next notification may start anywhere.
@@ -59,12 +59,13 @@ type Topic struct {
 	Fetch *Fetch `json:"fetch,omitempty"`
 }
 
-// Head is the newest notification of a topic.
+// Head is the newest notification of a topic; all of it is zero where there was
+// none yet.
 type Head struct {
 	ID         string    `json:"id"`       // UUIDv7
 	Seq        uint64    `json:"seq"`      // from 1, dense
 	Position   string    `json:"position"` // opaque
-	ReceivedAt time.Time `json:"received_at"`
+	ReceivedAt time.Time `json:"received_at,omitzero"`
 }
 
 // Retained is what is left of a topic's notifications after retention.
@@ -134,7 +135,7 @@ type Lag struct {
 
 // Request is a request that is not done with.
 type Request struct {
-	Mode         string    `json:"mode"` // "subscribe" or "unsubscribe"
+	Mode         string    `json:"mode"` // "subscribe", "unsubscribe" or "denied"
 	LeaseSeconds int64     `json:"lease_seconds,omitempty"`
 	AcceptedAt   time.Time `json:"accepted_at"`
 	Denied       string    `json:"denied,omitempty"` // the reason to be told

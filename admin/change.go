@@ -1,0 +1,202 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/mux"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+const (
+	// changeTimeout is how long a change may take. It goes on when whoever asked
+	// for it leaves, so that the log says what came of it.
+	changeTimeout = 30 * time.Second
+	// startingRetry is after how many seconds to ask a hub again that starts.
+	startingRetry = 2
+	// maxResets is how often a reset is tried at a topic that is being published
+	// to.
+	maxResets = 100
+)
+
+// endNotice is what a callback is told whose subscription the operator ends.
+const endNotice = "The operator of the hub has ended the subscription."
+
+// about is what the log says a change was about.
+type about = zap.Field
+
+// change is the handler of a call that changes something: do returns the answer.
+// It writes one line of the log, whatever comes of it.
+func (a *api) change(action string, do func(r *http.Request) (answer any, what about, err error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+		defer cancel()
+		// A body that does not come ends with the same time; not every
+		// ResponseWriter of a test can do that.
+		_ = http.NewResponseController(w).SetReadDeadline(began.Add(changeTimeout))
+		answer, what, err := do(r.WithContext(ctx))
+
+		status, outcome, reason := http.StatusOK, "done", zap.Skip()
+		write := func() error { return writeJSON(w, answer) }
+		log := a.Log.Info
+		if err != nil {
+			p := problemOf(err)
+			status, outcome, reason = p.status, "refused", zap.String("reason", p.detail)
+			write = func() error { writeProblem(w, p); return nil }
+			if status >= http.StatusInternalServerError {
+				outcome, log = "failed", a.Log.Warn
+			}
+		}
+		log("the operator asked for a change", zap.String("event", "operator_change"), zap.String("action", action), what,
+			zap.String("outcome", outcome), zap.Int("status", status), reason,
+			zap.String("requester", requester(r)), zap.Duration("duration", time.Since(began)))
+		return write()
+	}
+}
+
+// requester is the address that a request came from.
+func requester(r *http.Request) string {
+	if addr, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return addr.Addr().Unmap().String()
+	}
+	return r.RemoteAddr
+}
+
+// control is what carries changes out, once the hub has started.
+func (a *api) control() (Control, error) {
+	if a.Control != nil {
+		if c := a.Control(); c != nil {
+			return c, nil
+		}
+	}
+	p := refuse(http.StatusServiceUnavailable, "The hub is starting; try again in a moment.")
+	p.retryAfter = startingRetry
+	return nil, p
+}
+
+func (a *api) resetTopic(r *http.Request) (any, about, error) {
+	id := mux.Vars(r)["id"]
+	what := zap.String("topic", id)
+	if err := noBody(r); err != nil {
+		return nil, what, err
+	}
+	t, err := a.topicState(r.Context(), id)
+	if err != nil {
+		return nil, what, err
+	}
+	what = zap.String("topic", t.head.Topic)
+	// What was never published to may start anywhere as it is.
+	for range maxResets {
+		if t.head.Version == "" || t.head.Reset {
+			return a.topic(t), what, nil
+		}
+		switch err := a.Topics.Reset(r.Context(), t.head.Topic, t.head.Version); {
+		case err == nil:
+			t.head.Reset = true
+		case !errors.Is(err, journal.ErrHeadMoved):
+			return nil, what, err
+		default:
+			if t.head, err = a.Topics.Head(r.Context(), t.head.Topic); err != nil {
+				return nil, what, err
+			}
+		}
+	}
+	return nil, what, refuse(http.StatusConflict, "The topic is being published to so fast that it could not be reset; stop its Source first, or try again.")
+}
+
+// subject is the subscription that a change is about.
+func (a *api) subject(r *http.Request) (id uuid.UUID, what about, c Control, err error) {
+	raw := mux.Vars(r)["id"]
+	what = zap.String("subscription_id", raw)
+	if id, err = subscriptionID(raw); err != nil {
+		return id, what, nil, err
+	}
+	c, err = a.control()
+	return id, what, c, err
+}
+
+func (a *api) retry(r *http.Request) (any, about, error) {
+	id, what, c, err := a.subject(r)
+	if err != nil {
+		return nil, what, err
+	}
+	if err := noBody(r); err != nil {
+		return nil, what, err
+	}
+	rec, err := c.Retry(r.Context(), id)
+	if err != nil {
+		return nil, what, refusal(id, err)
+	}
+	s, err := a.changed(r, rec)
+	return s, what, err
+}
+
+func (a *api) replay(r *http.Request) (any, about, error) {
+	id, what, c, err := a.subject(r)
+	if err != nil {
+		return nil, what, err
+	}
+	req, err := readReplay(r)
+	if err != nil {
+		return nil, what, err
+	}
+	n, rec, err := c.Replay(r.Context(), id, req.Since)
+	if err != nil {
+		return nil, what, refusal(id, err)
+	}
+	s, err := a.changed(r, rec)
+	return Replay{Notifications: n, Subscription: s}, what, err
+}
+
+func (a *api) endSubscription(r *http.Request) (any, about, error) {
+	id, what, c, err := a.subject(r)
+	if err != nil {
+		return nil, what, err
+	}
+	if err := noBody(r); err != nil {
+		return nil, what, err
+	}
+	_, before, err := a.record(r.Context(), id.String())
+	if err != nil {
+		return nil, what, err
+	}
+	if err := c.End(r.Context(), id, subscriptions.EndRemoved, endNotice); err != nil {
+		return nil, what, refusal(id, err)
+	}
+	rec, err := a.Subscriptions.Get(r.Context(), id)
+	if err != nil {
+		return nil, what, err
+	}
+	if rec.Subscription == nil && rec.Request == nil {
+		// It was only requested, and the callback has been told already.
+		rec = before
+		rec.Request.Denied = endNotice
+	}
+	s, err := a.changed(r, rec)
+	return s, what, err
+}
+
+// changed is a subscription after its change.
+func (a *api) changed(r *http.Request, rec subscriptions.Record) (Subscription, error) {
+	return subscription(r.Context(), rec, a.Now(), a.heads())
+}
+
+// refusal is what to answer to an error of Control.
+func refusal(id uuid.UUID, err error) error {
+	switch {
+	case errors.Is(err, subscriptions.ErrNotFound):
+		return noSubscription(id)
+	case errors.Is(err, subscriptions.ErrEnded):
+		return refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, its lease ran out, or it was not verified yet. Its subscriber has to subscribe again.", id)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/mux"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+func (a *api) listNotifications(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return err
+	}
+	var since time.Time
+	if q.Has("since") {
+		if since, err = parseDatetime(q.Get("since")); err != nil {
+			return badRequest("since=%s: %s. In a query, + is written %%2B.", q.Get("since"), err)
+		}
+	}
+	t, err := a.topicState(r.Context(), mux.Vars(r)["id"])
+	if err != nil {
+		return err
+	}
+	after, err := a.afterNotification(r.Context(), p, t.head)
+	if err != nil {
+		return err
+	}
+	items := a.entries(r.Context(), t.head.Topic, after, since)
+	return writePage(w, p.limit, items, func(n Notification) string { return n.ID })
+}
+
+// afterNotification is the anchor after which a page begins. Where the
+// notification that the page before ended with was trimmed, all that is retained
+// comes after it.
+func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal.Head) (journal.Anchor, error) {
+	id, err := p.afterID()
+	if err != nil || id == uuid.Nil {
+		return head.Trimmed, err
+	}
+	topic, e, err := a.Topics.Find(ctx, id)
+	switch {
+	case errors.Is(err, journal.ErrNotFound) && journal.IDPartition(id) == journal.Partition(journal.TopicID(head.Topic)):
+		return head.Trimmed, nil
+	case errors.Is(err, journal.ErrNotFound), err == nil && topic != head.Topic:
+		return journal.Anchor{}, p.badAfter()
+	}
+	return e.Anchor(), err
+}
+
+// entries yields the retained notifications of a topic after an anchor that end
+// after since. It holds minBatch of them at a time, without bodies.
+func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
+	return func(yield func(Notification, error) bool) {
+		for {
+			batch, err := a.Topics.Read(ctx, topic, after, minBatch, 0)
+			if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
+				after = trimmed.To // meanwhile
+				continue
+			}
+			if err != nil {
+				yield(Notification{}, err)
+				return
+			}
+			for i := range batch {
+				e := &batch[i]
+				after = e.Anchor()
+				if e.End().After(since) && !yield(notification(e), nil) {
+					return
+				}
+			}
+			if len(batch) == 0 {
+				return
+			}
+		}
+	}
+}
+
+func notification(e *journal.Entry) Notification {
+	return Notification{
+		ID: e.ID.String(), From: utc(e.From), Until: utc(e.Until), Kind: string(e.Kind), MediaType: e.MediaType,
+		Created: e.Counts.Created, Updated: e.Counts.Updated, Deleted: e.Counts.Deleted,
+		Bytes: e.Size, SHA256: hex.EncodeToString(e.SHA256[:]),
+		Seq: e.Seq, Position: position(e.Position), ReceivedAt: utc(e.ReceivedAt),
+	}
+}
+
+func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
+	raw := mux.Vars(r)["id"]
+	id, err := parseID(raw)
+	if err != nil {
+		return notFound("%q is not the id of a notification: that is the UUID of the hub's answer to its publish, and of Webhook-Id.", raw)
+	}
+	status, err := a.counts.get(r.Context(), id)
+	if errors.Is(err, journal.ErrNotFound) {
+		return notFound("No notification has the id %s, or retention has taken it away; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, status)
+}
+
+// count finds a notification and looks at every subscription for what became of
+// it there. It holds MaxLimit of them at a time.
+func (a *api) count(ctx context.Context, id uuid.UUID) (NotificationStatus, error) {
+	asOf := a.Now()
+	topic, e, err := a.Topics.Find(ctx, id)
+	if err != nil {
+		return NotificationStatus{}, err
+	}
+	out := NotificationStatus{Notification: notification(&e), Topic: topic, AsOf: utc(asOf)}
+	for rec, err := range walk(ctx, uuid.Nil, MaxLimit, a.Subscriptions.List, recordID) {
+		if err != nil {
+			return NotificationStatus{}, err
+		}
+		s := rec.Subscription
+		if s == nil || s.Topic != topic {
+			continue
+		}
+		switch s.Outcome(&e) {
+		case subscriptions.Delivered:
+			out.Delivered++
+		case subscriptions.Pending:
+			out.Pending++
+		case subscriptions.Skipped:
+			out.Skipped++
+		case subscriptions.NotMeant:
+		}
+	}
+	return out, nil
+}
