@@ -36,12 +36,17 @@ func (h *Handler) links(header http.Header, p *publication) error {
 	if !named {
 		return refuse(badLink, `There is no Link header with rel="hub" that is this hub, character by character; `+want+".", h.o.HubURL)
 	}
-	for _, target := range websub.Targets(links, websub.RelResourceSync) {
+	p.relay(websub.Targets(links, websub.RelResourceSync))
+	return nil
+}
+
+// relay keeps the links that are delivered beside self and hub (HUB-44).
+func (p *publication) relay(targets []string) {
+	for _, target := range targets {
 		if len(p.relayed) < maxRelayed && websub.CheckURL("", target) == nil {
 			p.relayed = append(p.relayed, websub.Link{Target: target, Rels: []string{websub.RelResourceSync}}.String())
 		}
 	}
-	return nil
 }
 
 // credential reads what the headers say about who publishes (HUB-53), and notes

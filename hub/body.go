@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/rshub/rshub/websub"
 )
 
 const (
@@ -19,8 +21,8 @@ const (
 	readChunk = 256 << 10
 	// slowest is the pace below which a body is given up, in bytes a second.
 	slowest = 32 << 10
-	// maxForm is the longest form in bytes.
-	maxForm = 64 << 10
+	// maxForm is the longest form in bytes: a ping of many topics.
+	maxForm = websub.MaxFormBytes
 )
 
 // body is the body of a request, and a share of the memory that all bodies have
@@ -44,15 +46,20 @@ func (b *body) release() {
 // The caller releases it. The error is a *refusal: the body is over the limit or
 // its Content-Length, came too slowly, broke off, or there is no memory for it.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
-	if r.ContentLength > limit {
+	in := &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
+	return h.takeIn(in, r.ContentLength, limit)
+}
+
+// takeIn reads a body that is said to be of length bytes; -1: nobody said so.
+func (h *Handler) takeIn(in io.Reader, length, limit int64) (*body, error) {
+	if length > limit {
 		return nil, overLimit(limit)
 	}
 	longest := limit
-	if r.ContentLength >= 0 {
-		longest = r.ContentLength
+	if length >= 0 {
+		longest = length
 	}
 	b := &body{h: h}
-	in := &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
 	if err := b.fill(in, sha256.New(), longest); err != nil {
 		b.release()
 		return nil, err

@@ -53,6 +53,19 @@ const (
 	OutcomeDuplicate = "duplicate" // of a publish that came before; nothing is sent twice
 )
 
+// FetchOutcomes are all that Event.Outcome can be of a fetch.
+func FetchOutcomes() []string {
+	out := []string{OutcomeAccepted, OutcomeDuplicate}
+	for _, k := range []kind{
+		notWellFormed, documentType, badCharset, topicNotAllowed, topicDenied,
+		gap, overlap, conflict, tooLarge, tooManyEntries, unsupportedMediaType, badDocument, emptyContent, otherKind,
+		storeDown, storeFull, busy, topicUnreachable,
+	} {
+		out = append(out, k.slug)
+	}
+	return out
+}
+
 // PublishOutcomes are all that Event.Outcome can be of a publish.
 func PublishOutcomes() []string {
 	out := []string{OutcomeAccepted, OutcomeDuplicate}

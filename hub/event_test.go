@@ -101,7 +101,7 @@ func TestEventOfAGap(t *testing.T) {
 // is counted from the start; what is not there is for forms alone.
 func TestPublishOutcomes(t *testing.T) {
 	forms := []string{
-		"bad-form", "ping-not-offered", "callback-not-allowed", "insecure-secret", "not-found", "method-not-allowed",
+		"bad-form", "too-many-pings", "empty-content", "callback-not-allowed", "insecure-secret", "not-found", "method-not-allowed",
 		"too-many-subscriptions",
 	}
 	source, err := os.ReadFile("problems.go")

@@ -25,6 +25,7 @@ func FuzzServeHTTP(f *testing.F) {
 	add(subscribeForm(), "hub.mode=subscribe&hub.topic="+topic+"&hub.callback=https://s.example/")
 	add(subscribeForm(), "hub.mode=unsubscribe&hub.topic=%zz")
 	add(subscribeForm(), "hub.mode=publish&hub.url="+topic)
+	add(subscribeForm(), "hub.mode=publish&hub.topic="+topic+"&hub.url=http://10.0.0.1/&hub.url=")
 	add(get(http.MethodGet, "text/html"), "")
 	add(get("", "\x00"), "")
 
@@ -38,12 +39,12 @@ func FuzzServeHTTP(f *testing.F) {
 			}
 		}
 		rec := w.do(r)
-		entries, requests := w.journal.entries(), len(w.subs.requests)
+		entries, requests, marks := w.journal.entries(), len(w.subs.requests), len(w.marked())
 		switch code := rec.Code; {
 		case code == http.StatusInternalServerError || code < 200 || code >= 300 && code < 400:
 			t.Errorf("%d", code)
-		case (code == http.StatusAccepted) != (requests == 1):
-			t.Errorf("%d and %d requests", code, requests)
+		case (code == http.StatusAccepted) != (requests == 1 || marks > 0) || requests > 0 && marks > 0:
+			t.Errorf("%d, %d requests and %d marks", code, requests, marks)
 		case (w.journal.stored() == 1) != (code == http.StatusOK && method == http.MethodPost):
 			t.Errorf("%d and %d entries", code, w.journal.stored())
 		case len(entries) == 1 && string(entries[0].Body) != body:

@@ -29,9 +29,11 @@ type Accepter interface {
 type Topics interface {
 	Check(ctx context.Context, topic string) error
 	Content(ctx context.Context, topic, location string, body []byte) error
+	Fetch(ctx context.Context, topic string) (validate.Fetched, error)
 }
 
-// Callbacks tells which callbacks may not be called, as egress.Client does.
+// Callbacks tells which callbacks, and topics, may not be called, as egress.Client
+// does.
 type Callbacks interface {
 	// CheckLiteral refuses a URL whose host is an address that is never called.
 	CheckLiteral(rawURL string) error
@@ -63,16 +65,17 @@ func ParsePublishAuth(names []string) (PublishAuth, error) {
 	return a, nil
 }
 
-// Options are what a Handler needs. HubURL, Journal, Subscriptions and Topics
-// are required.
+// Options are what a Handler needs. HubURL, Journal, Marks, Subscriptions and
+// Topics are required.
 type Options struct {
 	// HubURL is the hub's public URL; its path is where the Handler answers.
 	HubURL        string
 	Journal       journal.Appender
+	Marks         journal.Marks
 	Subscriptions Accepter
 	Topics        Topics
 	Publishers    *validate.Publishers // nil: there are none
-	Callbacks     Callbacks            // nil: every callback may be called
+	Callbacks     Callbacks            // nil: every callback and topic may be called
 
 	Auth PublishAuth
 	// AcceptGaps is `--continuity=flag`.
@@ -113,6 +116,7 @@ type Handler struct {
 	draining atomic.Bool
 	memory   *semaphore.Weighted
 	page     landing
+	fetches  *fetchQueue
 
 	byPublisher, byTopicHost, byRequester *limiters
 }
@@ -125,8 +129,8 @@ func New(o Options) (*Handler, error) {
 	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
 		return nil, err
 	}
-	if o.Journal == nil || o.Subscriptions == nil || o.Topics == nil {
-		return nil, errors.New("hub: Journal, Subscriptions and Topics have to be given")
+	if o.Journal == nil || o.Marks == nil || o.Subscriptions == nil || o.Topics == nil {
+		return nil, errors.New("hub: Journal, Marks, Subscriptions and Topics have to be given")
 	}
 	u, err := url.Parse(o.HubURL)
 	if err != nil {
@@ -154,6 +158,7 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{
 		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
+		fetches:     newFetchQueue(),
 		byPublisher: newLimiters(o.PublishRate),
 		byTopicHost: newLimiters(o.PublishRate),
 		byRequester: newLimiters(o.SubscribeRate),
@@ -162,8 +167,8 @@ func New(o Options) (*Handler, error) {
 	return h, err
 }
 
-// SetDraining makes the Handler refuse new publishes with 503, or take them
-// again. Those in progress go on.
+// SetDraining makes the Handler refuse new publishes and pings with 503, or take
+// them again. Those in progress go on.
 func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 
 // ServeHTTP answers one request.

@@ -14,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
@@ -128,27 +131,35 @@ func (a *acceptor) Accept(_ context.Context, r websub.SubscribeRequest, requeste
 	return a.err
 }
 
-// topics answers the topic check and the comparison.
-type topics struct{ check, content error }
+// topics answers the topic check, the comparison and the fetch.
+type topics struct {
+	check, content error
+	fetch          func(ctx context.Context, topic string) (validate.Fetched, error)
+}
 
 func (t *topics) Check(context.Context, string) error { return t.check }
 
 func (t *topics) Content(context.Context, string, string, []byte) error { return t.content }
+
+func (t *topics) Fetch(ctx context.Context, topic string) (validate.Fetched, error) {
+	return t.fetch(ctx, topic)
+}
 
 // world is a Handler and all that it works with.
 type world struct {
 	*Handler
 	t       *testing.T
 	journal *memory
+	marks   *storetest.Memory
 	subs    *acceptor
 	topics  *topics
 }
 
 func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, journal: &memory{}, subs: &acceptor{}, topics: &topics{}}
+	w := &world{t: t, journal: &memory{}, marks: storetest.NewMemory(), subs: &acceptor{}, topics: &topics{}}
 	o := Options{
-		HubURL: hubURL, Journal: w.journal, Subscriptions: w.subs, Topics: w.topics,
+		HubURL: hubURL, Journal: w.journal, Marks: w.marks, Subscriptions: w.subs, Topics: w.topics,
 		Auth: PublishAuth{Content: true, Token: true},
 		Publishers: validate.NewPublishers([]validate.Publisher{{
 			Name: "alice", Topics: patterns("https://example.org/*"), Secret: "alice's secret",
@@ -265,6 +276,18 @@ func (w *world) accept(r *http.Request) accepted {
 		w.t.Fatalf("%d: %s", rec.Code, rec.Body)
 	}
 	return decode[accepted](w.t, rec)
+}
+
+// marked are the topics that were pinged.
+func (w *world) marked() (marks []journal.Mark) {
+	for partition := range journal.Partitions {
+		page, err := w.marks.Marks(context.Background(), partition, uuid.Nil, 1000)
+		if err != nil {
+			w.t.Error(err)
+		}
+		marks = append(marks, page...)
+	}
+	return marks
 }
 
 func decode[T any](t *testing.T, rec *httptest.ResponseRecorder) T {

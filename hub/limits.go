@@ -55,8 +55,27 @@ func newLimiters(r Rate) *limiters {
 // when there is room again. What ends its sentence "Too many requests": who they
 // came from, or where they go.
 func (l *limiters) take(now time.Time, key, what string) error {
+	c := l.claim(now, key, what, 1)
+	_, err := c.refusal(now)
+	if err != nil {
+		c.giveBack(now)
+	}
+	return err
+}
+
+// claim is a number of events that were counted, over the limit or not.
+type claim struct {
+	rate Rate
+	n    int
+	what string
+	r    *rate.Reservation // nil: there is no limit
+}
+
+// claim counts n events of key at once. Where they are too many they have to be
+// given back.
+func (l *limiters) claim(now time.Time, key, what string, n int) claim {
 	if l == nil {
-		return nil
+		return claim{}
 	}
 	l.mu.Lock()
 	limiter, ok := l.keys.Get(key)
@@ -65,15 +84,38 @@ func (l *limiters) take(now time.Time, key, what string) error {
 		l.keys.Add(key, limiter)
 	}
 	l.mu.Unlock()
-
-	r := limiter.ReserveN(now, 1)
-	wait := r.DelayFrom(now)
-	if wait == 0 {
-		return nil
-	}
-	r.CancelAt(now)
-	return refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", what, l.rate).retryAfter(wait)
+	return claim{rate: l.rate, n: n, what: what, r: limiter.ReserveN(now, n)}
 }
+
+// refusal is nil, or says that the events are too many and how long it takes
+// until there is room for them.
+func (c claim) refusal(now time.Time) (time.Duration, error) {
+	switch {
+	case c.r == nil:
+		return 0, nil
+	case !c.r.OK():
+		return c.rate.Per, refuse(rateLimited, "This counts as %d requests %s, and the limit is %s. Send less at once.", c.n, c.what, c.rate).retryAfter(c.rate.Per)
+	}
+	wait := c.r.DelayFrom(now)
+	if wait == 0 {
+		return 0, nil
+	}
+	return wait, refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", c.what, c.rate).retryAfter(wait)
+}
+
+// giveBack makes the events not have been.
+func (c claim) giveBack(now time.Time) {
+	if c.r != nil {
+		c.r.CancelAt(now)
+	}
+}
+
+// addressKey and topicHostKey are what publishes are counted by, where no
+// publisher is known. Those with a token have an allowance of their own at a
+// topic's host, so that strangers can't use it up.
+func addressKey(addr netip.Addr) string { return "address " + network(addr) }
+
+func topicHostKey(host string, known bool) string { return fmt.Sprintf("%t %s", known, host) }
 
 // network is what counts as one requester: an IPv4 address, or an IPv6 /64,
 // since that much belongs to one household.

@@ -35,9 +35,8 @@ var (
 	notWellFormed   = kind{http.StatusBadRequest, "not-well-formed", "The body is not well-formed XML"}
 	documentType    = kind{http.StatusBadRequest, "document-type", "The body has a document type declaration"}
 	badCharset      = kind{http.StatusBadRequest, "charset", "The body is not in UTF-8"}
-	badForm         = kind{http.StatusBadRequest, "bad-form", "The subscription request is not valid"}
+	badForm         = kind{http.StatusBadRequest, "bad-form", "The form is not valid"}
 	incompleteBody  = kind{http.StatusBadRequest, "incomplete-body", "The body did not arrive whole"}
-	pingNotOffered  = kind{http.StatusBadRequest, "ping-not-offered", "Pings are not offered"}
 	wrongCredential = kind{http.StatusUnauthorized, "wrong-credential", "The credential is wrong"}
 
 	noCredential       = kind{http.StatusForbidden, "no-credential", "A credential is needed"}
@@ -60,9 +59,11 @@ var (
 	tooManyEntries       = kind{http.StatusRequestEntityTooLarge, "too-many-entries", "The notification has too many entries"}
 	unsupportedMediaType = kind{http.StatusUnsupportedMediaType, "media-type", "The media type is not taken"}
 	badDocument          = kind{http.StatusUnprocessableEntity, "invalid-notification", "The body is not a valid notification"}
+	emptyContent         = kind{http.StatusUnprocessableEntity, "empty-content", "The topic serves nothing"}
 	otherKind            = kind{http.StatusUnprocessableEntity, "other-kind", "The topic carries another kind of notification"}
 	rateLimited          = kind{http.StatusTooManyRequests, "rate-limited", "There were too many requests"}
 	tooManySubscriptions = kind{http.StatusTooManyRequests, "too-many-subscriptions", "There are too many subscriptions"}
+	tooManyPings         = kind{http.StatusTooManyRequests, "too-many-pings", "Too many topics wait to be fetched"}
 
 	storeDown        = kind{http.StatusServiceUnavailable, "store-unavailable", "The store can't be reached"}
 	storeFull        = kind{http.StatusServiceUnavailable, "store-full", "The store is full"}
@@ -70,6 +71,9 @@ var (
 	busy             = kind{http.StatusServiceUnavailable, "busy", "The hub is busy"}
 	topicUnreachable = kind{http.StatusServiceUnavailable, "topic-unreachable", "The topic can't be checked"}
 )
+
+// ours reports whether this hub is at fault, and not who asks or the topic.
+func (k kind) ours() bool { return k == storeDown || k == storeFull || k == busy }
 
 const (
 	// retryDefault is the Retry-After of a 503 that knows no better.
@@ -140,11 +144,13 @@ func classify(err error) *refusal {
 	case errors.As(err, &denied):
 		return refuse(topicDenied, `%s A topic's URL has to answer itself, with Link headers that name it as rel="self" and this hub as rel="hub".`, sentence(denied.Reason))
 	case errors.As(err, &wait):
-		return refuse(topicUnreachable, "The topic could not be checked: %s", sentence(wait.Error())).retryAfter(wait.After)
+		return refuse(topicUnreachable, "The topic could not be asked: %s", sentence(wait.Error())).retryAfter(wait.After)
 	case errors.As(err, &unsure):
-		return refuse(topicUnreachable, "The topic could not be checked: %s Try again later.", sentence(unsure.Reason)).retryAfter(unsure.After)
+		return refuse(topicUnreachable, "The topic could not be asked: %s Try again later.", sentence(unsure.Reason)).retryAfter(unsure.After)
 	case errors.As(err, &refused):
 		return refuse(callbackNotAllowed, "The callback's address %s", sentence(refused.Error()))
+	case errors.Is(err, journal.ErrTooManyMarks):
+		return refuse(tooManyPings, "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.").retryAfter(time.Minute)
 	case errors.As(err, &overbooked):
 		return refuse(tooManySubscriptions, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)
 	}

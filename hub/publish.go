@@ -29,6 +29,10 @@ type publication struct {
 	mediaType  string
 	bodyLength int64
 
+	// fetch, in the place of admit and read
+	fetched bool // the topic's own answer, which speaks for itself
+	plain   bool // of a media type that is no notification's (HUB-61)
+
 	body *body // read
 
 	// validate
@@ -53,6 +57,14 @@ type accepted struct {
 	Duplicate bool   `json:"duplicate"`
 }
 
+// outcome is that of a publication which is in the journal.
+func (p *publication) outcome() string {
+	if p.accepted.Duplicate {
+		return OutcomeDuplicate
+	}
+	return OutcomeAccepted
+}
+
 // take leads a publish through its stages. Nil: it is durable in the journal, by
 // this request or by an earlier one with the same bytes (invariant 1).
 func (h *Handler) take(w http.ResponseWriter, r *http.Request, p *publication) error {
@@ -63,13 +75,18 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, p *publication) e
 		return err
 	}
 	defer p.body.release()
-	if err := h.validate(r.Context(), p); err != nil {
+	return h.enter(r.Context(), p)
+}
+
+// enter leads what was posted, or fetched, through the stages that both have.
+func (h *Handler) enter(ctx context.Context, p *publication) error {
+	if err := h.validate(ctx, p); err != nil {
 		return err
 	}
-	if err := h.authorise(r.Context(), p); err != nil {
+	if err := h.authorise(ctx, p); err != nil {
 		return err
 	}
-	return h.append(r.Context(), p)
+	return h.append(ctx, p)
 }
 
 // servePublish answers a POST of a notification (HUB-50 to HUB-56) and writes
@@ -78,14 +95,11 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	p := &publication{}
 	err := h.take(w, r, p)
-	status, outcome := http.StatusOK, OutcomeAccepted
+	status, outcome := http.StatusOK, p.outcome()
 	if err != nil {
 		e := h.refuse(w, r, err)
 		status, outcome, err = e.kind.status, e.kind.slug, e
 	} else {
-		if p.accepted.Duplicate {
-			outcome = OutcomeDuplicate
-		}
 		answerJSON(w, "application/json", status, p.accepted)
 	}
 	h.tell(Event{
@@ -109,7 +123,7 @@ func (h *Handler) admit(r *http.Request, p *publication) error {
 		return refuse(topicNotAllowed, "This hub does not serve the topic %s.", p.topic)
 	}
 	publisher, credential := h.credential(r.Header, p)
-	who := "address " + network(addr)
+	who := addressKey(addr)
 	if credential == nil && publisher != "" {
 		p.publisher, who = publisher, "publisher "+publisher
 	}
@@ -120,9 +134,7 @@ func (h *Handler) admit(r *http.Request, p *publication) error {
 	if credential != nil {
 		return credential
 	}
-	// Those with a token have an allowance of their own, so that strangers
-	// can't use it up.
-	if err := h.byTopicHost.take(now, fmt.Sprintf("%t %s", publisher != "", egress.HostPortOf(p.topic)), "to the topic's host"); err != nil {
+	if err := h.byTopicHost.take(now, topicHostKey(egress.HostPortOf(p.topic), publisher != ""), "to the topic's host"); err != nil {
 		return err
 	}
 	p.location = r.Header.Get("Content-Location")
@@ -152,16 +164,20 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) e
 
 // validate is the third stage: the document, and whether it may come next.
 func (h *Handler) validate(ctx context.Context, p *publication) error {
+	p.entry = journal.Entry{
+		Kind: journal.KindContent, MediaType: p.mediaType, Links: p.relayed,
+		SHA256: p.body.sum, Size: int64(len(p.body.bytes)), Body: p.body.bytes,
+	}
+	if p.plain {
+		return h.decide(ctx, p)
+	}
 	doc, err := validate.Document(p.body.bytes, h.o.Now())
 	if err != nil {
 		return err
 	}
-	p.entry = journal.Entry{
-		Kind: doc.Kind, MediaType: p.mediaType, Links: p.relayed,
-		SHA256: p.body.sum, Size: int64(len(p.body.bytes)), Body: p.body.bytes,
-		Counts: journal.Counts{
-			Created: count(doc.Counts.Created), Updated: count(doc.Counts.Updated), Deleted: count(doc.Counts.Deleted),
-		},
+	p.entry.Kind = doc.Kind
+	p.entry.Counts = journal.Counts{
+		Created: count(doc.Counts.Created), Updated: count(doc.Counts.Updated), Deleted: count(doc.Counts.Deleted),
 	}
 	if doc.Timed() {
 		p.entry.From, p.entry.Until = doc.From, doc.Until
@@ -207,7 +223,7 @@ func discontinuity(d validate.Decision, e *journal.Entry) error {
 	case validate.Overlap:
 		r = refuse(overlap, "%s overlaps what was published before; %s.", interval, expected)
 	default:
-		r = refuse(otherKind, "The topic carries %s notifications, and this is a %s notification; publish it to a topic of its own (HUB-57).", d.Kind, e.Kind)
+		r = refuse(otherKind, "The topic carries %s, and this is %s; publish it to a topic of its own (HUB-57).", carried(d.Kind), carried(e.Kind))
 		r.rule = "HUB-57"
 		return r
 	}
@@ -215,10 +231,19 @@ func discontinuity(d validate.Decision, e *journal.Entry) error {
 	return r
 }
 
+// carried says for a person what a topic of a kind carries.
+func carried(k journal.Kind) string {
+	if k == journal.KindContent {
+		return "plain content"
+	}
+	return string(k) + " notifications"
+}
+
 // authorise is the fourth stage: what the topic itself says. A duplicate went
-// through it when it came first, and nothing will be stored for it.
+// through it when it came first, and nothing will be stored for it; what was
+// fetched comes from the topic.
 func (h *Handler) authorise(ctx context.Context, p *publication) error {
-	if p.decision.Verdict == validate.Duplicate {
+	if p.fetched || p.decision.Verdict == validate.Duplicate {
 		return nil
 	}
 	if err := h.o.Topics.Check(ctx, p.topic); err != nil {

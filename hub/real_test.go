@@ -85,7 +85,7 @@ func realHub(t *testing.T) (hubURL string, store *embedstore.Store) {
 	}
 	t.Cleanup(checker.Close)
 	handler, err = hub.New(hub.Options{
-		HubURL: hubURL, Journal: store, Topics: checker, Callbacks: client,
+		HubURL: hubURL, Journal: store, Marks: store, Topics: checker, Callbacks: client,
 		Subscriptions: subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client}),
 		Auth:          hub.PublishAuth{Content: true, Token: true},
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -355,10 +356,6 @@ var otherRefusals = []refused{
 		status: 400, slug: "bad-form", says: []string{"hub.mode"},
 	},
 	{
-		why: "a ping", req: func() *http.Request { return form("hub.mode", "publish", "hub.url", topic) },
-		status: 400, slug: "ping-not-offered", says: []string{"application/xml"},
-	},
-	{
 		why: "a form in another charset", req: func() *http.Request {
 			r := subscribeForm()
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=iso-8859-1")
@@ -382,7 +379,7 @@ var otherRefusals = []refused{
 	},
 	{
 		why: "a long form", req: func() *http.Request { return subscribeForm("x", strings.Repeat("x", maxForm)) },
-		status: 413, slug: "too-large", says: []string{"65536"},
+		status: 413, slug: "too-large", says: []string{"1048576"},
 	},
 	{
 		why: "a callback that is never called", change: func(o *Options) { o.Callbacks = guarded() },
@@ -588,8 +585,9 @@ func TestAcceptDecidesTheForm(t *testing.T) {
 
 func TestNewRefusesWhatCannotBe(t *testing.T) {
 	for _, o := range []Options{
-		{HubURL: "hub", Journal: &memory{}, Subscriptions: &acceptor{}, Topics: &topics{}},
-		{HubURL: hubURL, Subscriptions: &acceptor{}, Topics: &topics{}},
+		{HubURL: "hub", Journal: &memory{}, Marks: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
+		{HubURL: hubURL, Marks: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
+		{HubURL: hubURL, Journal: &memory{}, Subscriptions: &acceptor{}, Topics: &topics{}},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)

@@ -11,16 +11,41 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// serveForm answers a POST of a form, a subscription request (HUB-01 to HUB-18),
-// and writes its log line.
+// serveForm answers a POST of a form: a subscription request or a ping.
 func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
+	form, mode, err := h.readForm(w, r)
+	if mode == websub.ModePublish {
+		h.servePing(w, r, form, start)
+		return
+	}
+	h.serveSubscribe(w, r, form, start, err)
+}
+
+// readForm reads a form and what it is for.
+func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form, websub.Mode, error) {
+	body, err := h.readBody(w, r, maxForm)
+	if err != nil {
+		return websub.Form{}, "", err
+	}
+	defer body.release()
+	form, err := websub.ParseForm(body.bytes)
+	if err != nil {
+		return websub.Form{}, "", err
+	}
+	mode, err := form.Mode()
+	return form, mode, err
+}
+
+// serveSubscribe answers a subscription request (HUB-01 to HUB-18), or a form of
+// which nothing else can be told, and writes its log line.
+func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form websub.Form, start time.Time, err error) {
 	var req websub.SubscribeRequest
-	err := h.subscribe(w, r, &req)
+	err = h.subscribe(r, form, &req, err)
 	status, outcome := http.StatusAccepted, OutcomeAccepted
 	if err != nil {
 		e := h.refuse(w, r, err)
-		status, outcome = e.kind.status, e.kind.slug
+		status, outcome, err = e.kind.status, e.kind.slug, e
 	} else {
 		answer(w, "text/plain; charset=utf-8", status,
 			"Accepted. The callback is asked next whether it wants this; its answer decides.\n")
@@ -39,28 +64,16 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 }
 
 // subscribe takes a subscription request: nil means that it is stored and will
-// be verified. Nothing here depends on whether there is a subscription, on the
+// be verified. Unread is why there is no form; that counts as a request all the
+// same. Nothing here depends on whether there is a subscription, on the
 // callback's answer or on the topic's (HUB-15, HUB-18).
-func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, req *websub.SubscribeRequest) error {
+func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.SubscribeRequest, unread error) (err error) {
 	addr := h.requester(r)
 	if err := h.byRequester.take(h.o.Now(), network(addr), "from your address"); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, maxForm)
-	if err != nil {
-		return err
-	}
-	defer body.release()
-	form, err := websub.ParseForm(body.bytes)
-	if err != nil {
-		return err
-	}
-	mode, err := form.Mode()
-	if err != nil {
-		return err
-	}
-	if mode == websub.ModePublish {
-		return refuse(pingNotOffered, "hub.mode=publish is not offered by this version; POST the notification itself, as %s.", mediaXML)
+	if unread != nil {
+		return unread
 	}
 	if *req, err = websub.ParseSubscribe(form); err != nil {
 		return err

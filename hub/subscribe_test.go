@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -88,6 +89,11 @@ type unasked struct{ t *testing.T }
 func (u unasked) Check(context.Context, string) error {
 	u.t.Error("the topic was checked")
 	return errors.New("not to be asked")
+}
+
+func (u unasked) Fetch(context.Context, string) (validate.Fetched, error) {
+	u.t.Error("the topic was fetched")
+	return validate.Fetched{}, errors.New("not to be asked")
 }
 
 func (u unasked) Content(context.Context, string, string, []byte) error {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -9,11 +10,11 @@ import (
 )
 
 // tell writes the one line of a request that was answered, and hands the event
-// on. The hub's own failures are warnings. More is what the event does not say;
+// on. What this hub itself is at fault for is a warning. More is what the event does not say;
 // what is not known is left out.
 func (h *Handler) tell(e Event, more ...zap.Field) {
 	level := zapcore.InfoLevel
-	if e.Status >= http.StatusInternalServerError {
+	if r := (*refusal)(nil); errors.As(e.Err, &r) && r.kind.ours() {
 		level = zapcore.WarnLevel
 	}
 	if line := h.log.Check(level, e.Name); line != nil {

@@ -124,7 +124,7 @@ func TestSlowBodyOfARefusal(t *testing.T) {
 // the answer has its own, so that its deadline does not cut the topic check off.
 func TestSteadyBodies(t *testing.T) {
 	onTheWire(t, nil, func(w *world, c net.Conn, r *bufio.Reader) {
-		w.o.Topics = slowTopics{}
+		w.o.Topics = &slowTopics{}
 		body := doc(0, 1, "a") + strings.Repeat(" ", 2<<20)
 		go func() {
 			_, err := io.WriteString(c, head(fmt.Sprintf("Content-Length: %d\r\n", len(body))))
@@ -141,7 +141,7 @@ func TestSteadyBodies(t *testing.T) {
 }
 
 // slowTopics takes longer to answer than a body may take to come.
-type slowTopics struct{}
+type slowTopics struct{ topics }
 
 func (slowTopics) Check(ctx context.Context, _ string) error {
 	select {
@@ -151,8 +151,6 @@ func (slowTopics) Check(ctx context.Context, _ string) error {
 		return ctx.Err()
 	}
 }
-
-func (slowTopics) Content(context.Context, string, string, []byte) error { return nil }
 
 // A body without an end is read up to the limit.
 func TestEndlessBodies(t *testing.T) {

@@ -54,6 +54,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.serve(ctx, "public listener", a.public, a.hub)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
+	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
 	return nil
 }
 
@@ -137,6 +138,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 	return hub.New(hub.Options{
 		HubURL:                 a.hubURL,
 		Journal:                a.store,
+		Marks:                  a.store,
 		Subscriptions:          service,
 		Topics:                 topics,
 		Publishers:             validate.NewPublishers(publishers),

@@ -1,0 +1,57 @@
+package hub
+
+import (
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// fetchRetries are the pauses after the tries of a fetch, each a fifth more or
+// less; the last one is repeated.
+var fetchRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+
+// fetchFor is how long after its last ping a topic that can't be asked is tried:
+// long enough for its restart, and short enough that topics which do not exist
+// can't take up all places for those that wait.
+const fetchFor = time.Hour
+
+// concluded is the mark m after a try that began with it and ended at now, with
+// err; rnd, from 0 to 1, spreads the pauses. Where the topic is to be fetched
+// again, then says when.
+func concluded(m journal.Mark, p *publication, err error, now time.Time, rnd float64) (_ journal.Mark, then next) {
+	m.Last = journal.Fetch{At: now, Outcome: p.outcome(), ID: p.id}
+	if err == nil {
+		m.Fetched, m.Tries, m.NextAt = m.Pings, 0, time.Time{}
+		return m, next{}
+	}
+	r := classify(err)
+	m.Last.Outcome, m.Last.Detail = r.kind.slug, shorten(r.detail)
+	pause, again := retryFetch(m, r, now, rnd)
+	if !again {
+		m.Fetched, m.Tries, m.NextAt = m.Pings, 0, time.Time{}
+		return m, next{}
+	}
+	m.Tries, m.NextAt = m.Tries+1, now.Add(pause)
+	start := time.Now()
+	return m, next{keep: true, slow: true, due: start.Add(pause), floor: start.Add(r.wait)}
+}
+
+// retryFetch decides about a try that was refused: again after a pause, or not
+// any more, as the topic's answer is final. Pure. A topic that can't be asked is
+// given up fetchFor after its last ping, with a last try then; where this hub
+// itself was at fault it goes on.
+func retryFetch(m journal.Mark, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
+	step := fetchRetries[min(m.Tries, len(fetchRetries)-1)]
+	pause = max(time.Duration(float64(step)*(0.8+0.4*rnd)), r.wait)
+	switch {
+	case r.kind.ours():
+		return pause, true
+	case r.kind != topicUnreachable:
+		return 0, false
+	}
+	left := m.PingedAt.Add(fetchFor).Sub(now)
+	if left <= 0 {
+		return 0, false
+	}
+	return min(pause, max(left, r.wait)), true
+}
