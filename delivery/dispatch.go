@@ -58,6 +58,7 @@ type Dispatcher struct {
 	delivered, failed, passedOver, ended atomic.Uint64
 
 	census atomic.Pointer[Census] // the latest; nil: there was none yet
+	loaded atomic.Bool            // Run has taken up the subscriptions of the store
 }
 
 // New returns a Dispatcher. It does nothing until Run; Apply may be called
@@ -101,6 +102,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.loaded.Store(true)
 	// What is in flight outlives ctx.
 	background := context.WithoutCancel(ctx)
 	exchanges, cutOff := context.WithCancelCause(background)
@@ -138,6 +140,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer time.AfterFunc(flushTimeout, giveUp).Stop()
 	return <-settled
 }
+
+// Loaded tells whether Run has taken up the subscriptions of the store.
+func (d *Dispatcher) Loaded() bool { return d.loaded.Load() }
 
 // stop makes every sender end after what it has in flight.
 func (d *Dispatcher) stop() {

@@ -19,6 +19,7 @@ import (
 	"github.com/rshub/rshub/internal/telemetry"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/subscriptions"
 )
 
 // stopGrace is what stopping may take beyond the time to drain: finishing the
@@ -37,8 +38,9 @@ type App struct {
 	store         *embedstore.Store
 	hub           *hub.Handler
 	draining      atomic.Bool
-	dispatcher    atomic.Pointer[delivery.Dispatcher] // nil until it is there
-	traces        *telemetry.Traces                   // nil: nothing is traced
+	dispatcher    atomic.Pointer[delivery.Dispatcher]   // nil until it is there
+	service       atomic.Pointer[subscriptions.Service] // the same
+	traces        *telemetry.Traces                     // nil: nothing is traced
 
 	stops  stopper
 	failed chan error
@@ -164,18 +166,45 @@ func (a *App) adminHandler() http.Handler {
 			}
 			return d.Subscribers(topic), true
 		},
-		Topics: a.store, Subscriptions: a.store,
+		Control: func() admin.Control {
+			if s := a.service.Load(); s != nil {
+				return s
+			}
+			return nil
+		},
+		Topics: a.store, Marks: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})
 }
 
 // ready is what GET /readyz tells.
 func (a *App) ready(ctx context.Context) []admin.Check {
-	checks := []admin.Check{{Name: "store", Err: a.store.Ready(ctx)}}
-	if a.draining.Load() {
-		checks = append(checks, admin.Check{Name: "draining", Err: errors.New("the hub is shutting down")})
+	store, space := a.store.Ready(ctx), error(nil)
+	if errors.Is(store, journal.ErrFull) {
+		store, space = nil, store
 	}
-	return checks
+	return []admin.Check{
+		{Name: "starting", Err: a.starting()},
+		{Name: "store", Err: store},
+		{Name: "high water", Err: space},
+		{Name: "draining", Err: a.shuttingDown()},
+	}
+}
+
+// starting is an error until the subscriptions of the store are taken up, before
+// which none of them gets anything.
+func (a *App) starting() error {
+	if d := a.dispatcher.Load(); d == nil || !d.Loaded() {
+		return errors.New("the subscriptions are being read from the store")
+	}
+	return nil
+}
+
+func (a *App) shuttingDown() error {
+	if a.draining.Load() {
+		return errors.New("the hub is shutting down")
+	}
+	return nil
 }
 
 func (a *App) info(context.Context) admin.Info {

@@ -74,8 +74,17 @@ func TestLife(t *testing.T) {
 	if code, body := get(t, "http://"+a.Addr()+"/"); code != http.StatusOK || !strings.Contains(body, a.HubURL()) {
 		t.Errorf("the hub URI answers %d %s", code, body)
 	}
-	if code, body := get(t, "http://"+a.AdminAddr()+"/readyz"); code != http.StatusOK {
-		t.Errorf("ready: %d %s", code, body)
+	for {
+		code, body := get(t, "http://"+a.AdminAddr()+"/readyz?verbose")
+		if code == http.StatusOK {
+			if body != "[+] starting\n[+] store\n[+] high water\n[+] draining\nok\n" {
+				t.Errorf("ready: %s", body)
+			}
+			break
+		}
+		if !strings.Contains(body, "[-] starting: ") {
+			t.Fatalf("ready: %d %s", code, body)
+		}
 	}
 	code, body := get(t, "http://"+a.AdminAddr()+"/api/v1/info")
 	var info struct {

@@ -48,6 +48,7 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	a.dispatcher.Store(dispatcher)
 	service := a.subscriptions(client, budget, topics, dispatcher)
+	a.service.Store(service)
 	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
 		return err
 	}
