@@ -42,10 +42,11 @@ type Reader struct {
 	rules   rules // without a kind before the root's rs:md was read
 
 	begun        bool
-	ahead        *Entry // the first entry, where Head came upon it
-	err          error  // sticky; io.EOF at the end
-	line, column int    // of what the rules are being applied to
-	oldUp        bool   // the root has the link to the Capability List of version 0.9
+	entry        Entry // that was read last
+	ahead        bool  // it is the first, and Head came upon it
+	err          error // sticky; io.EOF at the end
+	line, column int   // of what the rules are being applied to
+	oldUp        bool  // the root has the link to the Capability List of version 0.9
 }
 
 // NewReader returns a reader of the document r. Nothing is read before Head or
@@ -75,11 +76,15 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for {
-			e, err := r.next()
-			if errors.Is(err, io.EOF) {
+			switch err := r.next(); {
+			case err == nil:
+				if !yield(r.entry, nil) {
+					return
+				}
+			case errors.Is(err, io.EOF):
 				return
-			}
-			if !yield(e, err) || err != nil {
+			default:
+				yield(Entry{}, err)
 				return
 			}
 		}
@@ -91,10 +96,8 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 // noted (DOC-51), is there when Entries has come to its end. With an error, which
 // is the one that Entries gives, comes what was read before it.
 func (r *Reader) Head() (Head, error) {
-	if !r.begun && r.err == nil {
-		if e, err := r.next(); err == nil {
-			r.ahead = &e
-		}
+	if !r.begun {
+		r.ahead = r.next() == nil
 	}
 	h := r.head
 	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes)
@@ -111,38 +114,33 @@ func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.pardons.kept) 
 // TolerationCount returns how many things were let pass.
 func (r *Reader) TolerationCount() int { return r.pardons.count }
 
-// next returns the next entry, io.EOF after the last.
-func (r *Reader) next() (Entry, error) {
-	if r.ahead != nil {
-		e := *r.ahead
-		r.ahead = nil
-		return e, nil
+// next reads the next entry into r.entry. It returns io.EOF after the last.
+func (r *Reader) next() error {
+	if r.ahead {
+		r.ahead = false
+		return nil
 	}
-	if r.err != nil {
-		return Entry{}, r.err
+	if r.err == nil {
+		r.begun = true
+		r.err = r.read()
 	}
-	r.begun = true
-	e, err := r.read()
-	r.err = err
-	return e, err
+	return r.err
 }
 
-func (r *Reader) read() (Entry, error) {
+func (r *Reader) read() error {
 	ok, err := r.doc.nextEntry()
 	r.head.Index = r.doc.index
-	if err == nil && !ok {
-		if err = r.finish(); err == nil {
-			err = io.EOF
-		}
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		r.entry = r.doc.entry.export()
+		return r.check(&r.entry)
 	}
-	if err != nil {
-		return Entry{}, err
+	if err := r.finish(); err != nil {
+		return err
 	}
-	e := r.doc.entry.export()
-	if err := r.check(&e); err != nil {
-		return Entry{}, err
-	}
-	return e, nil
+	return io.EOF
 }
 
 // fault notes a broken rule, or returns it where the reader is strict.
