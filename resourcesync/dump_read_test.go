@@ -219,6 +219,16 @@ func TestDamagedPackages_DOC36(t *testing.T) {
 		})
 	}
 
+	// A directory that says that it stands later than it does, and the files
+	// with it: the first before the package.
+	moved, err := io.ReadAll(pack(t, dumpManifest()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved[len(moved)-6]++ // the offset is before the length of the comment
+	_, _, err = readDump(bytes.NewReader(moved), DumpReadOptions{})
+	wantDumpError(t, err, BadPackage, "DOC-36", "damaged")
+
 	broken := errors.New("broken")
 	whole := writeDump(t, DumpWriteOptions{})
 	source := &breaking{bytes.NewReader(whole), nil}

@@ -61,6 +61,9 @@ func writeDump(t testing.TB, o DumpWriteOptions) []byte {
 	if err := errors.Join(d.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
+	if l := dumpedChanges[2].entry.Links[1]; l.Hash != "" || l.HasLength {
+		t.Errorf("the caller's link was filled in: %+v", l)
+	}
 	if d.Size() != int64(b.Len()) {
 		t.Errorf("%d bytes, said to be %d", b.Len(), d.Size())
 	}
