@@ -11,21 +11,31 @@ const (
 	maxLoc = 2048
 )
 
+// fitsLoc reports whether s is neither too short nor too long for a loc.
+func fitsLoc(s string) bool {
+	if n := len(s); n >= utf8.UTFMax*minLoc && n <= maxLoc {
+		return true // however many bytes a character takes
+	}
+	n := utf8.RuneCountInString(s)
+	return n >= minLoc && n <= maxLoc
+}
+
 // composer turns the head and the entries of one document into XML, and holds
 // them against the rules of its kind. A Writer sends on what it composes, a
 // Splitter keeps it until it knows which part it belongs to.
 type composer struct {
 	encoder
-	rules   rules
-	element string // that of an entry
-	entries int    // how many have been composed
+	rules      rules
+	index      bool
+	begin, end string // the tags of an entry
+	entries    int    // how many have been composed
 }
 
 // newComposer checks the head of a document.
 func newComposer(h *Head) (composer, error) {
-	c := composer{element: "url"}
-	if h.Index {
-		c.element = "sitemap"
+	c := composer{index: h.Index, begin: "  <url>\n", end: "  </url>\n"}
+	if c.index {
+		c.begin, c.end = "  <sitemap>\n", "  </sitemap>\n"
 	}
 	k := kindOf(h.Capability, h.Index)
 	switch {
@@ -122,9 +132,7 @@ func (c *composer) inEntry(e *Entry, err error) error {
 // compose appends e in the order of the schema (DOC-51).
 func (c *composer) compose(e *Entry, set field) {
 	c.checkValues(e)
-	c.raw("  <")
-	c.raw(c.element)
-	c.raw(">\n")
+	c.raw(c.begin)
 	c.text("loc", e.Loc)
 	if !e.LastMod.IsZero() {
 		c.when("lastmod", e.LastMod)
@@ -141,9 +149,7 @@ func (c *composer) compose(e *Entry, set field) {
 	for i := range e.Links {
 		c.link("    ", &e.Links[i])
 	}
-	c.raw("  </")
-	c.raw(c.element)
-	c.raw(">\n")
+	c.raw(c.end)
 }
 
 func (c *composer) metadata(e *Entry) {
@@ -195,11 +201,11 @@ func (c *composer) checkValues(e *Entry) {
 		bad("DOC-16", "loc is empty; it must be the address of the resource")
 	} else if fault := uriFault(e.Loc); fault != "" {
 		bad("DOC-16", "loc is not a URI: %s", fault)
-	} else if n := utf8.RuneCountInString(e.Loc); n < minLoc || n > maxLoc {
-		bad("DOC-60", "loc has %d characters; the schema of sitemaps wants %d to %d", n, minLoc, maxLoc)
+	} else if !fitsLoc(e.Loc) {
+		bad("DOC-60", "loc has %d characters; the schema of sitemaps wants %d to %d", utf8.RuneCountInString(e.Loc), minLoc, maxLoc)
 	}
 	switch {
-	case c.element == "sitemap" && (e.ChangeFreq != "" || e.Priority != ""):
+	case c.index && (e.ChangeFreq != "" || e.Priority != ""):
 		bad("DOC-15", "changefreq and priority do not belong in a sitemap")
 	case e.ChangeFreq != "" && !isChangeFreq(e.ChangeFreq):
 		bad("DOC-51", "changefreq is %s; it must be always, hourly, daily, weekly, monthly, yearly or never", quote([]byte(e.ChangeFreq)))

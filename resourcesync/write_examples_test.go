@@ -46,7 +46,7 @@ func TestExamplesAreWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rule, ok := withoutUp[name]; ok {
-				_, err := doc.write(WriteOptions{})
+				_, err := doc.write()
 				wantRefusal(t, err, rule, "up")
 				doc.head.Links = append(doc.head.Links, Link{Rel: "up", Href: site + "capabilitylist.xml"})
 			}
@@ -72,7 +72,7 @@ func TestTestdataIsWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(filepath.Base(file), "capabilitylist-index") {
-				_, err := doc.write(WriteOptions{})
+				_, err := doc.write()
 				wantRefusal(t, err, "DOC-33", "should not be written")
 				return
 			}

@@ -200,16 +200,16 @@ var writtenDocuments = map[string]written{
 // write returns the text of a document.
 func write(tb rapid.TB, d written) []byte {
 	tb.Helper()
-	text, err := d.write(WriteOptions{})
+	text, err := d.write()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return text
 }
 
-func (d written) write(o WriteOptions) ([]byte, error) {
+func (d written) write() ([]byte, error) {
 	var b bytes.Buffer
-	w, err := NewWriter(&b, d.head, o)
+	w, err := NewWriter(&b, d.head, WriteOptions{})
 	if err != nil {
 		return nil, err
 	}

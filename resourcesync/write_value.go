@@ -52,15 +52,19 @@ func uriFault(s string) string {
 	rest := s[colon+1:]
 	host := 0 // how far square brackets may stand
 	if strings.HasPrefix(rest, "//") {
-		host = len(rest)
-		if end := strings.IndexAny(rest[2:], "/?#"); end >= 0 {
-			host = end + 2
+		for host = len("//"); host < len(rest) && rest[host] != '/' && rest[host] != '?' && rest[host] != '#'; {
+			host++
 		}
 	}
 	fragment := false
-	for i := range len(rest) {
+	for i := 0; ; i++ {
+		for i < len(rest) && valueClasses[rest[i]]&isURIByte != 0 {
+			i++
+		}
+		if i == len(rest) {
+			return ""
+		}
 		switch c := rest[i]; {
-		case valueClasses[c]&isURIByte != 0:
 		case c == '%':
 			if i+2 >= len(rest) || valueClasses[rest[i+1]]&isHexByte == 0 || valueClasses[rest[i+2]]&isHexByte == 0 {
 				return "a % that no two hexadecimal digits follow; write %25"
@@ -72,7 +76,6 @@ func uriFault(s string) string {
 			return "percent-encode the " + describe(c) + " in it"
 		}
 	}
-	return ""
 }
 
 func describe(c byte) string {
@@ -118,12 +121,26 @@ func isMediaType(s string) bool {
 
 // isHashList reports whether s is a list of algorithm:digest (DOC-55).
 func isHashList(s string) bool {
-	for element := range strings.FieldsSeq(s) {
-		if name, digest, ok := strings.Cut(element, ":"); !ok || name == "" || digest == "" {
+	elements := 0
+	for {
+		for s != "" && isSpace(s[0]) {
+			s = s[1:]
+		}
+		if s == "" {
+			return elements > 0
+		}
+		end := len(s)
+		for _, space := range []byte(" \t\r\n") {
+			if i := strings.IndexByte(s[:end], space); i >= 0 {
+				end = i
+			}
+		}
+		if colon := strings.IndexByte(s[:end], ':'); colon < 1 || colon == end-1 {
 			return false
 		}
+		s = s[end:]
+		elements++
 	}
-	return strings.TrimSpace(s) != ""
 }
 
 // isChangeFreq and isPriority are what the schema of sitemaps wants.

@@ -35,6 +35,20 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
+// plainPrefix returns how much of s stands for itself, by eight bytes at a time.
+func plainPrefix(s string) int {
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		v := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		// "&" and "'" differ in the lowest bit only, "<" and ">" in the one above.
+		if (v|below(v, ' ')|zeros((v|2*ones)^'>'*ones)|zeros(v^'"'*ones)|zeros((v|ones)^'\''*ones))&highs != 0 {
+			break
+		}
+	}
+	return i
+}
+
 // refuse keeps the fault, unless there is one already.
 func (x *encoder) refuse(kind ErrorKind, rule, format string, args ...any) {
 	if x.fault == nil {
@@ -45,7 +59,7 @@ func (x *encoder) refuse(kind ErrorKind, rule, format string, args ...any) {
 // escaped appends s, the value of what.
 func (x *encoder) escaped(what, s string) {
 	from := 0
-	for i := 0; i < len(s); {
+	for i := plainPrefix(s); i < len(s); {
 		c := s[i]
 		if plain[c] {
 			i++
@@ -69,8 +83,8 @@ func (x *encoder) escaped(what, s string) {
 			return
 		}
 		x.buf = append(append(x.buf, s[from:i]...), references[c]...)
-		i++
-		from = i
+		from = i + 1
+		i = from + plainPrefix(s[from:])
 	}
 	x.buf = append(x.buf, s[from:]...)
 }
@@ -79,26 +93,24 @@ func (x *encoder) raw(s string) { x.buf = append(x.buf, s...) }
 
 // text appends an element that holds text alone, on a line of its own.
 func (x *encoder) text(name, s string) {
-	x.raw("    <")
-	x.raw(name)
-	x.raw(">")
+	x.openText(name)
 	x.escaped(name, s)
 	x.closeText(name)
 }
 
 // when appends an element that holds a datetime.
 func (x *encoder) when(name string, t time.Time) {
-	x.raw("    <")
-	x.raw(name)
-	x.raw(">")
+	x.openText(name)
 	x.datetime(name, t)
 	x.closeText(name)
 }
 
+func (x *encoder) openText(name string) {
+	x.buf = append(append(append(x.buf, "    <"...), name...), '>')
+}
+
 func (x *encoder) closeText(name string) {
-	x.raw("</")
-	x.raw(name)
-	x.raw(">\n")
+	x.buf = append(append(append(x.buf, '<', '/'), name...), '>', '\n')
 }
 
 func (x *encoder) datetime(what string, t time.Time) {
@@ -131,9 +143,7 @@ func (x *encoder) close(name string) {
 
 func (x *encoder) attrName(name string) {
 	x.held++
-	x.raw(" ")
-	x.raw(name)
-	x.raw(`="`)
+	x.buf = append(append(append(x.buf, ' '), name...), '=', '"')
 }
 
 // attr appends an attribute, unless it is empty.
@@ -141,7 +151,7 @@ func (x *encoder) attr(name, value string) {
 	if value != "" {
 		x.attrName(name)
 		x.escaped(name, value)
-		x.raw(`"`)
+		x.buf = append(x.buf, '"')
 	}
 }
 
@@ -150,14 +160,14 @@ func (x *encoder) attrTime(name string, t time.Time) {
 	if !t.IsZero() {
 		x.attrName(name)
 		x.datetime(name, t)
-		x.raw(`"`)
+		x.buf = append(x.buf, '"')
 	}
 }
 
 func (x *encoder) attrInt(name string, n int64) {
 	x.attrName(name)
 	x.buf = strconv.AppendInt(x.buf, n, 10)
-	x.raw(`"`)
+	x.buf = append(x.buf, '"')
 }
 
 // foreign appends attributes of other namespaces, and declares a prefix for each
@@ -189,7 +199,7 @@ func (x *encoder) foreign(attrs []Attribute) {
 		}
 		x.attrName(prefix + ":" + a.Name)
 		x.escaped(a.Name, a.Value)
-		x.raw(`"`)
+		x.buf = append(x.buf, '"')
 	}
 }
 
