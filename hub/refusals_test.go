@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -428,7 +429,7 @@ func published(w *world) { w.accept(publish(doc(0, 10, "a"))) }
 // Every refusal of docs/problems.md, as text and as problem+json. HUB-14,
 // HUB-16, HUB-51, HUB-55, HUB-56, HUB-57.
 func TestRefusals_HUB14(t *testing.T) {
-	for _, tc := range append(publishRefusals, otherRefusals...) {
+	for _, tc := range slices.Concat(publishRefusals, otherRefusals, pingRefusals) {
 		t.Run(fmt.Sprintf("%d %s", tc.status, tc.why), func(t *testing.T) {
 			for _, accept := range []string{"", "application/problem+json"} {
 				w := newWorld(t, tc.change)
@@ -436,14 +437,14 @@ func TestRefusals_HUB14(t *testing.T) {
 					tc.before(w)
 				}
 				stored := w.journal.stored()
-				requests := len(w.subs.requests)
+				requests, marks := len(w.subs.requests), w.marked()
 				r := tc.req()
 				r.Header.Set("Accept", accept)
 				rec := w.do(r)
 				if rec.Code != tc.status {
 					t.Fatalf("%d %s", rec.Code, rec.Body)
 				}
-				if w.journal.stored() != stored || len(w.subs.requests) != requests {
+				if w.journal.stored() != stored || len(w.subs.requests) != requests || !slices.Equal(w.marked(), marks) {
 					t.Error("something was stored")
 				}
 				for name, want := range tc.header {
