@@ -27,7 +27,7 @@ var modules = map[string]string{
 	"otel":        "go.opentelemetry.io/otel",
 	"pflag":       "github.com/spf13/pflag",
 	"progressbar": "github.com/schollz/progressbar/v3",
-	"prometheus":  "github.com/prometheus/client_golang",
+	"prometheus":  "github.com/prometheus",
 	"rapid":       "pgregory.net/rapid",
 	"go-cmp":      "github.com/google/go-cmp",
 	"ssrf":        "code.dny.dev/ssrf",
@@ -76,7 +76,7 @@ var table = map[string]room{
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra"},
+	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra uuid"},
 	"internal/demo": {layer: "3b", may: "internal/app publisher subscriber"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,

@@ -35,7 +35,9 @@ type App struct {
 	hubURL        string
 	public, admin net.Listener
 	started       time.Time
-	store         *embedstore.Store
+	embedded      *embedstore.Store
+	store         telemetry.Store // embedded, counted and timed
+	metrics       *telemetry.Metrics
 	hub           *hub.Handler
 	draining      atomic.Bool
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // nil until it is there
@@ -69,7 +71,7 @@ func (a *App) Start(ctx context.Context) error {
 	}
 	a.log.Info("the hub listens", zap.String("event", "listening"),
 		zap.String("addr", a.Addr()), zap.String("admin_addr", a.AdminAddr()), zap.String("hub_url", a.hubURL),
-		zap.String("store", a.cfg.DataDir), zap.String("store_id", a.store.ID()), zap.String("node_id", a.cfg.NodeID),
+		zap.String("store", a.cfg.DataDir), zap.String("store_id", a.embedded.ID()), zap.String("node_id", a.cfg.NodeID),
 		zap.String("version", a.version))
 	return nil
 }
@@ -80,11 +82,12 @@ func (a *App) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if a.store, err = embedstore.Open(a.cfg.DataDir, embedstore.Options{}); err != nil {
+	if a.embedded, err = embedstore.Open(a.cfg.DataDir, embedstore.Options{}); err != nil {
 		return err
 	}
-	a.stops.add("store", func(context.Context) error { return a.store.Close() })
+	a.stops.add("store", func(context.Context) error { return a.embedded.Close() })
 
+	a.startMetrics(ctx)
 	if err := a.startTraces(ctx); err != nil {
 		return err
 	}
@@ -155,10 +158,11 @@ func (a *App) serve(ctx context.Context, name string, l net.Listener, handler ht
 
 func (a *App) adminHandler() http.Handler {
 	return admin.New(admin.Options{
-		Token: string(a.cfg.AdminToken),
-		Pprof: a.cfg.Pprof,
-		Ready: a.ready,
-		Info:  a.info,
+		Token:   string(a.cfg.AdminToken),
+		Pprof:   a.cfg.Pprof,
+		Ready:   a.ready,
+		Info:    a.info,
+		Metrics: a.metrics.Handler(),
 		Subscribers: func(topic string) (int, bool) {
 			d := a.dispatcher.Load()
 			if d == nil {
@@ -179,7 +183,7 @@ func (a *App) adminHandler() http.Handler {
 
 // ready is what GET /readyz tells.
 func (a *App) ready(ctx context.Context) []admin.Check {
-	store, space := a.store.Ready(ctx), error(nil)
+	store, space := a.embedded.Ready(ctx), error(nil)
 	if errors.Is(store, journal.ErrFull) {
 		store, space = nil, store
 	}
@@ -212,7 +216,7 @@ func (a *App) info(context.Context) admin.Info {
 		Version:   a.version,
 		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
 		HubURL:    a.hubURL,
-		Store:     admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.store.ID()},
+		Store:     admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.embedded.ID()},
 		NodeID:    a.cfg.NodeID,
 		Nodes:     []admin.Node{{ID: a.cfg.NodeID, Shards: journal.Partitions}},
 		StartedAt: a.started,

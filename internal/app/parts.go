@@ -25,12 +25,14 @@ func (a *App) startParts(ctx context.Context) error {
 		Idle:      2 * a.cfg.MaxInflight,
 		UserAgent: a.userAgent(),
 		RootCAs:   a.cfg.RootCAs,
+		Refused:   a.metrics.Refused,
 	})
 	if err != nil {
 		return err
 	}
 	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
+	budget.Refused = a.metrics.Refused
 	topics, err := a.topicChecker(client, budget)
 	if err != nil {
 		return err
@@ -93,7 +95,8 @@ func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error)
 		PerHost:          a.cfg.PerHost,
 		CommitWindow:     a.cfg.CommitWindow,
 		Drain:            a.cfg.Drain,
-		Event:            a.traces.Attempt,
+		Event:            both(a.metrics.Attempt, a.traces.Attempt),
+		Gap:              a.metrics.Gap,
 		Log:              a.log,
 	})
 }
@@ -115,7 +118,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
 		Timeout:           a.cfg.Timeout,
 		Changed:           d.Apply,
-		Event:             logEvents(a.log.Named("subscriptions")),
+		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
 	})
 }
 
@@ -153,7 +156,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
 		MaxBody:                a.cfg.MaxBody,
 		TrustedProxies:         a.cfg.TrustedProxy,
-		Event:                  a.traces.Publish,
+		Event:                  both(a.metrics.Request, a.traces.Publish),
 		Log:                    a.log,
 	})
 }

@@ -1,0 +1,67 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
+)
+
+// machineEvery is how old what the process and Go's runtime tell may be. Asking
+// them takes longer than all the rest of a scrape, as some of it is read from
+// /proc.
+const machineEvery = 5 * time.Second
+
+// machine holds what the process and Go's runtime tell, as text.
+type machine struct {
+	registry *prometheus.Registry
+	text     *atomic.Pointer[[]byte]
+}
+
+func newMachine() machine {
+	m := machine{registry: prometheus.NewRegistry(), text: new(atomic.Pointer[[]byte])}
+	m.registry.MustRegister(
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		// Of Go's runtime what an operator can use: memory and its collection,
+		// goroutines, processors.
+		collectors.NewGoCollector(
+			collectors.WithGoCollectorMemStatsMetricsDisabled(),
+			collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{
+				Matcher: regexp.MustCompile(`^/(gc/heap/(live|goal):bytes|gc/gomemlimit:bytes|memory/classes/total:bytes|memory/classes/heap/(objects|released):bytes|cpu/classes/(gc/total|total):cpu-seconds|sched/gomaxprocs:threads)$`),
+			}),
+		),
+	)
+	m.look()
+	return m
+}
+
+// look asks anew.
+func (m *machine) look() {
+	var text bytes.Buffer
+	families, _ := m.registry.Gather() // what can't be read is left out
+	for _, f := range families {
+		_, _ = expfmt.MetricFamilyToText(&text, f) // a Buffer takes all
+	}
+	b := text.Bytes()
+	m.text.Store(&b)
+}
+
+// Run keeps what a scrape shows of the process and of Go's runtime fresh until
+// ctx ends; that is some seconds old, all else is of the moment. It returns nil.
+func (m *Metrics) Run(ctx context.Context) error {
+	tick := time.NewTicker(machineEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			m.machine.look()
+		}
+	}
+}

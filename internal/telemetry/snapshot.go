@@ -1,0 +1,171 @@
+package telemetry
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Sources are asked at each scrape how things stand, and answer at once whatever
+// the hub holds. A nil one is not asked.
+type Sources struct {
+	Ready         func() bool
+	Delivery      func() (delivery.Stats, delivery.Census)
+	Subscriptions func() subscriptions.Census
+}
+
+// snapshot is what a scrape asks the sources for.
+type snapshot struct {
+	from   Sources
+	ready  prometheus.Gauge
+	states map[subscriptions.State]prometheus.Gauge
+
+	waiting, oldest, failing, at          prometheus.Gauge
+	topics, hosts, suspects               prometheus.Gauge
+	inFlight, lanesReady, lanesWaiting    prometheus.Gauge
+	bytesInFlight, bytesCached, unwritten prometheus.Gauge
+	lags, spans                           *distribution
+}
+
+const (
+	lagName  = "rshub_subscription_lag_notifications"
+	spanName = "rshub_subscription_lag_seconds"
+)
+
+func (m *Metrics) registerSnapshot(from Sources) {
+	s := &m.snapshot
+	s.from = from
+	plain := func(name, help string) prometheus.Gauge { return m.gauge(name, help, nil) }
+	s.ready = plain("rshub_ready", "1 where GET /readyz says that the hub is ready, else 0.")
+	s.states = make(map[subscriptions.State]prometheus.Gauge)
+	for _, state := range []subscriptions.State{
+		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
+	} {
+		s.states[state] = m.gauge("rshub_subscriptions",
+			"Subscriptions by state. Active and failing ones are counted every few seconds, ended ones every few minutes.",
+			prometheus.Labels{"state": string(state)})
+	}
+	s.waiting = plain("rshub_subscription_requests_waiting", "Requests and denials that are being worked on or wait for their turn.")
+	s.lags = newDistribution(lagName,
+		"How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.")
+	s.spans = newDistribution(spanName,
+		"The same in time, from the until of what they got last to that of the topic.")
+	s.oldest = plain("rshub_subscription_lag_oldest_seconds", "The longest time that a subscription in force is behind its topic.")
+	s.failing = plain("rshub_subscription_failing_longest_seconds",
+		"For how long the subscription that fails the longest has failed with one notification.")
+	s.at = plain("rshub_subscription_census_timestamp_seconds", "When the subscriptions in force were counted last; 0: not yet.")
+	s.topics = plain("rshub_topics", "Topics that have subscriptions.")
+	s.hosts = plain("rshub_callback_hosts", "Hosts and ports that callbacks are at.")
+	s.suspects = plain("rshub_suspect_hosts", "Those of them that time out or can't be connected to.")
+	s.inFlight = plain("rshub_deliveries_in_flight", "Deliveries that go on now.")
+	s.lanesReady = plain("rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for their turn.")
+	s.lanesWaiting = plain("rshub_deliveries_waiting", "Subscriptions that wait for a time to try again.")
+	s.bytesInFlight = plain("rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.")
+	s.bytesCached = plain("rshub_bodies_cached_bytes", "Bytes of all bodies in memory.")
+	s.unwritten = plain("rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.")
+	s.setLags(&delivery.Census{})
+	m.register(lagName, s.lags)
+	m.register(spanName, s.spans)
+}
+
+// look asks the sources.
+func (m *Metrics) look() {
+	s := &m.snapshot
+	if s.from.Ready != nil {
+		ready := 0.0
+		if s.from.Ready() {
+			ready = 1
+		}
+		s.ready.Set(ready)
+	}
+	if s.from.Subscriptions != nil {
+		c := s.from.Subscriptions()
+		s.states[subscriptions.StatePending].Set(float64(c.Pending))
+		s.states[subscriptions.StateEnded].Set(float64(c.Ended))
+		s.waiting.Set(float64(c.Waiting))
+	}
+	if s.from.Delivery != nil {
+		st, c := s.from.Delivery()
+		s.setStats(st)
+		s.setCensus(&c)
+	}
+}
+
+func (s *snapshot) setStats(st delivery.Stats) {
+	s.topics.Set(float64(st.Topics))
+	s.hosts.Set(float64(st.Hosts))
+	s.suspects.Set(float64(st.Suspects))
+	s.inFlight.Set(float64(st.InFlight))
+	s.lanesReady.Set(float64(st.Ready))
+	s.lanesWaiting.Set(float64(st.Waiting))
+	s.bytesInFlight.Set(float64(st.BytesInFlight))
+	s.bytesCached.Set(float64(st.BytesCached))
+	s.unwritten.Set(float64(st.Uncommitted))
+}
+
+func (s *snapshot) setCensus(c *delivery.Census) {
+	if c.At.IsZero() {
+		return
+	}
+	s.states[subscriptions.StateActive].Set(float64(c.Active))
+	s.states[subscriptions.StateFailing].Set(float64(c.Failing))
+	s.oldest.Set(c.Oldest.Seconds())
+	s.failing.Set(c.Longest.Seconds())
+	s.at.Set(float64(c.At.UnixMilli()) / 1000)
+	s.setLags(c)
+}
+
+// setLags shows the distributions of a census; its zero value has their bounds.
+func (s *snapshot) setLags(c *delivery.Census) {
+	bounds := make([]float64, 0, len(c.LagSpans))
+	for _, b := range delivery.LagNotifications {
+		bounds = append(bounds, float64(b))
+	}
+	n := uint64(max(c.Active+c.Failing, 0))
+	s.lags.set(bounds, c.Lags[:], n, float64(c.LagSum))
+	bounds = bounds[:0]
+	for _, b := range delivery.LagTimes {
+		bounds = append(bounds, b.Seconds())
+	}
+	s.spans.set(bounds, c.LagSpans[:], n, c.SpanSum.Seconds())
+}
+
+// distribution is a histogram of how things stand, not of what happened: it is set
+// as a whole.
+type distribution struct {
+	desc *prometheus.Desc
+	now  atomic.Pointer[dto.Histogram]
+}
+
+func newDistribution(name, help string) *distribution {
+	return &distribution{desc: prometheus.NewDesc(name, help, nil, nil)}
+}
+
+// set takes the bounds over with how many are within each, how many there are in
+// all, and their sum.
+func (d *distribution) set(bounds []float64, within []uint64, n uint64, sum float64) {
+	h := &dto.Histogram{SampleCount: &n, SampleSum: &sum}
+	for i, b := range bounds {
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &b, CumulativeCount: &within[i]})
+	}
+	d.now.Store(h)
+}
+
+// Desc implements prometheus.Metric.
+func (d *distribution) Desc() *prometheus.Desc { return d.desc }
+
+// Write implements prometheus.Metric.
+func (d *distribution) Write(out *dto.Metric) error {
+	out.Histogram = d.now.Load()
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (d *distribution) Describe(out chan<- *prometheus.Desc) { out <- d.desc }
+
+// Collect implements prometheus.Collector.
+func (d *distribution) Collect(out chan<- prometheus.Metric) { out <- d }
