@@ -19,7 +19,7 @@ import (
 // why it is not.
 var rules = slices.Concat(
 	numbered("HUB", 1, 18), numbered("HUB", 20, 30), numbered("HUB", 40, 57),
-	numbered("DOC", 10, 20), numbered("DOC", 50, 60),
+	numbered("DOC", 10, 20), numbered("DOC", 30, 46), numbered("DOC", 50, 61),
 )
 
 // later are the rules that this version makes no claim about.
