@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // The census follows requests and ends at once, and the rest when house is kept.
@@ -40,4 +42,45 @@ func TestCensus(t *testing.T) {
 		settle(EndedFor + time.Hour)
 		want("forgotten", Census{})
 	})
+}
+
+// Invariant 10: a subscription that begins anew, as its lease ran out too long
+// ago, tells what it missed, even where house was not kept meanwhile.
+func TestBeginningAnewTellsTheGap(t *testing.T) {
+	virtual(t, Options{LeaseMax: time.Hour, LeaseDefault: time.Hour}, func(t *testing.T, w *world) {
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		w.publish(3)
+		settle(time.Hour)
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		gaps := w.record(callback).Subscription.Gaps
+		if e := w.eventsNamed(EventVerified); len(e) != 2 || len(gaps) != 1 || e[0].Gap.Count != 0 || e[1].Gap != gaps[0] || gaps[0].Count != 3 {
+			t.Errorf("gaps %+v, events %+v", gaps, e)
+		}
+		if e := w.eventsNamed(EventEnded); len(e) != 0 {
+			t.Errorf("house was kept: %+v", e)
+		}
+	})
+}
+
+// A gap that is joined with the one before it is told without that.
+func TestNewGap(t *testing.T) {
+	a := journal.Gap{From: time.Unix(1, 0), Until: time.Unix(2, 0), Count: 2, Reason: journal.GapExpired}
+	b := journal.Gap{From: time.Unix(2, 0), Until: time.Unix(5, 0), Count: 3, Reason: journal.GapExpired}
+	joined := a
+	joined.Until, joined.Count = b.Until, 5
+	of := func(g ...journal.Gap) *Subscription { return &Subscription{Gaps: g} }
+	for _, tc := range []struct {
+		before, after *Subscription
+		want          journal.Gap
+	}{
+		{nil, nil, journal.Gap{}}, {nil, of(), journal.Gap{}}, {of(), nil, journal.Gap{}},
+		{of(a), of(a), journal.Gap{}}, {of(), of(a), a}, {of(a), of(a, b), b}, {of(a), of(joined), b},
+	} {
+		if got := newGap(tc.before, tc.after); got != tc.want {
+			t.Errorf("%+v, %+v: %+v", tc.before, tc.after, got)
+		}
+	}
 }

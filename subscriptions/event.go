@@ -29,8 +29,9 @@ type Event struct {
 	// notifications.
 	Since time.Time
 	Count uint64
-	// Gap is what an ended subscription had not got and will not get (invariant
-	// 10); zero where there was nothing.
+	// Gap is what a subscription that ended, or that began anew after its lease ran
+	// out long ago, had not got and will not get (invariant 10); zero where there
+	// was nothing.
 	Gap journal.Gap
 }
 
@@ -67,4 +68,21 @@ func endGap(rec Record) journal.Gap {
 		}
 	}
 	return journal.Gap{}
+}
+
+// newGap is the gap that after has and before has not, if there is one.
+func newGap(before, after *Subscription) journal.Gap {
+	if before == nil || after == nil || len(after.Gaps) == 0 {
+		return journal.Gap{}
+	}
+	g := after.Gaps[len(after.Gaps)-1]
+	if n := len(before.Gaps); n > 0 {
+		switch last := before.Gaps[n-1]; {
+		case last == g:
+			return journal.Gap{}
+		case n == len(after.Gaps) && last.From.Equal(g.From): // they were joined
+			g.From, g.Count = last.Until, g.Count-last.Count
+		}
+	}
+	return g
 }

@@ -150,7 +150,9 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request) (keep bool) {
 func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.Time, a answer) (keep bool) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
+	var before *Subscription
 	change := func(rec Record) (Record, error) {
+		before = rec.Subscription
 		return Activate(rec, r.ID, sentAt, time.Now(), s.o.ResumeWithin)
 	}
 	e := requestEvent(EventVerified, r, "")
@@ -172,7 +174,7 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 		return s.unsettled(ctx, j, err)
 	}
 	e.Status, e.Duration = a.status, a.took
-	if e.Name == EventEnded {
+	if e.Gap = newGap(before, rec.Subscription); e.Name == EventEnded {
 		e.Gap = endGap(rec)
 	}
 	s.o.Event(e)
