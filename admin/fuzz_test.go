@@ -132,3 +132,46 @@ func FuzzQuery(f *testing.F) {
 		flt.match(subscriptions.Record{Request: &subscriptions.Request{Topic: q.Get("topic"), Callback: q.Get("host")}}, noon)
 	})
 }
+
+// Whatever a body holds, it is either understood to the letter or refused with a
+// reason.
+func FuzzReplayBody(f *testing.F) {
+	for _, tc := range bodies {
+		f.Add([]byte(tc.body))
+	}
+	f.Add([]byte(`{"since": "2026-11-21T12:00:00.123456789-23:59"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := parseReplay(body)
+		if err != nil {
+			if err.Error() == "" {
+				t.Errorf("%q is refused without a reason", body)
+			}
+			return
+		}
+		// What encoding/json makes of it is the same, where it reads that form.
+		var loose struct{ Since time.Time }
+		if json.Unmarshal(body, &loose) == nil && !loose.Since.Equal(req.Since) {
+			t.Errorf("%q: %v, want %v", body, req.Since, loose.Since)
+		}
+		var names map[string]string
+		if err := json.Unmarshal(body, &names); err != nil || len(names) != 1 || names["since"] == "" {
+			t.Errorf("%q is let pass: %v", body, err)
+		}
+	})
+}
+
+// A datetime that is read is one that is written the same again.
+func FuzzDatetime(f *testing.F) {
+	for _, s := range []string{"2026-11-21T12:00:00Z", "2026-11-21T12:00Z", "2026-11-21T12:00+01:00", "2026-11-21T12:00:00.5-00:30", "2026-11-21", "2026-11-21T12:00:00,5Z", "2026-11-21T1:00:00Z", "\xff", "2026-11-21T12:00:00+24:00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := parseDatetime(s)
+		if err != nil {
+			return
+		}
+		if again, err := parseDatetime(at.Format(time.RFC3339Nano)); err != nil || !again.Equal(at) || len(s) < len("2026-11-21T12:00Z") {
+			t.Errorf("%q: %v, again %v, %v", s, at, again, err)
+		}
+	})
+}

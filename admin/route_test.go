@@ -1,0 +1,279 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// controlled plays the Service: it does as it is told, and counts.
+type controlled struct {
+	m     *memory
+	calls atomic.Int64
+	err   error
+	since time.Time
+	end   string // reason and notice
+	onEnd func()
+}
+
+func (c *controlled) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	c.calls.Add(1)
+	rec, _ := c.m.Get(ctx, id)
+	return rec, c.err
+}
+
+func (c *controlled) Replay(ctx context.Context, id uuid.UUID, since time.Time) (uint64, subscriptions.Record, error) {
+	c.calls.Add(1)
+	c.since = since
+	rec, _ := c.m.Get(ctx, id)
+	return 42, rec, c.err
+}
+
+func (c *controlled) End(_ context.Context, _ uuid.UUID, reason, notice string) error {
+	c.calls.Add(1)
+	c.end = reason + ": " + notice
+	if c.onEnd != nil {
+		c.onEnd()
+	}
+	return c.err
+}
+
+// tabled is a listener with one of each, and what it writes to the log.
+type tabled struct {
+	*controlled
+	api  *api
+	logs *observer.ObservedLogs
+	// The ids of its one topic, subscription and notification.
+	topic, subscription, notification string
+}
+
+const theTopic, theCallback = "https://example.org/t", "https://s.example/cb"
+
+func newTabled(o Options) *tabled {
+	m := &memory{}
+	entries := m.addEntries(theTopic, 3, 0)
+	m.addRecord(subscriptions.Record{Subscription: &subscriptions.Subscription{
+		ID: subscriptions.ID(theTopic, theCallback), Topic: theTopic, Callback: theCallback, ExpiresAt: noon.Add(time.Hour),
+	}})
+	c := &controlled{m: m}
+	core, logs := observer.New(zapcore.InfoLevel)
+	o.Topics, o.Subscriptions, o.Marks, o.Log = m, m, m, zap.New(core)
+	o.Control = func() Control { return c }
+	o.Now = func() time.Time { return noon.Add(time.Hour / 2) }
+	o.Info = func(context.Context) Info { return Info{Version: "v1"} }
+	o.Metrics = http.NotFoundHandler()
+	return &tabled{
+		controlled: c, api: newAPI(o), logs: logs, topic: journal.TopicID(theTopic).String(),
+		subscription: subscriptions.ID(theTopic, theCallback).String(), notification: entries[1].ID.String(),
+	}
+}
+
+// path is that of a route with an id put in; empty: the right one.
+func (l *tabled) path(rt route, id string) string {
+	if id == "" {
+		id = l.subscription
+		switch {
+		case strings.HasPrefix(rt.path, "/api/v1/topics/"):
+			id = l.topic
+		case strings.HasPrefix(rt.path, "/api/v1/notifications/"):
+			id = l.notification
+		}
+	}
+	return strings.ReplaceAll(rt.path, "{id}", id)
+}
+
+// ask sends a request with what its route needs; with holds headers as "Name:
+// value", Host too.
+func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer, string) {
+	t.Helper()
+	body := ""
+	if strings.HasSuffix(path, "/replay") {
+		body = `{"since": "2026-11-21T12:00:00Z"}`
+		with = append([]string{"Content-Type: application/json"}, with...)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Host, r.RemoteAddr = "localhost:8081", "192.0.2.7:1234"
+	for _, h := range with {
+		name, value, _ := strings.Cut(h, ": ")
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	w := httptest.NewRecorder()
+	l.api.handler().ServeHTTP(w, r)
+	return answer{path, w.Code, w.Header()}, w.Body.String()
+}
+
+func isOpen(rt route) bool {
+	return slices.Contains([]string{"/livez", "/readyz", "/metrics"}, rt.path)
+}
+
+// each calls do for each route of the table, so that none can be forgotten, but
+// for those whose own words go through.
+func (l *tabled) each(t *testing.T, do func(t *testing.T, rt route)) {
+	t.Helper()
+	if len(l.api.routes) < 17 {
+		t.Fatalf("%d routes", len(l.api.routes))
+	}
+	for _, rt := range l.api.routes {
+		t.Run(rt.method+" "+rt.path, func(t *testing.T) { do(t, rt) })
+	}
+}
+
+// Every call is answered, with JSON if it is of the API; without its token, by
+// another host name or for a page of another origin it is not, and changes
+// nothing.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	noToken, token := newTabled(Options{}), newTabled(Options{Token: "s3cret"})
+	const auth = "Authorization: Bearer s3cret"
+	token.each(t, func(t *testing.T, rt route) {
+		path, write := token.path(rt, ""), rt.method != http.MethodGet
+		for name, l := range map[string]*tabled{"token": token, "no token": noToken} {
+			before := l.calls.Load()
+			resp, body := l.ask(t, rt.method, l.path(rt, ""), auth)
+			if resp.status != http.StatusOK && rt.path != "/metrics" {
+				t.Errorf("%s: %d %s", name, resp.status, body)
+			}
+			if strings.HasPrefix(rt.path, "/api/") && resp.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s: Content-Type %q", name, resp.header.Get("Content-Type"))
+			}
+			if done := l.calls.Load() - before; write != (done == 1) && !strings.HasSuffix(rt.path, "/reset") {
+				t.Errorf("%s: %d changes", name, done)
+			}
+		}
+		changes := noToken.calls.Load() + token.calls.Load()
+		logged := noToken.logs.Len() + token.logs.Len()
+		for _, with := range []string{"X: y", "Authorization: Bearer s3cre", "Authorization: Basic s3cret", "Authorization: Bearer", "Cookie: token=s3cret"} {
+			resp, body := token.ask(t, rt.method, path, with)
+			if isOpen(rt) {
+				if resp.status == http.StatusUnauthorized {
+					t.Errorf("%s: it needs a token", with)
+				}
+				continue
+			}
+			wantProblem(t, resp, body, http.StatusUnauthorized, "Bearer")
+		}
+		for _, host := range []string{"evil.example", "localhost.evil.example:8081", "192.0.2.1", ""} {
+			resp, body := noToken.ask(t, rt.method, path, "Host: "+host, auth)
+			wantProblem(t, resp, body, http.StatusMisdirectedRequest, "localhost")
+		}
+		for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"} {
+			for name, l := range map[string]*tabled{"token": token, "no token": noToken} {
+				if !write {
+					continue
+				}
+				resp, body := l.ask(t, rt.method, path, header, auth)
+				wantProblem(t, resp, body, http.StatusForbidden, "origin")
+				if t.Failed() {
+					t.Fatalf("%s, %s", name, header)
+				}
+			}
+		}
+		if n := noToken.calls.Load() + token.calls.Load(); n != changes {
+			t.Errorf("%d changes were made all the same", n-changes)
+		}
+		if n := noToken.logs.Len() + token.logs.Len(); n != logged {
+			t.Errorf("%d lines were written of what was not let in", n-logged)
+		}
+	})
+}
+
+// Methods that a path does not have are named with those that it has; HEAD is GET
+// without a body.
+func TestEveryRouteHasItsMethods(t *testing.T) {
+	l := newTabled(Options{})
+	l.each(t, func(t *testing.T, rt route) {
+		path := l.path(rt, "")
+		var has []string
+		for _, other := range l.api.routes {
+			if other.path == rt.path {
+				has = append(has, other.method)
+			}
+		}
+		if slices.Contains(has, http.MethodGet) {
+			has = append(has, http.MethodHead)
+		}
+		slices.Sort(has)
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "get"} {
+			resp, body := l.ask(t, method, path)
+			if slices.Contains(has, method) {
+				if resp.status == http.StatusMethodNotAllowed {
+					t.Errorf("%s: %d", method, resp.status)
+				}
+				continue
+			}
+			wantProblem(t, resp, body, http.StatusMethodNotAllowed, method)
+			if got := resp.header.Get("Allow"); got != strings.Join(has, ", ") {
+				t.Errorf("%s: Allow %q, want %v", method, got, has)
+			}
+		}
+	})
+	// On the wire, too.
+	s := httptest.NewServer(l.api.handler())
+	defer s.Close()
+	for _, rt := range l.api.routes {
+		if rt.method != http.MethodGet || rt.path == "/metrics" {
+			continue
+		}
+		resp, body := send(t, http.MethodHead, s.URL+l.path(rt, ""))
+		if resp.status != http.StatusOK || body != "" {
+			t.Errorf("HEAD %s: %d %q", rt.path, resp.status, body)
+		}
+	}
+}
+
+// An id that can't be one is told apart from one that there is not; parameters and
+// bodies that nobody asked for are refused.
+func TestEveryRouteIsStrict(t *testing.T) {
+	l := newTabled(Options{})
+	l.each(t, func(t *testing.T, rt route) {
+		if !strings.HasPrefix(rt.path, "/api/") {
+			return
+		}
+		path := l.path(rt, "")
+		if rt.params == nil {
+			t.Error("any parameter passes")
+		}
+		resp, body := l.ask(t, rt.method, path+"?no_such=1")
+		wantProblem(t, resp, body, http.StatusBadRequest, "no_such")
+		resp, body = l.ask(t, rt.method, path+"?a=%zz")
+		wantProblem(t, resp, body, http.StatusBadRequest, "read")
+		for _, name := range rt.params {
+			resp, body = l.ask(t, rt.method, path+"?"+name+"=1&"+name+"=1")
+			wantProblem(t, resp, body, http.StatusBadRequest, "once")
+		}
+		if rt.about == "" || !strings.Contains(rt.text(), strings.Join(rt.params, "=&")) {
+			t.Errorf("about: %q", rt.text())
+		}
+		if !strings.Contains(rt.path, "{id}") {
+			return
+		}
+		before := l.calls.Load()
+		l.err = subscriptions.ErrNotFound
+		defer func() { l.err = nil }()
+		for _, id := range []string{"nonsense", "0", "urn:uuid:" + l.topic, "{" + l.topic + "}", strings.ReplaceAll(l.topic, "-", ""), l.topic + "0"} {
+			resp, body = l.ask(t, rt.method, l.path(rt, id))
+			wantProblem(t, resp, body, http.StatusNotFound, "is not the id of a")
+		}
+		if l.calls.Load() != before {
+			t.Error("a malformed id went through")
+		}
+		for _, id := range []string{uuid.Nil.String(), uuid.Max.String(), uuid.NewString()} {
+			resp, body = l.ask(t, rt.method, l.path(rt, id))
+			wantProblem(t, resp, body, http.StatusNotFound, "has the id "+id)
+		}
+	})
+}
