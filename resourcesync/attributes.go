@@ -4,91 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"math/bits"
 	"time"
 )
-
-// field is a set of the attributes that rs:md and rs:ln know, and of the
-// elements that may stand once in an entry.
-type field uint32
-
-const (
-	fldAt field = 1 << iota
-	fldCapability
-	fldChange
-	fldCompleted
-	fldDatetime
-	fldEncoding
-	fldFrom
-	fldHash
-	fldHref
-	fldLength
-	fldModified
-	fldPath
-	fldPri
-	fldProfile
-	fldRel
-	fldType
-	fldUntil
-)
-
-// What the schema of version 1.1 gives each element.
-const (
-	mdFields = fldAt | fldCapability | fldChange | fldCompleted | fldDatetime | fldEncoding |
-		fldFrom | fldHash | fldLength | fldModified | fldPath | fldType | fldUntil
-	lnFields = fldEncoding | fldHash | fldHref | fldLength | fldModified | fldPath | fldPri |
-		fldProfile | fldRel | fldType
-)
-
-// fieldNames are the names of the attributes, in the order of the bits.
-var fieldNames = [...]string{
-	"at", "capability", "change", "completed", "datetime", "encoding", "from", "hash", "href",
-	"length", "modified", "path", "pri", "profile", "rel", "type", "until",
-}
-
-// index and name are those of the first attribute of a set that is not empty.
-func (f field) index() int   { return bits.TrailingZeros32(uint32(f)) }
-func (f field) name() string { return fieldNames[f.index()] }
-
-func fieldOf(name []byte) field {
-	switch string(name) {
-	case "at":
-		return fldAt
-	case "capability":
-		return fldCapability
-	case "change":
-		return fldChange
-	case "completed":
-		return fldCompleted
-	case "datetime":
-		return fldDatetime
-	case "encoding":
-		return fldEncoding
-	case "from":
-		return fldFrom
-	case "hash":
-		return fldHash
-	case "href":
-		return fldHref
-	case "length":
-		return fldLength
-	case "modified":
-		return fldModified
-	case "path":
-		return fldPath
-	case "pri":
-		return fldPri
-	case "profile":
-		return fldProfile
-	case "rel":
-		return fldRel
-	case "type":
-		return fldType
-	case "until":
-		return fldUntil
-	}
-	return 0
-}
 
 // metadata is one rs:md. Values that a check alone does not need are filled in
 // only by a reader that hands out entries.
@@ -136,8 +53,7 @@ func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f f
 			}
 			continue
 		case a.ns != nsNone:
-			if err := d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
-				quote(d.attrName(a)), quote(d.attrLocal(a))); err != nil {
+			if err := d.prefixed(a); err != nil {
 				return err
 			}
 		}
@@ -154,6 +70,18 @@ func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f f
 		}
 	}
 	return nil
+}
+
+// prefixed judges an attribute of ResourceSync that has a prefix.
+func (d *document) prefixed(a *attr) error {
+	for i := range d.attrs {
+		b := &d.attrs[i]
+		if b.off != a.off && !b.declares && b.ns < nsXML && bytes.Equal(d.attrLocal(a), d.attrLocal(b)) {
+			return d.bad("DOC-10", a.off, "the attribute %s is there twice, once with a prefix and once as %s", quote(d.attrLocal(a)), quote(d.attrName(b)))
+		}
+	}
+	return d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
+		quote(d.attrName(a)), quote(d.attrLocal(a)))
 }
 
 // readMetadata reads the rs:md whose start tag is current.

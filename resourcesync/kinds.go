@@ -12,9 +12,10 @@ type kind struct {
 	// head and entry are the attributes of the root and of each entry, beside
 	// the root's capability and what describes a representation.
 	head, entry attributes
-	// order is the attribute by whose time the entries are ordered; 0 where there
-	// is no order that must be kept. (That of a Change Dump only should, DOC-41.)
-	order field
+	// order is the attribute by whose time the entries are ordered, and which lies
+	// in the interval of the document; 0 where there is no order that must be kept.
+	// That of a Change Dump only should (DOC-41): there only within is set.
+	order, within field
 	// inputOnly says that such a document should no longer be written.
 	inputOnly bool
 }
@@ -60,7 +61,7 @@ var documents = map[string]*kind{
 		name: "Change List", rule: "DOC-39", up: true, head: interval, entry: ofChanges, order: fldDatetime,
 	},
 	ChangeDump: {
-		name: "Change Dump", rule: "DOC-41", up: true, head: interval, entry: ofIntervals,
+		name: "Change Dump", rule: "DOC-41", up: true, head: interval, entry: ofIntervals, within: fldFrom,
 	},
 	ChangeDumpManifest: {
 		name: "Change Dump Manifest", rule: "DOC-43", up: true, head: interval,

@@ -73,7 +73,7 @@ func (n *NotificationReader) drain(broken error) error {
 }
 
 // NotificationReader reads a change or framework notification entry by entry,
-// under the same rules as CheckNotification. It reads ahead of what it returns,
+// under the same rules as CheckNotification, and the limit Limits.Links. It reads ahead of what it returns,
 // by Limits.Token bytes or more. It is for one goroutine.
 type NotificationReader struct {
 	doc document

@@ -77,15 +77,8 @@ func (r *rules) checkEntry(e *Entry, set field) error {
 			return err
 		}
 	}
-	switch {
-	case r.order == fldDatetime && !e.Datetime.IsZero():
-		if err := r.ordered(rule, "datetime", e.Datetime, e.Datetime); err != nil {
-			return err
-		}
-	case r.order == fldFrom && !e.From.IsZero():
-		if err := r.ordered(rule, "from", e.From, e.Until); err != nil {
-			return err
-		}
+	if err := r.place(rule, e); err != nil {
+		return err
 	}
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Rel == patchRel {
@@ -128,27 +121,36 @@ func (r *rules) periods(rule string, at, completed, from, until time.Time) error
 	return nil
 }
 
-// ordered checks that the entries come in the order of their times, and within
+// place checks that the entries come in the order of their times, and lie within
 // the interval of the document, both ends included.
-func (r *rules) ordered(rule, name string, t, end time.Time) error {
-	if t.Before(r.last) {
+func (r *rules) place(rule string, e *Entry) error {
+	by := r.order | r.within
+	begins, ends := e.Datetime, e.Datetime
+	if by == fldFrom {
+		begins, ends = e.From, e.Until
+	}
+	if by == 0 || begins.IsZero() {
+		return nil
+	}
+	switch {
+	case r.order == 0:
+	case begins.Before(r.last):
 		err := r.fault(cmp.Or(r.orderRule, rule), "%s, %s, is earlier than %s of an entry before it; entries must come in the order of time",
-			name, FormatDatetime(t), FormatDatetime(r.last))
+			by.name(), FormatDatetime(begins), FormatDatetime(r.last))
 		if err != nil {
 			return err
 		}
-	} else {
-		r.last = t
+	default:
+		r.last = begins
 	}
 	switch {
-	case t.Before(r.from):
-		return r.fault(rule, "%s, %s, is earlier than from of the document, %s", name, FormatDatetime(t), FormatDatetime(r.from))
+	case begins.Before(r.from):
+		return r.fault(rule, "%s, %s, is earlier than from of the document, %s", by.name(), FormatDatetime(begins), FormatDatetime(r.from))
 	case r.until.IsZero():
-		return nil
-	case t.After(r.until):
-		return r.fault(rule, "%s, %s, is later than until of the document, %s", name, FormatDatetime(t), FormatDatetime(r.until))
-	case end.After(r.until):
-		return r.fault(rule, "until, %s, is later than until of the document, %s", FormatDatetime(end), FormatDatetime(r.until))
+	case begins.After(r.until):
+		return r.fault(rule, "%s, %s, is later than until of the document, %s", by.name(), FormatDatetime(begins), FormatDatetime(r.until))
+	case ends.After(r.until):
+		return r.fault(rule, "until, %s, is later than until of the document, %s", FormatDatetime(ends), FormatDatetime(r.until))
 	}
 	return nil
 }
@@ -181,7 +183,7 @@ func (r *rules) capability(rule string, e *Entry) error {
 // patch checks a link to a patch: what it says, and that it stands where changes
 // do.
 func (r *rules) patch(l *Link) error {
-	if r.entry.must&fldChange == 0 && r.kind != documents[ChangeDump] {
+	if r.head.known()&fldFrom == 0 { // it is about resources
 		if err := r.fault("DOC-54", "a link to a patch, which does not belong in a %s", r.name); err != nil {
 			return err
 		}
