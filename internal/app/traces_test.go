@@ -169,3 +169,22 @@ func (c *received) check(t *testing.T, id uuid.UUID) {
 		t.Errorf("other traces: %q", others)
 	}
 }
+
+// Profiles are the operator's, and are there only if they are asked for: package
+// net/http/pprof puts them into http.DefaultServeMux, which no listener serves.
+func TestProfilesDoNotLeak(t *testing.T) {
+	a := newApp(t)
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, addr := range []string{a.Addr(), a.AdminAddr()} {
+		if status, _ := get(t, "http://"+addr+"/debug/pprof/"); status != http.StatusNotFound {
+			t.Errorf("%s answers %d", addr, status)
+		}
+	}
+}

@@ -70,6 +70,7 @@ const (
 	keyPublisher    = attribute.Key("rshub.publisher")
 	keyOutcome      = attribute.Key("rshub.outcome")
 	keyAttempt      = attribute.Key("rshub.attempt")
+	keyGap          = attribute.Key("rshub.gap_reason")
 )
 
 // Publish makes the spans of a publish or of a topic that was fetched. Other
@@ -95,6 +96,9 @@ func (t *Traces) Publish(e hub.Event) {
 	if e.Publisher != "" {
 		attrs = append(attrs, keyPublisher.String(short(e.Publisher)))
 	}
+	if e.Gap.Reason != "" {
+		attrs = append(attrs, keyGap.String(e.Gap.Reason))
+	}
 	if e.Err != nil {
 		attrs = append(attrs, semconv.ErrorTypeKey.String(e.Outcome))
 	}
@@ -114,7 +118,7 @@ func beginning(e hub.Event) context.Context {
 	switch {
 	case e.NotificationID == uuid.Nil || e.Err != nil:
 		return context.Background()
-	case e.Outcome == "duplicate":
+	case e.Outcome == hub.OutcomeDuplicate:
 		return within(e.NotificationID)
 	default:
 		return withIDs(context.Background(), first(e.NotificationID))

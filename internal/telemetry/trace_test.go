@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -142,7 +143,7 @@ func TestOneTraceOverHubs(t *testing.T) {
 // The same bytes again belong to the trace of the first.
 func TestDuplicateIsInTheFirstOnesTrace(t *testing.T) {
 	e := published()
-	e.Outcome, e.Append = "duplicate", hub.Span{}
+	e.Outcome, e.Append = hub.OutcomeDuplicate, hub.Span{}
 	raced := e // a race that it lost went as far as the store
 	raced.Append = published().Append
 	spans := made(t, func(tr *Traces) { tr.Publish(e); tr.Publish(raced) })
@@ -191,6 +192,35 @@ func TestWhichRequestsAreTraced(t *testing.T) {
 		t.Fatalf("%+v", spans)
 	}
 	wantAttributes(t, spans[1], "rshub.outcome", "accepted", "rshub.topic", topic, "rshub.notification_id", notification.String(), "rshub.publisher", "library")
+}
+
+// What was accepted after a gap says so.
+func TestAcceptedGap(t *testing.T) {
+	e := published()
+	e.Gap = journal.Gap{Reason: journal.GapSource}
+	spans := made(t, func(tr *Traces) { tr.Publish(e) })
+	if v := values(spans[1].Attributes); v["rshub.gap_reason"] != "source" || spans[1].Status.Code != codes.Unset {
+		t.Errorf("%v, %v", v, spans[1].Status)
+	}
+}
+
+// The figures in docs/operations.md are these.
+func TestDocumentedLimits(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(string(text)), " ")
+	for _, part := range []string{
+		"1,000 of each kind at a time and 100 a second after that", "a queue of 4,096", "what is left of the traces is sent (3 s at most)", "once a minute",
+	} {
+		if !strings.Contains(words, part) {
+			t.Errorf("docs/operations.md does not say %q", part)
+		}
+	}
+	if spansBurst != 1000 || spansRate != 100 || queueSize != 4096 || flushTime != 3*time.Second || complain != time.Minute {
+		t.Error("and neither are they so any more")
+	}
 }
 
 // The trace that a request came from is linked, if it names one.
