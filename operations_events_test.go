@@ -13,6 +13,7 @@ import (
 // Levels of the events that are not logged at one level alone.
 var levelsOf = map[string]string{
 	"publish": byFault, "subscribe": byFault, "unsubscribe": byFault, "ping": byFault, "fetch": byFault, "post": byFault,
+	"http_error":       "info",
 	"delivery_attempt": "debug when it succeeds at first, else info",
 	"operator_change":  "info, warn when it failed",
 }

@@ -96,7 +96,7 @@ func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.R
 	}
 	// Keys as they are, not as net/http would spell them.
 	req.Header = http.Header{
-		"User-Agent":    one(d.userAgent),
+		"User-Agent":    one(d.o.UserAgent),
 		"Link":          one(x.body.link),
 		"Webhook-Id":    one(x.body.id),
 		"RSHub-Attempt": one(strconv.FormatUint(uint64(x.attempt), 10)),

@@ -66,7 +66,7 @@ func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (hea
 	defer client.CloseIdleConnections()
 	m := newMemory()
 	o.Journal, o.Subscriptions, o.Client = m, m, client
-	o.HubURL, o.Version = "https://hub.example/", "1.2.3"
+	o.HubURL, o.UserAgent = "https://hub.example/", "rshub/1.2.3 (+https://hub.example/)"
 	d, err := New(o)
 	if err != nil {
 		t.Fatal(err)

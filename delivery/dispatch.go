@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ var errShutdown = errors.New("the hub shuts down")
 type Dispatcher struct {
 	o          Options
 	log        *zap.Logger
-	userAgent  string
 	suspectMax int
 	bodies     *bodies
 	settler    *settler
@@ -72,7 +70,6 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		o: o, log: o.Log,
-		userAgent:  fmt.Sprintf("rshub/%s (+%s)", o.Version, o.HubURL),
 		suspectMax: max(1, o.MaxInflight/5),
 		wake:       make(chan struct{}, 1),
 		lanes:      make(map[uuid.UUID]*lane),

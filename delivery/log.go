@@ -3,6 +3,7 @@ package delivery
 import (
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -63,10 +64,15 @@ func (d *Dispatcher) tellGap(j job, g journal.Gap) {
 	if d.o.Gap != nil {
 		d.o.Gap(g)
 	}
-	d.log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
-		zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id),
-		zap.String("callback_host", j.lane.host.name), zap.String("reason", g.Reason),
-		zap.Uint64("count", g.Count), known("from", g.From), known("until", g.Until))
+	LogGap(d.log, j.lane.topic.url, j.lane.id, j.lane.host.name, g)
+}
+
+// LogGap writes that a subscription will not get something (invariant 10). Host
+// is its callback's.
+func LogGap(log *zap.Logger, topic string, id uuid.UUID, host string, g journal.Gap) {
+	log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
+		zap.String("topic", topic), zap.Stringer("subscription_id", id), zap.String("callback_host", host),
+		zap.String("reason", g.Reason), zap.Uint64("count", g.Count), known("from", g.From), known("until", g.Until))
 }
 
 // known is a time, or nothing where it is not known.

@@ -40,10 +40,10 @@ type Options struct {
 	Subscriptions Subscriptions
 	Client        Doer
 
-	// HubURL is the hub's URI, as it stands in Link and User-Agent.
+	// HubURL is the hub's URI, as it stands in Link.
 	HubURL string
-	// Version of the hub, for User-Agent. Empty: "dev".
-	Version string
+	// UserAgent is what deliveries say that they come from. Empty: "rshub".
+	UserAgent string
 	// Signature signs the deliveries of subscriptions with a secret. SHA256.
 	Signature websub.SignatureMethod
 	// Policy says when to try again.
@@ -118,7 +118,7 @@ func (o *Options) setDefaults() error {
 		return fmt.Errorf("delivery: %w", err)
 	}
 	o.Policy = o.Policy.withDefaults()
-	orDefault(&o.Version, "dev")
+	orDefault(&o.UserAgent, "rshub")
 	orDefault(&o.Timeout, 15*time.Second)
 	orDefault(&o.MaxInflight, 512)
 	orDefault(&o.MaxInflightBytes, 256<<20)

@@ -98,7 +98,7 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 	select {
 	case <-ctx.Done():
 	case failed = <-h.Failed():
-		log.Error("a part failed; the hub ends", zap.String("event", "stopping"), zap.Error(failed))
+		log.Error("a part failed; the hub ends", zap.String("event", "part_failed"), zap.Error(failed))
 	}
 	err := h.Stop(context.WithoutCancel(ctx))
 	if failed != nil {

@@ -137,7 +137,7 @@ func (a *App) serve(ctx context.Context, name string, l net.Listener, handler ht
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          zap.NewStdLog(a.log.Named("http")),
+		ErrorLog:          zap.NewStdLog(a.log.Named("http").With(zap.String("event", "http_error"))),
 	}
 	a.stops.background(ctx, name, func(ctx context.Context) error {
 		ended := make(chan error, 1)

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -24,57 +26,40 @@ var eventTexts = map[string]struct {
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
-// logEvents writes what happens to subscriptions, one line each.
+// logEvents writes what happens to subscriptions, one line each, and one more for
+// what a subscription will not get.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
 	return func(e subscriptions.Event) {
 		if e.Gap.Count > 0 {
-			logGap(log, e)
+			delivery.LogGap(log, e.Topic, e.SubscriptionID, e.CallbackHost, e.Gap)
 		}
 		text := eventTexts[e.Name]
 		line := log.Check(text.level, text.text)
 		if line == nil {
 			return
 		}
-		attempt, status, duration := zap.Skip(), zap.Skip(), zap.Skip()
-		since, count := zap.Skip(), zap.Skip()
-		if e.Name == subscriptions.EventReplayed {
-			since, count = zap.Time("since", e.Since), zap.Uint64("count", e.Count)
-		}
-		if e.Try > 0 {
-			attempt = zap.Int("attempt", e.Try)
-		}
-		if e.Status != 0 {
-			status = zap.Int("status", e.Status)
-		}
-		if e.Duration > 0 {
-			duration = zap.Duration("duration", e.Duration)
-		}
+		replayed := e.Name == subscriptions.EventReplayed
 		line.Write(
-			zap.String("event", e.Name), zap.Stringer("subscription_id", e.SubscriptionID),
-			zap.String("topic", e.Topic), zap.String("callback_host", e.CallbackHost),
-			orSkip("mode", string(e.Mode)), orSkip("requester", e.Requester), orSkip("reason", e.Reason),
-			attempt, status, duration, since, count, zap.Error(e.Err),
+			zap.String("event", e.Name),
+			given(e.SubscriptionID != uuid.Nil, zap.Stringer("subscription_id", e.SubscriptionID)),
+			given(e.Topic != "", zap.String("topic", e.Topic)),
+			given(e.CallbackHost != "", zap.String("callback_host", e.CallbackHost)),
+			given(e.Mode != "", zap.String("mode", string(e.Mode))),
+			given(e.Requester != "", zap.String("requester", e.Requester)),
+			given(e.Reason != "", zap.String("reason", e.Reason)),
+			given(e.Try > 0, zap.Int("attempt", e.Try)),
+			given(e.Status != 0, zap.Int("status", e.Status)),
+			given(e.Duration > 0, zap.Duration("duration", e.Duration)),
+			given(replayed, zap.Time("since", e.Since)), given(replayed, zap.Uint64("count", e.Count)),
+			zap.Error(e.Err),
 		)
 	}
 }
 
-// logGap writes what an ended subscription will not get, as delivery does for
-// those that go on (invariant 10).
-func logGap(log *zap.Logger, e subscriptions.Event) {
-	from := zap.Skip() // of one that got nothing before it is not known
-	if !e.Gap.From.IsZero() {
-		from = zap.Time("from", e.Gap.From)
-	}
-	log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
-		zap.String("topic", e.Topic), zap.Stringer("subscription_id", e.SubscriptionID),
-		zap.String("callback_host", e.CallbackHost), zap.String("reason", e.Gap.Reason),
-		zap.Uint64("count", e.Gap.Count), from, zap.Time("until", e.Gap.Until))
-}
-
-// orSkip is a field, or none where there is no value.
-func orSkip(key, value string) zap.Field {
-	if value == "" {
+// given is a field, or none where there is no value.
+func given(ok bool, f zap.Field) zap.Field {
+	if !ok {
 		return zap.Skip()
 	}
-	return zap.String(key, value)
+	return f
 }

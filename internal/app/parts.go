@@ -61,6 +61,7 @@ func (a *App) startParts(ctx context.Context) error {
 	return nil
 }
 
+// userAgent is what every request of the hub says that it comes from.
 func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
 
 func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*validate.TopicChecker, error) {
@@ -84,7 +85,7 @@ func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error)
 		Subscriptions: a.store,
 		Client:        client,
 		HubURL:        a.hubURL,
-		Version:       a.version,
+		UserAgent:     a.userAgent(),
 		Signature:     websub.SignatureMethod(a.cfg.Signature),
 		Policy: delivery.Policy{
 			First: a.cfg.RetryFirst, Max: a.cfg.RetryMax, GiveUp: a.cfg.GiveUp,
