@@ -62,13 +62,13 @@ func TestOverTheEmbeddedStore(t *testing.T) {
 	}
 }
 
-// inParallel calls do for 0 to n-1, 32 at a time, so that the store commits them
+// inParallel calls do for 0 to n-1, 1024 at a time, so that the store commits them
 // in groups.
 func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	work := make(chan int)
 	var wg sync.WaitGroup
-	for range 32 {
+	for range 1024 {
 		wg.Go(func() {
 			for i := range work {
 				if err := do(t.Context(), i); err != nil {

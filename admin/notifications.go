@@ -58,11 +58,11 @@ func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal
 }
 
 // entries yields the retained notifications of a topic after an anchor that end
-// after since. It holds minBatch of them at a time, without bodies.
+// after since. It holds batch of them at a time, without bodies.
 func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
 	return func(yield func(Notification, error) bool) {
 		for {
-			batch, err := a.Topics.Read(ctx, topic, after, minBatch, 0)
+			entries, err := a.Topics.Read(ctx, topic, after, batch, 0)
 			if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
 				after = trimmed.To // meanwhile
 				continue
@@ -71,14 +71,14 @@ func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, s
 				yield(Notification{}, err)
 				return
 			}
-			for i := range batch {
-				e := &batch[i]
+			for i := range entries {
+				e := &entries[i]
 				after = e.Anchor()
 				if e.End().After(since) && !yield(notification(e), nil) {
 					return
 				}
 			}
-			if len(batch) == 0 {
+			if len(entries) == 0 {
 				return
 			}
 		}
@@ -111,7 +111,7 @@ func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
 }
 
 // count finds a notification and looks at every subscription for what became of
-// it there. It holds MaxLimit of them at a time.
+// it there. It holds batch of them at a time.
 func (a *api) count(ctx context.Context, id uuid.UUID) (NotificationStatus, error) {
 	asOf := a.Now()
 	topic, e, err := a.Topics.Find(ctx, id)
@@ -119,7 +119,7 @@ func (a *api) count(ctx context.Context, id uuid.UUID) (NotificationStatus, erro
 		return NotificationStatus{}, err
 	}
 	out := NotificationStatus{Notification: notification(&e), Topic: topic, AsOf: utc(asOf)}
-	for rec, err := range walk(ctx, uuid.Nil, MaxLimit, a.Subscriptions.List, recordID) {
+	for rec, err := range walk(ctx, uuid.Nil, a.Subscriptions.List, recordID) {
 		if err != nil {
 			return NotificationStatus{}, err
 		}

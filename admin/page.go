@@ -23,13 +23,8 @@ const (
 	MaxLimit     = 1000
 )
 
-// minBatch is how many items are read at a time at least, so that a short page
-// behind a filter does not cost a call of the store for each item passed by.
-const minBatch = 256
-
-// batch is how many items are read at a time for a page: with one more than it
-// has, which tells whether another follows.
-func (p pageRequest) batch() int { return max(p.limit+1, minBatch) }
+// batch is how many items are read from a store at a time, whatever the page.
+const batch = 256
 
 // pageRequest is what every list is asked with.
 type pageRequest struct {
@@ -101,10 +96,10 @@ func parseID(s string) (uuid.UUID, error) {
 }
 
 // walk yields what a store has, partition after partition and by id in each,
-// after an id; nil: from the beginning on. It reads and holds batch of them at a
-// time. An error ends it.
+// after an id; nil: from the beginning on. It holds batch of them at a time. An
+// error ends it.
 func walk[T any](
-	ctx context.Context, after uuid.UUID, batch int,
+	ctx context.Context, after uuid.UUID,
 	read func(ctx context.Context, partition int, after uuid.UUID, limit int) ([]T, error),
 	id func(T) uuid.UUID,
 ) iter.Seq2[T, error] {

@@ -32,7 +32,7 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	states := walk(r.Context(), after, p.batch(), a.topicStates, topicState.id)
+	states := walk(r.Context(), after, a.topicStates, topicState.id)
 	return writePage(w, p.limit, mapped(states, a.topic), func(t Topic) string { return t.ID })
 }
 
