@@ -28,7 +28,7 @@ func TestLanding(t *testing.T) {
 			t.Errorf("Accept %q: %d, %s", accept, rec.Code, media)
 		}
 		body := rec.Body.String()
-		for _, want := range []string{hubURL, "hub.mode=subscribe", "hub.callback", "application/xml", "rel=", "Authorization: Bearer", "curl", "Without a token"} {
+		for _, want := range []string{hubURL, "hub.mode=subscribe", "hub.callback", "application/xml", "rel=", "Authorization: Bearer", "curl", "Without a token", "hub.mode=publish"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("Accept %q: no %q in it", accept, want)
 			}
@@ -70,6 +70,9 @@ func TestLandingSaysWhatLetsAPublishIn(t *testing.T) {
 		if !strings.Contains(body, want) || strings.Contains(body, "$TOKEN") {
 			t.Errorf("%+v: %s", auth, body)
 		}
+	}
+	if body := newWorld(t, func(o *Options) { o.Auth = PublishAuth{Token: true} }).do(get(http.MethodGet, "")).Body.String(); strings.Contains(body, "hub.mode=publish") {
+		t.Errorf("pings are not taken here: %s", body)
 	}
 }
 
