@@ -41,7 +41,7 @@ func sheets(t *testing.T) []sheet {
 	return []sheet{
 		{"settings", []string{"setting", "variable", "default", "meaning"}, 0, settingRows(t)},
 		{"metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, h.metrics)},
-		{"events", []string{"event", "level", "from", "what it means, and what to do"}, 1, eventRows(t)},
+		{"events", []string{"event", "level", "from", "what it means", "what to do"}, 2, eventRows(t)},
 		{"problems", []string{"problem", "status", "what the operator can do"}, 1, problemRows(t)},
 		{"routes", []string{"call", "answer"}, 0, routeRows(h.index)},
 		{"statuses", []string{"status", "when, and what to do"}, 1, statusRows(t)},
