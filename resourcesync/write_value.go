@@ -114,8 +114,11 @@ func isRelation(s string) bool {
 // isMediaType reports whether s is a type and a subtype, whatever parameters
 // follow (DOC-58).
 func isMediaType(s string) bool {
-	s, _, _ = strings.Cut(s, ";")
-	kind, sub, ok := strings.Cut(strings.TrimRight(s, " \t"), "/")
+	s, _, parameters := strings.Cut(s, ";")
+	if parameters {
+		s = strings.TrimRight(s, " \t")
+	}
+	kind, sub, ok := strings.Cut(s, "/")
 	return ok && kind != "" && sub != "" && all(kind, isTokenByte) && all(sub, isTokenByte)
 }
 

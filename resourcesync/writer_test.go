@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -300,6 +301,24 @@ func TestWriterLimitsAreTheSpecifications_DOC60(t *testing.T) {
 	}
 	if got := (WriteOptions{MaxBytes: 1 << 40}).withDefaults().MaxBytes; got != 52_428_800 {
 		t.Errorf("%d bytes", got)
+	}
+}
+
+// DOC-59: whatever the zone of a time, it is written in UTC with Z.
+func TestWriterWritesUTC_DOC59(t *testing.T) {
+	doc := writtenDocuments["resourcelist"]
+	want := write(t, doc)
+	cet := time.FixedZone("CET", 60*60)
+	doc.head.At, doc.head.Completed = doc.head.At.In(cet), doc.head.Completed.In(cet)
+	doc.entries = slices.Clone(doc.entries)
+	for i := range doc.entries {
+		e := &doc.entries[i]
+		if !e.LastMod.IsZero() {
+			e.LastMod, e.Modified = e.LastMod.In(cet), e.Modified.In(cet)
+		}
+	}
+	if got := write(t, doc); !bytes.Equal(got, want) {
+		t.Errorf("got\n%s", got)
 	}
 }
 
