@@ -25,7 +25,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	env := cli.Env{Getenv: getenv(environ), Version: versionOf()}
 	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
 		serveCommand(environ, env.Version, stderr),
-		cli.Info(env), cli.Topic(env), cli.Subscription(env),
+		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env),
 		cli.Validate(), cli.Callback(),
 		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),
 		cli.Version(env),

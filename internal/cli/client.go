@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,13 +33,18 @@ type Env struct {
 	Getenv func(string) string
 	// Version is that of the program.
 	Version string
+	// Terminal tells whether a stream of a command is a terminal and how many
+	// columns that has, 0 where it does not know. Nil: as the operating system
+	// says.
+	Terminal func(stream any) (columns int, ok bool)
 }
 
 // client speaks to the operator's API of a hub.
 type client struct {
-	base  string // without a slash at the end
-	token string
-	http  *http.Client
+	base      string // without a slash at the end
+	token     string
+	tokenFrom string // the file that the token is of
+	http      *http.Client
 }
 
 // clientFlags are the flags of every command that speaks to a hub.
@@ -71,22 +78,41 @@ func (f *clientFlags) client(env Env) (*client, error) {
 		if err != nil {
 			return nil, Fail(ExitUsage, "the operator's token: %w", err)
 		}
-		c.token = strings.TrimSpace(string(token))
+		c.token, c.tokenFrom = strings.TrimSpace(string(token)), name
+		if c.token == "" {
+			return nil, Fail(ExitUsage, "the operator's token: there is none in %s", name)
+		}
 	}
 	return c, nil
 }
 
 // get asks the API for path and decodes the answer.
 func (c *client) get(ctx context.Context, path string, query url.Values, into any) error {
+	return c.call(ctx, http.MethodGet, path, query, nil, into)
+}
+
+// call makes one call of the API and decodes the answer. A nil body is none.
+func (c *client) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	where := c.base + path
 	if len(query) > 0 {
 		where += "?" + query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	var content io.Reader // none
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, where, content)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -99,38 +125,59 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 		return Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
-	body, err := egress.ReadBody(resp.Body, maxAnswer)
+	answer, err := egress.ReadBody(resp.Body, maxAnswer)
 	if err != nil {
 		return Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return c.refused(resp, body)
+		return c.refused(resp, answer)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %w\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
+	if err := json.Unmarshal(answer, into); err != nil {
+		return c.stranger(err.Error())
 	}
 	return nil
+}
+
+// stranger is the error that something else than a hub answers.
+func (c *client) stranger(why string) error {
+	return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, plain(why))
+}
+
+// foreign is the error that an answer is not what this version understands.
+func (c *client) foreign(err error) error {
+	return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version? `rshub info` and `rshub version` tell", c.base, err)
 }
 
 // refused turns an answer that is not 200 into an error.
 func (c *client) refused(resp *http.Response, body []byte) error {
 	detail := resp.Status
 	var p admin.Problem
-	if json.Unmarshal(body, &p) == nil && p.Detail != "" {
+	ours := json.Unmarshal(body, &p) == nil && p.Detail != ""
+	if ours {
 		detail = plain(p.Detail)
 	}
+	refuses := "the hub at %s refuses: %s"
 	switch code := resp.StatusCode; {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		if c.token == "" {
-			detail += "\nGive the token with --admin-token-file or RSHUB_ADMIN_TOKEN_FILE"
-		}
-		return Fail(ExitRefused, "the hub at %s refuses: %s", c.base, detail)
-	case code == http.StatusNotFound && p.Status == 0:
-		return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, detail)
+	case code == http.StatusUnauthorized && c.token != "":
+		return Fail(ExitRefused, "the hub at %s does not know this token: %s\nIt is the one of %s; the hub's own is in the file of its --admin-token-file", c.base, detail, c.tokenFrom)
+	case code == http.StatusUnauthorized:
+		return Fail(ExitRefused, refuses+"\nGive the token with --admin-token-file or RSHUB_ADMIN_TOKEN_FILE", c.base, detail)
+	case code == http.StatusMisdirectedRequest:
+		return Fail(ExitRefused, refuses+"\nSay so in --admin-url or RSHUB_ADMIN_URL, such as %s", c.base, detail, defaultAdminURL)
+	case code == http.StatusNotFound && !ours:
+		return c.stranger(detail)
+	case code == http.StatusMethodNotAllowed, code == http.StatusNotFound && strings.HasPrefix(detail, "There is nothing at "):
+		return Fail(ExitFailure, "the hub at %s does not know this call: %s\nIs it of another version? `rshub info` and `rshub version` tell", c.base, detail)
 	case code == http.StatusNotFound:
 		return Fail(ExitNotFound, "%s", detail)
 	case code >= 400 && code < 500:
-		return Fail(ExitRefused, "the hub at %s refuses: %s", c.base, detail)
+		return Fail(ExitRefused, refuses, c.base, detail)
+	case code == http.StatusServiceUnavailable:
+		again := ""
+		if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+			again = fmt.Sprintf("\nTry again in %s", span(time.Duration(after)*time.Second))
+		}
+		return Fail(ExitFailure, "the hub at %s can't do this now: %s%s", c.base, detail, again)
 	default:
 		return Fail(ExitFailure, "the hub at %s answers %d: %s", c.base, code, detail)
 	}

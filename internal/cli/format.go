@@ -1,10 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // plain takes out of a string from elsewhere what a terminal would act on, a new
@@ -58,3 +64,85 @@ func instant(t time.Time) string {
 	}
 	return t.UTC().Format(time.RFC3339Nano)
 }
+
+// away writes how far a time is from now: "in 5m", "5m ago" or "now"; a dash
+// where there is none.
+func away(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	switch d := t.Sub(now).Round(time.Second); {
+	case d > 0:
+		return "in " + span(d)
+	case d < 0:
+		return span(-d) + " ago"
+	default:
+		return "now"
+	}
+}
+
+// moment writes a time of the hub's clock, to the millisecond, and how far that
+// is from now; nothing where there is none.
+func moment(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return instant(t.Truncate(time.Millisecond)) + " (" + away(t, now) + ")"
+}
+
+// seconds is a time as the API writes it. What no clock can hold is the longest
+// that one can.
+func seconds(s float64) time.Duration {
+	const most = float64(1<<63 - 1)
+	if ns := s * float64(time.Second); ns < most {
+		return time.Duration(ns)
+	}
+	return 1<<63 - 1
+}
+
+// count writes a number and what it is of.
+func count[N int | int64 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// parseSince reads a W3C datetime, or how long ago: 90s, 30m, 2h, 7d, also
+// together as in 1d12h.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	if t, err := resourcesync.ParseDatetime(s); err == nil {
+		return t, nil
+	}
+	d, err := parseSpan(s)
+	if err != nil || now.Add(-d).Year() < 1 {
+		return time.Time{}, fmt.Errorf("%q is neither a datetime with its zone, such as 2026-01-31T12:00:00Z, nor a time ago, such as 2h or 7d", plain(s))
+	}
+	return now.Add(-d), nil
+}
+
+// parseSpan reads numbers with the units d, h, m and s, of which none comes
+// twice and larger ones come first.
+func parseSpan(s string) (time.Duration, error) {
+	wrong := errors.New("not a time")
+	m := spans.FindStringSubmatch(s)
+	if m == nil || s == "" {
+		return 0, wrong
+	}
+	n, err := strconv.ParseUint(first(m[1], "0"), 10, 16)
+	if err != nil {
+		return 0, wrong
+	}
+	total := time.Duration(n) * 24 * time.Hour
+	if m[2] == "" {
+		return total, nil
+	}
+	d, err := time.ParseDuration(m[2])
+	if err != nil || d > math.MaxInt64-total {
+		return 0, wrong
+	}
+	return total + d, nil
+}
+
+// spans is days, and what the standard library reads.
+var spans = regexp.MustCompile(`^(?:(\d+)d)?((?:\d+h)?(?:\d+m)?(?:\d+s)?)$`)

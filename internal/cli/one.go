@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// job is a command on one item: what was found, and where to say what.
+type job[T any] struct {
+	found[T]
+	cmd    *cobra.Command
+	client *client
+	env    Env
+	json   bool
+	now    time.Time
+}
+
+// one makes cmd a command on the item of kind k that its argument names. A name
+// that is picked otherwise comes from pick, which is nil where there is no other
+// way.
+func one[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) (string, error), do func(j *job[T]) error) *cobra.Command {
+	var f clientFlags
+	f.add(cmd, "print the JSON that the API gives")
+	if pick == nil {
+		cmd.Args = exactly(k.noun)
+		pick = func(args []string) (string, error) { return args[0], nil }
+	}
+	cmd.ValidArgsFunction = k.complete(env, &f)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := pick(args)
+		if err != nil {
+			return err
+		}
+		c, err := f.client(env)
+		if err != nil {
+			return err
+		}
+		found, err := k.find(cmd.Context(), c, name)
+		if err != nil {
+			return err
+		}
+		return do(&job[T]{found, cmd, c, env, f.json, time.Now()})
+	}
+	return cmd
+}
+
+// exactly wants one argument.
+func exactly(noun string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return Fail(ExitUsage, "which %s? %s", noun, cmd.UseLine())
+		case len(args) > 1:
+			return Fail(ExitUsage, "one %s at a time; %q is too much", noun, args[1])
+		}
+		return nil
+	}
+}
+
+// answer makes a call that changes something, and prints what came of it: in the
+// words of text, or as the API gave it.
+func answer[T, A any](j *job[T], method, path string, body any, text func(A) string) error {
+	var raw json.RawMessage
+	if err := j.client.call(j.cmd.Context(), method, path, nil, body, &raw); err != nil {
+		return err
+	}
+	if j.json {
+		return printJSON(j.cmd.OutOrStdout(), raw)
+	}
+	a, err := decode[A](j.client, raw)
+	if err != nil {
+		return err
+	}
+	say(j.cmd.OutOrStdout(), "%s\n", plain(text(a)))
+	return nil
+}
+
+// show prints an item as names and what they stand for, or as the API gave it.
+func (j *job[T]) show(rows [][2]string) error {
+	if j.json {
+		return printJSON(j.cmd.OutOrStdout(), j.raw)
+	}
+	return details(j.cmd.OutOrStdout(), rows)
+}
+
+// complete offers ids of kind k to a shell.
+func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		c, err := f.client(env)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var offered []cobra.Completion
+		// What it can't look up it does not offer.
+		_ = k.each(cmd.Context(), c, func(raw json.RawMessage) error {
+			item, err := decode[T](c, raw)
+			if err != nil {
+				return err
+			}
+			if offered = append(offered, cobra.CompletionWithDesc(plain(k.id(item)), plain(k.about(item)))); len(offered) == maxOffered {
+				return errEnough
+			}
+			return nil
+		})
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// maxOffered is how many ids a shell is offered.
+const maxOffered = pageSize

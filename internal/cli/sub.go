@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+)
+
+const subArgs = `A subscription is named by its id, by so much of it that no other one begins like
+it, or by its --topic and --callback together.`
+
+// states are those that a subscription can be in.
+var states = []string{"pending", "active", "failing", "ended"}
+
+// Subscription is `rshub sub`.
+func Subscription(env Env) *cobra.Command {
+	return Group("sub", "Look at the subscriptions of a hub, and act on them",
+		subList(env), subInfo(env), subAttempts(env), subGaps(env), subRetry(env), subReplay(env), subRemove(env))
+}
+
+func subList(env Env) *cobra.Command {
+	var f clientFlags
+	var topic, state, host string
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: cobra.NoArgs,
+		Long: `Lists subscriptions, by id. LAG is how many notifications a subscription is
+behind its topic, and by how much time; LAST how its last attempt ended and how
+many failed in a row; NEXT when the next one is due.`,
+		Example: `  rshub sub ls
+  rshub sub ls --state failing
+  rshub sub ls --topic https://example.org/changes/ --host reader.example.net
+  rshub sub ls --json | jq -r 'select(.lag.notifications > 100) | .callback'`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if state != "" && !slices.Contains(states, state) {
+				hint := ""
+				if n := nearest(state, states); n != "" {
+					hint = "; did you mean " + n + "?"
+				}
+				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", plain(state), strings.Join(states, ", "), hint)
+			}
+			c, err := f.client(env)
+			if err != nil {
+				return err
+			}
+			query := url.Values{}
+			for name, value := range map[string]string{"topic": topic, "state": state, "host": host} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			if part := strings.ToLower(topic); isPart(part) {
+				found, err := topics.find(cmd.Context(), c, part)
+				if err != nil {
+					return err
+				}
+				query.Set("topic", found.id)
+			}
+			return subTable(query).print(cmd, env, c, f.json)
+		},
+	}
+	cmd.Flags().StringVar(&topic, "topic", "", "only those to this topic, given as its `URL` or id")
+	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: pending, active, failing or ended")
+	cmd.Flags().StringVar(&host, "host", "", "only those with a callback at this `HOST`, with or without its port")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	f.add(cmd, jsonLines)
+	return cmd
+}
+
+func subTable(query url.Values) table[admin.Subscription] {
+	return table[admin.Subscription]{
+		path: subscriptions.path, query: query, none: "No such subscription.",
+		columns: []column{
+			{"ID", asID},
+			{"STATE", whole},
+			{"LAG", whole},
+			{"LAST", whole},
+			{"NEXT", whole},
+			{"EXPIRES", dropped},
+			{"CALLBACK", asURL},
+			{"TOPIC", asURL},
+		},
+		row: func(s admin.Subscription, now time.Time) []string {
+			return []string{s.ID, s.State, first(lag(s), "-"), last(s), away(next(s), now), expires(s, now), s.Callback, s.Topic}
+		},
+	}
+}
+
+// lag says how far s is behind; nothing where that means nothing.
+func lag(s admin.Subscription) string {
+	if s.Lag == nil {
+		return ""
+	}
+	out := strconv.FormatUint(s.Lag.Notifications, 10)
+	if s.Lag.Seconds > 0 {
+		out += " (" + span(seconds(s.Lag.Seconds)) + ")"
+	}
+	return out
+}
+
+// last says how the last attempt of s went, and how many failed.
+func last(s admin.Subscription) string {
+	result := first(s.EndReason, s.LastError)
+	if result == "" && s.LastStatus != 0 {
+		result = strconv.Itoa(s.LastStatus)
+	}
+	if s.Attempt > 0 {
+		result += fmt.Sprintf(" x%d", s.Attempt)
+	}
+	return first(strings.TrimSpace(result), "-")
+}
+
+// next is when something is tried again: a delivery, else a verification or the
+// notice of a denial.
+func next(s admin.Subscription) time.Time {
+	if s.NextAttemptAt.IsZero() && s.Request != nil {
+		return s.Request.NextAt
+	}
+	return s.NextAttemptAt
+}
+
+func expires(s admin.Subscription, now time.Time) string {
+	switch {
+	case !s.EndedAt.IsZero() || s.ExpiresAt.IsZero():
+		return "-"
+	case s.ExpiresAt.After(now):
+		return away(s.ExpiresAt, now)
+	default:
+		return "expired" // and may be taken up again
+	}
+}
+
+// oneSub makes cmd a command on one subscription, which may be named by its
+// topic and callback as well.
+func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) error) *cobra.Command {
+	var topic, callback string
+	cmd.Flags().StringVar(&topic, "topic", "", "`URL` of its topic, together with --callback instead of its id")
+	cmd.Flags().StringVar(&callback, "callback", "", "`URL` of its callback, together with --topic instead of its id")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		pair := topic != "" || callback != ""
+		switch {
+		case pair && len(args) > 0:
+			return Fail(ExitUsage, "give either the id of a subscription, or its --topic and --callback")
+		case pair && (topic == "" || callback == ""):
+			return Fail(ExitUsage, "it takes both --topic and --callback to name a subscription, or else its id")
+		case pair:
+			return nil
+		}
+		return exactly(subscriptions.noun)(cmd, args)
+	}
+	return one(env, subscriptions, cmd, func(args []string) (string, error) {
+		if len(args) > 0 {
+			return args[0], nil
+		}
+		return pairKey(topic, callback), nil
+	}, do)
+}
+
+func subInfo(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "info ID", Short: "Show one subscription",
+		Long: "Shows where a subscription stands: how far it got, how its last attempt went and\nwhen the next one is due.\n\n" + subArgs,
+		Example: `  rshub sub info 0b9c2a17
+  rshub sub info --topic https://example.org/changes/ --callback https://reader.example.net/cb`,
+	}, func(j *job[admin.Subscription]) error {
+		s := j.item
+		rows := [][2]string{
+			{"id", s.ID},
+			{"topic", s.Topic},
+			{"callback", s.Callback},
+			{"state", s.State},
+			{"signed", map[bool]string{true: "yes", false: "no"}[s.Signed]},
+			{"began", moment(s.CreatedAt, j.now)},
+			{"verified", moment(s.VerifiedAt, j.now)},
+			{"expires", moment(s.ExpiresAt, j.now)},
+			{"ended", moment(s.EndedAt, j.now)},
+			{"end reason", s.EndReason},
+			{"lag", lag(s)},
+		}
+		if c := s.Cursor; c != nil && !c.Until.IsZero() {
+			rows = append(rows, [2]string{"got until", instant(c.Until)})
+		}
+		rows = append(rows,
+			[2]string{"last attempt", strings.TrimPrefix(last(s), "-")},
+			[2]string{"failing since", moment(s.FirstAttemptAt, j.now)},
+			[2]string{"next attempt", moment(s.NextAttemptAt, j.now)},
+			[2]string{"gaps", strconv.Itoa(s.Gaps)},
+		)
+		if r := s.Request; r != nil {
+			rows = append(rows, [2]string{"request", request(*r, j.now)}, [2]string{"denied", r.Denied})
+		}
+		return j.show(rows)
+	})
+}
+
+// request says what a request waits for.
+func request(r admin.Request, now time.Time) string {
+	out := r.Mode + ", accepted " + away(r.AcceptedAt, now)
+	if r.Tries > 0 {
+		out += ", " + count(r.Tries, "try", "tries") + " failed"
+	}
+	if !r.NextAt.IsZero() {
+		out += ", next " + away(r.NextAt, now)
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+)
+
+func subAttempts(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "attempts ID", Short: "List the failed deliveries of a subscription",
+		Long: "Lists the deliveries that failed and the first one after them that did not, the\nlatest 50, oldest first.\n\n" + subArgs,
+		Example: `  rshub sub attempts 0b9c2a17
+  rshub sub attempts 0b9c2a17 --json`,
+	}, func(j *job[admin.Subscription]) error {
+		return table[admin.Attempt]{
+			path: subscriptions.path + "/" + j.id + "/attempts", none: "No delivery to this subscription has failed.",
+			columns: []column{
+				{"AT", whole},
+				{"RESULT", whole},
+				{"ATTEMPT", whole},
+				{"TOOK", dropped},
+				{"NOTIFICATION", whole},
+			},
+			row: func(a admin.Attempt, _ time.Time) []string {
+				result := a.Error
+				if result == "" {
+					result = strconv.Itoa(a.Status)
+				}
+				took := seconds(a.Duration).Round(time.Millisecond).String()
+				return []string{instant(a.At.Truncate(time.Second)), result, strconv.FormatUint(uint64(a.Attempt), 10), took, a.NotificationID}
+			},
+		}.print(j.cmd, j.env, j.client, j.json)
+	})
+}
+
+func subGaps(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "gaps ID", Short: "List the intervals that a subscription did not get, and why",
+		Long: "Lists the intervals whose notifications a subscription did not get, and why; those\nof its topic, which nobody got, included.\n\n" + subArgs,
+		Example: `  rshub sub gaps 0b9c2a17
+  rshub sub gaps --topic https://example.org/changes/ --callback https://reader.example.net/cb --json`,
+	}, func(j *job[admin.Subscription]) error {
+		return table[admin.Gap]{
+			path: subscriptions.path + "/" + j.id + "/gaps", none: "This subscription has no gaps.",
+			columns: []column{
+				{"FROM", whole},
+				{"UNTIL", whole},
+				{"LOST", whole},
+				{"REASON", whole},
+				{"RECORDED", dropped},
+			},
+			row: func(g admin.Gap, now time.Time) []string {
+				return []string{instant(g.From), instant(g.Until), lost(g.Count), g.Reason, away(g.At, now)}
+			},
+		}.print(j.cmd, j.env, j.client, j.json)
+	})
+}
+
+func subRetry(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "retry ID", Short: "Try now what a subscription waits for",
+		Long: "Tries at once what waits for its time: the next delivery to a subscription that\nfails, or the verification of one that is pending.\n\n" + subArgs,
+		Example: `  rshub sub retry 0b9c2a17
+  rshub sub ls --state failing --json | jq -r .id | xargs -n1 rshub sub retry`,
+	}, func(j *job[admin.Subscription]) error {
+		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
+			if s.Lag != nil && s.Lag.Notifications > 0 {
+				return "Delivering now to " + s.Callback + ", which is behind by " + count(s.Lag.Notifications, "notification", "notifications") + "."
+			}
+			if s.Request != nil {
+				return "Asking " + s.Callback + " now."
+			}
+			return "Nothing waits for " + s.Callback + "."
+		})
+	})
+}
+
+func subReplay(env Env) *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
+		Long: "Delivers again every notification that is kept and whose `until` is after --since,\nin order. What was not delivered yet stays due.\n\n" + subArgs,
+		Example: `  rshub sub replay 0b9c2a17 --since 2h
+  rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
+  rshub sub replay --topic https://example.org/changes/ --callback https://reader.example.net/cb --since 1d`,
+	}
+	cmd.Flags().StringVar(&since, "since", "", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if since == "" {
+			return Fail(ExitUsage, "since when? Say --since 2h, or --since and a datetime")
+		}
+		return nil
+	}
+	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
+		from, err := parseSince(since, j.now)
+		if err != nil {
+			return Fail(ExitUsage, "--since: %w", err)
+		}
+		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: from.UTC()}, func(r admin.Replay) string {
+			if r.Notifications == 0 {
+				return "Nothing that is kept ends after " + instant(from) + "; nothing is delivered again."
+			}
+			return "Delivering " + count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from) + "."
+		})
+	})
+}
+
+func subRemove(env Env) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "rm ID", Short: "End a subscription, and tell its callback so",
+		Long: "Ends a subscription at once. Its callback gets nothing more but a notice that says\nso (hub.mode=denied); to get anything again its subscriber has to subscribe again.\n\n" + subArgs,
+		Example: `  rshub sub rm 0b9c2a17
+  rshub sub rm 0b9c2a17 --yes`,
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
+		s := j.item
+		what := fmt.Sprintf("end subscription %s: %s gets nothing more of %s", s.ID, s.Callback, s.Topic)
+		if s.Lag != nil && s.Lag.Notifications > 0 {
+			what += ", nor the " + count(s.Lag.Notifications, "notification", "notifications") + " that it is behind"
+		}
+		if err := confirm(j.cmd, j.env, yes, what+"."); err != nil {
+			return err
+		}
+		return answer(j, http.MethodDelete, subscriptions.path+"/"+j.id, nil, func(s admin.Subscription) string {
+			return "Ended: " + s.Callback + " gets nothing more of " + s.Topic + ", and is told so."
+		})
+	})
+}

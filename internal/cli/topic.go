@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+)
+
+const topicArgs = `A topic is named by its URL, by its id, or by so much of its id that no other one
+begins like it.`
+
+// Topic is `rshub topic`.
+func Topic(env Env) *cobra.Command {
+	return Group("topic", "Look at the topics of a hub, and reset one",
+		topicList(env), topicInfo(env), topicNotifications(env), topicReset(env))
+}
+
+func topicList(env Env) *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the topics of a hub", Args: cobra.NoArgs,
+		Example: `  rshub topic ls
+  rshub topic ls --json | jq -r 'select(.gaps != []) | .url'     those with gaps`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client(env)
+			if err != nil {
+				return err
+			}
+			return table[admin.Topic]{
+				path: topics.path, none: "This hub has no topic yet: one begins with its first notification.",
+				columns: []column{
+					{"ID", asID},
+					{"TOPIC", asURL},
+					{"KIND", dropped},
+					{"UNTIL", whole},
+					{"SUBSCRIPTIONS", dropped},
+					{"KEPT", dropped},
+					{"SIZE", dropped},
+					{"GAPS", whole},
+					{"PING", dropped},
+				},
+				row: func(t admin.Topic, now time.Time) []string {
+					return []string{
+						t.ID, t.URL, first(t.Kind, "-"), instant(t.LastUntil), subscribers(t, "-"),
+						strconv.FormatInt(t.Retained.Entries, 10), size(t.Retained.Bytes), strconv.Itoa(len(t.Gaps)),
+						first(ping(t.Fetch, now), "-"),
+					}
+				},
+			}.print(cmd, env, c, f.json)
+		},
+	}
+	f.add(cmd, jsonLines)
+	return cmd
+}
+
+func subscribers(t admin.Topic, unknown string) string {
+	if t.Subscriptions == nil {
+		return unknown
+	}
+	return strconv.Itoa(*t.Subscriptions)
+}
+
+// ping says what came of the last ping of a topic; nothing where there was none.
+func ping(f *admin.Fetch, now time.Time) string {
+	switch {
+	case f == nil:
+		return ""
+	case f.Waiting && f.Tries == 0:
+		return "waits"
+	case f.Waiting:
+		return first(f.Outcome, "failed") + " x" + strconv.Itoa(f.Tries) + ", again " + away(f.NextAttemptAt, now)
+	default:
+		return first(f.Outcome, "-")
+	}
+}
+
+func topicInfo(env Env) *cobra.Command {
+	return one(env, topics, &cobra.Command{
+		Use: "info URL|ID", Short: "Show one topic",
+		Long: "Shows where a topic stands: its last interval, what is kept of it, its gaps, and\nwhat came of the last ping.\n\n" + topicArgs,
+		Example: `  rshub topic info https://example.org/changes/
+  rshub topic info 6ba7b810 --json`,
+	}, nil, func(j *job[admin.Topic]) error {
+		t := j.item
+		rows := [][2]string{
+			{"topic", t.URL},
+			{"id", t.ID},
+			{"kind", first(t.Kind, "not known yet: it was pinged only")},
+			{"last interval", interval(t.LastFrom, t.LastUntil)},
+			{"next from", nextFrom(t)},
+			{"newest", t.Head.ID},
+			{"received", moment(t.Head.ReceivedAt, j.now)},
+			{"kept", count(t.Retained.Entries, "notification", "notifications") + ", " + size(t.Retained.Bytes)},
+			{"subscriptions", subscribers(t, "")},
+		}
+		for i, g := range t.Gaps {
+			rows = append(rows, [2]string{"gap " + strconv.Itoa(i+1), gapLine(g, j.now)})
+		}
+		if f := t.Fetch; f != nil {
+			rows = append(rows,
+				[2]string{"pinged", moment(f.PingedAt, j.now)},
+				[2]string{"ping", ping(f, j.now)},
+				[2]string{"ping detail", f.Detail},
+				[2]string{"fetched", moment(f.At, j.now)},
+			)
+			if f.Status != 0 {
+				rows = append(rows, [2]string{"fetch status", strconv.Itoa(f.Status)})
+			}
+		}
+		return j.show(rows)
+	})
+}
+
+// nextFrom says where the next notification of a topic has to start.
+func nextFrom(t admin.Topic) string {
+	switch {
+	case t.Reset:
+		return "anywhere: it was reset"
+	case t.Kind == "content" || t.LastUntil.IsZero():
+		return ""
+	default:
+		return instant(t.LastUntil)
+	}
+}
+
+func interval(from, until time.Time) string {
+	if from.IsZero() && until.IsZero() {
+		return ""
+	}
+	return instant(from) + " to " + instant(until)
+}
+
+func gapLine(g admin.Gap, now time.Time) string {
+	return interval(g.From, g.Until) + ", " + lost(g.Count) + ", " + g.Reason + ", recorded " + away(g.At, now)
+}
+
+// lost says how many notifications a gap is of.
+func lost(n uint64) string {
+	if n == 0 {
+		return "unknown"
+	}
+	return count(n, "notification", "notifications")
+}
+
+func topicNotifications(env Env) *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
+		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts what was created (+), updated (~) and deleted (-).\n\n" + topicArgs,
+		Example: `  rshub topic notifications https://example.org/changes/
+  rshub topic notifications https://example.org/changes/ --since 2h
+  rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
+	}
+	cmd.Flags().StringVar(&since, "since", "", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
+	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+		query := url.Values{}
+		if since != "" {
+			t, err := parseSince(since, j.now)
+			if err != nil {
+				return Fail(ExitUsage, "--since: %w", err)
+			}
+			query.Set("since", t.UTC().Format(time.RFC3339Nano))
+		}
+		return table[admin.Notification]{
+			path: topics.path + "/" + j.id + "/notifications", query: query, none: "No notification of this topic is kept.",
+			columns: []column{
+				{"ID", whole},
+				{"FROM", dropped},
+				{"UNTIL", whole},
+				{"ENTRIES", whole},
+				{"SIZE", whole},
+				{"RECEIVED", dropped},
+			},
+			row: func(n admin.Notification, now time.Time) []string {
+				return []string{n.ID, instant(n.From), instant(n.Until), entries(n), size(n.Bytes), away(n.ReceivedAt, now)}
+			},
+		}.print(j.cmd, j.env, j.client, j.json)
+	})
+}
+
+func entries(n admin.Notification) string {
+	if n.Kind == "content" {
+		return "-"
+	}
+	return fmt.Sprintf("+%d ~%d -%d", n.Created, n.Updated, n.Deleted)
+}
+
+func topicReset(env Env) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "reset URL|ID", Short: "Let the next notification of a topic start anywhere",
+		Long: `Forgets where the next notification of a topic has to start, for a Source that
+lost its place. The next one may then start anywhere; what lies between is
+recorded as a gap.
+
+` + topicArgs,
+		Example: `  rshub topic reset https://example.org/changes/
+  rshub topic reset https://example.org/changes/ --yes`,
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between will be lost as a gap.", j.item.URL, first(nextFrom(j.item), "no particular time"))
+		if err := confirm(j.cmd, j.env, yes, what); err != nil {
+			return err
+		}
+		return answer(j, http.MethodPost, topics.path+"/"+j.id+"/reset", nil, func(t admin.Topic) string {
+			return "The next notification of " + t.URL + " may start anywhere."
+		})
+	})
+}
