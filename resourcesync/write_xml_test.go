@@ -75,11 +75,13 @@ func TestValues_DOC53_DOC55_DOC58(t *testing.T) {
 	}{
 		"relation": {isRelation, []string{"up", "x-1.y", patchRel}, []string{"", "Up", "1a", "self hub", "a_b", "é"}},
 		"media type": {
-			isMediaType, []string{"text/html", "application/atom+xml", "a/b; c=\"d e\"", "a/b ;c=d"},
+			isMediaType,
+			[]string{"text/html", "application/atom+xml", "a/b; c=\"d e\"", "a/b ;c=d"},
 			[]string{"", "html", "/html", "text/", "text/ html", "te xt/html", "a/b/c", "text/html ", "é/a"},
 		},
 		"hash list": {
-			isHashList, []string{"md5:00", "md5:00 sha-1:11", "a:b:c", "md5:00\n\t sha-256:f4OxZX_x"},
+			isHashList,
+			[]string{"md5:00", "md5:00 sha-1:11", "a:b:c", "md5:00\n\t sha-256:f4OxZX_x"},
 			[]string{"", " ", "md5", "md5:", ":00", "md5:00 x", "md5: 00"},
 		},
 		"priority":   {isPriority, []string{"0", "0.0", "1.0", "1", ".5", "0.75", "1.", "00.5"}, []string{"", ".", "1.1", "2", "-0", "0,5", "1e0", "10", "0.5.5"}},
