@@ -29,22 +29,38 @@ func TestEvents(t *testing.T) {
 		r       *http.Request
 		want    Event
 	}{
-		{"a publish", nil, publish(doc(0, 1, "a"), withToken("alice's token"), with("Traceparent", parent)),
-			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic, Publisher: "alice", TraceParent: parent}},
-		{"one that came before", func(w *world) { w.accept(publish(doc(0, 1, "a"))) }, publish(doc(0, 1, "a")),
-			Event{Name: EventPublish, Outcome: "duplicate", Status: 200, Topic: topic}},
-		{"one that leaves a gap", published, publish(doc(20, 30, "a")),
-			Event{Name: EventPublish, Outcome: "gap", Status: 409, Topic: topic}},
-		{"a trace context that is none", nil, publish(doc(0, 1, "a"), with("Traceparent", strings.Repeat("0", 300))),
-			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic}},
-		{"a subscription request", nil, publish(subscribe, form),
-			Event{Name: EventSubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"}},
-		{"an unsubscribe", nil, publish(strings.Replace(subscribe, "=sub", "=unsub", 1), form),
-			Event{Name: EventUnsubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"}},
-		{"a form that is none", nil, publish("hub.mode=%zz", form),
-			Event{Name: EventSubscribe, Outcome: "bad-form", Status: 400}},
-		{"another media type", nil, publish("{}", with("Content-Type", "application/json")),
-			Event{Name: EventPost, Outcome: "media-type", Status: 415}},
+		{
+			"a publish", nil, publish(doc(0, 1, "a"), withToken("alice's token"), with("Traceparent", parent)),
+			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic, Publisher: "alice", TraceParent: parent},
+		},
+		{
+			"one that came before", func(w *world) { w.accept(publish(doc(0, 1, "a"))) }, publish(doc(0, 1, "a")),
+			Event{Name: EventPublish, Outcome: "duplicate", Status: 200, Topic: topic},
+		},
+		{
+			"one that leaves a gap", published, publish(doc(20, 30, "a")),
+			Event{Name: EventPublish, Outcome: "gap", Status: 409, Topic: topic},
+		},
+		{
+			"a trace context that is none", nil, publish(doc(0, 1, "a"), with("Traceparent", strings.Repeat("0", 300))),
+			Event{Name: EventPublish, Outcome: "accepted", Status: 200, Topic: topic},
+		},
+		{
+			"a subscription request", nil, publish(subscribe, form),
+			Event{Name: EventSubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"},
+		},
+		{
+			"an unsubscribe", nil, publish(strings.Replace(subscribe, "=sub", "=unsub", 1), form),
+			Event{Name: EventUnsubscribe, Outcome: "accepted", Status: 202, Topic: "https://example.org/t"},
+		},
+		{
+			"a form that is none", nil, publish("hub.mode=%zz", form),
+			Event{Name: EventSubscribe, Outcome: "bad-form", Status: 400},
+		},
+		{
+			"another media type", nil, publish("{}", with("Content-Type", "application/json")),
+			Event{Name: EventPost, Outcome: "media-type", Status: 415},
+		},
 	} {
 		t.Run(tc.why, func(t *testing.T) {
 			var got []Event

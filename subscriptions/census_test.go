@@ -76,8 +76,13 @@ func TestNewGap(t *testing.T) {
 		before, after *Subscription
 		want          journal.Gap
 	}{
-		{nil, nil, journal.Gap{}}, {nil, of(), journal.Gap{}}, {of(), nil, journal.Gap{}},
-		{of(a), of(a), journal.Gap{}}, {of(), of(a), a}, {of(a), of(a, b), b}, {of(a), of(joined), b},
+		{nil, nil, journal.Gap{}},
+		{nil, of(), journal.Gap{}},
+		{of(), nil, journal.Gap{}},
+		{of(a), of(a), journal.Gap{}},
+		{of(), of(a), a},
+		{of(a), of(a, b), b},
+		{of(a), of(joined), b},
 	} {
 		if got := newGap(tc.before, tc.after); got != tc.want {
 			t.Errorf("%+v, %+v: %+v", tc.before, tc.after, got)
