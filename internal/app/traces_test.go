@@ -38,7 +38,8 @@ func (c *received) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+	if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" ||
+		r.Header.Get("Authorization") != "Bearer collectors" {
 		c.wrong = append(c.wrong, fmt.Sprintf("%s %s: %v", r.URL, r.Header, err))
 	}
 	c.bytes = append(c.bytes, body...)
@@ -64,6 +65,7 @@ func outcome(s *otlp.Span) string {
 // that another process makes after a restart; and nothing of a callback but its
 // host gets there.
 func TestTraceOutlivesTheProcess(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collectors")
 	got := &received{}
 	endpoint := httptest.NewServer(got)
 	defer endpoint.Close()

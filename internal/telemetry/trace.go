@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
@@ -50,8 +51,9 @@ const (
 // does nothing. Publish and Attempt never wait.
 type Traces struct {
 	tracer   trace.Tracer
+	provider *sdktrace.TracerProvider
 	exporter *exporter
-	stop     func(context.Context) error
+	cutOff   context.CancelFunc // of what is being sent
 
 	refused, failed, delivered *rate.Limiter
 }

@@ -72,20 +72,16 @@ func NewTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 		return nil, fmt.Errorf("the exporter of traces (--otlp-endpoint): %w", err)
 	}
 	t := newTraces(sender, o)
-	stop := t.stop
-	t.stop = func(ctx context.Context) error {
-		defer transport.CloseIdleConnections()
-		return stop(ctx)
-	}
+	t.exporter.disconnect = transport.CloseIdleConnections
 	return t, nil
 }
 
 // newTraces makes traces that go to a given exporter.
 func newTraces(to sdktrace.SpanExporter, o TraceOptions) *Traces {
 	life, end := context.WithCancel(context.Background())
-	t := &Traces{exporter: &exporter{to: to, life: life, log: o.Log.Named("traces")}}
+	t := &Traces{exporter: &exporter{to: to, life: life, log: o.Log.Named("traces")}, cutOff: end}
 	t.limit()
-	provider := sdktrace.NewTracerProvider(
+	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithIDGenerator(ids{}),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not wanted is not even made
 		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL,
@@ -94,18 +90,7 @@ func newTraces(to sdktrace.SpanExporter, o TraceOptions) *Traces {
 			sdktrace.WithMaxQueueSize(queueSize), sdktrace.WithMaxExportBatchSize(batchSize),
 			sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(sendTimeout)),
 	)
-	t.tracer = provider.Tracer("github.com/rshub/rshub")
-	t.stop = func(ctx context.Context) error {
-		limit, cancel := context.WithTimeout(ctx, flushTime)
-		defer cancel()
-		defer context.AfterFunc(limit, end)()
-		defer end()
-		// Not limited itself: it is soon done once life has ended, and then
-		// nothing is left running.
-		err := provider.Shutdown(context.WithoutCancel(ctx))
-		t.exporter.conclude()
-		return err
-	}
+	t.tracer = t.provider.Tracer("github.com/rshub/rshub")
 	return t
 }
 
@@ -115,16 +100,25 @@ func (t *Traces) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	return t.stop(ctx)
+	limit, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	defer context.AfterFunc(limit, t.cutOff)()
+	defer t.cutOff()
+	// Not limited itself: it is soon done once sending is cut off, and then
+	// nothing is left running.
+	err := t.provider.Shutdown(context.WithoutCancel(ctx))
+	t.exporter.conclude()
+	return err
 }
 
 // exporter hands batches on to another one, and keeps the books of what got
 // lost. It never fails: the library tells the whole process of an error, and
 // this is where it is handled.
 type exporter struct {
-	to   sdktrace.SpanExporter
-	life context.Context // its end cuts off what is being sent
-	log  *zap.Logger
+	to         sdktrace.SpanExporter
+	disconnect func()          // closes connections; nil: there are none
+	life       context.Context // its end cuts off what is being sent
+	log        *zap.Logger
 
 	ended atomic.Int64 // spans that were made
 
@@ -160,7 +154,12 @@ func (x *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 }
 
 // Shutdown ends the other exporter.
-func (x *exporter) Shutdown(ctx context.Context) error { return x.to.Shutdown(ctx) }
+func (x *exporter) Shutdown(ctx context.Context) error {
+	if x.disconnect != nil {
+		defer x.disconnect()
+	}
+	return x.to.Shutdown(ctx)
+}
 
 // conclude tells what is left to tell.
 func (x *exporter) conclude() {

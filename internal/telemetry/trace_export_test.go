@@ -2,8 +2,14 @@ package telemetry
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,9 +45,9 @@ func (f *failing) Shutdown(context.Context) error                             { 
 // However often sending fails, a line a minute says so, with all that was lost.
 func TestLossIsToldOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, lines := observed()
+		logger, lines := observed()
 		to := &failing{err: errors.New("connection refused")}
-		x := &exporter{to: to, life: t.Context(), log: log}
+		x := &exporter{to: to, life: t.Context(), log: logger}
 		send := func() {
 			x.ended.Add(2)
 			if err := x.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 2)); err != nil {
@@ -71,8 +77,8 @@ func TestLossIsToldOnceAMinute(t *testing.T) {
 
 // What comes faster than it is taken is counted too.
 func TestDroppedSpansAreCounted(t *testing.T) {
-	log, lines := observed()
-	x := &exporter{to: &failing{}, life: t.Context(), log: log}
+	logger, lines := observed()
+	x := &exporter{to: &failing{}, life: t.Context(), log: logger}
 	x.ended.Add(queueSize + batchSize + 100 + 10)
 	_ = x.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 10))
 	_ = x.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, queueSize))
@@ -86,8 +92,8 @@ func TestDroppedSpansAreCounted(t *testing.T) {
 // running.
 func TestDeadCollector(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	log, lines := observed()
-	tr, err := NewTraces(t.Context(), TraceOptions{Endpoint: "http://127.0.0.1:1/v1/traces", Log: log})
+	logger, lines := observed()
+	tr, err := NewTraces(t.Context(), TraceOptions{Endpoint: "http://127.0.0.1:1/v1/traces", Log: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +105,40 @@ func TestDeadCollector(t *testing.T) {
 		t.Errorf("lost %v", lost)
 	}
 	tr.Attempt(delivered()) // too late, and harmless
+}
+
+// A collector behind https has to have a certificate of the system's authorities
+// or of the given ones.
+func TestCollectorOverTLS(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	var requests atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/otlp" && r.Header.Get("Content-Type") == "application/x-protobuf" {
+			requests.Add(1)
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that is refused
+	server.StartTLS()
+	defer server.Close()
+	own := x509.NewCertPool()
+	own.AddCert(server.Certificate())
+	for _, tc := range []struct {
+		roots *x509.CertPool
+		lost  []int64
+	}{{own, nil}, {nil, []int64{1}}} {
+		logger, lines := observed()
+		tr, err := NewTraces(t.Context(), TraceOptions{Endpoint: server.URL + "/otlp", RootCAs: tc.roots, Log: logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Attempt(delivered())
+		if err := tr.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if lost := told(lines); !slices.Equal(lost, tc.lost) || requests.Load() != 1 {
+			t.Errorf("lost %v, want %v, of %d requests: %v", lost, tc.lost, requests.Load(), lines.All())
+		}
+	}
 }
 
 func BenchmarkAttempt(b *testing.B) {
