@@ -73,8 +73,9 @@ func (n *NotificationReader) drain(broken error) error {
 }
 
 // NotificationReader reads a change or framework notification entry by entry,
-// under the same rules as CheckNotification, and the limit Limits.Links. It reads ahead of what it returns,
-// by Limits.Token bytes or more. It is for one goroutine.
+// under the same rules as CheckNotification, and Limits.Links for the links of an
+// entry. It reads ahead of what it returns, by Limits.Token bytes or more. It is
+// for one goroutine.
 type NotificationReader struct {
 	doc document
 	n   Notification

@@ -97,6 +97,7 @@ var tolerable = []struct{ name, rule, doc, at, msg string }{
 	{"rs:ln after the entries", "DOC-51", urlset(`<rs:md capability="resourcelist" at="2026"/>`, listURL, upLink), "5:1", "rs:ln of the document stands after"},
 	{"loc after lastmod", "DOC-51", urlset(listMD, "<url><lastmod>2026</lastmod><loc>urn:a</loc></url>"), "6:29", "loc stands after"},
 	{"lastmod after rs:md", "DOC-51", urlset(listMD, urlOf(`<rs:md length="1"/><lastmod>2026</lastmod>`)), "7:20", "lastmod stands after"},
+	{"lastmod after rs:ln", "DOC-51", urlset(listMD, urlOf(`<rs:ln rel="a" href="b"/><lastmod>2026</lastmod>`)), "7:26", "lastmod stands after"},
 	{"changefreq after priority", "DOC-51", urlset(listMD, urlOf(`<priority>1</priority><changefreq>daily</changefreq>`)), "7:23", "changefreq stands after"},
 	{"rs:md after rs:ln", "DOC-51", urlset(listMD, urlOf(`<rs:ln rel="a" href="b"/><rs:md length="1"/>`)), "", ""},
 	{"root rs:ln after rs:md", "DOC-51", urlset(`<rs:md capability="resourcelist" at="2026"/>`, upLink), "", ""},
@@ -151,7 +152,7 @@ var tolerable = []struct{ name, rule, doc, at, msg string }{
 	{"Change List, equal times", "DOC-39", urlset(changesMD, urlOf(at("2026-01-01T02:00:00Z")), urlOf(at("2026-01-01T02:00:00Z"))), "", ""},
 	{"Change List, lastmod has no say", "DOC-39", urlset(changesMD, urlOf(`<lastmod>2026-01-01T05:00:00Z</lastmod>`, at("2026-01-01T02:00:00Z")), urlOf(`<lastmod>1999</lastmod><rs:md change="deleted"/>`)), "", ""},
 	{"Change List, before the interval", "DOC-39", urlset(changesMD, urlOf(at("2025"))), "7:1", "earlier than from"},
-	{"Change List, after the interval", "DOC-39", urlset(changesMD, urlOf(at("2026-01-02T00:00:00.1Z"))), "7:1", "later than until"},
+	{"Change List, after the interval", "DOC-39", urlset(changesMD, urlOf(at("2026-01-02T00:00:00.1Z"))), "7:1", "datetime, 2026-01-02T00:00:00.1Z, is later than until"},
 	{"Change List, at both ends", "DOC-39", urlset(changesMD, urlOf(at("2026-01-01T00:00:00Z")), urlOf(at("2026-01-02T00:00:00Z"))), "", ""},
 	{"Change List, until before from", "DOC-39", urlset(upLink, `<rs:md capability="changelist" from="2026" until="2025"/>`), "5:1", "later than until"},
 	{"Change List Index, order", "DOC-40", indexOf(changesMD, sitemapOf(`<rs:md from="2026-01-01T01:00:00Z"/>`), sitemapOf(`<rs:md from="2026-01-01T00:00:00Z"/>`)), "9:1", "in the order of time"},
@@ -303,7 +304,11 @@ func TestTermsOf11(t *testing.T) {
 			}
 		})
 	}
-	got := readDocument(strings.NewReader(urlset(changesMD,
+	got := readDocument(strings.NewReader(framework(urlOf(`<rs:md change="created" capability="resourcesync"/>`))), ReadOptions{})
+	if got.err != nil || len(got.entries) != 1 || got.entries[0].Capability != Description {
+		t.Errorf("%v: %+v", got.err, got.entries)
+	}
+	got = readDocument(strings.NewReader(urlset(changesMD,
 		`<url><loc>http://example.org/a b</loc><lastmod>2026-01-02T00:00:00</lastmod><rs:md change="updated" datetime="2026-01-01T12:00"
 			length="x" path="a/" rs:type="a/b" sha="1"/><rs:ln rel="x"/><rs:ln rel="a" href="b" pri="x" length="x" modified="x" path="../x"/></url>`)), ReadOptions{})
 	want := []Entry{{
