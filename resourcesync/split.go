@@ -1,7 +1,6 @@
 package resourcesync
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,7 +33,8 @@ type Sink interface {
 // later one, never within one instant, and not next to an entry that has no time,
 // which is Datetime, or From of a package. Notifications are split in the same
 // way into several, without an index (DOC-11). Capability Lists and manifests
-// are never split.
+// are never split. What fits is what fits with the head of a part, its link to the
+// index included.
 //
 // A Splitter is as strict as a Writer, and wants the packages of a Change Dump in
 // order besides. It holds the text of one part at most, as a part's end has to
@@ -124,6 +124,9 @@ func (p *Splitter) measure() error {
 	if c.fault != nil {
 		return c.fault
 	}
+	if p.room < 0 {
+		return tooLong(p.options)
+	}
 	return nil
 }
 
@@ -157,16 +160,13 @@ func (p *Splitter) Write(e Entry) error {
 	text := c.buf
 	c.buf = c.buf[:0]
 	p.consider(&e)
-	if !p.fits(text) {
-		if p.cut.count == 0 {
-			return p.fail(p.full(&e))
-		}
+	if !p.fits(text) && p.cut.count > 0 {
 		if err := p.part(p.cut.size, p.cut.count, p.cut.at); err != nil {
 			return p.fail(err)
 		}
-		if !p.fits(text) {
-			return p.fail(p.full(&e))
-		}
+	}
+	if !p.fits(text) {
+		return p.fail(p.full(&e, text))
 	}
 	p.held.append(text)
 	p.count++
@@ -203,123 +203,15 @@ func latest(a, b time.Time) time.Time {
 }
 
 // full says why e cannot be taken.
-func (p *Splitter) full(e *Entry) error {
-	why := "make them smaller"
+func (p *Splitter) full(e *Entry, text []byte) error {
+	why := "it can be split only between entries of different times, and each has to tell its own"
 	switch {
-	case p.count == 0:
-		why = "it holds this one alone"
+	case int64(len(text)) > p.room:
+		why = "this entry alone is too long"
 	case !p.splits:
 		why = "a " + p.composer.rules.name + " cannot be split"
-	case p.timed:
-		why = "it can be split only between entries of different times, and each has to tell its own"
 	}
 	return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf(
 		"entry %d, %s: the document would be longer than %d entries or %d bytes, and %s",
 		p.composer.entries, quote([]byte(e.Loc)), p.options.MaxEntries, p.options.MaxBytes, why)}
-}
-
-// part writes what comes first in held as a part, which ends at until.
-func (p *Splitter) part(size int64, count int, until time.Time) error {
-	if p.zero != nil && p.index == nil {
-		h := p.head
-		h.Index = true
-		var err error
-		if p.index, err = NewWriter(p.zero, h, WriteOptions{Gzip: p.options.Gzip}); err != nil {
-			return err
-		}
-	}
-	p.parts++
-	w, url, err := p.sink.Create(p.parts)
-	if err != nil {
-		return fmt.Errorf("creating part %d: %w", p.parts, err)
-	}
-	h := p.headOfPart(p.from, until)
-	if err := p.document(w, &h, size); err != nil {
-		return err
-	}
-	p.count -= count
-	p.from, p.cut = until, cut{}
-	if p.index == nil {
-		return nil
-	}
-	err = p.index.Write(Entry{Loc: url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
-	if errors.Is(err, ErrFull) {
-		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", DefaultLimits.Entries)}
-	}
-	return err
-}
-
-// document writes one document of what comes first in held, and closes w.
-func (p *Splitter) document(w io.WriteCloser, h *Head, size int64) error {
-	d := newWriter(w, composer{}, h, p.options)
-	d.flush()
-	if d.err == nil {
-		d.fail(p.held.moveTo(d.out, size))
-	}
-	if err := d.Close(); err != nil {
-		discard(w, err)
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("closing the document: %w", err)
-	}
-	return nil
-}
-
-// Close writes what has not been written: the one document, or the last part and
-// the index. After an error it only returns that; the documents that were
-// closed before are then of no use. Closing again returns what it returned before.
-func (p *Splitter) Close() error {
-	if p.closed || p.err != nil {
-		p.closed = true
-		return p.err
-	}
-	p.closed = true
-	if err := p.finish(); err != nil {
-		return p.fail(err)
-	}
-	return nil
-}
-
-func (p *Splitter) finish() error {
-	if p.parts > 0 {
-		if err := p.part(p.held.size, p.count, p.head.Until); err != nil || p.index == nil {
-			return err
-		}
-		if err := p.index.Close(); err != nil {
-			return err
-		}
-		if err := p.zero.Close(); err != nil {
-			return fmt.Errorf("closing the index: %w", err)
-		}
-		return nil
-	}
-	if p.zero == nil {
-		if err := p.create(); err != nil {
-			return err
-		}
-	}
-	w := p.zero
-	p.zero = nil // document closes it
-	return p.document(w, &p.head, p.held.size)
-}
-
-// fail ends the whole.
-func (p *Splitter) fail(err error) error {
-	p.err = err
-	if p.zero != nil {
-		discard(p.zero, err)
-		p.zero = nil
-	}
-	p.held = queue{}
-	return err
-}
-
-// discard closes a document that is not complete.
-func discard(w io.WriteCloser, err error) {
-	if c, ok := w.(interface{ CloseWithError(error) error }); ok {
-		_ = c.CloseWithError(err) // err is the reason that matters
-		return
-	}
-	_ = w.Close()
 }

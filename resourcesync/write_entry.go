@@ -69,9 +69,7 @@ func (c *composer) head(h *Head) {
 	c.raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<")
 	c.raw(rootOf(h))
 	c.raw(" xmlns=\"" + sitemapURI + "\" xmlns:rs=\"" + rsURI + "\">\n")
-	for i := range h.Links {
-		c.link("  ", &h.Links[i])
-	}
+	c.links("  ", h.Links)
 	c.open("  ", "rs:md")
 	c.attr("capability", h.Capability)
 	c.attrTime("at", h.At)
@@ -146,9 +144,7 @@ func (c *composer) compose(e *Entry, set field) {
 	if set != 0 || len(e.Attributes) > 0 {
 		c.metadata(e)
 	}
-	for i := range e.Links {
-		c.link("    ", &e.Links[i])
-	}
+	c.links("    ", e.Links)
 	c.raw(c.end)
 }
 
@@ -171,6 +167,16 @@ func (c *composer) metadata(e *Entry) {
 	c.attr("path", e.Path)
 	c.foreign(e.Attributes)
 	c.close("rs:md")
+}
+
+func (c *composer) links(indent string, all []Link) {
+	if n := len(all); n > DefaultLimits.Links {
+		c.refuse(OverLimit, "XML", "there are %d links in one place; readers take up to %d", n, DefaultLimits.Links)
+		return
+	}
+	for i := range all {
+		c.link(indent, &all[i])
+	}
 }
 
 func (c *composer) link(indent string, l *Link) {

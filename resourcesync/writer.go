@@ -14,17 +14,23 @@ type WriteOptions struct {
 	// MaxEntries and MaxBytes are how much a document may hold, the bytes before
 	// compression. What is not positive, or above the limits of the
 	// specification, stands for these: 50,000 entries and 52,428,800 bytes
-	// (DOC-60), as in DefaultLimits.
+	// (DOC-60).
 	MaxEntries int
 	MaxBytes   int64
 }
 
+// The limits of the specification.
+const (
+	mostEntries = 50_000
+	mostBytes   = 50 << 20
+)
+
 func (o WriteOptions) withDefaults() WriteOptions {
-	if o.MaxEntries <= 0 || o.MaxEntries > DefaultLimits.Entries {
-		o.MaxEntries = DefaultLimits.Entries
+	if o.MaxEntries <= 0 || o.MaxEntries > mostEntries {
+		o.MaxEntries = mostEntries
 	}
-	if o.MaxBytes <= 0 || o.MaxBytes > DefaultLimits.Bytes {
-		o.MaxBytes = DefaultLimits.Bytes
+	if o.MaxBytes <= 0 || o.MaxBytes > mostBytes {
+		o.MaxBytes = mostBytes
 	}
 	return o
 }
@@ -67,16 +73,21 @@ func NewWriter(w io.Writer, h Head, o WriteOptions) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	o = o.withDefaults()
 	d := newWriter(w, c, &h, o)
 	if d.left < 0 {
-		return nil, &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("the document is longer than %d bytes without any entry", o.MaxBytes)}
+		return nil, tooLong(o)
 	}
 	return d, nil
 }
 
-// newWriter begins a document whose head has been checked.
+func tooLong(o WriteOptions) error {
+	return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("the document is longer than %d bytes without any entry", o.MaxBytes)}
+}
+
+// newWriter begins a document whose head has been checked. The options have their
+// defaults.
 func newWriter(w io.Writer, c composer, h *Head, o WriteOptions) *Writer {
-	o = o.withDefaults()
 	d := &Writer{out: w, composer: c, foot: foot(h), room: o.MaxEntries}
 	if o.Gzip {
 		d.zip = gzip.NewWriter(w)

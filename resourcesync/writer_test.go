@@ -138,6 +138,11 @@ var refusedEntries = []struct {
 	{"no name", ResourceList, false, func(e *Entry) { e.Attributes = []Attribute{{Space: "urn:x", Name: "a:b"}} }, "XML", "a:b"},
 	{"an attribute twice", ResourceList, false, func(e *Entry) { e.Attributes = []Attribute{{"urn:x", "a", "1"}, {"urn:x", "a", "2"}} }, "XML", "twice"},
 	{"a long tag", ResourceList, false, func(e *Entry) { e.Hash = "md5:" + strings.Repeat("0", 16<<10) }, "XML", "16384"},
+	{"many links", ResourceList, false, func(e *Entry) {
+		for range 1001 {
+			e.Links = append(e.Links, Link{Rel: "via", Href: site})
+		}
+	}, "XML", "1001 links"},
 	{"many attributes", ResourceList, false, func(e *Entry) {
 		for i := range 16 {
 			e.Attributes = append(e.Attributes, Attribute{"urn:x:" + string(rune('a'+i)), "a", ""})

@@ -1,0 +1,124 @@
+package resourcesync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// part writes what comes first in held as a part, which ends at until.
+func (p *Splitter) part(size int64, count int, until time.Time) error {
+	if p.zero != nil && p.index == nil {
+		h := p.head
+		h.Index = true
+		var err error
+		if p.index, err = NewWriter(p.zero, h, WriteOptions{Gzip: p.options.Gzip}); err != nil {
+			return err
+		}
+	}
+	p.parts++
+	w, url, err := p.sink.Create(p.parts)
+	if err != nil {
+		return fmt.Errorf("creating part %d: %w", p.parts, err)
+	}
+	h := p.headOfPart(p.from, until)
+	if err := p.document(w, &h, size); err != nil {
+		return err
+	}
+	p.count -= count
+	p.from, p.cut = until, cut{}
+	if p.index == nil {
+		return nil
+	}
+	err = p.index.Write(Entry{Loc: url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
+	if errors.Is(err, ErrFull) {
+		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", mostEntries)}
+	}
+	return err
+}
+
+// document writes one document of what comes first in held, and closes w.
+func (p *Splitter) document(w io.WriteCloser, h *Head, size int64) error {
+	d := newWriter(w, composer{}, h, p.options)
+	d.flush()
+	if d.err == nil {
+		d.fail(p.held.moveTo(d.out, size))
+	}
+	if err := d.Close(); err != nil {
+		discard(w, err)
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("closing the document: %w", err)
+	}
+	return nil
+}
+
+// Close writes what has not been written: the one document, or the last part and
+// the index. After an error it only returns that; the parts that were complete
+// by then are of no use. Closing again returns what it returned before.
+func (p *Splitter) Close() error {
+	if p.closed || p.err != nil {
+		p.closed = true
+		return p.err
+	}
+	p.closed = true
+	if err := p.finish(); err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+func (p *Splitter) finish() error {
+	if p.parts > 0 {
+		if err := p.part(p.held.size, p.count, p.head.Until); err != nil || p.index == nil {
+			return err
+		}
+		if err := p.index.Close(); err != nil {
+			return err
+		}
+		zero := p.zero
+		p.zero = nil
+		if err := zero.Close(); err != nil {
+			return fmt.Errorf("closing the index: %w", err)
+		}
+		return nil
+	}
+	if p.zero == nil {
+		if err := p.create(); err != nil {
+			return err
+		}
+	}
+	w := p.zero
+	p.zero = nil // document closes it
+	return p.document(w, &p.head, p.held.size)
+}
+
+// Abort gives up, because of err: what is open is closed as a document that
+// failed, and Write and Close return err. It does nothing after an error or Close.
+func (p *Splitter) Abort(err error) {
+	if p.err == nil && !p.closed {
+		_ = p.fail(err)
+	}
+}
+
+// fail ends the whole, and returns err.
+func (p *Splitter) fail(err error) error {
+	p.err = err
+	if p.zero != nil {
+		discard(p.zero, err)
+		p.zero = nil
+	}
+	p.held = queue{}
+	return err
+}
+
+// discard closes a document that is not complete.
+func discard(w io.WriteCloser, err error) {
+	if c, ok := w.(interface{ CloseWithError(error) error }); ok {
+		_ = c.CloseWithError(err) // err is the reason that matters
+		return
+	}
+	_ = w.Close()
+}
