@@ -1,22 +1,14 @@
 package rshub_test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
-
-	"github.com/rshub/rshub/internal/config"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/operations.md anew, but what is written by hand in them")
@@ -169,108 +161,3 @@ func TestOperationsAreChecked(t *testing.T) {
 		}
 	}
 }
-
-var (
-	metricName  = regexp.MustCompile(`\b(?:rshub|go|process)_[a-z0-9_]+`)
-	settingName = regexp.MustCompile("`(--[a-z0-9-]+)")
-	alertRules  = regexp.MustCompile("(?s)```yaml\n(groups:.*?)```")
-)
-
-// What is written by hand, the alerts included, names metrics and settings that
-// there are.
-func TestOperationsNamesWhatThereIs(t *testing.T) {
-	text := readDoc(t, operationsDoc)
-	known := slices.Clone(ofCommands)
-	for _, s := range sheets(t) {
-		for _, r := range s.rows {
-			known = append(known, settingName.FindAllString("`"+strings.Trim(r[0], "`"), -1)...)
-			if s.name == "metrics" {
-				known = append(known, metricName.FindAllString(strings.Join(r, " "), -1)...)
-			}
-		}
-	}
-	for _, name := range metricName.FindAllString(text, -1) {
-		base := name
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			base = strings.TrimSuffix(base, suffix)
-		}
-		if !slices.Contains(known, name) && !slices.Contains(known, base) {
-			t.Errorf("there is no metric %s", name)
-		}
-	}
-	for _, name := range settingName.FindAllString(text, -1) {
-		if !slices.Contains(known, name) {
-			t.Errorf("there is no setting %s", name)
-		}
-	}
-}
-
-// The alerts can be given to Prometheus as they stand, as far as their form goes.
-func TestAlerts(t *testing.T) {
-	m := alertRules.FindStringSubmatch(readDoc(t, operationsDoc))
-	if m == nil {
-		t.Fatal("there are no alerts")
-	}
-	var file struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr, For    string
-				Labels, Annotations map[string]string
-			}
-		}
-	}
-	decoder := yaml.NewDecoder(strings.NewReader(m[1]))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
-				t.Errorf("%s: %v", r.Alert, err)
-			}
-			if g.Name == "" || r.Alert == "" || !metricName.MatchString(r.Expr) || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
-				strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
-				t.Errorf("%+v", r)
-			}
-		}
-	}
-}
-
-// What the settings are is settled by a document beside the repository, where
-// there is one: no setting that it does not have, and no other default.
-func TestSettingsKeepTheContract(t *testing.T) {
-	text, err := os.ReadFile(filepath.FromSlash("../shared/contract.md"))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("../shared/contract.md is not here")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "## 1. rshub serve")
-	section, _, _ = strings.Cut(section, "\n## 2.")
-	_, plain, err := config.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range plain {
-		if o.Name == "config" {
-			continue // the table is of what stands in that file
-		}
-		row := ""
-		for line := range strings.Lines(section) {
-			if strings.HasPrefix(line, "|") && strings.Contains(cells(line)[0], "`--"+o.Name+"`") {
-				row = line
-			}
-		}
-		if row == "" {
-			t.Errorf("--%s is not in the contract", o.Name)
-		} else if text := o.Text(); text != "" && text != "false" && !strings.Contains(row, code(text)) {
-			t.Errorf("the contract does not name the default %s of --%s: %s", text, o.Name, row)
-		}
-	}
-}
-
-// ofCommands are flags of the operator's commands, which are no settings.
-var ofCommands = []string{"`--admin-url", "`--json", "`--since", "`--yes"}
