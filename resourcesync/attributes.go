@@ -29,8 +29,7 @@ func (m *metadata) has(f field) bool { return m.set&f != 0 }
 // zeroTimes are the times of a document's interval and snapshot that are there
 // and the zero Time, which stands for none.
 func (m *metadata) zeroTimes() field {
-	const times = fldAt | fldCompleted | fldFrom | fldUntil
-	return m.set & times &^ (timeSet(fldAt, m.at) | timeSet(fldCompleted, m.completed) | timeSet(fldFrom, m.from) | timeSet(fldUntil, m.until))
+	return m.set & timeFields &^ (timeSet(fldAt, m.at) | timeSet(fldCompleted, m.completed) | timeSet(fldFrom, m.from) | timeSet(fldUntil, m.until))
 }
 
 // errPassedOver says that an attribute is wrong, and is taken for one that is not

@@ -34,6 +34,12 @@ const (
 		fldProfile | fldRel | fldType
 )
 
+// What Head has fields for.
+const (
+	timeFields = fldAt | fldCompleted | fldFrom | fldUntil
+	headFields = timeFields | fldCapability
+)
+
 // fieldNames are the names of the attributes, in the order of the bits.
 var fieldNames = [...]string{
 	"at", "capability", "change", "completed", "datetime", "encoding", "from", "hash", "href",

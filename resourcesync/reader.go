@@ -162,7 +162,7 @@ func (r *Reader) readHead() error {
 	if err := r.renewHead(); err != nil {
 		return err
 	}
-	set := h.set()
+	set := h.set() | m.set&^headFields // what a Head has no place for does not belong
 	for lost := m.zeroTimes(); lost != 0; lost &= lost - 1 {
 		if err := r.fault("DOC-13", "%s must be later than 0001-01-01T00:00:00Z", lost.name()); err != nil {
 			return err
