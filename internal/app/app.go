@@ -170,15 +170,18 @@ func (a *App) adminHandler() http.Handler {
 			}
 			return d.Subscribers(topic), true
 		},
-		Control: func() admin.Control {
-			if s := a.service.Load(); s != nil {
-				return s
-			}
-			return nil
-		},
-		Topics: a.store, Marks: a.store, Subscriptions: a.store,
+		Control: a.control,
+		Topics:  a.store, Marks: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})
+}
+
+// control is what carries the operator's changes out; nil until it is there.
+func (a *App) control() admin.Control {
+	if s := a.service.Load(); s != nil {
+		return s
+	}
+	return nil
 }
 
 // ready is what GET /readyz tells.

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Each reason not to be ready has its name and says what is the matter.
+func TestReadiness(t *testing.T) {
+	a := newApp(t)
+	reasons := func() map[string]string {
+		failed := make(map[string]string)
+		for _, c := range a.ready(t.Context()) {
+			if c.Err != nil {
+				failed[c.Name] = c.Err.Error()
+			}
+		}
+		return failed
+	}
+	want := func(what, reason, word string) {
+		t.Helper()
+		if got := reasons(); !strings.Contains(got[reason], word) || len(got) != 1 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	open := func(minFree int64) {
+		t.Helper()
+		var err error
+		if a.embedded, err = embedstore.Open(t.TempDir(), embedstore.Options{MinFree: minFree}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(-1)
+	want("before the parts are there", "starting", "subscriptions")
+	if err := a.embedded.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := reasons(); !strings.Contains(got["store"], "closed") {
+		t.Errorf("closed: %v", got)
+	}
+
+	open(math.MaxInt64)
+	if got := reasons(); !strings.Contains(got["high water"], "free") || got["store"] != "" {
+		t.Errorf("at the high water: %v", got)
+	}
+	if err := a.embedded.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	running := newApp(t)
+	if err := running.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for running.starting() != nil {
+		time.Sleep(time.Millisecond) // the store is being read
+	}
+	a = running
+	if got := reasons(); len(got) != 0 {
+		t.Errorf("running: %v", got)
+	}
+	a.draining.Store(true)
+	want("draining", "draining", "shutting down")
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Until the parts are there, nobody carries out what the operator asks for; then
+// it reaches them.
+func TestOperatorsChangesReachTheParts(t *testing.T) {
+	a := newApp(t)
+	if c := a.control(); c != nil {
+		t.Fatalf("before the start: %v", c)
+	}
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.control().Retry(t.Context(), uuid.New()); !errors.Is(err, subscriptions.ErrNotFound) {
+		t.Errorf("after it: %v", err)
+	}
+	if _, _, err := a.control().Replay(t.Context(), uuid.New(), time.Now()); !errors.Is(err, subscriptions.ErrNotFound) {
+		t.Errorf("after it: %v", err)
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
