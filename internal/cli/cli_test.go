@@ -227,7 +227,6 @@ func TestValidate(t *testing.T) {
 	command(t, nil, bad, "validate", "-").want(t, ExitFailure, "FAIL -:6:5: ", "DOC-17")
 	command(t, nil, "<a>", "validate", "-").want(t, ExitFailure, "FAIL -:1:4: ", "not well-formed: XML")
 	command(t, nil, "", "validate", "nowhere").want(t, ExitNotFound, "there is no file nowhere")
-	command(t, nil, "", "validate", "https://example.org/").want(t, ExitUsage, "can't be checked yet", "curl")
 	command(t, nil, "", "validate").want(t, ExitUsage, "arg")
 	command(t, nil, "", "validate", t.TempDir()).want(t, ExitFailure, "directory")
 	for in, want := range map[string]verdict{

@@ -2,120 +2,99 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"strings"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/internal/egress"
 )
 
-// verdict is what `rshub validate --json` prints.
-type verdict struct {
-	File  string `json:"file"`
-	Valid bool   `json:"valid"`
-
-	Capability string    `json:"capability,omitempty"`
-	Legacy     bool      `json:"legacy,omitempty"`
-	From       time.Time `json:"from,omitzero"`
-	Until      time.Time `json:"until,omitzero"`
-	Up         string    `json:"up,omitempty"`
-	Entries    int       `json:"entries"`
-	Created    int       `json:"created"`
-	Updated    int       `json:"updated"`
-	Deleted    int       `json:"deleted"`
-
-	Kind    string `json:"kind,omitempty"`
-	Rule    string `json:"rule,omitempty"`
-	Line    int    `json:"line,omitempty"`
-	Column  int    `json:"column,omitempty"`
-	Message string `json:"message,omitempty"`
+// validateFlags are those of `rshub validate`.
+type validateFlags struct {
+	json, strict, follow, dev bool
+	most                      int
+	pause                     time.Duration
+	allow                     []string
 }
 
 // Validate is `rshub validate`.
 func Validate() *cobra.Command {
-	var asJSON bool
+	var f validateFlags
 	cmd := &cobra.Command{
-		Use:   "validate FILE|-",
-		Short: "Check a change notification against every rule of ResourceSync",
-		Long: `Check a change or framework notification, read from a file or from standard
-input (-), against the rules that a hub applies to the document itself. Prints
-one line: PASS and what it is, or FAIL with the place, the rule and what is
-wrong. Exits 0, or 1 where it fails.`,
+		Use:   "validate FILE|URL|-",
+		Short: "Check a document against every rule of ResourceSync",
+		Long: `Check a ResourceSync document of any kind: a notification, a list, a dump or its
+package, an archive, an index. It is read from a file, from an http or https URL
+or from standard input (-), and may be compressed with gzip where its name
+ends in .gz or HTTP says so.
+
+What is wrong is told line by line, with the place and the rule: FAIL, or WARN for
+what readers should tolerate, such as former versions of the specification. A
+document without FAIL ends with PASS and what it is. Notifications are held to
+the rules of a hub. A package of a dump (ZIP) is compared with its manifest.
+
+With --follow the documents that an index, a Source Description, a Capability
+List or an archive lists are checked as well, before it, and whether they agree
+with it and each other: capability, links, intervals and times. They are
+fetched one after another.
+
+Exits 0, or 1 where a document fails, 3 where there is none, 4 where its
+address is one that is not called or its server refuses, 5 where the server can't
+be reached.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := validate(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(v)
-			} else {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), v.line())
-			}
-			if err == nil && !v.Valid {
-				err = &Error{Code: ExitFailure}
-			}
-			return err
+			return f.run(cmd, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the verdict as a JSON object")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object for each document")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail where there would be a warning")
+	cmd.Flags().BoolVar(&f.follow, "follow", false, "check the documents that are listed, too, and whether they agree")
+	cmd.Flags().IntVar(&f.most, "max-documents", 1000, "look at `N` documents at most with --follow")
+	cmd.Flags().DurationVar(&f.pause, "pause", 100*time.Millisecond, "`TIME` between two requests to one host")
+	cmd.Flags().StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that URLs may be in; repeatable")
+	cmd.Flags().BoolVar(&f.dev, "dev", false, "allow loopback and private addresses")
 	return cmd
 }
 
-// validate checks the document in a file. Its error is that of getting at the
-// document, not what is wrong with it.
-func validate(name string, stdin io.Reader) (verdict, error) {
-	in := stdin
-	switch {
-	case name == "-":
-	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
-		return verdict{}, Fail(ExitUsage, "a URL can't be checked yet, only a file or - for standard input; fetch it first:\n  curl -fsS '%s' | rshub validate -", name)
-	default:
-		f, err := os.Open(name) //nolint:gosec // the user names the file
-		if errors.Is(err, fs.ErrNotExist) {
-			return verdict{}, Fail(ExitNotFound, "there is no file %s; name one, or - for standard input", name)
-		}
-		if err != nil {
-			return verdict{}, err
-		}
-		defer func() { _ = f.Close() }() // only read
-		in = f
+func (f *validateFlags) run(cmd *cobra.Command, name string) error {
+	client, err := f.client()
+	if err != nil {
+		return err
 	}
-	n, err := resourcesync.CheckNotification(in, resourcesync.DefaultLimits)
-	var wrong *resourcesync.Error
-	switch {
-	case errors.As(err, &wrong):
-		return verdict{File: name, Kind: wrong.Kind.String(), Rule: wrong.Rule, Line: wrong.Line, Column: wrong.Column, Message: wrong.Msg}, nil
-	case err != nil:
-		return verdict{}, fmt.Errorf("reading %s: %w", name, err)
+	out := cmd.OutOrStdout()
+	w := &walk{
+		inputs: inputs{stdin: cmd.InOrStdin(), client: client, pause: f.pause},
+		strict: f.strict, follow: f.follow, left: max(f.most, 1), seen: make(map[string]*document),
+		report: func(v *verdict) error {
+			if f.json {
+				return json.NewEncoder(out).Encode(v)
+			}
+			return v.print(out)
+		},
 	}
-	return verdict{
-		File: name, Valid: true, Capability: n.Capability, Legacy: n.Legacy, From: n.From, Until: n.Until, Up: n.Up,
-		Entries: n.Entries, Created: n.Counts.Created, Updated: n.Counts.Updated, Deleted: n.Counts.Deleted,
-	}, nil
+	valid, err := w.start(cmd.Context(), name)
+	if err == nil && !valid {
+		err = &Error{Code: ExitFailure}
+	}
+	return err
 }
 
-// line is the verdict for a person.
-func (v verdict) line() string {
-	if !v.Valid {
-		return plain(fmt.Sprintf("FAIL %s:%d:%d: %s (%s: %s)", v.File, v.Line, v.Column, v.Message, v.Kind, v.Rule))
+func (f *validateFlags) client() (*egress.Client, error) {
+	var o egress.Options
+	if f.dev {
+		o.Allow = egress.DevAllow()
 	}
-	s := fmt.Sprintf("PASS %s: %s", v.File, v.Capability)
-	if v.Legacy {
-		s += " (by a former name)"
+	for _, s := range f.allow {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, Fail(ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+		}
+		o.Allow = append(o.Allow, p)
 	}
-	if !v.From.IsZero() || !v.Until.IsZero() {
-		s += fmt.Sprintf(" from %s until %s", instant(v.From), instant(v.Until))
+	c, err := egress.New(o)
+	if err != nil {
+		return nil, Fail(ExitUsage, "--allow-cidr: %w", err)
 	}
-	noun := "entries"
-	if v.Entries == 1 {
-		noun = "entry"
-	}
-	return plain(fmt.Sprintf("%s, %d %s: %d created, %d updated, %d deleted", s, v.Entries, noun, v.Created, v.Updated, v.Deleted))
+	return c, nil
 }

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"rshub": func() { os.Exit(Execute(Group("rshub", "", Validate()), os.Args[1:], os.Stderr)) },
+	})
+}
+
+// The scripts tell what `rshub validate` does. The files of a script are at $URL
+// as well, with @URL@ in them standing for it.
+func TestValidateScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/validate",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			s := httptest.NewUnstartedServer(nil)
+			s.Config.Handler = folder(e.WorkDir, "http://"+s.Listener.Addr().String())
+			s.Start()
+			e.Defer(s.Close)
+			e.Setenv("URL", s.URL)
+			closed := httptest.NewServer(http.NotFoundHandler())
+			closed.Close()
+			e.Setenv("CLOSED", closed.URL)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "here": here},
+	})
+}
+
+// folder serves a folder as some servers do: "/name.gz" is "/name" compressed,
+// below /encoded/ with a Content-Encoding and below /undone/ decompressed again;
+// /redirect/name leads to /name and /status/503 answers that.
+func folder(dir, base string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.WriteHeader(code)
+	})
+	mux.HandleFunc("GET /redirect/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/"+r.PathValue("name"), http.StatusFound)
+	})
+	mux.HandleFunc("GET /{name...}", func(w http.ResponseWriter, r *http.Request) {
+		name, encoded := strings.CutPrefix(r.PathValue("name"), "encoded/")
+		name, undone := strings.CutPrefix(name, "undone/")
+		plain, packed := strings.CutSuffix(name, ".gz")
+		body, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(plain)))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		body = bytes.ReplaceAll(body, []byte("@URL@"), []byte(base))
+		if encoded {
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		if encoded || packed && !undone {
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(body)
+			_ = z.Close()
+			return
+		}
+		_, _ = w.Write(body)
+	})
+	return mux
+}
+
+// exits runs a command and wants an exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		code = failed.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%q exits %d, want %s", args[1:], code, args[0])
+	}
+}
+
+// here puts the address of the server into a file.
+func here(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		text := strings.ReplaceAll(ts.ReadFile(name), "@URL@", ts.Getenv("URL"))
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// dump writes a package of two resources, of which change may take the manifest
+// and the content of the second apart.
+func dump(t *testing.T, change func(zip string) string) string {
+	t.Helper()
+	var b bytes.Buffer
+	h := resourcesync.Head{
+		Capability: resourcesync.ResourceDumpManifest, At: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
+		Links: []resourcesync.Link{{Rel: "up", Href: "https://example.org/cl.xml"}},
+	}
+	d, err := resourcesync.NewDumpWriter(&b, h, resourcesync.DumpWriteOptions{Store: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := d.Write(resourcesync.Entry{Loc: "https://example.org/" + name, Path: "/" + name}, strings.NewReader(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return change(b.String())
+}
+
+// DOC-38: a package of a dump is held against its manifest.
+func TestValidatePackage(t *testing.T) {
+	good := dump(t, func(zip string) string { return zip })
+	name := file(t, good)
+	command(t, nil, "", "validate", name).want(t, ExitOK, "PASS "+name+": resourcedump-manifest at 2026-11-20T00:00:00Z, 2 entries")
+	command(t, nil, good, "validate", "--strict", "-").want(t, ExitOK, "PASS -: resourcedump-manifest")
+	// The names in the ZIP file alone: the manifest is deflated.
+	renamed := strings.ReplaceAll(good, "two", "six")
+	r := command(t, nil, renamed, "validate", "-")
+	r.want(t, ExitFailure, `FAIL -:9:3: the package has no file "/two", which its manifest names (bad package: DOC-38)`, `WARN -: the package holds a file "six" that its manifest does not name (DOC-38)`)
+	command(t, nil, renamed, "validate", "--strict", "-").want(t, ExitFailure, `FAIL -: the package holds a file "six"`)
+	command(t, nil, good[:len(good)-1], "validate", "-").want(t, ExitFailure, "FAIL -: the package is no ZIP file")
+	damaged := strings.Replace(good, "one", "0ne", 2) // its name and content
+	command(t, nil, strings.Replace(damaged, "0ne", "one", 1), "validate", "-").want(t, ExitFailure, `FAIL -:5:3: "one" in the package is damaged`)
+}
+
+// What is found is told, but not without end.
+func TestFindingsAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026"/>`)
+	for range 3 * maxFindings {
+		b.WriteString(`<url><loc>https://example.org/a</loc><rs:md change="created" hash="x"/></url>`)
+	}
+	r := command(t, nil, b.String()+"</urlset>", "validate", "-")
+	r.want(t, ExitOK, "WARN -: 501 more are not told\n", ", 601 warnings\n")
+	if lines := strings.Count(r.stdout, "\n"); lines != maxFindings+2 {
+		t.Errorf("%d lines", lines)
+	}
+	// A failure is told all the same.
+	r = command(t, nil, b.String()+"<url/></urlset>", "validate", "--json", "-")
+	var v verdict
+	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || r.code != ExitFailure || v.Valid || v.Rule != "DOC-16" || len(v.Findings) != maxFindings+1 {
+		t.Errorf("code %d, %v: %+v", r.code, err, v)
+	}
+}
+
+// What is too long is not read on.
+func TestValidateIsBounded(t *testing.T) {
+	r := &zeros{}
+	in, err := readWhole("-", r)
+	if err != nil || in.size != resourcesync.DefaultLimits.Bytes+1 || r.read > 2*in.size {
+		t.Errorf("%d bytes of %d, %v", in.size, r.read, err)
+	}
+}
+
+type zeros struct{ read int64 }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	clear(p)
+	z.read += int64(len(p))
+	return len(p), nil
+}
+
+// A host is asked again only after a pause, and after what it asks for; other
+// hosts at once.
+func TestValidateIsPolite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inputs{pause: time.Second}
+		begin := time.Now()
+		for _, step := range []struct {
+			host string
+			want time.Duration
+		}{{"a:80", 0}, {"b:80", 0}, {"a:80", time.Second}, {"a:80", 2 * time.Second}, {"b:80", 2 * time.Second}} {
+			if err := s.wait(t.Context(), step.host); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begin); got != step.want {
+				t.Errorf("%s was asked after %v, want %v", step.host, got, step.want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.wait(ctx, "a:80"); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+	for header, want := range map[string]bool{"": false, "0": true, "30": true, "31": false, "-1": false, "1.5": false, "99999999999": false, "soon": false} {
+		resp := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {header}}}
+		if _, got := retryAfter(resp); got != want {
+			t.Errorf("Retry-After %q: waits %t", header, got)
+		}
+	}
+}
+
+// A server that is busy is asked once more, if it says when.
+func TestValidateRetries(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = io.WriteString(w, notification)
+	}))
+	defer s.Close()
+	command(t, nil, "", "validate", "--dev", s.URL).want(t, ExitOK, "PASS "+s.URL+": change-notification")
+	if n := asked.Load(); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// Each document is fetched once, however often it is listed, and no more of them
+// than allowed.
+func TestFollowIsBounded(t *testing.T) {
+	var asked atomic.Int32
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if strings.HasSuffix(r.URL.Path, "resourcedump") {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="capabilitylist"/>`)
+		for _, c := range []string{"resourcelist", "changelist", "resourcedump"} {
+			_, _ = fmt.Fprintf(w, `<url><loc>%s%s/%s</loc><rs:md capability="%s"/></url>`, s.URL, strings.TrimSuffix(r.URL.Path, "/"), c, c)
+		}
+		_, _ = io.WriteString(w, `</urlset>`)
+	}))
+	defer s.Close()
+	r := command(t, nil, "", "validate", "--dev", "--follow", "--pause=0s", "--max-documents=20", s.URL+"/")
+	r.want(t, ExitFailure, "were not looked at")
+	if n := asked.Load(); n != 20 {
+		t.Errorf("%d documents were fetched", n)
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	for a, b := range map[string]string{
+		"http://Example.org":          "HTTP://example.org:80/",
+		"https://example.org:443/a?b": "https://example.org./a?b#c",
+	} {
+		if canonical(a) != canonical(b) {
+			t.Errorf("%q is not %q", a, b)
+		}
+	}
+	for a, b := range map[string]string{
+		"http://example.org/": "https://example.org/", "http://example.org/a": "http://example.org/A", "http://example.org/?a": "http://example.org/", "::": "http://::",
+	} {
+		if canonical(a) == canonical(b) {
+			t.Errorf("%q is %q", a, b)
+		}
+	}
+}
