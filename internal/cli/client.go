@@ -164,7 +164,7 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 		return Fail(ExitRefused, refuses+"\nGive the token with --admin-token-file or RSHUB_ADMIN_TOKEN_FILE", c.base, detail)
 	case code == http.StatusMisdirectedRequest:
 		return Fail(ExitRefused, refuses+"\nSay so in --admin-url or RSHUB_ADMIN_URL, such as %s", c.base, detail, defaultAdminURL)
-	case code == http.StatusNotFound && !ours:
+	case code == http.StatusNotFound && (!ours || strings.HasPrefix(detail, "There is nothing here")): // the public listener says that
 		return c.stranger(detail)
 	case code == http.StatusMethodNotAllowed, code == http.StatusNotFound && strings.HasPrefix(detail, "There is nothing at "):
 		return Fail(ExitFailure, "the hub at %s does not know this call: %s\nIs it of another version? `rshub info` and `rshub version` tell", c.base, detail)

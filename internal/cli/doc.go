@@ -3,9 +3,9 @@
 // check of a notification (validate), a callback that shows what it gets
 // (callback), and the exit codes of all commands.
 //
-// A command of the API is one row of its table of calls: it finds what is meant
-// (find.go), asks where something is destroyed (confirm.go), and prints a table
-// (table.go), names and what they stand for, or the JSON as it came.
+// A command on one item finds what is meant by its argument (find.go), asks where
+// something is destroyed (confirm.go), and prints a table, or names and what they
+// stand for (table.go), or the JSON as it came.
 //
 // Data goes to stdout and all else to stderr. The package reads the API's JSON
 // types from package admin and checks documents with resourcesync; it knows

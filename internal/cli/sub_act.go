@@ -22,10 +22,10 @@ func subAttempts(env Env) *cobra.Command {
 			path: subscriptions.path + "/" + j.id + "/attempts", none: "No delivery to this subscription has failed.",
 			columns: []column{
 				{"AT", whole},
-				{"RESULT", whole},
 				{"ATTEMPT", whole},
 				{"TOOK", dropped},
-				{"NOTIFICATION", whole},
+				{"NOTIFICATION", dropped},
+				{"RESULT", asURL},
 			},
 			row: func(a admin.Attempt, _ time.Time) []string {
 				result := a.Error
@@ -33,7 +33,7 @@ func subAttempts(env Env) *cobra.Command {
 					result = strconv.Itoa(a.Status)
 				}
 				took := seconds(a.Duration).Round(time.Millisecond).String()
-				return []string{instant(a.At.Truncate(time.Second)), result, strconv.FormatUint(uint64(a.Attempt), 10), took, a.NotificationID}
+				return []string{instant(a.At.Truncate(time.Second)), strconv.FormatUint(uint64(a.Attempt), 10), took, a.NotificationID, result}
 			},
 		}.print(j.cmd, j.env, j.client, j.json)
 	})
