@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// sweepEvery is how often the marks are gone through: for those that wait and
-	// are not known of, and for those that are to be forgotten.
-	sweepEvery = time.Minute
+	// sweepEvery is how often the marks are gone through for those that wait and
+	// are not known of, and forgetEvery for those that are to be forgotten.
+	sweepEvery  = time.Minute
+	forgetEvery = time.Hour
 	// sweepPage is how many marks are read from the store at once.
 	sweepPage = 256
 	// storeRest is the pause after trouble with the store, and settleTime how
@@ -45,12 +46,17 @@ func (h *Handler) Fetch(ctx context.Context) error {
 	due, sweep := time.NewTimer(0), time.NewTimer(0)
 	defer due.Stop()
 	defer sweep.Stop()
+	var forgot time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sweep.C:
-			h.sweep(ctx)
+			forget := time.Since(forgot) >= forgetEvery
+			if forget {
+				forgot = time.Now()
+			}
+			h.sweep(ctx, forget)
 			sweep.Reset(sweepEvery)
 		case <-h.fetches.wake:
 		case <-due.C:
@@ -66,9 +72,9 @@ func (h *Handler) Fetch(ctx context.Context) error {
 	}
 }
 
-// sweep takes up the marks that wait, and forgets those of topics that nothing
-// came of for journal.MarkKeep.
-func (h *Handler) sweep(ctx context.Context) {
+// sweep takes up the marks that wait. Where forget is set it forgets those of
+// topics that nothing came of for journal.MarkKeep.
+func (h *Handler) sweep(ctx context.Context, forget bool) {
 	now := h.o.Now()
 	for partition := range journal.Partitions {
 		var after uuid.UUID
@@ -81,9 +87,11 @@ func (h *Handler) sweep(ctx context.Context) {
 			for _, m := range marks {
 				if m.Waiting() {
 					h.fetches.resume(m, now)
-				} else if err := h.forget(ctx, m, now); err != nil {
-					h.trouble(ctx, err)
-					return
+				} else if forget {
+					if err := h.forget(ctx, m, now); err != nil {
+						h.trouble(ctx, err)
+						return
+					}
 				}
 			}
 			if len(marks) < sweepPage {

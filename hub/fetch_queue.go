@@ -16,9 +16,9 @@ const (
 	firstFetches   = 128
 	moreFetches    = 64
 	fetchesPerHost = 4
-	// maxFetchJobs is how many topics are held in memory. What waits beyond them
-	// is in the store, and found by the next sweep.
-	maxFetchJobs = 20_000
+	// maxFetchJobs is how many topics are held in memory: more than strangers can
+	// have wait. What waits beyond them is in the store, and found by a sweep.
+	maxFetchJobs = 2 * journal.MaxMarks * journal.Partitions
 	// pingedAgain is how soon a topic that could not be fetched is tried when it
 	// is pinged again.
 	pingedAgain = 10 * time.Second

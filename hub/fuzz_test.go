@@ -76,3 +76,33 @@ func FuzzAccept(f *testing.F) {
 		}
 	})
 }
+
+// Whatever headers a topic answers with, what goes on of them is its Content-Type
+// as it is (HUB-61) and links that can stand in a header.
+func FuzzDescribe(f *testing.F) {
+	f.Add("application/xml", "", `</caps>; rel="resourcesync"`)
+	f.Add("application/xml;charset=UTF-8;x", "gzip", `<//other.example/>;rel=resourcesync, <:>;rel=resourcesync`)
+	f.Add("Application/XML; charset=\"latin1\"", "", `<a b>; rel=resourcesync`)
+	f.Add("", "", ",")
+	f.Fuzz(func(t *testing.T, mediaType, coding, link string) {
+		p := &publication{topic: topic}
+		err := p.describe(http.Header{"Content-Type": {mediaType}, "Content-Encoding": {coding}, "Link": {link}})
+		if (coding != "") && err == nil {
+			t.Errorf("the encoding %q is taken", coding)
+		}
+		if err != nil {
+			return
+		}
+		if p.mediaType != mediaType && (mediaType != "" || p.mediaType != anyMedia) {
+			t.Errorf("%q became %q", mediaType, p.mediaType)
+		}
+		if essence, _, _ := strings.Cut(strings.ToLower(mediaType), ";"); p.plain != (strings.TrimSpace(essence) != mediaXML) {
+			t.Errorf("%q is plain: %t", mediaType, p.plain)
+		}
+		for _, l := range websub.ParseLinks(p.relayed) {
+			if err := websub.CheckURL("", l.Target); err != nil || len(p.relayed) > maxRelayed {
+				t.Errorf("%q of %q: %v", l.Target, link, err)
+			}
+		}
+	})
+}

@@ -92,8 +92,8 @@ type Options struct {
 
 	// MaxBody is the longest notification in bytes. Zero: 50 MiB.
 	MaxBody int64
-	// MaxPublishBytes bounds the bodies of all publishes in progress together, in
-	// bytes. Zero: 256 MiB. It is raised to twice MaxBody if it is less.
+	// MaxPublishBytes bounds the bodies of all publishes and fetches in progress
+	// together, in bytes. Zero: 256 MiB. It is raised to twice MaxBody if it is less.
 	MaxPublishBytes int64
 	// BodyTimeout is how long a body may take to come in, besides the time that
 	// it needs at 32 KiB/s. Zero: 15 s.

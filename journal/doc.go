@@ -10,5 +10,6 @@
 // store answers alike.
 //
 // Data comes in from package hub, through Appender, and goes on to package
-// delivery, through Reader and Watcher.
+// delivery, through Reader and Watcher. Package hub also keeps Marks here, of the
+// topics that it was told to fetch.
 package journal
