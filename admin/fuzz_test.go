@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -24,8 +26,9 @@ func fuzzed(token string) http.Handler {
 		Topic: "https://example.org/", Callback: "https://s.example/cb", Secret: "s3cret", ExpiresAt: noon.Add(time.Hour),
 	}})
 	return New(Options{
-		Topics: m, Subscriptions: m, Token: token, Now: func() time.Time { return noon },
-		Info: func(context.Context) Info { return Info{Version: "v1"} },
+		Topics: m, Subscriptions: m, Marks: m, Token: token, Now: func() time.Time { return noon },
+		Control: func() Control { return &controlled{m: m} },
+		Info:    func(context.Context) Info { return Info{Version: "v1"} },
 	})
 }
 
@@ -41,6 +44,15 @@ func FuzzRequests(f *testing.F) {
 	add("GET", "/api/v1/topics", "limit=1001&after=x", "evil.example", "Bearer t0kenx")
 	add("GET", "/api/v1/topics/{urn:uuid:x}", "%zz;a=b", "localhost", "Bearer")
 	add("POST", "//api/../livez", "", "LOCALHOST", "")
+	one := "/api/v1/subscriptions/" + subscriptions.ID("https://example.org/", "https://s.example/cb").String()
+	add("POST", one+"/retry", "", "localhost", "Bearer t0ken")
+	add("POST", one+"/replay", "since=2026-11-21T12:00:00Z", "localhost", "Bearer t0ken")
+	add("DELETE", one, "", "localhost", "Bearer t0ken")
+	add("GET", one+"/gaps", "after=1.1", "localhost", "Bearer t0ken")
+	add("GET", one+"/attempts", "after=1795264496000000000.2&limit=3", "localhost", "Bearer t0ken")
+	add("POST", "/api/v1/topics/"+journal.TopicID("https://example.org/").String()+"/reset", "", "localhost", "Bearer t0ken")
+	add("GET", "/api/v1/topics/"+journal.TopicID("https://example.org/").String()+"/notifications", "since=2026-11-21T12:00%2B01:00", "localhost", "Bearer t0ken")
+	add("GET", "/api/v1/notifications/"+uuid.Max.String(), "", "localhost", "Bearer t0ken")
 	add("", "", "&&=", "", "\x00")
 
 	f.Fuzz(func(t *testing.T, method, path, query, host, credential string) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -31,15 +32,22 @@ type controlled struct {
 
 func (c *controlled) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	c.calls.Add(1)
-	rec, _ := c.m.Get(ctx, id)
-	return rec, c.err
+	return c.get(ctx, id)
+}
+
+func (c *controlled) get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	rec, err := c.m.Get(ctx, id)
+	if rec == (subscriptions.Record{}) {
+		err = subscriptions.ErrNotFound
+	}
+	return rec, cmp.Or(c.err, err)
 }
 
 func (c *controlled) Replay(ctx context.Context, id uuid.UUID, since time.Time) (uint64, subscriptions.Record, error) {
 	c.calls.Add(1)
 	c.since = since
-	rec, _ := c.m.Get(ctx, id)
-	return 42, rec, c.err
+	rec, err := c.get(ctx, id)
+	return 42, rec, err
 }
 
 func (c *controlled) End(_ context.Context, _ uuid.UUID, reason, notice string) error {
@@ -262,8 +270,6 @@ func TestEveryRouteIsStrict(t *testing.T) {
 			return
 		}
 		before := l.calls.Load()
-		l.err = subscriptions.ErrNotFound
-		defer func() { l.err = nil }()
 		for _, id := range []string{"nonsense", "0", "urn:uuid:" + l.topic, "{" + l.topic + "}", strings.ReplaceAll(l.topic, "-", ""), l.topic + "0"} {
 			resp, body = l.ask(t, rt.method, l.path(rt, id))
 			wantProblem(t, resp, body, http.StatusNotFound, "is not the id of a")

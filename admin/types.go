@@ -111,7 +111,7 @@ type Subscription struct {
 	// "error".
 	LastStatus int    `json:"last_status,omitempty"`
 	LastError  string `json:"last_error,omitempty"`
-	// Gaps is how many gaps are kept.
+	// Gaps is how many gaps of its own are kept, those of its topic not counted.
 	Gaps int `json:"gaps"`
 	// Request is the request that waits for verification, or the denial that
 	// waits to be told.
