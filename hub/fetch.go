@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -126,6 +125,7 @@ func (h *Handler) trouble(ctx context.Context, err error) {
 // job goes on.
 func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if j.unsettled != nil { // it was fetched, and the store did not hear of it
+		// Where it is to be tried again, a sweep finds it.
 		return h.settle(ctx, j, *j.unsettled, next{})
 	}
 	m, err := h.o.Marks.Mark(ctx, j.topic)
@@ -224,10 +224,12 @@ func (p *publication) describe(header http.Header) error {
 	if p.mediaType == "" {
 		p.mediaType = anyMedia
 	}
-	if media, _, err := mime.ParseMediaType(p.mediaType); err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || media != mediaXML {
-		p.plain = true
-	} else if _, err := mediaType(header); err != nil {
-		return err
+	// However its parameters are written, it is no plain content.
+	media, _, _ := strings.Cut(p.mediaType, ";")
+	if p.plain = !strings.EqualFold(strings.TrimSpace(media), mediaXML); !p.plain {
+		if _, err := mediaType(header); err != nil {
+			return err
+		}
 	}
 	base, err := url.Parse(p.topic)
 	if err != nil {

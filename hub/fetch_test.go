@@ -192,6 +192,8 @@ func TestFetchedNotifications_HUB60(t *testing.T) {
 			{served("application/xml", "<urlset>"), "not-well-formed", 400, 2, "Line 1"},
 			{served("application/xml", notification(`capability="resourcelist"`)), "invalid-notification", 422, 2, "Line 3"},
 			{served("application/xml; charset=iso-8859-1", dated(2, 3, "c")), "charset", 400, 2, "UTF-8"},
+			{served("application/xml; charset=utf-8; charset=x", dated(2, 3, "c")), "media-type", 415, 2, "application/xml"},
+			{served("Application/XML ;charset", dated(2, 3, "c")), "media-type", 415, 2, "application/xml"},
 			{served("text/html", "<p>an error page"), "other-kind", 422, 2, "this is plain content"},
 		}
 		for i, s := range steps {
