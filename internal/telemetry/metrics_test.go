@@ -284,3 +284,16 @@ func TestMachineIsReadInTheBackground(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkCounting is what counting adds to a delivery, from several goroutines
+// at once as in a hub.
+func BenchmarkCounting(b *testing.B) {
+	m := fresh()
+	e := delivery.Event{Outcome: "delivered", Status: 200, Duration: time.Millisecond, Start: time.Unix(1, 0), ReceivedAt: time.Unix(0, 0), Bytes: 1000}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.Attempt(e)
+		}
+	})
+}

@@ -24,8 +24,10 @@ const (
 	hosts     = 64
 	callbacks = 1000
 	pairs     = 10
-	// rounds of one sample: so many notifications to every callback.
-	rounds = 10
+	// rounds of one sample: so many notifications to every callback, and so
+	// perSample deliveries.
+	rounds    = 10
+	perSample = rounds * callbacks
 )
 
 // cost is what a sample took.
@@ -35,8 +37,8 @@ type cost struct {
 	allocs float64 // a delivery
 }
 
-// measure runs work, which makes n deliveries.
-func measure(n int, work func()) cost {
+// measure runs work, which makes perSample deliveries.
+func measure(work func()) cost {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -46,9 +48,9 @@ func measure(n int, work func()) cost {
 	spent := cpuTime() - cpu
 	runtime.ReadMemStats(&after)
 	return cost{
-		rate:   float64(n) / took.Seconds(),
-		cpu:    float64(spent.Microseconds()) / float64(n),
-		allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+		rate:   perSample / took.Seconds(),
+		cpu:    float64(spent.Microseconds()) / perSample,
+		allocs: float64(after.Mallocs-before.Mallocs) / perSample,
 	}
 }
 
@@ -72,12 +74,11 @@ func BenchmarkFanOut(b *testing.B) {
 	src := &source{topic: topic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	bare := newBareLoop(receivers.hosts)
 
-	const n = rounds * callbacks
 	var expected int64
 	sample := (&source{until: src.until}).body(b)
 	runBare := func() {
-		bare.post(n, sample)
-		if expected += n; receivers.count(b, expected) != expected {
+		bare.post(perSample, sample)
+		if expected += perSample; receivers.count(b, expected) != expected {
 			b.Fatal("the bare loop lost deliveries")
 		}
 	}
@@ -85,7 +86,7 @@ func BenchmarkFanOut(b *testing.B) {
 		for range rounds {
 			src.publish(b)
 		}
-		if expected += n; receivers.count(b, expected) != expected {
+		if expected += perSample; receivers.count(b, expected) != expected {
 			b.Fatalf("the hub made %d deliveries, want %d", receivers.count(b, expected), expected)
 		}
 	}
@@ -95,7 +96,7 @@ func BenchmarkFanOut(b *testing.B) {
 		var ratios []float64
 		var hubs, bares []cost
 		for range pairs {
-			base, got := measure(n, runBare), measure(n, runHub)
+			base, got := measure(runBare), measure(runHub)
 			bares, hubs = append(bares, base), append(hubs, got)
 			ratios = append(ratios, got.rate/base.rate)
 		}
@@ -120,11 +121,11 @@ func median(costs []cost, of func(cost) float64) float64 {
 	return values[len(values)/2]
 }
 
-func startHub(b *testing.B) *app.App {
+func startHub(b testing.TB, more ...string) *app.App {
 	b.Helper()
-	cfg, _, err := config.Load([]string{
+	cfg, _, err := config.Load(append([]string{
 		"--dev", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--data-dir=" + b.TempDir(), "--topic-check=off",
-	}, nil)
+	}, more...), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,229 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+const (
+	loaded = 100_000 // subscriptions
+	// maxScrape is what a scrape may have in bytes, however many there are.
+	maxScrape = 100_000
+	// scrapeEvery and pageEvery are how often the operator looks while deliveries
+	// go on: scrapes a hundred times as often as Prometheus makes them, and ten
+	// pages a second.
+	scrapeEvery = 150 * time.Millisecond
+	pageEvery   = 100 * time.Millisecond
+	// watchedPairs of samples of the fan-out, with and without that.
+	watchedPairs = 20
+
+	// Nobody publishes to idleTopic; deliveries are made to busyTopic.
+	idleTopic = "http://127.0.0.1:1/idle"
+	busyTopic = "http://127.0.0.1:1/busy"
+)
+
+// startLoaded starts a hub that has many subscriptions to idleTopic, and one to
+// busyTopic for each of the callbacks.
+func startLoaded(tb testing.TB, n int, callbacks ...string) *app.App {
+	tb.Helper()
+	dir := filepath.Join(tb.TempDir(), "data")
+	store, err := embedstore.Open(dir, embedstore.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var todo sync.WaitGroup
+	next := make(chan subscriptions.Subscription)
+	for range 4096 { // that wait for one commit together
+		todo.Go(func() {
+			for s := range next {
+				if _, err := store.Update(tb.Context(), s.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+					return subscriptions.Record{Subscription: &s}, nil
+				}); err != nil {
+					tb.Error(err)
+				}
+			}
+		})
+	}
+	now := time.Now()
+	put := func(topic, callback string) {
+		next <- subscriptions.Subscription{
+			ID: subscriptions.ID(topic, callback), Topic: topic, Callback: callback, Secret: "a secret of " + callback,
+			CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(24 * time.Hour),
+			Cursor: journal.Cursor{Generation: journal.MintGeneration(0, now)},
+		}
+	}
+	for i := range n {
+		put(idleTopic, fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i))
+	}
+	for _, c := range callbacks {
+		put(busyTopic, c)
+	}
+	close(next)
+	todo.Wait()
+	if err := store.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	hub := startHub(tb, "--data-dir="+dir)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		text := fetch(tb, "http://"+hub.AdminAddr()+"/metrics")
+		if strings.Contains(text, fmt.Sprintf("rshub_subscriptions{state=\"active\"} %d\n", n+len(callbacks))) {
+			return hub
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("the hub has not taken up its subscriptions:\n%s", text)
+		}
+	}
+}
+
+func fetch(tb testing.TB, url string) string {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		tb.Fatalf("%s: %s %v", url, resp.Status, err)
+	}
+	return string(body)
+}
+
+// A scrape stays small with 100,000 subscriptions.
+func TestScrapeIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it stores 100,000 subscriptions")
+	}
+	hub := startLoaded(t, loaded)
+	if text := fetch(t, "http://"+hub.AdminAddr()+"/metrics"); len(text) > maxScrape {
+		t.Errorf("a scrape has %d bytes, over %d", len(text), maxScrape)
+	}
+}
+
+// BenchmarkScrape is the time of a scrape of a hub with 100,000 subscriptions, as
+// a ratio to that of a plain handler that answers as many bytes.
+func BenchmarkScrape(b *testing.B) {
+	hub := startLoaded(b, loaded)
+	metrics := "http://" + hub.AdminAddr() + "/metrics"
+	text := fetch(b, metrics)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+	defer plain.Close()
+	const each = 200
+	sample := func(url string) time.Duration {
+		start := time.Now()
+		for range each {
+			fetch(b, url)
+		}
+		return time.Since(start) / each
+	}
+	sample(plain.URL)
+	sample(metrics)
+	for b.Loop() {
+		var ratios []float64
+		for range pairs {
+			base := sample(plain.URL)
+			ratios = append(ratios, float64(sample(metrics))/float64(base))
+		}
+		report(b, ratios, "x-plain-handler")
+		b.ReportMetric(float64(len(text)), "bytes")
+	}
+}
+
+// BenchmarkFanOutWhileWatched is the rate of the hub's fan-out with 100,000
+// subscriptions while the operator scrapes and lists, as a ratio to the same
+// without.
+func BenchmarkFanOutWhileWatched(b *testing.B) {
+	receivers := startReceivers(b, hosts)
+	var urls []string
+	for i := range callbacks {
+		urls = append(urls, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))
+	}
+	hub := startLoaded(b, loaded, urls...)
+	src := &source{topic: busyTopic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	var expected int64
+	run := func() {
+		for range rounds {
+			src.publish(b)
+		}
+		if expected += perSample; receivers.count(b, expected) != expected {
+			b.Fatalf("the hub made %d deliveries, want %d", receivers.count(b, expected), expected)
+		}
+	}
+	run()
+	for b.Loop() {
+		var ratios, cpu []float64
+		for range watchedPairs {
+			base := measure(run)
+			unwatch := watch(b, "http://"+hub.AdminAddr())
+			watched := measure(run)
+			unwatch()
+			ratios, cpu = append(ratios, watched.rate/base.rate), append(cpu, watched.cpu/base.cpu)
+		}
+		report(b, ratios, "x-unwatched")
+		slices.Sort(cpu)
+		b.ReportMetric(cpu[len(cpu)/2], "x-cpu") // both ends of the scrapes and lists included
+	}
+}
+
+// watch scrapes and goes through the list of subscriptions until it is stopped.
+func watch(tb testing.TB, operator string) (stop func()) {
+	done := make(chan struct{})
+	var todo sync.WaitGroup
+	every := func(d time.Duration, do func()) {
+		todo.Go(func() {
+			tick := time.NewTicker(d)
+			defer tick.Stop()
+			for {
+				select {
+				case <-done:
+					return
+				case <-tick.C:
+					do()
+				}
+			}
+		})
+	}
+	every(scrapeEvery, func() { fetch(tb, operator+"/metrics") })
+	after := ""
+	every(pageEvery, func() {
+		var page struct{ Next string }
+		if err := json.Unmarshal([]byte(fetch(tb, operator+"/api/v1/subscriptions?after="+after)), &page); err != nil {
+			tb.Error(err)
+		}
+		after = page.Next
+	})
+	return func() {
+		close(done)
+		todo.Wait()
+	}
+}
+
+// report reports the median of ratios and how they spread.
+func report(b *testing.B, ratios []float64, unit string) {
+	b.Helper()
+	slices.Sort(ratios)
+	n := len(ratios)
+	b.ReportMetric(ratios[n/2], unit)
+	b.ReportMetric(ratios[0], "x-min")
+	b.ReportMetric(ratios[n/4], "x-quarter")
+	b.ReportMetric(ratios[n*3/4], "x-three-quarters")
+	b.ReportMetric(ratios[n-1], "x-max")
+}
