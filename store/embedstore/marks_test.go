@@ -1,0 +1,67 @@
+package embedstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// At the high water no ping is taken, as what it leads to could not be; what came
+// of those before it is stored still.
+func TestPingAtTheHighWater_HUB60(t *testing.T) {
+	const pinged, other = "https://source.example/a/", "https://source.example/b/"
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{MinFree: -1})
+	now := time.Now()
+	if err := s.Ping(t.Context(), now, []string{pinged}); err != nil {
+		t.Fatal(err)
+	}
+	s.minFree = 1 << 62
+	if err := s.Ping(t.Context(), now, []string{pinged, other}); !errors.Is(err, journal.ErrFull) {
+		t.Errorf("Ping: %v", err)
+	}
+	m, err := s.Mark(t.Context(), pinged)
+	if err != nil || m.Pings != 1 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	m.Fetched = m.Pings
+	if err := s.SetFetched(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	if err := s.Unmark(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	for _, topic := range []string{pinged, other} {
+		if m, err := s.Mark(t.Context(), topic); err != nil || m.Pings != 0 {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+}
+
+// A mark that was damaged is named in the error, and is no reason to panic.
+func TestDamagedMark(t *testing.T) {
+	const pinged = "https://source.example/a/"
+	s := openStore(t, t.TempDir(), Options{MinFree: -1})
+	id := journal.TopicID(pinged)
+	err := s.do(t.Context(), &op{run: func(tx *bbolt.Tx) error { return put(tx.Bucket(bucketMarks), keyOf(id), []byte{1, 200}) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, markErr := s.Mark(t.Context(), pinged)
+	_, marksErr := s.Marks(t.Context(), journal.Partition(id), uuid.Nil, 10)
+	for what, err := range map[string]error{
+		"Mark": markErr, "Marks": marksErr,
+		"Ping":       s.Ping(t.Context(), time.Now(), []string{pinged}),
+		"SetFetched": s.SetFetched(t.Context(), journal.Mark{Topic: pinged}),
+		"Unmark":     s.Unmark(t.Context(), journal.Mark{Topic: pinged}),
+	} {
+		if !errors.Is(err, journal.ErrPacked) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
