@@ -43,20 +43,21 @@ var errPassedOver = errors.New("passed over")
 func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f field, a *attr) error) error {
 	for i := range d.attrs {
 		a := &d.attrs[i]
-		switch {
-		case a.declares:
+		if a.declares {
 			continue
-		case a.ns == nsXML || a.ns >= nsForeign:
-			if d.keep && foreign != nil {
-				*foreign = append(*foreign, Attribute{Space: d.uriOf(a.ns), Name: string(d.attrLocal(a)), Value: string(d.value(a))})
+		}
+		name := d.attrName(a)
+		if a.ns != nsNone {
+			if a.ns == nsXML || a.ns >= nsForeign {
+				d.keepForeign(a, foreign)
+				continue
 			}
-			continue
-		case a.ns != nsNone:
 			if err := d.prefixed(a); err != nil {
 				return err
 			}
+			name = d.attrLocal(a)
 		}
-		f := fieldOf(d.attrLocal(a))
+		f := fieldOf(name)
 		if f&allowed == 0 {
 			if err := d.odd("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
 				quote(d.attrName(a)), quote(d.tag.name)); err != nil {
@@ -69,6 +70,12 @@ func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f f
 		}
 	}
 	return nil
+}
+
+func (d *document) keepForeign(a *attr, to *[]Attribute) {
+	if d.keep && to != nil {
+		*to = append(*to, Attribute{Space: d.uriOf(a.ns), Name: string(d.attrLocal(a)), Value: string(d.value(a))})
+	}
 }
 
 // prefixed judges an attribute of ResourceSync that has a prefix.
