@@ -296,22 +296,3 @@ func firstEntry(t *testing.T, f *file, zip bool) int {
 	text := unzipped(t, f.Bytes(), zip)
 	return bytes.Index(text, []byte("</url>\n")) + len("</url>\n") - bytes.Index(text, []byte("  <url>"))
 }
-
-// DOC-60: the limits of the specification.
-func TestSplitterSplitsAt50000_DOC60(t *testing.T) {
-	h := goodHead(ResourceDump, false)
-	entries := resources(50_001)
-	var d folder
-	if err := split(t, &d, written{h, entries[:50_000]}, WriteOptions{}); err != nil || len(d.files) != 1 {
-		t.Fatalf("50,000: %v, %d documents", err, len(d.files))
-	}
-	d = folder{}
-	if err := split(t, &d, written{h, entries}, WriteOptions{}); err != nil || len(d.files) != 3 {
-		t.Fatalf("50,001: %v, %d documents", err, len(d.files))
-	}
-	for part, want := range []int{0, 50_000, 1} {
-		if got := bytes.Count(d.files[part].Bytes(), []byte("<url>")); got != want {
-			t.Errorf("part %d has %d entries", part, got)
-		}
-	}
-}
