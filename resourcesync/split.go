@@ -37,8 +37,9 @@ type Sink interface {
 // index included.
 //
 // A Splitter is as strict as a Writer, and wants the packages of a Change Dump in
-// order besides. It holds the text of one part at most, as a part's end has to
-// be known at its beginning. It is for one goroutine.
+// order besides. It holds the text of one part at most, MaxBytes and no more, as a
+// part's end has to be known at its beginning. It ends with Close or, where the
+// entries break off, with Abort. It is for one goroutine.
 type Splitter struct {
 	sink     Sink
 	options  WriteOptions
