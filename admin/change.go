@@ -29,12 +29,10 @@ const (
 // endNotice is what a callback is told whose subscription the operator ends.
 const endNotice = "The operator of the hub has ended the subscription."
 
-// about is what the log says a change was about.
-type about = zap.Field
-
-// change is the handler of a call that changes something: do returns the answer.
-// It writes one line of the log, whatever comes of it.
-func (a *api) change(action string, do func(r *http.Request) (answer any, what about, err error)) func(http.ResponseWriter, *http.Request) error {
+// change is the handler of a call that changes something: do returns the answer,
+// and what the log is to say it was about. One line is written, whatever comes of
+// it.
+func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
@@ -82,7 +80,7 @@ func (a *api) control() (Control, error) {
 	return nil, p
 }
 
-func (a *api) resetTopic(r *http.Request) (any, about, error) {
+func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 	id := mux.Vars(r)["id"]
 	what := zap.String("topic", id)
 	if err := noBody(r); err != nil {
@@ -101,6 +99,7 @@ func (a *api) resetTopic(r *http.Request) (any, about, error) {
 		switch err := a.Topics.Reset(r.Context(), t.head.Topic, t.head.Version); {
 		case err == nil:
 			t.head.Reset = true
+			return a.topic(t), what, nil
 		case !errors.Is(err, journal.ErrHeadMoved):
 			return nil, what, err
 		default:
@@ -113,7 +112,7 @@ func (a *api) resetTopic(r *http.Request) (any, about, error) {
 }
 
 // subject is the subscription that a change is about.
-func (a *api) subject(r *http.Request) (id uuid.UUID, what about, c Control, err error) {
+func (a *api) subject(r *http.Request) (id uuid.UUID, what zap.Field, c Control, err error) {
 	raw := mux.Vars(r)["id"]
 	what = zap.String("subscription_id", raw)
 	if id, err = subscriptionID(raw); err != nil {
@@ -123,7 +122,7 @@ func (a *api) subject(r *http.Request) (id uuid.UUID, what about, c Control, err
 	return id, what, c, err
 }
 
-func (a *api) retry(r *http.Request) (any, about, error) {
+func (a *api) retry(r *http.Request) (any, zap.Field, error) {
 	id, what, c, err := a.subject(r)
 	if err != nil {
 		return nil, what, err
@@ -139,7 +138,7 @@ func (a *api) retry(r *http.Request) (any, about, error) {
 	return s, what, err
 }
 
-func (a *api) replay(r *http.Request) (any, about, error) {
+func (a *api) replay(r *http.Request) (any, zap.Field, error) {
 	id, what, c, err := a.subject(r)
 	if err != nil {
 		return nil, what, err
@@ -156,7 +155,7 @@ func (a *api) replay(r *http.Request) (any, about, error) {
 	return Replay{Notifications: n, Subscription: s}, what, err
 }
 
-func (a *api) endSubscription(r *http.Request) (any, about, error) {
+func (a *api) endSubscription(r *http.Request) (any, zap.Field, error) {
 	id, what, c, err := a.subject(r)
 	if err != nil {
 		return nil, what, err
