@@ -57,10 +57,7 @@ func (r *Reader) readLink() error {
 		if err := d.odd("DOC-54", d.tok, "the relation %q is what version 0.9 said for \"up\"", l.Rel); err != nil {
 			return err
 		}
-		for i := range *links {
-			if r.oldUp {
-				break // the up among them is one of these
-			}
+		for i := 0; i < len(*links) && !r.oldUp; i++ {
 			if err := r.upToIndex(&(*links)[i]); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -416,6 +417,39 @@ func TestTolerationsAreBounded(t *testing.T) {
 	if len(got.tolerated) != mostPardons || got.count != 250 || got.err != nil {
 		t.Errorf("%d kept, %d counted, %v", len(got.tolerated), got.count, got.err)
 	}
+}
+
+// What a Reader holds does not grow with the document, whatever is wrong in it.
+func TestReaderHoldsLittle(t *testing.T) {
+	const most = 1 << 20
+	entry := `<url id="1">text<loc>https://example.org/a b</loc><image><b/></image>` +
+		`<rs:md sha="1" length="x" x:a="b" xmlns:x="urn:x"/><rs:ln rel="a" href="b"/><rs:ln rel="c"/></url>` + "\n"
+	doc := urlset(listMD, strings.Repeat(entry, DefaultLimits.Entries))
+	r := NewReader(strings.NewReader(doc), ReadOptions{})
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	if _, err := r.Head(); err != nil {
+		t.Fatal(err)
+	}
+	before, n := held(), 0
+	for _, err := range r.Entries() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n%10_000 == 0 {
+			if now := held(); now > before+most {
+				t.Errorf("%d bytes more after %d entries", now-before, n)
+			}
+		}
+	}
+	if n != DefaultLimits.Entries || r.TolerationCount() != 7*n {
+		t.Errorf("%d entries, %d tolerations", n, r.TolerationCount())
+	}
+	runtime.KeepAlive(doc)
 }
 
 // The files of testdata, one of each kind of document: DOC-12, DOC-20, DOC-30 to
