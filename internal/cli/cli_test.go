@@ -175,6 +175,9 @@ func TestSubscriptionList(t *testing.T) {
 	if r := command(t, vars, "", "sub", "ls"); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "No such subscription") {
 		t.Errorf("an empty list: %+v", r)
 	}
+	if r := command(t, vars, "", "sub", "ls", "--json"); r != (result{}) {
+		t.Errorf("an empty list in JSON: %+v", r)
+	}
 }
 
 // What answers is not a hub, is another page, or does not answer.

@@ -17,6 +17,8 @@ const (
 	minPart = 4
 	// maxLooked is through how many items is looked for one.
 	maxLooked = 100_000
+	// maxTopics is in how many topics is looked for a notification.
+	maxTopics = 500
 	// maxNamed is how many are named where several may be meant.
 	maxNamed = 5
 )
@@ -66,7 +68,11 @@ var notifications = kind[admin.NotificationStatus]{
 	id:    func(n admin.NotificationStatus) string { return n.ID },
 	about: func(n admin.NotificationStatus) string { return "until " + instant(n.Until) },
 	each: func(ctx context.Context, c *client, do func(json.RawMessage) error) error {
+		looked := 0
 		return topics.each(ctx, c, func(raw json.RawMessage) error {
+			if looked++; looked > maxTopics {
+				return errEnough
+			}
 			t, err := decode[admin.Topic](c, raw)
 			if err != nil {
 				return err

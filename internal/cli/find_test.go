@@ -117,6 +117,7 @@ func TestFind(t *testing.T) {
 		{[]string{"sub", "info", sub, "--topic", testTopic, "--callback", testCallback}, 2, []string{"either the id"}},
 		{[]string{"sub", "info", "ABCD0"}, 2, []string{"more than one subscription", "000000000001 (https://a.example/", "000000000002 (https://b.example/"}},
 		{[]string{"sub", "info", "abcd0000-0000-5000-8000-000000000003"}, 3, []string{"did you mean abcd0000"}},
+		{[]string{"sub", "info", "abcd0000-0000-5000-8000-0000000000002"}, 3, []string{"did you mean abcd0000-0000-5000-8000-000000000002"}},
 		{[]string{"sub", "info", "x\x1b[31m"}, 3, []string{"there is no subscription x?[31m"}},
 		{[]string{"notification", "info", "01a1fde0-b7e1-783d-bab2-93400a88ebae"}, 0, []string{"delivered  5", "pending    6", "skipped    7"}},
 		{[]string{"notification", "info", "01a1fde0-b7e1"}, 0, []string{"delivered  5"}},
@@ -148,13 +149,37 @@ func TestSearchIsBounded(t *testing.T) {
 	}))
 	defer s.Close()
 	vars := map[string]string{"RSHUB_ADMIN_URL": s.URL}
-	command(t, vars, "", "topic", "info", "ffff").want(t, ExitNotFound)
-	if page > maxLooked/pageSize+1 {
+	// What is unique as far as was looked may not be.
+	command(t, vars, "", "topic", "info", "00001000").want(t, ExitUsage, "may be the beginning of more than one", "00001000-0000")
+	if page != maxLooked/pageSize+1 {
 		t.Errorf("it asked for %d pages", page)
 	}
-	// What is unique as far as was looked may not be.
-	page = 0
-	command(t, vars, "", "topic", "info", "00001000").want(t, ExitUsage, "may be the beginning of more than one")
+}
+
+// A notification is looked for in some topics, and not in endlessly many.
+func TestSearchOfNotificationsIsBounded(t *testing.T) {
+	calls := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := admin.Page[admin.Topic]{}
+		switch calls++; r.URL.Path {
+		case "/api/v1/topics":
+			for range pageSize {
+				p.Items = append(p.Items, admin.Topic{ID: fmt.Sprint(calls)})
+			}
+			p.Next = fmt.Sprint(calls)
+		case "/api/v1/notifications/01a1fde0-b7e1-783d-bab2-93400a88ebae":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"status":404,"detail":"no"}`)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(p)
+	}))
+	defer s.Close()
+	vars := map[string]string{"RSHUB_ADMIN_URL": s.URL}
+	command(t, vars, "", "notification", "info", "01a1fde0-b7e1-783d-bab2-93400a88ebae").want(t, ExitNotFound)
+	if calls > 2*maxTopics {
+		t.Errorf("%d calls", calls)
+	}
 }
 
 // What is changed needs a yes, by the flag or on a terminal.

@@ -63,12 +63,8 @@ func editDistance(a, b string, most int) int {
 			if a[i] != b[j] {
 				cost++
 			}
-			above := most + 1
-			if j < i+most {
-				above = row[j+1] + 1
-			}
 			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, above)
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
 			least = min(least, row[j+1])
 		}
 		if least > most {

@@ -49,6 +49,7 @@ func FuzzEditDistance(f *testing.F) {
 	f.Add("kitten", "sitting", 2)
 	f.Add("", "abc", 1)
 	f.Add("aXbXc", "abc", 0)
+	f.Add("abc", "aXbXc", 2)
 	f.Add("abcdef", "fabcde", 2)
 	f.Fuzz(func(t *testing.T, a, b string, most int) {
 		if len(a) > 100 || len(b) > 100 || most < 0 {

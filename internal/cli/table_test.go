@@ -116,6 +116,21 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// On a terminal the pages that follow keep the columns of the first.
+func TestGridKeepsItsColumns(t *testing.T) {
+	var out bytes.Buffer
+	g := &grid{out: &out, columns: []column{{"CALLBACK", asURL}, {"STATE", whole}}, width: 60}
+	for _, callback := range []string{"https://reader.example.net/", "https://reader.example.net/much/longer"} {
+		if err := g.write([][]string{{callback, "active"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "CALLBACK                     STATE\nhttps://reader.example.net/  active\nhttps://reade…t/much/longer  active\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
 // A terminal must not act on what strangers named their things.
 func TestGridTakesControlCharactersOut(t *testing.T) {
 	var out bytes.Buffer
