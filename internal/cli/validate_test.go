@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,8 +147,43 @@ func TestValidateRetries(t *testing.T) {
 	}
 }
 
-// Each document is fetched once, however often it is listed, and no more of them
-// than allowed.
+// A document is fetched once, however often it is listed.
+func TestFollowFetchesOnce(t *testing.T) {
+	var asked atomic.Int32
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist-archive"/>%s</urlset>`,
+			strings.Repeat("<url><loc>"+s.URL+"/a</loc></url>", 3))
+	}))
+	defer s.Close()
+	command(t, nil, "", "validate", "--dev", "--follow", "--pause=0s", s.URL+"/").want(t, ExitFailure, "is listed twice", "leads back to where it is listed")
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// Only what HTTP or the name says to be compressed is.
+func TestValidateGuessesNoCompression(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, notification)
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, b.String(), "validate", "-").want(t, ExitFailure, "FAIL -:1:1: ", "XML)")
+	name := filepath.Join(t.TempDir(), "n.XML.GZ")
+	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, "", "validate", name).want(t, ExitOK, "PASS "+name+": change-notification")
+	if err := os.WriteFile(name, b.Bytes()[:b.Len()-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, "", "validate", name).want(t, ExitFailure, "FAIL "+name+": not gzip from end to end")
+}
+
+// No more documents are fetched than allowed, those included that are not there.
 func TestFollowIsBounded(t *testing.T) {
 	var asked atomic.Int32
 	var s *httptest.Server
