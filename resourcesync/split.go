@@ -89,11 +89,6 @@ func NewSplitter(h Head, s Sink, o WriteOptions) (*Splitter, error) {
 		splits: indexed || h.Capability == ChangeNotification || h.Capability == FrameworkNotification,
 		timed:  !h.From.IsZero() || !h.Until.IsZero(),
 	}
-	if h.Capability == ChangeDump {
-		ordered := *c.rules.kind
-		ordered.order = fldFrom
-		p.composer.rules.kind = &ordered
-	}
 	if indexed {
 		if err := p.create(); err != nil {
 			return nil, err
@@ -143,10 +138,10 @@ func (p *Splitter) headOfPart(from, until time.Time) Head {
 	return h
 }
 
-// Write appends an entry, as Writer.Write does: after an *Error of kind
-// BadDocument or the like one may go on with the next entry. An *Error of kind
-// OverLimit, which says that no part can hold the entry, and errors of the sink
-// end the whole.
+// Write appends an entry. An entry that breaks a rule is refused as by
+// Writer.Write, and others may follow. One that no part has room for, which is an
+// *Error of kind OverLimit by DOC-60, ends the whole, and so does an error of the
+// sink.
 func (p *Splitter) Write(e Entry) error {
 	switch {
 	case p.closed:
@@ -155,6 +150,10 @@ func (p *Splitter) Write(e Entry) error {
 		return p.err
 	}
 	c := &p.composer
+	if p.head.Capability == ChangeDump && !e.From.IsZero() && e.From.Before(p.begun) {
+		return c.inEntry(&e, badAt("DOC-41", 0, 0, "from, %s, is earlier than %s of a package before it; where they may have to be split they must come in order",
+			FormatDatetime(e.From), FormatDatetime(p.begun)))
+	}
 	if err := c.entry(&e); err != nil {
 		return err
 	}
@@ -184,7 +183,7 @@ func (p *Splitter) consider(e *Entry) {
 	var begins time.Time
 	if p.timed {
 		ends := e.Datetime
-		if begins = e.Datetime; p.composer.rules.order == fldFrom {
+		if begins = e.Datetime; p.head.Capability == ChangeDump {
 			begins, ends = e.From, e.Until
 		}
 		may = may && p.told && begins.After(p.begun) && !begins.Before(p.done)

@@ -95,8 +95,9 @@ func (p *Splitter) finish() error {
 	return p.document(w, &p.head, p.held.size)
 }
 
-// Abort gives up, because of err: what is open is closed as a document that
-// failed, and Write and Close return err. It does nothing after an error or Close.
+// Abort gives up, because of err, which is not nil: what is open is closed as a
+// document that failed, and Write and Close return err. It does nothing after an
+// error or Close.
 func (p *Splitter) Abort(err error) {
 	if p.err == nil && !p.closed {
 		_ = p.fail(err)

@@ -225,6 +225,18 @@ func TestSplitterSplitsPackages_DOC42(t *testing.T) {
 		written{with(h, hour(1), hour(4)), entries[1:3]},
 		written{with(h, hour(4), hour(9)), entries[3:]})
 
+	entries[0].Links = []Link{{Rel: patchRel, Href: site + "patch", Type: "a/b"}} // as in any Change Dump
+	d = folder{}
+	if err := split(t, &d, written{h, entries}, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, &d, written{h, entries})
+
+	late := entries[4]
+	late.Until = h.Until.Add(1)
+	wantRefusal(t, split(t, &folder{}, written{h, []Entry{late}}, WriteOptions{}), "DOC-41", "later than until")
+	late.From, late.Until = h.From.Add(-1), hour(1)
+	wantRefusal(t, split(t, &folder{}, written{h, []Entry{late}}, WriteOptions{}), "DOC-41", "earlier than from")
 	entries[0], entries[1] = entries[1], entries[0]
 	wantRefusal(t, split(t, &folder{}, written{h, entries}, WriteOptions{}), "DOC-41", "order")
 }
