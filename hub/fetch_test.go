@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -746,4 +747,36 @@ func TestRetryFetch(t *testing.T) {
 			t.Errorf("%s: %v, %t; want %v, %t", name, pause, again, tc.pause, tc.again)
 		}
 	}
+}
+
+// What a stranger's header made of a refusal is kept short (invariant 12).
+func TestDetailOfAFetchIsBounded(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.web.set(topic, refusing(200, &validate.DeniedError{Reason: "the topic URI has " + strings.Repeat("é", 60<<10) + ` as rel="self"`}))
+		b.pinged(topic)
+		if d := b.mark(topic).Last.Detail; len(d) > maxDetail+3 || len(d) < maxDetail-3 || !utf8.ValidString(d) || !strings.HasSuffix(d, "...") {
+			t.Errorf("%d bytes", len(d))
+		}
+	})
+}
+
+// A time that a clock which jumped left in a mark keeps no topic from being
+// fetched after a restart.
+func TestFetchAfterAClockJump(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.stop()
+		if err := b.store.Ping(context.Background(), time.Now(), []string{topic}); err != nil {
+			t.Fatal(err)
+		}
+		m := b.mark(topic)
+		m.Tries, m.NextAt = 1, time.Now().Add(1000*time.Hour)
+		if err := b.store.SetFetched(context.Background(), m); err != nil {
+			t.Fatal(err)
+		}
+		b.web.set(topic, served("text/plain", "x"))
+		b.start(b.t)
+		if m := b.mark(topic); m.Waiting() {
+			t.Errorf("%+v", m)
+		}
+	})
 }
