@@ -82,6 +82,7 @@ func NewSplitter(h Head, s Sink, o WriteOptions) (*Splitter, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes) // they are wanted later
 	index := kindOf(h.Capability, true)
 	indexed := index != nil && !index.inputOnly
 	p := &Splitter{
