@@ -162,6 +162,9 @@ func wrongerStill(body []byte, broken error) error {
 
 // readPackage looks at a package of a dump and all that it holds.
 func (d *document) readPackage(in input, strict bool) error {
+	if in.cut {
+		return Fail(ExitFailure, "the package %s is too large to be held in memory; save it as a file, and validate that", in.name)
+	}
 	r, err := resourcesync.NewDumpReader(in.at, in.size, resourcesync.DumpReadOptions{Strict: strict})
 	if err != nil {
 		return d.takeError(err)

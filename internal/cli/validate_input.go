@@ -35,6 +35,7 @@ type input struct {
 	// requested and final are the URL before and after redirects.
 	requested, final string
 	gzip             bool // by its name or by HTTP
+	cut              bool // there is more of it than was read
 }
 
 var (
@@ -116,7 +117,8 @@ func (s *inputs) get(ctx context.Context, name string) (input, func(), error) {
 // is cut off, and seen to be too long.
 func readWhole(name string, r io.Reader) (input, error) {
 	b, err := io.ReadAll(io.LimitReader(r, resourcesync.DefaultLimits.Bytes+1))
-	return input{name: name, at: bytes.NewReader(b), size: int64(len(b))}, err
+	size := int64(len(b))
+	return input{name: name, at: bytes.NewReader(b), size: size, cut: size > resourcesync.DefaultLimits.Bytes}, err
 }
 
 func isGzipName(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gz") }

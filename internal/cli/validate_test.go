@@ -85,8 +85,12 @@ func TestFindingsAreBounded(t *testing.T) {
 func TestValidateIsBounded(t *testing.T) {
 	r := &zeros{}
 	in, err := readWhole("-", r)
-	if err != nil || in.size != resourcesync.DefaultLimits.Bytes+1 || r.read > 2*in.size {
+	if err != nil || in.size != resourcesync.DefaultLimits.Bytes+1 || !in.cut || r.read > 2*in.size {
 		t.Errorf("%d bytes of %d, %v", in.size, r.read, err)
+	}
+	_, err = judge(input{name: "x", at: strings.NewReader("PK\x03\x04"), size: 4, cut: true}, false)
+	if err == nil || !strings.Contains(err.Error(), "save it as a file") {
+		t.Errorf("a package that was cut off: %v", err)
 	}
 }
 
