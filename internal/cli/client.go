@@ -150,7 +150,7 @@ func (c *client) foreign(err error) error {
 
 // refused turns an answer that is not 200 into an error.
 func (c *client) refused(resp *http.Response, body []byte) error {
-	detail := resp.Status
+	detail := plain(resp.Status)
 	var p admin.Problem
 	ours := json.Unmarshal(body, &p) == nil && p.Detail != ""
 	if ours {

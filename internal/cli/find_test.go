@@ -261,6 +261,7 @@ func TestRefusals(t *testing.T) {
 		"older hub, 404": {404, "", `{"status":404,"detail":"There is nothing at /x; GET / lists."}`, false, 1, []string{"does not know this call", "another version"}},
 		"newer hub":      {200, "", `{"id":"abcd0000-0000-5000-8000-000000000001","lag":"a lot"}`, false, 1, []string{"another version"}},
 		"another id":     {200, "", `{"id":"x"}`, false, 1, []string{"is not a hub's operator listener"}},
+		"conflict, bare": {409, "", "{}", false, 4, []string{"409"}},
 		"bad gateway":    {502, "", "\x1b[31m", false, 1, []string{"answers 502"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,11 +17,16 @@ import (
 // line and what turns the direction of writing included.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
+		if acts(r) {
 			return '?'
 		}
 		return r
 	}, s)
+}
+
+// acts reports whether a terminal does something else than show r.
+func acts(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar
 }
 
 // size writes bytes for a person.

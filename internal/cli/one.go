@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -92,9 +93,11 @@ func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		// What it can't look up in time it does not offer.
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
 		var offered []cobra.Completion
-		// What it can't look up it does not offer.
-		_ = k.each(cmd.Context(), c, func(raw json.RawMessage) error {
+		_ = k.each(ctx, c, func(raw json.RawMessage) error {
 			item, err := decode[T](c, raw)
 			if err != nil {
 				return err
@@ -108,5 +111,8 @@ func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
 	}
 }
 
-// maxOffered is how many ids a shell is offered.
-const maxOffered = pageSize
+// A shell is offered so many ids, and waits no longer for them.
+const (
+	maxOffered     = pageSize
+	completeWithin = 2 * time.Second
+)

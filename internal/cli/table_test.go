@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -175,4 +177,30 @@ func TestWidth(t *testing.T) {
 	if _, ok := env.terminal(&bytes.Buffer{}); ok {
 		t.Error("a buffer is a terminal")
 	}
+}
+
+// The same JSON, with nothing in it that a terminal acts on.
+func FuzzPrintJSON(f *testing.F) {
+	f.Add([]byte(`{"a": "x\u001b", "b": [1, "` + "\u202e\u009b\x7f" + `"]}`))
+	f.Add([]byte(`"` + "\xff" + `"`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) {
+			return
+		}
+		var out bytes.Buffer
+		if err := printJSON(&out, raw); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.TrimSuffix(out.String(), "\n")
+		if line != plain(line) {
+			t.Errorf("%q", line)
+		}
+		var before, after any
+		if json.Unmarshal(raw, &before) != nil {
+			return // numbers that no float holds
+		}
+		if err := json.Unmarshal([]byte(line), &after); err != nil || !reflect.DeepEqual(before, after) {
+			t.Errorf("%q became %q", raw, line)
+		}
+	})
 }

@@ -43,6 +43,28 @@ func TestOperator(t *testing.T) {
 	})
 }
 
+// README names no command that there is not.
+func TestCommandsOfReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile("`rshub ([a-z]+(?: [a-z]+)?)").FindAllStringSubmatch(string(readme), -1) {
+		if seen[m[1]] {
+			continue
+		}
+		seen[m[1]] = true
+		help, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(m[1]), "--help")...).Output()
+		if err != nil || !regexp.MustCompile("(?m)^  rshub "+m[1]+"( |$)").Match(help) {
+			t.Errorf("README has `rshub %s`; its help is %q, %v", m[1], help, err)
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("README names %d commands only", len(seen))
+	}
+}
+
 func unusedAddr(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
