@@ -41,6 +41,10 @@ var DefaultDumpLimits = DumpLimits{
 	Ratio:     200,
 }
 
+// maxName is the longest name of a file in a package, in bytes. It keeps the work
+// on names short, and there are systems that have no longer ones.
+const maxName = 1024
+
 // ratioFrom is the size of files that any ratio is good for.
 const ratioFrom = 1 << 20
 
@@ -137,9 +141,11 @@ func (p *parcel) checkFolders(folders map[string]bool) error {
 }
 
 // nameFault says why the name of a file in a package is not safe to unpack on
-// any system (DOC-57). It is empty where the name is good.
+// any system, or too long (DOC-57). It is empty where the name is good.
 func nameFault(name string) string {
 	switch {
+	case len(name) > maxName:
+		return fmt.Sprintf("has more than %d bytes", maxName)
 	case strings.HasPrefix(name, "/"):
 		return "is absolute; names are relative to the package"
 	case strings.ContainsAny(name, "\\\x00"):

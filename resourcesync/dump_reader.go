@@ -19,7 +19,7 @@ type DumpReadOptions struct {
 
 // DumpReader reads a package of a Resource Dump or Change Dump: a ZIP file with
 // a manifest (DOC-36, 38, 41, 43) and the bitstreams that the manifest names. No
-// bitstream is held in memory, nor is the manifest.
+// bitstream is held in memory, and of the manifest only its paths.
 //
 // A package is not trusted. Before anything is unpacked, its names and declared
 // sizes are checked: no path out of the package, no links or devices, no

@@ -96,6 +96,8 @@ func TestUnsafePackages_DOC57(t *testing.T) {
 		{"drive without a slash", []member{{name: "c:a"}}, "drive"},
 		{"NUL", []member{{name: "a\x00.txt"}}, "NUL"},
 		{"not UTF-8", []member{{name: "a\xff"}}, "not UTF-8"},
+		{"as long as may be", []member{{name: strings.Repeat("a/", maxName/2-1) + "aa"}}, ""},
+		{"one byte more", []member{{name: strings.Repeat("a/", maxName/2-1) + "aaa"}}, "more than 1024 bytes"},
 		{"symbolic link", []member{{name: "a", content: "/etc", change: link}, {name: "a/passwd"}}, "neither a plain file nor a folder"},
 		{"symbolic link with a slash", []member{{name: "a/", change: link}}, "neither a plain file nor a folder"},
 		{"device", []member{{name: "a", change: fileMode(fs.ModeDevice)}}, "neither a plain file nor a folder"},

@@ -14,7 +14,7 @@ import (
 // DumpWriteOptions say how a package is written. The zero value is good for most.
 type DumpWriteOptions struct {
 	// Algorithms are those of the hashes that entries get which have none. Nil
-	// stands for MD5 and SHA256, as the most readers want (DOC-55).
+	// stands for MD5 and SHA256, as most readers want (DOC-55).
 	Algorithms []Algorithm
 	// Store leaves bitstreams as they are instead of deflating them, for what is
 	// compressed already.
@@ -79,8 +79,8 @@ func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error)
 // where it has: a bitstream that is something else is an *Error of the kind
 // BadPackage. An entry that breaks a rule (Writer.Write), or whose path is taken
 // or not safe, is an *Error of another kind, and one that the manifest has no
-// room for is ErrFull; after these the package is as it was. All other errors
-// leave it unusable.
+// room for is ErrFull; after these, and where there are too few or too many
+// bitstreams, the package is as it was. All other errors leave it unusable.
 func (d *DumpWriter) Write(e Entry, bitstreams ...io.Reader) error {
 	switch {
 	case d.closed:
