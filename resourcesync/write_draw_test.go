@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"pgregory.net/rapid"
 )
@@ -164,7 +165,13 @@ func drawURL(t *rapid.T) string {
 }
 
 func drawPath(t *rapid.T) string {
-	if s := "/" + strings.Trim(drawText(t), "/"); isPath([]byte(s)) {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, drawText(t))
+	if s := "/" + strings.Trim(text, "/"); isPath([]byte(s)) {
 		return s
 	}
 	return "/resources/1"

@@ -2,6 +2,8 @@ package resourcesync
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -262,7 +264,7 @@ func (c *composer) checkRepresentation(what, hash, mediaType, path string, lengt
 	if mediaType != "" && !isMediaType(mediaType) {
 		bad("DOC-58", "type of %s is %s; it must be a media type such as text/html", what, quote([]byte(mediaType)))
 	}
-	if path != "" && !isPath([]byte(path)) {
-		bad("DOC-57", "path of %s is %s; it must begin with a slash, not end with one, and have no \"..\" in it", what, quote([]byte(path)))
+	if path != "" && (!isPath([]byte(path)) || strings.ContainsFunc(path, unicode.IsControl)) {
+		bad("DOC-57", "path of %s is %s; it must begin with a slash, not end with one, and have no \"..\" and no control character in it", what, quote([]byte(path)))
 	}
 }

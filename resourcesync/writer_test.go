@@ -113,6 +113,7 @@ var refusedEntries = []struct {
 	{"a patch without a type", ChangeList, false, func(e *Entry) { e.Links = []Link{{Rel: patchRel, Href: site}} }, "DOC-54", "type"},
 	{"a patch of a resource", ResourceList, false, func(e *Entry) { e.Links = []Link{{Rel: patchRel, Href: site, Type: "a/b"}} }, "DOC-54", "patch"},
 	{"a path that climbs", ResourceDumpManifest, false, func(e *Entry) { e.Path = "/a/../../b" }, "DOC-57", "path"},
+	{"a line feed in a path", ResourceDumpManifest, false, func(e *Entry) { e.Path = "/a\nb" }, "DOC-57", "control"},
 	{"a folder as path", ResourceDumpManifest, false, func(e *Entry) { e.Path = "/a/" }, "DOC-57", "path"},
 	{"from in a member of a Resource List Index", ResourceList, true, func(e *Entry) { e.From = hour(1) }, "DOC-35", "has from"},
 	{"at in a member of a Change List Index", ChangeList, true, func(e *Entry) { e.At = hour(1) }, "DOC-40", "has at"},
