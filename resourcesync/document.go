@@ -111,8 +111,8 @@ func (d *document) entryName() string {
 	return "url"
 }
 
-// nextEntry reads the next url or sitemap element into d.entry. It returns false after the
-// last, when the document has been read to its end.
+// nextEntry reads the next url or sitemap element into d.entry. It returns false
+// after the last, when the document has been read to its end.
 func (d *document) nextEntry() (bool, error) {
 	if !d.begun {
 		if err := d.begin(); err != nil {
