@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -44,6 +45,7 @@ func judge(in input, strict bool) (*document, error) {
 	d.tolerated(r, strict)
 	if wrong != nil {
 		err = d.takeError(wrongerStill(body, wrong))
+		d.hint(body)
 	}
 	slices.SortStableFunc(d.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -158,6 +160,22 @@ func wrongerStill(body []byte, broken error) error {
 		return err
 	}
 	return broken
+}
+
+// hint says where to go on from a web page, if that is what the document is.
+func (d *document) hint(body []byte) {
+	links, err := resourcesync.LinksFromHTML(bytes.NewReader(body), d.final)
+	if err != nil {
+		return
+	}
+	for _, l := range links {
+		if strings.EqualFold(l.Rel, "resourcesync") {
+			d.add(finding{
+				Level: levelWarn, Rule: "SRC-13",
+				Message: fmt.Sprintf("this is a web page, and its link to a Capability List leads to %s", l.Href),
+			})
+		}
+	}
 }
 
 // readPackage looks at a package of a dump and all that it holds.
