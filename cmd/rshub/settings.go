@@ -37,6 +37,8 @@ environment and file: those that were set, as a file for --config; or with
 --effective all of them, each with where it comes from. Secrets are not shown.
 
 ` + settingsHelp,
+		Example: `  rshub config show --effective
+  rshub config show --dev --max-body 10MiB > rshub.yaml      a file for --config`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, origins, err := settingsOf(cmd, environ)
 			if err != nil {
