@@ -2,9 +2,12 @@ package delivery
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // A census tells the states of all subscriptions and how far they lag, without
@@ -105,4 +108,58 @@ func TestCensusOfManyLanes(t *testing.T) {
 		}
 		<-done
 	})
+}
+
+// A census goes on where the lanes of a topic are taken away under it.
+func TestCensusWhileLanesGo(t *testing.T) {
+	for range 20 {
+		b := newBed(t)
+		for n := range 6 * chunk {
+			s := b.subscribe(topicA, cb(n))
+			b.d.Apply(s)
+		}
+		var both sync.WaitGroup
+		b.d.mu.Lock()
+		both.Go(func() { b.d.takeCensus(t.Context()) })
+		both.Go(func() {
+			b.d.mu.Lock()
+			defer b.d.mu.Unlock()
+			for _, l := range b.d.lanes {
+				b.d.remove(l)
+			}
+		})
+		b.d.mu.Unlock()
+		both.Wait()
+		if c := b.d.Census(); c.Active > 6*chunk || c.At.IsZero() {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// How far a lane is behind, also where the head of its topic is not known yet, or
+// was lost.
+func TestLag(t *testing.T) {
+	at := func(seq uint64, until int64) anchor {
+		return anchor{position: journal.Position(seq), seq: seq, until: until}
+	}
+	for _, tc := range []struct {
+		name   string
+		topic  topic
+		cursor cursor
+		n      uint64
+		span   time.Duration
+	}{
+		{"the head is not known", topic{}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"the head was lost", topic{known: true, head: at(3, 30)}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"at the head", topic{known: true, head: at(5, 50)}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"behind", topic{known: true, head: at(7, 80)}, cursor{anchor: at(5, 50)}, 2, 30 * time.Second},
+		{"nothing was got", topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
+		{"nothing was got, and one failed", topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
+		{"time went back", topic{known: true, head: at(7, 20)}, cursor{anchor: at(5, 50)}, 2, 0},
+	} {
+		l := lane{topic: &tc.topic, cursor: tc.cursor}
+		if n, span := l.lag(100); n != tc.n || span != tc.span {
+			t.Errorf("%s: %d, %v", tc.name, n, span)
+		}
+	}
 }
