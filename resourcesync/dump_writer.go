@@ -43,6 +43,7 @@ type DumpWriter struct {
 	options  DumpWriteOptions
 	made     time.Time // the head's
 	paths    map[string]bool
+	buf      []byte // for copying
 	err      error // sticky
 	closed   bool
 }
@@ -58,7 +59,7 @@ func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error)
 	if o.Algorithms == nil {
 		o.Algorithms = []Algorithm{MD5, SHA256}
 	}
-	d := &DumpWriter{out: counter{w: w}, options: o, made: h.At, paths: map[string]bool{manifestName: true}}
+	d := &DumpWriter{out: counter{w: w}, options: o, made: h.At, paths: map[string]bool{manifestName: true}, buf: make([]byte, 32<<10)}
 	if d.made.IsZero() {
 		d.made = h.From
 	}
@@ -197,7 +198,7 @@ func (d *DumpWriter) add(f dumpFile, modified time.Time, from io.Reader) error {
 	}
 	stated := ParseHashes(*f.hash)
 	hasher := NewHasher(append(stated.Algorithms(), d.options.Algorithms...)...)
-	if _, err := io.Copy(to, io.TeeReader(from, hasher)); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(to, hasher), from, d.buf); err != nil {
 		return fmt.Errorf("writing %s into the package: %w", quote([]byte(f.path)), err)
 	}
 	found := hasher.Digests()
