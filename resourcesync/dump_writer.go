@@ -44,7 +44,7 @@ type DumpWriter struct {
 	made     time.Time // the head's
 	paths    map[string]bool
 	buf      []byte // for copying
-	err      error // sticky
+	err      error  // sticky
 	closed   bool
 }
 
