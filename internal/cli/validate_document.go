@@ -56,13 +56,14 @@ func judge(in input, strict bool) (*document, error) {
 // readEntries reads the document to its end or to what is wrong with it.
 func (d *document) readEntries(r *resourcesync.Reader, strict bool) error {
 	d.takeHead(r.Head())
+	lists := listRule(d.head) != ""
 	for e, err := range r.Entries() {
 		if err != nil {
 			return err
 		}
 		d.count(e.Change)
 		d.checkHashes(&e, strict)
-		if listsDocuments(d.head) {
+		if lists {
 			d.listed = append(d.listed, e)
 		}
 	}

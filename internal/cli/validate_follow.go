@@ -83,7 +83,7 @@ var errTooMany = errors.New("enough documents")
 // visit looks at what a document lists, and reports it. Above are the documents
 // that led to it.
 func (w *walk) visit(ctx context.Context, d *document, above []*document) error {
-	if w.follow && listsDocuments(d.head) {
+	if w.follow && len(d.listed) > 0 {
 		if err := w.visitListed(ctx, d, append(above, d)); err != nil {
 			return err
 		}
@@ -108,6 +108,7 @@ func (w *walk) visitListed(ctx context.Context, d *document, above []*document) 
 		switch {
 		case errors.Is(err, errTooMany):
 			over++
+			check.broken()
 			continue
 		case errors.As(err, &failure) && ctx.Err() == nil:
 			check.fail(e, "%v", failure.Err)
@@ -124,21 +125,15 @@ func (w *walk) visitListed(ctx context.Context, d *document, above []*document) 
 		}
 	}
 	if over > 0 {
-		check.warn(&resourcesync.Entry{}, "%s of those that it lists were not looked at; see --max-documents", count(over, "document", "documents"))
-		return nil
+		// Not even strictly is this the document's fault.
+		d.add(finding{Level: levelWarn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", count(over, "document", "documents"))})
 	}
 	check.end()
 	return nil
 }
 
-// listsDocuments reports whether the entries of a document are other documents
-// of ResourceSync.
-func listsDocuments(h resourcesync.Head) bool {
-	return listRule(h) != ""
-}
-
-// listRule is the rule that a document is under which lists others; empty where
-// it does not.
+// listRule is the rule that a document is under whose entries are other documents
+// of ResourceSync. It is empty for all other documents.
 func listRule(h resourcesync.Head) string {
 	archive := strings.HasSuffix(h.Capability, archiveSuffix)
 	switch {
