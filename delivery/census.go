@@ -92,6 +92,9 @@ func (d *Dispatcher) takeCensus(ctx context.Context) {
 		}
 	}
 	d.mu.Unlock()
+	if ctx.Err() != nil {
+		return // what was counted last stands until the end
+	}
 	c.At = time.Now()
 	d.census.Store(c)
 }

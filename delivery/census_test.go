@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -50,6 +51,11 @@ func TestCensus(t *testing.T) {
 		}
 		b.set(cb(1), nil)
 		b.set(cb(2), nil)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if b.d.takeCensus(ended); b.d.Census() != c {
+			t.Error("a census that was not ended is shown")
+		}
 		pass(time.Hour)
 		if c := b.d.Census(); c.Active != 3 || c.Failing != 0 || c.Lags[0] != 3 || c.LagSum != 0 || c.Oldest != 0 || c.Longest != 0 {
 			t.Errorf("when all got all: %+v", c)
