@@ -19,19 +19,24 @@ type attempt struct {
 	spent   *BudgetError
 }
 
-// admit decides on one address. A nil place has no budget.
-func (a *attempt) admit(p policy, pl *Place, addr netip.Addr) error {
+// admit decides on one address and port. A nil place has no budget.
+func (a *attempt) admit(p policy, pl *Place, to netip.AddrPort) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen++
 	if a.seen > maxAddresses {
 		return fmt.Errorf("more than %d addresses were tried", maxAddresses)
 	}
-	if refused := p.check(addr); refused != nil {
+	addr := to.Addr()
+	refused := p.check(addr)
+	if refused == nil {
+		refused = checkPort(addr.String(), to.Port())
+	}
+	if refused != nil {
 		a.refused = refused
 		return refused
 	}
-	if wait := pl.dialling(addr); wait > 0 {
+	if wait := pl.take(addrTarget(addr)); wait > 0 {
 		a.spent = &BudgetError{Target: addr.Unmap().String(), Wait: wait}
 		return a.spent
 	}

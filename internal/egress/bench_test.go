@@ -49,7 +49,7 @@ func BenchmarkPolicy(b *testing.B) {
 func BenchmarkBudget(b *testing.B) {
 	budget := NewBudget(20)
 	for b.Loop() {
-		budget.Take(noon, "example.org:443")
-		budget.Confirm("example.org:443")
+		pl, _ := begin(budget, noon, "example.org:443")
+		pl.Confirm()
 	}
 }

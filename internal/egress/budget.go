@@ -5,13 +5,14 @@ import (
 	"context"
 	"hash/maphash"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
 
-// maxBuckets bounds a Budget's memory. A bucket is full again, and as good as
-// none, after a minute: to have one forgotten sooner takes more than a thousand
-// requests a second to other hosts.
+// maxBuckets bounds a Budget's memory. All places of a bucket are back, and it is
+// as good as none, after a minute: to have one forgotten sooner takes more than a
+// thousand requests a second to other hosts.
 const maxBuckets = 1 << 16
 
 // Budget bounds the requests that a stranger can make the hub send to a third
@@ -30,7 +31,8 @@ type Budget struct {
 	// goroutines. Nil: nobody is told.
 	Refused func(Refusal)
 
-	perMinute float64
+	perMinute int
+	start     time.Time
 	seed      maphash.Seed
 
 	mu      sync.Mutex
@@ -38,54 +40,53 @@ type Budget struct {
 	recent  list.List                // most recently used first
 }
 
-// bucket is the token bucket of one target.
+// bucket holds when the places of one target were taken, since Budget.start and
+// in order; a minute later they have come back. There are never more than
+// Budget.perMinute.
 type bucket struct {
-	key    uint64
-	places float64
-	at     time.Time // when places was worked out
+	key   uint64
+	taken []time.Duration
 }
 
-// NewBudget returns a Budget of perMinute unconfirmed requests a minute to one
-// target, all of which may be made at once. 0: no limits.
+// NewBudget returns a Budget of perMinute unconfirmed requests to one target in
+// any minute, all of which may be made at once. 0: no limits.
 func NewBudget(perMinute int) *Budget {
 	return &Budget{
-		perMinute: float64(perMinute),
+		perMinute: perMinute,
+		start:     time.Now(),
 		seed:      maphash.MakeSeed(),
 		buckets:   map[uint64]*list.Element{},
 	}
 }
 
-// Take takes a place of a host. Where there is none, ok is false and wait says
-// after how long there will be one.
-func (b *Budget) Take(now time.Time, host string) (wait time.Duration, ok bool) {
-	return b.take(now, "host "+host)
-}
-
-// Confirm gives a place of a host back.
-func (b *Budget) Confirm(host string) { b.giveBack("host " + host) }
-
-// Begin takes a place of a host as Take does, and returns a context under which
-// Client.Do takes a place of each address that it dials, and fails with a
-// *BudgetError where there is none. Such a request has a connection of its own. The Place is
-// nil where ok is false. Confirm it if the target wanted the request.
+// Begin takes a place of a host, and returns a context under which Client.Do
+// takes a place of each address that it dials, and fails with a *BudgetError
+// where there is none. Such a request has a connection of its own. Confirm the
+// Place if the target wanted the request. Where the host has no place, ok is
+// false, the Place is nil, and wait says after how long there will be one.
 func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ context.Context, pl *Place, wait time.Duration, ok bool) {
 	if b.unlimited() {
 		return ctx, &Place{}, 0, true // there is nothing to count
 	}
-	if wait, ok := b.Take(now, host); !ok {
+	pl = &Place{budget: b, now: now, begun: time.Now()}
+	if wait := pl.take("host " + host); wait > 0 {
 		return ctx, nil, wait, false
 	}
-	pl = &Place{budget: b, now: now, taken: []string{"host " + host}}
 	return context.WithValue(ctx, placeKey{}, pl), pl, 0, true
 }
 
 // Place is what one request took of a Budget.
 type Place struct {
-	budget *Budget
-	now    time.Time
+	budget     *Budget
+	now, begun time.Time // when it began, as the caller says and by our clock
 
 	mu    sync.Mutex
-	taken []string // bounded by maxAddresses + 1
+	taken []taken // bounded by maxAddresses + 1
+}
+
+type taken struct {
+	target string
+	at     time.Duration
 }
 
 type placeKey struct{}
@@ -103,72 +104,80 @@ func (pl *Place) Confirm() {
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	for _, target := range pl.taken {
-		pl.budget.giveBack(target)
+	for _, t := range pl.taken {
+		pl.budget.giveBack(t)
 	}
 	pl.taken = nil
 }
 
-// dialling takes a place of addr and returns 0, or the time to wait for one.
-func (pl *Place) dialling(addr netip.Addr) time.Duration {
-	if pl == nil {
+// take takes a place of a target and returns 0, or the time to wait for one. A
+// place counts from when it is taken: looking the name up may have taken a while.
+func (pl *Place) take(target string) time.Duration {
+	if pl == nil || pl.budget.unlimited() {
 		return 0
 	}
-	target := "addr " + addr.WithZone("").Unmap().String()
-	wait, ok := pl.budget.take(pl.now, target)
-	if !ok {
+	at, wait := pl.budget.take(pl.now.Add(time.Since(pl.begun)), target)
+	if wait > 0 {
 		return wait
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	pl.taken = append(pl.taken, target)
+	pl.taken = append(pl.taken, taken{target, at})
 	return 0
 }
 
+// addrTarget and nameTarget are what an address, and a name behind a proxy, are
+// counted as.
+func addrTarget(addr netip.Addr) string { return "addr " + addr.WithZone("").Unmap().String() }
+func nameTarget(name string) string     { return "name " + name }
+
 func (b *Budget) unlimited() bool { return b == nil || b.perMinute <= 0 }
 
-func (b *Budget) take(now time.Time, target string) (wait time.Duration, ok bool) {
-	if b.unlimited() {
-		return 0, true
-	}
-	wait, ok = b.spend(now, target)
-	if !ok && b.Refused != nil {
+// take returns when the place counts as taken, or how long to wait for one.
+func (b *Budget) take(now time.Time, target string) (at, wait time.Duration) {
+	at, wait = b.spend(now.Sub(b.start), target)
+	if wait > 0 && b.Refused != nil {
 		b.Refused(RefusedBudget)
 	}
-	return wait, ok
+	return at, wait
 }
 
-func (b *Budget) spend(now time.Time, target string) (wait time.Duration, ok bool) {
+func (b *Budget) spend(now time.Duration, target string) (at, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.bucket(now, target)
-	if elapsed := now.Sub(t.at); elapsed > 0 {
-		t.places = min(b.perMinute, t.places+elapsed.Minutes()*b.perMinute)
-		t.at = now
+	t := b.bucket(target)
+	back := 0
+	for back < len(t.taken) && now-t.taken[back] >= time.Minute {
+		back++
 	}
-	// A place that is short of whole by rounding alone is one.
-	if missing := 1 - t.places; missing > 1e-9 {
-		return time.Duration(missing/b.perMinute*float64(time.Minute)).Truncate(time.Millisecond) + time.Millisecond, false
+	t.taken = slices.Delete(t.taken, 0, back)
+	n := len(t.taken)
+	if n >= b.perMinute {
+		return 0, t.taken[0] + time.Minute - now
 	}
-	t.places--
-	return 0, true
+	if n > 0 {
+		now = max(now, t.taken[n-1]) // the order stays if a clock goes back
+	}
+	t.taken = append(t.taken, now)
+	return now, 0
 }
 
-func (b *Budget) giveBack(target string) {
-	if b.unlimited() {
+func (b *Budget) giveBack(p taken) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.buckets[maphash.String(b.seed, p.target)]
+	if !ok {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.buckets[maphash.String(b.seed, target)]; ok {
-		t := bucketIn(e)
-		t.places = min(b.perMinute, t.places+1)
+	t := bucketIn(e)
+	if i, found := slices.BinarySearch(t.taken, p.at); found { // else it came back by itself
+		t.taken = slices.Delete(t.taken, i, i+1)
 	}
 }
 
-// bucket returns the bucket of a target, full if it is a new one, and forgets the
-// one that was used least recently where there are too many.
-func (b *Budget) bucket(now time.Time, target string) *bucket {
+// bucket returns the bucket of a target, and forgets the one that was used least
+// recently where there are too many.
+func (b *Budget) bucket(target string) *bucket {
 	key := maphash.String(b.seed, target) // names are foreign and may be long
 	if e, ok := b.buckets[key]; ok {
 		b.recent.MoveToFront(e)
@@ -179,7 +188,7 @@ func (b *Budget) bucket(now time.Time, target string) *bucket {
 		delete(b.buckets, bucketIn(oldest).key)
 		b.recent.Remove(oldest)
 	}
-	t := &bucket{key: key, places: b.perMinute, at: now}
+	t := &bucket{key: key}
 	b.buckets[key] = b.recent.PushFront(t)
 	return t
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"sync"
@@ -13,74 +14,93 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func TestBudgetBoundsUnconfirmedRequests(t *testing.T) {
+// begin takes a place of a host at a time.
+func begin(b *Budget, now time.Time, host string) (*Place, time.Duration) {
+	_, pl, wait, _ := b.Begin(context.Background(), now, host)
+	return pl, wait
+}
+
+// had reports whether there was a place.
+func had(b *Budget, now time.Time, host string) bool {
+	pl, _ := begin(b, now, host)
+	return pl != nil
+}
+
+func TestBudgetBoundsUnconfirmedRequests(t *testing.T) { synctest.Test(t, boundsUnconfirmed) }
+
+func boundsUnconfirmed(t *testing.T) {
 	b := NewBudget(20)
 	for i := range 20 {
-		if _, ok := b.Take(noon, "a:80"); !ok {
+		if !had(b, noon.Add(time.Duration(i)*time.Second), "a:80") {
 			t.Fatalf("request %d had to wait", i+1)
 		}
 	}
-	wait, ok := b.Take(noon, "a:80")
-	if ok || wait < 3*time.Second || wait > 3*time.Second+time.Millisecond {
-		t.Fatalf("the 21st: wait %v, %v, want 3 s", wait, ok)
+	now := noon.Add(20 * time.Second)
+	pl, wait := begin(b, now, "a:80")
+	if pl != nil || wait != 40*time.Second {
+		t.Fatalf("the 21st: wait %v, want what is left of the first one's minute", wait)
 	}
-	if _, ok := b.Take(noon, "b:80"); !ok {
+	if !had(b, now, "b:80") {
 		t.Error("another host had to wait")
 	}
-	if _, ok := b.Take(noon.Add(-time.Hour), "a:80"); ok {
+	if had(b, noon.Add(-time.Hour), "a:80") {
 		t.Error("a clock that went back made a place")
 	}
-	if _, ok := b.Take(noon.Add(wait), "a:80"); !ok {
+	if had(b, now.Add(wait-1), "a:80") {
+		t.Error("there was a place before the wait was over")
+	}
+	if !had(b, now.Add(wait), "a:80") {
 		t.Error("there was no place after the wait")
 	}
-	if _, ok := b.Take(noon.Add(wait), "a:80"); ok {
+	if had(b, now.Add(wait), "a:80") {
 		t.Error("there were two places after the wait for one")
 	}
-	// Places do not pile up beyond a minute's.
+	// Places do not pile up.
 	n := 0
-	for ; n < 100; n++ {
-		if _, ok := b.Take(noon.Add(time.Hour), "a:80"); !ok {
-			break
-		}
+	for n < 100 && had(b, noon.Add(time.Hour), "a:80") {
+		n++
 	}
 	if n != 20 {
 		t.Errorf("%d places after an hour, want 20", n)
 	}
 }
 
-func TestConfirmGivesThePlaceBack(t *testing.T) {
+func TestConfirmGivesThePlaceBack(t *testing.T) { synctest.Test(t, givesBack) }
+
+func givesBack(t *testing.T) {
 	b := NewBudget(2)
 	for range 100 {
-		if _, ok := b.Take(noon, "a:80"); !ok {
+		pl, _ := begin(b, noon, "a:80")
+		if pl == nil {
 			t.Fatal("a confirmed request cost a place")
 		}
-		b.Confirm("a:80")
-	}
-	for range 10 {
-		b.Confirm("a:80") // more often than taken
-		b.Confirm("never-seen:80")
-	}
-	n := 0
-	for ; n < 10; n++ {
-		if _, ok := b.Take(noon, "a:80"); !ok {
-			break
+		for range 3 { // more often than taken
+			pl.Confirm()
 		}
+	}
+	late, _ := begin(b, noon, "a:80")
+	n := 0
+	for n < 10 && had(b, noon.Add(time.Minute), "a:80") {
+		n++
 	}
 	if n != 2 {
 		t.Errorf("%d places, want 2", n)
+	}
+	late.Confirm() // whose place came back by itself
+	if had(b, noon.Add(time.Minute), "a:80") {
+		t.Error("a place came back twice")
 	}
 }
 
 func TestBudgetWithoutLimits(t *testing.T) {
 	for name, b := range map[string]*Budget{"zero": NewBudget(0), "nil": nil} {
 		for range 1000 {
-			if _, ok := b.Take(noon, "a:80"); !ok {
+			if !had(b, noon, "a:80") {
 				t.Fatalf("%s: had to wait", name)
 			}
 		}
-		b.Confirm("a:80")
 		ctx, pl, _, ok := b.Begin(context.Background(), noon, "a:80")
-		if !ok || placeOf(ctx).dialling(netip.MustParseAddr("192.0.2.1")) != 0 {
+		if !ok || placeOf(ctx).take("addr 192.0.2.1") != 0 || pl.take("addr 192.0.2.1") != 0 {
 			t.Errorf("%s: an address had to wait", name)
 		}
 		pl.Confirm()
@@ -91,28 +111,28 @@ func TestBudgetWithoutLimits(t *testing.T) {
 // it took itself.
 func TestBudgetOfAnAddress(t *testing.T) {
 	b := NewBudget(2)
-	v4, mapped := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1")
+	v4, mapped := addrTarget(netip.MustParseAddr("192.0.2.1")), addrTarget(netip.MustParseAddr("::ffff:192.0.2.1"))
 	var places []*Place
-	for i, addr := range []netip.Addr{v4, mapped, v4} {
+	for i, addr := range []string{v4, mapped, v4} {
 		_, pl, _, ok := b.Begin(context.Background(), noon, fmt.Sprintf("name%d:80", i))
 		if !ok {
 			t.Fatal("a new name had to wait")
 		}
-		if wait := pl.dialling(addr); (wait > 0) != (i == 2) {
+		if wait := pl.take(addr); (wait > 0) != (i == 2) {
 			t.Fatalf("dialling %d: wait %v", i, wait)
 		}
 		places = append(places, pl)
 	}
 	places[2].Confirm() // dialled nothing: gives back its name only
-	if places[2].dialling(v4) == 0 {
+	if places[2].take(v4) == 0 {
 		t.Error("who dialled nothing gave back a place of the address")
 	}
 	places[0].Confirm()
 	places[0].Confirm()
-	if places[2].dialling(v4) != 0 {
+	if places[2].take(v4) != 0 {
 		t.Error("the confirmed place did not come back")
 	}
-	if places[2].dialling(v4) == 0 {
+	if places[2].take(v4) == 0 {
 		t.Error("a place came back twice")
 	}
 	(*Place)(nil).Confirm()
@@ -124,21 +144,21 @@ func TestBudgetIsBounded(t *testing.T) {
 	b := NewBudget(1)
 	long := strings.Repeat("x", 1000)
 	for i := range maxBuckets + 1000 {
-		b.Take(noon, fmt.Sprintf("%s%d:80", long, i))
+		begin(b, noon, fmt.Sprintf("%s%d:80", long, i))
 		if i%1000 == 0 {
-			b.Take(noon, "in-use:80")
+			begin(b, noon, "in-use:80")
 		}
 	}
 	if len(b.buckets) != maxBuckets || b.recent.Len() != maxBuckets {
 		t.Fatalf("%d buckets, %d in the list, want %d", len(b.buckets), b.recent.Len(), maxBuckets)
 	}
-	if _, ok := b.Take(noon, fmt.Sprintf("%s%d:80", long, maxBuckets+999)); ok {
+	if had(b, noon, fmt.Sprintf("%s%d:80", long, maxBuckets+999)) {
 		t.Error("the newest was forgotten")
 	}
-	if _, ok := b.Take(noon, "in-use:80"); ok {
+	if had(b, noon, "in-use:80") {
 		t.Error("one that was in use was forgotten")
 	}
-	if _, ok := b.Take(noon, long+"0:80"); !ok {
+	if !had(b, noon, long+"0:80") {
 		t.Error("the oldest was not forgotten")
 	}
 }
@@ -150,7 +170,7 @@ func TestBudgetIsSharedBetweenGoroutines(t *testing.T) {
 	got := 0
 	for range 200 {
 		wg.Go(func() {
-			if _, ok := b.Take(noon, "a:80"); ok {
+			if had(b, noon, "a:80") {
 				mu.Lock()
 				got++
 				mu.Unlock()
@@ -163,25 +183,52 @@ func TestBudgetIsSharedBetweenGoroutines(t *testing.T) {
 	}
 }
 
-// Waiting as long as Take says is enough, every time.
-func TestBudgetRate(t *testing.T) {
+// No minute sees more requests than the budget says, whenever they come, and
+// waiting as long as it says is enough, every time.
+func TestBudgetOfAnyMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(7)
-		start, n := time.Now(), 0
-		for time.Since(start) < 10*time.Minute {
-			wait, ok := b.Take(time.Now(), "a:80")
-			if ok {
-				n++
-				continue
+		const perMinute = 7
+		b := NewBudget(perMinute)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var made []time.Time
+		for start := time.Now(); time.Since(start) < 20*time.Minute; {
+			_, wait := begin(b, time.Now(), "a:80")
+			if wait > 0 {
+				time.Sleep(wait)
+				if !had(b, time.Now(), "a:80") {
+					t.Fatalf("no place after waiting %v", wait)
+				}
 			}
-			time.Sleep(wait)
-			if _, ok := b.Take(time.Now(), "a:80"); !ok {
-				t.Fatalf("no place after waiting %v", wait)
+			made = append(made, time.Now())
+			if rnd.IntN(5) == 0 {
+				time.Sleep(time.Duration(rnd.IntN(30)) * time.Second)
 			}
-			n++
 		}
-		if n < 7*10 || n > 7*11 {
-			t.Errorf("%d requests in 10 minutes, want 7 and then 7 a minute", n)
+		for i := perMinute; i < len(made); i++ {
+			if d := made[i].Sub(made[i-perMinute]); d < time.Minute {
+				t.Fatalf("%d requests within %v", perMinute+1, d)
+			}
+		}
+		if len(made) < 100 {
+			t.Errorf("%d requests in 20 minutes, want nearly 7 a minute", len(made))
+		}
+	})
+}
+
+// A place counts from when it is taken: a name server that is slow does not move
+// requests of one minute into the next.
+func TestPlaceCountsFromWhenItIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1)
+		slow, _ := begin(b, time.Now(), "a:80")
+		time.Sleep(5 * time.Second) // of looking the name up
+		if wait := slow.take("addr 192.0.2.1"); wait != 0 {
+			t.Fatalf("wait %v", wait)
+		}
+		time.Sleep(56 * time.Second)
+		next, _ := begin(b, time.Now(), "b:80")
+		if wait := next.take("addr 192.0.2.1"); wait != 4*time.Second {
+			t.Errorf("wait %v, want 4 s", wait)
 		}
 	})
 }

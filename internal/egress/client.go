@@ -204,7 +204,7 @@ func (c *Client) control(ctx context.Context, _, address string, _ syscall.RawCo
 	if a == nil {
 		return &RefusedError{Addr: address, Reason: "was dialled outside of the guarded client", Kind: RefusedOther}
 	}
-	err = a.admit(c.policy, placeOf(ctx), ap.Addr())
+	err = a.admit(c.policy, placeOf(ctx), ap)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		c.refused(refused.Kind)

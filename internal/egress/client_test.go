@@ -142,7 +142,7 @@ func TestLongAnswersAreNoPortScan(t *testing.T) {
 	}
 	allowed := 0
 	for range 100 {
-		if a.admit(p, nil, netip.MustParseAddr("8.8.8.8")) == nil {
+		if a.admit(p, nil, netip.MustParseAddrPort("8.8.8.8:443")) == nil {
 			allowed++
 		}
 	}

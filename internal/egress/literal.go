@@ -10,53 +10,73 @@ import (
 
 // CheckLiteral returns a *RefusedError where the host of a URL is an address, or
 // a name that always stands for one (localhost), that would be refused when
-// dialled. It lets a request be answered at once with the reason; it looks
-// nothing up, so that nil promises nothing of a name. Hosts that some
-// resolvers take for an address and others for a name ("0x7f.1", "2130706433") are
-// refused: no domain ends in a number. Another error: the URL has no host.
+// dialled, and where its port is one that is never called. It lets a request be
+// answered at once with the reason; it looks nothing up, so that nil promises
+// nothing of a name. Hosts that some take for an address and others for a name
+// ("0x7f.1", "2130706433") are refused: no domain ends in a number; and so are
+// those that no DNS name is written like, a name in letters beyond ASCII among
+// them. Another error: the URL has no host.
 func (c *Client) CheckLiteral(rawURL string) error {
-	err := c.checkLiteral(rawURL)
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		c.refused(refused.Kind)
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return fmt.Errorf("not a URL: %w", WithoutURL(err))
 	}
+	_, err = c.judge(u)
 	return err
 }
 
-func (c *Client) checkLiteral(rawURL string) error {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return fmt.Errorf("not a URL: %w", err)
-	}
+// judge tells of a URL what its text alone can tell, and which target it is for
+// a Budget: an address, or a name.
+func (c *Client) judge(u *url.URL) (target string, err error) {
 	host := u.Hostname()
 	if host == "" {
-		return fmt.Errorf("the URL %q has no host", rawURL)
+		return "", errors.New("the URL has no host: write it like https://example.org/")
 	}
-	name := strings.TrimSuffix(strings.ToLower(host), ".")
-	if addr, err := netip.ParseAddr(name); err == nil {
-		return asError(c.policy.check(addr))
+	target, refused := c.judgeHost(host)
+	if refused == nil {
+		refused = checkPortText(host, u.Port())
 	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // RFC 6761, 6.3
-		if c.policy.check(netip.IPv6Loopback()) == nil {
-			return nil
-		}
-		if refused := c.policy.check(netip.AddrFrom4([4]byte{127, 0, 0, 1})); refused != nil {
-			return &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason, refused.Kind}
-		}
-		return nil
+	if refused != nil {
+		c.refused(refused.Kind)
+		return "", refused
 	}
-	if endsInNumber(name) {
-		return &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1", RefusedForm}
-	}
-	return nil
+	return target, nil
 }
 
-// asError keeps a nil *RefusedError from becoming an error that is not nil.
-func asError(refused *RefusedError) error {
-	if refused == nil {
-		return nil
+func (c *Client) judgeHost(host string) (target string, refused *RefusedError) {
+	name := strings.TrimRight(strings.ToLower(host), ".")
+	if addr, err := netip.ParseAddr(name); err == nil {
+		return addrTarget(addr), c.policy.check(addr)
 	}
-	return refused
+	switch {
+	case name == "localhost", strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
+		if c.policy.check(netip.IPv6Loopback()) == nil {
+			return nameTarget(name), nil
+		}
+		if refused := c.policy.check(netip.AddrFrom4([4]byte{127, 0, 0, 1})); refused != nil {
+			return "", &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason, refused.Kind}
+		}
+	case endsInNumber(name):
+		return "", &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1", RefusedForm}
+	case !isName(name):
+		return "", &RefusedError{host, "is not written like a name of the DNS: letters, digits, hyphens and dots, other letters in their xn-- form", RefusedForm}
+	}
+	return nameTarget(name), nil
+}
+
+// isName reports whether a name is one that resolvers look up as it stands. What
+// else may stand in a URL is taken for something else by some of them: full-width
+// digits for an address, a null or a percent sign for the end.
+func isName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // endsInNumber reports whether the last label of a lower-case host is all digits or a

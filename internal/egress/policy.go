@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -33,7 +32,8 @@ const (
 	RefusedPrivate     Refusal = "private"       // a private network, or a carrier's
 	RefusedTranslation Refusal = "translation"   // NAT64, 6to4, Teredo
 	RefusedOther       Refusal = "not_public"    // for documentation, or reserved
-	RefusedForm        Refusal = "ambiguous"     // a number that some take for an address
+	RefusedForm        Refusal = "ambiguous"     // a host that some take for another, such as 0x7f.1
+	RefusedPort        Refusal = "port"          // a port of another protocol
 	RefusedBudget      Refusal = "verify_budget" // too many unconfirmed requests to it
 )
 
@@ -41,7 +41,7 @@ const (
 func Refusals() []Refusal {
 	return []Refusal{
 		RefusedMetadata, RefusedLinkLocal, RefusedNoHost, RefusedLoopback, RefusedPrivate,
-		RefusedTranslation, RefusedOther, RefusedForm, RefusedBudget,
+		RefusedTranslation, RefusedOther, RefusedForm, RefusedPort, RefusedBudget,
 	}
 }
 
@@ -84,6 +84,7 @@ var never = concat(
 var known = concat(
 	ranges(RefusedLoopback, "a loopback address", "127.0.0.0/8", "::1/128"),
 	ranges(RefusedPrivate, "a private address", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+	ranges(RefusedPrivate, "a site-local address", "fec0::/10"), // RFC 3879: no longer made, still routed where they were
 	ranges(RefusedPrivate, "a shared address (carrier-grade NAT)", "100.64.0.0/10"),
 	ranges(RefusedOther, "an address for documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
 	ranges(RefusedTranslation, "a NAT64 address", "64:ff9b::/96", "64:ff9b:1::/48"),
@@ -134,7 +135,7 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 			return &RefusedError{addr.String(), "is " + r.name + ", which is never called; no flag allows it", r.kind}
 		}
 	}
-	if inner, ok := embedded(addr); ok {
+	for _, inner := range embedded(addr) {
 		// Where a translation prefix is allowed, what it leads to has to be.
 		if refused := p.check(inner); refused != nil {
 			return &RefusedError{addr.String(), "leads to " + refused.Addr + ", which " + refused.Reason, refused.Kind}
@@ -151,35 +152,4 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 		}
 	}
 	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", in.name, in.prefix), in.kind}
-}
-
-// embedded returns the IPv4 address that an IPv6 address of a translation
-// mechanism leads to.
-func embedded(addr netip.Addr) (netip.Addr, bool) {
-	if !addr.Is6() {
-		return netip.Addr{}, false
-	}
-	b := addr.As16()
-	head := binary.BigEndian.Uint32(b[:4])
-	switch {
-	case head == 0x0064ff9b && zero(b[4:12]), // NAT64, RFC 6052
-		zero(b[:12]) && binary.BigEndian.Uint32(b[12:]) > 1: // IPv4-compatible, neither :: nor ::1
-		return netip.AddrFrom4([4]byte(b[12:])), true
-	case head == 0x0064ff9b && b[4] == 0 && b[5] == 1: // NAT64 of a network's own, RFC 8215; with a /96 below it
-		return netip.AddrFrom4([4]byte(b[12:])), true
-	case head>>16 == 0x2002: // 6to4, RFC 3056
-		return netip.AddrFrom4([4]byte(b[2:6])), true
-	case head == 0x20010000: // Teredo, RFC 4380: the client's address, inverted
-		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
-	}
-	return netip.Addr{}, false
-}
-
-func zero(b []byte) bool {
-	for _, x := range b {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 )
 
 // What is refused is counted, once for each address, in a word of a closed set.
@@ -16,7 +15,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		"169.254.169.254": RefusedMetadata, "169.254.0.1": RefusedLinkLocal, "224.0.0.1": RefusedNoHost, "0.0.0.0": RefusedNoHost,
 		"127.0.0.1": RefusedLoopback, "localhost": RefusedLoopback, "10.0.0.1": RefusedPrivate, "100.64.0.1": RefusedPrivate,
 		"[64:ff9b::808:808]": RefusedTranslation, "[64:ff9b::7f00:1]": RefusedLoopback, "192.0.2.1": RefusedOther, "240.0.0.1": RefusedOther,
-		"0x7f.1": RefusedForm,
+		"0x7f.1": RefusedForm, "127.0.0.1,": RefusedForm, "8.8.8.8:25": RefusedPort, "name.example:6379": RefusedPort,
 	} {
 		told = nil
 		if err := c.CheckLiteral("http://" + addr + "/"); err == nil || !slices.Equal(told, []Refusal{want}) {
@@ -39,7 +38,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	told = nil
 	b.Refused = c.refused
 	for range 3 {
-		b.Take(time.Unix(0, 0), "host.example:80")
+		begin(b, noon, "host.example:80")
 	}
 	if !slices.Equal(told, []Refusal{RefusedBudget, RefusedBudget}) {
 		t.Errorf("over the budget: %v", told)
