@@ -12,32 +12,65 @@ import (
 // comment in package journal's codec.
 const packedVersion = 1
 
-// sealNone is the seal-key id of a secret that is stored as it is. Any other
-// id names the key that it is sealed with.
-const sealNone = 0
-
-func packSecret(p *journal.Packer, secret string) {
-	p.Byte(sealNone)
-	p.Text(secret)
+// Sealer is how a store keeps secrets: package internal/seal implements it.
+// What about names goes with a secret wherever it is stored.
+type Sealer interface {
+	// Seal appends to dst the form in which a secret is stored; nothing for an
+	// empty one.
+	Seal(dst []byte, secret, about string) []byte
+	// Open returns the secret that Seal stored.
+	Open(stored []byte, about string) (string, error)
 }
 
-func unpackSecret(u *journal.Unpacker) string {
-	key, secret := u.Byte(), u.Text()
-	if key != sealNone {
-		u.Fail(fmt.Sprintf("its secret is sealed with key %d, and this program has no keys; start the version that sealed it", key))
-		return ""
+// packSecret packs the stored form of a secret: its first byte, then the rest.
+// A secret that is stored as it is begins with 0, and so does none at all.
+func packSecret(p *journal.Packer, sealer Sealer, secret, about string) {
+	stored := sealer.Seal(nil, secret, about)
+	if len(stored) == 0 {
+		stored = []byte{0}
 	}
-	return secret
+	p.Byte(stored[0])
+	p.Text(string(stored[1:]))
+}
+
+// unpackSecret returns the stored form of a secret, to be opened once all else
+// is read.
+func unpackSecret(u *journal.Unpacker) []byte {
+	form, rest := u.Byte(), u.Text()
+	if form == 0 && rest == "" {
+		return nil
+	}
+	return append([]byte{form}, rest...)
+}
+
+func openSecret(sealer Sealer, stored []byte, about, what string) (string, error) {
+	secret, err := sealer.Open(stored, about)
+	if err != nil {
+		return "", fmt.Errorf("%w: the secret of %s: %w", journal.ErrPacked, what, err)
+	}
+	return secret, nil
+}
+
+// ofSubscription and ofRequest begin what a secret is bound to; what is stored
+// depends on them. They differ, as anybody may request with a secret of their
+// own, which must not become that of a subscription unverified.
+const (
+	ofSubscription = "subscription"
+	ofRequest      = "request"
+)
+
+func aboutSecret(of, topic, callback string) string {
+	return of + "\n" + topic + "\n" + callback
 }
 
 // PackSubscription packs all of s but its Cursor, which stores keep in a value
-// of its own, since it is what changes often.
-func PackSubscription(s Subscription) []byte {
+// of its own, since it is what changes often. The secret is sealed.
+func PackSubscription(s Subscription, sealer Sealer) []byte {
 	p := journal.NewPacker(packedVersion)
 	p.ID(s.ID)
 	p.Text(s.Topic)
 	p.Text(s.Callback)
-	packSecret(p, s.Secret)
+	packSecret(p, sealer, s.Secret, aboutSecret(ofSubscription, s.Topic, s.Callback))
 	p.Time(s.CreatedAt)
 	p.Time(s.VerifiedAt)
 	p.Time(s.ExpiresAt)
@@ -49,31 +82,31 @@ func PackSubscription(s Subscription) []byte {
 }
 
 // UnpackSubscription reads what PackSubscription wrote. Its errors wrap
-// journal.ErrPacked.
-func UnpackSubscription(b []byte) (Subscription, error) {
+// journal.ErrPacked, and that of the Sealer where it can't open the secret.
+func UnpackSubscription(b []byte, sealer Sealer) (s Subscription, err error) {
 	u := journal.NewUnpacker("a subscription", packedVersion, b)
-	s := Subscription{
-		ID:    u.ID(),
-		Topic: u.Text(), Callback: u.Text(), Secret: unpackSecret(u),
-		CreatedAt: u.Time(), VerifiedAt: u.Time(), ExpiresAt: u.Time(),
-		Start:   u.Anchor(),
-		Gaps:    u.Gaps(),
-		EndedAt: u.Time(), EndReason: u.Text(),
+	s.ID, s.Topic, s.Callback = u.ID(), u.Text(), u.Text()
+	stored := unpackSecret(u)
+	s.CreatedAt, s.VerifiedAt, s.ExpiresAt = u.Time(), u.Time(), u.Time()
+	s.Start, s.Gaps = u.Anchor(), u.Gaps()
+	s.EndedAt, s.EndReason = u.Time(), u.Text()
+	if err = u.Done(); err == nil {
+		s.Secret, err = openSecret(sealer, stored, aboutSecret(ofSubscription, s.Topic, s.Callback), "a subscription")
 	}
-	if err := u.Done(); err != nil {
+	if err != nil {
 		return Subscription{}, err
 	}
 	return s, nil
 }
 
-// PackRequest packs all of r.
-func PackRequest(r Request) []byte {
+// PackRequest packs all of r. The secret is sealed.
+func PackRequest(r Request, sealer Sealer) []byte {
 	p := journal.NewPacker(packedVersion)
 	p.ID(r.ID)
 	p.Text(string(r.Mode))
 	p.Text(r.Topic)
 	p.Text(r.Callback)
-	packSecret(p, r.Secret)
+	packSecret(p, sealer, r.Secret, aboutSecret(ofRequest, r.Topic, r.Callback))
 	p.Int(int64(r.Lease))
 	p.Time(r.AcceptedAt)
 	p.Anchor(r.Start)
@@ -84,18 +117,18 @@ func PackRequest(r Request) []byte {
 }
 
 // UnpackRequest reads what PackRequest wrote. Its errors wrap
-// journal.ErrPacked.
-func UnpackRequest(b []byte) (Request, error) {
+// journal.ErrPacked, and that of the Sealer where it can't open the secret.
+func UnpackRequest(b []byte, sealer Sealer) (r Request, err error) {
 	u := journal.NewUnpacker("a pending request", packedVersion, b)
-	r := Request{
-		ID:    u.ID(),
-		Mode:  websub.Mode(u.Text()),
-		Topic: u.Text(), Callback: u.Text(), Secret: unpackSecret(u),
-		Lease: time.Duration(u.Int()), AcceptedAt: u.Time(),
-		Start: u.Anchor(), Denied: u.Text(),
-		Tries: int(u.Int()), NextAt: u.Time(),
+	r.ID, r.Mode, r.Topic, r.Callback = u.ID(), websub.Mode(u.Text()), u.Text(), u.Text()
+	stored := unpackSecret(u)
+	r.Lease, r.AcceptedAt = time.Duration(u.Int()), u.Time()
+	r.Start, r.Denied = u.Anchor(), u.Text()
+	r.Tries, r.NextAt = int(u.Int()), u.Time()
+	if err = u.Done(); err == nil {
+		r.Secret, err = openSecret(sealer, stored, aboutSecret(ofRequest, r.Topic, r.Callback), "a pending request")
 	}
-	if err := u.Done(); err != nil {
+	if err != nil {
 		return Request{}, err
 	}
 	return r, nil

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"pgregory.net/rapid"
 
+	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -60,27 +62,104 @@ func roundTrip[V any](t *testing.T, pack func(V) []byte, unpack func([]byte) (V,
 }
 
 func TestPackedValues(t *testing.T) {
-	roundTrip(t, PackSubscription, UnpackSubscription, packedSubscription)
-	roundTrip(t, PackRequest, UnpackRequest, packedRequest)
+	for _, keys := range []*seal.Keys{nil, sealKeys(t, 1), sealKeys(t, 2, 1)} {
+		subscription, request := codecs(keys)
+		roundTrip(t, subscription.pack, subscription.unpack, packedSubscription)
+		roundTrip(t, request.pack, request.unpack, packedRequest)
+	}
 	roundTrip(t, PackAttempts, UnpackAttempts, packedAttempts)
 }
 
-// A secret that is sealed is not taken for one that is not.
-func TestSealedSecretIsRefused(t *testing.T) {
-	for name, tc := range map[string]struct {
-		packed []byte
-		unpack func([]byte) error
-	}{
-		"subscription": {PackSubscription(packedSubscription), func(b []byte) error { _, err := UnpackSubscription(b); return err }},
-		"request":      {PackRequest(packedRequest), func(b []byte) error { _, err := UnpackRequest(b); return err }},
+// codec is how values of one type are packed.
+type codec[V any] struct {
+	pack   func(V) []byte
+	unpack func([]byte) (V, error)
+}
+
+// codecs are those with secrets, which are sealed with keys.
+func codecs(keys *seal.Keys) (codec[Subscription], codec[Request]) {
+	return codec[Subscription]{
+			func(s Subscription) []byte { return PackSubscription(s, keys) },
+			func(b []byte) (Subscription, error) { return UnpackSubscription(b, keys) },
+		}, codec[Request]{
+			func(r Request) []byte { return PackRequest(r, keys) },
+			func(b []byte) (Request, error) { return UnpackRequest(b, keys) },
+		}
+}
+
+// sealKeys are keys that are told apart by one byte each.
+func sealKeys(t testing.TB, of ...byte) *seal.Keys {
+	t.Helper()
+	var secrets [][32]byte
+	for _, b := range of {
+		secrets = append(secrets, [32]byte{b})
+	}
+	keys, err := seal.New(secrets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// Whatever is packed is unpacked, holds no secret where there is a key, and
+// can't be unpacked without that key.
+func TestPackedSecretsAreSealed(t *testing.T) {
+	keys := sealKeys(t, 1)
+	subscription, request := codecs(keys)
+	plainSubscription, plainRequest := codecs(nil)
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := packedSubscription, packedRequest
+		s.Topic, s.Callback = rapid.String().Draw(t, "topic"), rapid.String().Draw(t, "callback")
+		s.Secret = rapid.StringN(8, 199, -1).Draw(t, "secret")
+		r.Topic, r.Callback, r.Secret = s.Topic, s.Callback, s.Secret
+		packed, packedRequest := subscription.pack(s), request.pack(r)
+		if bytes.Contains(packed, []byte(s.Secret)) || bytes.Contains(packedRequest, []byte(s.Secret)) {
+			t.Fatalf("%q is packed as %q and %q", s.Secret, packed, packedRequest)
+		}
+		got, err := subscription.unpack(packed)
+		gotRequest, errRequest := request.unpack(packedRequest)
+		if err != nil || errRequest != nil || got.Secret != s.Secret || gotRequest.Secret != s.Secret {
+			t.Fatalf("%q, %v and %q, %v", got.Secret, err, gotRequest.Secret, errRequest)
+		}
+		_, err = plainSubscription.unpack(packed)
+		_, errRequest = plainRequest.unpack(packedRequest)
+		for _, err := range []error{err, errRequest} {
+			var missing *seal.KeyError
+			if !errors.Is(err, journal.ErrPacked) || !errors.As(err, &missing) || missing.ID != keys.IDs()[0] {
+				t.Errorf("without the key: %v", err)
+			}
+		}
+	})
+}
+
+// A sealed secret opens nowhere but where it was stored: not at another topic or
+// callback, and a request's, which anybody may have made, not in a subscription.
+func TestSealedSecretIsBound(t *testing.T) {
+	keys := sealKeys(t, 1)
+	for name, about := range map[string]string{
+		"another topic":    aboutSecret(ofSubscription, "https://other.example/", packedSubscription.Callback),
+		"another callback": aboutSecret(ofSubscription, packedSubscription.Topic, "https://other.example/"),
+		"a request":        aboutSecret(ofRequest, packedSubscription.Topic, packedSubscription.Callback),
 	} {
-		// The byte of the key stands before the secret and its length.
-		at := bytes.Index(tc.packed, []byte("a secret")) - 2
-		tc.packed[at] = 3
-		if err := tc.unpack(tc.packed); !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), "key 3") {
-			t.Errorf("%s: %v", name, err)
+		b := PackSubscription(packedSubscription, sealedElsewhere{keys, about})
+		if s, err := UnpackSubscription(b, keys); !errors.Is(err, seal.ErrDamaged) || !errors.Is(err, journal.ErrPacked) {
+			t.Errorf("the secret of %s opens to %q, %v", name, s.Secret, err)
 		}
 	}
+	about := aboutSecret(ofSubscription, packedRequest.Topic, packedRequest.Callback)
+	if r, err := UnpackRequest(PackRequest(packedRequest, sealedElsewhere{keys, about}), keys); !errors.Is(err, seal.ErrDamaged) {
+		t.Errorf("the secret of a subscription opens to %q, %v", r.Secret, err)
+	}
+}
+
+// sealedElsewhere seals as if a secret belonged to something else.
+type sealedElsewhere struct {
+	*seal.Keys
+	about string
+}
+
+func (s sealedElsewhere) Seal(dst []byte, secret, _ string) []byte {
+	return s.Keys.Seal(dst, secret, s.about)
 }
 
 // Invariant 12.
@@ -120,9 +199,17 @@ func fuzzUnpack[V any](f *testing.F, pack func(V) []byte, unpack func([]byte) (V
 }
 
 func FuzzUnpackSubscription(f *testing.F) {
-	fuzzUnpack(f, PackSubscription, UnpackSubscription, packedSubscription)
+	plain, _ := codecs(nil)
+	f.Add(plain.pack(packedSubscription))
+	subscription, _ := codecs(sealKeys(f, 1))
+	fuzzUnpack(f, subscription.pack, subscription.unpack, packedSubscription)
 }
 
-func FuzzUnpackRequest(f *testing.F) { fuzzUnpack(f, PackRequest, UnpackRequest, packedRequest) }
+func FuzzUnpackRequest(f *testing.F) {
+	_, plain := codecs(nil)
+	f.Add(plain.pack(packedRequest))
+	_, request := codecs(sealKeys(f, 1))
+	fuzzUnpack(f, request.pack, request.unpack, packedRequest)
+}
 
 func FuzzUnpackAttempts(f *testing.F) { fuzzUnpack(f, PackAttempts, UnpackAttempts, packedAttempts) }

@@ -270,7 +270,7 @@ func (s *Store) writable() (*bbolt.DB, error) {
 	if err != nil {
 		return nil, spaceOr(err)
 	}
-	if err := seal(db); err != nil {
+	if err := harden(db); err != nil {
 		_ = db.Close() // the first error says more
 		return nil, spaceOr(err)
 	}
@@ -280,11 +280,11 @@ func (s *Store) writable() (*bbolt.DB, error) {
 	return db, nil
 }
 
-// seal makes the last transaction that a database shows durable, whose own fsync
+// harden makes the last transaction that a database shows durable, whose own fsync
 // may have failed: it is once a transaction after it is. Nobody is to read it
 // before that, as a publish that finds itself stored is answered with 200
 // (invariant 1).
-func seal(db *bbolt.DB) error {
+func harden(db *bbolt.DB) error {
 	return db.Update(func(*bbolt.Tx) error { return nil })
 }
 
@@ -292,7 +292,7 @@ func seal(db *bbolt.DB) error {
 // could not be committed, and returns what to tell the callers. The database is
 // opened anew, so that nothing of the failed transaction is left in memory;
 // where that shows it all the same, its fsync was what failed, and nothing is
-// read until it is sealed.
+// read until it is hardened.
 //
 // Where space was lacking the store goes on. After any other error of the disk
 // nobody knows what it holds, and nothing more is written.
@@ -319,7 +319,7 @@ func (s *Store) recoverFrom(cause error, id int) error {
 		s.db = db
 		return err
 	}
-	if s.fault == nil && seal(db) == nil {
+	if s.fault == nil && harden(db) == nil {
 		s.db = db
 	} else {
 		_ = db.Close() // writable tries again, unless there is a fault

@@ -32,7 +32,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 			ended, unread = nil, nil
 			result := errUnchanged
 			for i := range kept {
-				won, end, err := commitCursor(tx, &kept[i])
+				won, end, err := s.commitCursor(tx, &kept[i])
 				if errors.Is(err, journal.ErrPacked) {
 					unread = errors.Join(unread, fmt.Errorf("subscription %s: %w", kept[i].ID, err))
 					continue
@@ -66,7 +66,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 
 // commitCursor stores one commit, if its cursor wins (invariant 3), and tells
 // whether it ended the subscription.
-func commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended bool, err error) {
+func (s *Store) commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended bool, err error) {
 	key := keyOf(c.ID)
 	cursors := tx.Bucket(bucketCursors)
 	v := cursors.Get(key) // there is one for each subscription
@@ -87,7 +87,7 @@ func commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended bool, err e
 	}
 	var sub *subscriptions.Subscription
 	if len(c.Gaps) > 0 || c.End != "" {
-		if sub, err = readSubscription(tx, key); err != nil {
+		if sub, err = s.readSubscription(tx, key); err != nil {
 			return false, false, err
 		}
 		for _, g := range c.Gaps {
@@ -103,7 +103,7 @@ func commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended bool, err e
 		err = put(tx.Bucket(bucketAttempts), key, subscriptions.PackAttempts(attempts))
 	}
 	if err == nil && sub != nil {
-		err = put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(*sub))
+		err = put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(*sub, s.keys))
 	}
 	return true, ended, err
 }

@@ -16,18 +16,18 @@ import (
 // Get implements subscriptions.Registry.
 func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		rec, err = readRecord(tx, keyOf(id))
+		rec, err = s.readRecord(tx, keyOf(id))
 		return err
 	})
 	return rec, err
 }
 
-func readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
-	if rec.Subscription, err = readSubscription(tx, key); err != nil {
+func (s *Store) readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
+	if rec.Subscription, err = s.readSubscription(tx, key); err != nil {
 		return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
 	}
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
-		r, err := subscriptions.UnpackRequest(v)
+		r, err := subscriptions.UnpackRequest(v, s.keys)
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
 		}
@@ -37,12 +37,12 @@ func readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) 
 }
 
 // readSubscription returns a subscription with its cursor; nil: there is none.
-func readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subscription, error) {
+func (s *Store) readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subscription, error) {
 	v := tx.Bucket(bucketSubs).Get(key)
 	if v == nil {
 		return nil, nil
 	}
-	sub, err := subscriptions.UnpackSubscription(v)
+	sub, err := subscriptions.UnpackSubscription(v, s.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 	var stored subscriptions.Record
 	err := s.do(ctx, &op{
 		run: func(tx *bbolt.Tx) error {
-			old, err := readRecord(tx, key)
+			old, err := s.readRecord(tx, key)
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 			if err != nil {
 				return err
 			}
-			stored, err = writeRecord(tx, key, id, cursor, rec)
+			stored, err = s.writeRecord(tx, key, id, cursor, rec)
 			return err
 		},
 		finish: func(err error) {
@@ -89,7 +89,7 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 
 // writeRecord stores a record and returns a copy of what it stored. cursor is
 // the stored one, if any.
-func writeRecord(tx *bbolt.Tx, key []byte, id uuid.UUID, cursor *journal.Cursor, rec subscriptions.Record) (subscriptions.Record, error) {
+func (s *Store) writeRecord(tx *bbolt.Tx, key []byte, id uuid.UUID, cursor *journal.Cursor, rec subscriptions.Record) (subscriptions.Record, error) {
 	var err error
 	if rec.Subscription == nil {
 		for _, bucket := range [][]byte{bucketSubs, bucketCursors, bucketAttempts} {
@@ -102,18 +102,18 @@ func writeRecord(tx *bbolt.Tx, key []byte, id uuid.UUID, cursor *journal.Cursor,
 			sub.Cursor = journal.Merge(*cursor, sub.Cursor)
 		}
 		err = errors.Join(
-			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(sub)),
+			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(sub, s.keys)),
 			put(tx.Bucket(bucketCursors), key, journal.PackCursor(sub.Cursor)))
 	}
 	if rec.Request == nil {
 		err = errors.Join(err, del(tx.Bucket(bucketRequests), key))
 	} else {
-		err = errors.Join(err, put(tx.Bucket(bucketRequests), key, subscriptions.PackRequest(*rec.Request)))
+		err = errors.Join(err, put(tx.Bucket(bucketRequests), key, subscriptions.PackRequest(*rec.Request, s.keys)))
 	}
 	if err != nil {
 		return subscriptions.Record{}, err
 	}
-	return readRecord(tx, key)
+	return s.readRecord(tx, key)
 }
 
 // List implements subscriptions.Registry.
@@ -123,7 +123,7 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 			if len(records) >= limit {
 				return false, nil
 			}
-			rec, err := readRecord(tx, key)
+			rec, err := s.readRecord(tx, key)
 			records = append(records, rec)
 			return true, err
 		})
@@ -172,7 +172,7 @@ func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit 
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		return scan(tx.Bucket(bucketRequests), prefixOf(shard), afterKey(shard, after), func(_, v []byte) (bool, error) {
-			r, err := subscriptions.UnpackRequest(v)
+			r, err := subscriptions.UnpackRequest(v, s.keys)
 			requests = append(requests, r)
 			return len(requests) < limit, err
 		})

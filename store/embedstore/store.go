@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -30,6 +31,9 @@ type Options struct {
 	// returns journal.ErrFull, while cursors, trims and subscriptions are
 	// stored still. 0 means DefaultMinFree, a negative value none.
 	MinFree int64
+	// Keys seal the secrets of subscriptions and requests; nil: they are stored
+	// as they are.
+	Keys *seal.Keys
 }
 
 // Errors of a store as such.
@@ -56,6 +60,7 @@ type Store struct {
 	dir     string
 	minFree int64
 	meta    meta
+	keys    *seal.Keys
 	bodies  bodies
 
 	// mu guards db and fault: held for reading by every view, and for writing
@@ -95,7 +100,7 @@ func Open(dir string, o Options) (opened *Store, err error) {
 		}
 	}()
 	s := &Store{
-		dir: dir, minFree: o.MinFree, commit: (*bbolt.Tx).Commit,
+		dir: dir, minFree: o.MinFree, keys: o.Keys, commit: (*bbolt.Tx).Commit,
 		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
 		ops:     make(chan *op),
 		stop:    make(chan struct{}),
