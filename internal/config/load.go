@@ -21,10 +21,14 @@ type given struct {
 // layer is what one source says, by the name of the setting.
 type layer map[string]given
 
-// AddFlags puts a flag for every setting into fs, to be read by Resolve.
-func AddFlags(fs *pflag.FlagSet) {
+// AddFlags puts a flag for every setting into fs, or for those that are named, to
+// be read by Resolve.
+func AddFlags(fs *pflag.FlagSet, names ...string) {
 	fs.SortFlags = false
 	for _, s := range settings(new(Config)) {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
 		help, def := s.help, s.def+s.auto
 		switch {
 		case s.dev != "":
@@ -84,6 +88,17 @@ func Load(args, environ []string) (Config, Origins, error) {
 // The error joins one for each mistake, so that a person can mend all at once.
 // Origins is complete only where there is no error.
 func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
+	c, origins, err := resolve(fs, environ)
+	if err != nil {
+		return c, origins, err
+	}
+	err = c.finish(origins)
+	return c, origins, err
+}
+
+// resolve is Resolve without what the settings are together, and without the
+// files that they name.
+func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	var c Config
 	table := settings(&c)
 	flags := fromFlags(fs, table)
@@ -107,10 +122,7 @@ func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 		o, err := s.apply(layers, c.Dev)
 		origins, errs = append(origins, o), append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return c, origins, err
-	}
-	return c, origins, c.finish(origins)
+	return c, origins, errors.Join(errs...)
 }
 
 // apply sets s from the first layer that has it, else to its default.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -17,7 +17,11 @@ import (
 // named.
 const publishersName = "publishers.yaml"
 
-// readPublishersFile reads a publishers file:
+// ErrNoPublishersFile is wrapped by what ReadPublishers returns where there is no
+// such file.
+var ErrNoPublishersFile = errors.New("there is no publishers file")
+
+// ReadPublishers reads a publishers file:
 //
 //	publishers:
 //	  - name: library
@@ -27,8 +31,11 @@ const publishersName = "publishers.yaml"
 //
 // A relative secret file is looked for beside it. The error joins one for each
 // mistake, each with file and line.
-func readPublishersFile(path string) ([]Publisher, error) {
+func ReadPublishers(path string) ([]Publisher, error) {
 	data, err := readSmall(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoPublishersFile, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the publishers file: %w", err)
 	}
@@ -148,14 +155,28 @@ func readSecret(path string) (Secret, error) {
 // readPublishers fills in c.Publishers.
 func (c *Config) readPublishers() error {
 	named := c.PublishersFile != ""
-	if !named {
-		c.PublishersFile = filepath.Join(c.DataDir, publishersName)
-		// Not there, or the data folder is a file, which the store will say.
-		if _, err := os.Stat(c.PublishersFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			return nil
-		}
+	c.PublishersFile = c.publishersFile()
+	list, err := ReadPublishers(c.PublishersFile)
+	// Not there, or the data folder is a file, which the store will say.
+	if !named && (errors.Is(err, ErrNoPublishersFile) || errors.Is(err, syscall.ENOTDIR)) {
+		return nil
 	}
-	var err error
-	c.Publishers, err = readPublishersFile(c.PublishersFile)
+	c.Publishers = list
 	return err
+}
+
+// publishersFile is the file that is named, or else the one in the data folder.
+func (c *Config) publishersFile() string {
+	if c.PublishersFile != "" {
+		return c.PublishersFile
+	}
+	return filepath.Join(c.DataDir, publishersName)
+}
+
+// PublishersFile says which publishers file a hub would read that is started
+// with these flags, which AddFlags made and of which some may be missing, and
+// this environment.
+func PublishersFile(fs *pflag.FlagSet, environ []string) (string, error) {
+	c, _, err := resolve(fs, environ)
+	return c.publishersFile(), err
 }

@@ -1,0 +1,250 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// publishersHead begins a publishers file that is made here.
+const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again on SIGHUP."
+
+// Errors of the changes.
+var (
+	// ErrNoPublisher: there is none of this name.
+	ErrNoPublisher = errors.New("there is no such publisher")
+	// ErrNoToken: the publisher has no such token.
+	ErrNoToken = errors.New("the publisher has no such token")
+	// ErrRefusedChange: the change would not do what was meant.
+	ErrRefusedChange = errors.New("the change was not made")
+)
+
+// AddToken adds a token, by its hash, to the publisher of a name in the file at
+// path, and makes the publisher, or the file, where it is not there. The topics
+// are patterns; for a publisher that is there, none, or those that it has:
+// whoever has an older token of it is not to get more.
+func AddToken(path, name string, topics []string, token [sha256.Size]byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
+		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
+		hash := scalar(fmt.Sprintf("%x", token))
+		if i < 0 {
+			if len(topics) == 0 {
+				return nil, fmt.Errorf("%w: %q, and to make one takes the topics that it may publish to (--topic)", ErrNoPublisher, name)
+			}
+			item := mapping("name", scalar(name), "topics", sequence(topics...), "token_sha256", sequence(hash.Value))
+			all := child(root, "publishers", &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"})
+			if len(all.Content) == 0 {
+				all.Style = 0 // not []
+			}
+			all.Content = append(all.Content, item)
+			return append(list, Publisher{Name: name, Topics: topics, TokenSHA256: [][32]byte{token}}), nil
+		}
+		if p := &list[i]; len(topics) > 0 && !sameSet(topics, p.Topics) {
+			return nil, fmt.Errorf("%w: publisher %q may publish to %s; leave --topic out to make another token for these, or change them in %s",
+				ErrRefusedChange, name, strings.Join(p.Topics, " "), path)
+		}
+		item := child(root, "publishers", nil).Content[i]
+		hashes := child(item, "token_sha256", sequence())
+		if hashes.Kind == yaml.ScalarNode { // one alone
+			*hashes = *sequence(hashes.Value)
+		}
+		hashes.Content = append(hashes.Content, hash)
+		list[i].TokenSHA256 = append(list[i].TokenSHA256, token)
+		return list, nil
+	})
+}
+
+// RevokeToken takes from a publisher the one token whose hash, in hexadecimal
+// digits, begins with prefix, and returns the hash. The only credential of a
+// publisher is not taken away.
+func RevokeToken(path, name, prefix string) (revoked [sha256.Size]byte, err error) {
+	return revoked, editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
+		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %q", ErrNoPublisher, name)
+		}
+		p, found := &list[i], -1
+		for n, sum := range p.TokenSHA256 {
+			if !strings.HasPrefix(fmt.Sprintf("%x", sum), prefix) {
+				continue
+			}
+			if found >= 0 {
+				return nil, fmt.Errorf("%w: more than one token of %q has a hash that begins with %s; give more of it", ErrRefusedChange, name, prefix)
+			}
+			found = n
+		}
+		switch {
+		case found < 0:
+			return nil, fmt.Errorf("%w: none of %q has a hash that begins with %s", ErrNoToken, name, prefix)
+		case len(p.TokenSHA256) == 1 && p.Secret == "":
+			return nil, fmt.Errorf("%w: this is the only token of %q; make another one first, or revoke the publisher as a whole", ErrRefusedChange, name)
+		}
+		revoked = p.TokenSHA256[found]
+		item := child(root, "publishers", nil).Content[i]
+		p.TokenSHA256 = slices.Delete(p.TokenSHA256, found, found+1)
+		if len(p.TokenSHA256) == 0 {
+			p.TokenSHA256 = nil
+			remove(item, "token_sha256")
+		} else {
+			hashes := child(item, "token_sha256", nil)
+			hashes.Content = slices.Delete(hashes.Content, found, found+1)
+		}
+		return list, nil
+	})
+}
+
+// RemovePublisher takes a publisher out of the file, with all its credentials,
+// and returns what it was.
+func RemovePublisher(path, name string) (removed Publisher, err error) {
+	return removed, editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
+		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %q", ErrNoPublisher, name)
+		}
+		removed = list[i]
+		all := child(root, "publishers", nil)
+		all.Content = slices.Delete(all.Content, i, i+1)
+		return slices.Delete(list, i, i+1), nil
+	})
+}
+
+// editPublishers changes a publishers file in one step: whoever reads it sees
+// the old one or the new one, also after a crash. Its comments and its order
+// stay. Change is given what the file says, as a list and as it is written, and
+// makes the same change to both; a file where that comes to two different things
+// (one with anchors, say) is left as it is.
+func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publisher, error)) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	unlock, err := lockFolder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	list, err := ReadPublishers(path)
+	if err != nil && !errors.Is(err, ErrNoPublishersFile) {
+		return err
+	}
+	doc, root, err := publishersNode(path)
+	if err != nil {
+		return err
+	}
+	want, err := change(list, root)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	enc := yaml.NewEncoder(&text)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
+		return err
+	}
+	got, err := parsePublishers(path, text.Bytes())
+	if err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("%w: %s is written in a way that can't be changed here without changing what else it says; edit it by hand", ErrRefusedChange, path)
+	}
+	return replaceFile(path, text.Bytes())
+}
+
+// publishersNode reads a publishers file as it is written: the document, and the
+// mapping in it.
+func publishersNode(path string) (doc, root *yaml.Node, err error) {
+	doc = new(yaml.Node)
+	data, err := readSmall(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		doc.HeadComment = publishersHead
+	case err != nil:
+		return nil, nil, err
+	default:
+		if err := yaml.Unmarshal(data, doc); err != nil {
+			return nil, nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
+		}
+	}
+	if doc.Kind == 0 { // nothing, or comments alone
+		if doc.HeadComment == "" {
+			doc.HeadComment = strings.TrimSpace(string(data))
+		}
+		doc.Kind = yaml.DocumentNode
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		doc.Content = []*yaml.Node{mapping()}
+	}
+	return doc, doc.Content[0], nil
+}
+
+func scalar(text string) *yaml.Node {
+	n := new(yaml.Node)
+	n.SetString(text)
+	return n
+}
+
+func sequence(text ...string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for _, t := range text {
+		n.Content = append(n.Content, scalar(t))
+	}
+	return n
+}
+
+// mapping makes a mapping of keys and nodes in turn.
+func mapping(pairs ...any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	for _, p := range pairs {
+		switch p := p.(type) {
+		case string:
+			n.Content = append(n.Content, scalar(p))
+		case *yaml.Node:
+			n.Content = append(n.Content, p)
+		}
+	}
+	return n
+}
+
+// child returns the value of a key, which it sets where it is not there or has
+// none.
+func child(m *yaml.Node, key string, otherwise *yaml.Node) *yaml.Node {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value != key {
+			continue
+		}
+		value := m.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if value.Tag != "!!null" {
+			return value
+		}
+		m.Content[i+1] = otherwise
+		return otherwise
+	}
+	m.Content = append(m.Content, scalar(key), otherwise)
+	return otherwise
+}
+
+func remove(m *yaml.Node, key string) {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			m.Content = slices.Delete(m.Content, i, i+2)
+			return
+		}
+	}
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockWait is how long a change waits for another one to be done.
+const lockWait = 10 * time.Second
+
+// replaceFile puts data in the place of a file, whole or not at all. The file
+// keeps its owner and who may read it, but others never may; a new one is its
+// owner's alone, who is that of the folder where root makes it.
+func replaceFile(path string, data []byte) (err error) {
+	mode, like := fs.FileMode(0o600), filepath.Dir(path)
+	if info, err := os.Stat(path); err == nil {
+		mode, like = info.Mode().Perm()&0o640|0o600, path
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if err := owned(f, like, like == path); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	_ = f.Close() // it is synced
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil //nolint:nilerr // it is done; whether it outlives a power cut is left to the system
+	}
+	_ = dir.Sync() // the same
+	return dir.Close()
+}
+
+// owned gives f to the owner of the file or folder like. Where that has to be
+// and can't, the hub could not read f any more.
+func owned(f *os.File, like string, must bool) error {
+	info, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() && int(owner.Gid) == os.Getegid() || !must && os.Geteuid() != 0 {
+		return nil
+	}
+	if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+		return fmt.Errorf("%w: %s belongs to somebody else (%d:%d), who could not read it any more; run this as its owner or as root", ErrRefusedChange, like, owner.Uid, owner.Gid)
+	}
+	return nil
+}
+
+// lockFolder keeps two changes in one folder from happening at once, also where
+// a process that has the lock is killed.
+func lockFolder(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir) //nolint:gosec // the operator names it
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoPublishersFile, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			_ = f.Close()
+			return nil, fmt.Errorf("another `rshub token` is changing the publishers in %s: %w", dir, err)
+		}
+	}
+}
