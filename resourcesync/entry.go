@@ -2,6 +2,7 @@ package resourcesync
 
 import (
 	"bytes"
+	"encoding/binary"
 	"time"
 )
 
@@ -277,7 +278,14 @@ func isAbsoluteURI(b []byte) bool {
 	if scheme == 0 || scheme >= len(b)-1 || b[scheme] != ':' || b[0]|0x20 < 'a' || b[0]|0x20 > 'z' {
 		return false
 	}
-	for _, c := range b[scheme:] {
+	rest := b[scheme:]
+	for ; len(rest) >= 8; rest = rest[8:] {
+		v := binary.LittleEndian.Uint64(rest)
+		if (below(v, ' '+1)|zeros(v^0x7F*ones))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range rest {
 		if c <= ' ' || c == 0x7F {
 			return false
 		}

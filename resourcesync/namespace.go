@@ -31,6 +31,9 @@ type scopes struct {
 type binding struct {
 	prefix, uri, end int
 	ns               namespace
+	// name is the URI once it has been handed out: a document can make thousands
+	// of attributes of one long namespace, and they share it.
+	name string
 }
 
 func (sc *scopes) prefix(b *binding) []byte { return sc.arena[b.prefix:b.uri] }
@@ -48,7 +51,11 @@ func (sc *scopes) uriOf(ns namespace) string {
 	case nsXML:
 		return xmlURI
 	default:
-		return string(sc.uri(&sc.bindings[ns-nsForeign]))
+		b := &sc.bindings[ns-nsForeign]
+		if b.name == "" {
+			b.name = string(sc.uri(b))
+		}
+		return b.name
 	}
 }
 
