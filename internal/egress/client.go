@@ -52,6 +52,11 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Resolver looks names up. Nil: the system's.
 	Resolver *net.Resolver
+	// Proxy is the http or https URL of the proxy that all requests go through,
+	// with its user name and password if it has them (`--egress-proxy`). Addresses
+	// in URLs are judged and counted as without one; names are looked up by the
+	// proxy, and what they lead to is its to judge. Nil: none.
+	Proxy *url.URL
 	// Refused is told of each address that is not called, to count it: one that a
 	// connection was to be made to, or that stands in a URL for CheckLiteral. It
 	// must not wait, and is called from many goroutines. Nil: nobody is told.
@@ -71,12 +76,14 @@ type Client struct {
 	dialer     net.Dialer
 	tls        *tls.Config
 	tlsTimeout time.Duration
+	proxy      *proxy // nil: there is none
 	// kept keeps connections alive. fresh does not: requests under a Budget use
 	// it, so that each of them is counted at the address that it goes to.
 	kept, fresh *http.Transport
 }
 
-// New returns a Client. The error names a range of o.Allow that is not valid.
+// New returns a Client. The error names a range of o.Allow that is not valid, or
+// says what is wrong with o.Proxy.
 func New(o Options) (*Client, error) {
 	p, err := newPolicy(o.Allow)
 	if err != nil {
@@ -103,9 +110,21 @@ func New(o Options) (*Client, error) {
 		Resolver:       o.Resolver,
 		ControlContext: c.control,
 	}
+	if o.Proxy != nil {
+		if c.proxy, err = newProxy(o.Proxy, o.UserAgent); err != nil {
+			return nil, err
+		}
+	}
+	c.kept = c.transport(o)
+	c.fresh = c.kept.Clone()
+	c.fresh.DisableKeepAlives = true
+	return c, nil
+}
+
+func (c *Client) transport(o Options) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	c.kept = &http.Transport{
+	t := &http.Transport{
 		Proxy:                  nil, // a proxy from the environment would bypass the guard
 		DialContext:            c.dial,
 		DialTLSContext:         c.dialTLS,
@@ -116,9 +135,11 @@ func New(o Options) (*Client, error) {
 		MaxIdleConnsPerHost:    orDefault(o.PerHost, DefaultPerHost),
 		IdleConnTimeout:        idleTimeout,
 	}
-	c.fresh = c.kept.Clone()
-	c.fresh.DisableKeepAlives = true
-	return c, nil
+	if c.proxy != nil {
+		t.Proxy, t.DialContext = c.proxy.forPlain, c.dialProxy
+		t.MaxIdleConnsPerHost = t.MaxIdleConns // connections to the proxy serve all hosts of http
+	}
+	return t
 }
 
 func orDefault[T time.Duration | int](v, def T) T {
@@ -149,8 +170,23 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		}
 		req = &r
 	}
-	// The transport and not an http.Client: it has no redirects or cookies to
-	// switch off, and its errors do not quote the URL.
+	if c.proxy == nil {
+		return c.roundTrip(req)
+	}
+	sent, err := c.throughProxy(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a transport would
+		}
+		return nil, err
+	}
+	resp, err := c.roundTrip(sent)
+	return refusedByProxy(sent, resp, err)
+}
+
+// roundTrip uses the transport and not an http.Client: it has no redirects or
+// cookies to switch off, and its errors do not quote the URL.
+func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	if placeOf(req.Context()) != nil {
 		return c.fresh.RoundTrip(req)
 	}
@@ -171,26 +207,46 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return nil, a.verdict(ctx, addr, err)
 }
 
-// dialTLS is dial and a handshake in the name of the host in addr.
+// dialTLS is dial, or a tunnel through the proxy, and a handshake in the name of
+// the host in addr.
 func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := c.dial(ctx, network, addr)
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &connectError{fmt.Errorf("connect to %s: %w", addr, err)}
+	}
+	dial := c.dial
+	if c.proxy != nil {
+		dial = c.tunnel
+	}
+	conn, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	cfg := c.tls.Clone()
-	cfg.ServerName, _, err = net.SplitHostPort(addr)
+	secure, err := c.handshake(ctx, conn, host)
 	if err != nil {
-		_ = conn.Close()
-		return nil, &connectError{fmt.Errorf("connect to %s: %w", addr, err)}
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.tlsTimeout)
-	defer cancel()
-	secure := tls.Client(conn, cfg)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
 		return nil, &connectError{fmt.Errorf("TLS handshake with %s: %w", addr, err)}
 	}
 	return secure, nil
+}
+
+// handshake makes TLS of a connection, which it closes where that fails. The
+// error tells a certificate that is not accepted from all else.
+func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
+	cfg := c.tls.Clone()
+	cfg.ServerName = host
+	ctx, cancel := context.WithTimeout(ctx, c.tlsTimeout)
+	defer cancel()
+	secure := tls.Client(conn, cfg)
+	err := secure.HandshakeContext(ctx)
+	if err == nil {
+		return secure, nil
+	}
+	_ = conn.Close()
+	var bad *tls.CertificateVerificationError
+	if errors.As(err, &bad) {
+		err = &CertificateError{bad.Err}
+	}
+	return nil, err
 }
 
 // control runs before each connect(2), with the address that will be connected

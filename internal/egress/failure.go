@@ -28,6 +28,9 @@ const (
 	// FailureOther: the exchange broke off, or what came is not HTTP, or the
 	// caller cancelled it.
 	FailureOther
+	// FailureProxy: the proxy can't be reached, breaks off or wants another
+	// password. It says nothing of the host that was to be called.
+	FailureProxy
 	// FailureBudget: nothing was sent because too many unconfirmed requests
 	// went to the address; *BudgetError says how long to wait.
 	FailureBudget
@@ -43,6 +46,8 @@ func (f Failure) String() string {
 		return "timeout"
 	case FailureConnect:
 		return "connect"
+	case FailureProxy:
+		return "proxy"
 	case FailureBudget:
 		return "budget"
 	default:
@@ -58,12 +63,15 @@ func Classify(err error) Failure {
 		return FailureNone
 	}
 	var (
+		proxy   *proxyError
 		connect *connectError
 		refused *RefusedError
 		spent   *BudgetError
 		timeout net.Error
 	)
 	switch {
+	case errors.As(err, &proxy):
+		return FailureProxy
 	case errors.As(err, &connect):
 		return FailureConnect
 	case errors.As(err, &refused):
@@ -96,6 +104,17 @@ type BudgetError struct {
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("too many unconfirmed requests to %s: wait %s (--verify-budget)", e.Target, e.Wait.Round(time.Second))
 }
+
+// CertificateError says that a server's certificate is not accepted. Classify
+// takes it for a FailureConnect.
+type CertificateError struct{ Err error }
+
+func (e *CertificateError) Error() string {
+	return e.Err.Error() + ": the certificate is the server's to mend, unless its authority belongs into --ca-file"
+}
+
+// Unwrap returns what crypto/x509 has against the certificate.
+func (e *CertificateError) Unwrap() error { return e.Err }
 
 // connectError marks an error as one of making the connection.
 type connectError struct{ err error }
