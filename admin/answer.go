@@ -48,7 +48,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil {
 			return // nobody waits for the answer
 		}
-		a.Log.Warn("a request could not be answered", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), zap.Error(err))
+		a.Log.Warn("a request could not be answered", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), requestID(w), zap.Error(err))
 	}
 	writeProblem(w, p)
 }

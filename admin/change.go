@@ -55,9 +55,18 @@ func (a *api) change(action string, do func(r *http.Request) (answer any, what z
 		}
 		log("the operator asked for a change", zap.String("event", "operator_change"), zap.String("action", action), what,
 			zap.String("outcome", outcome), zap.Int("status", status), reason,
-			zap.String("requester", requester(r)), zap.Duration("duration", time.Since(began)))
+			zap.String("requester", requester(r)), requestID(w), zap.Duration("duration", time.Since(began)))
 		return write()
 	}
+}
+
+// requestID is the field that names a request as its answer does; none where
+// whoever serves the handler has not set X-Request-Id.
+func requestID(w http.ResponseWriter) zap.Field {
+	if id := w.Header().Get("X-Request-Id"); id != "" {
+		return zap.String("request_id", id)
+	}
+	return zap.Skip()
 }
 
 // requester is the address that a request came from.

@@ -121,6 +121,7 @@ func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer,
 		}
 	}
 	w := httptest.NewRecorder()
+	w.Header().Set("X-Request-Id", "r1") // as the listener does
 	l.api.handler().ServeHTTP(w, r)
 	return answer{path, w.Code, w.Header()}, w.Body.String()
 }

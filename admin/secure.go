@@ -38,15 +38,27 @@ func secure(token string, next http.Handler) http.Handler {
 	}))
 	inner := origin.Handler(guarded)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
+		harden(w.Header())
 		inner.ServeHTTP(w, r)
 	})
+}
+
+// harden sets the headers that every answer has, so that no browser makes of it
+// what it is not, or keeps it.
+func harden(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// Broken answers a request whose handler broke off, with 500. Nothing is told of
+// why, and nothing may have been written before.
+func Broken(w http.ResponseWriter, _ *http.Request) {
+	harden(w.Header())
+	writeProblem(w, refuse(http.StatusInternalServerError, "The hub made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
 }
 
 // isLocal reports whether a Host header names this machine, with or without a

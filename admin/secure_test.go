@@ -3,8 +3,11 @@ package admin
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 var paths = []string{"/", "/livez", "/readyz", "/metrics", "/api/v1/info", "/api/v1/topics", "/api/v1/subscriptions", "/nothing"}
@@ -79,19 +82,40 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 	}
 }
 
+// Every path answers every method with the headers that keep a browser from
+// making something else of it, whoever asks.
 func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
-	base := start(t, Options{Token: "s3cret"})
-	for _, path := range paths {
-		for _, auth := range []string{"Bearer s3cret", ""} {
-			resp, _ := send(t, http.MethodGet, base+path, "Authorization: "+auth)
-			for name, want := range map[string]string{
-				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
-				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-			} {
-				if got := resp.header.Get(name); got != want {
-					t.Errorf("%s (%d): %s: %q, want %q", path, resp.status, name, got, want)
+	o := Options{Token: "s3cret", Metrics: metrics(), Pprof: true}
+	base := start(t, o)
+	asked := []string{"//api/../livez", "/nothing"}
+	for _, rt := range newAPI(o).routes {
+		asked = append(asked, strings.NewReplacer("{id}", uuid.Nil.String(), "{profile}", "goroutine").Replace(rt.path))
+	}
+	for _, path := range asked {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, http.MethodPut} {
+			for _, header := range []string{"Authorization: Bearer s3cret", "Authorization: x", "Origin: https://evil.example"} {
+				if strings.HasSuffix(path, "/profile") || strings.HasSuffix(path, "/trace") {
+					header = "Authorization: x" // these take their time
 				}
+				resp, _ := send(t, method, base+path, header)
+				wantHardened(t, method+" "+path+" "+header, resp.status, resp.header)
 			}
+		}
+	}
+	rec := httptest.NewRecorder()
+	Broken(rec, nil)
+	wantHardened(t, "broken", rec.Code, rec.Header())
+	wantProblem(t, answer{status: rec.Code, header: rec.Header()}, rec.Body.String(), 500, "X-Request-Id")
+}
+
+func wantHardened(t *testing.T, what string, status int, h http.Header) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		if got := h.Values(name); len(got) != 1 || got[0] != want {
+			t.Errorf("%s (%d): %s: %q, want %q", what, status, name, got, want)
 		}
 	}
 }

@@ -114,11 +114,12 @@ func TestEventOfAGap(t *testing.T) {
 }
 
 // A publish is refused in one of the ways that PublishOutcomes lists, so that each
-// is counted from the start; what is not there is for forms alone.
+// is counted from the start; what is not there is for forms alone, or no outcome at
+// all: a handler that broke off has none.
 func TestPublishOutcomes(t *testing.T) {
 	forms := []string{
 		"bad-form", "too-many-pings", "empty-content", "callback-not-allowed", "insecure-secret", "not-found", "method-not-allowed",
-		"too-many-subscriptions",
+		"too-many-subscriptions", "internal-error",
 	}
 	source, err := os.ReadFile("problems.go")
 	if err != nil {

@@ -171,10 +171,10 @@ func New(o Options) (*Handler, error) {
 // them again. Those in progress go on.
 func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request. An X-Request-Id that the answer's header has by
+// then goes into the log line.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Vary", "Accept")
+	secure(w.Header())
 	if orSlash(r.URL.EscapedPath()) != h.path {
 		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return
@@ -198,7 +198,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		e := h.refuse(w, r, err)
 		h.tell(Event{
 			Name: EventPost, Outcome: e.kind.slug, Status: e.kind.status, Err: e,
-			TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
+			TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
 		}, zap.Stringer("requester", h.requester(r)))
 	case media == mediaXML:
 		h.servePublish(w, r)

@@ -57,7 +57,6 @@ func newLanding(hubURL string, auth PublishAuth) (landing, error) {
 func (l *landing) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", l.policy)
-	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "max-age=300")
 	if parseAccept(r.Header).prefers("text/html") {
 		answer(w, "text/html; charset=utf-8", http.StatusOK, l.html)

@@ -26,7 +26,7 @@ func (h *Handler) servePing(w http.ResponseWriter, r *http.Request, form websub.
 	}
 	h.tell(Event{
 		Name: EventPing, Outcome: outcome, Status: status, Topic: topic, Err: err,
-		TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
+		TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
 	}, zap.Int("topics", len(topics)), zap.Stringer("requester", h.requester(r)))
 }
 

@@ -65,6 +65,7 @@ var (
 	tooManySubscriptions = kind{http.StatusTooManyRequests, "too-many-subscriptions", "There are too many subscriptions"}
 	tooManyPings         = kind{http.StatusTooManyRequests, "too-many-pings", "Too many topics wait to be fetched"}
 
+	internalError    = kind{http.StatusInternalServerError, "internal-error", "The hub made a mistake"}
 	storeDown        = kind{http.StatusServiceUnavailable, "store-unavailable", "The store can't be reached"}
 	storeFull        = kind{http.StatusServiceUnavailable, "store-full", "The store is full"}
 	drainingHub      = kind{http.StatusServiceUnavailable, "draining", "The hub is shutting down"}

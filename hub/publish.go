@@ -104,7 +104,7 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 	}
 	h.tell(Event{
 		Name: EventPublish, Outcome: outcome, Status: status, Topic: p.topic, Err: err,
-		NotificationID: p.id, Gap: p.gap, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r),
+		NotificationID: p.id, Gap: p.gap, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r), RequestID: requestID(w),
 		Start: start, Duration: time.Since(start), Append: p.stored,
 	}, orSkip("publisher", p.publisher), zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength))
 }

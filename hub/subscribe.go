@@ -59,7 +59,7 @@ func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form we
 	}
 	h.tell(Event{
 		Name: event, Outcome: outcome, Status: status, Topic: req.Topic, Err: err,
-		TraceParent: traceParent(r), Start: start, Duration: time.Since(start),
+		TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
 	}, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)), zap.Stringer("requester", h.requester(r)))
 }
 

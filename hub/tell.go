@@ -24,7 +24,7 @@ func (h *Handler) tell(e Event, more ...zap.Field) {
 		}
 		fields := append([]zap.Field{
 			zap.String("event", e.Name), zap.String("outcome", e.Outcome), zap.Int("status", e.Status),
-			orSkip("topic", e.Topic), id, zap.Duration("duration", e.Duration),
+			orSkip("topic", e.Topic), id, zap.Duration("duration", e.Duration), orSkip("request_id", e.RequestID),
 		}, more...)
 		if g := e.Gap; g.Reason != "" { // invariant 10
 			fields = append(fields, zap.String("gap_reason", g.Reason), zap.Time("gap_from", g.From), zap.Time("gap_until", g.Until))
@@ -43,6 +43,10 @@ func orSkip(key, value string) zap.Field {
 	}
 	return zap.String(key, value)
 }
+
+// requestID is what the answer names the request by; empty where whoever serves
+// the Handler has not set it.
+func requestID(w http.ResponseWriter) string { return w.Header().Get(headerRequestID) }
 
 // traceParent is the trace context that a request came with. Whoever uses it
 // checks it; a longer one is none (W3C Trace Context, 3.2.2).
