@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/rshub/rshub/websub"
 )
 
@@ -28,30 +30,31 @@ const (
 // body is the body of a request, and a share of the memory that all bodies have
 // together.
 type body struct {
-	bytes []byte
-	sum   [sha256.Size]byte
-	h     *Handler
-	held  int64 // of the shared memory, in bytes
+	bytes  []byte
+	sum    [sha256.Size]byte
+	shared *semaphore.Weighted
+	held   int64 // of the shared memory, in bytes
 }
 
 // release gives the memory back. The bytes are not to be used after it.
 func (b *body) release() {
 	if b.held > 0 {
-		b.h.memory.Release(b.held)
+		b.shared.Release(b.held)
 	}
 	b.bytes, b.held = nil, 0
 }
 
-// readBody reads the body of r, of at most limit bytes, and hashes it on the way.
-// The caller releases it. The error is a *refusal: the body is over the limit or
-// its Content-Length, came too slowly, broke off, or there is no memory for it.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
-	in := &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
-	return h.takeIn(in, r.ContentLength, limit)
+// incoming is what is to come of r.
+func (h *Handler) incoming(w http.ResponseWriter, r *http.Request) *timedReader {
+	return &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
 }
 
-// takeIn reads a body that is said to be of length bytes; -1: nobody said so.
-func (h *Handler) takeIn(in io.Reader, length, limit int64) (*body, error) {
+// takeIn reads a body of at most limit bytes, which is said to be of length bytes
+// (-1: nobody said so), and hashes it on the way. Its memory is of shared, and the
+// caller releases it. The error is a *refusal, where in has no others: the body is
+// over the limit or its length, came too slowly, broke off, or there is no memory
+// for it.
+func takeIn(shared *semaphore.Weighted, in io.Reader, length, limit int64) (*body, error) {
 	if length > limit {
 		return nil, overLimit(limit)
 	}
@@ -59,7 +62,7 @@ func (h *Handler) takeIn(in io.Reader, length, limit int64) (*body, error) {
 	if length >= 0 {
 		longest = length
 	}
-	b := &body{h: h}
+	b := &body{shared: shared}
 	if err := b.fill(in, sha256.New(), longest); err != nil {
 		b.release()
 		return nil, err
@@ -95,14 +98,14 @@ func (b *body) fill(in io.Reader, digest hash.Hash, longest int64) error {
 
 // grow makes room for size bytes in all, if there is so much memory.
 func (b *body) grow(size int64) error {
-	if !b.h.memory.TryAcquire(size) {
+	if !b.shared.TryAcquire(size) {
 		return refuse(busy, "This hub is taking in as many bytes as it can hold at the moment. Try again in a second.").retryAfter(time.Second)
 	}
 	old := b.held
 	b.bytes = append(make([]byte, 0, size), b.bytes...)
 	b.held = size
 	if old > 0 {
-		b.h.memory.Release(old)
+		b.shared.Release(old)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -192,8 +193,8 @@ func (h *Handler) settle(ctx context.Context, j *fetchJob, m journal.Mark, then 
 // fetch asks the topic and leads what it serves through the stages of a publish.
 // Status is that of the topic's answer, 0 where there was none.
 func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err error) {
-	if !h.allowed(p.topic) {
-		return 0, refuse(topicNotAllowed, "This hub does not serve the topic %s.", p.topic)
+	if err := h.served(p.topic); err != nil {
+		return 0, err
 	}
 	f, err := h.o.Topics.Fetch(ctx, p.topic)
 	if err != nil {
@@ -203,11 +204,12 @@ func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err er
 	if err := p.describe(f.Header); err != nil {
 		return f.Status, err
 	}
-	if p.body, err = h.takeIn(f.Body, f.Length, h.o.MaxBody); err != nil {
+	if p.body, err = takeIn(h.fetchMemory, f.Body, f.Length, h.o.MaxBody); err != nil {
 		return f.Status, err
 	}
 	defer p.body.release()
 	p.bodyLength = int64(len(p.body.bytes))
+	h.bytesByTopicHost.spend(h.o.Now(), topicHostKey(egress.HostPortOf(p.topic), false), p.bodyLength)
 	if p.bodyLength == 0 {
 		return f.Status, refuse(emptyContent, "The topic URI serves nothing, which is no news for anybody. Publish the notification itself, or ping once it is there.")
 	}

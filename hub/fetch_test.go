@@ -110,7 +110,7 @@ func inBed(t *testing.T, run func(b *bed), change ...func(*Options)) {
 		defer func() { b.stop() }()
 		run(b)
 		b.stop()
-		if !b.memory.TryAcquire(b.o.MaxPublishBytes) {
+		if !b.fetchMemory.TryAcquire(b.o.MaxFetchBytes) {
 			t.Error("memory was not given back")
 		}
 	})
@@ -629,7 +629,7 @@ func TestFetchWaitsForTheBudget_HUB60(t *testing.T) {
 func TestFetchOutlastsTroubleOfThisHub(t *testing.T) {
 	inBed(t, func(b *bed) {
 		full := sync.OnceFunc(func() {
-			if !b.memory.TryAcquire(b.o.MaxPublishBytes) {
+			if !b.fetchMemory.TryAcquire(b.o.MaxFetchBytes) {
 				t.Error("something is held")
 			}
 		})
@@ -642,7 +642,7 @@ func TestFetchOutlastsTroubleOfThisHub(t *testing.T) {
 		if m := b.mark(topic); !m.Waiting() || m.Last.Outcome != "busy" {
 			t.Errorf("%+v", m)
 		}
-		b.memory.Release(b.o.MaxPublishBytes)
+		b.fetchMemory.Release(b.o.MaxFetchBytes)
 		time.Sleep(time.Hour)
 		if m := b.mark(topic); m.Waiting() || m.Last.Outcome != "accepted" {
 			t.Errorf("%+v", m)

@@ -89,12 +89,17 @@ type Options struct {
 	// PublishRate is for each publisher and for each topic host, SubscribeRate
 	// for each requester. Zero: no limit.
 	PublishRate, SubscribeRate Rate
+	// PublishBytes is PublishRate in bytes of bodies, where Rate.Events are bytes;
+	// at least MaxBody, or nobody could send one so long. Zero: no limit.
+	PublishBytes Rate
 
 	// MaxBody is the longest notification in bytes. Zero: 50 MiB.
 	MaxBody int64
-	// MaxPublishBytes bounds the bodies of all publishes and fetches in progress
-	// together, in bytes. Zero: 256 MiB. It is raised to twice MaxBody if it is less.
-	MaxPublishBytes int64
+	// MaxPublishBytes bounds the bodies of all publishes in progress together, in
+	// bytes. Zero: 256 MiB. MaxFetchBytes is the same for what is fetched, which so
+	// leaves publishes their room however slowly it comes. Zero: a quarter of it.
+	// Both are raised to twice MaxBody if they are less.
+	MaxPublishBytes, MaxFetchBytes int64
 	// BodyTimeout is how long a body may take to come in, besides the time that
 	// it needs at 32 KiB/s. Zero: 15 s.
 	BodyTimeout time.Duration
@@ -114,11 +119,14 @@ type Handler struct {
 	path     string
 	log      *zap.Logger
 	draining atomic.Bool
-	memory   *semaphore.Weighted
 	page     landing
 	fetches  *fetchQueue
+	own      ownURL
+	quiet    quiet
 
+	memory, fetchMemory                   *semaphore.Weighted
 	byPublisher, byTopicHost, byRequester *limiters
+	bytesByPublisher, bytesByTopicHost    *limiters
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -145,7 +153,11 @@ func New(o Options) (*Handler, error) {
 	if o.MaxPublishBytes <= 0 {
 		o.MaxPublishBytes = 256 << 20
 	}
+	if o.MaxFetchBytes <= 0 {
+		o.MaxFetchBytes = o.MaxPublishBytes / 4
+	}
 	o.MaxPublishBytes = max(o.MaxPublishBytes, 2*o.MaxBody)
+	o.MaxFetchBytes = max(o.MaxFetchBytes, 2*o.MaxBody)
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = 15 * time.Second
 	}
@@ -157,11 +169,16 @@ func New(o Options) (*Handler, error) {
 	}
 	h := &Handler{
 		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
+		own:         ownURLOf(u),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
+		fetchMemory: semaphore.NewWeighted(o.MaxFetchBytes),
 		fetches:     newFetchQueue(),
 		byPublisher: newLimiters(o.PublishRate),
 		byTopicHost: newLimiters(o.PublishRate),
 		byRequester: newLimiters(o.SubscribeRate),
+
+		bytesByPublisher: newLimiters(o.PublishBytes),
+		bytesByTopicHost: newLimiters(o.PublishBytes),
 	}
 	h.page, err = newLanding(o.HubURL, o.Auth)
 	return h, err

@@ -18,17 +18,20 @@ type Rate struct {
 }
 
 // String says it for a person: 600 per minute.
-func (r Rate) String() string {
-	per := r.Per.String()
+func (r Rate) String() string { return fmt.Sprintf("%d per %s", r.Events, r.unit()) }
+
+func (r Rate) unit() string {
 	switch r.Per {
 	case time.Second:
-		per = "second"
+		return "second"
 	case time.Minute:
-		per = "minute"
+		return "minute"
 	case time.Hour:
-		per = "hour"
+		return "hour"
+	case 24 * time.Hour:
+		return "day"
 	}
-	return fmt.Sprintf("%d per %s", r.Events, per)
+	return r.Per.String()
 }
 
 // maxLimiters is how many keys are remembered for one rate. Who is forgotten
@@ -77,14 +80,45 @@ func (l *limiters) claim(now time.Time, key, what string, n int) claim {
 	if l == nil {
 		return claim{}
 	}
+	return claim{rate: l.rate, n: n, what: what, r: l.of(key).ReserveN(now, n)}
+}
+
+// of is the limiter of a key.
+func (l *limiters) of(key string) *rate.Limiter {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	limiter, ok := l.keys.Get(key)
 	if !ok {
-		limiter = rate.NewLimiter(rate.Every(l.rate.Per/time.Duration(l.rate.Events)), l.rate.Events)
+		limiter = rate.NewLimiter(rate.Limit(float64(l.rate.Events)/l.rate.Per.Seconds()), l.rate.Events)
 		l.keys.Add(key, limiter)
 	}
-	l.mu.Unlock()
-	return claim{rate: l.rate, n: n, what: what, r: limiter.ReserveN(now, n)}
+	return limiter
+}
+
+// room is nil where key may take n bytes now, of which it counts none; else a
+// *refusal says when it may. What ends its sentence "Too many bytes".
+func (l *limiters) room(now time.Time, key, what string, n int64) error {
+	if l == nil {
+		return nil
+	}
+	if n > int64(l.rate.Events) {
+		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d a %s. Send less at once.", n, what, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
+	}
+	limiter := l.of(key)
+	missing := float64(n) - limiter.TokensAt(now)
+	if missing <= 0 {
+		return nil
+	}
+	wait := time.Duration(missing / float64(limiter.Limit()) * float64(time.Second))
+	return refuse(rateLimited, "Too many bytes %s: the limit is %d a %s. Wait and try again.", what, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
+}
+
+// spend counts n bytes of key, whether there was room for them or not: what is
+// over the limit has to be waited for by the next one.
+func (l *limiters) spend(now time.Time, key string, n int64) {
+	if l != nil && n > 0 {
+		l.of(key).ReserveN(now, int(min(n, int64(l.rate.Events))))
+	}
 }
 
 // refusal is nil, or says that the events are too many and how long it takes

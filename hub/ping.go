@@ -43,8 +43,8 @@ func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err 
 		return topics, refuse(noCredential, "Publishing here takes a credential, which a ping has none of: POST the notification itself, with the bearer token or X-Hub-Signature that this hub's operator hands out.")
 	}
 	for _, topic := range topics {
-		if !h.allowed(topic) {
-			return topics, refuse(topicNotAllowed, "This hub does not serve the topic %s; nothing of this ping was taken.", topic)
+		if err := h.served(topic); err != nil {
+			return topics, err
 		}
 		if h.o.Callbacks == nil {
 			continue
@@ -72,6 +72,12 @@ func (h *Handler) pingRate(now time.Time, r *http.Request, topics []string) erro
 	hosts := make(map[string]int)
 	for _, topic := range topics {
 		hosts[egress.HostPortOf(topic)]++
+	}
+	for host := range hosts {
+		// How much there will be to fetch nobody knows yet.
+		if err := h.bytesByTopicHost.room(now, topicHostKey(host, false), "of the topic's host", 1); err != nil {
+			return err
+		}
 	}
 	claims := []claim{h.byPublisher.claim(now, addressKey(h.requester(r)), "from you", len(topics))}
 	for host, n := range hosts {

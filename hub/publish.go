@@ -25,6 +25,7 @@ type publication struct {
 	byContent  bool   // the topic's content has to speak for it
 	publisher  string // the name that goes with the credential; empty: anonymous
 	requester  string
+	who, host  string // the keys of the limits that count it
 	relayed    []string
 	mediaType  string
 	bodyLength int64
@@ -119,22 +120,26 @@ func (h *Handler) admit(r *http.Request, p *publication) error {
 	if err := h.links(r.Header, p); err != nil {
 		return err
 	}
-	if !h.allowed(p.topic) {
-		return refuse(topicNotAllowed, "This hub does not serve the topic %s.", p.topic)
+	if err := h.served(p.topic); err != nil {
+		return err
 	}
 	publisher, credential := h.credential(r.Header, p)
-	who := addressKey(addr)
+	p.publisher, p.who = publisher, addressKey(addr)
 	if credential == nil && publisher != "" {
-		p.publisher, who = publisher, "publisher "+publisher
+		p.who = "publisher " + publisher
 	}
+	p.host = topicHostKey(egress.HostPortOf(p.topic), credential == nil && publisher != "")
 	now := h.o.Now()
-	if err := h.byPublisher.take(now, who, "from you"); err != nil {
+	if err := h.byPublisher.take(now, p.who, "from you"); err != nil {
 		return err
 	}
 	if credential != nil {
 		return credential
 	}
-	if err := h.byTopicHost.take(now, topicHostKey(egress.HostPortOf(p.topic), publisher != ""), "to the topic's host"); err != nil {
+	if err := h.byTopicHost.take(now, p.host, "to the topic's host"); err != nil {
+		return err
+	}
+	if err := h.room(now, p, max(r.ContentLength, 1)); err != nil {
 		return err
 	}
 	p.location = r.Header.Get("Content-Location")
@@ -142,11 +147,25 @@ func (h *Handler) admit(r *http.Request, p *publication) error {
 	return nil
 }
 
+// room refuses a body of n bytes that is over the limits in bytes, of which it
+// counts none yet: what counts is what comes.
+func (h *Handler) room(now time.Time, p *publication, n int64) error {
+	if err := h.bytesByPublisher.room(now, p.who, "from you", n); err != nil {
+		return err
+	}
+	return h.bytesByTopicHost.room(now, p.host, "to the topic's host", n)
+}
+
 // read is the second stage: the body, hashed on the way, and the signature over
 // it.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) error {
 	var err error
-	if p.body, err = h.readBody(w, r, h.o.MaxBody); err != nil {
+	in := h.incoming(w, r)
+	p.body, err = takeIn(h.memory, in, r.ContentLength, h.o.MaxBody)
+	now := h.o.Now()
+	h.bytesByPublisher.spend(now, p.who, in.total)
+	h.bytesByTopicHost.spend(now, p.host, in.total)
+	if err != nil {
 		return err
 	}
 	p.bodyLength = int64(len(p.body.bytes))
@@ -154,12 +173,11 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) e
 		return nil
 	}
 	signer, err := h.o.Publishers.BySignature(p.signature, p.body.bytes, p.topic)
+	p.publisher = signer.Name // also where the topic is none of its own, for the log
 	if err != nil {
 		p.body.release()
-		return err
 	}
-	p.publisher = signer.Name
-	return nil
+	return err
 }
 
 // validate is the third stage: the document, and whether it may come next.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,7 +25,7 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 
 // readForm reads a form and what it is for.
 func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form, websub.Mode, error) {
-	body, err := h.readBody(w, r, maxForm)
+	body, err := takeIn(h.memory, h.incoming(w, r), r.ContentLength, maxForm)
 	if err != nil {
 		return websub.Form{}, "", err
 	}
@@ -86,6 +87,9 @@ func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.Subsc
 
 // policy refuses what this hub does not do, whoever asks (HUB-16).
 func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
+	if h.own.is(req.Callback) {
+		return refuse(callbackNotAllowed, "The callback is this hub itself, which would call itself in a loop; give a URL of your own.")
+	}
 	if h.o.Callbacks != nil {
 		if err := h.o.Callbacks.CheckLiteral(req.Callback); err != nil {
 			return err
@@ -94,11 +98,15 @@ func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
 	if req.Mode == websub.ModeUnsubscribe {
 		return nil
 	}
-	if !h.allowed(req.Topic) {
-		return refuse(topicNotAllowed, "This hub does not serve the topic %s.", req.Topic)
+	if err := h.served(req.Topic); err != nil {
+		return err
 	}
-	if req.Secret != "" && h.o.RequireHTTPSForSecrets && !h.secure(r) {
+	switch {
+	case req.Secret == "" || !h.o.RequireHTTPSForSecrets:
+	case !h.secure(r):
 		return refuse(insecureSecret, "hub.secret came over plain HTTP, where anybody can read it; send the request over HTTPS, with a new secret.")
+	case !strings.HasPrefix(strings.ToLower(req.Callback), "https://"):
+		return refuse(insecureSecret, "The callback is not https, as this hub wants it where there is a hub.secret, so that nobody on the way reads what is delivered. Give an https callback, or leave hub.secret out.")
 	}
 	return nil
 }

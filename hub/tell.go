@@ -13,8 +13,19 @@ import (
 // on. What this hub itself is at fault for is a warning. More is what the event does not say;
 // what is not known is left out.
 func (h *Handler) tell(e Event, more ...zap.Field) {
+	if h.o.Event != nil {
+		defer h.o.Event(e)
+	}
+	leftOut := 0
+	if e.Err != nil {
+		ok := false
+		if leftOut, ok = h.quiet.line(h.o.Now(), e.Name, e.Outcome); !ok {
+			return
+		}
+	}
 	level := zapcore.InfoLevel
-	if r := (*refusal)(nil); errors.As(e.Err, &r) && r.kind.ours() {
+	r := (*refusal)(nil)
+	if errors.As(e.Err, &r) && r.kind.ours() {
 		level = zapcore.WarnLevel
 	}
 	if line := h.log.Check(level, e.Name); line != nil {
@@ -29,10 +40,13 @@ func (h *Handler) tell(e Event, more ...zap.Field) {
 		if g := e.Gap; g.Reason != "" { // invariant 10
 			fields = append(fields, zap.String("gap_reason", g.Reason), zap.Time("gap_from", g.From), zap.Time("gap_until", g.Until))
 		}
+		if r != nil {
+			fields = append(fields, orSkip("rule", r.rule))
+		}
+		if leftOut > 0 {
+			fields = append(fields, zap.Int("left_out", leftOut))
+		}
 		line.Write(append(fields, zap.NamedError("reason", e.Err))...)
-	}
-	if h.o.Event != nil {
-		h.o.Event(e)
 	}
 }
 

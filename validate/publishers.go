@@ -58,8 +58,8 @@ func (p *Publishers) all() []Publisher {
 	return nil
 }
 
-// ByToken returns the publisher that has this bearer token and covers topic,
-// ErrUnknownCredential or ErrNotCovered. Every hash is compared, each in
+// ByToken returns the publisher that has this bearer token and covers topic, or
+// ErrUnknownCredential, or with ErrNotCovered the one that has it. Every hash is compared, each in
 // constant time.
 func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 	sum := sha256.Sum256([]byte(token))
@@ -80,14 +80,14 @@ func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 	case token == "" || found < 0:
 		return Publisher{}, ErrUnknownCredential
 	case covering < 0:
-		return Publisher{}, ErrNotCovered
+		return list[found], ErrNotCovered
 	}
 	return list[covering], nil
 }
 
 // BySignature returns the publisher that covers topic and whose secret signed
-// body like header, an X-Hub-Signature, says; else ErrUnknownCredential or
-// ErrNotCovered.
+// body like header, an X-Hub-Signature, says; else ErrUnknownCredential, or with
+// ErrNotCovered the one whose secret it was.
 func (p *Publishers) BySignature(header string, body []byte, topic string) (Publisher, error) {
 	list := p.all()
 	var foreign []int
@@ -105,7 +105,7 @@ func (p *Publishers) BySignature(header string, body []byte, topic string) (Publ
 			break
 		}
 		if websub.VerifySignature(header, list[i].Secret, body) == nil {
-			return Publisher{}, ErrNotCovered
+			return list[i], ErrNotCovered
 		}
 	}
 	return Publisher{}, ErrUnknownCredential

@@ -40,8 +40,8 @@ func TestPublishersByToken(t *testing.T) {
 		{"old", "https://a.example/x", "alice", nil},
 		{"new", "https://a.example/x", "alice", nil},
 		{"bob", "https://b.example/x", "bob", nil},
-		{"bob", "https://a.example/x", "", ErrNotCovered},
-		{"new", "https://c.example/x", "", ErrNotCovered},
+		{"bob", "https://a.example/x", "bob", ErrNotCovered},
+		{"new", "https://c.example/x", "alice", ErrNotCovered},
 		{"wrong", "https://a.example/x", "", ErrUnknownCredential},
 		{"", "https://a.example/x", "", ErrUnknownCredential},
 	} {
@@ -62,7 +62,7 @@ func TestPublishersBySignature(t *testing.T) {
 	}{
 		{"hers", sign("alice's"), "https://a.example/x", "alice", nil},
 		{"by another method", websub.SHA512.Sign("alice's", body), "https://a.example/x", "alice", nil},
-		{"his at hers", sign("bob's"), "https://a.example/x", "", ErrNotCovered},
+		{"his at hers", sign("bob's"), "https://a.example/x", "bob", ErrNotCovered},
 		{"nobody's", sign("x"), "https://a.example/x", "", ErrUnknownCredential},
 		{"over other bytes", websub.SHA256.Sign("alice's", []byte("x")), "https://a.example/x", "", ErrUnknownCredential},
 		{"of an empty secret", sign(""), "https://c.example/x", "", ErrUnknownCredential},
