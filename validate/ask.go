@@ -62,7 +62,10 @@ func (c *TopicChecker) do(ctx context.Context, method, target string) (*http.Res
 
 // unanswered says what it means that there is no answer.
 func unanswered(host string, err error) error {
-	var spent *egress.BudgetError
+	var (
+		spent       *egress.BudgetError
+		certificate *egress.CertificateError
+	)
 	switch egress.Classify(err) {
 	case egress.FailureRefused:
 		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can open private ranges with --allow-cidr"}
@@ -72,6 +75,11 @@ func unanswered(host string, err error) error {
 		}
 	case egress.FailureTimeout:
 		return &UnsureError{Reason: host + " did not answer in time"}
+	case egress.FailureProxy:
+		return &UnsureError{Reason: "this hub's own way out does not work, which its operator can see"}
+	}
+	if errors.As(err, &certificate) {
+		return &UnsureError{Reason: host + " has a certificate that this hub does not accept"}
 	}
 	return &UnsureError{Reason: host + " could not be reached"}
 }

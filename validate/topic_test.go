@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,6 +381,24 @@ func TestTopicCheckGivesBothPlacesBack(t *testing.T) {
 	for i := range 5 {
 		if err := c.Check(t.Context(), fmt.Sprintf("%s/%d", srv.URL, i)); err != nil {
 			t.Fatalf("topic %d: %v", i, err)
+		}
+	}
+}
+
+// A Source is told of its certificate, which it can mend, and of the hub's proxy,
+// which it can't.
+func TestTopicCheckSaysWhatFailed(t *testing.T) {
+	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	defer srv.Close()
+	proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	for want, o := range map[string]egress.Options{"certificate": {Allow: egress.DevAllow()}, "way out": {Allow: egress.DevAllow(), Proxy: proxy}} {
+		client, err := egress.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = checker(t, TopicOptions{Client: client}).Check(t.Context(), srv.URL+"/topic")
+		if outcome(err) != "unsure" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to speak of the %s", err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // finish reads the files that settings name and judges the settings together.
@@ -52,6 +53,7 @@ func (c *Config) check(o Origins) []error {
 		o.Where("admin-listen"), c.AdminListen)
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show what the process holds in memory, so they are served to the holder of a token only; name its file with --admin-token-file", o.Where("pprof"))
+	need((c.TLSCert == "") == (c.TLSKey == ""), "%s: tls-cert and tls-key go together; name both files, or neither", o.Where(either(c.TLSCert != "", "tls-cert", "tls-key")))
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)
 	return errs
@@ -71,6 +73,7 @@ func (c *Config) Warnings() []string {
 	warn(slices.Equal(c.PublishAuth, []string{AuthToken}) && len(c.Publishers) == 0,
 		"publish-auth is token alone and there are no publishers: nobody can publish until "+c.PublishersFile+" names one")
 	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works on this machine alone")
+	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener speaks https alone: nobody reaches the hub at its own URL")
 	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be gone before it was delivered; subscriptions then record a gap")
 	return all
 }
@@ -103,6 +106,13 @@ func isLoopback(hostport string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+func either(first bool, a, b string) string {
+	if first {
+		return a
+	}
+	return b
 }
 
 func portOf(hostport string) string {

@@ -13,7 +13,10 @@ type Config struct {
 	Dev bool // --dev was given; what it changes is in the other fields
 
 	Listen    string // host:port of the public listener
-	PublicURL string // the hub URI; empty: http://localhost:<the listener's port>/
+	PublicURL string // the hub URI; empty: http://localhost:<the listener's port>/, or https
+	// TLSCert and TLSKey are the files of the public listener's certificate; both
+	// empty: it speaks plain HTTP.
+	TLSCert, TLSKey string
 	// AdminListen is host:port of the operator's listener. AdminToken is what
 	// it asks for; empty only where AdminListen is a loopback address.
 	AdminListen    string
@@ -58,6 +61,7 @@ type Config struct {
 
 	AllowCIDR              []netip.Prefix
 	TrustedProxy           []netip.Prefix
+	EgressProxy            Secret // a URL, with the proxy's password if it has one; empty: none
 	RequireHTTPSForSecrets bool
 	CAFile                 string
 	// RootCAs are the system's and those of CAFile; nil: the system's.

@@ -51,6 +51,30 @@ func FuzzParseEndpoint(f *testing.F) {
 	})
 }
 
+// A password is in no error and in nothing that is shown, however wrong the rest
+// is.
+func FuzzParseProxy(f *testing.F) {
+	const password = "s3cr3tpassw0rd"
+	for _, s := range []string{"http://u:%s@proxy:3128", "https://%s@[::1]", "", "%s", "http://u:%s@/", "http://u:%s@p:x", "http://u:%s@p/?q#f", "http://u:%s\x7f@p", "socks5://u:%s@p"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		s = strings.Replace(s, "%s", password, 1)
+		got, err := parseProxy(s)
+		if err != nil && strings.Contains(err.Error(), password) {
+			t.Errorf("the error of %q has the password: %v", s, err)
+		}
+		u, perr := url.Parse(s)
+		if err == nil && s != "" && (perr != nil || u.Hostname() == "" || string(got) != s) {
+			t.Errorf("%q was taken as %q", s, string(got))
+		}
+		if shown := hideUser(s); perr == nil && u.User != nil && strings.Contains(u.User.String(), password) &&
+			!strings.Contains(u.Host, password) && strings.Contains(shown, password) {
+			t.Errorf("%q is shown as %q", s, shown)
+		}
+	})
+}
+
 // No range opens link-local addresses on purpose, however it is written.
 func FuzzParseAllowed(f *testing.F) {
 	for _, s := range []string{"10.0.0.0/8", "169.254.169.254", "fe80::/10", "::ffff:169.254.0.0/112", "fd00::1/8", "0.0.0.0/0", "10.0.0.1%eth0", "1/8"} {

@@ -140,8 +140,11 @@ func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
 			return o, nil // the zero value, which some parsers would refuse
 		}
 	}
-	o.Value = s.texts(v.text...)
-	if err := s.set(o.Value); err != nil {
+	value := s.texts(v.text...)
+	if o.Value = value; s.hide != nil {
+		o.Value = []string{s.hide(value[0])}
+	}
+	if err := s.set(value); err != nil {
 		if strings.HasPrefix(o.From, "--") || strings.HasPrefix(o.From, envPrefix) {
 			return o, fmt.Errorf("%s: %w", o.From, err)
 		}

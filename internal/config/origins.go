@@ -6,8 +6,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Origin says of one setting what it is and where that was said. Settings hold
-// no secrets themselves, only the names of files that do.
+// Origin says of one setting what it is and where that was said. It holds no
+// secrets: most settings only name files that do, and of the others Value is what
+// may be shown.
 type Origin struct {
 	Name  string
 	Value []string // as it was written; several only in a list

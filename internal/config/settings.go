@@ -13,6 +13,8 @@ type setting struct {
 	list bool   // may be given several times
 	// set parses and stores a value; a setting that is no list gets exactly one.
 	set func(text []string) error
+	// hide is what is shown of a value that may hold a secret; nil: all of it.
+	hide func(text string) string
 }
 
 // settings is the table of everything that can be set, bound to c.
@@ -22,7 +24,9 @@ func settings(c *Config) []setting {
 		{name: "dev", help: "settings for a laptop: open, local, without limits. It changes only defaults; what is set elsewhere wins", def: "false", set: one(parseBool, &c.Dev)},
 
 		{name: "listen", arg: "ADDR", help: "address of the public listener", def: ":8080", dev: "127.0.0.1:8080", set: one(parseAddr, &c.Listen)},
-		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"", auto: "http://localhost:PORT/", set: one(parsePublicURL, &c.PublicURL)},
+		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"", auto: "http://localhost:PORT/, or https with tls-cert", set: one(parsePublicURL, &c.PublicURL)},
+		{name: "tls-cert", arg: "FILE", help: "certificate of the public listener and its chain (PEM), read again when it changes; with it the listener speaks https alone", auto: "none", set: one(anyText, &c.TLSCert)},
+		{name: "tls-key", arg: "FILE", help: "private key of tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.TLSKey)},
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
@@ -63,6 +67,7 @@ func settings(c *Config) []setting {
 
 		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
 		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For and X-Forwarded-Proto count", auto: "none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
+		{name: "egress-proxy", arg: "URL", help: "proxy that callbacks and topics are called through: http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them", auto: "none", set: one(parseProxy, &c.EgressProxy), hide: hideUser},
 		{name: "require-https-for-secrets", help: "refuse hub.secret in requests that did not come over https, here or at a trusted proxy", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
 		{name: "ca-file", arg: "FILE", help: "certificate authorities (PEM) trusted for callbacks, topics and the collector of traces, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},
 

@@ -197,6 +197,42 @@ func parseEndpoint(s string) (string, error) {
 	return u.String(), nil
 }
 
+// parseProxy checks where outbound requests go through. What is wrong is told
+// without the value, which may hold a password.
+func parseProxy(s string) (Secret, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil:
+		bad = "is not a URL; in a password, percent-encode what is neither a letter nor a digit"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		bad = "is not an http or https URL with a host"
+	case u.Path != "" && u.Path != "/", strings.ContainsAny(s, "?#"):
+		bad = "has a path, a query or a fragment after the host"
+	case u.User.Username() == masked:
+		bad = "has asterisks where the user name and password were; write those"
+	}
+	if bad != "" {
+		return "", fmt.Errorf("the proxy's address %s; write it like http://proxy.example.org:3128 or http://user:password@proxy.example.org:3128", bad)
+	}
+	return Secret(s), nil
+}
+
+// hideUser takes the user name and password out of a URL.
+func hideUser(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return masked
+	case u.User == nil:
+		return s
+	}
+	return u.Scheme + "://" + masked + "@" + u.Host
+}
+
 // parsePattern checks only what a pattern cannot do without; package validate
 // gives it its meaning.
 func parsePattern(s string) (string, error) {

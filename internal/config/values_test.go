@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -173,4 +174,52 @@ func FuzzParseRate(f *testing.F) {
 			t.Errorf("%q is %v, which reads as %v, %v", s, r, again, err)
 		}
 	})
+}
+
+func TestParseProxy(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"": true, "http://proxy.example:3128": true, "http://proxy.example:3128/": true, "https://u:p%40@proxy.example": true, "http://token@[fd00::1]:80": true,
+		"proxy.example:3128": false, "proxy.example": false, "socks5://proxy.example": false, "http://": false, "http://u:p@": false,
+		"http://proxy.example/path": false, "http://proxy.example?": false, "http://proxy.example#": false, "http://********@proxy.example": false, "http://u:p%@proxy.example": false,
+	} {
+		got, err := parseProxy(text)
+		if ok != (err == nil) || ok && string(got) != text {
+			t.Errorf("%q: %q, %v", text, string(got), err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "http://user:password@proxy.example.org:3128") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// The proxy's password is in nothing that is printed: not in the settings as they
+// are shown, nor as a file, nor in the Config itself, nor in an error.
+func TestProxyPasswordIsNotShown(t *testing.T) {
+	const password = "pa55word"
+	c, origins, err := Load([]string{"--egress-proxy=http://hub:" + password + "@proxy.example:3128"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(c.EgressProxy), password) {
+		t.Error("the password was lost")
+	}
+	file, err := origins.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := origins.Get("egress-proxy")
+	for _, shown := range []string{string(file), one.Text(), origins.Says("egress-proxy")} {
+		if !strings.Contains(shown, "http://********@proxy.example:3128") {
+			t.Errorf("it is shown as %q", shown)
+		}
+	}
+	for _, shown := range []string{string(file), fmt.Sprintf("%v %+v %#v %v", c, c, c, origins)} {
+		if strings.Contains(shown, password) {
+			t.Errorf("the password is in %q", shown)
+		}
+	}
+	if _, _, err := Load(nil, []string{"RSHUB_EGRESS_PROXY=ftp://hub:" + password + "@proxy.example"}); err == nil ||
+		strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "RSHUB_EGRESS_PROXY") {
+		t.Errorf("a mistake is told as %v", err)
+	}
 }

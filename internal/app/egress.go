@@ -1,0 +1,28 @@
+package app
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/rshub/rshub/internal/egress"
+)
+
+// egressClient returns the client that calls what strangers name.
+func (a *App) egressClient() (*egress.Client, error) {
+	o := egress.Options{
+		Allow:     a.cfg.AllowCIDR,
+		PerHost:   a.cfg.PerHost,
+		Idle:      2 * a.cfg.MaxInflight,
+		UserAgent: a.userAgent(),
+		RootCAs:   a.cfg.RootCAs,
+		Refused:   a.metrics.Refused,
+	}
+	if a.cfg.EgressProxy != "" {
+		u, err := url.Parse(string(a.cfg.EgressProxy))
+		if err != nil {
+			return nil, fmt.Errorf("egress-proxy: %w", egress.WithoutURL(err))
+		}
+		o.Proxy = u
+	}
+	return egress.New(o)
+}
