@@ -47,6 +47,8 @@ func (c *Config) check(o Origins) []error {
 	ordered(c.LeaseDefault <= c.LeaseMax, "lease-default", "lease-max")
 	ordered(c.RetryFirst <= c.RetryMax, "retry-first", "retry-max")
 	ordered(c.MaxBody <= c.MaxInflightBytes, "max-body", "max-inflight-bytes")
+	need(c.PublishBytes.Count == 0 || int64(c.PublishBytes.Count) >= c.MaxBody,
+		"publish-rate lets less through at once than the longest notification has: %s, and %s", o.Says("publish-rate"), o.Says("max-body"))
 	need(len(c.PublishAuth) > 0, "%s: it names no way to publish; write one or more of content, token, open", o.Where("publish-auth"))
 	need(c.AdminTokenFile != "" || isLoopback(c.AdminListen),
 		"%s: %s can be reached from elsewhere, so the operator's listener needs --admin-token-file; or keep it on this machine with --admin-listen 127.0.0.1:8081",

@@ -36,6 +36,7 @@ type Config struct {
 	Publishers     []Publisher
 
 	PublishRate   Rate // for each publisher and each topic host
+	PublishBytes  Rate // the same in bytes
 	SubscribeRate Rate // for each requester
 	VerifyBudget  int  // unconfirmed requests a minute to one host
 	MaxPending    int

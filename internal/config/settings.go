@@ -39,7 +39,10 @@ func settings(c *Config) []setting {
 		{name: "publish-auth", arg: "WAYS", help: "what lets a publish in: content (the topic URI serves the same), token (a publisher's token or signature), open (anyone)", def: "content,token", dev: AuthOpen, list: true, set: many(oneOf(AuthContent, AuthToken, AuthOpen), &c.PublishAuth)},
 		{name: "publishers-file", arg: "FILE", help: "YAML file of the publishers, their topics and credentials", auto: "publishers.yaml in the data folder, if it is there", set: one(anyText, &c.PublishersFile)},
 
-		{name: "publish-rate", arg: "RATE", help: "publishes accepted from one publisher, and for one topic host; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.PublishRate)},
+		{name: "publish-rate", arg: "RATE", help: "publishes accepted from one publisher, and for one topic host, in requests or also in bytes as in 600/m,2GiB/h; 0: no limit", def: "600/m", dev: "0", set: func(text []string) (err error) {
+			c.PublishRate, c.PublishBytes, err = parsePublishRate(text[0])
+			return err
+		}},
 		{name: "subscribe-rate", arg: "RATE", help: "subscription requests accepted from one requester; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.SubscribeRate)},
 		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
 		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},

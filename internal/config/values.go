@@ -36,22 +36,57 @@ var rateUnits = []struct {
 
 // parseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
 func parseRate(s string) (Rate, error) {
+	return parseRateOf(s, "600/m", parseCount)
+}
+
+// parsePublishRate reads a rate of requests such as 600/m, one of bytes such as
+// 2GiB/h, or both with a comma between them. 0 is no limit.
+func parsePublishRate(s string) (requests, bytes Rate, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		count, _, _ := strings.Cut(part, "/")
+		rate, parse, example := &requests, parseCount, "600/m"
+		if _, err := parseDigits(count); err != nil {
+			rate, parse, example = &bytes, parseBytes, "2GiB/h"
+		}
+		switch {
+		case part == "0" && part != s:
+			return Rate{}, Rate{}, fmt.Errorf("%q holds 0, which means no limit and stands alone", s)
+		case rate.Count > 0:
+			return Rate{}, Rate{}, fmt.Errorf("%q has two rates of one kind; write requests, bytes or both, such as 600/m,2GiB/h", s)
+		}
+		if *rate, err = parseRateOf(part, example, parse); err != nil {
+			return Rate{}, Rate{}, err
+		}
+	}
+	return requests, bytes, nil
+}
+
+func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, error) {
 	count, unit, ok := strings.Cut(s, "/")
-	n, err := parseDigits(count)
+	n, err := parse(count)
 	switch {
 	case s == "0":
 		return Rate{}, nil
-	case err != nil || !ok || n > math.MaxInt32:
-		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as 600/m, or 0 for no limit", s)
+	case err != nil || !ok:
+		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as %s, or 0 for no limit", s, example)
 	case n == 0:
 		return Rate{}, fmt.Errorf("%q lets nothing through; write 0 for no limit", s)
 	}
 	for _, u := range rateUnits {
 		if unit == u.name {
-			return Rate{int(n), u.per}, nil
+			return Rate{n, u.per}, nil
 		}
 	}
-	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as 600/m", s)
+	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as %s", s, example)
+}
+
+// parseBytes is parseSize for what is counted.
+func parseBytes(s string) (int, error) {
+	n, err := parseSize(s)
+	if err == nil && n > math.MaxInt {
+		err = strconv.ErrRange
+	}
+	return int(n), err
 }
 
 type sizeUnit struct {

@@ -158,6 +158,29 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
+func TestParsePublishRate(t *testing.T) {
+	perMinute := Rate{600, time.Minute}
+	for s, want := range map[string][2]Rate{
+		"0": {}, "600/m": {perMinute, {}}, "2GiB/h": {{}, {2 << 30, time.Hour}},
+		"600/m,2GiB/h": {perMinute, {2 << 30, time.Hour}}, "50MiB/s,600/m": {perMinute, {50 << 20, time.Second}},
+	} {
+		requests, bytes, err := parsePublishRate(s)
+		if err != nil || [2]Rate{requests, bytes} != want {
+			t.Errorf("%q is %v and %v, %v", s, requests, bytes, err)
+		}
+	}
+	for _, s := range []string{"", ",", "600/m,", "600/m,600/m", "1MiB/s,1GiB/h", "0,1GiB/h", "600/m,0", "0KiB/h", "2GiB", "2GiB/w", "2 GiB/h", "-1MiB/h", "600/m 2GiB/h", "99999999TiB/s"} {
+		if requests, bytes, err := parsePublishRate(s); err == nil {
+			t.Errorf("%q is taken as %v and %v", s, requests, bytes)
+		}
+	}
+	c, _ := load(t, []string{"--publish-rate=600/m,1GiB/h"}, nil)
+	if c.PublishRate != perMinute || c.PublishBytes != (Rate{1 << 30, time.Hour}) {
+		t.Errorf("%v, %v", c.PublishRate, c.PublishBytes)
+	}
+	wantError(t, []string{"--publish-rate=600/m,1MiB/s"}, nil, "publish-rate", "max-body")
+}
+
 func FuzzParseRate(f *testing.F) {
 	for _, s := range []string{"600/m", "0", "0/m", "01/s", "1/d"} {
 		f.Add(s)
