@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -34,6 +33,7 @@ type App struct {
 
 	hubURL        string
 	public, admin net.Listener
+	certificate   *certificate // nil: plain HTTP
 	started       time.Time
 	embedded      *embedstore.Store
 	store         telemetry.Store // embedded, counted and timed
@@ -94,66 +94,8 @@ func (a *App) start(ctx context.Context) error {
 
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
-	a.serve(ctx, "operator's listener", a.admin, a.adminHandler())
+	a.serve(ctx, a.adminListener())
 	return a.startParts(ctx)
-}
-
-// listen opens both listeners and settles the hub URI.
-func (a *App) listen(ctx context.Context) error {
-	var lc net.ListenConfig
-	var err error
-	if a.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminListen); err != nil {
-		return fmt.Errorf("opening the operator's listener (--admin-listen): %w", err)
-	}
-	a.stops.add("operator's address", closing(a.admin))
-	if a.public, err = lc.Listen(ctx, "tcp", a.cfg.Listen); err != nil {
-		return fmt.Errorf("opening the public listener (--listen): %w", err)
-	}
-	a.stops.add("public address", closing(a.public))
-	if a.hubURL = a.cfg.PublicURL; a.hubURL == "" {
-		_, port, err := net.SplitHostPort(a.Addr())
-		if err != nil {
-			return fmt.Errorf("the public listener's address: %w", err)
-		}
-		a.hubURL = "http://" + net.JoinHostPort("localhost", port) + "/"
-	}
-	return nil
-}
-
-func closing(l net.Listener) func(context.Context) error {
-	return func(context.Context) error {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	}
-}
-
-// serve answers on l until it is stopped; then the requests in progress may
-// finish.
-func (a *App) serve(ctx context.Context, name string, l net.Listener, handler http.Handler) {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          zap.NewStdLog(a.log.Named("http").With(zap.String("event", "http_error"))),
-	}
-	a.stops.background(ctx, name, func(ctx context.Context) error {
-		ended := make(chan error, 1)
-		go func() { ended <- server.Serve(l) }()
-		select {
-		case err := <-ended:
-			return err
-		case <-ctx.Done():
-		}
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace/2)
-		defer cancel()
-		if err := server.Shutdown(limit); err != nil {
-			return server.Close() // whoever still sends has had time
-		}
-		return nil
-	}, a.failed)
 }
 
 func (a *App) adminHandler() http.Handler {

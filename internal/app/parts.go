@@ -54,7 +54,7 @@ func (a *App) startParts(ctx context.Context) error {
 	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
 		return err
 	}
-	a.serve(ctx, "public listener", a.public, a.hub)
+	a.serve(ctx, a.publicListener(ctx))
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+// gate bounds the connections of a listener, in all and for each network. Where
+// there are too many, the one goes that has waited the longest without a request:
+// slow and idle clients make room for others, and requests in progress are never
+// broken off. Its state may be called from many goroutines.
+type gate struct {
+	total      int
+	perNetwork int            // 0: no limit
+	exempt     []netip.Prefix // proxies, whose connections are everybody's
+	listener   string         // for the log
+	log        *zap.Logger
+	say        *rate.Limiter
+
+	mu       sync.Mutex
+	guests   map[net.Conn]*guest
+	networks map[netip.Prefix]*crowd
+	waiting  list.List // of *guest, in the order in which they began to wait
+	shut     int       // connections since the last line of the log
+}
+
+// crowd is the connections of one network.
+type crowd struct {
+	n       int
+	waiting list.List // as gate.waiting
+}
+
+// guest is one connection. Both elements are nil while it has a request.
+type guest struct {
+	conn           net.Conn
+	network        netip.Prefix
+	crowd          *crowd // nil: exempt
+	among, inCrowd *list.Element
+}
+
+func newGate(listener string, total, perNetwork int, exempt []netip.Prefix, log *zap.Logger) *gate {
+	return &gate{
+		total: total, perNetwork: perNetwork, exempt: exempt, listener: listener, log: log,
+		say:    rate.NewLimiter(rate.Every(limitedEvery), 1),
+		guests: make(map[net.Conn]*guest), networks: make(map[netip.Prefix]*crowd),
+	}
+}
+
+// state is for http.Server.ConnState.
+func (g *gate) state(c net.Conn, s http.ConnState) {
+	if out := g.change(c, s); out != nil {
+		if t, ok := out.(interface{ NetConn() net.Conn }); ok {
+			out = t.NetConn() // a farewell of TLS could have to wait
+		}
+		_ = out.Close() // whoever serves it notices
+	}
+}
+
+// change notes what a connection does, and returns the one that has to go.
+func (g *gate) change(c net.Conn, s http.ConnState) (out net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s == http.StateNew {
+		return g.enter(c)
+	}
+	v := g.guests[c]
+	switch {
+	case v == nil: // it went before
+	case s == http.StateActive:
+		g.busy(v)
+	case s == http.StateIdle:
+		g.wait(v)
+	default:
+		g.leave(v)
+	}
+	return nil
+}
+
+// enter takes a connection in, as the last of those that wait, and returns the
+// first of them where there are too many: itself, if all others have requests.
+func (g *gate) enter(c net.Conn) (out net.Conn) {
+	addr := addrOf(c)
+	v := &guest{conn: c, network: networkOf(addr)}
+	if g.perNetwork > 0 && !g.isExempt(addr) {
+		if v.crowd = g.networks[v.network]; v.crowd == nil {
+			v.crowd = &crowd{}
+			g.networks[v.network] = v.crowd
+		}
+		v.crowd.n++
+	}
+	g.guests[c] = v
+	g.wait(v)
+	var first *list.Element
+	switch {
+	case v.crowd != nil && v.crowd.n > g.perNetwork:
+		first = v.crowd.waiting.Front()
+	case len(g.guests) > g.total:
+		first = g.waiting.Front()
+	default:
+		return nil
+	}
+	goes, _ := first.Value.(*guest)
+	g.leave(goes)
+	g.shut++
+	if g.say.Allow() {
+		g.log.Warn("there are too many connections; those without a request make room", zap.String("event", "connections_limited"),
+			zap.String("listener", g.listener), zap.Int("count", g.shut), zap.Int("connections", len(g.guests)),
+			zap.Stringer("network", goes.network))
+		g.shut = 0
+	}
+	return goes.conn
+}
+
+func (g *gate) wait(v *guest) {
+	g.busy(v)
+	v.among = g.waiting.PushBack(v)
+	if v.crowd != nil {
+		v.inCrowd = v.crowd.waiting.PushBack(v)
+	}
+}
+
+func (g *gate) busy(v *guest) {
+	if v.among != nil {
+		g.waiting.Remove(v.among)
+	}
+	if v.inCrowd != nil {
+		v.crowd.waiting.Remove(v.inCrowd)
+	}
+	v.among, v.inCrowd = nil, nil
+}
+
+func (g *gate) leave(v *guest) {
+	g.busy(v)
+	delete(g.guests, v.conn)
+	if v.crowd == nil {
+		return
+	}
+	if v.crowd.n--; v.crowd.n == 0 {
+		delete(g.networks, v.network)
+	}
+}
+
+func (g *gate) isExempt(addr netip.Addr) bool {
+	for _, p := range g.exempt {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// addrOf is where a connection comes from; the zero Addr: it can't be told.
+func addrOf(c net.Conn) netip.Addr {
+	at, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+	return at.Addr().Unmap().WithZone("")
+}
+
+// networkOf is what counts as one client: an IPv4 address, or an IPv6 /64, since
+// that much belongs to one household.
+func networkOf(addr netip.Addr) netip.Prefix {
+	bits := 32
+	if addr.Is6() {
+		bits = 64
+	}
+	p, _ := addr.Prefix(bits) // zero for the zero Addr
+	return p
+}
