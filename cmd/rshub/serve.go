@@ -21,8 +21,8 @@ func serveCommand(environ []string, version string, stderr io.Writer) *cobra.Com
 		Use: "serve", Short: "Run a hub", Args: cobra.NoArgs,
 		Long: `Runs a hub until it gets SIGTERM or SIGINT. It then takes no more publishes, lets
 deliveries under way finish (--drain) and ends with 0; a second signal ends it
-at once. It logs to standard error; the line with "event":"listening" holds the
-addresses.
+at once. On SIGHUP it reads the publishers file again. It logs to standard error;
+the line with "event":"listening" holds the addresses.
 
 ` + settingsHelp,
 		Example: `  rshub serve --dev
@@ -56,12 +56,13 @@ addresses.
 type hub interface {
 	Start(ctx context.Context) error
 	Failed() <-chan error
+	Reload()
 	Stop(ctx context.Context) error
 }
 
 // serve runs a hub until a signal comes or a part of it fails. It returns at the
-// second signal, whatever the hub is doing then. SIGHUP, by which operators ask
-// for settings to be read again, does not end it.
+// second signal, whatever the hub is doing then. SIGHUP has it read its publishers
+// again.
 func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -74,7 +75,7 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 		case s := <-signals:
 			switch {
 			case s == syscall.SIGHUP:
-				log.Warn("SIGHUP changes nothing: settings and publishers are read when the hub starts", zap.String("event", "reload_refused"))
+				go h.Reload() // a file may be on a disk that hangs, and the next signal counts
 			case stopping:
 				return cli.Fail(cli.ExitFailure, "ended at once by a second signal; deliveries under way will be repeated")
 			default:

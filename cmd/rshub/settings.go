@@ -22,10 +22,14 @@ Sizes are written 64KiB or 50MiB, durations 300s, 72h or 10d, rates 600/m.`
 func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Origins, error) {
 	cfg, origins, err := config.Resolve(cmd.Flags(), environ)
 	if err != nil {
-		mistakes := strings.ReplaceAll(err.Error(), "\n", "\n  ")
-		return cfg, origins, cli.Fail(cli.ExitUsage, "the settings are not right:\n  %s", mistakes)
+		return cfg, origins, wrongSettings(err)
 	}
 	return cfg, origins, nil
+}
+
+// wrongSettings shows each mistake in a line of its own.
+func wrongSettings(err error) error {
+	return cli.Fail(cli.ExitUsage, "the settings are not right:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }
 
 func configShowCommand(environ []string) *cobra.Command {

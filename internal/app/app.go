@@ -38,6 +38,7 @@ type App struct {
 	embedded      *embedstore.Store
 	store         telemetry.Store // embedded, counted and timed
 	metrics       *telemetry.Metrics
+	publishers    registry
 	hub           *hub.Handler
 	draining      atomic.Bool
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // nil until it is there
@@ -57,7 +58,8 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	if cfg.NodeID == "" {
 		cfg.NodeID = uuid.NewString()
 	}
-	return &App{cfg: cfg, version: version, log: log, failed: make(chan error, 1)}, nil
+	a := &App{cfg: cfg, version: version, log: log, failed: make(chan error, 1)}
+	return a, a.publishers.set(cfg.Publishers)
 }
 
 // Start opens the store and the listeners and starts every part. When it

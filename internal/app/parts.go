@@ -19,14 +19,7 @@ import (
 // and answers at the hub URI. That goes on while deliveries end, so that whoever
 // publishes meanwhile is told 503 and when to come again.
 func (a *App) startParts(ctx context.Context) error {
-	client, err := egress.New(egress.Options{
-		Allow:     a.cfg.AllowCIDR,
-		PerHost:   a.cfg.PerHost,
-		Idle:      2 * a.cfg.MaxInflight,
-		UserAgent: a.userAgent(),
-		RootCAs:   a.cfg.RootCAs,
-		Refused:   a.metrics.Refused,
-	})
+	client, err := a.egressClient()
 	if err != nil {
 		return err
 	}
@@ -136,17 +129,13 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 	if err != nil {
 		return nil, err
 	}
-	publishers, err := publishers(a.cfg.Publishers)
-	if err != nil {
-		return nil, err
-	}
 	return hub.New(hub.Options{
 		HubURL:                 a.hubURL,
 		Journal:                a.store,
 		Marks:                  a.store,
 		Subscriptions:          service,
 		Topics:                 topics,
-		Publishers:             validate.NewPublishers(publishers),
+		Publishers:             &a.publishers.live,
 		Callbacks:              client,
 		Auth:                   auth,
 		AcceptGaps:             a.cfg.Continuity == config.ContinuityFlag,
@@ -154,6 +143,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		TopicDeny:              deny,
 		RequireHTTPSForSecrets: a.cfg.RequireHTTPSForSecrets,
 		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
+		PublishBytes:           hub.Rate{Events: a.cfg.PublishBytes.Count, Per: a.cfg.PublishBytes.Per},
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
 		MaxBody:                a.cfg.MaxBody,
 		TrustedProxies:         a.cfg.TrustedProxy,
@@ -170,19 +160,6 @@ func patterns(list []string) ([]validate.Pattern, error) {
 			return nil, err
 		}
 		out = append(out, p)
-	}
-	return out, nil
-}
-
-// publishers gives the configured publishers to the hub.
-func publishers(list []config.Publisher) ([]validate.Publisher, error) {
-	out := make([]validate.Publisher, 0, len(list))
-	for _, p := range list {
-		topics, err := patterns(p.Topics)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)})
 	}
 	return out, nil
 }

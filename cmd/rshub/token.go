@@ -1,0 +1,239 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/config"
+)
+
+const (
+	// tokenPrefix begins every token, so that whoever finds one, a scanner for
+	// secrets above all, knows what it is.
+	tokenPrefix = "rshub_"
+	tokenBytes  = 32
+	// shownHash is how many digits of a token's hash are shown, and leastHash how
+	// many are needed to say which token is meant.
+	shownHash = 12
+	leastHash = 4
+	longest   = 100 // name of a publisher, in characters
+)
+
+const tokenHelp = `The publishers are in the file that the hub reads: --publishers-file, or
+publishers.yaml in --data-dir, from flags, environment and --config as
+` + "`rshub serve`" + ` takes them. A hub that runs reads it again on SIGHUP.`
+
+// tokenCommand is about those who may publish with a token.
+func tokenCommand(environ []string) *cobra.Command {
+	return cli.Group("token", "Say who may publish with a token",
+		tokenCreate(environ), tokenList(environ), tokenRevoke(environ))
+}
+
+// onPublishers gives a command the flags that say which publishers file is meant.
+func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Command, path string, args []string) error) *cobra.Command {
+	config.AddFlags(cmd.Flags(), "config", "data-dir", "publishers-file")
+	wrapFlags(cmd)
+	cmd.Long += "\n\n" + tokenHelp
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path, err := config.PublishersFile(cmd.Flags(), environ)
+		if err != nil {
+			return wrongSettings(err)
+		}
+		return run(cmd, path, args)
+	}
+	return cmd
+}
+
+func tokenCreate(environ []string) *cobra.Command {
+	var topics []string
+	cmd := &cobra.Command{
+		Use: "create NAME --topic PATTERN", Short: "Make a token for a publisher", Args: cobra.ExactArgs(1),
+		Long: `Makes a token with which a publisher may publish to the topics of its patterns,
+and prints it. It is shown this once: what is kept is its SHA-256. A publisher
+that is there gets one more, so that it can change over before the old one is
+revoked.`,
+		Example: `  rshub token create library --topic 'https://example.org/changes/*'
+  rshub token create library > new-token`,
+	}
+	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that it may publish to, such as https://example.org/*; may be given several times")
+	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
+		name := args[0]
+		if err := checkPublisher(name, topics); err != nil {
+			return err
+		}
+		var random [tokenBytes]byte
+		if _, err := rand.Read(random[:]); err != nil {
+			return err
+		}
+		token := tokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
+		sum := sha256.Sum256([]byte(token))
+		if err := config.AddToken(path, name, topics, sum); err != nil {
+			return tokenFailure(err)
+		}
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
+			return fmt.Errorf("the token could not be shown, so revoke it (rshub token revoke %s --token %s): %w", name, shown(sum), err)
+		}
+		return tell(cmd, `This is a token of %q, to be sent as "Authorization: Bearer TOKEN". It is not shown again; its SHA-256 (%s...) is in %s.`,
+			name, shown(sum), path)
+	})
+}
+
+// checkPublisher refuses what a hub would stumble over.
+func checkPublisher(name string, topics []string) error {
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name):
+		return cli.Fail(cli.ExitUsage, "%q can't be a publisher's name: it shows in logs and lists, so it has to be of printable characters", name)
+	case utf8.RuneCountInString(name) > longest:
+		return cli.Fail(cli.ExitUsage, "a publisher's name has at most %d characters", longest)
+	}
+	if err := app.CheckPublishers([]config.Publisher{{Name: name, Topics: topics}}); err != nil {
+		return cli.Fail(cli.ExitUsage, "--topic: %w", err)
+	}
+	return nil
+}
+
+func tokenList(environ []string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the publishers and their tokens", Args: cobra.NoArgs,
+		Long: `Lists the publishers, what they may publish to, and of each token how its SHA-256
+begins, by which ` + "`rshub token revoke`" + ` knows it.`,
+		Example: `  rshub token ls
+  rshub token ls --json | jq -r .name`,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, _ []string) error {
+		list, err := config.ReadPublishers(path)
+		if err != nil && !errors.Is(err, config.ErrNoPublishersFile) {
+			return err
+		}
+		if len(list) == 0 && !asJSON {
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There is no publisher in %s yet: `rshub token create` makes one.\n", path)
+			return err
+		}
+		return printPublishers(cmd.OutOrStdout(), list, asJSON)
+	})
+}
+
+func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if !asJSON {
+		if _, err := fmt.Fprintln(table, "PUBLISHER\tTOPICS\tTOKENS\tSHA-256\tSECRET"); err != nil {
+			return err
+		}
+	}
+	for _, p := range list {
+		hashes := make([]string, 0, len(p.TokenSHA256))
+		for _, sum := range p.TokenSHA256 {
+			hashes = append(hashes, shown(sum))
+		}
+		var err error
+		if asJSON {
+			err = encoder.Encode(struct {
+				Name   string   `json:"name"`
+				Topics []string `json:"topics"`
+				Tokens []string `json:"tokens"`
+				Signs  bool     `json:"signs"`
+			}{p.Name, p.Topics, hashes, p.Secret != ""})
+		} else {
+			secret := "no"
+			if p.Secret != "" {
+				secret = "yes"
+			}
+			name := strings.Map(printable, p.Name)
+			_, err = fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", name, strings.Map(printable, strings.Join(p.Topics, " ")), len(hashes), strings.Join(hashes, " "), secret)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// printable takes out what a terminal would act on, and what would end a cell.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
+func tokenRevoke(environ []string) *cobra.Command {
+	var token string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke NAME", Short: "Revoke a token, or a publisher with all it has", Args: cobra.ExactArgs(1),
+		Long: `Revokes one token of a publisher, known by how its SHA-256 begins, as
+` + "`rshub token ls`" + ` shows it, or by the token itself; or without --token the
+publisher with all its tokens and its secret. It counts when the hub has read the
+file again.`,
+		Example: `  rshub token revoke library --token 3f9a01c2
+  rshub token revoke library --yes
+  kill -HUP $(pidof rshub)`,
+	}
+	cmd.Flags().StringVar(&token, "token", "", "`PREFIX` of the token's SHA-256, or the token")
+	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher as a whole, without --token")
+	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
+		name := args[0]
+		if !cmd.Flags().Changed("token") {
+			return revokePublisher(cmd, path, name, yes)
+		}
+		prefix := strings.ToLower(token)
+		if strings.HasPrefix(token, tokenPrefix) {
+			prefix = fmt.Sprintf("%x", sha256.Sum256([]byte(token)))
+		}
+		if len(prefix) < leastHash || strings.Trim(prefix, "0123456789abcdef") != "" {
+			return cli.Fail(cli.ExitUsage, "--token takes the first digits of the token's SHA-256, %d at least, as `rshub token ls` shows them", leastHash)
+		}
+		sum, err := config.RevokeToken(path, name, prefix)
+		if err != nil {
+			return tokenFailure(err)
+		}
+		return tell(cmd, "The token %s... of %q is revoked in %s.", shown(sum), name, path)
+	})
+}
+
+func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
+	if !yes {
+		return cli.Fail(cli.ExitUsage, "this would revoke all that %q may publish with. Nothing was done: say --yes where that is meant, or --token for one token", name)
+	}
+	p, err := config.RemovePublisher(path, name)
+	if err != nil {
+		return tokenFailure(err)
+	}
+	return tell(cmd, "Publisher %q is revoked in %s, with %d tokens.", name, path, len(p.TokenSHA256))
+}
+
+// tokenFailure gives an error its exit code.
+func tokenFailure(err error) error {
+	switch {
+	case errors.Is(err, config.ErrNoPublisher), errors.Is(err, config.ErrNoToken), errors.Is(err, config.ErrNoPublishersFile):
+		return cli.Fail(cli.ExitNotFound, "%w", err)
+	case errors.Is(err, config.ErrRefusedChange):
+		return cli.Fail(cli.ExitRefused, "%w", err)
+	}
+	return err
+}
+
+// tell says what was done, and what is left to do.
+func tell(cmd *cobra.Command, format string, args ...any) error {
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over on SIGHUP, as by: kill -HUP PID, or systemctl reload rshub\n", args...)
+	return err
+}
+
+func shown(sum [sha256.Size]byte) string { return fmt.Sprintf("%x", sum)[:shownHash] }
