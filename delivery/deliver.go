@@ -17,6 +17,7 @@ type job struct {
 	lane   *lane
 	class  class
 	probe  bool // of a suspect host
+	counts bool // in Dispatcher.unprovenBusy
 	cursor cursor
 	epoch  uint64 // of the lane's topic
 }
@@ -208,7 +209,7 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 		if head, err = d.o.Journal.Head(ctx, j.lane.topic.url); err != nil {
 			// What is left out could not be told, so it ends another time.
 			d.tell(j, b, out, Retry.String(), now.Add(storePause))
-			d.pause([]*lane{j.lane}, func() { d.judge(j, out.Status); d.release(j) })
+			d.pause([]*lane{j.lane}, func() { d.judge(j, out); d.release(j) })
 			return
 		}
 	}
@@ -286,7 +287,7 @@ func (d *Dispatcher) decide(j job, b *body, out outcome, now time.Time) (subscri
 func (d *Dispatcher) finish(j job, out outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.judge(j, out.Status)
+	d.judge(j, out)
 	d.place(j.lane, time.Now().UnixNano())
 	d.release(j)
 }

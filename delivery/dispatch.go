@@ -20,12 +20,13 @@ var errShutdown = errors.New("the hub shuts down")
 // Dispatcher delivers what the journal holds to the subscriptions that want it.
 // Its methods may be called from several goroutines.
 type Dispatcher struct {
-	o          Options
-	log        *zap.Logger
-	suspectMax int
-	bodies     *bodies
-	settler    *settler
-	wake       chan struct{} // something for loop to do at once
+	o           Options
+	log         *zap.Logger
+	suspectMax  int // probes of suspect hosts at once
+	unprovenMax int // exchanges at once with hosts of that standing, probes too
+	bodies      *bodies
+	settler     *settler
+	wake        chan struct{} // something for loop to do at once
 
 	mu       sync.Mutex
 	work     sync.Cond // on mu: rotation got something, or stopping
@@ -35,7 +36,8 @@ type Dispatcher struct {
 	hosts    map[string]*host
 	groups   map[groupKey]*group
 
-	rotation ring[*topic]        // topics with listed groups
+	rotation [2]ring[*topic]     // topics with listed groups, by standing
+	turn     standing            // whose turn it is where both could go
 	returned ring[*group]        // listed groups that go before them
 	timers   timers[*lane]       // waiting lanes
 	probes   timers[*host]       // suspects
@@ -46,8 +48,9 @@ type Dispatcher struct {
 	follow   sync.Cond           // on mu: dirty got something, or stopping
 	unread   map[string]struct{} // topics whose head could not be read
 
-	suspectBusy int // slots of suspect hosts in use
-	count       struct{ ready, inFlight, suspects int }
+	suspectBusy  int // slots of suspect hosts in use
+	unprovenBusy int // exchanges with hosts that were unproven when they began
+	count        struct{ ready, inFlight, suspects int }
 
 	// touched are the subscriptions that Apply was called for while the store
 	// was being read: what was read of them may be older. Nil: nothing is read.
@@ -70,13 +73,14 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		o: o, log: o.Log,
-		suspectMax: max(1, o.MaxInflight/5),
-		wake:       make(chan struct{}, 1),
-		lanes:      make(map[uuid.UUID]*lane),
-		topics:     make(map[string]*topic),
-		hosts:      make(map[string]*host),
-		groups:     make(map[groupKey]*group),
-		unread:     make(map[string]struct{}),
+		suspectMax:  max(1, o.MaxInflight/5),
+		unprovenMax: max(1, o.MaxInflight-max(1, o.MaxInflight/5)),
+		wake:        make(chan struct{}, 1),
+		lanes:       make(map[uuid.UUID]*lane),
+		topics:      make(map[string]*topic),
+		hosts:       make(map[string]*host),
+		groups:      make(map[groupKey]*group),
+		unread:      make(map[string]struct{}),
 	}
 	d.work.L, d.follow.L = &d.mu, &d.mu
 	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark)
@@ -287,6 +291,9 @@ func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int
 	}
 	l := &lane{id: s.ID, topic: t, host: h, callback: s.Callback, cursor: packCursor(s.Cursor), timer: -1}
 	l.set(s)
+	if l.cursor.status > 0 {
+		h.standing = quick
+	}
 	l.held = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
 	d.lanes[l.id] = l
 	t.members.add(l, &l.inTopic)

@@ -24,7 +24,8 @@
 //	any ── ended ──> gone
 //
 // A fixed number of senders takes ready lanes in turn: round-robin over topics,
-// then the callback hosts of a topic, then the lanes there (host.go). What
+// then the callback hosts of a topic, then the lanes there (host.go); hosts that are
+// slow or new leave some senders to those that are neither (standing.go). What
 // touches many lanes, a publish to a large topic above all, does so in chunks
 // between which everything else has its turn (topic.go). A sender finds the next
 // notification (deliver.go; bodies.go keeps those in memory that are in use, and

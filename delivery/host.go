@@ -14,6 +14,7 @@ type host struct {
 	retries        int   // of listed and active, retries
 	turn           class // whose turn it is where both could go
 
+	standing standing
 	// failures counts timeouts and connect errors in a row.
 	failures int
 	// suspect: there were too many of them, and the host gets one probe for
@@ -96,11 +97,10 @@ func (d *Dispatcher) promote(h *host) {
 		h.turn = 1 - c
 		d.occupy(h, c, 1)
 		h.listed++
-		if t := g.topic; g.returned {
+		if g.returned {
 			d.returned.push(g)
-		} else if t.groups.push(g); !t.listed {
-			t.listed = true
-			d.rotation.push(t)
+		} else {
+			d.list(g, h.standing)
 		}
 		d.work.Signal()
 	}
@@ -169,25 +169,13 @@ func (d *Dispatcher) pick() (job, bool) {
 		l.state = inFlight
 		h.active++
 		d.count.inFlight++
+		counts := h.standing == unproven
+		if counts {
+			d.unprovenBusy++
+		}
 		d.promote(h)
-		return job{lane: l, class: g.class, probe: h.suspect, cursor: l.cursor, epoch: l.topic.epoch}, true
+		return job{lane: l, class: g.class, probe: h.suspect, counts: counts, cursor: l.cursor, epoch: l.topic.epoch}, true
 	}
-}
-
-// nextGroup takes the listed group whose turn it is.
-func (d *Dispatcher) nextGroup() (*group, bool) {
-	if g, ok := d.returned.pop(); ok {
-		return g, true
-	}
-	t, ok := d.rotation.pop()
-	if !ok {
-		return nil, false
-	}
-	g, _ := t.groups.pop()
-	if t.listed = t.groups.len() > 0; t.listed {
-		d.rotation.push(t)
-	}
-	return g, true
 }
 
 // popLane takes the next lane of g that is still there.
@@ -208,6 +196,10 @@ func (d *Dispatcher) popLane(g *group) *lane {
 func (d *Dispatcher) release(j job) {
 	j.lane.host.active--
 	d.count.inFlight--
+	if j.counts {
+		d.unprovenBusy--
+		d.work.Signal() // for whoever found no place among the unproven
+	}
 	d.vacate(j.lane.host, j.class)
 }
 
@@ -242,9 +234,12 @@ func (d *Dispatcher) forget(h *host) {
 	}
 }
 
-// judge draws the conclusions for the host from an attempt's status.
-func (d *Dispatcher) judge(j job, status int) {
-	h := j.lane.host
+// judge draws the conclusions for the host from an attempt.
+func (d *Dispatcher) judge(j job, out outcome) {
+	h, status := j.lane.host, out.Status
+	if h.standing = quick; out.duration > d.o.Timeout/quickShare {
+		h.standing = unproven
+	}
 	switch {
 	case status > 0:
 		h.failures = 0

@@ -208,7 +208,7 @@ func TestDrainWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflight, o.CommitEvery = 10, 10 })
 		for n := range 100 {
-			b.subscribe(topicA, cb(n))
+			b.subscribe(topicA, cb(n), served)
 		}
 		b.failCommit = func() error { return errStore }
 		b.run()

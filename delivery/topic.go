@@ -6,8 +6,7 @@ import "time"
 type topic struct {
 	url string
 	members
-	groups ring[*group] // that may start a delivery now
-	listed bool         // in Dispatcher.rotation
+	lines [2]line // by standing of the hosts
 
 	// head is the newest entry, once known. epoch counts how often it was set
 	// from what the store said, so that a read which began before that is told
@@ -23,6 +22,12 @@ type topic struct {
 	// A walk over the lanes is under way, another is to follow, and one of the
 	// two because of something new.
 	walking, again, published bool
+}
+
+// line is the groups of a topic that may start a delivery now.
+type line struct {
+	groups ring[*group]
+	listed bool // in Dispatcher.rotation
 }
 
 // remembered is how many anchors of a topic are kept (invariant 5).

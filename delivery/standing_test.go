@@ -1,0 +1,93 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// served is a subscription whose last delivery was taken.
+func served(s *subscriptions.Subscription) { s.Cursor.LastStatus = 200 }
+
+// However many new hosts turn out to be tar pits at once, and however many say yes
+// just before the time limit, a host that answers quickly never waits for them; and
+// a healthy one that is new waits for its turn only.
+func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
+	for name, evil := range map[string]callback{"never answer": hangs, "answer late": takes(14 * time.Second)} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, func(o *Options) { o.MaxInflight = 50 })
+			for n := range 2000 {
+				url := cb(1000 + n)
+				b.subscribe(topicA, url)
+				b.set(url, evil)
+			}
+			quickly, fresh := b.subscribe(topicB, cb(0), served), b.subscribe(topicB, cb(1))
+			b.run()
+			defer b.end()
+			b.publish(t, topicA, []byte("bait"))
+			pass(time.Second) // as many of them as may are at it
+			if n := b.d.Stats().InFlight; n != 40 {
+				t.Errorf("%s: %d exchanges with new hosts at once, want 40 of 50", name, n)
+			}
+			for range 60 {
+				b.publish(t, topicA, []byte("bait"))
+				b.publish(t, topicB, []byte("x"))
+				now := time.Now()
+				pass(5 * time.Second)
+				got := b.at(quickly.Callback)
+				if len(got) == 0 || !got[len(got)-1].at.Equal(now) {
+					t.Fatalf("%s: a callback that answers quickly had to wait", name)
+				}
+			}
+			if got := b.at(fresh.Callback); len(got) != 60 || got[0].at.Sub(b.everything()[0].at) > 16*time.Second {
+				t.Errorf("%s: a new callback got %d of 60, the first at %v", name, len(got), got[0].at)
+			}
+			b.wire.mu.Lock()
+			most := b.most[""]
+			b.wire.mu.Unlock()
+			if most > 42 {
+				t.Errorf("%s: %d exchanges at once", name, most)
+			}
+		})
+	}
+}
+
+// What a host was last decides, and a restart knows it.
+func TestStanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicA, cb(0), served)
+		b.subscribe(topicA, cb(1))
+		b.subscribe(topicA, cb(2), func(s *subscriptions.Subscription) { s.Cursor.LastStatus = -1 })
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		want := func(when string, quickly ...bool) {
+			t.Helper()
+			b.d.mu.Lock()
+			defer b.d.mu.Unlock()
+			for n, q := range quickly {
+				if got := b.d.hosts[fmt.Sprintf("h%d.example:80", n)].standing == quick; got != q {
+					t.Errorf("%s, host %d is quick: %v", when, n, got)
+				}
+			}
+		}
+		want("at the start", true, false, false)
+		b.set(cb(0), takes(2*time.Second))
+		b.set(cb(2), answers(500))
+		b.publish(t, topicA, []byte("x"))
+		pass(3 * time.Second)
+		want("after a delivery", false, true, true)
+		b.set(cb(0), nil)
+		b.set(cb(1), hangs)
+		b.publish(t, topicA, []byte("x"))
+		pass(17 * time.Second)
+		want("after another", true, false, true)
+		if d := b.d; d.unprovenBusy != 0 {
+			t.Errorf("%d exchanges are counted that are over", d.unprovenBusy)
+		}
+	})
+}
