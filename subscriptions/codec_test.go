@@ -78,13 +78,15 @@ type codec[V any] struct {
 
 // codecs are those with secrets, which are sealed with keys.
 func codecs(keys *seal.Keys) (codec[Subscription], codec[Request]) {
-	return codec[Subscription]{
-			func(s Subscription) []byte { return PackSubscription(s, keys) },
-			func(b []byte) (Subscription, error) { return UnpackSubscription(b, keys) },
-		}, codec[Request]{
-			func(r Request) []byte { return PackRequest(r, keys) },
-			func(b []byte) (Request, error) { return UnpackRequest(b, keys) },
-		}
+	subscription := codec[Subscription]{
+		func(s Subscription) []byte { return PackSubscription(s, keys) },
+		func(b []byte) (Subscription, error) { return UnpackSubscription(b, keys) },
+	}
+	request := codec[Request]{
+		func(r Request) []byte { return PackRequest(r, keys) },
+		func(b []byte) (Request, error) { return UnpackRequest(b, keys) },
+	}
+	return subscription, request
 }
 
 // sealKeys are keys that are told apart by one byte each.

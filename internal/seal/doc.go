@@ -5,5 +5,7 @@
 //
 // What is sealed is bound to what it belongs to, so that one who can write to the
 // store, and has no key, can't move a secret to another record. It does not keep
-// them from putting an older sealed secret of the same record back.
+// them from putting an older sealed secret of the same record back, nor, as plain
+// secrets are opened too, one of their own. Nonces are random, so a key is good
+// for 2^32 secrets.
 package seal

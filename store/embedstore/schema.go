@@ -19,7 +19,7 @@ const schema = 1
 // The buckets. A key that begins with a topic or a subscription is its
 // partition in one byte, then its id; numbers are big-endian.
 var (
-	bucketMeta      = []byte("meta")          // the four keys below
+	bucketMeta      = []byte("meta")          // the keys below
 	bucketHeads     = []byte("heads")         // topic -> headRecord
 	bucketEntries   = []byte("entries")       // topic, position -> entry, see entryValue
 	bucketIDs       = []byte("ids")           // notification id -> key of its entry
@@ -41,6 +41,7 @@ var (
 	keyID      = []byte("install-id")
 	keyCreated = []byte("created-at") // seconds since 1970
 	keyEpoch   = []byte("epoch")      // how often the store was opened
+	keySecrets = []byte("secrets")    // packed forms; nil: as before there were keys
 )
 
 // meta is what a store knows of itself.

@@ -32,7 +32,9 @@ type Options struct {
 	// stored still. 0 means DefaultMinFree, a negative value none.
 	MinFree int64
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
-	// as they are.
+	// as they are. All that are stored otherwise are stored anew by Open, which
+	// then reads the whole database once. Where a key is missing it returns an
+	// error that wraps a *seal.KeyError and changes no secret.
 	Keys *seal.Keys
 }
 
@@ -61,6 +63,7 @@ type Store struct {
 	minFree int64
 	meta    meta
 	keys    *seal.Keys
+	secrets Secrets
 	bodies  bodies
 
 	// mu guards db and fault: held for reading by every view, and for writing
@@ -128,6 +131,9 @@ func (s *Store) start() error {
 	var err error
 	if s.meta, err = prepare(s.db, time.Now()); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	}
+	if err := s.settleSecrets(); err != nil {
+		return fmt.Errorf("the secrets in the data folder %s: %w", s.dir, spaceOr(err))
 	}
 	// The pid is for people; the lock is bbolt's, on its file.
 	if err := os.WriteFile(filepath.Join(s.dir, pidName), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
