@@ -14,18 +14,8 @@ const (
 // renewHead turns the head that was read into the terms of version 1.1.
 func (r *Reader) renewHead() error {
 	h := &r.head
-	renewed := h.Capability
-	switch h.Capability {
-	case legacyDescription:
-		renewed = Description
-	case ChangelistNotification:
-		renewed = ChangeNotification
-	}
-	if renewed != h.Capability {
-		if err := r.renamed(h.Capability, renewed); err != nil {
-			return err
-		}
-		h.Capability = renewed
+	if err := r.renewCapability(&h.Capability); err != nil {
+		return err
 	}
 	k := kindOf(h.Capability, h.Index)
 	if k == nil || k.head.must&fldAt == 0 || !h.At.IsZero() || h.From.IsZero() || !h.Until.IsZero() {
@@ -35,11 +25,20 @@ func (r *Reader) renewHead() error {
 	return r.fault(k.rule, "from is what version 0.9 said for at, the time of the snapshot")
 }
 
-func (r *Reader) renamed(old, renewed string) error {
-	rule := "DOC-12"
-	if renewed == Description {
-		rule = "DOC-30"
+// renewCapability turns a capability, of the document or of an entry, into that of
+// version 1.1.
+func (r *Reader) renewCapability(c *string) error {
+	rule, renewed := "", ""
+	switch *c {
+	case legacyDescription:
+		rule, renewed = "DOC-30", Description
+	case ChangelistNotification:
+		rule, renewed = "DOC-12", ChangeNotification
+	default:
+		return nil
 	}
+	old := *c
+	*c = renewed
 	return r.fault(rule, "the capability %q is what older versions said for %q", old, renewed)
 }
 

@@ -192,11 +192,8 @@ func (r *Reader) check(e *Entry) error {
 	if m.line != 0 {
 		r.line, r.column = m.line, m.column
 	}
-	if e.Capability == legacyDescription {
-		if err := r.renamed(legacyDescription, Description); err != nil {
-			return err
-		}
-		e.Capability = Description
+	if err := r.renewCapability(&e.Capability); err != nil {
+		return err
 	}
 	switch {
 	case r.rules.kind == nil:

@@ -128,6 +128,11 @@ var tolerable = []struct{ name, rule, doc, at, msg string }{
 	{"Capability List, entry without capability", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, listURL), "5:37", "lacks capability"},
 	{"Capability List, empty capability", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability=""/>`)), "6:1", "lacks capability"},
 	{"Capability List, one twice", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="changelist"/>`), urlOf(`<rs:md capability="changelist"/>`)), "8:1", "second entry"},
+	{"Capability List, unknown capability", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="resource-list"/>`)), "6:1", `"resource-list" is none`},
+	{"Capability List of Capability Lists", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="capabilitylist"/>`)), "6:1", `"capabilitylist" is none`},
+	{"Capability List, channel without a hub", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="change-notification"/>`)), "6:1", `lacks an rs:ln rel="hub"`},
+	{"Capability List, channel with a hub", "DOC-32", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="change-notification"/>`, `<rs:ln rel="hub" href="a"/>`)), "", ""},
+	{"Capability List, channel of 1.0", "DOC-12", urlset(upLink, `<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="changelist-notification"/>`, `<rs:ln rel="hub" href="a"/>`)), "6:1", `said for "change-notification"`},
 	{"Capability List Index", "DOC-33", indexOf(upLink, `<rs:md capability="capabilitylist"/>`, sitemap), "5:1", "no longer be written"},
 	{"Resource List without at", "DOC-34", urlset(upLink, `<rs:md capability="resourcelist"/>`), "5:1", "lacks at"},
 	{"Resource List without up", "DOC-34", urlset(`<rs:md capability="resourcelist" at="2026"/>`), "4:1", `lacks an rs:ln rel="up"`},
@@ -305,11 +310,16 @@ func TestTermsOf11(t *testing.T) {
 			}
 		})
 	}
-	got := readDocument(strings.NewReader(framework(urlOf(`<rs:md change="created" capability="resourcesync"/>`))), ReadOptions{})
-	if got.err != nil || len(got.entries) != 1 || got.entries[0].Capability != Description {
-		t.Errorf("%v: %+v", got.err, got.entries)
+	for doc, want := range map[string]string{
+		framework(urlOf(`<rs:md change="created" capability="resourcesync"/>`)):                                Description,
+		urlset(`<rs:md capability="capabilitylist"/>`, urlOf(`<rs:md capability="changelist-notification"/>`)): ChangeNotification,
+	} {
+		got := readDocument(strings.NewReader(doc), ReadOptions{})
+		if got.err != nil || len(got.entries) != 1 || got.entries[0].Capability != want {
+			t.Errorf("%v: %+v", got.err, got.entries)
+		}
 	}
-	got = readDocument(strings.NewReader(urlset(changesMD,
+	got := readDocument(strings.NewReader(urlset(changesMD,
 		`<url><loc>http://example.org/a b</loc><lastmod>2026-01-02T00:00:00</lastmod><rs:md change="updated" datetime="2026-01-01T12:00"
 			length="x" path="a/" rs:type="a/b" sha="1"/><rs:ln rel="x"/><rs:ln rel="a" href="b" pri="x" length="x" modified="x" path="../x"/></url>`)), ReadOptions{})
 	want := []Entry{{

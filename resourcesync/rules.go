@@ -25,7 +25,7 @@ type rules struct {
 
 	from, until time.Time // of the head
 	last        time.Time // the latest time by which the entries are ordered
-	listed      []string  // the capabilities that a Capability List had before
+	listed      []string  // the capabilities that a Capability List had before, each once
 }
 
 // patchRel is the relation of a patch (DOC-54).
@@ -164,12 +164,7 @@ func (r *rules) capability(rule string, e *Entry) error {
 				quote([]byte(e.Capability)), CapabilityList)
 		}
 	case documents[CapabilityList]:
-		if slices.Contains(r.listed, e.Capability) {
-			return r.fault(rule, "a second entry of the capability %q; a Capability List has one of each", e.Capability)
-		}
-		if documents[e.Capability] != nil { // so that the list stays short
-			r.listed = append(r.listed, e.Capability)
-		}
+		return r.listing(rule, e)
 	case documents[FrameworkNotification]:
 		if e.Change != "" {
 			if fault := pairFault(e.Capability, e.Change); fault != "" {
@@ -177,6 +172,30 @@ func (r *rules) capability(rule string, e *Entry) error {
 			}
 		}
 	}
+	return nil
+}
+
+// listing checks an entry of a Capability List: that there is such a capability,
+// that it is the only entry of it, and that who wants to subscribe to a channel
+// for notifications learns where (DOC-32).
+func (r *rules) listing(rule string, e *Entry) error {
+	switch e.Capability {
+	case ResourceList, ResourceDump, ChangeList, ChangeDump,
+		ResourceListArchive, ResourceDumpArchive, ChangeListArchive, ChangeDumpArchive:
+	case ChangeNotification, FrameworkNotification:
+		if e.hasLink("hub") {
+			break
+		}
+		if err := r.fault(rule, "a channel for notifications lacks an rs:ln rel=\"hub\" to its hub"); err != nil {
+			return err
+		}
+	default:
+		return r.fault(rule, "the capability %s is none that a Capability List lists", quote([]byte(e.Capability)))
+	}
+	if slices.Contains(r.listed, e.Capability) {
+		return r.fault(rule, "a second entry of the capability %q; a Capability List has one of each", e.Capability)
+	}
+	r.listed = append(r.listed, e.Capability)
 	return nil
 }
 
@@ -197,6 +216,12 @@ func (r *rules) patch(l *Link) error {
 		return r.fault(r.rule, "a link to a patch lacks path, its place in the package")
 	}
 	return nil
+}
+
+func (e *Entry) hasLink(rel string) bool {
+	h := Head{Links: e.Links}
+	_, ok := h.Link(rel)
+	return ok
 }
 
 // set are the attributes that the head has as a writer would write it.

@@ -69,7 +69,7 @@ func drawEntry(t *rapid.T, h *Head, k *kind, last time.Time, i int) Entry {
 	case h.Capability == Description && !h.Index:
 		e.Capability = rapid.SampledFrom([]string{"", CapabilityList}).Draw(t, "capability")
 	case h.Capability == CapabilityList:
-		e.Capability = []string{ResourceList, ChangeList, ChangeNotification, ResourceDump, "ünknown"}[i]
+		e.Capability = []string{ResourceList, ChangeList, ChangeNotification, ResourceDump, ChangeDump}[i]
 		e.Links = append(e.Links, Link{Rel: "hub", Href: drawURL(t)})
 	case h.Capability == FrameworkNotification:
 		e.Capability = CapabilityList // which can change in all three ways

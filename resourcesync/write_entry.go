@@ -223,16 +223,7 @@ func (c *composer) checkValues(e *Entry) {
 	if e.Change != "" && e.Change != Created && e.Change != Updated && e.Change != Deleted {
 		bad("DOC-17", "change is %s; it must be created, updated or deleted", quote([]byte(e.Change)))
 	}
-	if c.rules.kind == documents[CapabilityList] && (e.Capability == ChangeNotification || e.Capability == FrameworkNotification) && !e.hasLink("hub") {
-		bad("DOC-32", "a channel for notifications needs an rs:ln rel=\"hub\" to its hub")
-	}
 	c.checkRepresentation("this rs:md", e.Hash, e.Type, e.Path, e.Length)
-}
-
-func (e *Entry) hasLink(rel string) bool {
-	h := Head{Links: e.Links}
-	_, ok := h.Link(rel)
-	return ok
 }
 
 func (c *composer) checkLink(l *Link) {

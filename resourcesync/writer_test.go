@@ -121,6 +121,7 @@ var refusedEntries = []struct {
 	{"times in an index of archives", ChangeListArchive, true, func(e *Entry) { e.From = hour(1) }, "DOC-46", "has from"},
 	{"no capability", CapabilityList, false, func(e *Entry) { e.Capability = "" }, "DOC-32", "lacks capability"},
 	{"another capability", Description, false, func(e *Entry) { e.Capability = ResourceList }, "DOC-30", ResourceList},
+	{"no kind of capability", CapabilityList, false, func(e *Entry) { e.Capability = "change-list" }, "DOC-32", "change-list"},
 	{"a channel without a hub", CapabilityList, false, func(e *Entry) { e.Capability = FrameworkNotification }, "DOC-32", "hub"},
 	{"no capability of what changed", FrameworkNotification, false, func(e *Entry) { e.Capability = "" }, "DOC-20", "lacks capability"},
 	{"a change that cannot be", FrameworkNotification, false, func(e *Entry) { e.Change = Deleted }, "DOC-20", "cannot be deleted"},
