@@ -40,11 +40,22 @@ const (
 // an error is returned with it.
 func LinksFromHTML(r io.Reader, base string) ([]Link, error) {
 	source := &failing{r: io.LimitReader(r, maxDiscovery)}
-	h := htmlHead{tokens: html.NewTokenizer(source)}
+	h := htmlHead{tokens: html.NewTokenizer(withoutMark(source))}
 	h.tokens.SetMaxBuf(maxMarkup)
 	for h.next() {
 	}
 	return resolveAll(h.found, resolve(parseBase(base), h.base)), source.err
+}
+
+const byteOrderMark = "\ufeff"
+
+// withoutMark passes over a byte order mark, which is no text of a page.
+func withoutMark(r io.Reader) io.Reader {
+	b := bufio.NewReader(r)
+	if mark, _ := b.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // an error comes again
+		_, _ = b.Discard(len(mark)) // they are there
+	}
+	return b
 }
 
 // failing remembers an error of its reader, which a parser may hide.
@@ -165,7 +176,7 @@ func Sitemaps(r io.Reader, base string) ([]string, error) {
 	lines.Split(splitLines)
 	var found []Link
 	for lines.Scan() && len(found) < maxDiscovered {
-		line, _, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "\ufeff"), "#")
+		line, _, _ := strings.Cut(strings.TrimPrefix(lines.Text(), byteOrderMark), "#")
 		name, value, ok := strings.Cut(line, ":")
 		if value = strings.TrimSpace(value); ok && value != "" && strings.EqualFold(strings.TrimSpace(name), "sitemap") {
 			found = append(found, Link{Href: value})

@@ -29,6 +29,7 @@ func TestLinksFromHTML(t *testing.T) {
 	}{
 		{"as in the specification", "<html>\n<head>\n" + link + "\n...\n</head><body>...</body></html>", found},
 		{"head and html left out", "<!DOCTYPE html><title>a</title>" + link + "<p>", found},
+		{"after a byte order mark", "\ufeff<!DOCTYPE html>" + link, found},
 		{"all the head may hold", `<meta charset=utf-8><style>p{}</style><script>1<2</script><noscript><img></noscript><template><p></template>` + link, found},
 		{"upper case, no quotes, self-closed", `<HEAD><LINK REL=RESOURCESYNC HREF=/cl.xml /></HEAD>`, []string{"RESOURCESYNC https://example.org/cl.xml"}},
 		{"several relations", `<link rel=" self  hub" href="https://h.example/?a=b&amp;c">`, []string{"self https://h.example/?a=b&c", "hub https://h.example/?a=b&c"}},
