@@ -40,6 +40,7 @@ type input struct {
 
 var (
 	magicZIP  = []byte("PK\x03\x04")
+	emptyZIP  = []byte("PK\x05\x06")
 	magicGzip = []byte("\x1f\x8b")
 )
 
@@ -50,14 +51,17 @@ func (in input) beginsWith(magic []byte) bool {
 }
 
 // isPackage reports whether this is a ZIP file.
-func (in input) isPackage() bool { return in.beginsWith(magicZIP) }
+func (in input) isPackage() bool { return in.beginsWith(magicZIP) || in.beginsWith(emptyZIP) }
 
 // document reads a document, one byte more than may be at most, so that it is
 // seen to be too long. Where it should be compressed and isn't, as when a
 // server undid it, it is taken as it is.
 func (in input) document() ([]byte, error) {
 	var r io.Reader = io.NewSectionReader(in.at, 0, in.size)
-	if in.gzip && in.beginsWith(magicGzip) {
+	switch packed := in.beginsWith(magicGzip); {
+	case packed && !in.gzip:
+		return nil, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; who reads it will not undo that")
+	case packed:
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)

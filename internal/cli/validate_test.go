@@ -61,6 +61,12 @@ func TestValidatePackage(t *testing.T) {
 	command(t, nil, strings.Replace(damaged, "0ne", "one", 1), "validate", "-").want(t, ExitFailure, `FAIL -:5:3: "one" in the package is damaged`)
 }
 
+// An empty package is one, though it begins otherwise than others. DOC-38.
+func TestValidateEmptyPackage(t *testing.T) {
+	empty := "PK\x05\x06" + strings.Repeat("\x00", 18)
+	command(t, nil, empty, "validate", "-").want(t, ExitFailure, "FAIL -: the package has no manifest.xml at its top")
+}
+
 // What is found is told, but not without end.
 func TestFindingsAreBounded(t *testing.T) {
 	var b strings.Builder
@@ -175,7 +181,7 @@ func TestValidateGuessesNoCompression(t *testing.T) {
 	if err = errors.Join(err, z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, b.String(), "validate", "-").want(t, ExitFailure, "FAIL -:1:1: ", "XML)")
+	command(t, nil, b.String(), "validate", "-").want(t, ExitFailure, "FAIL -: it is compressed with gzip, and neither its name")
 	name := filepath.Join(t.TempDir(), "n.XML.GZ")
 	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
