@@ -353,10 +353,11 @@ func TestLag(t *testing.T) {
 		"at the head":       {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: head.Last}}, Lag{}},
 		"past a lost tail":  {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Seq: 9, Until: noon}}}, Lag{}},
 		"behind":            {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Seq: 1, Until: noon.Add(-time.Hour)}}}, Lag{2, 3600}},
-		"before the first":  {subscriptions.Subscription{CreatedAt: noon.Add(-time.Minute)}, Lag{3, 60}},
-		"older than itself": {subscriptions.Subscription{CreatedAt: noon.Add(time.Minute)}, Lag{3, 0}},
+		"before the first":  {subscriptions.Subscription{CreatedAt: noon.Add(-time.Hour)}, Lag{3, 0}},
+		"failing with it":   {subscriptions.Subscription{Cursor: journal.Cursor{Attempt: 2, FirstAttemptAt: noon.Add(4 * time.Minute)}}, Lag{3, 60}},
+		"a clock went back": {subscriptions.Subscription{Cursor: journal.Cursor{Attempt: 2, FirstAttemptAt: noon.Add(time.Hour)}}, Lag{3, 0}},
 	} {
-		if got := lag(head, &tc.s); *got != tc.want {
+		if got := lag(head, &tc.s, noon.Add(5*time.Minute)); *got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, *got, tc.want)
 		}
 	}

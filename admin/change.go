@@ -184,9 +184,11 @@ func (a *api) endSubscription(r *http.Request) (any, zap.Field, error) {
 		return nil, what, err
 	}
 	if rec.Subscription == nil && rec.Request == nil {
-		// It was only requested, and the callback has been told already.
-		rec = before
-		rec.Request.Denied = endNotice
+		// It was only requested and the callback has been told already, or it had
+		// ended long ago and is forgotten now.
+		if rec = before; rec.Request != nil {
+			rec.Request.Denied = endNotice
+		}
 	}
 	s, err := a.changed(r, rec)
 	return s, what, err

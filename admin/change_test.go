@@ -87,6 +87,21 @@ func TestEndOfARequest(t *testing.T) {
 	}
 }
 
+// What ended long ago may be forgotten while it is asked to end.
+func TestEndOfWhatIsForgotten(t *testing.T) {
+	l := newTabled(Options{})
+	s := &subscriptions.Subscription{
+		ID: subscriptions.ID(theTopic, "https://s.example/old"), Topic: theTopic, Callback: "https://s.example/old",
+		EndedAt: noon.Add(-subscriptions.EndedFor), EndReason: subscriptions.EndGone,
+	}
+	l.m.addRecord(subscriptions.Record{Subscription: s})
+	l.onEnd = func() { l.m.records[subscriptions.Shard(s.ID)] = nil }
+	resp, body := l.ask(t, http.MethodDelete, "/api/v1/subscriptions/"+s.ID.String())
+	if s := decodeBody[Subscription](t, body); resp.status != 200 || s.State != "ended" || s.EndReason != "gone" {
+		t.Errorf("%d %s", resp.status, body)
+	}
+}
+
 func TestChangesFail(t *testing.T) {
 	for _, tc := range []struct {
 		err     error

@@ -55,7 +55,7 @@ func TestOverTheEmbeddedStore(t *testing.T) {
 		break
 	}
 	for id := range subs {
-		if one := decode[Subscription](t, base+"subscriptions/"+id); one.State != "active" || one.Lag == nil || *one.Lag != (Lag{1, 60}) {
+		if one := decode[Subscription](t, base+"subscriptions/"+id); one.State != "active" || one.Lag == nil || *one.Lag != (Lag{Notifications: 1}) {
 			t.Fatalf("%+v", one)
 		}
 		break

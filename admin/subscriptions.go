@@ -124,7 +124,7 @@ func (f filter) match(rec subscriptions.Record, now time.Time) bool {
 	if f.topic != "" && f.topic != topic && f.topicID != journal.TopicID(topic) {
 		return false
 	}
-	if f.state != "" && f.state != state(rec, now) {
+	if f.state != "" && f.state != rec.State(now) {
 		return false
 	}
 	if f.host == "" {
@@ -145,22 +145,6 @@ func pair(rec subscriptions.Record) (topic, callback string) {
 }
 
 func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(pair(rec)) }
-
-// state is that of the subscription in force; where there is none, what waits to
-// become one is pending, and a denial that waits to be told ended.
-func state(rec subscriptions.Record, now time.Time) subscriptions.State {
-	s, q := rec.Subscription, rec.Request
-	switch {
-	case s == nil && q != nil && q.Denied != "":
-		return subscriptions.StateEnded
-	case s == nil:
-		return subscriptions.StatePending
-	case q != nil && q.Mode == "subscribe" && q.Denied == "" && !s.Live(now):
-		return subscriptions.StatePending
-	default:
-		return s.State(now)
-	}
-}
 
 // heads looks each topic up once for a page. It holds as many as the page has
 // items.
@@ -184,7 +168,7 @@ func (h *heads) get(ctx context.Context, topic string) (journal.Head, error) {
 
 func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, heads *heads) (Subscription, error) {
 	topic, callback := pair(rec)
-	out := Subscription{ID: recordID(rec).String(), Topic: topic, Callback: callback, State: string(state(rec, now))}
+	out := Subscription{ID: recordID(rec).String(), Topic: topic, Callback: callback, State: string(rec.State(now))}
 	if q := rec.Request; q != nil {
 		out.Signed = q.Secret != ""
 		out.Request = &Request{
@@ -213,25 +197,25 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 		if err != nil {
 			return out, err
 		}
-		out.Lag = lag(head, s)
+		out.Lag = lag(head, s, now)
 	}
 	return out, nil
 }
 
-// lag counts from the cursor to the head. A subscription that got nothing yet
-// counts its time from when it began.
-func lag(head journal.Head, s *subscriptions.Subscription) *Lag {
-	if head.Last.Seq <= s.Cursor.Seq {
+// lag counts from the cursor to the head. Before the topic's first notification
+// there is no time to count from: a subscription that did not get that one is as
+// far behind as it has failed, as in the figures.
+func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
+	var span time.Duration
+	switch c := s.Cursor; {
+	case head.Last.Seq <= c.Seq:
 		return &Lag{}
+	case c.Seq > 0:
+		span = head.Last.Until.Sub(c.Until)
+	case !c.FirstAttemptAt.IsZero():
+		span = now.Sub(c.FirstAttemptAt)
 	}
-	from := s.Cursor.Until
-	if from.IsZero() {
-		from = s.CreatedAt
-	}
-	return &Lag{
-		Notifications: head.Last.Seq - s.Cursor.Seq,
-		Seconds:       max(head.Last.Until.Sub(from), 0).Seconds(),
-	}
+	return &Lag{Notifications: head.Last.Seq - s.Cursor.Seq, Seconds: max(span, 0).Seconds()}
 }
 
 // outcome splits what a cursor remembers of its last attempt into an HTTP status

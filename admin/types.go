@@ -127,7 +127,7 @@ type Cursor struct {
 
 // Lag is how far a subscription is behind its topic: notifications that were not
 // delivered yet, and the time between the `until` of the last one that was and that
-// of the topic.
+// of the topic; where none ever was, the time for which the first one has failed.
 type Lag struct {
 	Notifications uint64  `json:"notifications"`
 	Seconds       float64 `json:"seconds"`

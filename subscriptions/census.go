@@ -13,10 +13,12 @@ import (
 
 // State is what the operator reads of a record at now: the state of the
 // subscription in force, and pending where there is none and a request waits to
-// become one.
+// become one. Where there is none and a denial waits to be told, it is ended.
 func (r Record) State(now time.Time) State {
 	s, q := r.Subscription, r.Request
 	switch {
+	case s == nil && q != nil && q.Denied != "":
+		return StateEnded
 	case s == nil:
 		return StatePending
 	case q != nil && q.Mode == websub.ModeSubscribe && q.Denied == "" && !s.Live(now):

@@ -44,6 +44,24 @@ func TestCensus(t *testing.T) {
 	})
 }
 
+// A denial that waits to be told is of no subscription that may begin yet.
+func TestDeniedCountsAsEnded_HUB21(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.checking(func(string) error { return &DeniedError{} })
+		w.answer(cbHost, answering(http.StatusInternalServerError))
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		settle(time.Second)
+		if rec, c := w.record(callback), w.Census(); rec.State(time.Now()) != StateEnded || c != (Census{Ended: 1, Waiting: 1}) {
+			t.Errorf("%s, %+v", rec.State(time.Now()), c)
+		}
+		settle(time.Hour)
+		if c := w.Census(); c != (Census{}) {
+			t.Errorf("told: %+v", c)
+		}
+	})
+}
+
 // Invariant 10: a subscription that begins anew, as its lease ran out too long
 // ago, tells what it missed, even where house was not kept meanwhile.
 func TestBeginningAnewTellsTheGap(t *testing.T) {
