@@ -63,11 +63,15 @@ func (c *TopicChecker) do(ctx context.Context, method, target string) (*http.Res
 // unanswered says what it means that there is no answer.
 func unanswered(host string, err error) error {
 	var (
+		refused     *egress.RefusedError
 		spent       *egress.BudgetError
 		certificate *egress.CertificateError
 	)
 	switch egress.Classify(err) {
 	case egress.FailureRefused:
+		if errors.As(err, &refused) && refused.Kind == egress.RefusedOwn {
+			return &DeniedError{Reason: host + " leads to this hub itself, which serves no topics"}
+		}
 		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can open private ranges with --allow-cidr"}
 	case egress.FailureBudget:
 		if errors.As(err, &spent) {

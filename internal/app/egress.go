@@ -2,6 +2,8 @@ package app
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 
 	"github.com/rshub/rshub/internal/egress"
@@ -16,6 +18,7 @@ func (a *App) egressClient() (*egress.Client, error) {
 		UserAgent: a.userAgent(),
 		RootCAs:   a.cfg.RootCAs,
 		Refused:   a.metrics.Refused,
+		Own:       addressesOf(a.public, a.admin),
 	}
 	if a.cfg.EgressProxy != "" {
 		u, err := url.Parse(string(a.cfg.EgressProxy))
@@ -25,4 +28,14 @@ func (a *App) egressClient() (*egress.Client, error) {
 		o.Proxy = u
 	}
 	return egress.New(o)
+}
+
+// addressesOf are the addresses at which listeners listen.
+func addressesOf(listeners ...net.Listener) (all []netip.AddrPort) {
+	for _, l := range listeners {
+		if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+			all = append(all, tcp.AddrPort())
+		}
+	}
+	return all
 }

@@ -28,11 +28,7 @@ func (a *attempt) admit(p policy, pl *Place, to netip.AddrPort) error {
 		return fmt.Errorf("more than %d addresses were tried", maxAddresses)
 	}
 	addr := to.Addr()
-	refused := p.check(addr)
-	if refused == nil {
-		refused = checkPort(addr.String(), to.Port())
-	}
-	if refused != nil {
+	if refused := p.checkTo(to); refused != nil {
 		a.refused = refused
 		return refused
 	}

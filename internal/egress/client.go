@@ -39,6 +39,9 @@ type Options struct {
 	// multicast, unspecified and broadcast addresses stay refused whatever
 	// it holds.
 	Allow []netip.Prefix
+	// Own are the addresses at which this process listens, an unspecified one for
+	// all of the machine: it does not call itself.
+	Own []netip.AddrPort
 	// ConnectTimeout bounds looking the name up and connecting, TLSTimeout the
 	// TLS handshake; 5 s each when zero.
 	ConnectTimeout, TLSTimeout time.Duration
@@ -85,7 +88,7 @@ type Client struct {
 // New returns a Client. The error names a range of o.Allow that is not valid, or
 // says what is wrong with o.Proxy.
 func New(o Options) (*Client, error) {
-	p, err := newPolicy(o.Allow)
+	p, err := newPolicy(o.Allow, o.Own...)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,9 @@ func (c *Client) judge(u *url.URL) (target string, err error) {
 	}
 	target, refused := c.judgeHost(host)
 	if refused == nil {
+		refused = c.policy.checkOwn(u)
+	}
+	if refused == nil {
 		refused = checkPortText(host, u.Port())
 	}
 	if refused != nil {

@@ -34,6 +34,7 @@ const (
 	RefusedOther       Refusal = "not_public"    // for documentation, or reserved
 	RefusedForm        Refusal = "ambiguous"     // a host that some take for another, such as 0x7f.1
 	RefusedPort        Refusal = "port"          // a port of another protocol
+	RefusedOwn         Refusal = "own_hub"       // the hub's own listener
 	RefusedBudget      Refusal = "verify_budget" // too many unconfirmed requests to it
 )
 
@@ -41,7 +42,7 @@ const (
 func Refusals() []Refusal {
 	return []Refusal{
 		RefusedMetadata, RefusedLinkLocal, RefusedNoHost, RefusedLoopback, RefusedPrivate,
-		RefusedTranslation, RefusedOther, RefusedForm, RefusedPort, RefusedBudget,
+		RefusedTranslation, RefusedOther, RefusedForm, RefusedPort, RefusedOwn, RefusedBudget,
 	}
 }
 
@@ -101,9 +102,12 @@ func concat(lists ...[]named) []named {
 }
 
 // policy says which addresses are called.
-type policy struct{ guard *ssrf.Guardian }
+type policy struct {
+	guard *ssrf.Guardian
+	own   []netip.AddrPort
+}
 
-func newPolicy(allow []netip.Prefix) (policy, error) {
+func newPolicy(allow []netip.Prefix, own ...netip.AddrPort) (policy, error) {
 	var v4, v6 []netip.Prefix
 	for _, p := range allow {
 		switch {
@@ -117,7 +121,7 @@ func newPolicy(allow []netip.Prefix) (policy, error) {
 			v6 = append(v6, p.Masked())
 		}
 	}
-	return policy{ssrf.New(
+	return policy{own: own, guard: ssrf.New(
 		ssrf.WithAnyPort(),
 		ssrf.WithAllowedV4Prefixes(v4...),
 		ssrf.WithAllowedV6Prefixes(v6...),
