@@ -83,8 +83,7 @@ func (a *App) start(ctx context.Context) error {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
-	var err error
-	if a.embedded, err = embedstore.Open(a.cfg.DataDir, embedstore.Options{}); err != nil {
+	if err := a.openStore(); err != nil {
 		return err
 	}
 	a.stops.add("store", func(context.Context) error { return a.embedded.Close() })

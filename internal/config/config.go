@@ -24,7 +24,10 @@ type Config struct {
 	AdminToken     Secret
 
 	DataDir string
-	NodeID  string // empty: to be chosen at random
+	// SealKeyFile names the keys that secrets are sealed with in the data
+	// folder; empty: they are stored as they are.
+	SealKeyFile string
+	NodeID      string // empty: to be chosen at random
 
 	Continuity  string // ContinuityStrict or ContinuityFlag
 	TopicCheck  string // TopicCheckRequire, TopicCheckWarn or TopicCheckOff

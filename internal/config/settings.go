@@ -30,6 +30,7 @@ func settings(c *Config) []setting {
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
+		{name: "seal-key-file", arg: "FILE", help: "file of the keys that seal subscribers' secrets in the data folder, one a line in base64 or hexadecimal; the first seals, all open (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
 		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
 
 		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},

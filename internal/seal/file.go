@@ -20,8 +20,8 @@ const maxFile = 64 << 10
 
 // ReadFile reads keys from a file: one a line, 32 bytes in base64 or
 // hexadecimal, of which the first seals and all open. Empty lines and those that
-// begin with # are passed over. Exposed tells that others than its owner may
-// read the file.
+// begin with # are passed over. Exposed tells that everybody on this machine may
+// read the file; a group may, as keys that root owns have to be read by a hub.
 func ReadFile(name string) (keys *Keys, exposed bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func ReadFile(name string) (keys *Keys, exposed bool, err error) {
 	if keys, err = Parse(text); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", name, err)
 	}
-	return keys, info.Mode().Perm()&0o077 != 0, nil
+	return keys, info.Mode().Perm()&0o007 != 0, nil
 }
 
 // Parse reads the text of such a file. It never repeats what stands in it.

@@ -140,7 +140,7 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	secret := secretOf(7)
-	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: true, 0o604: true} {
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o604: true, 0o602: true} {
 		if err := os.WriteFile(name, []byte(hex.EncodeToString(secret[:])), 0o600); err != nil {
 			t.Fatal(err)
 		}

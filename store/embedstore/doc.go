@@ -8,8 +8,8 @@
 //
 // The package implements journal.Journal and subscriptions.Store and decides
 // nothing of its own: what may be appended, what is delivered and who may
-// subscribe is said by its callers. Secrets are sealed on their way into the file
-// and opened on their way out, where there are keys. It imports the two nouns,
-// bbolt and internal/seal. Data
-// comes in from packages hub and subscriptions, and goes out to delivery.
+// subscribe is said by its callers. Where there are keys, secrets are sealed on
+// their way into the file and opened on their way out. The package imports the
+// two nouns, bbolt and internal/seal. Data comes in from packages hub and
+// subscriptions, and goes out to delivery.
 package embedstore
