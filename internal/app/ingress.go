@@ -76,20 +76,20 @@ type answer struct {
 	begun bool
 }
 
-// begin is for a request whose answer has not begun. The limit of the
-// connection's last answer goes, and a chunked body makes this its last request:
-// net/http does not tell whether there was a Content-Length beside, after which
-// the connection has to be closed, lest a proxy in front reads where requests end
-// in another way (RFC 9112, 6.1).
+// begin is for a request whose answer has not begun. A chunked body makes it the
+// last of its connection: net/http does not tell whether there was a Content-Length
+// beside, after which the connection has to be closed, lest a proxy in front reads
+// where requests end in another way (RFC 9112, 6.1).
 func (a *answer) begin(r *http.Request, id string) {
-	_ = a.ctl.SetWriteDeadline(time.Time{}) // where there is no connection there is no limit
 	a.Header().Set(headerRequestID, id)
 	if len(r.TransferEncoding) > 0 {
 		a.Header().Set("Connection", "close")
 	}
 }
 
-func (a *answer) limit() { _ = a.ctl.SetWriteDeadline(time.Now().Add(answerTime)) } // the same
+// limit gives the next piece its time. Net/http takes the limit back between
+// requests; where there is no connection there is none.
+func (a *answer) limit() { _ = a.ctl.SetWriteDeadline(time.Now().Add(answerTime)) }
 
 // WriteHeader and Write do what they do below, in time.
 func (a *answer) WriteHeader(status int) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,7 @@ type certificate struct {
 
 	current atomic.Pointer[tls.Certificate]
 
-	// Of the one goroutine that checks.
+	mu     sync.Mutex // of a check
 	seen   [2]os.FileInfo
 	warned time.Time
 }
@@ -71,6 +72,8 @@ func (c *certificate) watch(ctx context.Context) error {
 // check takes a pair that is new, and says once of one that is no good. It also
 // says when what is shown runs out.
 func (c *certificate) check(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if found := c.look(); !same(found, c.seen) {
 		c.seen = found // before it is read: what is written meanwhile is another change
 		if err := c.load(); err != nil {
