@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -136,7 +137,7 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request) (keep bool) {
 	if !sent {
 		return true
 	}
-	if a.err == nil && a.status/100 == 2 && string(a.body) == challenge {
+	if a.err == nil && a.status/100 == 2 && subtle.ConstantTimeCompare(a.body, []byte(challenge)) == 1 {
 		s.confirm(j, a)
 		return s.carryOut(ctx, j, r, sentAt, a)
 	}

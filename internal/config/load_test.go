@@ -152,6 +152,8 @@ func TestMistakes(t *testing.T) {
 		"--admin-token-file=nowhere":                      {"--admin-token-file", "nowhere"},
 		"--otlp-endpoint=collector:4318":                  {"--otlp-endpoint", "http://127.0.0.1:4318"},
 		"--pprof":                                         {"--pprof", "--admin-token-file"},
+		"--tls-cert=cert.pem":                             {"--tls-cert", "tls-key"},
+		"--tls-key=key.pem":                               {"--tls-key", "tls-cert"},
 		"--ca-file=load_test.go":                          {"--ca-file", "PEM"},
 		"--publishers-file=nowhere":                       {"nowhere"},
 		"--config=nowhere":                                {"nowhere"},
@@ -242,6 +244,8 @@ func TestWarnings(t *testing.T) {
 		"--retention-bytes=1MiB":            "retention-bytes",
 		"--public-url=https://example.org/": "",
 		"--listen=[::1]:1":                  "",
+		"--public-url=http://example.org/ --tls-cert=c --tls-key=k":  "https alone",
+		"--public-url=https://example.org/ --tls-cert=c --tls-key=k": "",
 	} {
 		c, _ := load(t, strings.Fields(args), nil)
 		got := strings.Join(c.Warnings(), "\n")
