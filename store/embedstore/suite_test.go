@@ -2,10 +2,12 @@ package embedstore
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/store/storetest"
 )
 
@@ -29,14 +31,18 @@ func harness(t *testing.T) *storetest.Harness {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{MinFree: -1})
 	t.Cleanup(func() { _ = s.Close() }) // whichever it is by then
-	reopen := func() (storetest.Store, error) {
+	reopenWith := func(keys *seal.Keys) (storetest.Store, error) {
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
-		var err error
-		s, err = Open(dir, Options{MinFree: -1})
-		return s, err
+		again, err := Open(dir, Options{MinFree: -1, Keys: keys})
+		if err != nil {
+			return nil, err
+		}
+		s = again
+		return s, nil
 	}
+	reopen := func() (storetest.Store, error) { return reopenWith(nil) }
 	return &storetest.Harness{
 		Store:  s,
 		Reopen: reopen,
@@ -53,6 +59,17 @@ func harness(t *testing.T) *storetest.Harness {
 				return reopen()
 			}, nil
 		},
+		Sealing: &storetest.Sealing{Reopen: reopenWith, Stored: func() (all []byte, err error) {
+			err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				b, err := os.ReadFile(path)
+				all = append(all, b...)
+				return err
+			})
+			return all, err
+		}},
 	}
 }
 

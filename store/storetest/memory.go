@@ -99,6 +99,7 @@ func (m *Memory) Harness() *Harness {
 				return m, nil
 			}, nil
 		},
+		Sealing: m.sealing(nil),
 	}
 }
 

@@ -31,6 +31,7 @@ type Harness struct {
 	// brings the store back to that state, as a restored backup or a failover
 	// that lost the tail does.
 	Snapshot func() (rollback func() (Store, error), err error)
+	Sealing  *Sealing
 }
 
 // T is what a check uses of a *testing.T.
@@ -51,7 +52,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all
