@@ -37,9 +37,10 @@ type Sink interface {
 // index included.
 //
 // A Splitter is as strict as a Writer, and wants the packages of a Change Dump in
-// order besides. It holds the text of one part at most, MaxBytes and no more, as a
-// part's end has to be known at its beginning. It ends with Close or, where the
-// entries break off, with Abort. It is for one goroutine.
+// order besides. It holds the text of one part at most, MaxBytes and no more: of
+// the first, which may be the whole, and of others where a part has to tell at its
+// beginning when it ends. It ends with Close or, where the entries break off, with
+// Abort. It is for one goroutine.
 type Splitter struct {
 	sink     Sink
 	options  WriteOptions
@@ -52,9 +53,11 @@ type Splitter struct {
 	zero          io.WriteCloser
 	index         *Writer // on zero, once there is a part
 
-	held        queue // the entries of the next part
-	count       int   // how many these are
-	parts       int   // how many parts have been written
+	held        queue   // the entries of the next part
+	open        *outlet // the part that is being written; nil where entries are held
+	passed      int64   // the entries that it has got, in bytes
+	count       int     // how many entries are held, or in the open part
+	parts       int     // how many parts have been begun
 	from        time.Time
 	cut         cut       // where the next part may end
 	told        bool      // whether the last entry had a time
@@ -169,13 +172,16 @@ func (p *Splitter) Write(e Entry) error {
 	if !p.fits(text) {
 		return p.fail(p.full(&e, text))
 	}
-	p.held.append(text)
 	p.count++
+	if p.parts > 0 && !p.timed {
+		return p.pass(text)
+	}
+	p.held.append(text)
 	return nil
 }
 
 func (p *Splitter) fits(text []byte) bool {
-	return p.count < p.options.MaxEntries && p.held.size+int64(len(text)) <= p.room
+	return p.count < p.options.MaxEntries && p.held.size+p.passed+int64(len(text)) <= p.room
 }
 
 // consider notes that the next part may end before e, if it may.

@@ -83,6 +83,9 @@ func TestSplitterIsAborted(t *testing.T) {
 		if f := d.files[0]; f.closed != 1 || !errors.Is(f.broken, reason) {
 			t.Errorf("the index was closed %d times, with %v", f.closed, f.broken)
 		}
+		if n > 0 && (d.files[2].broken != nil || d.files[3].closed != 1 || !errors.Is(d.files[3].broken, reason)) {
+			t.Errorf("part 2 was closed with %v, and part 3, %d times, with %v", d.files[2].broken, d.files[3].closed, d.files[3].broken)
+		}
 	}
 	var d folder
 	doc := writtenDocuments["resourcedump"]
@@ -158,6 +161,7 @@ func TestSplitterPassesErrorsOn(t *testing.T) {
 		"creating a part":    {create: map[int]error{2: bad}},
 		"writing the index":  {write: map[int]error{0: bad}},
 		"writing a part":     {write: map[int]error{1: bad}},
+		"writing a later":    {write: map[int]error{2: bad}},
 		"closing a part":     {close: map[int]error{3: bad}},
 		"closing the index":  {close: map[int]error{0: bad}},
 	} {

@@ -7,8 +7,45 @@ import (
 	"time"
 )
 
-// part writes what comes first in held as a part, which ends at until.
+// outlet is a part that is being written.
+type outlet struct {
+	w    io.WriteCloser
+	url  string
+	head Head
+	doc  *Writer
+}
+
+// part ends a part at until: the one that is open, or else one of what comes first
+// in held.
 func (p *Splitter) part(size int64, count int, until time.Time) error {
+	if p.open == nil {
+		if err := p.begin(until); err != nil {
+			return err
+		}
+	}
+	o := p.open
+	p.open, p.passed = nil, 0 // document closes it
+	if err := p.document(o.w, o.doc, size); err != nil {
+		return err
+	}
+	p.count -= count
+	p.from, p.cut = until, cut{}
+	if !p.timed {
+		p.held = queue{} // no more will be
+	}
+	if p.index == nil {
+		return nil
+	}
+	h := &o.head
+	err := p.index.Write(Entry{Loc: o.url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
+	if errors.Is(err, ErrFull) {
+		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", mostEntries)}
+	}
+	return err
+}
+
+// begin begins a part, and before the first of them the index.
+func (p *Splitter) begin(until time.Time) error {
 	if p.zero != nil && p.index == nil {
 		h := p.head
 		h.Index = true
@@ -23,24 +60,30 @@ func (p *Splitter) part(size int64, count int, until time.Time) error {
 		return fmt.Errorf("creating part %d: %w", p.parts, err)
 	}
 	h := p.headOfPart(p.from, until)
-	if err := p.document(w, &h, size); err != nil {
-		return err
-	}
-	p.count -= count
-	p.from, p.cut = until, cut{}
-	if p.index == nil {
-		return nil
-	}
-	err = p.index.Write(Entry{Loc: url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
-	if errors.Is(err, ErrFull) {
-		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", mostEntries)}
-	}
-	return err
+	p.open = &outlet{w, url, h, newWriter(w, composer{}, &h, p.options)}
+	return nil
 }
 
-// document writes one document of what comes first in held, and closes w.
-func (p *Splitter) document(w io.WriteCloser, h *Head, size int64) error {
-	d := newWriter(w, composer{}, h, p.options)
+// pass passes an entry on to the open part, whose end need not be known for that.
+func (p *Splitter) pass(text []byte) error {
+	if p.open == nil {
+		if err := p.begin(time.Time{}); err != nil {
+			return p.fail(err)
+		}
+	}
+	p.passed += int64(len(text))
+	d := p.open.doc
+	if d.composer.buf = append(d.composer.buf, text...); len(d.composer.buf) >= flushSize {
+		d.flush()
+	}
+	if d.err != nil {
+		return p.fail(d.err)
+	}
+	return nil
+}
+
+// document ends d with what comes first in held, and closes w.
+func (p *Splitter) document(w io.WriteCloser, d *Writer, size int64) error {
 	d.flush()
 	if d.err == nil {
 		d.fail(p.held.moveTo(d.out, size))
@@ -92,7 +135,7 @@ func (p *Splitter) finish() error {
 	}
 	w := p.zero
 	p.zero = nil // document closes it
-	return p.document(w, &p.head, p.held.size)
+	return p.document(w, newWriter(w, composer{}, &p.head, p.options), p.held.size)
 }
 
 // Abort gives up, because of err, which is not nil: what is open is closed as a
@@ -107,6 +150,10 @@ func (p *Splitter) Abort(err error) {
 // fail ends the whole, and returns err.
 func (p *Splitter) fail(err error) error {
 	p.err = err
+	if p.open != nil {
+		discard(p.open.w, err)
+		p.open = nil
+	}
 	if p.zero != nil {
 		discard(p.zero, err)
 		p.zero = nil

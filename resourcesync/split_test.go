@@ -308,3 +308,34 @@ func firstEntry(t *testing.T, f *file, zip bool) int {
 	text := unzipped(t, f.Bytes(), zip)
 	return bytes.Index(text, []byte("</url>\n")) + len("</url>\n") - bytes.Index(text, []byte("  <url>"))
 }
+
+// After the first part, entries about resources are passed on as they come. Those
+// about changes can't be, as the head of a part says when it ends.
+func TestSplitterPassesEntriesOn(t *testing.T) {
+	const perPart = 1000
+	for capability, want := range map[string]bool{ResourceDump: true, ChangeList: false} {
+		var d folder
+		s, err := NewSplitter(goodHead(capability, false), &d, WriteOptions{MaxEntries: perPart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 * perPart {
+			e := Entry{Loc: fmt.Sprintf("https://example.org/books/%d.zip", i)}
+			if capability == ChangeList {
+				e.Change, e.Datetime = Updated, hour(1).Add(time.Duration(i)*time.Second)
+			}
+			if err := s.Write(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f := d.files[2]; (f != nil && f.Len() > 0) != want {
+			t.Errorf("%s: the second part has been written to: %v", capability, !want)
+		}
+		if held := s.held.size == 0; held != want {
+			t.Errorf("%s: %d bytes are held", capability, s.held.size)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
