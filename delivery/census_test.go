@@ -169,3 +169,38 @@ func TestLag(t *testing.T) {
 		}
 	}
 }
+
+// Those who get a topic are counted, whose lease did not run out, and also while
+// others go.
+func TestSubscribers(t *testing.T) {
+	b := newBed(t)
+	for n := range 6 * chunk {
+		s := b.subscribe(topicA, cb(n))
+		if n%2 == 0 {
+			s.ExpiresAt = time.Now()
+		}
+		b.d.Apply(s)
+	}
+	if n := b.d.Subscribers(topicA); n != 3*chunk {
+		t.Errorf("%d subscribers, want %d", n, 3*chunk)
+	}
+	if n := b.d.Subscribers(topicB); n != 0 {
+		t.Errorf("%d subscribers of a topic without any", n)
+	}
+	var both sync.WaitGroup
+	counting := make(chan struct{}, 20)
+	for range cap(counting) {
+		both.Go(func() {
+			for b.d.Subscribers(topicA) > 0 {
+				signal(counting)
+			}
+		})
+	}
+	<-counting
+	b.d.mu.Lock()
+	for _, l := range b.d.lanes {
+		b.d.remove(l)
+	}
+	b.d.mu.Unlock()
+	both.Wait()
+}

@@ -1,6 +1,9 @@
 package delivery
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // topic is one that has lanes. The Dispatcher's lock guards it.
 type topic struct {
@@ -107,7 +110,9 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 }
 
 // Subscribers counts those who get a topic now: its subscriptions whose lease
-// has not run out. It takes a time that grows with their number.
+// has not run out. It takes a time that grows with their number, and between
+// chunks of them gives the lock to those who deliver: one that comes or goes
+// meanwhile may be left out.
 func (d *Dispatcher) Subscribers(topic string) int {
 	now := time.Now().UnixNano()
 	d.mu.Lock()
@@ -116,9 +121,15 @@ func (d *Dispatcher) Subscribers(topic string) int {
 	if t == nil {
 		return 0
 	}
-	for _, l := range t.lanes {
-		if l.expires > now {
+	for i := len(t.lanes) - 1; i >= 0; i-- {
+		if t.lanes[i].expires > now {
 			n++
+		}
+		if i > 0 && i%chunk == 0 {
+			d.mu.Unlock()
+			runtime.Gosched()
+			d.mu.Lock()
+			i = min(i, len(t.lanes))
 		}
 	}
 	return n
