@@ -253,9 +253,10 @@ func many() *memory {
 			s.ExpiresAt = noon
 			rec.Request = q // taken up again after the lease
 		case 4:
-			s.Cursor.Attempt, s.Cursor.LastStatus = 2, journal.StatusTimeout
+			s.Cursor.Attempt, s.Cursor.LastStatus, s.Cursor.NextAttemptAt = 2, journal.StatusTimeout, noon.Add(time.Hour)
 		case 5:
 			s.EndedAt, s.EndReason = noon.Add(-time.Minute), subscriptions.EndGone
+			s.Cursor.Attempt, s.Cursor.NextAttemptAt = 1, noon.Add(time.Hour)
 		}
 		m.addRecord(rec)
 	}
@@ -320,7 +321,7 @@ func TestOneSubscription(t *testing.T) {
 		ID: failing.ID, Topic: "https://example.org/4", Callback: "https://Host4.example:8443/cb?4", State: "failing", Signed: true,
 		CreatedAt: noon.Add(-time.Hour), VerifiedAt: noon, ExpiresAt: noon.Add(time.Hour),
 		Cursor: &Cursor{Position: "0000000000000001", Seq: 4, Until: noon.Add(-time.Minute)},
-		Lag:    &Lag{Notifications: 6, Seconds: 60}, Attempt: 2, LastError: "timeout",
+		Lag:    &Lag{Notifications: 6, Seconds: 60}, Attempt: 2, NextAttemptAt: noon.Add(time.Hour), LastError: "timeout",
 	}
 	if d := cmp.Diff(want, failing); d != "" {
 		t.Error(d)
@@ -335,7 +336,7 @@ func TestOneSubscription(t *testing.T) {
 	if expired.State != "pending" || expired.Lag != nil || expired.Cursor == nil {
 		t.Errorf("expired: %+v", expired)
 	}
-	if ended.State != "ended" || ended.EndReason != "gone" || ended.EndedAt.IsZero() || ended.Lag != nil {
+	if ended.State != "ended" || ended.EndReason != "gone" || ended.EndedAt.IsZero() || ended.Lag != nil || !ended.NextAttemptAt.IsZero() {
 		t.Errorf("ended: %+v", ended)
 	}
 	for _, id := range []string{"nonsense", uuid.Nil.String(), subscriptions.ID("a", "b").String()} {

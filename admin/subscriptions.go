@@ -190,14 +190,14 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	out.EndedAt, out.EndReason = utc(s.EndedAt), s.EndReason
 	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
 	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
-	out.FirstAttemptAt, out.NextAttemptAt = utc(c.FirstAttemptAt), utc(c.NextAttemptAt)
+	out.FirstAttemptAt = utc(c.FirstAttemptAt)
 	out.LastStatus, out.LastError = outcome(c.LastStatus)
 	if s.Live(now) {
 		head, err := heads.get(ctx, topic)
 		if err != nil {
 			return out, err
 		}
-		out.Lag = lag(head, s, now)
+		out.Lag, out.NextAttemptAt = lag(head, s, now), utc(c.NextAttemptAt)
 	}
 	return out, nil
 }

@@ -86,6 +86,15 @@ func away(t, now time.Time) string {
 	}
 }
 
+// due is away for something that is to be done: what is overdue is done now, or as
+// soon as its turn comes.
+func due(t, now time.Time) string {
+	if t.IsZero() || t.After(now) {
+		return away(t, now)
+	}
+	return "now"
+}
+
 // moment writes a time of the hub's clock, to the millisecond, and how far that
 // is from now; nothing where there is none.
 func moment(t, now time.Time) string {

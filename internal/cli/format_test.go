@@ -64,6 +64,11 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%v: %q, want %q", at, got, want)
 		}
 	}
+	for at, want := range map[time.Time]string{{}: "-", noon: "now", noon.Add(-time.Hour): "now", noon.Add(time.Hour): "in 1h"} {
+		if got := due(at, noon); got != want {
+			t.Errorf("due at %v: %q, want %q", at, got, want)
+		}
+	}
 	if got, want := moment(noon.Add(1234567*time.Nanosecond), noon), "2026-01-31T12:00:00.001Z (now)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -87,7 +87,7 @@ func subTable(query url.Values) table[admin.Subscription] {
 			{"TOPIC", asURL},
 		},
 		row: func(s admin.Subscription, now time.Time) []string {
-			return []string{s.ID, s.State, first(lag(s), "-"), last(s), away(next(s), now), expires(s, now), s.Callback, s.Topic}
+			return []string{s.ID, s.State, first(lag(s), "-"), last(s), due(next(s), now), expires(s, now), s.Callback, s.Topic}
 		},
 	}
 }
@@ -206,7 +206,7 @@ func request(r admin.Request, now time.Time) string {
 		out += ", " + count(r.Tries, "try", "tries") + " failed"
 	}
 	if !r.NextAt.IsZero() {
-		out += ", next " + away(r.NextAt, now)
+		out += ", next " + due(r.NextAt, now)
 	}
 	return out
 }

@@ -74,7 +74,7 @@ func ping(f *admin.Fetch, now time.Time) string {
 	case f.Waiting && f.Tries == 0:
 		return "waits"
 	case f.Waiting:
-		return first(f.Outcome, "failed") + " x" + strconv.Itoa(f.Tries) + ", again " + away(f.NextAttemptAt, now)
+		return first(f.Outcome, "failed") + " x" + strconv.Itoa(f.Tries) + ", again " + due(f.NextAttemptAt, now)
 	default:
 		return first(f.Outcome, "-")
 	}
