@@ -1,0 +1,207 @@
+package hub
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// untouched is a body that nobody is to read.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("the body of a publish that has to be refused before was read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+// --publish-rate in bytes: what came counts, for whoever sent it and for the
+// topic's host, and a body that is over the rest is not read.
+func TestPublishRateInBytes(t *testing.T) {
+	clock := noon
+	w := newWorld(t, func(o *Options) {
+		o.PublishBytes, o.MaxBody = Rate{Events: 1000, Per: time.Minute}, 1000
+		o.Now = func() time.Time { return clock }
+	})
+	post := func(address, host string, n int, change ...func(*http.Request)) int {
+		r := publish(strings.Repeat("<", n), append(change, with("Link", link("https://"+host+"/")))...)
+		r.RemoteAddr = address
+		return w.do(r).Code
+	}
+	chunked := func(r *http.Request) { r.ContentLength = -1 }
+	notRead := func(r *http.Request) { r.Body = io.NopCloser(untouched{t}) }
+	breaksOff := func(r *http.Request) {
+		r.Body, r.ContentLength = failing{strings.NewReader(strings.Repeat("<", 900))}, 1000
+	}
+	for i, tc := range []struct {
+		address, host string
+		n             int
+		change        func(*http.Request)
+		want          int
+	}{
+		{"192.0.2.1:1", "a.example", 600, nil, 400},
+		{"192.0.2.1:2", "b.example", 401, notRead, 429}, // of one address
+		{"192.0.2.2:1", "A.example", 401, notRead, 429}, // to one host
+		{"192.0.2.1:2", "b.example", 400, nil, 400},     // just fits
+		{"192.0.2.1:2", "c.example", 0, chunked, 429},   // there is nothing left, however long it is
+		{"192.0.2.3:1", "d.example", 10, nil, 400},
+		{"192.0.2.3:1", "d.example", 990, chunked, 400},
+		{"192.0.2.4:1", "e.example", 300, breaksOff, 400}, // what came of it counts
+		{"192.0.2.4:1", "f.example", 101, notRead, 429},
+		{"192.0.2.4:1", "f.example", 100, nil, 400},
+		{"192.0.2.5:1", "example.org", 1000, nil, 400},
+		{"192.0.2.5:1", "example.org", 700, withToken("alice's token"), 400}, // strangers use up their own alone
+		{"192.0.2.6:1", "example.org", 700, withToken("alice's token"), 429}, // and she hers, from wherever
+		{"192.0.2.7:1", "g.example", 500, withToken("guess"), 401},
+		{"192.0.2.7:1", "g.example", 1000, nil, 400}, // it was not read
+	} {
+		if got := post(tc.address, tc.host, tc.n, tc.change); got != tc.want {
+			t.Errorf("request %d, %d bytes from %s to %s: %d, want %d", i, tc.n, tc.address, tc.host, got, tc.want)
+		}
+	}
+	clock = clock.Add(30 * time.Second) // of the 600 bytes to a.example 500 are made up for
+	if got := post("192.0.2.8:1", "a.example", 901, notRead); got != 429 {
+		t.Errorf("half a minute later, too many: %d", got)
+	}
+	if got := post("192.0.2.8:1", "a.example", 900); got != 400 {
+		t.Errorf("half a minute later: %d", got)
+	}
+}
+
+// The answer says how long it takes until there is room.
+func TestPublishRateInBytesSaysWhen(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.PublishBytes, o.MaxBody = Rate{Events: 1000, Per: time.Minute}, 2000 })
+	first, body := strings.Repeat("<", 700), strings.Repeat("<", 600)
+	w.do(publish(first))
+	rec := w.do(publish(body))
+	if rec.Code != 429 || rec.Header().Get("Retry-After") != "18" || !strings.Contains(rec.Body.String(), "Too many bytes from you: the limit is 1000 a minute") {
+		t.Errorf("%d, after %s: %s", rec.Code, rec.Header().Get("Retry-After"), rec.Body)
+	}
+	if rec := w.do(publish(strings.Repeat("<", 1001))); rec.Code != 429 || !strings.Contains(rec.Body.String(), "Send less at once") {
+		t.Errorf("more than there ever is room for: %d %s", rec.Code, rec.Body)
+	}
+}
+
+// What a topic serves counts as what is sent to it, so that a ping is no way
+// around.
+func TestFetchesCountInBytes(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.web.set(topic, served("text/plain", strings.Repeat("x", 900)))
+		b.pinged(topic)
+		time.Sleep(time.Second)
+		if rec := b.do(publish(strings.Repeat("<", 200))); rec.Code != 429 {
+			t.Errorf("a publish after it: %d %s", rec.Code, rec.Body)
+		}
+		if rec := b.do(publish(strings.Repeat("<", 200), withToken("alice's token"))); rec.Code != 400 {
+			t.Errorf("one with a token: %d", rec.Code)
+		}
+		b.pinged(topic) // there is something left
+		time.Sleep(time.Second)
+		if rec := b.do(ping(topic)); rec.Code != 429 {
+			t.Errorf("a ping over the limit: %d %s", rec.Code, rec.Body)
+		}
+		time.Sleep(2 * time.Minute)
+		b.pinged(topic)
+	}, func(o *Options) { o.PublishBytes, o.MaxBody = Rate{Events: 1000, Per: time.Minute}, 1000 })
+}
+
+// However much is fetched, and however slowly it comes, publishes have their
+// memory, and fetches theirs (invariant 12).
+func TestFetchesAndPublishesShareNoMemory(t *testing.T) {
+	inBed(t, func(b *bed) {
+		if !b.fetchMemory.TryAcquire(b.o.MaxFetchBytes) || b.o.MaxFetchBytes >= b.o.MaxPublishBytes {
+			t.Fatalf("%d bytes for fetches, %d for publishes", b.o.MaxFetchBytes, b.o.MaxPublishBytes)
+		}
+		b.accept(publish(notification(`capability="framework-notification"`)))
+		b.fetchMemory.Release(b.o.MaxFetchBytes)
+
+		if !b.memory.TryAcquire(b.o.MaxPublishBytes) {
+			t.Fatal("something is held")
+		}
+		defer b.memory.Release(b.o.MaxPublishBytes)
+		b.web.set("https://other.example/", served("text/plain", "x"))
+		if err := b.store.Ping(t.Context(), time.Now(), []string{"https://other.example/"}); err != nil { // a form needs memory
+			t.Fatal(err)
+		}
+		time.Sleep(sweepEvery + time.Second)
+		if m := b.mark("https://other.example/"); m.Last.Outcome != "accepted" {
+			t.Errorf("%+v", m)
+		}
+	})
+}
+
+// Whoever sends nonsense does not fill the disk: the log has the first lines of
+// each kind, then one every two seconds, which says how many there were. What is
+// accepted, and other kinds, are told as ever, and all is counted.
+func TestLinesAboutRefusalsAreBounded(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	clock, counted := noon, 0
+	w := newWorld(t, func(o *Options) {
+		o.Log, o.Now = zap.New(core), func() time.Time { return clock }
+		o.Event = func(Event) { counted++ }
+	})
+	lines := func(outcome string) int { return logs.FilterField(zap.String("outcome", outcome)).Len() }
+	for range 1000 {
+		w.do(publish("x", withToken("guess")))
+	}
+	if n := lines("wrong-credential"); n != quietBurst || counted != 1000 {
+		t.Errorf("%d lines about %d refusals", n, counted)
+	}
+	w.do(publish("<"))
+	w.accept(publish(doc(0, 1, "a")))
+	if lines("not-well-formed") != 1 || lines("accepted") != 1 {
+		t.Errorf("of others: %d and %d", lines("not-well-formed"), lines("accepted"))
+	}
+	clock = clock.Add(quietEvery)
+	w.do(publish("x", withToken("guess")))
+	w.do(publish("x", withToken("guess")))
+	last := logs.FilterField(zap.String("outcome", "wrong-credential")).All()[quietBurst:]
+	if len(last) != 1 || last[0].ContextMap()["left_out"] != int64(1000-quietBurst) {
+		t.Errorf("%d lines, the first: %v", len(last), last[0].ContextMap())
+	}
+}
+
+// The line of a refused publish says all there is to know: who, if that is known,
+// from where, to which topic, and by which rule.
+func TestRefusedPublishIsOneLine(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := newWorld(t, func(o *Options) { o.Log = zap.New(core) })
+	other := with("Link", link("https://other.example/"))
+	foreign := doc(0, 1, "a")
+	for _, tc := range []struct {
+		why                      string
+		req                      *http.Request
+		outcome, publisher, rule string
+		topic                    string
+	}{
+		{"a token", publish(foreign, withToken("alice's token"), other), "topic-not-covered", "alice", "", "https://other.example/"},
+		{"a signature", publish(foreign, other, with(websub.HeaderSignature, websub.SHA256.Sign("alice's secret", []byte(foreign)))), "topic-not-covered", "alice", "", "https://other.example/"},
+		{"a guess", publish(foreign, withToken("guess")), "wrong-credential", "", "", topic},
+		{"a bad document", publish(doc(2, 1, "a"), withToken("alice's token")), "invalid-notification", "alice", "DOC-13", topic},
+	} {
+		logs.TakeAll()
+		w.do(tc.req)
+		all := logs.All()
+		if len(all) != 1 {
+			t.Fatalf("%s: %d lines", tc.why, len(all))
+		}
+		got := all[0].ContextMap()
+		for key, want := range map[string]string{
+			"event": "publish", "outcome": tc.outcome, "topic": tc.topic, "requester": "192.0.2.1", "publisher": tc.publisher, "rule": tc.rule,
+		} {
+			if v, _ := got[key].(string); v != want {
+				t.Errorf("%s: %s is %q, want %q", tc.why, key, v, want)
+			}
+		}
+		if reason, _ := got["reason"].(string); reason == "" || len(reason) > 2000 {
+			t.Errorf("%s: reason %q", tc.why, reason)
+		}
+	}
+}
