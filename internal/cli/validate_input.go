@@ -140,7 +140,9 @@ func (s *inputs) fetch(ctx context.Context, name string) (input, error) {
 		next, err := resp.Location()
 		if resp.StatusCode/100 == 3 && err == nil {
 			_ = resp.Body.Close() // nothing of it is wanted
-			where = next.String()
+			if where = next.String(); !isWeb(next) {
+				return input{}, Fail(ExitFailure, "%s redirects to %q, which is no http or https URL", name, where)
+			}
 			continue
 		}
 		in, err := s.take(name, resp)
@@ -150,10 +152,12 @@ func (s *inputs) fetch(ctx context.Context, name string) (input, error) {
 	return input{}, Fail(ExitFailure, "%s redirects more than %d times", name, maxRedirects)
 }
 
+func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
+
 // ask sends one request, and once more where the server says when to.
 func (s *inputs) ask(ctx context.Context, where string) (*http.Response, error) {
 	u, err := url.Parse(where)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if err != nil || !isWeb(u) {
 		return nil, Fail(ExitUsage, "%q is no http or https URL", where)
 	}
 	for again := true; ; again = false {

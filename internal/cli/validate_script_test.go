@@ -45,12 +45,17 @@ func TestValidateScripts(t *testing.T) {
 
 // folder serves a folder as some servers do: "/name.gz" is "/name" compressed,
 // below /encoded/ with a Content-Encoding and below /undone/ decompressed again;
-// /redirect/name leads to /name and /status/503 answers that.
+// /redirect/name leads to /name, /elsewhere to no URL of the web, and /status/503
+// answers that.
 func folder(dir, base string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status/{code}", func(w http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.PathValue("code"))
 		w.WriteHeader(code)
+	})
+	mux.HandleFunc("GET /elsewhere", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "file:///etc/passwd")
+		w.WriteHeader(http.StatusFound)
 	})
 	mux.HandleFunc("GET /redirect/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/"+r.PathValue("name"), http.StatusFound)
