@@ -120,7 +120,8 @@ func equal(r io.Reader, want []byte, step func()) (bool, error) {
 // checkCopy reports, as a *MismatchError, why location can't be the address of
 // an immutable copy of one of topic's notifications: it has to be the topic
 // URI, a `/` if that lacks one, and more path, without a query, a dot segment
-// or an encoded slash. So a copy is always under its topic owner's control.
+// or an encoded slash, nor such as a server that decodes twice would find. So a
+// copy is always under its topic owner's control.
 func checkCopy(topic, location string) error {
 	bad := func(why string) error {
 		return &MismatchError{Reason: "Content-Location " + why}
@@ -142,9 +143,13 @@ func checkCopy(topic, location string) error {
 	}
 	for segment := range strings.SplitSeq(rest, "/") {
 		plain, err := url.PathUnescape(segment)
-		switch {
-		case err != nil:
+		if err != nil {
 			return bad("is not a URL")
+		}
+		if again, err := url.PathUnescape(plain); err == nil {
+			plain = again
+		}
+		switch {
 		case plain == "." || plain == "..":
 			return bad("has a dot segment")
 		case strings.ContainsAny(plain, "/\\"):
