@@ -83,6 +83,37 @@ func TestBeginningAnewTellsTheGap(t *testing.T) {
 	})
 }
 
+// What a second end leaves out is told without what the first one did, though the
+// two are one gap where nothing came between.
+func TestEndsTellTheirOwnGaps(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, w *world){
+		"unsubscribed": func(t *testing.T, w *world) { w.accept(t, unsubscribe(callback)) },
+		"removed": func(t *testing.T, w *world) {
+			if err := w.End(t.Context(), ID(topic, callback), EndRemoved, ""); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"expired": func(*testing.T, *world) { settle(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, Options{LeaseMax: 10 * time.Minute, LeaseDefault: 10 * time.Minute, ResumeWithin: time.Minute}, func(t *testing.T, w *world) {
+				defer w.run(t)()
+				for _, head := range []uint64{3, 5} {
+					w.accept(t, subscribe(callback))
+					settle(time.Second)
+					w.publish(head)
+					end(t, w)
+					settle(time.Minute)
+				}
+				gaps := w.record(callback).Subscription.Gaps
+				if e := w.eventsNamed(EventEnded); len(e) != 2 || e[0].Gap.Count != 3 || e[1].Gap.Count != 2 || len(gaps) != 1 || gaps[0].Count != 5 {
+					t.Errorf("gaps %+v, events %+v", gaps, e)
+				}
+			})
+		})
+	}
+}
+
 // A gap that is joined with the one before it is told without that.
 func TestNewGap(t *testing.T) {
 	a := journal.Gap{From: time.Unix(1, 0), Until: time.Unix(2, 0), Count: 2, Reason: journal.GapExpired}

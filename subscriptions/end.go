@@ -35,8 +35,10 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	if err != nil {
 		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)
 	}
+	var before *Subscription
 	var denial *Request // nil: there was nothing to end
 	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
+		before = rec.Subscription
 		rec, denial = endWithNotice(rec, reason, notice, head.Last, now)
 		return rec, nil
 	})
@@ -48,7 +50,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	}
 	s.enqueue(denial)
 	e := requestEvent(EventEnded, denial, reason)
-	e.Mode, e.Try, e.Gap = "", 0, endGap(rec)
+	e.Mode, e.Try, e.Gap = "", 0, newGap(before, rec.Subscription)
 	s.o.Event(e)
 	return nil
 }

@@ -60,16 +60,6 @@ func requestEvent(name string, r *Request, reason string) Event {
 	}
 }
 
-// endGap is the gap that the end of rec's subscription left, if it left one.
-func endGap(rec Record) journal.Gap {
-	if s := rec.Subscription; s != nil && len(s.Gaps) > 0 {
-		if g := s.Gaps[len(s.Gaps)-1]; g.Reason == gapReason(s.EndReason) && g.At.Equal(s.EndedAt) {
-			return g
-		}
-	}
-	return journal.Gap{}
-}
-
 // newGap is the gap that after has and before has not, if there is one.
 func newGap(before, after *Subscription) journal.Gap {
 	if before == nil || after == nil || len(after.Gaps) == 0 {

@@ -122,15 +122,17 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error 
 	if err != nil {
 		return err
 	}
+	var before *Subscription
 	var ended bool
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
+		before = rec.Subscription
 		now := time.Now()
 		ended = expired(rec, now, s.o.ResumeWithin)
 		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
 	})
 	if err == nil && ended {
 		e := event(EventEnded, rec.Subscription, EndExpired)
-		e.Gap = endGap(rec)
+		e.Gap = newGap(before, rec.Subscription)
 		s.o.Event(e)
 	}
 	return err

@@ -166,6 +166,7 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 			return s.rest(ctx, j, err)
 		}
 		change = func(rec Record) (Record, error) {
+			before = rec.Subscription
 			return Deactivate(rec, r.ID, head.Last, now)
 		}
 		e = requestEvent(EventEnded, r, EndUnsubscribed)
@@ -174,10 +175,7 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	if err != nil {
 		return s.unsettled(ctx, j, err)
 	}
-	e.Status, e.Duration = a.status, a.took
-	if e.Gap = newGap(before, rec.Subscription); e.Name == EventEnded {
-		e.Gap = endGap(rec)
-	}
+	e.Status, e.Duration, e.Gap = a.status, a.took, newGap(before, rec.Subscription)
 	s.o.Event(e)
 	return false
 }
