@@ -12,7 +12,8 @@ import (
 )
 
 // zone answers DNS questions over loopback UDP. Each lookup of a name takes its
-// next answer; the last one stays.
+// next answer; the last one stays. An answer is addresses, or a name that this
+// one is an alias of. The name "*" stands for all that are not there.
 type zone struct {
 	mu    sync.Mutex
 	names map[string][][]string
@@ -60,27 +61,42 @@ func (z *zone) answer(query []byte) ([]byte, error) {
 		Header:    dnsmessage.Header{ID: h.ID, Response: true, RecursionAvailable: true},
 		Questions: []dnsmessage.Question{q},
 	}
-	addrs, known := z.next(strings.TrimSuffix(q.Name.String(), "."), q.Type)
-	if !known {
-		m.RCode = dnsmessage.RCodeNameError
-	}
-	rh := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
-	for _, s := range addrs {
-		a := netip.MustParseAddr(s)
-		switch {
-		case a.Is4() && q.Type == dnsmessage.TypeA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: rh, Body: &dnsmessage.AResource{A: a.As4()}})
-		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: rh, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+	owner := q.Name
+	for {
+		answer, known := z.next(strings.TrimSuffix(owner.String(), "."), q.Type)
+		if !known {
+			m.RCode = dnsmessage.RCodeNameError
 		}
+		rh := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET}
+		alias := ""
+		for _, s := range answer {
+			a, err := netip.ParseAddr(s)
+			switch {
+			case err != nil:
+				alias = s
+			case a.Is4() && q.Type == dnsmessage.TypeA:
+				m.Answers = append(m.Answers, dnsmessage.Resource{Header: rh, Body: &dnsmessage.AResource{A: a.As4()}})
+			case a.Is6() && q.Type == dnsmessage.TypeAAAA:
+				m.Answers = append(m.Answers, dnsmessage.Resource{Header: rh, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+			}
+		}
+		if alias == "" {
+			return m.Pack()
+		}
+		if owner, err = dnsmessage.NewName(alias + "."); err != nil {
+			return nil, err
+		}
+		m.Answers = append(m.Answers, dnsmessage.Resource{Header: rh, Body: &dnsmessage.CNAMEResource{CNAME: owner}})
 	}
-	return m.Pack()
 }
 
 func (z *zone) next(name string, typ dnsmessage.Type) ([]string, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	answers, known := z.names[name]
+	answers, known := z.names[strings.ToLower(name)]
+	if !known {
+		answers, known = z.names["*"]
+	}
 	if !known {
 		return nil, false
 	}
