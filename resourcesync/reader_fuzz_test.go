@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -13,7 +14,8 @@ import (
 )
 
 // FuzzReader: the tolerant and the strict Reader agree on every document, in
-// whatever chunks it comes, and with CheckNotification on those that it takes.
+// whatever chunks it comes, and with CheckNotification on those that it takes; and
+// none takes memory beyond its size.
 func FuzzReader(f *testing.F) {
 	for _, tc := range tolerable {
 		f.Add(tc.doc)
@@ -33,7 +35,15 @@ func FuzzReader(f *testing.F) {
 		f.Add(string(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc string) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		got := readDocument(strings.NewReader(doc), ReadOptions{})
+		runtime.ReadMemStats(&after)
+		// An empty entry is the least that a document can say and the most that it
+		// makes of that.
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20+128*uint64(len(doc)) {
+			t.Fatalf("%d bytes allocated for %d of document: %q", took, len(doc), doc)
+		}
 		again := readDocument(iotest.HalfReader(strings.NewReader(doc)), ReadOptions{})
 		if diff := cmp.Diff(got, again, cmp.AllowUnexported(reading{}), cmp.Comparer(sameError)); diff != "" {
 			t.Fatalf("%q: in other chunks\n%s", doc, diff)
