@@ -13,9 +13,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// HUB-18: the answer to an unsubscribe says nothing about whether there is a
+// HUB-18: the answer to a request says nothing about whether there is a
 // subscription, a request for one, or neither.
-func TestUnsubscribeTellsNothing_HUB18(t *testing.T) {
+func TestAnswersTellNothing_HUB18(t *testing.T) {
 	const topic = "https://example.org/"
 	hubURL, store := realHub(t)
 
@@ -37,13 +37,15 @@ func TestUnsubscribeTellsNothing_HUB18(t *testing.T) {
 	}
 	ask(t, hubURL, "subscribe", topic, "https://s.example/pending")
 
-	unknown := ask(t, hubURL, "unsubscribe", topic, "https://s.example/unknown")
-	if unknown.Status != http.StatusAccepted {
-		t.Errorf("%+v", unknown)
-	}
-	for _, callback := range []string{known.Callback, ended.Callback, "https://s.example/pending"} {
-		if d := cmp.Diff(unknown, ask(t, hubURL, "unsubscribe", topic, callback)); d != "" {
-			t.Errorf("%s is answered in another way:\n%s", callback, d)
+	for _, mode := range []string{"subscribe", "unsubscribe"} {
+		unknown := ask(t, hubURL, mode, topic, "https://s.example/unknown-"+mode)
+		if unknown.Status != http.StatusAccepted {
+			t.Errorf("%s: %+v", mode, unknown)
+		}
+		for _, callback := range []string{known.Callback, ended.Callback, "https://s.example/pending"} {
+			if d := cmp.Diff(unknown, ask(t, hubURL, mode, topic, callback)); d != "" {
+				t.Errorf("%s: %s is answered in another way:\n%s", mode, callback, d)
+			}
 		}
 	}
 	if rec, err := store.Get(t.Context(), known.ID); err != nil || rec.Subscription == nil || rec.Request == nil {

@@ -1,0 +1,105 @@
+package subscriptions
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// counted writes down what a store is asked for, in order.
+type counted struct {
+	Registry
+	mu    sync.Mutex
+	calls []string
+}
+
+func (c *counted) note(call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call)
+}
+
+func (c *counted) Get(ctx context.Context, id uuid.UUID) (Record, error) {
+	c.note("get")
+	return c.Registry.Get(ctx, id)
+}
+
+func (c *counted) Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
+	rec, err := c.Registry.Update(ctx, id, func(rec Record) (Record, error) {
+		c.note("read")
+		changed, err := change(rec)
+		if err == nil && changed.Request != rec.Request {
+			c.note("write")
+		}
+		return changed, err
+	})
+	c.note("update")
+	return rec, err
+}
+
+func (c *counted) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error) {
+	c.note("list")
+	return c.Registry.List(ctx, shard, after, limit)
+}
+
+func (c *counted) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Request, error) {
+	c.note("requests")
+	return c.Registry.Requests(ctx, shard, after, limit)
+}
+
+// taken are the calls since the last time.
+func (c *counted) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// HUB-18: nobody can tell from how long a request takes whether there is a
+// subscription, a request for one, one that ended, or none: before it is answered
+// the store does the same, in the same order, and no callback is called.
+func TestAcceptDoesTheSameWhateverThereIs_HUB18(t *testing.T) {
+	for _, limits := range []Options{{}, {MaxPending: 100, MaxPendingPerHost: 50, MaxPerHost: 50}} {
+		w := newWorld(limits)
+		c := &counted{Registry: w.store}
+		w.o.Store = c
+		at := func(name string) string { return "https://" + cbHost + "/" + name }
+		now := time.Now()
+		for name, change := range map[string]func(*Subscription){
+			"active":  func(*Subscription) {},
+			"expired": func(s *Subscription) { s.ExpiresAt = now.Add(-time.Hour) },
+			"ended":   func(s *Subscription) { s.EndedAt, s.EndReason = now, EndGone },
+		} {
+			s := Subscription{ID: ID(topic, at(name)), Topic: topic, Callback: at(name), Secret: "s", CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(time.Hour)}
+			change(&s)
+			if _, err := w.store.Update(t.Context(), s.ID, func(Record) (Record, error) { return Record{Subscription: &s}, nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.accept(t, subscribe(at("pending")))
+		c.taken()
+		for _, ask := range []func(string) websub.SubscribeRequest{subscribe, unsubscribe} {
+			w.accept(t, ask(at("unknown")))
+			want := c.taken()
+			if !slices.Contains(want, "write") {
+				t.Errorf("what is not known takes %q", want)
+			}
+			for _, name := range []string{"active", "expired", "ended", "pending"} {
+				w.accept(t, ask(at(name)))
+				if got := c.taken(); !slices.Equal(got, want) {
+					t.Errorf("%s: %q, and what is not known takes %q", name, got, want)
+				}
+			}
+		}
+		if len(w.callsTo("")) != 0 {
+			t.Errorf("%d callbacks were called", len(w.callsTo("")))
+		}
+	}
+}
