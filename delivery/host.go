@@ -14,7 +14,8 @@ type host struct {
 	retries        int   // of listed and active, retries
 	turn           class // whose turn it is where both could go
 
-	standing standing
+	standing  standing
+	slowUntil int64 // Unix nanoseconds; no earlier is it quick again
 	// failures counts timeouts and connect errors in a row.
 	failures int
 	// suspect: there were too many of them, and the host gets one probe for
@@ -237,8 +238,11 @@ func (d *Dispatcher) forget(h *host) {
 // judge draws the conclusions for the host from an attempt.
 func (d *Dispatcher) judge(j job, out outcome) {
 	h, status := j.lane.host, out.Status
-	if h.standing = quick; out.duration > d.o.Timeout/quickShare {
-		h.standing = unproven
+	now := time.Now()
+	if out.duration > d.o.Timeout/quickShare {
+		h.standing, h.slowUntil = unproven, now.Add(probation).UnixNano()
+	} else if now.UnixNano() >= h.slowUntil {
+		h.standing = quick
 	}
 	switch {
 	case status > 0:

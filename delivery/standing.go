@@ -1,7 +1,9 @@
 package delivery
 
-// standing tells hosts that were done quickly the last time, whatever came of it,
-// from those that are new or slow. However many of the latter there are, they
+import "time"
+
+// standing tells hosts that are done quickly, whatever comes of it, from those that
+// are new, or were slow a while ago. However many of the latter there are, they
 // leave a fifth of the senders to the former: tar pits that nobody knows yet would
 // have them all until each had its three timeouts, and callbacks that say yes
 // just before the time limit would have them for ever.
@@ -15,6 +17,10 @@ const (
 // quickShare is the part of the time limit, one in so many, that a quick exchange
 // takes at most: a bit less than 2 s of 15.
 const quickShare = 8
+
+// probation is how long a slow host is not quick again: one that takes turns at
+// being quick and slow would else have the senders that are kept from it.
+const probation = 10 * time.Minute
 
 // list lets a group have its turn among those of its topic.
 func (d *Dispatcher) list(g *group, s standing) {

@@ -19,7 +19,7 @@ func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
 	for name, evil := range map[string]callback{"never answer": hangs, "answer late": takes(14 * time.Second)} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, func(o *Options) { o.MaxInflight = 50 })
-			for n := range 2000 {
+			for n := range 500 {
 				url := cb(1000 + n)
 				b.subscribe(topicA, url)
 				b.set(url, evil)
@@ -85,7 +85,11 @@ func TestStanding(t *testing.T) {
 		b.set(cb(1), hangs)
 		b.publish(t, topicA, []byte("x"))
 		pass(17 * time.Second)
-		want("after another", true, false, true)
+		want("after another", false, false, true)
+		pass(probation)
+		b.publish(t, topicA, []byte("x"))
+		pass(time.Second)
+		want("much later", true, false, true)
 		if d := b.d; d.unprovenBusy != 0 {
 			t.Errorf("%d exchanges are counted that are over", d.unprovenBusy)
 		}

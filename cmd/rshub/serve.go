@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,6 +41,8 @@ the line with "event":"listening" holds the addresses.
 			if err != nil {
 				return err
 			}
+			stdlog.SetFlags(0)
+			stdlog.SetOutput(hub.ErrorLog())
 			// Before Start, so that no signal is missed.
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -149,11 +150,21 @@ func (a *App) server(l listener) *http.Server {
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
 		ConnState:                    l.gate.state,
-		ErrorLog: log.New(&errorLog{
-			log: a.log.Named("http"), listener: l.name, limit: rate.NewLimiter(rate.Every(errorsEvery), errorsAtOnce),
-		}, "", 0),
+		ErrorLog:                     log.New(a.errorLog(l.name), "", 0),
 	}
 }
+
+// ErrorLog is for package log to write to. Net/http tells it, without being
+// asked, of answers that nobody waits for, and would let any callback write to
+// the hub's log what it likes.
+func (a *App) ErrorLog() io.Writer { return a.errorLog("none") }
+
+func (a *App) errorLog(listener string) *errorLog {
+	return &errorLog{log: a.log.Named("http"), listener: listener, limit: rate.NewLimiter(rate.Every(errorsEvery), errorsAtOnce)}
+}
+
+// errorLine is how many bytes of a line are logged: the rest may be a stranger's.
+const errorLine = 200
 
 // errorLog writes what net/http says of connections, and no more of it than the
 // limit lets pass: any stranger can make it say something.
@@ -165,7 +176,8 @@ type errorLog struct {
 
 func (e *errorLog) Write(line []byte) (int, error) {
 	if e.limit.Allow() {
-		e.log.Info(strings.TrimSpace(string(line)), zap.String("event", "http_error"), zap.String("listener", e.listener))
+		text := strings.ToValidUTF8(string(line[:min(len(line), errorLine)]), "")
+		e.log.Info(strings.TrimSpace(text), zap.String("event", "http_error"), zap.String("listener", e.listener))
 	}
 	return len(line), nil
 }
