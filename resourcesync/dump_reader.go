@@ -75,6 +75,9 @@ func (d *DumpReader) Head() Head { return d.head }
 // Tolerated returns what was let pass in the manifest, as Reader.Tolerated does.
 func (d *DumpReader) Tolerated() []Toleration { return d.reader.Tolerated() }
 
+// TolerationCount returns how many things were let pass in the manifest.
+func (d *DumpReader) TolerationCount() int { return d.reader.TolerationCount() }
+
 // Entries returns the entries of the manifest, in its order and once. An error
 // ends them. A file that is missing is no such error: Open says so, and Missing
 // does when all entries have been read.

@@ -108,7 +108,8 @@ func (r *Reader) Head() (Head, error) {
 }
 
 // Tolerated returns what was let pass, in the order in which it was found, the
-// first 100 of TolerationCount. It is complete when Entries has come to its end.
+// first 20 of each kind; TolerationCount counts all. It is complete when Entries
+// has come to its end.
 func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.pardons.kept) }
 
 // TolerationCount returns how many things were let pass.

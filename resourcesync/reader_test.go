@@ -421,11 +421,15 @@ func TestReaderErrorIsSticky(t *testing.T) {
 	}
 }
 
-// Only the first 100 tolerations are kept, and all are counted.
+// Only the first tolerations of a kind are kept, so that they don't hide others,
+// and all are counted.
 func TestTolerationsAreBounded(t *testing.T) {
-	got := readDocument(strings.NewReader(urlset(listMD, strings.Repeat(urlOf("text"), 250))), ReadOptions{})
-	if len(got.tolerated) != mostPardons || got.count != 250 || got.err != nil {
-		t.Errorf("%d kept, %d counted, %v", len(got.tolerated), got.count, got.err)
+	got := readDocument(strings.NewReader(urlset(`<rs:md capability="resourcelist" at="2026"/>`, strings.Repeat(urlOf("text"), 250))), ReadOptions{})
+	if len(got.tolerated) != mostAlike+1 || got.count != 251 || got.err != nil {
+		t.Fatalf("%d kept, %d counted, %v", len(got.tolerated), got.count, got.err)
+	}
+	if last := got.tolerated[mostAlike]; !strings.Contains(last.Msg, `lacks an rs:ln rel="up"`) {
+		t.Errorf("the last is %v", last)
 	}
 }
 

@@ -16,18 +16,23 @@ func (t Toleration) String() string {
 	return (&Error{Rule: t.Rule, Line: t.Line, Column: t.Column, Msg: t.Msg}).Error()
 }
 
-// mostPardons is how many tolerations are kept, so that a document in which
-// every entry has one does not fill the memory.
-const mostPardons = 100
+// mostAlike is how many tolerations of one kind are kept, so that a document in
+// which every entry has one neither fills the memory nor hides what else there is.
+const mostAlike = 20
 
 // pardons are the tolerations of one document.
 type pardons struct {
 	kept  []Toleration
 	count int
+	alike map[string]int // how many there were of each kind, by its format
 }
 
 func (p *pardons) add(rule string, line, column int, format string, args ...any) {
-	if p.count++; p.count <= mostPardons {
+	p.count++
+	if p.alike == nil {
+		p.alike = make(map[string]int)
+	}
+	if p.alike[format]++; p.alike[format] <= mostAlike {
 		p.kept = append(p.kept, Toleration{Rule: rule, Line: line, Column: column, Msg: fmt.Sprintf(format, args...)})
 	}
 }

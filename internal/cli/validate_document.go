@@ -19,7 +19,8 @@ type document struct {
 	head resourcesync.Head
 	// listed are the entries of a document that lists others; where there is no
 	// such thing it is empty.
-	listed []resourcesync.Entry
+	listed    []resourcesync.Entry
+	oddHashes int // how many can't be compared
 	// requested and final are its URL before and after redirects; empty where it
 	// came from elsewhere.
 	requested, final string
@@ -77,7 +78,12 @@ func (d *document) checkHashes(e *resourcesync.Entry, strict bool) {
 		hashes = append(hashes, e.Links[i].Hash)
 	}
 	for _, hash := range hashes {
-		if hash != "" && resourcesync.ParseHashes(hash) == (resourcesync.Digests{}) {
+		if hash == "" || resourcesync.ParseHashes(hash) != (resourcesync.Digests{}) {
+			continue
+		}
+		if d.oddHashes++; d.oddHashes > maxAlike {
+			d.Untold++
+		} else {
 			d.add(tolerable(strict, finding{
 				Rule: "DOC-55", Line: e.Line, Column: e.Column,
 				Message: fmt.Sprintf("the hash %q has no hexadecimal digest of a known algorithm, so nothing can be compared with it", hash),
@@ -131,8 +137,14 @@ func (d *document) readNotification(body []byte, r *resourcesync.Reader, strict 
 	return nil
 }
 
+// tolerant is a Reader or a DumpReader.
+type tolerant interface {
+	Tolerated() []resourcesync.Toleration
+	TolerationCount() int
+}
+
 // tolerated takes down what a reader let pass.
-func (d *document) tolerated(r *resourcesync.Reader, strict bool) {
+func (d *document) tolerated(r tolerant, strict bool) {
 	all := r.Tolerated()
 	for _, t := range all {
 		d.add(tolerable(strict, finding{Rule: t.Rule, Line: t.Line, Column: t.Column, Message: t.Msg}))
@@ -203,9 +215,7 @@ func (d *document) readPackage(in input, strict bool) error {
 			}
 		}
 	}
-	for _, t := range r.Tolerated() {
-		d.add(tolerable(strict, finding{Rule: t.Rule, Line: t.Line, Column: t.Column, Message: t.Msg}))
-	}
+	d.tolerated(r, strict)
 	for _, name := range r.Extra() {
 		d.add(tolerable(strict, finding{Rule: "DOC-38", Message: fmt.Sprintf("the package holds a file %q that its manifest does not name", name)}))
 	}
