@@ -42,11 +42,12 @@ type Reader struct {
 	rules   rules // without a kind before the root's rs:md was read
 
 	begun        bool
-	entry        Entry // that was read last
-	ahead        bool  // it is the first, and Head came upon it
-	err          error // sticky; io.EOF at the end
-	line, column int   // of what the rules are being applied to
-	oldUp        bool  // the root has the link to the Capability List of version 0.9
+	entry        Entry  // that was read last
+	ahead        bool   // it is the first, and Head came upon it
+	err          error  // sticky; io.EOF at the end
+	line, column int    // of what the rules are being applied to
+	unchanged    placed // the first entry without change, before the rs:md of the document
+	oldUp        bool   // the root has the link to the Capability List of version 0.9
 }
 
 // NewReader returns a reader of the document r. Nothing is read before Head or
@@ -182,11 +183,20 @@ func (r *Reader) readHead() error {
 			return err
 		}
 	}
+	if r.unchanged.line != 0 && r.rules.entry.must&fldChange != 0 {
+		return r.lacksChange(r.unchanged)
+	}
 	return r.rules.checkHead(h, set)
 }
 
+// lacksChange is an error whatever is tolerated: nobody could tell what to do.
+func (r *Reader) lacksChange(at placed) error {
+	return badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be created, updated or deleted")
+}
+
 // check applies the rules of the document's kind to the entry that was read.
-// Entries before a late rs:md of the root are not held against them.
+// Entries before a late rs:md of the root are not held against them, but for the
+// change that they may lack.
 func (r *Reader) check(e *Entry) error {
 	m := &r.doc.entry.md
 	r.line, r.column = e.Line, e.Column
@@ -198,9 +208,12 @@ func (r *Reader) check(e *Entry) error {
 	}
 	switch {
 	case r.rules.kind == nil:
+		if e.Change == "" && r.unchanged.line == 0 {
+			r.unchanged = placed{line: r.line, column: r.column}
+		}
 		return nil
 	case r.rules.entry.must&fldChange != 0 && e.Change == "":
-		return badAt(r.rules.ofEntries(), r.line, r.column, "the entry lacks change; it must be created, updated or deleted")
+		return r.lacksChange(placed{line: r.line, column: r.column})
 	}
 	return r.rules.checkEntry(e, e.set())
 }

@@ -225,6 +225,22 @@ func TestTolerated(t *testing.T) {
 	}
 }
 
+// A change that does not say what changed is refused even where the document says
+// only after it that it lists changes.
+func TestChangesBeforeALateHead_DOC39(t *testing.T) {
+	for entry, bad := range map[string]bool{`<rs:md/>`: true, ``: true, `<rs:md change="created"/>`: false} {
+		got := readDocument(strings.NewReader(urlset(upLink, urlOf(entry), changesMD[len(upLink):])), ReadOptions{})
+		if bad {
+			wantError(t, got.err, BadDocument, map[string]string{`<rs:md/>`: "6:1", ``: "5:1"}[entry], "lacks change")
+		} else if got.err != nil {
+			t.Error(got.err)
+		}
+	}
+	if got := readDocument(strings.NewReader(urlset(listURL, listMD)), ReadOptions{}); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
 // What leaves the meaning in doubt is refused, tolerant or not.
 func TestNeverTolerated(t *testing.T) {
 	for _, tc := range []struct {

@@ -14,8 +14,9 @@ type Sink interface {
 	// or else the index of parts 1, 2 and so on; so it has the same URL either way.
 	//
 	// The Splitter closes what it gets: with Close when the document is complete,
-	// and when it failed with CloseWithError(error) error, if there is such a
-	// method, as io.PipeWriter has it. Number 0 is created first and closed last;
+	// and when it failed with CloseWithError(error) error, as io.PipeWriter has it.
+	// Without such a method it is Close as well, so that what should appear only
+	// when it is complete wants one. Number 0 is created first and closed last;
 	// beside it, one part is open at a time. Notifications have no index, and
 	// their number 0 is created only if it is the whole.
 	Create(part int) (w io.WriteCloser, url string, err error)
