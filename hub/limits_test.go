@@ -3,6 +3,7 @@ package hub
 import (
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,49 @@ func TestRefusedPublishIsOneLine(t *testing.T) {
 		}
 		if reason, _ := got["reason"].(string); reason == "" || len(reason) > 2000 {
 			t.Errorf("%s: reason %q", tc.why, reason)
+		}
+	}
+}
+
+// Nobody gets a second allowance by what he writes into X-Forwarded-For: behind
+// our proxy what that appended counts, from elsewhere nothing does. Of IPv6 a /64
+// is one requester, and who comes by several of our proxies is told by the first.
+func TestSubscribeRateCannotBeEscaped(t *testing.T) {
+	w := newWorld(t, func(o *Options) {
+		o.SubscribeRate = Rate{Events: 1, Per: time.Hour}
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	ask := func(remote string, forwarded ...string) int {
+		r := subscribeForm()
+		r.RemoteAddr = remote
+		r.Header["X-Forwarded-For"] = forwarded
+		return w.do(r).Code
+	}
+	for i, tc := range []struct {
+		remote    string
+		forwarded []string
+		want      int
+	}{
+		{"10.0.0.1:1", []string{"203.0.113.7"}, 202},
+		{"10.0.0.1:1", []string{"203.0.113.7"}, 429},
+		{"10.0.0.1:1", []string{"198.51.100.1, 203.0.113.7"}, 429},                // what he sent himself, and what was appended
+		{"10.0.0.1:1", []string{"198.51.100.2", "203.0.113.7"}, 429},              // in a header of its own
+		{"10.0.0.2:1", []string{"198.51.100.3, 203.0.113.7:4711, 10.0.0.1"}, 429}, // by two proxies of ours
+		{"10.0.0.1:1", []string{"10.0.0.9, 203.0.113.7"}, 429},                    // one that he claims
+		{"10.0.0.1:1", []string{"::ffff:203.0.113.7"}, 429},                       // in other clothes
+		{"203.0.113.7:1", nil, 429},                                               // directly
+		{"203.0.113.7:2", []string{"198.51.100.4"}, 429},                          // from elsewhere nothing counts
+		{"192.0.2.66:1", []string{"10.0.0.1"}, 202},                               // nor that it was one of ours
+		{"192.0.2.66:1", []string{"198.51.100.5, 10.0.0.1"}, 429},
+		{"10.0.0.1:1", []string{"2001:db8:1:2::1"}, 202},
+		{"10.0.0.1:1", []string{"[2001:db8:1:2:ffff::2]:80"}, 429}, // one household
+		{"10.0.0.1:1", []string{"2001:db8:1:3::1"}, 202},
+		{"10.0.0.1:1", []string{"198.51.100.6, not an address"}, 202}, // counts as the proxy
+		{"10.0.0.1:1", []string{"198.51.100.7, not an address"}, 429},
+		{"10.0.0.1:1", []string{strings.Repeat("198.51.100.8,", 5000) + "203.0.113.7"}, 429},
+	} {
+		if got := ask(tc.remote, tc.forwarded...); got != tc.want {
+			t.Errorf("request %d from %s, %.80q: %d, want %d", i, tc.remote, tc.forwarded, got, tc.want)
 		}
 	}
 }
