@@ -1,0 +1,317 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const (
+	victimAddr, honestAddr = "127.0.0.2", "127.0.0.3"
+	reflected              = 10_000 // requests of each kind
+	reflectBudget          = 20
+)
+
+// A hub must not be a cannon: whatever strangers send it, one victim gets no more
+// than --verify-budget requests in any minute while it confirms none, under one
+// name and under 10,000, as callback and as topic, by subscriptions, pings and
+// publishes, all at once; and honest subscribers elsewhere are verified meanwhile.
+func TestReflector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	answerNames(t)
+	a := newApp(t, "--topic-check=require", fmt.Sprintf("--verify-budget=%d", reflectBudget), "--max-pending=100000")
+	victim := startVictim(t)
+	honest := startHonest(t, a)
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	r := newReflector(t, "http://"+a.Addr()+"/")
+	names := func(i int) string { return fmt.Sprintf("http://n%d.victim.test:%s/%d", i, victim.port, i) }
+	one := func(i int) string { return fmt.Sprintf("http://victim.test:%s/%d", victim.port, i) }
+	elsewhere := func(i int) string { return fmt.Sprintf("http://c%d.elsewhere.test:%s/%d", i, honest.port, i) }
+	unlisted := func(i int) string { return fmt.Sprintf("%s/unlisted/%d", honest.url, i) }
+	first := time.Now()
+	r.send("callback, one name", reflected, func(i int) form { return subscription(honest.url+"/topic", one(i)) })
+	r.send("callback, many names", reflected, func(i int) form { return subscription(honest.url+"/topic", names(i)) })
+	honest.subscribe(t, r, 0)
+	r.send("topic, one name", reflected, func(i int) form { return subscription(one(i), elsewhere(i)) })
+	r.send("topic, many names", reflected, func(i int) form { return subscription(names(i), elsewhere(i)) })
+	r.send("denial", 1000, func(i int) form { return subscription(unlisted(i%10), names(reflected+i)) })
+	honest.subscribe(t, r, 1)
+	r.send("ping", 200, func(i int) form {
+		f := url.Values{"hub.mode": {"publish"}}
+		for n := range 50 {
+			f.Add("hub.url", names(i*50+n))
+			f.Add("hub.url", one(i*50+n))
+		}
+		return form{media: "application/x-www-form-urlencoded", body: f.Encode()}
+	})
+	r.send("publish", 1000, func(i int) form {
+		return form{"application/xml", notification(0, 1), fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, names(i), a.HubURL())}
+	})
+	honest.subscribe(t, r, 2)
+	t.Logf("%d requests were taken, %d put off, %d refused in %v; the victim got %d", r.taken.Load(), r.putOff.Load(), r.refused.Load(), time.Since(first).Round(time.Second), victim.count())
+
+	if r.taken.Load() < 2*reflected {
+		t.Errorf("%d requests were taken: the hub was hardly asked to call anybody", r.taken.Load())
+	}
+	victim.check(t)
+}
+
+// reflector sends what strangers may send.
+type reflector struct {
+	t      *testing.T
+	hub    string
+	client *http.Client
+	// taken were answered 200 or 202, putOff 429 or 503, refused with another 4xx.
+	taken, putOff, refused atomic.Int64
+}
+
+// form is a request to the hub.
+type form struct{ media, body, link string }
+
+func subscription(topic, callback string) form {
+	f := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback}}
+	return form{media: "application/x-www-form-urlencoded", body: f.Encode()}
+}
+
+func newReflector(t *testing.T, hub string) *reflector {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &reflector{t: t, hub: hub, client: &http.Client{Transport: transport}}
+}
+
+// send makes n requests, 16 at a time.
+func (r *reflector) send(what string, n int, of func(int) form) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range 16 {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if err := r.one(of(int(i))); err != nil {
+					r.t.Errorf("%s: %v", what, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (r *reflector) one(f form) error {
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.hub, strings.NewReader(f.body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", f.media)
+	if f.link != "" {
+		req.Header.Set("Link", f.link)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	switch s := resp.StatusCode; {
+	case err != nil:
+		return err
+	case s/100 == 2:
+		r.taken.Add(1)
+	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable:
+		r.putOff.Add(1)
+	case s == http.StatusForbidden:
+		r.refused.Add(1)
+	default:
+		return fmt.Errorf("the hub answered %d %s", s, answer)
+	}
+	return nil
+}
+
+// victim answers whatever it is asked, and confirms nothing.
+type victim struct {
+	port string
+	mu   sync.Mutex
+	at   []time.Time
+}
+
+func startVictim(t *testing.T) *victim {
+	t.Helper()
+	v := new(victim)
+	v.port = serveOn(t, victimAddr, func(w http.ResponseWriter, _ *http.Request) {
+		v.mu.Lock()
+		v.at = append(v.at, time.Now())
+		v.mu.Unlock()
+		_, _ = io.WriteString(w, "what do you want?")
+	})
+	return v
+}
+
+func (v *victim) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.at)
+}
+
+// check looks at every minute. The clock of the victim runs a little behind that of
+// the budget, by what a request takes on its way.
+func (v *victim) check(t *testing.T) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.at) < reflectBudget {
+		t.Errorf("the victim got %d requests: the budget was not used", len(v.at))
+	}
+	for i := reflectBudget; i < len(v.at); i++ {
+		if d := v.at[i].Sub(v.at[i-reflectBudget]); d < 55*time.Second {
+			t.Errorf("the victim got %d requests within %v, want %d a minute", reflectBudget+1, d, reflectBudget)
+		}
+	}
+}
+
+// honest is a Source, and the host of callbacks that want what was asked for.
+type honest struct {
+	url, port string
+
+	mu       sync.Mutex
+	verified map[string]bool
+}
+
+func startHonest(t *testing.T, a *App) *honest {
+	t.Helper()
+	h := &honest{verified: map[string]bool{}}
+	h.port = serveOn(t, honestAddr, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/topic":
+			w.Header().Set("Link", fmt.Sprintf(`<%s/topic>; rel="self", <%s>; rel="hub"`, h.url, a.HubURL()))
+		case r.URL.Query().Has("hub.challenge"):
+			h.mu.Lock()
+			h.verified[r.URL.Path] = true
+			h.mu.Unlock()
+			_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
+		}
+	})
+	h.url = "http://honest.test:" + h.port
+	return h
+}
+
+// subscribe asks for subscriptions of this host and waits for their verification.
+func (h *honest) subscribe(t *testing.T, r *reflector, round int) {
+	t.Helper()
+	const n = 100
+	path := func(i int) string { return fmt.Sprintf("/honest/%d/%d", round, i) }
+	start := time.Now()
+	r.send("honest", n, func(i int) form { return subscription(h.url+"/topic", h.url+path(i)) })
+	for missing := n; missing > 0; {
+		if time.Since(start) > 15*time.Second {
+			t.Fatalf("round %d: %d of %d honest subscribers were not verified within 15 s", round, missing, n)
+		}
+		time.Sleep(20 * time.Millisecond)
+		missing = 0
+		h.mu.Lock()
+		for i := range n {
+			if !h.verified[path(i)] {
+				missing++
+			}
+		}
+		h.mu.Unlock()
+	}
+	t.Logf("round %d: honest subscribers were verified within %v", round, time.Since(start).Round(10*time.Millisecond))
+}
+
+// serveOn serves on a loopback address and returns the port.
+func serveOn(t *testing.T, ip string, h http.HandlerFunc) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", ip+":0")
+	if err != nil {
+		t.Skipf("cannot listen on %s: %v", ip, err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// answerNames has the system's resolver ask a name server of the test, to which
+// names below victim.test lead to the victim, and others to the honest host.
+func answerNames(t *testing.T) {
+	t.Helper()
+	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			buf := make([]byte, 1500)
+			for {
+				n, from, err := conn.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				if answer, err := answerName(buf[:n]); err == nil {
+					_, _ = conn.WriteTo(answer, from)
+				}
+			}
+		})
+	}
+	system := net.DefaultResolver
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp4", conn.LocalAddr().String())
+	}}
+	t.Cleanup(func() { net.DefaultResolver = system; _ = conn.Close(); wg.Wait() })
+}
+
+func answerName(query []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	h, err := p.Start(query)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil, err
+	}
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: h.ID, Response: true, RecursionAvailable: true},
+		Questions: []dnsmessage.Question{q},
+	}
+	if q.Type == dnsmessage.TypeA {
+		ip := net.ParseIP(victimAddr)
+		if !strings.HasSuffix(q.Name.String(), "victim.test.") {
+			ip = net.ParseIP(honestAddr)
+		}
+		m.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET},
+			Body:   &dnsmessage.AResource{A: [4]byte(ip.To4())},
+		}}
+	}
+	return m.Pack()
+}
