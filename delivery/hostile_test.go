@@ -120,7 +120,7 @@ var hostile = map[string]struct {
 }{
 	"never accepts":        {nil, timedOut, 5 * time.Second},
 	"accepts, and no more": {(*conn).hold, timedOut, 15 * time.Second},
-	"does not read":        {func(c *conn) { time.Sleep(time.Minute) }, timedOut, 15 * time.Second},
+	"does not read":        {func(*conn) { time.Sleep(time.Minute) }, timedOut, 15 * time.Second},
 	"reads a byte a second": {func(c *conn) {
 		for b := make([]byte, 1); ; time.Sleep(time.Second) {
 			if _, err := c.Read(b); err != nil {
