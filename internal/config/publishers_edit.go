@@ -152,6 +152,9 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
 		return err
 	}
+	if text.Len() > maxFile {
+		return fmt.Errorf("%w: %s would have more than %d bytes, which no hub reads", ErrRefusedChange, path, maxFile)
+	}
 	got, err := parsePublishers(path, text.Bytes())
 	if err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("%w: %s is written in a way that can't be changed here without changing what else it says; edit it by hand", ErrRefusedChange, path)

@@ -168,6 +168,15 @@ func TestTokenInEmptyFiles(t *testing.T) {
 	}
 }
 
+// What a hub would not read is not written.
+func TestTokenFileStaysReadable(t *testing.T) {
+	text := "publishers: []\n#" + strings.Repeat("x", maxFile-100) + "\n"
+	path := write(t, "publishers.yaml", text)
+	if err := AddToken(path, "a", []string{"*"}, sumA); !errors.Is(err, ErrRefusedChange) || readAll(t, path) != text {
+		t.Error(err)
+	}
+}
+
 // A file behind a link is changed where it is.
 func TestTokenFollowsLinks(t *testing.T) {
 	path := write(t, "publishers.yaml", "publishers: []\n")

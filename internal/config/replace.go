@@ -83,9 +83,13 @@ func lockFolder(dir string) (unlock func(), err error) {
 		if err == nil {
 			return func() { _ = f.Close() }, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+		switch {
+		case !errors.Is(err, syscall.EWOULDBLOCK):
 			_ = f.Close()
-			return nil, fmt.Errorf("another `rshub token` is changing the publishers in %s: %w", dir, err)
+			return nil, fmt.Errorf("locking %s, so that nobody else changes the publishers meanwhile: %w", dir, err)
+		case time.Now().After(deadline):
+			_ = f.Close()
+			return nil, fmt.Errorf("another `rshub token` has been changing the publishers in %s for %s; try again when it has ended", dir, lockWait)
 		}
 	}
 }
