@@ -181,15 +181,18 @@ func (s *window) chars(off int) int {
 	return n
 }
 
-// quote shows a piece of the document in a message: one line, short.
-func quote(b []byte) string {
+// quote shows a piece of the document in a message: one line, short. It does so
+// when the message is made, as most of those about the same are not.
+type quote []byte
+
+func (q quote) String() string {
 	const most = 60
-	if len(b) <= most {
-		return fmt.Sprintf("%q", b)
+	if len(q) <= most {
+		return fmt.Sprintf("%q", []byte(q))
 	}
 	cut := most
-	for cut > 0 && !utf8.RuneStart(b[cut]) {
+	for cut > 0 && !utf8.RuneStart(q[cut]) {
 		cut--
 	}
-	return fmt.Sprintf("%q...", b[:cut])
+	return fmt.Sprintf("%q...", []byte(q[:cut]))
 }
