@@ -27,22 +27,25 @@ func openStore(t *testing.T, dir string, o Options) *Store {
 }
 
 // harness is a store in a folder of its own.
-func harness(t *testing.T) *storetest.Harness {
+func harness(t *testing.T) *storetest.Harness { return harnessWith(t, nil) }
+
+// harnessWith is one that has keys from the beginning.
+func harnessWith(t *testing.T, keys *seal.Keys) *storetest.Harness {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openStore(t, dir, Options{MinFree: -1})
+	s := openStore(t, dir, Options{MinFree: -1, Keys: keys})
 	t.Cleanup(func() { _ = s.Close() }) // whichever it is by then
-	reopenWith := func(keys *seal.Keys) (storetest.Store, error) {
+	reopenWith := func(with *seal.Keys) (storetest.Store, error) {
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
-		again, err := Open(dir, Options{MinFree: -1, Keys: keys})
+		again, err := Open(dir, Options{MinFree: -1, Keys: with})
 		if err != nil {
 			return nil, err
 		}
 		s = again
 		return s, nil
 	}
-	reopen := func() (storetest.Store, error) { return reopenWith(nil) }
+	reopen := func() (storetest.Store, error) { return reopenWith(keys) }
 	return &storetest.Harness{
 		Store:  s,
 		Reopen: reopen,
@@ -77,3 +80,8 @@ func harness(t *testing.T) *storetest.Harness {
 func TestStorePassesTheSuite(t *testing.T) { storetest.Run(t, harness) }
 
 func TestStoreAgreesWithTheReference(t *testing.T) { storetest.RunModel(t, harness) }
+
+// Nobody notices that secrets are sealed.
+func TestSealingStoreAgreesWithTheReference(t *testing.T) {
+	storetest.RunModel(t, func(t *testing.T) *storetest.Harness { return harnessWith(t, sealKeys(t, 1)) })
+}
