@@ -367,7 +367,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = append(names, "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+	names = append(names, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 	for _, name := range names {
 		dead, err := deadLinks(os.DirFS("."), name)
 		if err != nil {
