@@ -83,8 +83,11 @@ func (s *Store) settleSecrets() error {
 		want.ids = s.keys.IDs()[:1]
 		s.secrets.Key = &want.ids[0]
 	}
-	if was.plain == want.plain && slices.Equal(was.ids, want.ids) {
+	switch {
+	case was.plain == want.plain && slices.Equal(was.ids, want.ids):
 		return nil
+	case s.meta.isNew:
+		return s.remember(want)
 	}
 	now := forms{plain: was.plain || want.plain, ids: slices.Concat(want.ids, without(was.ids, want.ids))}
 	if err := s.remember(now); err != nil {
