@@ -47,7 +47,8 @@ type answer struct {
 
 // call sends one GET to the callback of a job's request and reads the first
 // limit bytes of the answer. Where the budget has no place for it, sent is false
-// and the host is held until there is one.
+// and the host is held until there is one; where the hub's proxy fails, sent is
+// false too, and all rest for a while.
 func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a answer, sent bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -62,6 +63,14 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	var spent *egress.BudgetError
 	if errors.As(a.err, &spent) {
 		s.hold(j, spent.Wait)
+		return a, false
+	}
+	if egress.Classify(a.err) == egress.FailureProxy { // no try: the callback has no part in it
+		place.Confirm()
+		j.due = time.Now()
+		if s.queue.restUntil(j.due, j.due.Add(jitter(proxyRest))) { // told once for all that run
+			s.o.Event(Event{Name: EventFailed, SubscriptionID: j.id, CallbackHost: j.host, Err: a.err, Duration: a.took})
+		}
 		return a, false
 	}
 	return a, true

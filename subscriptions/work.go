@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// proxyRest is the pause where the way out does not work.
+	proxyRest = 5 * time.Second
 	// storeRest is the pause after trouble with the store, and settleTime how
 	// long storing what became of a request may take.
 	storeRest  = 5 * time.Second

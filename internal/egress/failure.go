@@ -28,8 +28,9 @@ const (
 	// FailureOther: the exchange broke off, or what came is not HTTP, or the
 	// caller cancelled it.
 	FailureOther
-	// FailureProxy: the proxy can't be reached, breaks off or wants another
-	// password. It says nothing of the host that was to be called.
+	// FailureProxy: the proxy can't be reached, or wants another password; nothing
+	// was sent. It says nothing of the host that was to be called, which can't
+	// bring it about.
 	FailureProxy
 	// FailureBudget: nothing was sent because too many unconfirmed requests
 	// went to the address; *BudgetError says how long to wait.

@@ -56,7 +56,7 @@ func (p *proxy) forPlain(req *http.Request) (*url.URL, error) {
 }
 
 // proxyError marks an error as one of the proxy: the host that was to be called
-// has no part in it.
+// has no part in it, and can't bring it about.
 type proxyError struct{ err error }
 
 func (e *proxyError) Error() string { return e.err.Error() + " (--egress-proxy)" }
@@ -84,16 +84,18 @@ func (c *Client) throughProxy(req *http.Request) (*http.Request, error) {
 	return req, nil
 }
 
-// refusedByProxy turns an answer that only a proxy gives into an error.
+// refusedByProxy turns an answer that only a proxy gives into an error: it says
+// nothing of what was asked for. It is a failure to connect and not the proxy's,
+// since by http a host can say the same.
 func refusedByProxy(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || req.URL.Scheme != "http" || resp.StatusCode != http.StatusProxyAuthRequired {
 		return resp, err
 	}
 	_ = resp.Body.Close()
-	return nil, &proxyError{errWrongPassword}
+	return nil, &connectError{fmt.Errorf("connect to %s: %w", req.URL.Host, errWrongPassword)}
 }
 
-var errWrongPassword = errors.New("the proxy wants another user name and password, or any: 407 Proxy Authentication Required")
+var errWrongPassword = errors.New("the proxy wants another user name and password (407 Proxy Authentication Required)")
 
 // dialProxy connects to the proxy, whichever address net/http names.
 func (c *Client) dialProxy(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -133,20 +135,19 @@ func (c *Client) tunnel(ctx context.Context, network, addr string) (net.Conn, er
 	return conn, nil
 }
 
-// connect speaks CONNECT on a connection to the proxy.
+// connect speaks CONNECT on a connection to the proxy. What breaks off may do so
+// because of the host.
 func (c *Client) connect(conn net.Conn, addr string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: c.proxy.header}
 	if err := req.Write(conn); err != nil {
-		return &proxyError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
+		return &connectError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
 	}
 	// What is read too far is lost, and there is none: the other side of TLS
 	// speaks when it is spoken to.
-	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxHeaderBytes)), req)
-	if err != nil {
-		return &proxyError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
-	}
-	_ = resp.Body.Close() // before it is read: the connection ends with it, or goes on below
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxHeaderBytes)), req) //nolint:bodyclose // closing reads to the end; the connection is closed, or has no body
 	switch {
+	case err != nil:
+		return &connectError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
 	case resp.StatusCode == http.StatusProxyAuthRequired:
 		return &proxyError{errWrongPassword}
 	case resp.StatusCode/100 != 2:

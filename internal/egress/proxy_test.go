@@ -229,7 +229,7 @@ func TestProxyFailures(t *testing.T) {
 			o := p.options(t)
 			o.Proxy.User = url.UserPassword("hub", "not-"+proxyPassword)
 			return p, o
-		}, FailureProxy, FailureProxy, "407"},
+		}, FailureConnect, FailureProxy, "407"},
 		{"a certificate that is not accepted", func(t *testing.T) (*testProxy, Options) {
 			p := startProxy(t, "", true)
 			return p, p.options(t)
@@ -250,7 +250,7 @@ func TestProxyFailures(t *testing.T) {
 		{"breaks off", func(t *testing.T) (*testProxy, Options) {
 			o := Options{Proxy: mustURL(t, "http://hub:"+proxyPassword+"@"+rawServer(t, "\n"))}
 			return nil, o
-		}, FailureOther, FailureProxy, "ask the proxy"},
+		}, FailureOther, FailureConnect, "ask the proxy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, o := tc.prepare(t)
