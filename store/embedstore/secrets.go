@@ -57,7 +57,9 @@ func unpackForms(b []byte) (f forms, err error) {
 	f.plain = u.Bool()
 	for range u.Count() {
 		var id seal.ID
-		copy(id[:], u.Text())
+		if text := u.Text(); copy(id[:], text) != len(id) || len(text) != len(id) {
+			u.Fail("the id of a key has another length")
+		}
 		f.ids = append(f.ids, id)
 	}
 	return f, u.Done()

@@ -31,7 +31,8 @@ type Harness struct {
 	// brings the store back to that state, as a restored backup or a failover
 	// that lost the tail does.
 	Snapshot func() (rollback func() (Store, error), err error)
-	Sealing  *Sealing
+	// Sealing is for the checks of secrets.
+	Sealing *Sealing
 }
 
 // T is what a check uses of a *testing.T.

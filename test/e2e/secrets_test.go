@@ -45,6 +45,8 @@ type scene struct {
 	reader  *receiver
 	gone    *httptest.Server // answers verifications, until it is closed
 	source  *httptest.Server
+	src     *source  // of the topic that the hub serves
+	traces  string   // the collector's URL
 	log     *os.File // stdout and stderr
 
 	mu      sync.Mutex
@@ -58,12 +60,8 @@ type scene struct {
 // replaced, refused, not understood, on the way to what is not there.
 func TestSecretsStayIn(t *testing.T) {
 	s := newScene(t)
-	exited := s.run("serve", "--dev", "--listen", s.addr, "--public-url", s.url(), "--admin-listen", s.admin, "--data-dir", s.dir,
-		"--admin-token-file", s.file("admin"), "--publishers-file", s.file("publishers.yaml"), "--seal-key-file", s.file("keys"),
-		"--publish-auth", "content,token", "--topic-check", "require", "--log-format", "json", "--log-level", "debug",
-		"--retry-first", "50ms", "--give-up", "1s", "--otlp-endpoint", s.collector())
+	exited := s.serve()
 	s.says(`"event":"listening"`)
-
 	s.subscribeAll()
 	s.publishAll()
 	s.badForms()
@@ -85,6 +83,7 @@ func TestSecretsStayIn(t *testing.T) {
 	<-exited
 	s.says("goroutine ") // its crash output
 	s.startWithout()
+	s.startAgain()
 	s.judge()
 }
 
@@ -132,7 +131,6 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{hub: newHub(t), files: t.TempDir(), reader: newReceiver(t, 1)}
 	s.sealKey = sha256.Sum256([]byte("the seal key of the scenario"))
-	hash := sha256.Sum256([]byte(publisherToken))
 	s.gone = httptest.NewServer(s.reader)
 	t.Cleanup(s.gone.Close)
 	s.source = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,13 +143,21 @@ func newScene(t *testing.T) *scene {
 	s.write("admin", adminToken)
 	s.write("hmac", hmacSecret)
 	s.write("keys", "# the key\n"+base64.StdEncoding.EncodeToString(s.sealKey[:])+"\n")
-	s.write("publishers.yaml", fmt.Sprintf("publishers:\n- name: a\n  topics: [%s/good/]\n  token_sha256: [%x]\n  hmac_secret_file: hmac\n", s.source.URL, hash))
+	s.writePublishers()
+	s.src, s.traces = newSource(s.source.URL+"/good/"), s.collector()
 	var err error
 	if s.log, err = os.Create(filepath.Join(t.TempDir(), "log")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.log.Close() })
 	return s
+}
+
+// writePublishers writes the publishers file as it should be.
+func (s *scene) writePublishers() {
+	s.t.Helper()
+	hash := sha256.Sum256([]byte(publisherToken))
+	s.write("publishers.yaml", fmt.Sprintf("publishers:\n- name: a\n  topics: [%s/good/]\n  token_sha256: [%x]\n  hmac_secret_file: hmac\n", s.source.URL, hash))
 }
 
 func (s *scene) file(name string) string { return filepath.Join(s.files, name) }
@@ -161,6 +167,15 @@ func (s *scene) write(name, text string) {
 	if err := os.WriteFile(s.file(name), []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// serve starts the hub.
+func (s *scene) serve() (exited chan struct{}) {
+	s.t.Helper()
+	return s.run("serve", "--dev", "--listen", s.addr, "--public-url", s.url(), "--admin-listen", s.admin, "--data-dir", s.dir,
+		"--admin-token-file", s.file("admin"), "--publishers-file", s.file("publishers.yaml"), "--seal-key-file", s.file("keys"),
+		"--publish-auth", "content,token", "--topic-check", "require", "--log-format", "json", "--log-level", "debug",
+		"--retry-first", "50ms", "--give-up", "1s", "--otlp-endpoint", s.traces)
 }
 
 // run starts the binary, which writes to the log, and tells when it has ended.
@@ -174,6 +189,7 @@ func (s *scene) run(args ...string) (exited chan struct{}) {
 	}
 	s.cmd, exited = cmd, make(chan struct{})
 	go func() { _ = cmd.Wait(); close(exited) }()
+	s.exited = exited
 	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
 	return exited
 }
@@ -298,14 +314,8 @@ func (s *scene) verified(paths ...string) {
 // publishAll publishes with all kinds of credentials.
 func (s *scene) publishAll() {
 	s.t.Helper()
-	src := newSource(s.source.URL + "/good/")
-	with := func(topic, name, value string) http.Header {
-		h := s.publishHeader(topic)
-		if name != "" {
-			h.Set(name, value)
-		}
-		return h
-	}
+	src := s.src
+	with := s.publishWith
 	s.post(with(src.topic, "Authorization", "Bearer "+publisherToken), src.next(0), http.StatusOK)
 	body := src.next(0)
 	s.post(with(src.topic, "X-Hub-Signature", sign(wrongToken, body)), body, http.StatusUnauthorized)
@@ -317,15 +327,33 @@ func (s *scene) publishAll() {
 	s.post(with(src.topic, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("me:"+wrongToken))), body, http.StatusUnauthorized)
 	s.post(with(s.source.URL+"/other/", "Authorization", "Bearer "+publisherToken), body, http.StatusForbidden)
 	s.post(with(src.topic, "", ""), body, http.StatusForbidden)
-	src.until = src.until.Add(time.Hour)
-	s.post(with(src.topic, "Authorization", "Bearer "+publisherToken), src.next(0), http.StatusConflict)
+	later := newSource(src.topic)
+	later.until = src.until.Add(time.Hour)
+	s.post(with(src.topic, "Authorization", "Bearer "+publisherToken), later.next(0), http.StatusConflict)
+	s.post(with(src.topic, "Authorization", "Bearer "+publisherToken), body, http.StatusOK)
+	s.signed(body)
+}
+
+// publishWith are the headers of a publish with one more, unless that is "".
+func (s *scene) publishWith(topic, name, value string) http.Header {
+	h := s.publishHeader(topic)
+	if name != "" {
+		h.Set(name, value)
+	}
+	return h
+}
+
+// signed waits until a body came to its subscriber, signed with the renewed
+// secret.
+func (s *scene) signed(body []byte) {
+	s.t.Helper()
 	eventually(s.t, 30*time.Second, func() error {
 		for _, d := range s.reader.got() {
-			if strings.HasPrefix(d.callback, "/ok") && d.signature == sign(renewedSecret, d.body) {
+			if strings.HasPrefix(d.callback, "/ok") && bytes.Equal(d.body, body) && d.signature == sign(renewedSecret, body) {
 				return nil
 			}
 		}
-		return errors.New("nothing was delivered that is signed with the renewed secret")
+		return errors.New("it was not delivered, signed with the renewed secret")
 	})
 }
 
@@ -427,6 +455,24 @@ func (s *scene) reloadBroken() {
 		s.t.Fatal(err)
 	}
 	s.says(`"event":"reload_failed"`)
+}
+
+// startAgain starts the hub with its key, which signs as before.
+func (s *scene) startAgain() {
+	s.t.Helper()
+	s.writePublishers()
+	s.serve()
+	body := s.src.next(0)
+	eventually(s.t, 30*time.Second, func() error {
+		header := s.publishWith(s.src.topic, "Authorization", "Bearer "+publisherToken)
+		a, err := try(s.t.Context(), http.MethodPost, s.url(), header, body)
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("a publish is answered %d %s", a.status, a.body)
+		}
+		return err
+	})
+	s.signed(body)
+	s.terminate()
 }
 
 // startWithout starts hubs on the folder that lack the key, or have a file of
