@@ -65,7 +65,8 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 
 // Retry makes what waits in a record due now: the notification that failed, on
 // the first step of the ladder again and counted on from the attempts that it
-// had, and the request that is to be verified. ErrEnded: the subscription gets
+// had, and the request that is to be verified, with all its tries before it
+// again: the operator's are not to use them up. ErrEnded: the subscription gets
 // nothing, and there is no request that would begin it. A denial that waits to
 // be told is left alone.
 //
@@ -84,7 +85,7 @@ func Retry(rec Record, now time.Time) (Record, error) {
 	}
 	if asked {
 		r := *rec.Request
-		r.NextAt = time.Time{}
+		r.Tries, r.NextAt = 0, time.Time{}
 		rec.Request = &r
 	}
 	return rec, nil
