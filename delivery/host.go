@@ -9,10 +9,10 @@ type host struct {
 	// queued are the groups with ready lanes that no slot is free for yet;
 	// listed counts those that are with their topic instead, each with a slot
 	// set aside for it.
-	queued         [2]ring[*group]
+	queued         [classes]ring[*group]
 	listed, active int
 	retries        int   // of listed and active, retries
-	turn           class // whose turn it is where both could go
+	turn           class // whose turn it is where several could go
 
 	standing  standing
 	slowUntil int64 // Unix nanoseconds; no earlier is it quick again
@@ -36,14 +36,6 @@ func (h *host) slot() *int32 { return &h.timer }
 // busy is how many deliveries it has, or has a slot for.
 func (h *host) busy() int { return h.listed + h.active }
 
-// class tells first attempts of a notification from later ones.
-type class int
-
-const (
-	first class = iota
-	later
-)
-
 // group is the ready lanes of one class of a topic at a host. It is there as
 // long as it has lanes.
 type group struct {
@@ -64,9 +56,9 @@ type groupKey struct {
 func (d *Dispatcher) enqueue(l *lane, returned bool) {
 	l.state = ready
 	d.count.ready++
-	k := groupKey{l.topic, l.host, first, returned}
-	if l.retrying() {
-		k.class = later
+	k := groupKey{l.topic, l.host, l.class(), returned}
+	if k.class == trusted && l.host.suspect {
+		d.probeSoon(l.host)
 	}
 	g := d.groups[k]
 	if g == nil {
@@ -95,7 +87,7 @@ func (d *Dispatcher) promote(h *host) {
 			return
 		}
 		g, _ := h.queued[c].pop()
-		h.turn = 1 - c
+		h.turn = (c + 1) % classes
 		d.occupy(h, c, 1)
 		h.listed++
 		if g.returned {
@@ -104,30 +96,6 @@ func (d *Dispatcher) promote(h *host) {
 			d.list(g, h.standing)
 		}
 		d.work.Signal()
-	}
-}
-
-// turnOf tells which class of h may have a slot now, if any.
-func (d *Dispatcher) turnOf(h *host) (class, bool) {
-	can := [2]bool{
-		first: h.queued[first].len() > 0,
-		later: h.queued[later].len() > 0 && h.retries < (d.o.PerHost+1)/2,
-	}
-	switch {
-	case !can[first] && !can[later], h.busy() >= d.o.PerHost:
-		return 0, false
-	case h.suspect && (h.busy() > 0 || h.probe > time.Now().UnixNano()):
-		return 0, false
-	case h.suspect && d.suspectBusy >= d.suspectMax:
-		if !h.lined {
-			h.lined = true
-			d.lineup.push(h)
-		}
-		return 0, false
-	case can[h.turn]:
-		return h.turn, true
-	default:
-		return 1 - h.turn, true
 	}
 }
 
@@ -226,8 +194,13 @@ func (d *Dispatcher) promoteSuspects() {
 
 // forget drops a host that nothing is left of.
 func (d *Dispatcher) forget(h *host) {
-	if len(h.lanes) > 0 || h.busy() > 0 || h.queued[first].len()+h.queued[later].len() > 0 {
+	if len(h.lanes) > 0 || h.busy() > 0 {
 		return
+	}
+	for _, q := range h.queued {
+		if q.len() > 0 {
+			return
+		}
 	}
 	d.trust(h)
 	if d.hosts[h.name] == h {
@@ -272,6 +245,16 @@ func (d *Dispatcher) probeLater(h *host) {
 	h.probe = time.Now().Add(d.o.Policy.wait(h.step, d.o.Rand())).UnixNano()
 	d.probes.set(h)
 	d.wakeLoop()
+}
+
+// probeSoon has a suspect host probed within a step: somebody waits for it whom it
+// answered the last time.
+func (d *Dispatcher) probeSoon(h *host) {
+	if at := time.Now().Add(d.o.Policy.step(probeStep)).UnixNano(); at < h.probe {
+		h.probe = at
+		d.probes.set(h)
+		d.wakeLoop()
+	}
 }
 
 // trust ends a suspicion.

@@ -90,6 +90,7 @@ const (
 	flushTimeout = 10 * time.Second      // for the last cursors at the end
 	storePause   = time.Second           // after a store could not be read
 	suspectAfter = 3                     // timeouts or connect errors in a row
+	probeStep    = 1                     // of the ladder: no later is it probed for a callback that it answered
 	followers    = 4                     // topics whose heads are read at once
 	chunk        = 256                   // lanes touched in one critical section
 	walkEvery    = time.Minute           // every lane is looked at, whatever happened

@@ -174,3 +174,44 @@ func TestAnswerEndsSuspicion(t *testing.T) {
 		}
 	})
 }
+
+// Where tenants share a host, the callbacks of one that hang do not hold up those
+// of another for longer than a step of the ladder and the probe that is under way,
+// however many they are and though they make the host suspect again and again.
+func TestTenantsOfASuspectHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		const host, tenants = "shared.example", 5
+		evil := func(n int) string { return fmt.Sprintf("http://%s/evil/%d", host, n) }
+		good := func(n int) string { return fmt.Sprintf("http://%s/good/%d", host, n) }
+		for n := range 300 {
+			b.subscribe([]string{topicA, topicB}[n%2], evil(n))
+			b.set(evil(n), hangs)
+		}
+		for n := range tenants {
+			b.subscribe(topicA, good(n), served)
+		}
+		b.run()
+		defer b.end()
+		suspects := 0
+		for k := range 20 {
+			now := time.Now()
+			b.publish(t, topicB, []byte("x"))
+			b.publish(t, topicA, []byte("x"))
+			pass(7 * time.Minute)
+			for n := range tenants {
+				got := b.at(good(n))
+				if len(got) != k+1 {
+					t.Fatalf("publish %d: tenant %d got %d", k, n, len(got))
+				}
+				if late := got[k].at.Sub(now); late > 50*time.Second {
+					t.Fatalf("publish %d: tenant %d had to wait %v", k, n, late)
+				}
+			}
+			suspects += b.d.Stats().Suspects
+		}
+		if suspects < 10 {
+			t.Errorf("the host was suspect %d times of 20", suspects)
+		}
+	})
+}
