@@ -20,8 +20,9 @@ import (
 
 // Accepter takes subscription requests, as subscriptions.Service does.
 type Accepter interface {
-	// Accept stores a request durably, to be verified later. A
-	// *subscriptions.LimitError says that it was refused by a limit.
+	// Accept stores a request durably, to be verified later. Requester is what
+	// counts as one: an IPv4 address or an IPv6 /64. A *subscriptions.LimitError
+	// says that it was refused by a limit.
 	Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error
 }
 

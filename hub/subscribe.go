@@ -82,7 +82,7 @@ func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.Subsc
 	if err := h.policy(r, req); err != nil {
 		return err
 	}
-	return h.o.Subscriptions.Accept(r.Context(), *req, addr.String())
+	return h.o.Subscriptions.Accept(r.Context(), *req, network(addr))
 }
 
 // policy refuses what this hub does not do, whoever asks (HUB-16).

@@ -32,8 +32,8 @@ func (e *LimitError) Error() string { return e.Reason }
 //
 // An unsubscribe takes the same steps whether there is a subscription or not
 // (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
-// a subscription (HUB-12). Requester, which may be empty, says in the event who
-// asked.
+// a subscription (HUB-12). Requester, which may be empty, says who asked: in the
+// event, and for the share of the places that one of them may take.
 func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error {
 	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
 		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
@@ -44,7 +44,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 			return err
 		}
 	}
-	if err := s.queue.reserve(id, host); err != nil {
+	if err := s.queue.reserve(id, host, requester); err != nil {
 		return err
 	}
 	req, err := s.store(ctx, id, r)

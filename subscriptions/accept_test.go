@@ -128,6 +128,47 @@ func TestPendingRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// One requester has a share of the places, in all and at one host, and gets it back
+// as his requests are settled; others have theirs meanwhile.
+func TestOneRequesterTakesNotAllPlaces(t *testing.T) {
+	virtual(t, Options{MaxPending: 16, MaxPendingPerHost: 8}, func(t *testing.T, w *world) {
+		asks := func(requester string, r websub.SubscribeRequest) error { return w.Accept(t.Context(), r, requester) }
+		var limit *LimitError
+		w.answer("one.example", hang)
+		for i := range 2 {
+			if err := asks("mallory", subscribe(fmt.Sprintf("https://one.example/%d", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := asks("mallory", subscribe("https://one.example/2")); !errors.As(err, &limit) || limit.RetryAfter <= 0 {
+			t.Errorf("a third at one host: %v", err)
+		}
+		if err := errors.Join(asks("mallory", subscribe("https://one.example/1")), asks("alice", subscribe("https://one.example/2"))); err != nil {
+			t.Errorf("one again, and another requester's: %v", err)
+		}
+		for i, host := range []string{"a", "b"} {
+			if err := asks("mallory", unsubscribe("https://"+host+".example/")); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if err := asks("mallory", subscribe("https://c.example/")); !errors.As(err, &limit) {
+			t.Errorf("a fifth in all: %v", err)
+		}
+		if err := errors.Join(asks("alice", subscribe("https://c.example/")), asks("", subscribe("https://d.example/"))); err != nil {
+			t.Errorf("the others: %v", err)
+		}
+		defer w.run(t)()
+		settle(time.Second) // all but those of one.example are settled
+		if err := asks("mallory", subscribe("https://c.example/x")); err != nil {
+			t.Errorf("when there is room again: %v", err)
+		}
+		settle(time.Hour)
+		if n := len(w.queue.asked.by) + len(w.queue.asked.count); n != 0 {
+			t.Errorf("%d are remembered when nothing waits", n)
+		}
+	})
+}
+
 // A place that was reserved for a request that could not be stored is free again.
 func TestFailedAcceptGivesItsPlaceBack(t *testing.T) {
 	virtual(t, Options{MaxPending: 1}, func(t *testing.T, w *world) {

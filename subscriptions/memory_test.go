@@ -304,7 +304,7 @@ func (w *world) record(callback string) Record {
 
 func (w *world) accept(t *testing.T, r websub.SubscribeRequest) {
 	t.Helper()
-	if err := w.Accept(t.Context(), r, "test"); err != nil {
+	if err := w.Accept(t.Context(), r, ""); err != nil {
 		t.Fatalf("Accept: %v", err)
 	}
 }

@@ -7,8 +7,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// perHost is how many requests of the queue are worked on at once for one host.
-const perHost = 4
+const (
+	// perHost is how many requests of the queue are worked on at once for one
+	// host.
+	perHost = 4
+	// requesterShare is which part of the places for requests that wait one
+	// requester may take, in all and at one callback host: who names callbacks
+	// that never answer is not to keep others from subscribing.
+	requesterShare = 4
+)
 
 // queue holds what is to be done and when, and deals it out fairly: hosts take
 // turns, each has at most perHost jobs running, and retries have workers of
@@ -21,7 +28,8 @@ type queue struct {
 	mu      sync.Mutex
 	jobs    map[uuid.UUID]*job
 	pend    map[string]int // jobs by callback host
-	classes [2]class       // first tries, retries
+	asked   shares
+	classes [2]class // first tries, retries
 	// rest is when next gives out jobs again, after trouble with the store.
 	rest time.Time
 }
@@ -58,6 +66,10 @@ func newQueue(workers, maxPending, maxPerHost int) *queue {
 		wake: make(chan struct{}, 1),
 		jobs: make(map[uuid.UUID]*job),
 		pend: make(map[string]int),
+		asked: shares{
+			all: share(maxPending), each: share(maxPerHost),
+			by: make(map[uuid.UUID]string), count: make(map[place]int),
+		},
 	}
 	for i := range q.classes {
 		q.classes[i] = class{limit: max(1, workers/2), hosts: make(map[string]*hostQueue)}
@@ -66,8 +78,9 @@ func newQueue(workers, maxPending, maxPerHost int) *queue {
 }
 
 // reserve takes a place for a request that is about to be stored; add or a
-// worker gives it back. *LimitError: there is none.
-func (q *queue) reserve(id uuid.UUID, host string) error {
+// worker gives it back. *LimitError: there is none, or none for its requester, who
+// may be empty: unknown.
+func (q *queue) reserve(id uuid.UUID, host, requester string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -76,8 +89,11 @@ func (q *queue) reserve(id uuid.UUID, host string) error {
 		return &LimitError{Reason: "Too many requests wait for their verification at this hub; try again later.", RetryAfter: time.Minute}
 	case q.maxPerHost > 0 && q.pend[host] >= q.maxPerHost:
 		return &LimitError{Reason: "Too many requests of the callback's host wait for their verification; try again later.", RetryAfter: time.Minute}
+	case q.asked.full(requester, host):
+		return &LimitError{Reason: "Too many of your own requests wait for their verification; try again later, or see why the callbacks do not answer.", RetryAfter: time.Minute}
 	default:
 		q.create(newJob(id, host))
+		q.asked.take(id, requester, host)
 	}
 	return nil
 }
@@ -165,6 +181,7 @@ func (q *queue) finish(j *job, keep bool) {
 		if q.pend[j.host]--; q.pend[j.host] == 0 {
 			delete(q.pend, j.host)
 		}
+		q.asked.giveBack(j.id, j.host)
 	}
 	ran.done() // last, so that the host is remembered where the job goes on
 	q.signal()
