@@ -46,7 +46,7 @@ func settings(c *Config) []setting {
 		}},
 		{name: "subscribe-rate", arg: "RATE", help: "subscription requests accepted from one requester; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.SubscribeRate)},
 		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
-		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
+		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host, and a quarter of both from one requester; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
 		{name: "max-subscriptions-per-host", arg: "N", help: "subscriptions of one callback host; 0: no limit", def: "0", set: one(parseCount, &c.MaxSubscriptionsPerHost)},
 
 		{name: "lease-min", arg: "DURATION", help: "shortest lease; a request for less gets this", def: "300s", dev: "1s", set: one(wholeSeconds, &c.LeaseMin)},
