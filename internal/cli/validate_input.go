@@ -94,7 +94,7 @@ func (s *inputs) get(ctx context.Context, name string) (input, func(), error) {
 			err = fmt.Errorf("reading %s: %w", name, err)
 		}
 		return in, nothing, err
-	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+	case isURL(name):
 		in, err := s.fetch(ctx, name)
 		return in, nothing, err
 	}
@@ -242,4 +242,10 @@ func (s *inputs) take(name string, resp *http.Response) (input, error) {
 	in.gzip = encoding == "gzip" || encoding == "x-gzip" || media == "application/gzip" || media == "application/x-gzip" ||
 		err == nil && isGzipName(u.Path)
 	return in, nil
+}
+
+// isURL tells a URL from the name of a file.
+func isURL(name string) bool {
+	scheme, _, found := strings.Cut(name, "://")
+	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
