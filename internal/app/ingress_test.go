@@ -51,6 +51,19 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
+// Whatever a client calls its request, it can stand in a header, in a line of the
+// log and on a terminal.
+func FuzzRequestID(f *testing.F) {
+	for _, s := range []string{"", "a", "A.b-c_9", "a b", "\x1b[0m", "é", strings.Repeat("x", maxRequestID+1)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if id := requestID(http.Header{headerRequestID: {s}}); !saneID.MatchString(id) || id != s && saneID.MatchString(s) {
+			t.Errorf("%q became %q", s, id)
+		}
+	})
+}
+
 // A handler that panics is answered for, and its connection goes on; the log has
 // one line, with the name of the request and nothing of what it held.
 func TestPanics(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +111,48 @@ func FuzzParseAddr(f *testing.F) {
 		_, port, err := net.SplitHostPort(got)
 		if _, perr := strconv.ParseUint(port, 10, 16); got != s || err != nil || perr != nil {
 			t.Errorf("%q was taken as %q, %v", s, got, perr)
+		}
+	})
+}
+
+// What a list is taken apart into is written together again as the same list.
+func FuzzSplit(f *testing.F) {
+	for _, s := range []string{"", " , ,", "a,b c", "https://a/x,y,https://b/*", "a,http://,http://,,", "*,https://b\t\nhttp://c,"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		list := split(s)
+		for _, one := range list {
+			if one == "" || strings.TrimSpace(one) != one {
+				t.Errorf("%q holds %q", s, one)
+			}
+		}
+		if again := split(strings.Join(list, " ")); !slices.Equal(again, list) {
+			t.Errorf("%q is %q, which is %q", s, list, again)
+		}
+	})
+}
+
+// A rate of both kinds is what its parts are, each at most once.
+func FuzzParsePublishRate(f *testing.F) {
+	for _, s := range []string{"600/m", "2GiB/h", "1B/s,1/s", "0", "1/s,2/s", "0,1/s", ",", "1/s,1/s,1B/s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		requests, bytes, err := parsePublishRate(s)
+		if err != nil {
+			if requests != (Rate{}) || bytes != (Rate{}) {
+				t.Errorf("%q is refused, and %v, %v", s, requests, bytes)
+			}
+			return
+		}
+		for _, r := range []Rate{requests, bytes} {
+			if r.Count < 0 || (r.Count > 0) != (r.Per > 0) {
+				t.Errorf("%q holds %+v", s, r)
+			}
+		}
+		if n := strings.Count(s, ",") + 1; n > 2 || s != "0" && (requests.Count > 0) == (bytes.Count > 0) != (n == 2) {
+			t.Errorf("%q is %v, %v", s, requests, bytes)
 		}
 	})
 }
