@@ -1,6 +1,7 @@
 // Command rshub is a WebSub hub for ResourceSync change notifications, and what
 // its operator needs: `rshub serve` runs the hub, the other commands look at a
-// running one, at documents and at settings. See `rshub --help`.
+// running one, at documents and at settings, and say who may publish. See `rshub
+// --help`.
 //
 // The package takes arguments and an environment in and gives an exit code out.
 // What a hub is it leaves to internal/app, what settings are to internal/config

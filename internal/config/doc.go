@@ -8,6 +8,7 @@
 // file. What the table does not name is an error, never ignored.
 //
 // The package reads the files that settings name (secrets, publishers,
-// certificates) and touches nothing else. Its Config goes to internal/app, its
-// Origins to `rshub config show`.
+// certificates), changes that of the publishers for `rshub token`, and touches
+// nothing else. Its Config goes to internal/app, its Origins to `rshub config
+// show`.
 package config
