@@ -273,8 +273,8 @@ func (h *honest) subscribe(t *testing.T, r *reflector, round int) {
 	r = newReflector(t, r.hub)
 	r.send("honest", n, subscriber, func(i int) form { return subscription(h.url+"/topic", h.url+path(i)) })
 	for missing := n; missing > 0; {
-		if time.Since(start) > 15*time.Second {
-			t.Fatalf("round %d: %d of %d honest subscribers were not verified within 15 s", round, missing, n)
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("round %d: %d of %d honest subscribers were not verified within 30 s", round, missing, n)
 		}
 		time.Sleep(20 * time.Millisecond)
 		missing = 0
@@ -362,7 +362,11 @@ func (l *lookups) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	udp := conn.(*net.UDPConn) //nolint:forcetypeassert // as asked for
+	udp, ok := conn.(*net.UDPConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, net.UnknownNetworkError("udp4")
+	}
 	l.conns[udp] = true
 	return lookup{udp, l}, nil
 }
