@@ -396,12 +396,18 @@ func (s *scene) operate() {
 		fmt.Fprintf(out, "%s %s: %d %v %s\n", method, path, a.status, a.header, a.body)
 		return a.body
 	}
-	var page struct{ Items []struct{ ID, URL string } }
+	var page struct {
+		Items []struct{ ID, Callback string }
+	}
+	failing := ""
 	for _, kind := range []string{"topics", "subscriptions"} {
 		if err := json.Unmarshal(api("GET", "/api/v1/"+kind, adminToken), &page); err != nil || len(page.Items) == 0 {
 			s.t.Errorf("the list of %s: %v", kind, err)
 		}
 		for _, item := range page.Items {
+			if strings.Contains(item.Callback, "/failing") {
+				failing = item.ID
+			}
 			for _, part := range []string{"", "/attempts", "/gaps", "/notifications"} {
 				api("GET", "/api/v1/"+kind+"/"+item.ID+part, adminToken)
 			}
@@ -418,8 +424,8 @@ func (s *scene) operate() {
 		{"topic", "ls"},
 		{"sub", "ls"},
 		{"sub", "ls", "--json"},
-		{"sub", "info", page.Items[0].ID},
-		{"sub", "attempts", page.Items[0].ID},
+		{"sub", "info", failing},
+		{"sub", "attempts", failing},
 	} {
 		out, err := exec.CommandContext(s.t.Context(), binary, append(args, "--admin-url", "http://"+s.admin, "--admin-token-file", s.file("admin"))...).CombinedOutput()
 		if err != nil {
@@ -427,7 +433,7 @@ func (s *scene) operate() {
 		}
 		s.api.Write(out)
 	}
-	api("DELETE", "/api/v1/subscriptions/"+page.Items[0].ID, adminToken)
+	api("DELETE", "/api/v1/subscriptions/"+failing, adminToken)
 	show := []string{
 		"--admin-token-file", s.file("admin"), "--seal-key-file", s.file("keys"), "--publishers-file", s.file("publishers.yaml"),
 		"--egress-proxy", "http://me:" + proxyPassword + "@127.0.0.1:3128",
