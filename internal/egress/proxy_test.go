@@ -40,7 +40,8 @@ func startProxy(t *testing.T, to string, secure bool) *testProxy {
 	} else {
 		p.Start()
 	}
-	t.Cleanup(func() { p.Close(); p.conns.Wait() })
+	p.conns.Add(1) // so that there is never none while connections may be added
+	t.Cleanup(func() { p.Close(); p.conns.Done(); p.conns.Wait() })
 	return p
 }
 
