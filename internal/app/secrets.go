@@ -19,7 +19,7 @@ func (a *App) openStore() error {
 			return fmt.Errorf("reading --seal-key-file: %w", err)
 		}
 		if exposed {
-			a.log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+name, zap.String("event", "settings"))
+			a.log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+name, zap.String("event", "seal_keys_exposed"))
 		}
 		o.Keys = keys
 	}

@@ -77,7 +77,7 @@ func TestSealKeys(t *testing.T) {
 		if got["key"] != id(step.key) || fmt.Sprint(got["retired"]) != fmt.Sprint(step.retired) {
 			t.Errorf("%v", got)
 		}
-		warned := logs.FilterField(zap.String("event", "settings")).Len()
+		warned := logs.FilterField(zap.String("event", "seal_keys_exposed")).Len()
 		if warned != step.warns {
 			t.Errorf("a file with mode %o gets %d warnings", step.mode, warned)
 		}

@@ -40,6 +40,9 @@ func (e *KeyError) Error() string {
 // was sealed, or belongs to another record.
 var ErrDamaged = errors.New("a stored secret is damaged")
 
+// restore is what to do about it.
+const restore = "put a backup of the store in its place"
+
 // Keys seals and opens secrets. It may be shared between goroutines. A nil *Keys
 // stores them as they are, and opens only those.
 type Keys struct{ keys []key }
@@ -116,7 +119,7 @@ func (k *Keys) Open(stored []byte, about string) (string, error) {
 	}
 	id, ok := SealedBy(stored)
 	if !ok {
-		return "", fmt.Errorf("%w: it has no form that is known", ErrDamaged)
+		return "", fmt.Errorf("%w: it has no form that is known; %s", ErrDamaged, restore)
 	}
 	opens := k.find(id)
 	if opens == nil {
@@ -124,7 +127,7 @@ func (k *Keys) Open(stored []byte, about string) (string, error) {
 	}
 	secret, err := opens.aead.Open(nil, nil, stored[1+idSize:], additional(id, about))
 	if err != nil {
-		return "", fmt.Errorf("%w: the key %v does not open it", ErrDamaged, id)
+		return "", fmt.Errorf("%w: the key %v does not open it in this record; %s", ErrDamaged, id, restore)
 	}
 	return string(secret), nil
 }
