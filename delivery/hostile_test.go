@@ -226,14 +226,17 @@ func TestHostileHostsDelayNobody(t *testing.T) {
 		}
 		p := newPeers(t)
 		b := newBed(t, func(o *Options) { o.Client, o.MaxInflight = p, 100 })
-		kinds := 0
-		for _, tc := range hostile {
+		kinds, mends := 0, "" // mends: a host that takes nothing until it mends its ways
+		for kind, tc := range hostile {
 			for n := range 12 {
 				host := fmt.Sprintf("evil-%d-%d.example", kinds, n)
 				if tc.act != nil {
 					p.hosts[host] = tc.act
 				}
 				b.subscribe(topicA, "http://"+host+"/")
+				if kind == "accepts, and no more" {
+					mends = host
+				}
 			}
 			kinds++
 		}
@@ -263,7 +266,7 @@ func TestHostileHostsDelayNobody(t *testing.T) {
 			mu.Unlock()
 		}
 		p.mu.Lock()
-		p.hosts["evil-0-0.example"] = healthy("evil")
+		p.hosts[mends] = healthy("evil")
 		p.mu.Unlock()
 		pass(7 * time.Hour)
 		mu.Lock()
