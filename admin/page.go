@@ -133,14 +133,48 @@ func walk[T any](
 	}
 }
 
+// maxRead is how many items are looked at for one page, so that a filter which
+// selects few of many takes several requests and none of them long.
+const maxRead = 50_000
+
+// readEnough is the error that ends the items of a page when maxRead were looked
+// at. The list goes on after the item of this id.
+type readEnough struct{ after string }
+
+func (e *readEnough) Error() string { return "the list goes on after " + e.after }
+
+// bounded yields the first n items, and *readEnough where there are more.
+func bounded[T any](items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last T
+		left := n
+		for item, err := range items {
+			if err == nil && left == 0 {
+				var none T
+				yield(none, &readEnough{id(last).String()})
+				return
+			}
+			if !yield(item, err) {
+				return
+			}
+			left--
+			last = item
+		}
+	}
+}
+
 // writePage writes the first limit items as a Page, each as soon as it is there.
-// If items fails before the first, nothing is written and the error comes back;
-// after it the connection is broken off, because half a page must not look like
-// a whole one.
+// It ends before that where items says that enough was read. If items fails
+// before the first, nothing is written and the error comes back; after it the
+// connection is broken off, because half a page must not look like a whole one.
 func writePage[T any](w http.ResponseWriter, limit int, items iter.Seq2[T, error], id func(T) string) error {
 	n, last, end := 0, "", "]}\n"
 	for item, err := range items {
-		if n == limit { // there is one more
+		var enough *readEnough
+		if errors.As(err, &enough) && n < limit {
+			last = enough.after
+		}
+		if n == limit || enough != nil { // there may be more
 			next, _ := json.Marshal(last) // a string encodes
 			end = `],"next":` + string(next) + "}\n"
 			break

@@ -30,7 +30,7 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	records := walk(r.Context(), after, a.Subscriptions.List, recordID)
+	records := bounded(walk(r.Context(), after, a.Subscriptions.List, recordID), maxRead, recordID)
 	return writePage(w, p.limit, a.subscriptions(r.Context(), records, f), func(s Subscription) string { return s.ID })
 }
 

@@ -3,7 +3,8 @@ package admin
 import "time"
 
 // Page is one page of a list. Next is what to ask for with `?after=` to get the
-// one that follows; empty: this was the last.
+// one that follows; empty: this was the last. Where a filter selects few of many,
+// a page that is not the last may have fewer items than were asked for, or none.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
