@@ -30,6 +30,8 @@ type App struct {
 	cfg     config.Config
 	version string
 	log     *zap.Logger
+	// resolver looks up what strangers name; nil: the system's.
+	resolver *net.Resolver
 
 	hubURL        string
 	public, admin net.Listener

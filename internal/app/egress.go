@@ -17,6 +17,7 @@ func (a *App) egressClient() (*egress.Client, error) {
 		Idle:      2 * a.cfg.MaxInflight,
 		UserAgent: a.userAgent(),
 		RootCAs:   a.cfg.RootCAs,
+		Resolver:  a.resolver,
 		Refused:   a.metrics.Refused,
 		Own:       addressesOf(a.public, a.admin),
 	}

@@ -19,7 +19,7 @@ import (
 
 const (
 	victimAddr, honestAddr = "127.0.0.2", "127.0.0.3"
-	reflected              = 10_000 // requests of each kind
+	reflected              = 10_000 // requests under one name, and under as many names
 	reflectBudget          = 20
 )
 
@@ -37,10 +37,10 @@ func kinds(hubURL string, v *victim, h *honest) []kind {
 	one := func(i int) string { return fmt.Sprintf("http://victim.test:%s/%d", v.port, i) }
 	elsewhere := func(i int) string { return fmt.Sprintf("http://c%d.elsewhere.test:%s/%d", i, h.port, i) }
 	return []kind{
-		{"callback, one name", reflected, func(i int) form { return subscription(h.url+"/topic", one(i)) }},
-		{"callback, many names", reflected, func(i int) form { return subscription(h.url+"/topic", names(i)) }},
-		{"topic, one name", reflected, func(i int) form { return subscription(one(i), elsewhere(i)) }},
-		{"topic, many names", reflected, func(i int) form { return subscription(names(i), elsewhere(i)) }},
+		{"callback, one name", reflected / 2, func(i int) form { return subscription(h.url+"/topic", one(i)) }},
+		{"callback, many names", reflected / 2, func(i int) form { return subscription(h.url+"/topic", names(i)) }},
+		{"topic, one name", reflected / 2, func(i int) form { return subscription(one(i), elsewhere(i)) }},
+		{"topic, many names", reflected / 2, func(i int) form { return subscription(names(i), elsewhere(i)) }},
 		{"denial", 1000, func(i int) form { return subscription(fmt.Sprintf("%s/unlisted/%d", h.url, i%10), names(reflected+i)) }},
 		{"ping", 200, func(i int) form {
 			f := url.Values{"hub.mode": {"publish"}}
@@ -59,9 +59,10 @@ func kinds(hubURL string, v *victim, h *honest) []kind {
 // startReflecting starts a hub with a budget, and hosts around it.
 func startReflecting(t *testing.T) (*reflector, *victim, *honest, []kind) {
 	t.Helper()
-	answerNames(t)
+	names := answerNames(t)
 	// Each attacker has a share of what is limited by requester: here come 200.
 	a := newApp(t, "--trusted-proxy=127.0.0.1", "--topic-check=require", fmt.Sprintf("--verify-budget=%d", reflectBudget), "--max-pending=100000")
+	a.resolver = names
 	v := startVictim(t)
 	h := startHonest(t, a)
 	if err := a.Start(t.Context()); err != nil {
@@ -92,7 +93,7 @@ func TestReflector(t *testing.T) {
 		honest.subscribe(t, r, round)
 	}
 	t.Logf("%d requests were taken and %d put off in %v; the victim got %d", r.taken.Load(), r.putOff.Load(), time.Since(start).Round(time.Second), victim.count())
-	if r.taken.Load() < 3*reflected {
+	if r.taken.Load() < reflected {
 		t.Errorf("%d requests were taken: the hub was hardly asked to call anybody", r.taken.Load())
 	}
 	victim.check(t)
@@ -308,9 +309,9 @@ func serveOn(t *testing.T, ip string, h http.HandlerFunc) string {
 	return port
 }
 
-// answerNames has the system's resolver ask a name server of the test, to which
+// answerNames returns a resolver that asks a name server of the test, to which
 // names below victim.test lead to the victim, and others to the honest host.
-func answerNames(t *testing.T) {
+func answerNames(t *testing.T) *net.Resolver {
 	t.Helper()
 	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	if err != nil {
@@ -332,11 +333,10 @@ func answerNames(t *testing.T) {
 		})
 	}
 	open := &lookups{conns: map[*net.UDPConn]bool{}}
-	system := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	t.Cleanup(func() { open.end(); _ = conn.Close(); wg.Wait() })
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return open.dial(ctx, conn.LocalAddr().String())
 	}}
-	t.Cleanup(func() { net.DefaultResolver = system; open.end(); _ = conn.Close(); wg.Wait() })
 }
 
 // lookups are the connections to a name server. They outlive what they were made
