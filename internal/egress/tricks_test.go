@@ -49,9 +49,9 @@ func newTarget(t *testing.T) *target {
 	return x
 }
 
-// urls are the tricks: P is the port of the target. Those in hosts are the host
-// alone. The name server takes every name that it does not know for 127.0.0.1, as
-// a lenient resolver does "0x7f.1" and as an attacker's does anything.
+// trickHosts are refused, by name or by address. The name server takes every name
+// that it does not know for 127.0.0.1, as a lenient resolver does "0x7f.1" and as
+// an attacker's does anything.
 var trickHosts = []string{
 	// 127.0.0.1 in the forms of inet_aton.
 	"127.0.0.1", "127.0.0.1.", "127.0.0.1..", "127.1", "127.0.1", "127.000.000.001", "127.0.0.01", "0177.0.0.1", "0177.0.0.01",
@@ -79,7 +79,8 @@ var trickHosts = []string{
 	"metadata.google.internal", "metadata6.test", "alibaba.test", "azure.test", "cgnat.test", "documentation.test", "multicast.test", "broadcast.test", "srv6.test",
 }
 
-// trickURLs are whole URLs. They are refused, or are none.
+// trickURLs are whole URLs, in which P is the port of the target. They are refused,
+// or are none.
 var trickURLs = []string{
 	"http://example.com@127.0.0.1:P/", "http://example.com:P@127.0.0.1:P/", "http://a:b@c:d@127.0.0.1:P/", "http://127.0.0.1:P\\@example.com/",
 	"http://127.0.0.1:P#@example.com/", "http://127.0.0.1:P?@example.com/", "http://127.0.0.1:P;@127.0.0.1:P/", "http://example.com%40127.0.0.1:P/",
