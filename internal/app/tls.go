@@ -92,7 +92,7 @@ func (c *certificate) check(now time.Time) {
 func (c *certificate) load() error {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s and %s have to be a certificate with its chain, and its private key, in PEM form: %w", c.certFile, c.keyFile, err)
 	}
 	if c.current.Load() != nil && time.Now().After(pair.Leaf.NotAfter) {
 		return errors.New("the certificate in " + c.certFile + " has run out: it was good until " + pair.Leaf.NotAfter.Format(time.RFC3339))

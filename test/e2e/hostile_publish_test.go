@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -293,7 +294,7 @@ func TestHostileRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := exchange(h.addr, tc.request, tc.cut)
-			if err != nil || !strings.Contains(tc.want, fmt.Sprint(got.status)) {
+			if err != nil || !slices.Contains(strings.Fields(tc.want), fmt.Sprint(got.status)) {
 				t.Errorf("%v, answered %d, want %s\n%.300s", err, got.status, tc.want, got.all)
 			}
 			for _, line := range []string{"HTTP/1.1 200 OK", "HTTP/1.0 200 OK"} {
