@@ -17,10 +17,17 @@ var (
 	answerCodes = [...]string{"2xx", "3xx", "4xx", "5xx", "timeout", "connect", "refused", "error", "none"}
 )
 
+// The indexes of answerCodes; those from codeTimeout on had no answer of HTTP.
 const (
-	codeOK, codeRedirect, codeClient, codeServer = 0, 1, 2, 3
-
-	codeTimeout, codeConnect, codeRefused, codeError, codeNone = 4, 5, 6, 7, 8
+	codeOK = iota
+	_      // 3xx
+	codeClient
+	_ // 5xx
+	codeTimeout
+	codeConnect
+	codeRefused
+	codeError
+	codeNone
 )
 
 // codeOf is the index in answerCodes of a status as delivery tells it.

@@ -53,14 +53,14 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s.lags = newDistribution(lagName,
 		"How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.")
 	s.spans = newDistribution(spanName,
-		"The same in time, from the until of what they got last to that of the topic.")
+		"How far the subscriptions in force are behind their topics in time, from the until of what they got last to that of the topic.")
 	s.oldest = plain("rshub_subscription_lag_oldest_seconds", "The longest time that a subscription in force is behind its topic.")
 	s.failing = plain("rshub_subscription_failing_longest_seconds",
 		"For how long the subscription that fails the longest has failed with one notification.")
 	s.at = plain("rshub_subscription_census_timestamp_seconds", "When the subscriptions in force were counted last; 0: not yet.")
 	s.topics = plain("rshub_topics", "Topics that have subscriptions.")
 	s.hosts = plain("rshub_callback_hosts", "Hosts and ports that callbacks are at.")
-	s.suspects = plain("rshub_suspect_hosts", "Those of them that time out or can't be connected to.")
+	s.suspects = plain("rshub_suspect_hosts", "Callback hosts that time out or can't be connected to.")
 	s.inFlight = plain("rshub_deliveries_in_flight", "Deliveries that go on now.")
 	s.lanesReady = plain("rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for their turn.")
 	s.lanesWaiting = plain("rshub_deliveries_waiting", "Subscriptions that wait for a time to try again.")

@@ -61,5 +61,5 @@ func newSpanID() (id trace.SpanID) {
 
 // random is not zero, which would be no id.
 func random() uint64 {
-	return rand.Uint64()&^1 | 1 //nolint:gosec // it names a span and protects nothing
+	return rand.Uint64() | 1 //nolint:gosec // it names a span and protects nothing
 }
