@@ -52,7 +52,8 @@ func (p *publication) relay(targets []string) {
 // credential reads what the headers say about who publishes (HUB-53), and notes
 // in p what is still to be checked: a signature, or the topic's content. It
 // returns the publisher whose token came along, also where that does not cover the
-// topic; empty: there is no token. An error is final: a wrong credential never falls back to the content.
+// topic; empty: there is no token. An error is final: a wrong credential never
+// falls back to the content.
 func (h *Handler) credential(header http.Header, p *publication) (publisher string, err error) {
 	auth := h.o.Auth
 	tokens, signature := header.Values("Authorization"), header.Values(websub.HeaderSignature)

@@ -10,8 +10,8 @@ import (
 )
 
 // tell writes the one line of a request that was answered, and hands the event
-// on. What this hub itself is at fault for is a warning. More is what the event does not say;
-// what is not known is left out.
+// on. What this hub itself is at fault for is a warning. More is what the line has
+// beside what the event says; what is not known is left out.
 func (h *Handler) tell(e Event, more ...zap.Field) {
 	if h.o.Event != nil {
 		defer h.o.Event(e)

@@ -59,8 +59,8 @@ func (p *Publishers) all() []Publisher {
 }
 
 // ByToken returns the publisher that has this bearer token and covers topic, or
-// ErrUnknownCredential, or with ErrNotCovered the one that has it. Every hash is compared, each in
-// constant time.
+// ErrUnknownCredential, or with ErrNotCovered the one that has it. Every hash is
+// compared, each in constant time.
 func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 	sum := sha256.Sum256([]byte(token))
 	found, covering := -1, -1
