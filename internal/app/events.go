@@ -1,9 +1,13 @@
 package app
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/subscriptions"
@@ -26,9 +30,47 @@ var eventTexts = map[string]struct {
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
+// Of the events that a stranger's request brings about, and several of them, so
+// many lines of each kind are written at once, and then one each quietEvery, like
+// those about refusals.
+const (
+	quietBurst = 100
+	quietEvery = 2 * time.Second
+)
+
+// quiet leaves out lines of one event. It may be shared between goroutines.
+type quiet struct {
+	limit *rate.Limiter
+	left  atomic.Int64 // lines since the last one
+}
+
+// line reports whether a line is to be written now, and how many were left out
+// since the last one. On nil it always is.
+func (q *quiet) line() (leftOut int64, ok bool) {
+	switch {
+	case q == nil:
+		return 0, true
+	case !q.limit.Allow():
+		q.left.Add(1)
+		return 0, false
+	}
+	return q.left.Swap(0), true
+}
+
+// quiets are those of the events that need them.
+func quiets() map[string]*quiet {
+	all := make(map[string]*quiet)
+	for _, name := range []string{subscriptions.EventFailed, subscriptions.EventDropped, subscriptions.EventDenied} {
+		all[name] = &quiet{limit: rate.NewLimiter(rate.Every(quietEvery), quietBurst)}
+	}
+	return all
+}
+
 // logEvents writes what happens to subscriptions, one line each, and one more for
-// what a subscription will not get.
+// what a subscription will not get. Of what strangers' requests come to it writes
+// as many lines as do not fill the log.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
+	quiets := quiets()
 	return func(e subscriptions.Event) {
 		if e.Gap.Count > 0 {
 			delivery.LogGap(log, e.Topic, e.SubscriptionID, e.CallbackHost, e.Gap)
@@ -36,6 +78,10 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 		text := eventTexts[e.Name]
 		line := log.Check(text.level, text.text)
 		if line == nil {
+			return
+		}
+		leftOut, ok := quiets[e.Name].line()
+		if !ok {
 			return
 		}
 		replayed := e.Name == subscriptions.EventReplayed
@@ -51,6 +97,7 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 			given(e.Status != 0, zap.Int("status", e.Status)),
 			given(e.Duration > 0, zap.Duration("duration", e.Duration)),
 			given(replayed, zap.Time("since", e.Since)), given(replayed, zap.Uint64("count", e.Count)),
+			given(leftOut > 0, zap.Int64("left_out", leftOut)),
 			zap.Error(e.Err),
 		)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,5 +34,40 @@ func TestGapOfAnEndIsLogged(t *testing.T) {
 	}
 	if _, ok := got["from"]; ok {
 		t.Errorf("it begins at a time that nobody knows: %v", got)
+	}
+}
+
+// A request of a stranger comes to several lines, which do not fill the log; what
+// becomes of subscriptions is always in it.
+func TestLinesAboutStrangersRequestsAreBounded(t *testing.T) {
+	for event, bounded := range map[string]bool{
+		subscriptions.EventFailed: true, subscriptions.EventDropped: true, subscriptions.EventDenied: true,
+		subscriptions.EventVerified: false, subscriptions.EventEnded: false, subscriptions.EventTrouble: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			core, logs := observer.New(zapcore.InfoLevel)
+			tell := logEvents(zap.New(core))
+			many := 10 * quietBurst
+			want := many
+			if bounded {
+				want = quietBurst
+			}
+			for range many {
+				tell(subscriptions.Event{Name: event})
+			}
+			if got := logs.Len(); got != want {
+				t.Errorf("%s: %d lines of %d, want %d", event, got, many, want)
+			}
+			time.Sleep(quietEvery)
+			logs.TakeAll()
+			tell(subscriptions.Event{Name: event})
+			lines := logs.TakeAll()
+			if len(lines) != 1 {
+				t.Fatalf("%s: %d lines after a while", event, len(lines))
+			}
+			if left, ok := lines[0].ContextMap()["left_out"]; ok != bounded || bounded && left != int64(many-quietBurst) {
+				t.Errorf("%s: %v were left out", event, left)
+			}
+		})
 	}
 }
