@@ -9,6 +9,11 @@ import (
 // MaxURL is how long a topic or a callback may be, in bytes.
 const MaxURL = 2048
 
+// maxHost is how long a host may be: no name of the DNS is longer (RFC 1035,
+// 2.3.4). What is remembered of hosts, of which there may be very many, is bounded
+// by it.
+const maxHost = 253
+
 // CheckURL tells whether raw can be a topic or a callback (HUB-02, HUB-04): an
 // absolute http or https URL with a host, without user name, password or
 // fragment, of at most MaxURL bytes, and of characters that may stand in a URL
@@ -43,6 +48,8 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has a user name or password before the host: send the URL without what ends in @")
 	case u.Hostname() == "":
 		return formError(param, "has no host: send an absolute URL such as https://example.org/path")
+	case len(strings.TrimSuffix(u.Hostname(), ".")) > maxHost:
+		return formError(param, "has a host of more than %d characters, which no name of the DNS has: send the URL of a host that exists", maxHost)
 	case strings.Contains(u.Host, "%") || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
 		return formError(param, "has a percent escape in its host: send the host in ASCII, a name in other letters in its xn-- form, and an address without a zone")
 	case !strings.Contains(raw, u.EscapedPath()):

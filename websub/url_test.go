@@ -14,6 +14,7 @@ func TestCheckURL_HUB02(t *testing.T) {
 		"http://xn--bcher-kva.example/", "http://example.org/a@b:c", "http://example.org/?u=http://a@b/",
 		"http://example.org/?a|b{c}", "http://example.org/,;=%20'()*!", "http://example.org/?%zz",
 		"http://example.org/" + strings.Repeat("x", MaxURL-19),
+		"http://" + strings.Repeat("a.", 126) + "a:80/", "http://" + strings.Repeat("a.", 126) + "a./",
 	} {
 		if err := CheckURL("p", raw); err != nil {
 			t.Errorf("%q: %v", raw, err)
@@ -33,6 +34,7 @@ func TestCheckURL_HUB02(t *testing.T) {
 		{"http://:80/", "no host"},
 		{"http://", "no host"},
 		{"http:", "no host"},
+		{"http://" + strings.Repeat("a.", 126) + "aa/", "host of more than 253 characters"},
 		{"http://user@example.org/", "user name or password"},
 		{"http://user:password@example.org/", "user name or password"},
 		{"http://@example.org/", "user name or password"},
