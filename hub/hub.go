@@ -84,8 +84,8 @@ type Options struct {
 	// TopicAllow and TopicDeny say which topics are served; none allowed means
 	// all, and what is denied is denied. Unsubscribing is always possible.
 	TopicAllow, TopicDeny []validate.Pattern
-	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP
-	// (HUB-08).
+	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP, or
+	// whose callback is not https (HUB-08).
 	RequireHTTPSForSecrets bool
 	// PublishRate is for each publisher and for each topic host, SubscribeRate
 	// for each requester. Zero: no limit.

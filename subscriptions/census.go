@@ -28,16 +28,16 @@ func (r Record) State(now time.Time) State {
 	}
 }
 
-// Census is what a Service knows of all subscriptions. It follows at once what
-// this process does to them but delivery; all else, a lease that runs out or an
-// end by a 410, when house is kept, some four minutes later at most.
+// Census is what a Service knows of all subscriptions. What the Service itself
+// does to them shows at once; all else, such as a lease that runs out or an end by
+// a 410, when house is kept, some four minutes later at most.
 type Census struct {
 	Pending int // asked for, and nothing in force
 	Ended   int // ended or expired, and kept to be read
 	Waiting int // requests and denials that are being worked on or wait for their turn
 }
 
-// Census returns it as of now. It costs as good as nothing.
+// Census returns it as of now. It adds up counts and walks over nothing.
 func (s *Service) Census() Census {
 	c := s.census.sum()
 	c.Waiting = s.queue.waiting()

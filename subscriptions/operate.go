@@ -25,8 +25,8 @@ type Entries interface {
 const entriesPage = 1000
 
 // Retry has the notification that waits tried now, whatever time it waits for,
-// and so a verification that waits (see Retry of a Record). It returns the
-// record after that, which is durable. ErrNotFound: there is none. ErrEnded:
+// and likewise a verification (see the function Retry). It returns the record
+// after that, which is durable. ErrNotFound: there is none. ErrEnded:
 // there is nothing to try.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
@@ -46,7 +46,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 }
 
 // Replay delivers every retained notification again whose End is after since,
-// in order, and after them what comes then (see Replay of a Record). What was
+// in order, and after them what comes then (see the function Replay). What was
 // not delivered yet is delivered as well, also where it ends before since. It
 // returns the record after that, which is durable, and how many notifications
 // there are to deliver. ErrNotFound: there is no such subscription. ErrEnded: it

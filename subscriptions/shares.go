@@ -13,7 +13,7 @@ type shares struct {
 // place is a requester and a callback host; an empty host stands for all.
 type place struct{ requester, host string }
 
-// share is the part of a limit that one requester gets; of none, none.
+// share is the part of a limit that one requester gets; 0, no limit, stays 0.
 func share(limit int) int {
 	if limit <= 0 {
 		return 0
@@ -21,7 +21,7 @@ func share(limit int) int {
 	return max(1, limit/requesterShare)
 }
 
-// full reports whether a requester has all the places that he may have.
+// full reports whether a requester has all the places that it may have.
 func (s *shares) full(requester, host string) bool {
 	return requester != "" && (s.all > 0 && s.count[place{requester, ""}] >= s.all ||
 		s.each > 0 && s.count[place{requester, host}] >= s.each)

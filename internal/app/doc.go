@@ -2,4 +2,10 @@
 // every package: it opens the store, hands each part the narrowest interface
 // that it can work with, starts them in order and stops them in the reverse
 // one. It decides nothing about notifications or subscriptions.
+//
+// The order, in start and startParts: both addresses; the store; metrics and
+// traces; the operator's listener; what calls out and asks topics; retention; the
+// public listener; deliveries, subscriptions, fetches. So whoever publishes to a
+// hub that ends is still answered, and the operator can look on to the end. Each
+// step adds its own stop (stop.go), and a start that fails runs those it has.
 package app
