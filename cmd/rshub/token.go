@@ -34,8 +34,8 @@ const (
 
 const tokenHelp = `The publishers are in the file that the hub reads: --publishers-file, or
 publishers.yaml in --data-dir, from flags, environment and --config as
-` + "`rshub serve`" + ` takes them. Run this as the user that
-the hub runs as. A hub that runs reads the file again on SIGHUP.`
+` + "`rshub serve`" + ` takes them. Run this as the user that the hub runs as. A hub that
+runs reads the file again on SIGHUP.`
 
 // tokenCommand is about those who may publish with a token.
 func tokenCommand(environ []string) *cobra.Command {
