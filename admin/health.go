@@ -17,7 +17,7 @@ func (a *api) index(w http.ResponseWriter, _ *http.Request) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, rt := range a.routes {
 		if _, err := fmt.Fprintf(tw, "%s\t%s\t%s\n", rt.method, rt.path, rt.text()); err != nil {
-			return nil //nolint:nilerr // the reader has gone
+			return nil // the reader has gone
 		}
 	}
 	_ = tw.Flush() // the same

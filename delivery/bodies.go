@@ -204,7 +204,7 @@ func (b *bodies) forget(t *topic) {
 			e.stale = true
 			delete(b.byKey, key)
 		default:
-			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:forcetypeassert,errcheck // it holds nothing else
+			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:errcheck // it holds nothing else
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (b *bodies) forget(t *topic) {
 // and no more bodies than is reasonable.
 func (b *bodies) evict(limit int64) {
 	for b.idle.Len() > 0 && (b.cached > limit || b.idle.Len() > cachedBodies) {
-		b.drop(b.idle.Remove(b.idle.Front()).(*body)) //nolint:forcetypeassert,errcheck // it holds nothing else
+		b.drop(b.idle.Remove(b.idle.Front()).(*body)) //nolint:errcheck // it holds nothing else
 	}
 }
 

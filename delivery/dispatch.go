@@ -98,7 +98,7 @@ func New(o Options) (*Dispatcher, error) {
 func (d *Dispatcher) Run(ctx context.Context) error {
 	s, err := d.load(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // ended before it began
+		return nil // ended before it began
 	}
 	if err != nil {
 		return err

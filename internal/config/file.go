@@ -54,7 +54,7 @@ func parseYAML(path string, data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil //nolint:nilnil // an empty file sets nothing
+		return nil, nil // an empty file sets nothing
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
 	}
@@ -62,7 +62,7 @@ func parseYAML(path string, data []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%s: it holds more than one YAML document; write all in one", path)
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return nil, nil //nolint:nilnil // only comments
+		return nil, nil // only comments
 	}
 	return doc.Content[0], nil
 }

@@ -45,7 +45,7 @@ func replaceFile(path string, data []byte) (err error) {
 	_ = f.Close() // it is synced
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return nil //nolint:nilerr // it is done; whether it outlives a power cut is left to the system
+		return nil // it is done; whether it outlives a power cut is left to the system
 	}
 	_ = dir.Sync() // the same
 	return dir.Close()

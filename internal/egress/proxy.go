@@ -50,7 +50,7 @@ func newProxy(u *url.URL, userAgent string) (*proxy, error) {
 // dialTLS makes.
 func (p *proxy) forPlain(req *http.Request) (*url.URL, error) {
 	if req.URL.Scheme == "https" {
-		return nil, nil //nolint:nilnil // net/http's way to say: none
+		return nil, nil // net/http's way to say: none
 	}
 	return p.url, nil
 }

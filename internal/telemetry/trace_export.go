@@ -47,7 +47,7 @@ type TraceOptions struct {
 // that wants a token, and OTEL_RESOURCE_ATTRIBUTES from the environment.
 func NewTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	if o.Endpoint == "" {
-		return nil, nil //nolint:nilnil // a nil *Traces is one that does nothing
+		return nil, nil // a nil *Traces is one that does nothing
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

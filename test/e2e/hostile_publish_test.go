@@ -50,7 +50,7 @@ func exchange(addr, request string, cut bool) (reply, error) {
 	in := bufio.NewReader(io.TeeReader(conn, &all))
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil {
-		return reply{}, nil //nolint:nilerr // closed without an answer
+		return reply{}, nil // closed without an answer
 	}
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.Copy(io.Discard, resp.Body)
