@@ -30,6 +30,7 @@ type certificate struct {
 
 	mu     sync.Mutex // of a check
 	seen   [2]os.FileInfo
+	later  time.Time // when what was seen begins to be good; zero: it did, or never will
 	warned time.Time
 }
 
@@ -37,7 +38,7 @@ type certificate struct {
 func newCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
 	c.seen = c.look()
-	if err := c.load(); err != nil {
+	if err := c.load(time.Now()); err != nil {
 		return nil, fmt.Errorf("reading the certificate of the public listener (--tls-cert, --tls-key): %w", err)
 	}
 	return c, nil
@@ -74,9 +75,9 @@ func (c *certificate) watch(ctx context.Context) error {
 func (c *certificate) check(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found := c.look(); !same(found, c.seen) {
+	if found := c.look(); !same(found, c.seen) || !c.later.IsZero() && !now.Before(c.later) {
 		c.seen = found // before it is read: what is written meanwhile is another change
-		if err := c.load(); err != nil {
+		if err := c.load(now); err != nil {
 			c.log.Warn("the new certificate is no good; the old one stays", zap.String("event", "tls_reload_failed"), zap.Error(err))
 		}
 	}
@@ -88,13 +89,19 @@ func (c *certificate) check(now time.Time) {
 }
 
 // load reads the pair and shows it from now on. One that has run out does not
-// take the place of another.
-func (c *certificate) load() error {
+// take the place of another, nor one that is not good yet until it is.
+func (c *certificate) load(now time.Time) error {
+	c.later = time.Time{}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("%s and %s have to be a certificate with its chain, and its private key, in PEM form: %w", c.certFile, c.keyFile, err)
 	}
-	if c.current.Load() != nil && time.Now().After(pair.Leaf.NotAfter) {
+	switch first := c.current.Load() == nil; {
+	case first: // a bad one tells clients more than a hub that is not there
+	case now.Before(pair.Leaf.NotBefore):
+		c.later = pair.Leaf.NotBefore
+		return errors.New("the certificate in " + c.certFile + " is not good yet; it is taken at " + c.later.Format(time.RFC3339))
+	case now.After(pair.Leaf.NotAfter):
 		return errors.New("the certificate in " + c.certFile + " has run out: it was good until " + pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	c.current.Store(&pair)

@@ -34,13 +34,18 @@ type pair struct{ cert, key []byte }
 // newPair makes one that is good until then, from a tenth of a year ago.
 func newPair(t *testing.T, serial int64, until time.Time) pair {
 	t.Helper()
+	return newPairFrom(t, serial, time.Now().Add(-36*24*time.Hour), until)
+}
+
+func newPairFrom(t *testing.T, serial int64, from, until time.Time) pair {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "hub"}, DNSNames: []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-36 * 24 * time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: from, NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -135,6 +140,35 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		_ = os.WriteFile(f.key, append(two.key, '\n'), 0o600)
 		_ = os.Chtimes(f.key, time.Time{}, now.ModTime()) // in the same tick of the clock
 	}, 2, "tls_loaded")
+}
+
+// A certificate that is not good yet is taken when it is, without another change.
+func TestCertificateOfLater(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	from := time.Now().Add(time.Hour).Truncate(time.Second)
+	f := newFiles(t, newPair(t, 1, nextYear()))
+	c, err := newCertificate(f.cert, f.key, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.put(t, newPairFrom(t, 2, from, nextYear()))
+	logs.TakeAll()
+	for _, tc := range []struct {
+		at     time.Time
+		serial int64
+		event  string
+	}{
+		{time.Now(), 1, "tls_reload_failed"}, {from.Add(-1), 1, ""}, {from, 2, "tls_loaded"}, {from.Add(time.Hour), 2, ""},
+	} {
+		c.check(tc.at)
+		if got := c.serial(); got != tc.serial {
+			t.Errorf("at %v: certificate %d, want %d", tc.at, got, tc.serial)
+		}
+		lines := logs.TakeAll()
+		if tc.event == "" && len(lines) > 0 || tc.event != "" && (len(lines) != 1 || lines[0].ContextMap()["event"] != tc.event) {
+			t.Errorf("at %v: %v, want a line %q", tc.at, lines, tc.event)
+		}
+	}
 }
 
 // The files are looked at every few seconds.
