@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -161,7 +163,7 @@ func TestImports(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.ImportPath == module {
-			continue // the root holds this test alone
+			continue // the root holds tests alone
 		}
 		for _, wrong := range judge(strings.TrimPrefix(p.ImportPath, module+"/"), p.Imports) {
 			t.Error(wrong)
@@ -201,6 +203,33 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s may import %s, which is no known module", pkg, name)
 			}
 		}
+	}
+}
+
+// docs/architecture.md shows each package that there is, in its layer, and no
+// other; packages of tests it names where it likes.
+func TestDocumentHasTheTable(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| ([0-9]) \\| `([a-z/]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		shown[row[2]] = row[1]
+	}
+	for pkg, r := range table {
+		layer, ok := shown[pkg]
+		delete(shown, pkg)
+		_, err := os.Stat(filepath.Join(filepath.FromSlash(pkg), "doc.go"))
+		switch there := err == nil; {
+		case ok && (!there || layer != r.layer[:1]):
+			t.Errorf("docs/architecture.md has %s in layer %s; it is of layer %s, and it is %t that it exists", pkg, layer, r.layer, there)
+		case !ok && there && !strings.HasPrefix(pkg, "test/") && pkg != "store/storetest":
+			t.Errorf("docs/architecture.md does not have %s", pkg)
+		}
+	}
+	for pkg := range shown {
+		t.Errorf("docs/architecture.md has %s, which is not in the table", pkg)
 	}
 }
 
