@@ -15,9 +15,9 @@ import (
 const (
 	// minPart is how much of an id is enough to look for it.
 	minPart = 4
-	// maxLooked is through how many items is looked for one.
+	// maxLooked is how many items a search looks at.
 	maxLooked = 100_000
-	// maxTopics is in how many topics is looked for a notification.
+	// maxTopics is how many topics a search for a notification looks in.
 	maxTopics = 500
 	// maxNamed is how many are named where several may be meant.
 	maxNamed = 5
@@ -29,7 +29,7 @@ type kind[T any] struct {
 	path  string // "/api/v1/topics"
 	lists string // where people see the ids
 	id    func(T) string
-	// key is what the id is computed of. Nil: it is not.
+	// key is what the id is computed from. Nil: it is a random one.
 	key func(T) string
 	// about says to people which one it is, beside the id.
 	about func(T) string
@@ -60,7 +60,7 @@ var subscriptions = kind[admin.Subscription]{
 	each:  listed("/api/v1/subscriptions"),
 }
 
-// pairKey is what the id of a subscription is computed of.
+// pairKey is what the id of a subscription is computed from.
 func pairKey(topic, callback string) string { return topic + "\n" + callback }
 
 var notifications = kind[admin.NotificationStatus]{
@@ -100,7 +100,7 @@ func listed(path string) func(context.Context, *client, func(json.RawMessage) er
 func urlID(name string) string { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String() }
 
 // find finds what is meant by name: an id, so much of one that no other begins
-// like it, or what the id is computed of. Where there is no such item it says
+// like it, or what the id is computed from. Where there is no such item it says
 // which one is near.
 func (k kind[T]) find(ctx context.Context, c *client, name string) (found[T], error) {
 	full, part := "", ""
@@ -121,7 +121,7 @@ func (k kind[T]) find(ctx context.Context, c *client, name string) (found[T], er
 	return k.search(ctx, c, name, part)
 }
 
-// keyed reports whether name is not an id but what one is computed of.
+// keyed reports whether name is not an id but what one is computed from.
 func (k kind[T]) keyed(name string) bool { return k.key != nil && strings.Contains(name, "://") }
 
 func (k kind[T]) label(item T) string { return plain(k.id(item) + " (" + k.about(item) + ")") }

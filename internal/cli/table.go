@@ -13,7 +13,7 @@ type fit int
 const (
 	whole   fit = iota // it stays as it is
 	asID               // its first characters say which one it is
-	asURL              // its middle is left out; so it is of what is long and not a URL
+	asURL              // its middle is left out, also of other long texts
 	dropped            // it is left out
 )
 

@@ -16,15 +16,15 @@ import (
 const maxBuckets = 1 << 16
 
 // Budget bounds the requests that a stranger can make the hub send to a third
-// party: verifications, denials, topic checks and fetches (`--verify-budget`). Each target
-// has so many places; a request takes one, and a place comes back as time
-// passes, or at once when the target shows that it wanted the request: it
+// party: verifications, denials, topic checks and fetches (`--verify-budget`).
+// Each target has so many places; a request takes one, and a place comes back as
+// time passes, or at once when the target shows that it wanted the request: it
 // echoed the challenge, or its topic names this hub.
 //
-// A target is a host:port (HostPort), and for requests made with the
-// context of Begin each address that is dialled as well, so that many names for one
-// address share what the address has. A Budget may be shared between
-// goroutines and should be: one for the whole hub. A nil Budget has no limits.
+// A target is a host:port (HostPort), and for requests made with the context of
+// Begin each address that is dialled as well, so that many names for one address
+// share what the address has. A Budget may be shared between goroutines and
+// should be: one for the whole hub. A nil Budget has no limits.
 type Budget struct {
 	// Refused is told of each request for which there was no place, to count it.
 	// It is set before the first use, must not wait, and is called from many

@@ -154,9 +154,9 @@ func orDefault[T time.Duration | int](v, def T) T {
 
 // Do sends one request and returns its answer, whatever its status: redirects
 // are not followed (a 307 would send body and signature on), cookies are neither
-// kept nor sent. The caller closes the answer's body. The request's context bounds the
-// exchange; without a deadline only connecting is bounded. The request is not
-// changed.
+// kept nor sent. The caller closes the answer's body. The request's context
+// bounds the exchange; without a deadline only connecting is bounded. The request
+// is not changed.
 //
 // The error is for Classify. It may hold the host and address, never the rest
 // of the URL. It holds a *RefusedError where the address is one that is not called,
