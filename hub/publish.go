@@ -76,6 +76,10 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, p *publication) e
 		return err
 	}
 	defer p.body.release()
+	// A body may take its time, in which a token can have been revoked.
+	if _, err := h.credential(r.Header, p); err != nil {
+		return err
+	}
 	return h.enter(r.Context(), p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -172,6 +173,40 @@ func TestADuplicateTakesACredential(t *testing.T) {
 	} {
 		if rec := w.do(publish(body, change)); rec.Code != status {
 			t.Errorf("%d, want %d", rec.Code, status)
+		}
+	}
+}
+
+// revoking is a body during which all tokens are revoked.
+type revoking struct {
+	io.Reader
+	of *validate.Publishers
+}
+
+func (r revoking) Read(p []byte) (int, error) {
+	r.of.Replace(nil)
+	return r.Reader.Read(p)
+}
+
+// A token that is revoked while the body comes, which may take long, is good for
+// nothing any more.
+func TestRevokedWhileItPublishes(t *testing.T) {
+	body := doc(0, 1, "a")
+	for what, revoke := range map[string]bool{"revoked": true, "in force": false} {
+		var publishers *validate.Publishers
+		w := newWorld(t, func(o *Options) { publishers = o.Publishers })
+		answer := w.do(publish(body, withToken("alice's token"), func(r *http.Request) {
+			if revoke {
+				r.Body = io.NopCloser(revoking{r.Body, publishers})
+			}
+		}))
+		want := http.StatusOK
+		if revoke {
+			want = http.StatusUnauthorized
+		}
+		head, err := w.journal.Head(t.Context(), topic)
+		if stored := head.Version != ""; answer.Code != want || stored == revoke || err != nil {
+			t.Errorf("%s: %d, stored: %t, %v", what, answer.Code, stored, err)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (r *registry) set(list []config.Publisher) error {
 }
 
 // Reload reads the publishers file again. Whoever is revoked in it may not
-// publish any more when it returns, but for requests that are being answered. A
+// publish any more when it returns, but for bodies that have come already. A
 // file with mistakes, or that is gone, changes nothing. The other settings are
 // read at the start alone.
 func (a *App) Reload() {
