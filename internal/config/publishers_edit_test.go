@@ -98,9 +98,15 @@ publishers:
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
+	if err := os.Chmod(path, 0o644); err != nil { // others may not read it from the next change on
+		t.Fatal(err)
+	}
 	revoked, err := RevokeToken(path, "library", fmt.Sprintf("%x", sumA)[:8])
 	if err != nil || revoked != sumA {
 		t.Errorf("%x, %v", revoked, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	if removed, err := RemovePublisher(path, "123"); err != nil || removed.Secret != "shh" {
 		t.Errorf("%+v, %v", removed, err)
