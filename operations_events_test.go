@@ -62,6 +62,12 @@ func events(t *testing.T) map[string]*logged {
 						add(name, cmp.Or(levelsOf[name], levelOf(n)), pkg)
 					}
 				}
+			case *ast.CompositeLit: // fields that are gathered first
+				for _, field := range n.Elts {
+					if name := eventOf(field, named); name != "" {
+						add(name, levelsOf[name], pkg)
+					}
+				}
 			case *ast.KeyValueExpr: // a table from events to levels
 				row, ok := n.Value.(*ast.CompositeLit)
 				if key, isName := n.Key.(*ast.SelectorExpr); isName && ok && len(row.Elts) > 0 && named[key.Sel.Name] != "" {
