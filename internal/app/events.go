@@ -19,7 +19,8 @@ var eventTexts = map[string]struct {
 	level zapcore.Level
 	text  string
 }{
-	subscriptions.EventAccepted: {zapcore.InfoLevel, "a subscription request was accepted"},
+	// The line of the request itself says as much.
+	subscriptions.EventAccepted: {zapcore.DebugLevel, "a subscription request was accepted"},
 	subscriptions.EventVerified: {zapcore.InfoLevel, "a subscription is in force"},
 	subscriptions.EventEnded:    {zapcore.InfoLevel, "a subscription ended"},
 	subscriptions.EventFailed:   {zapcore.InfoLevel, "a verification failed"},
