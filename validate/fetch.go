@@ -41,9 +41,10 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 	end := func() { stalled.Stop(); cancel() }
 	resp, place, err := c.do(ctx, http.MethodGet, topic)
 	if err != nil {
+		late := ctx.Err() != nil
 		end()
 		var unsure *UnsureError
-		if ctx.Err() != nil && errors.As(err, &unsure) {
+		if late && errors.As(err, &unsure) {
 			err = &UnsureError{Reason: "the topic URI did not answer in time"}
 		}
 		return Fetched{}, err

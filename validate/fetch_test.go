@@ -110,7 +110,7 @@ func TestFetchOfWhatCannotBeAsked(t *testing.T) {
 	}
 	srv := httptest.NewServer(nil)
 	srv.Close()
-	if _, _, err := fetch(t.Context(), checker(t, TopicOptions{}), srv.URL); outcome(err) != "unsure" {
+	if _, _, err := fetch(t.Context(), checker(t, TopicOptions{}), srv.URL); outcome(err) != "unsure" || !strings.Contains(err.Error(), "could not be reached") {
 		t.Errorf("nobody there: %v", err)
 	}
 }
