@@ -21,8 +21,10 @@ const (
 	firstStep = 64 << 10
 	// readChunk is the most that is read at once, and hashed after.
 	readChunk = 256 << 10
-	// slowest is the pace below which a body is given up, in bytes a second.
-	slowest = 32 << 10
+	// slowest is the pace below which a body is given up, in bytes a second, and
+	// bodyTimeout what it may take besides.
+	slowest     = 32 << 10
+	bodyTimeout = 15 * time.Second
 	// maxForm is the longest form in bytes: a ping of many topics.
 	maxForm = websub.MaxFormBytes
 )
@@ -46,7 +48,7 @@ func (b *body) release() {
 
 // incoming is what is to come of r.
 func (h *Handler) incoming(w http.ResponseWriter, r *http.Request) *timedReader {
-	return &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: h.o.BodyTimeout}
+	return &timedReader{src: r.Body, ctl: http.NewResponseController(w), start: time.Now(), grace: bodyTimeout}
 }
 
 // takeIn reads a body of at most limit bytes, which is said to be of length bytes

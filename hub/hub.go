@@ -101,9 +101,6 @@ type Options struct {
 	// leaves publishes their room however slowly it comes. Zero: a quarter of it.
 	// Both are raised to twice MaxBody if they are less.
 	MaxPublishBytes, MaxFetchBytes int64
-	// BodyTimeout is how long a body may take to come in, besides the time that
-	// it needs at 32 KiB/s. Zero: 15 s.
-	BodyTimeout time.Duration
 
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
 	TrustedProxies []netip.Prefix
@@ -159,9 +156,6 @@ func New(o Options) (*Handler, error) {
 	}
 	o.MaxPublishBytes = max(o.MaxPublishBytes, 2*o.MaxBody)
 	o.MaxFetchBytes = max(o.MaxFetchBytes, 2*o.MaxBody)
-	if o.BodyTimeout <= 0 {
-		o.BodyTimeout = 15 * time.Second
-	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

@@ -96,7 +96,7 @@ func TestSlowBodies(t *testing.T) {
 			if code != http.StatusRequestTimeout || !strings.Contains(text, "too slowly") {
 				t.Errorf("%d %s", code, text)
 			}
-			if took := time.Since(start).Round(time.Second); took != w.o.BodyTimeout {
+			if took := time.Since(start).Round(time.Second); took != bodyTimeout {
 				t.Errorf("a byte every %v was waited for %v", pause, took)
 			}
 			if !w.memory.TryAcquire(w.o.MaxPublishBytes) {

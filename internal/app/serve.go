@@ -24,7 +24,7 @@ const (
 	// of TLS before it.
 	headerTime = 10 * time.Second
 	// requestTime is how long a request may take to come in, where its handler
-	// does not give it more by what has come of it (hub.Options.BodyTimeout).
+	// does not give it more by what has come of it (hub/body.go).
 	requestTime = 25 * time.Second
 	idleTime    = 2 * time.Minute
 	maxHeader   = 64 << 10 // bytes
