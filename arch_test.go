@@ -65,8 +65,13 @@ var table = map[string]room{
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt fsnotify"},
-	"subscriber":    {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt fsnotify"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
+	// A Source over a folder, and the copy of one: the reference ends as a whole.
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/egress", third: "bbolt fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/egress", third: "bbolt"},
+	// What rspub check says of a Source.
+	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/egress", third: "zap uuid"},
@@ -76,19 +81,23 @@ var table = map[string]room{
 	"admin":            {layer: "2", may: "subscriptions journal cluster", third: "mux zap uuid"},
 
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
-	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry", third: "zap prometheus go-redis otel uuid"},
+	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra uuid"},
-	"internal/demo": {layer: "3b", may: "internal/app publisher subscriber"},
+	"internal/demo": {layer: "3b", may: "internal/app internal/config publisher publisher/source subscriber subscriber/destination", third: "zap"},
+	// Export and import of what a store holds.
+	"internal/transfer": {layer: "2b", may: "subscriptions journal internal/seal", third: "uuid"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra pflag progressbar zap"},
-	"cmd/rspub": {layer: "4", may: "publisher resourcesync", third: "cobra progressbar"},
-	"cmd/rssub": {layer: "4", may: "subscriber resourcesync", third: "cobra progressbar"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/egress internal/examine internal/cli", third: "cobra pflag progressbar"},
+	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/egress internal/cli", third: "cobra pflag progressbar"},
 
-	"test/e2e":   {layer: "4"},
-	"test/bench": {layer: "4"},
+	// Real Redis servers for tests.
+	"test/redistest": {layer: "4"},
+	"test/e2e":       {layer: "4"},
+	"test/bench":     {layer: "4"},
 }
 
 // mayImport lists the packages of this module that r may import.
