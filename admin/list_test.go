@@ -126,11 +126,13 @@ func TestGaps_Invariant10(t *testing.T) {
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	s := &subscriptions.Subscription{
 		ID: subscriptions.ID(theTopic, callback), Topic: theTopic, Callback: callback, ExpiresAt: noon.Add(time.Hour),
-		Start: journal.Anchor{Position: journal.Position(at(5).UnixNano())},
+		Start: journal.Anchor{Position: 5},
 		Gaps:  []journal.Gap{{From: at(6), Until: at(8), Count: 2, Reason: "retention", At: at(9)}, {Until: at(20), Reason: "gave_up", At: at(20)}},
 	}
 	m.addRecord(subscriptions.Record{Subscription: s})
-	m.addTopic(journal.Head{Topic: theTopic, Version: "1", Gaps: []journal.Gap{{Reason: "source", At: at(1)}, {Reason: "reset", At: at(10)}, {Reason: "source", At: at(20)}}})
+	m.addTopic(journal.Head{Topic: theTopic, Version: "1", Gaps: []journal.Gap{
+		{Reason: "source", At: at(1), Position: 4}, {Reason: "reset", At: at(10), Position: 5}, {Reason: "source", At: at(20), Position: 9},
+	}})
 	q := &subscriptions.Request{Mode: "subscribe", Topic: theTopic, Callback: "https://s.example/cb"}
 	m.addRecord(subscriptions.Record{Request: q})
 	base := start(t, Options{Topics: m, Subscriptions: m}) + "/api/v1/subscriptions/"

@@ -293,7 +293,7 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 		e := p.entry
 		if missing := p.decision.Gap; missing != nil {
 			recorded := *missing
-			recorded.At = now
+			recorded.At, recorded.Position, recorded.Seq = now, p.head.Last.Position, p.head.Last.Seq
 			e.Gap = &recorded
 		}
 		start := time.Now()

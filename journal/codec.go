@@ -14,7 +14,7 @@ import (
 // version it does not know, so that a field can be added under the next one.
 
 // packedVersion is the version byte of what this package packs.
-const packedVersion = 1
+const packedVersion = 2
 
 // ErrPacked is wrapped by every error of an Unpack function: the stored value
 // is damaged, or was written by a newer version.
@@ -87,6 +87,8 @@ func (p *Packer) Gap(v Gap) {
 	p.Uint(v.Count)
 	p.Text(v.Reason)
 	p.Time(v.At)
+	p.Fixed(uint64(v.Position))
+	p.Uint(v.Seq)
 }
 
 // Gaps appends a list of gaps.
@@ -247,7 +249,10 @@ func (u *Unpacker) Anchor() Anchor {
 
 // Gap reads a gap.
 func (u *Unpacker) Gap() Gap {
-	return Gap{From: u.Time(), Until: u.Time(), Count: u.Uint(), Reason: u.Text(), At: u.Time()}
+	return Gap{
+		From: u.Time(), Until: u.Time(), Count: u.Uint(), Reason: u.Text(), At: u.Time(),
+		Position: Position(u.Fixed()), Seq: u.Uint(),
+	}
 }
 
 // Gaps reads a list of gaps; an empty one is nil.

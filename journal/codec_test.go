@@ -12,7 +12,7 @@ import (
 
 var (
 	sampleAnchor = Anchor{Position: 1_790_000_000_000_000_001, Nonce: 1<<64 - 1, Seq: 300, Until: time.Date(2026, 3, 1, 0, 0, 0, 999_999_999, time.UTC)}
-	sampleGaps   = []Gap{{From: at(1), Until: at(2), Count: 3, Reason: GapSource, At: at(4)}, {Reason: GapReset}}
+	sampleGaps   = []Gap{{From: at(1), Until: at(2), Count: 3, Reason: GapSource, At: at(4), Position: 5, Seq: 6}, {Reason: GapReset}}
 	sampleHead   = Head{
 		Topic: "https://source.example/changes/", Version: "v1", Kind: KindChange, From: at(-62_000_000_000), Until: at(2), Reset: true,
 		Last: sampleAnchor, ID: uuid.MustParse("019ca945-34f8-744c-8df4-82e3fdb975b4"), SHA256: [32]byte{1, 31: 2}, ReceivedAt: at(5),

@@ -119,6 +119,11 @@ type Gap struct {
 	Count       uint64    // notifications in it; 0 where it cannot be known
 	Reason      string
 	At          time.Time // when it was recorded, the latest time where several coalesced
+	// Position and Seq, of a topic's own gap, are those of the newest entry that
+	// was known when it was recorded: whoever began there or before lacks what the
+	// gap names, whatever the clocks of the hubs say. Zero: not known.
+	Position Position
+	Seq      uint64
 }
 
 // AddGap records g in gaps, oldest first, and returns the result. A gap that
@@ -140,7 +145,10 @@ func AddGap(gaps []Gap, g Gap) []Gap {
 }
 
 func join(a, b Gap) Gap {
-	return Gap{From: a.From, Until: b.Until, Count: a.Count + b.Count, Reason: b.Reason, At: b.At}
+	return Gap{
+		From: a.From, Until: b.Until, Count: a.Count + b.Count, Reason: b.Reason, At: b.At,
+		Position: max(a.Position, b.Position), Seq: max(a.Seq, b.Seq),
+	}
 }
 
 // TopicID is the id of a topic: the UUIDv5 of its URL in the URL namespace.

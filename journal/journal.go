@@ -101,6 +101,15 @@ type Reader interface {
 	Body(ctx context.Context, topic string, e Entry) ([]byte, error)
 }
 
+// Recorder keeps the gaps of a topic as a whole. It may be shared between
+// goroutines.
+type Recorder interface {
+	// RecordGap joins g with the gaps of the topic's head, as Head.Lose says, and
+	// is durable when it returns. A topic without a head stays as it is. The head's
+	// version may change by it.
+	RecordGap(ctx context.Context, topic string, g Gap) error
+}
+
 // Watcher tells which topics moved.
 type Watcher interface {
 	// Changes returns the topics of a partition that got an entry since the
@@ -128,6 +137,7 @@ type Journal interface {
 	Reader
 	Watcher
 	Trimmer
+	Recorder
 }
 
 // Errors of a journal.

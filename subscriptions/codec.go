@@ -10,7 +10,7 @@ import (
 
 // packedVersion is the version byte of what this package packs; see the
 // comment in package journal's codec.
-const packedVersion = 1
+const packedVersion = 2
 
 // Sealer is how a store keeps secrets: package internal/seal implements it.
 // What about names goes with a secret wherever it is stored.

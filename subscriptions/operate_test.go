@@ -251,13 +251,17 @@ func TestOutcome(t *testing.T) {
 // Invariant 10: the gaps of the topic are the subscription's as well, from its
 // beginning to its end.
 func TestAllGaps_Invariant10(t *testing.T) {
-	recorded := func(reason string, at time.Time) journal.Gap { return journal.Gap{Reason: reason, At: at} }
+	recorded := func(reason string, after journal.Position, at time.Time) journal.Gap {
+		return journal.Gap{Reason: reason, At: at, Position: after}
+	}
 	s := aSubscription()
-	s.Start.Position = journal.Position(t0.UnixNano() + 1)
-	s.Gaps = []journal.Gap{recorded("own 1", t0.Add(2*time.Minute)), recorded("own 2", t0.Add(4*time.Minute))}
+	s.Start.Position = 100
+	s.Gaps = []journal.Gap{recorded("own 1", 0, t0.Add(2*time.Minute)), recorded("own 2", 0, t0.Add(4*time.Minute))}
 	head := journal.Head{Gaps: []journal.Gap{
-		recorded("before", t0.Add(-time.Hour)), recorded("with its start", t0),
-		recorded("topic 1", t0.Add(time.Minute)), recorded("topic 2", t0.Add(4*time.Minute)), recorded("topic 3", t0.Add(5*time.Minute)),
+		recorded("unknown", 0, t0.Add(-2*time.Hour)), recorded("before", 90, t0.Add(-time.Hour)), recorded("before, by a clock ahead", 99, t0.Add(30*time.Second)),
+		// After the entry that it began at, by a hub whose clock is behind the store's.
+		recorded("topic 1", 100, t0.Add(-time.Minute)),
+		recorded("topic 2", 110, t0.Add(4*time.Minute)), recorded("topic 3", 120, t0.Add(5*time.Minute)),
 	}}
 	check := func(what string, want ...string) {
 		t.Helper()
@@ -269,11 +273,11 @@ func TestAllGaps_Invariant10(t *testing.T) {
 			t.Errorf("%s:\n%s", what, d)
 		}
 	}
-	check("in force", "topic 1", "own 1", "own 2", "topic 2", "topic 3")
+	check("in force", "unknown", "topic 1", "own 1", "own 2", "topic 2", "topic 3")
 	s.EndedAt = t0.Add(4 * time.Minute)
-	check("ended", "topic 1", "own 1", "own 2", "topic 2")
+	check("ended", "unknown", "topic 1", "own 1", "own 2", "topic 2")
 	s.Start = journal.Anchor{}
-	check("begun before the topic", "before", "with its start", "topic 1", "own 1", "own 2", "topic 2")
+	check("begun before the topic", "unknown", "before", "topic 1", "before, by a clock ahead", "own 1", "own 2", "topic 2")
 	if len(s.Gaps) != 2 || s.Gaps[0].Reason != "own 1" {
 		t.Errorf("the subscription's own gaps changed: %v", s.Gaps)
 	}

@@ -54,16 +54,21 @@ func covers(g journal.Gap, e *journal.Entry) bool {
 	return end.After(g.From) || e.Timed() && !e.From.Before(g.From)
 }
 
+// clockSlack is by how much the clocks of two hubs may differ.
+const clockSlack = 5 * time.Second
+
 // AllGaps returns what a subscriber lacks: the subscription's own gaps, and
 // those of its topic, whose head is given, since it began; in the order in which
 // they were recorded (invariant 10).
+//
+// Where clocks differ, one too many is named rather than one too few: the
+// beginning is compared by positions, which are the store's, and the end, which
+// another hub may have written than that of the gap, with clockSlack to spare.
 func (s *Subscription) AllGaps(head journal.Head) []journal.Gap {
-	// A position is the time at which the store appended the entry; the gap of an
-	// entry is recorded right before that.
-	began := time.Unix(0, int64(s.Start.Position)) //nolint:gosec // nanoseconds since 1970
 	all := slices.Clone(s.Gaps)
 	for _, g := range head.Gaps {
-		if g.At.After(began) && (s.EndedAt.IsZero() || !g.At.After(s.EndedAt)) {
+		since := g.Position >= s.Start.Position || g.Position == 0
+		if since && (s.EndedAt.IsZero() || !g.At.After(s.EndedAt.Add(clockSlack))) {
 			all = append(all, g)
 		}
 	}

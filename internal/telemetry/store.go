@@ -26,6 +26,7 @@ const (
 	opChanges
 	opTopics
 	opTrim
+	opRecordGap
 	opPing
 	opMark
 	opMarks
@@ -44,7 +45,7 @@ const (
 // String is the name of the operation as a label: that of the method.
 func (o operation) String() string {
 	return [operationCount]string{
-		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim",
+		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim", "record_gap",
 		"ping", "mark", "marks", "set_fetched", "unmark",
 		"get", "update", "list", "requests", "changed", "attempts", "commit",
 	}[o]
@@ -181,4 +182,11 @@ func (t timedJournal) Trim(ctx context.Context, topic string, cut journal.Cut) (
 	head, err := t.Journal.Trim(ctx, topic, cut)
 	t.m.done(opTrim, start, err)
 	return head, err
+}
+
+func (t timedJournal) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+	start := time.Now()
+	err := t.Journal.RecordGap(ctx, topic, g)
+	t.m.done(opRecordGap, start, err)
+	return err
 }

@@ -67,6 +67,7 @@ func calls(s Store) map[operation]func(context.Context) error {
 		opBody:       func(ctx context.Context) error { return second(s.Body(ctx, "t", e)) },
 		opChanges:    func(ctx context.Context) error { return third(s.Changes(ctx, 0, 0)) },
 		opTopics:     func(ctx context.Context) error { return second(s.Topics(ctx, 0, id, 1)) },
+		opRecordGap:  func(ctx context.Context) error { return s.RecordGap(ctx, "t", journal.Gap{}) },
 		opTrim:       func(ctx context.Context) error { return second(s.Trim(ctx, "t", journal.Cut{})) },
 		opPing:       func(ctx context.Context) error { return s.Ping(ctx, now, []string{"t"}) },
 		opMark:       func(ctx context.Context) error { return second(s.Mark(ctx, "t")) },

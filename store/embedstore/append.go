@@ -217,6 +217,23 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 	}})
 }
 
+// RecordGap implements journal.Recorder.
+func (s *Store) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+	key := keyOf(journal.TopicID(topic))
+	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+		h, err := readHead(tx, key, topic)
+		if err != nil {
+			return err
+		}
+		head, news := h.Lose(g)
+		if h.Version == "" || !news {
+			return errUnchanged
+		}
+		h.Head = head
+		return writeHead(tx, key, h)
+	}})
+}
+
 // clock is an instant as a position.
 func clock(t time.Time) journal.Position {
 	return journal.Position(max(t.UnixNano(), 0))

@@ -197,6 +197,16 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 	return nil
 }
 
+// RecordGap implements journal.Recorder.
+func (m *Memory) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.topics[topic]; t != nil && ctx.Err() == nil {
+		t.head, _ = t.head.Lose(g)
+	}
+	return ctx.Err()
+}
+
 // Find implements journal.Reader.
 func (m *Memory) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry, error) {
 	m.mu.Lock()

@@ -32,7 +32,7 @@ func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
 			m.callbacks = append(m.callbacks, callback)
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"append": m.append, "reset": m.reset, "trim": m.trim, "read": m.read, "interval": m.interval,
+			"append": m.append, "reset": m.reset, "record gap": m.recordGap, "trim": m.trim, "read": m.read, "interval": m.interval,
 			"update": m.update, "commit": m.commit, "reopen": m.reopen,
 			"ping": m.ping, "fetched": m.fetched, "unmark": m.unmark,
 			"": m.compare,
@@ -128,6 +128,18 @@ func (m *model) reset(t *rapid.T) {
 	m.drawn = minted{version: h.Version}
 	m.sameError(t, "Reset", err, m.ref.Reset(t.Context(), topic, version))
 	m.versions = append(m.versions, h.Version)
+}
+
+func (m *model) recordGap(t *rapid.T) {
+	topic, from := m.topic(t), rapid.IntRange(0, 20).Draw(t, "from")
+	g := lost(from, from+rapid.IntRange(1, 9).Draw(t, "lost"))
+	m.sameError(t, "RecordGap", m.h.RecordGap(t.Context(), topic, g), m.ref.RecordGap(t.Context(), topic, g))
+	h, err := m.h.Head(t.Context(), topic)
+	m.sameError(t, "Head", err, nil)
+	if ref := m.ref.topic(topic); ref.head.Version != "" { // which may change by it
+		ref.head.Version = h.Version
+		m.versions = append(m.versions, h.Version)
+	}
 }
 
 func (m *model) trim(t *rapid.T) {

@@ -76,6 +76,15 @@ type mutant struct {
 	commit   func(c subscriptions.Commit) // before
 	list     func(records []subscriptions.Record) []subscriptions.Record
 	changed  func(ids []uuid.UUID) []uuid.UUID
+	record   func(topic string, g journal.Gap) // instead, under the lock
+}
+
+func (m *mutant) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+	if m.record == nil {
+		return m.Memory.RecordGap(ctx, topic, g)
+	}
+	m.locked(func() { m.record(topic, g) })
+	return ctx.Err()
 }
 
 func (m *mutant) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {

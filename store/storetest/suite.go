@@ -53,7 +53,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, secretChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all

@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// lost is the gap of a journal that goes on after its entry n, and whose entry
+// last was the newest that was seen; entry n ends at at(n).
+func lost(n, last int64) Gap {
+	return Gap{
+		From: at(n), Until: at(last), Count: uint64(last - n), Reason: GapRolledBack, At: at(100 + last), //nolint:gosec // a few
+		Position: Position(1000 + last), Seq: uint64(last), //nolint:gosec // a few
+	}
+}
+
+// Invariants 5 and 10: what was lost is recorded once, whoever notices it.
+func TestLose_Invariant10(t *testing.T) {
+	source := Gap{From: at(1), Until: at(40), Reason: GapSource, At: at(1)}
+	again := lost(10, 15)
+	again.Position, again.At = 2015, at(300) // the Source sent it again, and it was lost again
+	for _, tc := range []struct {
+		name string
+		had  []Gap
+		g    Gap
+		want []Gap
+		same bool
+	}{
+		{name: "the first", g: lost(10, 15), want: []Gap{lost(10, 15)}},
+		{name: "it is there", had: []Gap{lost(10, 15)}, g: lost(10, 15), want: []Gap{lost(10, 15)}, same: true},
+		{name: "a part of it is", had: []Gap{source, lost(10, 15)}, g: lost(10, 14), want: []Gap{source, lost(10, 15)}, same: true},
+		{name: "who saw more", had: []Gap{lost(10, 14)}, g: lost(10, 15), want: []Gap{lost(10, 15)}},
+		{name: "who saw more at either end", had: []Gap{lost(10, 15)}, g: lost(8, 14), want: []Gap{lost(8, 15)}},
+		{name: "of another reason", had: []Gap{source}, g: lost(10, 15), want: []Gap{source, lost(10, 15)}},
+		{name: "another one", had: []Gap{lost(10, 15)}, g: lost(20, 25), want: []Gap{lost(10, 15), lost(20, 25)}},
+		{name: "between two", had: []Gap{lost(10, 15), source, lost(20, 25)}, g: lost(12, 21), want: []Gap{source, lost(10, 25)}},
+		{name: "the same again later", had: []Gap{lost(10, 15)}, g: again, want: []Gap{again}},
+	} {
+		h := Head{Topic: "t", Gaps: slices.Clone(tc.had)}
+		got, news := h.Lose(tc.g)
+		if d := cmp.Diff(tc.want, got.Gaps); d != "" || news == tc.same {
+			t.Errorf("%s: news %t\n%s", tc.name, news, d)
+		}
+		if d := cmp.Diff(tc.had, h.Gaps); d != "" {
+			t.Errorf("%s: the head that was given changed:\n%s", tc.name, d)
+		}
+	}
+}
+
+// However many hubs notice what, in whatever order and how often: the head says
+// the same, and keeps MaxGaps at most.
+func TestLoseIsIdempotentAndInNoOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	for range 500 {
+		var noticed []Gap
+		for range 1 + r.IntN(5) {
+			from := r.Int64N(10)
+			noticed = append(noticed, lost(from, from+1+r.Int64N(10)))
+		}
+		var want []Gap
+		for round := range 3 {
+			var h Head
+			for _, g := range noticed {
+				h, _ = h.Lose(g)
+			}
+			for _, g := range noticed {
+				if _, news := h.Lose(g); news {
+					t.Fatalf("%v is news to %v", g, h.Gaps)
+				}
+			}
+			if slices.SortFunc(h.Gaps, func(a, b Gap) int { return a.From.Compare(b.From) }); round == 0 {
+				want = h.Gaps
+			} else if d := cmp.Diff(want, h.Gaps); d != "" {
+				t.Fatalf("%v in another order:\n%s", noticed, d)
+			}
+			r.Shuffle(len(noticed), func(i, j int) { noticed[i], noticed[j] = noticed[j], noticed[i] })
+		}
+	}
+	var h Head
+	for n := range int64(3 * MaxGaps) {
+		h, _ = h.Lose(lost(10*n, 10*n+5))
+	}
+	if len(h.Gaps) != MaxGaps || h.Gaps[0].Count == 5 {
+		t.Errorf("%d gaps, the first %v", len(h.Gaps), h.Gaps[0])
+	}
+}
