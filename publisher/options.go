@@ -1,0 +1,167 @@
+package publisher
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
+)
+
+// Kind is what the notifications of a topic are about. Each kind has a topic of
+// its own (SRC-01).
+type Kind string
+
+// The kinds.
+const (
+	Changes   Kind = resourcesync.ChangeNotification    // resources that changed
+	Framework Kind = resourcesync.FrameworkNotification // documents of ResourceSync that appeared or changed
+)
+
+// Hub is where notifications are posted to. With neither Token nor Secret the
+// hub compares what is posted with what the topic's URL serves.
+type Hub struct {
+	URL    string // character by character as the hub calls itself
+	Token  string // sent as a bearer token
+	Secret string // signs the body (X-Hub-Signature, sha256); not beside a Token
+}
+
+// String is the URL alone, so that no credential is printed by accident.
+func (h Hub) String() string { return h.URL }
+
+// LogValue is String, for log/slog.
+func (h Hub) LogValue() slog.Value { return slog.StringValue(h.URL) }
+
+// What an Options field of zero stands for.
+const (
+	DefaultEvery      = time.Second
+	DefaultMaxEntries = 10_000
+	DefaultMaxBytes   = 10 << 20
+	DefaultKeep       = 72 * time.Hour
+	DefaultMaxStored  = 8 << 30
+	DefaultTimeout    = 30 * time.Second
+)
+
+// Options configure a Publisher. Dir and Topic are required.
+type Options struct {
+	// Dir is the folder of the outbox, which is created where there is none. It
+	// is for one Publisher at a time.
+	Dir string
+	// Topic is the topic URI: where Handler is reached from outside. It has no
+	// query.
+	Topic string
+	// Kind is Changes where empty.
+	Kind Kind
+	// Hubs are posted to and named in the Link header of the topic. One that is
+	// new to the outbox gets what is cut from then on. Without any, intervals are
+	// cut and served all the same.
+	Hubs []Hub
+	// CapabilityList is the URL of the Capability List that the topic is in:
+	// rel="up" of each notification and rel="resourcesync" of each POST and
+	// answer. Empty: neither is there.
+	CapabilityList string
+	// SourceDescription is rel="up" of framework notifications about Capability
+	// Lists and Source Descriptions alone (DOC-20). Empty: CapabilityList is.
+	SourceDescription string
+
+	// Every is how long a change waits at most for others to share its interval,
+	// as long as there is a hub that has got all before.
+	Every time.Duration
+	// MaxEntries and MaxBytes are how much an interval holds at most. 50,000
+	// entries and 50 MiB are never exceeded (DOC-60).
+	MaxEntries int
+	MaxBytes   int64
+	// Heartbeat publishes an empty interval when nothing was for so long. Zero:
+	// none is.
+	Heartbeat time.Duration
+	// Keep is how long an interval is kept after every hub acknowledged it.
+	Keep time.Duration
+	// MaxStored bounds what the outbox holds, in bytes of notifications and
+	// queued changes. Over it the oldest intervals that every hub has go before
+	// their time, and where that is not enough Record returns ErrFull.
+	MaxStored int64
+
+	// Client makes the requests to hubs; redirects are not followed whatever it
+	// says. Nil: one with sensible limits.
+	Client *http.Client
+	// Timeout is for one POST; a body gets more, at 128 KiB/s.
+	Timeout time.Duration
+	// Log is told what happens. Nil: nobody is.
+	Log *slog.Logger
+}
+
+// withDefaults checks o and fills in what is zero.
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Dir == "":
+		return o, errors.New("the publisher needs a folder for its outbox (Dir)")
+	case o.Kind == "":
+		o.Kind = Changes
+	case o.Kind != Changes && o.Kind != Framework:
+		return o, fmt.Errorf("there is no kind of notification %q: use %q or %q", o.Kind, Changes, Framework)
+	}
+	if err := checkTopic(o.Topic); err != nil {
+		return o, err
+	}
+	o.Hubs = slices.Clone(o.Hubs)
+	for i, h := range o.Hubs {
+		if err := websub.CheckURL("the hub", h.URL); err != nil {
+			return o, err
+		}
+		if h.Token != "" && h.Secret != "" {
+			return o, fmt.Errorf("the hub %s has a token and a secret: give one of them", h.URL)
+		}
+		if slices.ContainsFunc(o.Hubs[:i], func(other Hub) bool { return other.URL == h.URL }) {
+			return o, fmt.Errorf("the hub %s is named twice", h.URL)
+		}
+	}
+	for _, link := range []string{o.CapabilityList, o.SourceDescription} {
+		if link == "" {
+			continue
+		}
+		if err := websub.CheckURL("a document's URL", link); err != nil {
+			return o, err
+		}
+	}
+	o.Every = orDefault(o.Every, DefaultEvery)
+	o.Keep = orDefault(o.Keep, DefaultKeep)
+	o.Timeout = orDefault(o.Timeout, DefaultTimeout)
+	o.MaxEntries = min(orDefault(o.MaxEntries, DefaultMaxEntries), resourcesync.DefaultLimits.Entries)
+	o.MaxBytes = min(orDefault(o.MaxBytes, DefaultMaxBytes), resourcesync.DefaultLimits.Bytes)
+	o.MaxStored = orDefault(o.MaxStored, DefaultMaxStored)
+	o.Client = withoutRedirects(o.Client)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+func orDefault[T int | int64 | time.Duration](v, zero T) T {
+	if v <= 0 {
+		return zero
+	}
+	return v
+}
+
+// checkTopic tells whether there can be immutable copies below topic.
+func checkTopic(topic string) error {
+	if err := websub.CheckURL("the topic", topic); err != nil {
+		return err
+	}
+	u, err := url.Parse(topic)
+	if err != nil || strings.Contains(topic, "?") {
+		return fmt.Errorf("the topic %s has a query: give it a path of its own, below which copies of its notifications can lie", topic)
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return fmt.Errorf("the topic %s has a dot segment: write the path without", topic)
+		}
+	}
+	return nil
+}

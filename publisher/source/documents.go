@@ -1,0 +1,247 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// document is one that is served: a file on disk, and where and as what it is
+// found.
+type document struct {
+	// Path is where it is served, relative to its set: "resourcelist.xml".
+	Path string `json:"path"`
+	// File is its name in the folder of the shelf, and that of its compressed
+	// twin with ".gz" behind, where Packed says that there is one.
+	File   string `json:"file"`
+	Packed bool   `json:"packed,omitempty"`
+	// Type is the media type. Length and SHA256, in hexadecimal digits, are those
+	// of File, and so is MD5.
+	Type   string `json:"type"`
+	Length int64  `json:"length"`
+	SHA256 string `json:"sha256"`
+	MD5    string `json:"md5"`
+	// Modified is when it was written.
+	Modified time.Time `json:"modified"`
+	// Dropped is when it ceased to be named by others; zero while it is named.
+	Dropped time.Time `json:"dropped,omitzero"`
+}
+
+// hashes is the attribute hash of an entry about the document (DOC-55).
+func (d *document) hashes() string { return "md5:" + d.MD5 + " sha-256:" + d.SHA256 }
+
+// catalogue is all that is on a shelf at one moment. It is never changed once it
+// is current.
+type catalogue struct {
+	// Serial is higher than any number that a file of an earlier catalogue has.
+	Serial    uint64              `json:"serial"`
+	Documents map[string]document `json:"documents"` // by path
+	History   history             `json:"history"`
+}
+
+func (c *catalogue) clone() *catalogue {
+	n := *c
+	n.Documents = maps.Clone(c.Documents)
+	n.History = c.History.clone()
+	return &n
+}
+
+// has reports whether a document is there that others name.
+func (c *catalogue) has(path string) bool {
+	d, ok := c.Documents[path]
+	return ok && d.Dropped.IsZero()
+}
+
+// catalogueName is the file that says which of the others count.
+const catalogueName = "catalogue.json"
+
+// shelf holds the documents of one set of resources in a folder. What it serves
+// changes by replacing one catalogue with the next, in memory by a pointer and on
+// disk by a rename; so documents that name each other appear together, and a
+// process that is killed leaves the old ones or the new ones. Files have names of
+// their own and are never written again.
+//
+// What a newer document no longer names is served for the time of linger, so that
+// who reads an older one finds it. The shelf may be shared between goroutines.
+type shelf struct {
+	dir    string
+	linger time.Duration
+	now    func() time.Time
+	serial atomic.Uint64
+	shown  atomic.Pointer[catalogue]
+	mu     sync.Mutex // held by swap
+}
+
+// openShelf opens the shelf in a folder, which it makes where there is none. Files
+// that no catalogue names are removed: they are of a process that was killed.
+func openShelf(dir string, linger time.Duration, now func() time.Time) (*shelf, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("the folder for documents: %w", err)
+	}
+	s := &shelf{dir: dir, linger: linger, now: now}
+	c := &catalogue{Documents: make(map[string]document)}
+	name := filepath.Join(dir, catalogueName)
+	text, err := os.ReadFile(name) //nolint:gosec // the folder is the Source's own
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("reading the catalogue of documents: %w", err)
+	default:
+		if err := json.Unmarshal(text, c); err != nil {
+			return nil, fmt.Errorf("the catalogue of documents %s can't be read: %w; remove %s, and all documents are built anew", name, err, dir)
+		}
+	}
+	s.serial.Store(c.Serial)
+	s.shown.Store(c)
+	return s, s.clear(c)
+}
+
+// current is what is on the shelf now.
+func (s *shelf) current() *catalogue { return s.shown.Load() }
+
+// clear removes the files that c does not name.
+func (s *shelf) clear(c *catalogue) error {
+	named := map[string]bool{catalogueName: true}
+	for _, d := range c.Documents {
+		named[d.File] = true
+		named[d.File+packedSuffix] = d.Packed
+	}
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("the folder for documents: %w", err)
+	}
+	for _, f := range files {
+		if !named[f.Name()] {
+			if err := os.RemoveAll(filepath.Join(s.dir, f.Name())); err != nil {
+				return fmt.Errorf("removing what is left of an unfinished document: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// swap makes the next catalogue out of the current one with change, and then shows
+// it. What change took out of c.Documents or put another document in the place of
+// is removed from disk. After an error everything is as it was.
+func (s *shelf) swap(change func(c *catalogue) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.current()
+	c := old.clone()
+	if err := change(c); err != nil {
+		return err
+	}
+	now := s.now()
+	maps.DeleteFunc(c.Documents, func(_ string, d document) bool {
+		return !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger
+	})
+	c.Serial = s.serial.Load()
+	if err := s.write(c); err != nil {
+		return fmt.Errorf("writing the catalogue of documents: %w", err)
+	}
+	s.shown.Store(c)
+	for path, d := range old.Documents {
+		if c.Documents[path].File != d.File {
+			s.remove(&d)
+		}
+	}
+	return nil
+}
+
+// sweep removes what was dropped long enough ago.
+func (s *shelf) sweep() error {
+	now := s.now()
+	for _, d := range s.current().Documents {
+		if !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger {
+			return s.swap(func(*catalogue) error { return nil })
+		}
+	}
+	return nil
+}
+
+func (s *shelf) write(c *catalogue) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	// The names of the documents' files, before a catalogue names them.
+	if err := syncDir(s.dir); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(s.dir, catalogueName), text)
+}
+
+// remove deletes the files of a document. One that is still there after that is
+// found by clear.
+func (s *shelf) remove(d *document) {
+	_ = os.Remove(filepath.Join(s.dir, d.File))
+	if d.Packed {
+		_ = os.Remove(filepath.Join(s.dir, d.File+packedSuffix))
+	}
+}
+
+// put shows documents, each in the place of the one that was at its path.
+func (c *catalogue) put(documents ...document) {
+	for _, d := range documents {
+		c.Documents[d.Path] = d
+	}
+}
+
+// drop notes that documents are named no longer.
+func (c *catalogue) drop(now time.Time, paths ...string) {
+	for _, p := range paths {
+		if d, ok := c.Documents[p]; ok && d.Dropped.IsZero() {
+			d.Dropped = now
+			c.Documents[p] = d
+		}
+	}
+}
+
+// paths returns those of the documents that are named, in order.
+func (c *catalogue) paths() []string {
+	var all []string
+	for p, d := range c.Documents {
+		if d.Dropped.IsZero() {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// writeFile writes a file whole or not at all, durably.
+func writeFile(name string, text []byte) error {
+	temp := name + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the Source's own folder
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, name)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the Source's own folder
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

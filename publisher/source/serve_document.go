@@ -1,0 +1,76 @@
+package source
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// serve answers with the document at a path of the shelf, and reports whether
+// there is one. It reads the file and computes nothing: an entity tag, conditional
+// and range requests come from what was found when it was written.
+func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool {
+	for range 3 { // what was replaced in the meantime is looked for again
+		d, ok := s.current().Documents[path]
+		if !ok {
+			return false
+		}
+		name, tag, packed := filepath.Join(s.dir, d.File), d.SHA256[:32], d.Packed && takesGzip(r.Header.Values("Accept-Encoding"))
+		if packed {
+			name, tag = name+packedSuffix, tag+"-gzip"
+		}
+		f, err := os.Open(name) //nolint:gosec // a file of the shelf
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			http.Error(w, "the document can't be read now; try again later", http.StatusServiceUnavailable)
+			return true
+		}
+		h := w.Header()
+		h.Set("Content-Type", d.Type)
+		h.Set("ETag", strconv.Quote(tag))
+		h.Set("Cache-Control", "no-cache") // may be kept, and asks first
+		if d.Packed {
+			h.Add("Vary", "Accept-Encoding")
+		}
+		if packed {
+			h.Set("Content-Encoding", "gzip")
+		}
+		serveFile(w, r, f, d.Modified)
+		_ = f.Close() // only read
+		return true
+	}
+	return false
+}
+
+// takesGzip reports whether an answer may be compressed. Who says nothing, or
+// prefers it as it is (Accept-Encoding: identity), gets it as it is.
+func takesGzip(values []string) bool {
+	gzip, identity := -1.0, 0.0
+	for element := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		coding, params, _ := strings.Cut(element, ";")
+		q := 1.0
+		if v, ok := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(params, " ", "")), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(v, 64); err != nil || !(q >= 0 && q <= 1) {
+				q = 0
+			}
+		}
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "gzip", "x-gzip":
+			gzip = max(gzip, q)
+		case "*":
+			if gzip < 0 {
+				gzip = q
+			}
+		case "identity":
+			identity = q
+		}
+	}
+	return gzip > 0 && gzip >= identity
+}
