@@ -1,0 +1,40 @@
+// Package redisstore keeps the journal and the subscriptions of one or more
+// hubs in Redis 7: a single server, one with replicas that Sentinels watch, or a
+// Redis Cluster. It is how rshub outgrows one machine.
+//
+// # What is in which key
+//
+// P is the prefix (Options.Prefix), n a number from 0 to 255: the partition of a
+// topic, or the shard of a subscription (journal.Partition). What stands in
+// braces makes Redis Cluster keep all keys of a partition, or of a shard, in one
+// slot; every operation works on one slot alone.
+//
+//	P:{p:n}:heads          hash    topic id -> head record (head.go)
+//	P:{p:n}:entries:TOPIC  stream  position-nonce -> e packed entry, s size, and b body or c chunks
+//	P:{p:n}:intervals:TOPIC list   the latest 64 packed intervals, newest first
+//	P:{p:n}:ids            hash    notification id -> topic id, position, nonce
+//	P:{p:n}:body:ID        hash    chunk number -> part of a large body
+//	P:{p:n}:changes        zset    topic id, by the time of its latest entry in microseconds
+//	P:{p:n}:marks          hash    topic id -> packed mark; "rev" -> revision of the hash
+//	P:{p:n}:hints          channel of the topics that got an entry
+//	P:{s:n}:...            subscriptions, cursors, requests, attempts, owner (records.go, owners.go)
+//	P:{nodes}:...          heartbeats of the hubs (owners.go)
+//	P:{meta}:store         hash    schema, id of the installation, when it was created
+//
+// TOPIC and ID are UUIDs in their text form; ids inside of values are their 16
+// bytes. Values are packed by the codecs of packages journal and subscriptions,
+// which put a version byte before them. Numbers that are compared in a script
+// are strings of a fixed width there, since the numbers of Lua hold no more than
+// 53 bits.
+//
+// # How it is written
+//
+// What belongs together is written by one Lua script, and a script decides
+// nothing: Go reads a value, makes the next one of it, and the script stores that
+// if the value is still the one that was read. A command that was lost on the
+// way is sent again by the client; each script recognises that it ran already.
+//
+// The package implements journal.Journal, journal.Marks and subscriptions.Store.
+// It imports the nouns and the Redis client. Data comes in from packages hub and
+// subscriptions, and goes out to delivery.
+package redisstore

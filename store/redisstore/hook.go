@@ -1,0 +1,87 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// limits is a hook of the client: it gives every command callTimeout, and errors
+// that say what to do.
+type limits struct{}
+
+// DialHook implements redis.Hook.
+func (limits) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := ctx.Err()
+		if err == nil {
+			limited, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			err = explain(ctx, next(limited, cmd))
+		}
+		if err != nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := ctx.Err()
+		if err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err = explain(ctx, next(limited, cmds))
+		for _, cmd := range cmds {
+			if cmd.Err() != nil {
+				cmd.SetErr(explain(ctx, cmd.Err()))
+			}
+		}
+		return err
+	}
+}
+
+// explain makes an error of the client one that its reader can act on. ctx is
+// that of the caller, without the limit.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, redis.Nil):
+		return err
+	case errors.Is(err, redis.ErrClosed):
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w within %v", ErrAway, callTimeout)
+	case outOfMemory(err):
+		return fmt.Errorf("%w: Redis holds as much as its maxmemory lets it; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
+	}
+	var answered redis.Error
+	if errors.As(err, &answered) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrAway, err)
+}
+
+// outOfMemory reports whether Redis refused to store more. A script says so in
+// the middle of its error.
+func outOfMemory(err error) bool {
+	var answered redis.Error
+	return errors.As(err, &answered) &&
+		(strings.HasPrefix(err.Error(), "OOM ") || strings.Contains(err.Error(), "command not allowed when used memory > 'maxmemory'"))
+}

@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// DefaultPrefix begins every key where Options name no other.
+const DefaultPrefix = "rshub"
+
+// prefixes are the ones that may be used: braces would say in which slot of a
+// Cluster a key is, and the rest is what an ACL rule takes for itself.
+var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
+
+// keys builds the names of all keys. It is the prefix.
+type keys string
+
+func newKeys(prefix string) (keys, error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	if !prefixes.MatchString(prefix) {
+		return "", errors.New("the prefix of the Redis keys must be 1 to 64 letters, digits and characters of _.:/-")
+	}
+	return keys(prefix), nil
+}
+
+// partition is a key of a topic partition, shard one of a subscription shard.
+func (k keys) partition(n int, name string) string { return k.slot("p:"+strconv.Itoa(n), name) }
+func (k keys) shard(n int, name string) string     { return k.slot("s:"+strconv.Itoa(n), name) }
+
+// nodes is a key of what the hubs say of themselves, meta one of what the store
+// knows of itself.
+func (k keys) nodes(name string) string { return k.slot("nodes", name) }
+func (k keys) meta(name string) string  { return k.slot("meta", name) }
+
+func (k keys) slot(tag, name string) string { return string(k) + ":{" + tag + "}:" + name }
+
+// The names of the keys of a partition.
+const (
+	nameHeads   = "heads"
+	nameIDs     = "ids"
+	nameChanges = "changes"
+	nameMarks   = "marks"
+	nameHints   = "hints"
+
+	beginsEntries   = "entries:"
+	beginsIntervals = "intervals:"
+	beginsBody      = "body:"
+)
+
+// topicKeys are the keys that an operation on one topic works with.
+type topicKeys struct {
+	partition int
+	id        uuid.UUID
+	field     string // of the topic in the hashes of its partition
+
+	heads, entries, intervals, ids, changes, hints string
+}
+
+func (k keys) topic(topic string) topicKeys { return k.topicID(journal.TopicID(topic)) }
+
+func (k keys) topicID(id uuid.UUID) topicKeys {
+	n := journal.Partition(id)
+	return topicKeys{
+		partition: n, id: id, field: string(id[:]),
+		heads:     k.partition(n, nameHeads),
+		entries:   k.partition(n, beginsEntries+id.String()),
+		intervals: k.partition(n, beginsIntervals+id.String()),
+		ids:       k.partition(n, nameIDs),
+		changes:   k.partition(n, nameChanges),
+		hints:     k.partition(n, nameHints),
+	}
+}
+
+// body is the key of a large body: beside its entry, whose partition the id of
+// the notification carries.
+func (k keys) body(id uuid.UUID) string {
+	return k.partition(journal.IDPartition(id), beginsBody+id.String())
+}

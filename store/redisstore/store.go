@@ -1,0 +1,174 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/rshub/rshub/internal/seal"
+)
+
+// Options are the settings of a Store.
+type Options struct {
+	// URL says where Redis is, and of which kind: redis://[user:password@]host:port/db,
+	// redis+sentinel://host:port,host:port/master-name, redis+cluster://host:port,host:port,
+	// and the same with rediss for TLS.
+	URL string
+	// Prefix begins the names of all keys; empty: DefaultPrefix. All hubs that
+	// have it in common are one.
+	Prefix string
+	// Keys seal the secrets of subscriptions and requests; nil: they are stored
+	// as they are.
+	Keys *seal.Keys
+}
+
+// Errors of a store as such.
+var (
+	// ErrNewer is wrapped by what Open returns where a newer version of this
+	// program wrote the store.
+	ErrNewer = errors.New("the store in Redis was written by a newer version")
+	// ErrClosed is returned by every method after Close.
+	ErrClosed = errors.New("the store is closed")
+	// ErrAway is wrapped by what every method returns where Redis gives no
+	// answer in time.
+	ErrAway = errors.New("Redis gives no answer")
+)
+
+// How long Redis may take. A publish that cannot be stored has to be refused in
+// less than two seconds.
+const (
+	// callTimeout is for one command, or one pipeline of them, with all its
+	// retries and redirections.
+	callTimeout = 1500 * time.Millisecond
+	dialTimeout = 500 * time.Millisecond
+	// openTimeout is for all of Open's own commands.
+	openTimeout = 10 * time.Second
+)
+
+const (
+	maxRetries   = 3
+	maxRedirects = 8
+	poolSize     = 64 // connections to each server
+)
+
+// Store is a journal and a store of subscriptions in Redis. It may be shared
+// between goroutines, and several of them, in several processes, may work on
+// the same keys.
+type Store struct {
+	client  redis.UniversalClient
+	cluster bool
+	key     keys
+	sealing *seal.Keys
+	meta    meta
+
+	// refused is why nothing may be written any more; nil: it may.
+	refused atomic.Pointer[error]
+
+	stop      context.CancelFunc // ends what runs beside the calls
+	running   sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open connects to a store, and makes an empty one where there is none.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	key, err := newKeys(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := connect(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys}
+	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := s.start(openCtx); err != nil {
+		_ = client.Close() // the first error says more
+		return nil, err
+	}
+	var background context.Context
+	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.work(background)
+	return s, nil
+}
+
+// connect makes the client. It dials nothing yet.
+func connect(t target) (redis.UniversalClient, error) {
+	o, err := t.options()
+	if err != nil {
+		return nil, err
+	}
+	// All that the client has to say it says in errors as well.
+	logging.Disable()
+	o.MaxRetries, o.MaxRedirects = maxRetries, maxRedirects
+	o.MinRetryBackoff, o.MaxRetryBackoff = 20*time.Millisecond, 200*time.Millisecond
+	o.DialTimeout, o.DialerRetries = dialTimeout, 1
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize = poolSize
+	// An ACL user need not be allowed what nothing depends on.
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	// Reads go to masters alone: ReadOnly and the Route options stay as they are.
+	client := redis.NewUniversalClient(o)
+	client.AddHook(limits{})
+	return client, nil
+}
+
+// start makes a store of the connection.
+func (s *Store) start(ctx context.Context) error {
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("connecting to Redis: %w", err)
+	}
+	var err error
+	if s.meta, err = s.readMeta(ctx); err != nil {
+		return fmt.Errorf("opening the store in Redis: %w", err)
+	}
+	return nil
+}
+
+// work begins what runs beside the calls, until ctx ends.
+func (s *Store) work(context.Context) {}
+
+// ID is the id of this installation, drawn at random when the store was made.
+func (s *Store) ID() string { return s.meta.id }
+
+// writable returns nil, or why nothing may be written any more. Every operation
+// that writes asks it first.
+func (s *Store) writable() error {
+	if why := s.refused.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// refuse has every operation that writes return why, from now on; nil: no more.
+func (s *Store) refuse(why error) {
+	if why == nil {
+		s.refused.Store(nil)
+		return
+	}
+	s.refused.Store(&why)
+}
+
+// Close ends the store. It may be called more than once.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.stop()
+		s.running.Wait()
+		s.closeErr = s.client.Close()
+	})
+	return s.closeErr
+}

@@ -1,0 +1,215 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// target is what a Redis URL says.
+type target struct {
+	addresses          []string
+	cluster            bool
+	master             string // of Sentinels; empty: no Sentinels
+	db                 int
+	username, password string
+
+	sentinelUsername, sentinelPassword string
+
+	tls                       bool
+	caFile, certFile, keyFile string
+}
+
+// forms are shown to who wrote a URL that cannot be read. No error shows any of
+// that URL, as there may be a password in each part of a wrong one.
+const forms = "it is redis://host:port/db, redis+sentinel://host:port,host:port/master-name or redis+cluster://host:port,host:port, with rediss instead of redis for TLS, and user:password@ before the first host; what is not a letter or a digit in a password is written as %XX"
+
+// urlError says what is wrong with a Redis URL.
+func urlError(what string) error {
+	return fmt.Errorf("the Redis URL has %s: %s", what, forms)
+}
+
+// parseURL reads a Redis URL:
+//
+//	redis://[[user]:password@]host[:port][/db]
+//	redis+sentinel://[[user]:password@]host[:port],...[/master-name[/db]]
+//	redis+cluster://[[user]:password@]host[:port],...
+//
+// and the same with rediss for TLS. Query parameters are sentinel-username and
+// sentinel-password, and with TLS ca-file, cert-file and key-file. Errors never
+// show the URL.
+func parseURL(raw string) (t target, err error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return t, urlError("no scheme")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if strings.ContainsAny(rest+query, "# \t\r\n") {
+		return t, urlError("a character that has to be written as %XX")
+	}
+	base, kind, _ := strings.Cut(scheme, "+")
+	switch base {
+	case "redis":
+	case "rediss":
+		t.tls = true
+	default:
+		return t, urlError("an unknown scheme")
+	}
+	if err := t.readAuthority(authority); err != nil {
+		return target{}, err
+	}
+	switch kind {
+	case "cluster":
+		t.cluster = true
+		if path != "" {
+			return target{}, urlError("a path, which one of a Cluster never has: a Cluster has no databases by number")
+		}
+	case "sentinel":
+		var db string
+		t.master, db, _ = strings.Cut(path, "/")
+		if t.master, err = url.PathUnescape(t.master); err != nil || t.master == "" {
+			return target{}, urlError("no name of a master after the Sentinels")
+		}
+		path = db
+	case "":
+		if len(t.addresses) > 1 || strings.Contains(scheme, "+") {
+			return target{}, urlError("several hosts, and its scheme does not say of what kind they are")
+		}
+	default:
+		return target{}, urlError("an unknown scheme")
+	}
+	if path != "" {
+		if t.db, err = strconv.Atoi(path); err != nil || t.db < 0 || path != strconv.Itoa(t.db) {
+			return target{}, urlError("something else than the number of a database at its end")
+		}
+	}
+	if err := t.readQuery(query); err != nil {
+		return target{}, err
+	}
+	return t, nil
+}
+
+// readAuthority reads what stands before the path.
+func (t *target) readAuthority(authority string) error {
+	hosts := authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		hosts = authority[at+1:]
+		user, password, _ := strings.Cut(authority[:at], ":")
+		var err1, err2 error
+		t.username, err1 = url.PathUnescape(user)
+		t.password, err2 = url.PathUnescape(password)
+		if err1 != nil || err2 != nil {
+			return urlError("a % in its user or password that is not followed by two hexadecimal digits")
+		}
+		if t.username != "" && t.password == "" {
+			return urlError("a user without a password; a password alone is written as :password@")
+		}
+	}
+	port := "6379"
+	for host := range strings.SplitSeq(hosts, ",") {
+		address, err := hostPort(host, port)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(t.addresses, address) {
+			t.addresses = append(t.addresses, address)
+		}
+	}
+	return nil
+}
+
+// hostPort reads one host, and its port or the given one.
+func hostPort(s, port string) (string, error) {
+	wrong := urlError("a host that is none, or a port that is no number from 1 to 65535")
+	host := s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		host, port = s[:i], s[i+1:]
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		host, ok = strings.CutSuffix(inner, "]")
+		if ip := net.ParseIP(host); !ok || ip == nil || ip.To4() != nil {
+			return "", wrong
+		}
+	} else if host == "" || strings.ContainsAny(host, ":[]@%") {
+		return "", wrong
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", wrong
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// readQuery reads the parameters.
+func (t *target) readQuery(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return urlError("parameters that cannot be read")
+	}
+	for name, v := range values {
+		var to *string
+		switch {
+		case t.master != "" && name == "sentinel-username":
+			to = &t.sentinelUsername
+		case t.master != "" && name == "sentinel-password":
+			to = &t.sentinelPassword
+		case t.tls && name == "ca-file":
+			to = &t.caFile
+		case t.tls && name == "cert-file":
+			to = &t.certFile
+		case t.tls && name == "key-file":
+			to = &t.keyFile
+		default:
+			return urlError("a parameter that it does not know: there are sentinel-username and sentinel-password for Sentinels, and ca-file, cert-file and key-file with TLS")
+		}
+		if len(v) != 1 || v[0] == "" {
+			return urlError("a parameter that is empty, or is there twice")
+		}
+		*to = v[0]
+	}
+	if (t.certFile == "") != (t.keyFile == "") {
+		return urlError("one of cert-file and key-file without the other")
+	}
+	return nil
+}
+
+// options are those of the client, as far as the URL says them.
+func (t target) options() (*redis.UniversalOptions, error) {
+	o := &redis.UniversalOptions{
+		Addrs: t.addresses, IsClusterMode: t.cluster, MasterName: t.master, DB: t.db,
+		Username: t.username, Password: t.password,
+		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
+	}
+	if !t.tls {
+		return o, nil
+	}
+	// No ServerName: it is that of each address.
+	o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.caFile != "" {
+		pem, err := os.ReadFile(t.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the ca-file of the Redis URL: %w", err)
+		}
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+		if !o.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("the ca-file of the Redis URL has no certificate in PEM form")
+		}
+	}
+	if t.certFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.certFile, t.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cert-file and the key-file of the Redis URL: %w", err)
+		}
+		o.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	return o, nil
+}
