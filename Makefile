@@ -19,10 +19,11 @@ build: ## Build the commands into bin/, static, without cgo
 run: ## Start a hub for trying things out on this machine
 	$(GO) run ./cmd/rshub serve --dev
 
-test: ## Vet, then run every test with the race detector; installs gcc, curl and xmllint if missing
+test: ## Vet, then run every test with the race detector; installs what it needs if missing
 	@tools/need gcc
 	@tools/need curl
 	@tools/need xmllint
+	@tools/need redis-server
 	$(GO) vet ./...
 	CGO_ENABLED=1 $(GO) test -race -timeout 12m ./...
 

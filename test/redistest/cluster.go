@@ -1,0 +1,329 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Nodes is a Redis Cluster of three masters, and their replicas.
+type Nodes struct {
+	Access
+	all []*Server
+}
+
+const slots = 16384
+
+// Cluster starts a Cluster of three masters that share the slots evenly, with
+// [Replicas] of each. It takes a node for dead after two seconds and answers
+// nothing while a slot has no master.
+func Cluster(t testing.TB, opts ...Option) *Nodes {
+	t.Helper()
+	return lend(t, "cluster", opts, startCluster)
+}
+
+func startCluster(g *group) (*Nodes, error) {
+	c := &Nodes{Access: g.Access}
+	for range 3 * (1 + g.replicas) {
+		more := [][2]string{
+			{"cluster-enabled", "yes"},
+			{"cluster-config-file", "nodes.conf"},
+			{"cluster-node-timeout", "2000"},
+			{"cluster-require-full-coverage", "yes"},
+			{"cluster-replica-validity-factor", "0"},
+			{"cluster-allow-replica-migration", "no"},
+			{"cluster-port", fmt.Sprint(freePort())},
+		}
+		if g.encrypted {
+			more = append(more, [2]string{"tls-cluster", "yes"})
+		}
+		server, err := g.data(more...)
+		if err != nil {
+			return nil, err
+		}
+		c.all = append(c.all, server)
+	}
+	return c, errors.Join(c.join(), c.replicate(), await("the Cluster", c.ready))
+}
+
+// join gives the first three nodes the slots and makes all know each other.
+func (c *Nodes) join() error {
+	for i, s := range c.all {
+		if i < 3 {
+			from, to := i*slots/3, (i+1)*slots/3-1
+			if _, err := s.Try("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(from), fmt.Sprint(to)); err != nil {
+				return err
+			}
+		}
+		// Distinct epochs from the start spare the nodes to find them out.
+		if _, err := s.Try("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1)); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.all[1:] {
+		bus, err := s.Try("CONFIG", "GET", "cluster-port")
+		if err != nil {
+			return err
+		}
+		if _, err := c.all[0].Try("CLUSTER", "MEET", "127.0.0.1", fmt.Sprint(s.port), fields(bus)["cluster-port"]); err != nil {
+			return err
+		}
+	}
+	return await("the nodes to meet", func() error {
+		for _, s := range c.all {
+			nodes, err := c.view(s)
+			if err != nil {
+				return err
+			}
+			if len(nodes) != len(c.all) {
+				return fmt.Errorf("%s knows %d nodes", s.name, len(nodes))
+			}
+		}
+		return nil
+	})
+}
+
+// replicate makes the nodes after the third replicas of the first three.
+func (c *Nodes) replicate() error {
+	for i, s := range c.all[3:] {
+		id, err := c.all[i%3].Try("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if _, err := s.Try("CLUSTER", "REPLICATE", fmt.Sprint(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready reports whether every node sees the Cluster whole, all agree who
+// follows whom, and every replica has a link to its master.
+func (c *Nodes) ready() error {
+	masters := map[*Server]string{}
+	views := map[*Server]map[*Server]node{}
+	for _, s := range c.all {
+		info, err := s.Try("CLUSTER", "INFO")
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(info); !strings.Contains(text, "cluster_state:ok") {
+			return fmt.Errorf("%s says that the Cluster is down", s.name)
+		}
+		if views[s], err = c.view(s); err != nil {
+			return err
+		}
+		masters[s] = views[s][s].master
+	}
+	for _, s := range c.all {
+		for other, n := range views[s] {
+			if n.failing || n.master != masters[other] {
+				return fmt.Errorf("%s takes %s for dead, or for another's replica", s.name, other.name)
+			}
+		}
+	}
+	return linked(c.all, func(s *Server) *Server { return byID(views[s], masters[s]) })
+}
+
+// node is what one node knows of another.
+type node struct {
+	id      string
+	master  string // the id; "-" of a master
+	failing bool
+	slots   [][2]int
+}
+
+// view asks a node what it knows of all.
+func (c *Nodes) view(s *Server) (map[*Server]node, error) {
+	text, err := s.Try("CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	all := map[*Server]node{}
+	for line := range strings.Lines(fmt.Sprint(text)) {
+		f := strings.Fields(line)
+		if len(f) < 8 || strings.Contains(f[2], "handshake") {
+			continue
+		}
+		n := node{id: f[0], master: f[3], failing: strings.Contains(f[2], "fail")}
+		for _, r := range f[8:] {
+			var from, to int
+			switch count, _ := fmt.Sscanf(r, "%d-%d", &from, &to); count {
+			case 1:
+				to = from
+			case 0:
+				continue // a slot on its way
+			}
+			n.slots = append(n.slots, [2]int{from, to})
+		}
+		for _, server := range c.all {
+			if strings.HasPrefix(f[1], server.Addr()+"@") {
+				all[server] = n
+			}
+		}
+	}
+	return all, nil
+}
+
+// byID returns the server of an id, nil for the "-" of a master.
+func byID(view map[*Server]node, id string) *Server {
+	for s, n := range view {
+		if n.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// URL names the nodes as --redis-url takes them.
+func (c *Nodes) URL() string { return c.url("redis+cluster", "", c.all...) }
+
+// Servers returns all nodes; at the start the first three are the masters.
+func (c *Nodes) Servers() []*Server { return c.all }
+
+// Slot returns the slot of a key.
+func (c *Nodes) Slot(t testing.TB, key string) int {
+	t.Helper()
+	slot, _ := c.all[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64)
+	return int(slot)
+}
+
+// Owner returns the master that has a slot now, and its replicas, by what the
+// first node that answers says.
+func (c *Nodes) Owner(t testing.TB, slot int) (master *Server, replicas []*Server) {
+	t.Helper()
+	err := await("an owner of the slot", func() (err error) { master, replicas, err = c.owner(slot); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, replicas
+}
+
+func (c *Nodes) owner(slot int) (master *Server, replicas []*Server, err error) {
+	for _, asked := range c.all {
+		var view map[*Server]node
+		if view, err = c.view(asked); err != nil {
+			continue
+		}
+		for s, n := range view {
+			for _, r := range n.slots {
+				if slot >= r[0] && slot <= r[1] && !n.failing {
+					master = s
+				}
+			}
+		}
+		if master == nil {
+			return nil, nil, errors.New("nobody has it")
+		}
+		for s, n := range view {
+			if n.master == view[master].id {
+				replicas = append(replicas, s)
+			}
+		}
+		return master, replicas, nil
+	}
+	return nil, nil, err
+}
+
+// moved reports whether the slot has another master than the old one.
+func (c *Nodes) moved(slot int, old *Server) error {
+	now, _, err := c.owner(slot)
+	if err == nil && now == old {
+		err = errors.New("the slot's master is still the old one")
+	}
+	return err
+}
+
+// Failover promotes a replica of the master that has the slot, which must have
+// one, and waits until all nodes know.
+func (c *Nodes) Failover(t testing.TB, slot int) {
+	t.Helper()
+	old, replicas := c.Owner(t, slot)
+	if len(replicas) == 0 {
+		t.Fatal("redistest: a failover needs redistest.Replicas(1)")
+	}
+	replicas[0].Do(t, "CLUSTER", "FAILOVER")
+	c.settle(t, old, slot)
+}
+
+// settle waits until another than the old one has the slot and all is well.
+func (c *Nodes) settle(t testing.TB, old *Server, slot int) {
+	t.Helper()
+	err := await("the failover", func() error {
+		if err := c.ready(); err != nil {
+			return err
+		}
+		return c.moved(slot, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LoseTail lets write change the data when the replicas of the slot's master
+// hear nothing of it any more, then kills that master. A replica is promoted
+// without those changes; the old master comes back as a replica of it.
+func (c *Nodes) LoseTail(t testing.TB, slot int, write func()) {
+	t.Helper()
+	old, replicas := c.Owner(t, slot)
+	if len(replicas) == 0 {
+		t.Fatal("redistest: losing a tail needs redistest.Replicas(1)")
+	}
+	loseTail(t, old, replicas, write)
+	if err := await("a promotion", func() error { return c.moved(slot, old) }); err != nil {
+		t.Fatal(err)
+	}
+	old.Restart(t)
+	c.settle(t, old, slot)
+}
+
+// MigrateSlot moves a slot with its keys to another master, as redis-cli
+// --cluster reshard does, and returns when all masters know.
+func (c *Nodes) MigrateSlot(t testing.TB, slot int, to *Server) {
+	t.Helper()
+	from, _ := c.Owner(t, slot)
+	if from == to {
+		return
+	}
+	fromID, toID := fmt.Sprint(from.Do(t, "CLUSTER", "MYID")), fmt.Sprint(to.Do(t, "CLUSTER", "MYID"))
+	n := fmt.Sprint(slot)
+	to.Do(t, "CLUSTER", "SETSLOT", n, "IMPORTING", fromID)
+	from.Do(t, "CLUSTER", "SETSLOT", n, "MIGRATING", toID)
+	for {
+		keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", n, "100").([]any)
+		if len(keys) == 0 {
+			break
+		}
+		migrate := []string{"MIGRATE", "127.0.0.1", fmt.Sprint(to.port), "", "0", "5000"}
+		if c.User != "" {
+			migrate = append(migrate, "AUTH2", ownUser, ownPassword)
+		}
+		migrate = append(migrate, "KEYS")
+		for _, k := range keys {
+			migrate = append(migrate, fmt.Sprint(k))
+		}
+		from.Do(t, migrate...)
+	}
+	to.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
+	from.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
+	err := await("all nodes to know of the slot", func() error {
+		for _, s := range c.all {
+			view, err := c.view(s)
+			if err != nil {
+				return err
+			}
+			has := false
+			for _, r := range view[to].slots {
+				has = has || slot >= r[0] && slot <= r[1]
+			}
+			if !has {
+				return fmt.Errorf("%s doesn't", s.name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,92 @@
+package redistest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// Option changes how servers are started.
+type Option func(*options)
+
+type options struct {
+	directives [][2]string
+	encrypted  bool
+	user       string
+	password   string
+	rules      string
+	replicas   int
+	shared     bool
+}
+
+// Config sets a directive of redis.conf for every data server, for example
+// Config("appendfsync", "everysec"). The defaults: an append-only file that is
+// flushed at every write, no snapshots, no eviction.
+func Config(directive, value string) Option {
+	return func(o *options) { o.directives = append(o.directives, [2]string{directive, value}) }
+}
+
+// TLS makes the servers speak TLS only, with a certificate of an authority
+// that is made for them ([Access.CAFile]).
+func TLS() Option { return func(o *options) { o.encrypted = true } }
+
+// ACL turns the default user off and makes one with the given rules ("~* &*
+// +@all" where empty), whose name and password are in the URLs.
+func ACL(user, password, rules string) Option {
+	return func(o *options) {
+		o.user, o.password, o.rules = user, password, rules
+		if rules == "" {
+			o.rules = "~* &* +@all"
+		}
+	}
+}
+
+// Replicas gives every master of a Cluster n replicas.
+func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
+
+// Shared asks for the servers that other tests of this binary with the same
+// options have, and leaves them running. Such tests choose distinct prefixes
+// and do the servers no harm.
+func Shared() Option { return func(o *options) { o.shared = true } }
+
+var shared = struct {
+	sync.Mutex
+	running map[string]any
+}{running: map[string]any{}}
+
+// lend gives the test what start starts, and takes it away when the test ends
+// unless it is shared.
+func lend[T interface{ Servers() []*Server }](t testing.TB, kind string, opts []Option, start func(*group) (T, error)) T {
+	t.Helper()
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	g, err := newGroup(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.shared {
+		t.Cleanup(g.end)
+		return must(t, start, g)
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	key := kind + fmt.Sprint(o)
+	if running, ok := shared.running[key].(T); ok {
+		return running
+	}
+	running := must(t, start, g)
+	shared.running[key] = running
+	return running
+}
+
+func must[T any](t testing.TB, start func(*group) (T, error), g *group) T {
+	t.Helper()
+	started, err := start(g)
+	if err != nil {
+		g.end()
+		t.Fatal(err)
+	}
+	return started
+}

@@ -1,0 +1,6 @@
+package redistest
+
+import "syscall"
+
+// dieWithUs makes the kernel kill the process when the test binary ends.
+func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

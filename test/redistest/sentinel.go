@@ -1,0 +1,212 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// masterName is the name under which the sentinels know the master.
+const masterName = "rshub"
+
+// Sentinels is a master with two replicas, and three sentinels that watch it.
+type Sentinels struct {
+	Access
+	Data     []*Server // at the start the first is the master
+	Monitors []*Server
+}
+
+// Sentinel starts a master, two replicas and three sentinels, which take the
+// master for dead after a second.
+func Sentinel(t testing.TB, opts ...Option) *Sentinels {
+	t.Helper()
+	return lend(t, "sentinel", opts, startSentinels)
+}
+
+func startSentinels(g *group) (*Sentinels, error) {
+	s := &Sentinels{Access: g.Access}
+	for i := range 3 {
+		var more [][2]string
+		if i > 0 {
+			more = append(more, [2]string{"replicaof", fmt.Sprintf("127.0.0.1 %d", s.Data[0].port)})
+		}
+		server, err := g.data(more...)
+		if err != nil {
+			return nil, err
+		}
+		s.Data = append(s.Data, server)
+	}
+	if err := await("the replicas", func() error { return s.synced(s.Data[0]) }); err != nil {
+		return nil, err
+	}
+	open := s.Access
+	open.User = "" // the sentinels themselves let anybody in
+	for range 3 {
+		monitor, err := g.server(open, s.monitorConfig(g), "--sentinel")
+		if err != nil {
+			return nil, err
+		}
+		s.Monitors = append(s.Monitors, monitor)
+	}
+	return s, await("the sentinels to know each other", func() error {
+		for _, m := range s.Monitors {
+			master, err := m.Try("SENTINEL", "MASTER", masterName)
+			if err != nil {
+				return err
+			}
+			if f := fields(master); f["num-slaves"] != "2" || f["num-other-sentinels"] != "2" {
+				return fmt.Errorf("%s knows %s replicas and %s other sentinels", m.name, f["num-slaves"], f["num-other-sentinels"])
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Sentinels) monitorConfig(g *group) [][2]string {
+	c := [][2]string{
+		{"sentinel", fmt.Sprintf("monitor %s 127.0.0.1 %d 2", masterName, s.Data[0].port)},
+		{"sentinel", "down-after-milliseconds " + masterName + " 1000"},
+		{"sentinel", "failover-timeout " + masterName + " 3000"},
+	}
+	if g.user != "" {
+		c = append(c,
+			[2]string{"sentinel", "auth-user " + masterName + " " + ownUser},
+			[2]string{"sentinel", "auth-pass " + masterName + " " + ownPassword})
+	}
+	return c
+}
+
+// URL names the sentinels as --redis-url takes them.
+func (s *Sentinels) URL() string { return s.url("redis+sentinel", "/"+masterName, s.Monitors...) }
+
+// Servers returns the servers that keep data.
+func (s *Sentinels) Servers() []*Server { return s.Data }
+
+// Master returns the server that is the master now.
+func (s *Sentinels) Master(t testing.TB) *Server {
+	t.Helper()
+	var master *Server
+	err := await("a master", func() (err error) { master, err = s.master(); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master
+}
+
+// master returns the one that the sentinels agree upon and that knows it.
+func (s *Sentinels) master() (*Server, error) {
+	var found *Server
+	for _, m := range s.Monitors {
+		addr, err := m.Try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+		if err != nil {
+			return nil, err
+		}
+		at, _ := addr.([]any)
+		for _, d := range s.Data {
+			if len(at) == 2 && at[1] == fmt.Sprint(d.port) {
+				if found != nil && found != d {
+					return nil, errors.New("the sentinels don't agree")
+				}
+				found = d
+			}
+		}
+	}
+	if found == nil {
+		return nil, errors.New("the sentinels name none")
+	}
+	role, err := found.Try("ROLE")
+	if items, _ := role.([]any); err == nil && items[0] != "master" {
+		err = errors.New("it is not the master yet")
+	}
+	return found, err
+}
+
+// synced reports whether every other server has a replica's link to the master.
+func (s *Sentinels) synced(master *Server) error {
+	return linked(s.Data, func(d *Server) *Server {
+		if d == master {
+			return nil
+		}
+		return master
+	})
+}
+
+// Failover makes the sentinels promote a replica while all is well, and waits
+// until the others follow it.
+func (s *Sentinels) Failover(t testing.TB) {
+	t.Helper()
+	old := s.Master(t)
+	asked := false
+	err := await("the failover", func() error {
+		if !asked {
+			// It is refused while no replica is fit or another has just been.
+			if _, err := s.Monitors[0].Try("SENTINEL", "FAILOVER", masterName); err != nil {
+				return err
+			}
+			asked = true
+		}
+		return s.settled(old)
+	})
+	if err != nil {
+		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
+	}
+}
+
+// settled reports whether another than the old one is the master and all
+// follow it.
+func (s *Sentinels) settled(old *Server) error {
+	now, err := s.master()
+	if err != nil {
+		return err
+	}
+	if now == old {
+		return errors.New("the master is still the old one")
+	}
+	return s.synced(now)
+}
+
+// LoseTail lets write change the data when no replica hears of it any more,
+// then kills the master. A replica is promoted without those changes; the old
+// master comes back as a replica of it.
+func (s *Sentinels) LoseTail(t testing.TB, write func()) {
+	t.Helper()
+	old := s.Master(t)
+	var replicas []*Server
+	for _, d := range s.Data {
+		if d != old {
+			replicas = append(replicas, d)
+		}
+	}
+	loseTail(t, old, replicas, write)
+	err := await("a promotion", func() error {
+		now, err := s.master()
+		if err == nil && now == old {
+			err = errors.New("the master is still the dead one")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
+	}
+	old.Restart(t)
+	if err := await("the old master to follow", func() error { return s.settled(old) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseTail cuts the replicas off, lets write change the data, and kills the
+// master.
+func loseTail(t testing.TB, master *Server, replicas []*Server, write func()) {
+	t.Helper()
+	for _, r := range replicas {
+		r.Freeze(t)
+	}
+	// What has been sent to a frozen replica it would read when it wakes; what
+	// comes after its connection is closed it never gets.
+	master.Do(t, "CLIENT", "KILL", "TYPE", "replica")
+	write()
+	master.Kill(t)
+	for _, r := range replicas {
+		r.Continue(t)
+	}
+}

@@ -1,0 +1,153 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Standalone starts one server.
+func Standalone(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	return lend(t, "standalone", opts, func(g *group) (*Server, error) { return g.data() })
+}
+
+// URL is the server's address as rshub's --redis-url takes it.
+func (s *Server) URL() string { return s.url("redis", "", s) }
+
+// LoseTail lets write change the data and then brings the server back as it
+// was before: what is there when a backup was put back, or when a replica was
+// promoted that had not got the last writes.
+func (s *Server) LoseTail(t testing.TB, write func()) {
+	t.Helper()
+	before := s.dir + ".before"
+	if err := os.CopyFS(before, os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	s.end()
+	if err := errors.Join(os.RemoveAll(s.dir), os.Rename(before, s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+}
+
+// group is the servers of one test and what they have in common.
+type group struct {
+	options
+	Access
+	dir string
+	all []*Server
+}
+
+func newGroup(o options) (*group, error) {
+	root, err := base()
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	dir, err := os.MkdirTemp(root.dir, "")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	g := &group{options: o, dir: dir, Access: Access{User: o.user, Password: o.password}}
+	if o.encrypted {
+		err = g.certify(dir)
+	}
+	return g, err
+}
+
+func (g *group) end() {
+	for _, s := range g.all {
+		s.end()
+	}
+	_ = os.RemoveAll(g.dir)
+}
+
+// data starts a server that keeps data, with further directives.
+func (g *group) data(more ...[2]string) (*Server, error) {
+	directives := [][2]string{
+		{"appendonly", "yes"},
+		{"appendfsync", "always"},
+		{"save", `""`},
+		{"repl-diskless-sync-delay", "0"},
+		{"enable-debug-command", "local"},
+		{"enable-module-command", "no"},
+	}
+	if g.user != "" {
+		directives = append(directives,
+			[2]string{"user", "default off"},
+			[2]string{"user", fmt.Sprintf("%s on %q %s", g.user, ">"+g.password, g.rules)},
+			[2]string{"user", fmt.Sprintf("%s on >%s ~* &* +@all", ownUser, ownPassword)},
+			[2]string{"masteruser", ownUser},
+			[2]string{"masterauth", ownPassword})
+	}
+	directives = append(directives, more...)
+	return g.server(g.Access, append(directives, g.directives...))
+}
+
+// server starts a server, on another port where somebody was quicker to take
+// the one chosen.
+func (g *group) server(access Access, directives [][2]string, flags ...string) (*Server, error) {
+	var err error
+	for range 5 {
+		s := &Server{Access: access, name: fmt.Sprintf("server %d", len(g.all)), port: freePort(), flags: flags}
+		s.dir = filepath.Join(g.dir, fmt.Sprint(s.port))
+		if err = s.configure(directives); err != nil {
+			return nil, err
+		}
+		if err = s.start(); err == nil {
+			g.all = append(g.all, s)
+			return s, nil
+		}
+		if !strings.Contains(err.Error(), "in use") && !errors.Is(err, errEnded) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// configure writes the server's redis.conf.
+func (s *Server) configure(directives [][2]string) error {
+	var b strings.Builder
+	set := func(name, value string) { fmt.Fprintf(&b, "%s %s\n", name, value) }
+	set("bind", "127.0.0.1")
+	set("dir", s.dir)
+	if s.tls == nil {
+		set("port", fmt.Sprint(s.port))
+	} else {
+		set("port", "0")
+		set("tls-port", fmt.Sprint(s.port))
+		set("tls-cert-file", s.certFile)
+		set("tls-key-file", s.keyFile)
+		set("tls-ca-cert-file", s.CAFile)
+		set("tls-auth-clients", "no")
+		set("tls-replication", "yes")
+	}
+	for _, d := range directives {
+		set(d[0], d[1])
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	return os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(b.String()), 0o600)
+}
+
+// freePort returns a loopback port on which nothing listens. It is below the
+// ones that the kernel gives to outgoing connections, so that a server that was
+// killed gets its port back.
+func freePort() int {
+	for {
+		port := 10240 + rand.IntN(32768-10240) //nolint:gosec // G404: not a secret
+		//nolint:noctx // it returns at once
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+}
