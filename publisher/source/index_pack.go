@@ -1,0 +1,267 @@
+package source
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// The buckets.
+var (
+	bucketMeta      = []byte("meta")      // keyHead -> head
+	bucketResources = []byte("resources") // path -> record
+	bucketLog       = []byte("log")       // seq, big-endian -> change
+)
+
+var keyHead = []byte("head")
+
+// packVersion is the first byte of every value. A change of the layout below
+// gets a new one, and reads the old ones still.
+const packVersion = 1
+
+// errPacked is what an unpacker finds.
+var errPacked = errors.New("a value of the index makes no sense")
+
+// head is what the index knows of itself.
+type head struct {
+	ready    bool  // the first scan is finished
+	count    int   // of resources
+	baseline int64 // when the first scan was finished, in microseconds since 1970
+	last     mark  // the last change; before the first one, the baseline
+	begin    mark  // the log has what came after
+	floor    int64 // microseconds since 1970: later changes are after it
+}
+
+// mark is a place in the log.
+type mark struct {
+	seq uint64
+	at  int64 // microseconds since 1970
+}
+
+// instant is a time of a file system.
+type instant struct {
+	sec  int64
+	nsec int32
+}
+
+func instantOf(t time.Time) instant {
+	return instant{t.Unix(), int32(t.Nanosecond())} //nolint:gosec // below 1e9
+}
+
+func (i instant) time() time.Time { return time.Unix(i.sec, int64(i.nsec)).UTC() }
+
+// stat says whether a file was changed. Where two are equal and the older was not
+// taken in the moment of a change, the bytes are the same.
+type stat struct {
+	size    int64
+	mtime   instant
+	changed instant // of the inode (ctime), which nobody can set; mtime where the system has none
+	inode   uint64  // 0 where the system has none
+}
+
+// record is what is stored of a resource.
+type record struct {
+	Resource
+	stat stat
+	// racy: it was changed so shortly before it was hashed that a change after
+	// that may show in no stat.
+	racy bool
+}
+
+func packHead(h head) []byte {
+	b := []byte{packVersion, flag(h.ready)}
+	b = binary.AppendUvarint(b, uint64(h.count)) //nolint:gosec // never negative
+	for _, m := range []mark{h.last, h.begin} {
+		b = binary.AppendUvarint(b, m.seq)
+		b = binary.AppendVarint(b, m.at)
+	}
+	return binary.AppendVarint(binary.AppendVarint(b, h.baseline), h.floor)
+}
+
+func unpackHead(v []byte) (head, error) {
+	if len(v) > 0 && v[0] > packVersion {
+		return head{}, fmt.Errorf("%w: it has layout %d, and this one knows up to %d; start the newer version", ErrNewer, v[0], packVersion)
+	}
+	u := unpack(v)
+	h := head{ready: u.byte() == 1, count: int(u.uvarint())} //nolint:gosec // an int when it was written
+	for _, m := range []*mark{&h.last, &h.begin} {
+		*m = mark{u.uvarint(), u.varint()}
+	}
+	h.baseline, h.floor = u.varint(), u.varint()
+	return h, u.done("head")
+}
+
+func putHead(tx *bbolt.Tx, h head) error { return tx.Bucket(bucketMeta).Put(keyHead, packHead(h)) }
+
+// appendResource writes all of r but its path.
+func appendResource(b []byte, r *Resource, mtime instant) []byte {
+	b = binary.AppendUvarint(b, uint64(r.Length)) //nolint:gosec // never negative
+	b = appendInstant(b, mtime)
+	b = append(b, r.SHA256[:]...)
+	b = append(b, r.MD5[:]...)
+	return append(b, r.MediaType...)
+}
+
+func appendInstant(b []byte, i instant) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(b, i.sec), uint64(i.nsec)) //nolint:gosec // never negative
+}
+
+func packRecord(r *record) []byte {
+	b := append(make([]byte, 0, 112), packVersion, flag(r.racy))
+	b = appendInstant(b, r.stat.changed)
+	b = binary.AppendUvarint(b, r.stat.inode)
+	return appendResource(b, &r.Resource, r.stat.mtime)
+}
+
+func unpackRecord(path string, v []byte) (r record, err error) {
+	u := unpack(v)
+	r.racy = u.byte() == 1
+	r.stat.changed = u.instant()
+	r.stat.inode = u.uvarint()
+	r.Resource, r.stat.mtime = u.resource(path)
+	r.stat.size = r.Length
+	return r, u.done(path)
+}
+
+// getRecord returns what is stored of a path, nil: nothing.
+func getRecord(tx *bbolt.Tx, path string) (*record, error) {
+	v := tx.Bucket(bucketResources).Get([]byte(path))
+	if v == nil {
+		return nil, nil
+	}
+	r, err := unpackRecord(path, v)
+	return &r, err
+}
+
+// The bytes of the values of change.
+var changes = [...]string{resourcesync.Created, resourcesync.Updated, resourcesync.Deleted}
+
+func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
+
+// packChange writes all of a change but its seq. Mtime is that of the resource.
+func packChange(c *Change, mtime instant) []byte {
+	b := make([]byte, 0, 96+len(c.Resource.Path))
+	b = append(b, packVersion)
+	for i, name := range changes {
+		if name == c.Change {
+			b = append(b, byte(i))
+		}
+	}
+	b = binary.AppendVarint(b, c.At.UnixMicro())
+	b = binary.AppendUvarint(b, uint64(len(c.Resource.Path)))
+	b = append(b, c.Resource.Path...)
+	if c.Change == resourcesync.Deleted {
+		return b
+	}
+	return appendResource(b, &c.Resource, mtime)
+}
+
+func unpackChange(k, v []byte) (c Change, err error) {
+	if len(k) != 8 {
+		return c, errPacked
+	}
+	c.Seq = binary.BigEndian.Uint64(k)
+	u := unpack(v)
+	kind := u.byte()
+	if int(kind) >= len(changes) {
+		return c, errPacked
+	}
+	c.Change = changes[kind]
+	c.At = time.UnixMicro(u.varint()).UTC()
+	path := string(u.take(u.uvarint()))
+	if c.Resource.Path = path; c.Change != resourcesync.Deleted {
+		c.Resource, _ = u.resource(path)
+	}
+	return c, u.done(path)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// unpacker takes a value apart. After the first thing that is missing it returns
+// zeros, and done returns an error.
+type unpacker struct {
+	b   []byte
+	bad bool
+}
+
+func unpack(v []byte) *unpacker {
+	u := &unpacker{b: v}
+	u.bad = u.byte() != packVersion || u.bad
+	return u
+}
+
+func (u *unpacker) take(n uint64) []byte {
+	if u.bad || n > uint64(len(u.b)) {
+		u.bad, u.b = true, nil
+		return nil
+	}
+	taken := u.b[:n]
+	u.b = u.b[n:]
+	return taken
+}
+
+func (u *unpacker) byte() byte {
+	if b := u.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (u *unpacker) uvarint() uint64 {
+	n, size := binary.Uvarint(u.b)
+	u.take(uint64(max(size, 0))) //nolint:gosec // not negative
+	u.bad = u.bad || size <= 0
+	return n
+}
+
+func (u *unpacker) varint() int64 {
+	n, size := binary.Varint(u.b)
+	u.take(uint64(max(size, 0))) //nolint:gosec // not negative
+	u.bad = u.bad || size <= 0
+	return n
+}
+
+func (u *unpacker) instant() instant {
+	i := instant{sec: u.varint()}
+	nsec := u.uvarint()
+	u.bad = u.bad || nsec >= 1e9
+	i.nsec = int32(nsec % 1e9) //nolint:gosec // below 1e9
+	return i
+}
+
+// resource takes the rest.
+func (u *unpacker) resource(path string) (r Resource, mtime instant) {
+	r.Path = path
+	r.Length = int64(u.uvarint()) //nolint:gosec // an int64 when it was written
+	mtime = u.instant()
+	r.ModTime = modTime(mtime)
+	copy(r.SHA256[:], u.take(uint64(len(r.SHA256))))
+	copy(r.MD5[:], u.take(uint64(len(r.MD5))))
+	r.MediaType = string(u.take(uint64(len(u.b))))
+	return r, mtime
+}
+
+// modTime is the ModTime of a resource.
+func modTime(i instant) time.Time {
+	if t := i.time(); t.Year() >= 1 && t.Year() <= 9999 {
+		return t
+	}
+	return time.Time{}
+}
+
+func (u *unpacker) done(what string) error {
+	if u.bad || len(u.b) > 0 {
+		return fmt.Errorf("%w: %q", errPacked, what)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package source
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// pageSize is how many resources or changes one transaction reads.
+const pageSize = 1000
+
+// Snapshot is the index at one instant: its resources and its log belong together,
+// whatever is written meanwhile. It may be shared between goroutines, and has to
+// be closed.
+//
+// It reads in pages, each in a short transaction of its own, since a long one
+// would keep bbolt from using free pages, and from growing, for as long as
+// somebody writes a dump. What stood at a path that was written after the
+// snapshot is kept in memory until Close: that much more does a snapshot cost, and
+// no more.
+type Snapshot struct {
+	// At is the instant. Every change up to it is in the snapshot, and every
+	// change that is not in it will be later than At.
+	At time.Time
+
+	x    *Index
+	head head
+	last Change
+
+	mu   sync.Mutex
+	undo map[string]*Resource // what stood there; nil: nothing
+}
+
+// Snapshot returns the index as it is now. Before the first scan is finished there
+// is none, and the error is ErrNoBaseline.
+func (x *Index) Snapshot() (*Snapshot, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.head.ready {
+		return nil, ErrNoBaseline
+	}
+	h := x.head
+	h.floor = max(time.Now().UnixMicro(), h.floor)
+	s := &Snapshot{x: x, At: time.UnixMicro(h.floor).UTC(), undo: map[string]*Resource{}}
+	s.last = Change{Seq: h.last.seq, At: time.UnixMicro(h.last.at).UTC()}
+	// The instant is stored, so that a change is later even where the clock is
+	// set back and the process started anew.
+	err := x.write(h, func(tx *bbolt.Tx) (err error) {
+		if v := tx.Bucket(bucketLog).Get(seqKey(h.last.seq)); v != nil {
+			s.last, err = unpackChange(seqKey(h.last.seq), v)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.head = h
+	x.open[s] = struct{}{}
+	return s, nil
+}
+
+// Close gives free what the snapshot holds. It may be called more than once.
+func (s *Snapshot) Close() {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	delete(s.x.open, s)
+}
+
+// Len returns the number of resources.
+func (s *Snapshot) Len() int { return s.head.count }
+
+// Last returns the newest change. Before the first change it has Seq 0, and At is
+// the end of the first scan. Where it was pruned it has only Seq and At.
+func (s *Snapshot) Last() Change { return s.last }
+
+// Baseline returns when the first scan was finished. Every change since then was
+// in the log, though its beginning may have been pruned.
+func (s *Snapshot) Baseline() time.Time { return time.UnixMicro(s.head.baseline).UTC() }
+
+// Begin says how far the log reaches back: it has every change after seq, which is
+// every change after at.
+func (s *Snapshot) Begin() (seq uint64, at time.Time) {
+	return s.head.begin.seq, time.UnixMicro(s.head.begin.at).UTC()
+}
+
+// Resources yields the resources in the order of the bytes of their paths. After
+// an error it ends.
+func (s *Snapshot) Resources() iter.Seq2[Resource, error] { return s.ResourcesAfter("") }
+
+// ResourcesAfter is Resources from after a path on, which may be none of them.
+func (s *Snapshot) ResourcesAfter(after string) iter.Seq2[Resource, error] {
+	return func(yield func(Resource, error) bool) {
+		for after, more := after, true; more; {
+			var page []Resource
+			var err error
+			page, after, more, err = s.page(after)
+			if err != nil {
+				yield(Resource{}, err)
+				return
+			}
+			for _, r := range page {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// page returns resources after a path, the path they reach to, and whether there
+// is more.
+func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
+	err = s.x.view(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketResources).Cursor()
+		for k, v := c.Seek([]byte(after + "\x00")); k != nil; k, v = c.Next() {
+			if len(page) == pageSize {
+				more = true
+				return nil
+			}
+			r, err := unpackRecord(string(k), v)
+			if err != nil {
+				return err
+			}
+			page = append(page, r.Resource)
+			end = r.Path
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", false, err
+	}
+	return s.restore(page, after, end, more), end, more, nil
+}
+
+// restore puts a page back to what it was. The page reaches from after to end, or
+// to the last path where there is no more.
+func (s *Snapshot) restore(page []Resource, after, end string, more bool) []Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.undo) == 0 {
+		return page
+	}
+	page = slices.DeleteFunc(page, func(r Resource) bool {
+		_, ok := s.undo[r.Path]
+		return ok
+	})
+	for path, r := range s.undo {
+		if r != nil && path > after && (!more || path <= end) {
+			page = append(page, *r)
+		}
+	}
+	slices.SortFunc(page, func(a, b Resource) int { return strings.Compare(a.Path, b.Path) })
+	return page
+}
+
+// keep takes in what stood at paths before they were written.
+func (s *Snapshot) keep(undo map[string]*Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, r := range undo {
+		if _, ok := s.undo[path]; !ok {
+			s.undo[path] = r
+		}
+	}
+}
+
+// Changes yields the changes after a seq, oldest first. Where the log begins later
+// it yields an error that wraps ErrPruned, and no change. After an error it ends.
+func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		if seq, at := s.Begin(); after < seq {
+			yield(Change{}, fmt.Errorf("%w: it has those after number %d, of %v, and those after number %d were asked for", ErrPruned, seq, at, after))
+			return
+		}
+		for next := after + 1; next <= s.head.last.seq; {
+			page, err := s.changes(next)
+			if err != nil {
+				yield(Change{}, err)
+				return
+			}
+			for _, c := range page {
+				if !yield(c, nil) {
+					return
+				}
+			}
+			next += uint64(len(page))
+		}
+	}
+}
+
+func (s *Snapshot) changes(next uint64) (page []Change, err error) {
+	err = s.x.view(func(tx *bbolt.Tx) error {
+		cur := tx.Bucket(bucketLog).Cursor()
+		for k, v := cur.Seek(seqKey(next)); k != nil && len(page) < pageSize; k, v = cur.Next() {
+			c, err := unpackChange(k, v)
+			if err != nil {
+				return err
+			}
+			if c.Seq > s.head.last.seq {
+				return nil
+			}
+			if c.Seq != next+uint64(len(page)) {
+				break
+			}
+			page = append(page, c)
+		}
+		if len(page) == 0 {
+			return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, next)
+		}
+		return nil
+	})
+	return page, err
+}
