@@ -1,0 +1,249 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+var _ subscriptions.Store = (*Store)(nil)
+
+// stored are the values of one record as they are in Redis; "" stands for none.
+type stored struct{ cursor, sub, request string }
+
+// readScript reads records, each as it was at one moment.
+//
+//	KEYS    1 cursors, 2 subscriptions, 3 requests
+//	ARGV    the ids, readMax at most
+//	returns three lists of values in the order of the ids, nil where there is none
+var readScript = newScript(`
+local out = {}
+for n, key in ipairs(KEYS) do out[n] = redis.call('HMGET', key, unpack(ARGV)) end
+return out
+`)
+
+// readMax is how many records one call of a script reads or writes: Lua takes
+// some thousand arguments, and others wait meanwhile.
+const readMax = 500
+
+// replaceScript stores a record if it is still the one that was read. A cursor
+// is among what is compared, so that none goes back (invariant 3). A call that
+// comes again, since its answer got lost, is told by its token.
+//
+//	KEYS    1 cursors, 2 subscriptions, 3 requests, 4 changes, 5 attempts of the subscription
+//	ARGV    1 id; 2, 3, 4 the cursor, subscription and request that were read; 5, 6, 7 the new ones, '' where there is none;
+//	        8 token, '' where Changed does not tell of it; 9 how many changes are kept; 10 how many attempts are kept; then attempts to add
+//	returns 1; 0: somebody else was quicker, and nothing was stored
+var replaceScript = newScript(`
+for n = 1, 3 do
+  if (redis.call('HGET', KEYS[n], ARGV[1]) or '') ~= ARGV[n + 1] then
+    if ARGV[8] == '' then return 0 end
+    for _, change in ipairs(redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 32)) do
+      if change[2][4] == ARGV[8] then return 1 end
+    end
+    return 0
+  end
+end
+for n = 1, 3 do
+  if ARGV[n + 4] == '' then
+    redis.call('HDEL', KEYS[n], ARGV[1])
+  elseif ARGV[n + 4] ~= ARGV[n + 1] then
+    redis.call('HSET', KEYS[n], ARGV[1], ARGV[n + 4])
+  end
+end
+if ARGV[6] == '' then redis.call('DEL', KEYS[5]) end
+if ARGV[8] ~= '' then redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[9], '*', 'i', ARGV[1], 't', ARGV[8]) end
+if ARGV[11] then
+  redis.call('RPUSH', KEYS[5], unpack(ARGV, 11))
+  redis.call('LTRIM', KEYS[5], -ARGV[10], -1)
+end
+return 1
+`)
+
+// Get implements subscriptions.Registry.
+func (s *Store) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	values, err := s.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+	if err != nil {
+		return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
+	}
+	return s.unpackRecord(id, values[0])
+}
+
+// read returns the records with some ids of one shard.
+func (s *Store) read(ctx context.Context, shard int, ids []uuid.UUID) ([]stored, error) {
+	cmd := s.run(ctx, readScript, s.key.records(shard).values(), idArgs(ids)...)
+	return readReply(cmd, len(ids))
+}
+
+func idArgs(ids []uuid.UUID) []any {
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	return args
+}
+
+// readReply reads what readScript returned for n ids.
+func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
+	lists, err := cmd.Slice()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]stored, n)
+	for k, list := range lists {
+		for i, v := range list.([]any) {
+			text, _ := v.(string)
+			switch k {
+			case 0:
+				out[i].cursor = text
+			case 1:
+				out[i].sub = text
+			case 2:
+				out[i].request = text
+			}
+		}
+	}
+	return out, nil
+}
+
+// unpackRecord reads the values of a record. Its errors wrap journal.ErrPacked.
+func (s *Store) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
+	if rec.Subscription, err = s.unpackSubscription(id, v); err != nil {
+		return subscriptions.Record{}, err
+	}
+	if v.request != "" {
+		r, err := subscriptions.UnpackRequest([]byte(v.request), s.sealing)
+		if err != nil {
+			return subscriptions.Record{}, fmt.Errorf("subscription %v: %w", id, err)
+		}
+		rec.Request = &r
+	}
+	return rec, nil
+}
+
+// unpackSubscription returns a subscription with its cursor; nil: there is none.
+func (s *Store) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subscription, error) {
+	if v.sub == "" {
+		return nil, nil
+	}
+	sub, err := subscriptions.UnpackSubscription([]byte(v.sub), s.sealing)
+	if err == nil {
+		sub.Cursor, err = unpackCursor([]byte(v.cursor))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("subscription %v: %w", id, err)
+	}
+	return &sub, nil
+}
+
+// packRecord returns the values of rec.
+func (s *Store) packRecord(id uuid.UUID, rec subscriptions.Record) (v stored) {
+	if rec.Subscription != nil {
+		sub := *rec.Subscription
+		sub.ID = id
+		v.sub = string(subscriptions.PackSubscription(sub, s.sealing))
+		v.cursor = string(packCursor(sub.Cursor))
+	}
+	if rec.Request != nil {
+		v.request = string(subscriptions.PackRequest(*rec.Request, s.sealing))
+	}
+	return v
+}
+
+// Update implements subscriptions.Registry.
+func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+	if err := s.writable(); err != nil {
+		return subscriptions.Record{}, err
+	}
+	for tries := 1; ; tries++ {
+		values, err := s.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+		if err != nil {
+			return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
+		}
+		next, err := s.changed(id, values[0], change)
+		if err != nil {
+			return subscriptions.Record{}, err
+		}
+		won, err := s.run(ctx, replaceScript, s.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
+		if err != nil {
+			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
+		}
+		if won {
+			return s.unpackRecord(id, next)
+		}
+		if err := rest(ctx, tries); err != nil {
+			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
+		}
+	}
+}
+
+// changed returns what change makes of a record. The cursor is the greater of
+// both.
+func (s *Store) changed(id uuid.UUID, old stored, change func(subscriptions.Record) (subscriptions.Record, error)) (stored, error) {
+	rec, err := s.unpackRecord(id, old)
+	if err != nil {
+		return stored{}, err
+	}
+	var cursor *journal.Cursor
+	if rec.Subscription != nil {
+		c := rec.Subscription.Cursor
+		cursor = &c
+	}
+	if rec, err = change(rec); err != nil {
+		return stored{}, err
+	}
+	if cursor != nil && rec.Subscription != nil {
+		sub := *rec.Subscription
+		sub.Cursor = journal.Merge(*cursor, sub.Cursor)
+		rec.Subscription = &sub
+	}
+	return s.packRecord(id, rec), nil
+}
+
+func (s *Store) replaceKeys(id uuid.UUID) []string {
+	k := s.key.recordsOf(id)
+	return append(k.values(), k.changes, k.attempts(id))
+}
+
+// replaceArgs are those of replaceScript.
+func replaceArgs(id uuid.UUID, old, next stored, token string, attempts []subscriptions.Attempt) []any {
+	args := []any{
+		id[:], old.cursor, old.sub, old.request, next.cursor, next.sub, next.request,
+		token, changesKept, subscriptions.MaxAttempts,
+	}
+	return appendAttempts(args, attempts)
+}
+
+// newToken names one change that Changed is to tell of.
+func newToken() string {
+	return string(binary.BigEndian.AppendUint64(nil, rand.Uint64())) //nolint:gosec // not a secret
+}
+
+// maxChanges is how often a record is read and changed again because others
+// changed it meanwhile.
+const maxChanges = 60
+
+// rest waits before a record is read again, for a time that differs from that of
+// whoever was quicker. After maxChanges it returns an error.
+func rest(ctx context.Context, tries int) error {
+	if tries >= maxChanges {
+		return fmt.Errorf("others changed it %d times meanwhile; try again", tries)
+	}
+	longest := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
+	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // not a secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

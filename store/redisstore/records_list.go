@@ -1,0 +1,192 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// List implements subscriptions.Registry. A hash knows no order, so each page
+// costs the ids of the shard, which are sorted here; the records of the page are
+// all else that is read.
+func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	err = s.eachRecord(ctx, shard, after, limit, s.key.records(shard).ids(), func(id uuid.UUID, v stored) (bool, error) {
+		rec, err := s.unpackRecord(id, v)
+		if err != nil || rec.Subscription == nil && rec.Request == nil {
+			return false, err
+		}
+		records = append(records, rec)
+		return true, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)
+	}
+	return records, nil
+}
+
+// Requests implements subscriptions.Registry.
+func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (requests []subscriptions.Request, err error) {
+	err = s.eachRecord(ctx, shard, after, limit, []string{s.key.records(shard).requests}, func(id uuid.UUID, v stored) (bool, error) {
+		rec, err := s.unpackRecord(id, stored{request: v.request})
+		if err != nil || rec.Request == nil {
+			return false, err
+		}
+		requests = append(requests, *rec.Request)
+		return true, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the requests of shard %d: %w", shard, err)
+	}
+	return requests, nil
+}
+
+// ids are the keys of the hashes whose fields are the ids of all records.
+func (k recordKeys) ids() []string { return []string{k.subs, k.requests} }
+
+// eachRecord hands fn the records that have a field in one of the hashes, in the
+// order of their ids, after a given one, until fn took limit of them. One that
+// was deleted meanwhile comes without values.
+func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, hashes []string, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
+	if limit <= 0 {
+		return ctx.Err()
+	}
+	ids, err := s.idsIn(ctx, hashes)
+	if err != nil {
+		return err
+	}
+	first, found := slices.BinarySearchFunc(ids, after, compareIDs)
+	if found && after != uuid.Nil {
+		first++
+	}
+	for ids = ids[first:]; limit > 0 && len(ids) > 0; {
+		page := ids[:min(len(ids), limit, readMax)]
+		ids = ids[len(page):]
+		values, err := s.read(ctx, shard, page)
+		if err != nil {
+			return err
+		}
+		for i, id := range page {
+			took, err := fn(id, values[i])
+			if err != nil {
+				return err
+			}
+			if took {
+				limit--
+			}
+		}
+	}
+	return nil
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+// idsIn returns the fields of some hashes of one slot, sorted, each once.
+func (s *Store) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, error) {
+	lists := make([]*redis.StringSliceCmd, len(hashes))
+	_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		for i, key := range hashes {
+			lists[i] = tx.HKeys(ctx, key)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var ids []uuid.UUID
+	for _, list := range lists {
+		for _, field := range list.Val() {
+			if id, err := uuid.FromBytes([]byte(field)); err == nil { // nothing of ours is without one
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids), nil
+}
+
+// changesKept is about how many changes of a shard are told one by one.
+const changesKept = 1024
+
+// Changed implements subscriptions.Registry. Asked with a value that is over
+// 1,024 changes of the shard behind, or that Redis does not know (any more), it
+// returns all that are stored.
+//
+// A change is an entry of a stream, and the counter value its id. A shard in
+// which nothing changed costs one command.
+func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	k := s.key.records(shard)
+	from := "-"
+	if since > 0 {
+		from = changeID(since)
+	}
+	changes, err := s.client.XRange(ctx, k.changes, from, "+").Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
+	}
+	// Where the first is not since, that was trimmed, or Redis lost its tail.
+	if since > 0 && len(changes) > 0 && changes[0].ID == from {
+		ids, next = changedIDs(changes)
+		if len(changes) == 1 {
+			ids = nil
+		}
+		return ids, next, nil
+	}
+	// The value is read before what it counts. Records that were deleted are
+	// known from the changes alone.
+	if since > 0 {
+		if changes, err = s.client.XRange(ctx, k.changes, "-", "+").Result(); err != nil {
+			return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
+		}
+	}
+	known, next := changedIDs(changes)
+	if ids, err = s.idsIn(ctx, k.ids()); err != nil {
+		return nil, 0, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)
+	}
+	ids = append(ids, known...)
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids), next, nil
+}
+
+// changedIDs returns the ids in changes, sorted, each once, and the counter value
+// of the last.
+func changedIDs(changes []redis.XMessage) (ids []uuid.UUID, next uint64) {
+	for _, c := range changes {
+		text, _ := c.Values["i"].(string)
+		if id, err := uuid.FromBytes([]byte(text)); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	if n := len(changes); n > 0 {
+		next = changeValue(changes[n-1].ID)
+	}
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids), next
+}
+
+// changeShift makes room for the second number in the id of a change below the
+// first, which is a time in milliseconds.
+const changeShift = 20
+
+// changeID is a counter value as the id of a change, changeValue the way back.
+// An id that no value stands for gives 0, with which all is told.
+func changeID(value uint64) string {
+	return fmt.Sprintf("%d-%d", value>>changeShift, value&(1<<changeShift-1))
+}
+
+func changeValue(id string) uint64 {
+	a, b, _ := strings.Cut(id, "-")
+	ms, err1 := strconv.ParseUint(a, 10, 64-changeShift)
+	n, err2 := strconv.ParseUint(b, 10, changeShift)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return ms<<changeShift | n
+}
