@@ -1,0 +1,239 @@
+package subscriber
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/websub"
+)
+
+// Handler is what answers at Options.Callback and below it: hubs that verify
+// (GET) and deliver (POST). It works as soon as the Subscriber is open, and may
+// be mounted in any server; only the last segment of the path counts.
+//
+// A delivery is answered 204 once it is on disk, was there before, or cannot be
+// of use; 503 where there is no room for it now. A verification of what was not
+// asked for is answered 404 (DST-07).
+func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
+	token := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	switch r.Method {
+	case http.MethodGet:
+		s.verify(w, r, token)
+	case http.MethodPost:
+		s.receive(w, r, token)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		http.Error(w, "A WebSub callback takes GET and POST.", http.StatusMethodNotAllowed)
+	}
+}
+
+// errNotAsked says that a hub wants something confirmed that was not asked for.
+var errNotAsked = errors.New("not asked for")
+
+// verify answers a verification of intent, or takes a denial (DST-07 to DST-09).
+func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, "The query cannot be read.", http.StatusBadRequest)
+		return
+	}
+	mode, topic, challenge := websub.Mode(q.Get(websub.ParamMode)), q.Get(websub.ParamTopic), q.Get(websub.ParamChallenge)
+	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
+	var sub subscription
+	var renewed bool
+	err = s.update(func(tx *bbolt.Tx) error {
+		have, found, err := readSubscription(tx, token)
+		if err != nil {
+			return err
+		}
+		if !found || have.Topic != topic || challenge == "" && mode != websub.ModeDenied {
+			return errNotAsked
+		}
+		sub, renewed = have, have.inForce(time.Now())
+		if !sub.answer(mode, lease, q.Get(websub.ParamReason), time.Now()) {
+			return errNotAsked
+		}
+		return putSubscription(tx, sub)
+	})
+	switch {
+	case errors.Is(err, errNotAsked):
+		s.refused(r, "unasked")
+		http.Error(w, "This was not asked for.", http.StatusNotFound)
+		return
+	case err != nil:
+		s.log.Error("a verification could not be stored", "event", "state_failed", "error", err)
+		http.Error(w, "The answer could not be stored; ask again.", http.StatusServiceUnavailable)
+		return
+	}
+	switch mode {
+	case websub.ModeDenied:
+		s.log.Warn("the hub denies the subscription", "event", "subscription_denied", "topic", topic, "hub", sub.Hub, "reason", sub.Denied)
+	case websub.ModeSubscribe:
+		s.log.Info("the subscription is in force", "event", "subscription_verified", "topic", topic, "hub", sub.Hub, "expires_at", sub.ExpiresAt)
+		if !renewed {
+			s.catchUp(GapLease)
+		}
+	default:
+		s.log.Info("the subscription is ended", "event", "subscription_ended", "topic", topic, "hub", sub.Hub)
+	}
+	s.wakeUp()
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(challenge)))
+	_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such, to whoever knows the token
+}
+
+// answer takes what a hub asks of a subscription, and reports whether it was asked
+// for. A lease that the hub does not tell is a day; it runs from now (DST-08).
+func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now time.Time) bool {
+	switch {
+	case mode == websub.ModeDenied && b.EndedAt.IsZero():
+		b.Denied, b.DeniedAt = printable([]byte(reason[:min(len(reason), 500)])), now
+		if b.Denied == "" {
+			b.Denied = "no reason given"
+		}
+		b.Wanted, b.ExpiresAt = "", time.Time{}
+	case mode == websub.ModeSubscribe && b.Wanted == mode:
+		const day = 24 * 3600
+		if lease <= 0 {
+			lease = day
+		}
+		d := time.Duration(min(lease, 10*365*day)) * time.Second
+		b.Wanted, b.Denied, b.DeniedAt = "", "", time.Time{}
+		b.VerifiedAt, b.ExpiresAt = now, now.Add(d)
+		b.RenewAt = now.Add(time.Duration(float64(d) * (0.75 + 0.1*rand.Float64()))) //nolint:gosec // spreads load, keeps no secret
+	case mode == websub.ModeUnsubscribe && b.Wanted == mode:
+		b.Wanted, b.ExpiresAt, b.EndedAt = "", time.Time{}, now
+	default:
+		return false
+	}
+	return true
+}
+
+// receive takes a delivery. Which subscription it is for, and with which secret it
+// is signed, its callback says and nothing else (DST-12).
+func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token string) {
+	var sub subscription
+	var found, changesOnly bool
+	err := s.state.view(func(tx *bbolt.Tx) (err error) {
+		if sub, found, err = readSubscription(tx, token); err != nil {
+			return err
+		}
+		var t tail
+		changesOnly, err = getJSON(tx.Bucket(metaBucket), tailKey, &t)
+		return err
+	})
+	switch {
+	case err != nil:
+		s.unstored(w, err)
+		return
+	case !found:
+		s.refused(r, "unknown callback")
+		http.Error(w, "There is no such callback.", http.StatusNotFound)
+		return
+	case !sub.EndedAt.IsZero():
+		s.refused(r, "ended")
+		http.Error(w, "The subscription is ended.", http.StatusGone)
+		return
+	}
+	body, err := egress.ReadBody(r.Body, s.o.MaxBody)
+	switch {
+	case errors.Is(err, egress.ErrTooLarge):
+		s.refused(r, "too large")
+		http.Error(w, "The notification is larger than this subscriber takes.", http.StatusRequestEntityTooLarge)
+		return
+	case err != nil:
+		http.Error(w, "The body could not be read.", http.StatusBadRequest)
+		return
+	}
+	if sub.Secret != "" {
+		if err := websub.VerifySignature(r.Header.Get(websub.HeaderSignature), sub.Secret, body, s.o.methods()...); err != nil {
+			s.forged(w, r, err)
+			return
+		}
+	}
+	b, err := examine(r.Header.Get("Content-Type"), body, changesOnly)
+	if err != nil {
+		s.refused(r, "invalid")
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	b.ID = r.Header.Get("Webhook-Id")
+	s.store(w, b, body)
+}
+
+// forged answers what is not signed, or not rightly (DST-13).
+func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, websub.ErrSignatureMissing) {
+		s.refused(r, "unsigned")
+		http.Error(w, "The notification is not signed.", http.StatusUnauthorized)
+		return
+	}
+	s.refused(r, "wrong signature")
+	http.Error(w, "The signature is not accepted: "+err.Error(), http.StatusForbidden)
+}
+
+// store makes a delivery durable and answers it.
+func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
+	var became outcome
+	err := s.update(func(tx *bbolt.Tx) (err error) {
+		became, err = s.take(tx, b, body)
+		return err
+	})
+	if err != nil {
+		s.unstored(w, err)
+		return
+	}
+	attrs := []any{"event", "notification_received", "notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until}
+	switch became {
+	case noRoom:
+		s.count(func(c *Counts) { c.Postponed++ })
+		s.wakeUp()
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
+		return
+	case duplicate:
+		s.count(func(c *Counts) { c.Duplicates++ })
+		s.log.Debug("a notification that was there came again", attrs...)
+	case held:
+		s.count(func(c *Counts) { c.Received++; c.Early++ })
+		s.log.Info("a notification came before the one that it follows, and waits", attrs...)
+		s.wakeUp()
+	case appended:
+		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
+		s.log.Debug("a notification came", attrs...)
+		s.more.tell()
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Subscriber) unstored(w http.ResponseWriter, err error) {
+	s.log.Error("a notification could not be stored; the hub is told to come again", "event", "state_failed", "error", err)
+	w.Header().Set("Retry-After", "10")
+	http.Error(w, "The notification could not be stored.", http.StatusServiceUnavailable)
+}
+
+// refused counts and logs what was not let in.
+func (s *Subscriber) refused(r *http.Request, why string) {
+	s.count(func(c *Counts) {
+		if c.Refused == nil {
+			c.Refused = map[string]uint64{}
+		}
+		c.Refused[why]++
+	})
+	s.log.LogAttrs(r.Context(), slog.LevelWarn, "a request to the callback was refused",
+		slog.String("event", "refused"), slog.String("reason", why), slog.String("method", r.Method), slog.String("remote", r.RemoteAddr))
+}

@@ -1,0 +1,162 @@
+package subscriber
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// StatusError is an answer that was not 2xx.
+type StatusError struct {
+	URL    string
+	Status int
+	// RetryAfter is what the answer asked for; zero: nothing.
+	RetryAfter time.Duration
+	// Text is how the answer's body begins, for a person.
+	Text string
+}
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("%s answered %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// page is an answer of 2xx. Its Body is to be closed.
+type page struct {
+	*http.Response
+	url string // after redirects
+}
+
+// get asks for a URL and follows redirects, but none from https to http.
+func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) {
+	for range maxRedirects + 1 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+		if err != nil {
+			return page{}, fmt.Errorf("asking %s: %w", rawURL, err)
+		}
+		req.Header.Set("Accept", accept)
+		resp, err := client.Do(req)
+		if err != nil {
+			return page{}, fmt.Errorf("asking %s: %w", rawURL, egress.WithoutURL(err))
+		}
+		if resp.StatusCode/100 == 2 {
+			return page{resp, rawURL}, nil
+		}
+		next, err := redirected(resp, rawURL)
+		if err != nil {
+			return page{}, err
+		}
+		rawURL = next
+	}
+	return page{}, fmt.Errorf("asking %s: more than %d redirects", rawURL, maxRedirects)
+}
+
+// redirected returns where an answer other than 2xx leads, and closes it.
+func redirected(resp *http.Response, from string) (string, error) {
+	defer func() { _ = resp.Body.Close() }()
+	location := resp.Header.Get("Location")
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		if location != "" {
+			break
+		}
+		fallthrough
+	default:
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
+		return "", &StatusError{URL: from, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: printable(text)}
+	}
+	next, err := resolve(from, location)
+	if err != nil {
+		return "", fmt.Errorf("%s redirects to %q: %w", from, location, err)
+	}
+	return next, nil
+}
+
+// resolve returns the absolute form of a reference in a document from base.
+func resolve(base, ref string) (string, error) {
+	b, err := url.Parse(base)
+	if err != nil {
+		return "", err
+	}
+	u, err := b.Parse(ref)
+	switch {
+	case err != nil:
+		return "", err
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return "", errors.New("that is no http or https URL")
+	case b.Scheme == "https" && u.Scheme == "http":
+		return "", errors.New("that leads from https to http")
+	}
+	u.Fragment = ""
+	return u.String(), nil
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	v := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(v); err == nil && n >= 0 {
+		return time.Duration(min(n, 24*3600)) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, time.Until(t))
+	}
+	return 0
+}
+
+// printable is text of a stranger as it may stand in one line of a log.
+func printable(b []byte) string {
+	s := strconv.QuoteToGraphic(string(b))
+	return s[1 : len(s)-1]
+}
+
+// document reads a document of ResourceSync.
+type document struct {
+	*resourcesync.Reader
+	url      string
+	head     resourcesync.Head
+	modified time.Time // Last-Modified of the answer, zero where it has none
+	close    func() error
+}
+
+// end closes the answer. What it says of the connection is of no interest any more.
+func (d *document) end() { _ = d.close() }
+
+// open asks for a document and reads its head. It is to be closed.
+func open(ctx context.Context, client Doer, rawURL string) (*document, error) {
+	p, err := get(ctx, client, rawURL, "application/xml, text/xml;q=0.9, */*;q=0.1")
+	if err != nil {
+		return nil, err
+	}
+	return p.document()
+}
+
+// document reads the head of a page that may be a document of ResourceSync. The
+// page is closed with the document, or else here.
+func (p page) document() (*document, error) {
+	body := bufio.NewReader(io.LimitReader(p.Body, maxDocument))
+	magic, _ := body.Peek(2)
+	d := &document{url: p.url, close: p.Body.Close}
+	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
+		Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
+	})
+	if t, err := http.ParseTime(p.Header.Get("Last-Modified")); err == nil {
+		d.modified = t
+	}
+	var err error
+	if d.head, err = d.Head(); err != nil {
+		_ = p.Body.Close()
+		return nil, fmt.Errorf("reading %s: %w", p.url, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,149 @@
+package subscriber
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/websub"
+)
+
+// Doer sends one HTTP request and follows no redirect. It may be shared between
+// goroutines.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// Options are what a Subscriber works with. Dir, Topic and Callback are
+// required; a zero elsewhere stands for the default that is named.
+type Options struct {
+	// Dir is the folder of the state: what was received and not committed yet,
+	// the subscriptions, the gaps. It belongs to one Subscriber at a time.
+	Dir string
+	// Topic is where discovery begins: a topic, or whatever leads to one, such as
+	// an address that redirects to it (DST-01, DST-02).
+	Topic string
+	// Hub is the hub to subscribe at. Empty: the first https one that the topic
+	// names, or else its first (DST-03).
+	Hub string
+	// Callback is the public URL of Handler. Each subscription gets a path of its
+	// own below it that cannot be guessed (DST-04).
+	Callback string
+	// Lease is what is asked for; the hub decides. 10 days.
+	Lease time.Duration
+	// InsecureSecret sends a secret to an http hub that is not on loopback as
+	// well. Without it such a subscription has none, and deliveries are unsigned.
+	InsecureSecret bool
+	// MinSignature is the weakest method that is accepted of signatures: SHA256.
+	MinSignature websub.SignatureMethod
+
+	// MaxBody bounds a notification in bytes, 64 MiB, and MaxBacklog what is on
+	// disk and not committed yet, 1 GiB. Over it the hub is told to come again.
+	MaxBody, MaxBacklog int64
+	// HoldFor is how long a notification that came early waits for those before
+	// it, 10 s, and MaxHeld how many wait: 64. After that the gap is repaired.
+	HoldFor time.Duration
+	MaxHeld int
+
+	// ChangeList is where gaps are repaired from. Empty: the Capability List that
+	// the topic names, or that of its host.
+	ChangeList string
+	// Start is how far the application is in step with the Source already, for
+	// instance the time of its baseline. It counts as long as nothing was
+	// received.
+	Start time.Time
+	// CheckEvery is how often the Change List is asked whether anything was not
+	// pushed. An hour; negative: never.
+	CheckEvery time.Duration
+
+	// Allow lists ranges that may be called besides public addresses, such as
+	// loopback for trying things out. It has no meaning with a Client.
+	Allow []netip.Prefix
+	// Client calls hubs, topics and lists. Nil: a guarded one.
+	Client Doer
+	// Log is told what happens. Nil: nobody is.
+	Log *slog.Logger
+}
+
+const (
+	fetchTimeout   = time.Minute // of one document or request
+	maxDocument    = 64 << 20    // bytes
+	maxRedirects   = 5
+	subscribeFirst = 5 * time.Second // between tries to subscribe, doubled up to
+	subscribeMax   = 10 * time.Minute
+	verifyWithin   = 3 * time.Minute // for the hub to verify an accepted request
+	repairFirst    = 2 * time.Second // between tries to repair, doubled up to
+	repairMax      = 5 * time.Minute
+	repairPatience = 10 * time.Minute // for lists that are behind the hub
+	firstCheck     = time.Minute      // after the start
+	underWay       = time.Minute      // for which a change may be on its way through the hub
+	keptGaps       = 100
+	keptIDs        = 1024
+	maxEdge        = 10_000 // changes at one instant that are told apart
+	maxLists       = 2_000  // Change Lists read in one repair
+	batchEntries   = 10_000 // changes of a repair in one batch
+)
+
+func (o *Options) setDefaults() error {
+	if o.Dir == "" {
+		return errors.New("subscriber: Options.Dir is missing: name a folder for the state")
+	}
+	if err := websub.CheckURL("Options.Topic", o.Topic); err != nil {
+		return fmt.Errorf("subscriber: %w", err)
+	}
+	if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {
+		return fmt.Errorf("subscriber: %w", err)
+	}
+	if strings.ContainsRune(o.Callback, '?') {
+		return errors.New("subscriber: Options.Callback has a query; name the URL that Handler is served at")
+	}
+	if o.Hub != "" {
+		if err := websub.CheckURL("Options.Hub", o.Hub); err != nil {
+			return fmt.Errorf("subscriber: %w", err)
+		}
+	}
+	orDefault(&o.MinSignature, websub.SHA256)
+	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {
+		return fmt.Errorf("subscriber: Options.MinSignature: %w", err)
+	}
+	orDefault(&o.Lease, 10*24*time.Hour)
+	orDefault(&o.MaxBody, 64<<20)
+	orDefault(&o.MaxBacklog, 1<<30)
+	orDefault(&o.HoldFor, 10*time.Second)
+	orDefault(&o.MaxHeld, 64)
+	orDefault(&o.CheckEvery, time.Hour)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Client == nil {
+		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub"})
+		if err != nil {
+			return fmt.Errorf("subscriber: %w", err)
+		}
+		o.Client = client
+	}
+	return nil
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// methods are those that a signature may have, from the weakest accepted on.
+func (o *Options) methods() []websub.SignatureMethod {
+	all := []websub.SignatureMethod{websub.SHA1, websub.SHA256, websub.SHA384, websub.SHA512}
+	for i, m := range all {
+		if m == o.MinSignature {
+			return all[i:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
+)
+
+// WellKnown is where a host has its Source Description (SRC-12).
+const WellKnown = "/.well-known/resourcesync"
+
+const (
+	maxSets    = 1_000 // Capability Lists of a Source that are read
+	maxUps     = 4     // steps from a document up to its Capability List
+	maxRobots  = 100   // sitemaps of a robots.txt that count
+	robotsPath = "/robots.txt"
+)
+
+// Source is what a Source offers.
+type Source struct {
+	// Description is the Source Description; empty where discovery began below it
+	// and nothing leads up to one.
+	Description string
+	Sets        []Set // never none
+}
+
+// Set is one set of resources and what its Capability List names.
+type Set struct {
+	// CapabilityList is empty for a Source that has only a sitemap.
+	CapabilityList string
+	// Documents are the URLs by capability, such as resourcesync.ResourceList.
+	Documents map[string]string
+	// Topic and Hubs are the channel of change notifications (SRC-11). Hubs may be
+	// empty where Topic is not: then the topic itself names them (Discover).
+	Topic string
+	Hubs  []string
+}
+
+// DiscoverSource finds what a Source offers, beginning at any of its addresses:
+// the Source Description, a Capability List, any list or dump (by its rel="up"), a
+// topic or resource that names its Capability List in a Link header or HTML link
+// (SRC-13), else the well-known place of the host, else the sitemaps of its
+// robots.txt (SRC-14).
+func DiscoverSource(ctx context.Context, client Doer, address string) (Source, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*fetchTimeout)
+	defer cancel()
+	d := discoverer{client: client, seen: map[string]bool{}}
+	found, first := d.from(ctx, address, 0)
+	if found {
+		return d.source, nil
+	}
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" {
+		return Source{}, fmt.Errorf("%q is no address of a Source; give an http or https URL", address)
+	}
+	known := base.ResolveReference(&url.URL{Path: WellKnown}).String()
+	found, err = d.from(ctx, known, 0)
+	if found {
+		return d.source, nil
+	}
+	if d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String()) {
+		return d.source, nil
+	}
+	if first == nil {
+		first = errors.New("it is no document of ResourceSync and links to none")
+	}
+	return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, orNothing(err))
+}
+
+func orNothing(err error) error {
+	if err == nil {
+		return errors.New("no document of ResourceSync")
+	}
+	return err
+}
+
+type discoverer struct {
+	client Doer
+	source Source
+	seen   map[string]bool
+}
+
+// from looks at an address and reports whether it leads to a Source.
+func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, error) {
+	if d.seen[address] {
+		return false, nil
+	}
+	d.seen[address] = true
+	p, err := get(ctx, d.client, address, "application/xml, text/xml;q=0.9, text/html;q=0.8, */*;q=0.1")
+	if err != nil {
+		return false, err
+	}
+	links := only(headerLinks(p), websub.RelResourceSync)
+	if len(links) == 0 && strings.Contains(p.Header.Get("Content-Type"), "html") {
+		links = only(embeddedLinks(p), websub.RelResourceSync)
+	}
+	doc, err := p.document() // closes p, now or with doc
+	if err == nil {
+		defer doc.end()
+		if found, err := d.document(ctx, doc, ups); found || err != nil {
+			return found, err
+		}
+	}
+	for _, l := range links {
+		if found, err := d.from(ctx, l.Href, ups); found || err != nil {
+			return found, err
+		}
+	}
+	return false, err
+}
+
+// document takes what a document says.
+func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool, error) {
+	switch capability := doc.head.Capability; {
+	case capability == resourcesync.Description:
+		return d.description(ctx, doc)
+	case capability == resourcesync.CapabilityList:
+		set, err := readSet(doc)
+		if err != nil {
+			return false, err
+		}
+		d.source.Sets = append(d.source.Sets, set)
+		if up, ok := doc.head.Link("up"); ok && d.source.Description == "" {
+			d.source.Description, _ = resolve(doc.url, up.Href)
+		}
+		return true, nil
+	case capability == "": // a plain sitemap lists resources
+		d.source.Sets = append(d.source.Sets, Set{Documents: map[string]string{resourcesync.ResourceList: doc.url}})
+		return true, nil
+	default:
+		if up, ok := doc.head.Link("up"); ok && ups < maxUps {
+			above, err := resolve(doc.url, up.Href)
+			if err == nil {
+				if found, err := d.from(ctx, above, ups+1); found || err != nil {
+					return found, err
+				}
+			}
+		}
+		if capability == resourcesync.ChangeNotification || capability == resourcesync.FrameworkNotification {
+			return false, nil // its topic may lead further
+		}
+		// A list that belongs to nothing is a Source of its own.
+		d.source.Sets = append(d.source.Sets, Set{Documents: map[string]string{capability: doc.url}})
+		return true, nil
+	}
+}
+
+// description reads the Capability Lists that a Source Description, or an index of
+// such, names. One that cannot be read fails the whole: a set would be missing.
+func (d *discoverer) description(ctx context.Context, doc *document) (bool, error) {
+	if d.source.Description == "" {
+		d.source.Description = doc.url
+	}
+	var below []string
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return false, fmt.Errorf("reading %s: %w", doc.url, err)
+		}
+		if len(below) == maxSets {
+			return false, fmt.Errorf("%s names more than %d Capability Lists", doc.url, maxSets)
+		}
+		target, err := resolve(doc.url, e.Loc)
+		if err != nil {
+			return false, fmt.Errorf("%s names %q: %w", doc.url, e.Loc, err)
+		}
+		below = append(below, target)
+	}
+	for _, target := range below {
+		if len(d.source.Sets) >= maxSets {
+			return false, fmt.Errorf("%s leads to more than %d sets", doc.url, maxSets)
+		}
+		if _, err := d.from(ctx, target, maxUps); err != nil {
+			return false, err
+		}
+	}
+	return len(d.source.Sets) > 0, nil
+}
+
+func (d *discoverer) robots(ctx context.Context, address string) bool {
+	p, err := get(ctx, d.client, address, "text/plain, */*;q=0.1")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = p.Body.Close() }()
+	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.url)
+	for _, s := range sitemaps[:min(len(sitemaps), maxRobots)] {
+		if found, _ := d.from(ctx, s, 0); found {
+			return true
+		}
+	}
+	return false
+}
+
+// readSet reads a Capability List.
+func readSet(doc *document) (Set, error) {
+	set := Set{CapabilityList: doc.url, Documents: map[string]string{}}
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return set, fmt.Errorf("reading %s: %w", doc.url, err)
+		}
+		loc, err := resolve(doc.url, e.Loc)
+		if err != nil || e.Capability == "" {
+			continue
+		}
+		if _, twice := set.Documents[e.Capability]; !twice {
+			set.Documents[e.Capability] = loc
+		}
+		if e.Capability != resourcesync.ChangeNotification || set.Topic != "" && set.Topic != loc {
+			continue
+		}
+		set.Topic = loc
+		for _, l := range only(e.Links, websub.RelHub) {
+			if hub, err := resolve(doc.url, l.Href); err == nil && !slices.Contains(set.Hubs, hub) {
+				set.Hubs = append(set.Hubs, hub)
+			}
+		}
+	}
+	return set, nil
+}

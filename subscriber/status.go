@@ -1,0 +1,257 @@
+package subscriber
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// States of a gap.
+const (
+	GapOpen     = "open"     // it is being repaired
+	GapRepaired = "repaired" // its changes were handed on
+	GapBaseline = "baseline" // it can't be had; a new baseline is needed
+)
+
+// Gap is an interval that was not pushed, or of which nobody knew whether it was.
+type Gap struct {
+	From       time.Time `json:"from"`
+	Until      time.Time `json:"until,omitzero"` // zero: to be found out
+	Why        string    `json:"why"`            // GapMissed, GapLease or GapCheck
+	State      string    `json:"state"`
+	FoundAt    time.Time `json:"found_at"`
+	RepairedAt time.Time `json:"repaired_at,omitzero"`
+	Changes    int       `json:"changes"`       // that the lists had
+	Via        string    `json:"via,omitempty"` // the Change List or index
+	// Unproven says that the lists do not tell whether they had everything.
+	Unproven bool `json:"unproven,omitempty"`
+
+	number uint64
+}
+
+// Counts are what a Subscriber counted since its folder was new.
+type Counts struct {
+	Received     uint64            `json:"received"` // notifications that were stored
+	Duplicates   uint64            `json:"duplicates"`
+	Early        uint64            `json:"early"`     // of the received, those that had to wait for others
+	Postponed    uint64            `json:"postponed"` // the hub was told to come again
+	Refused      map[string]uint64 `json:"refused,omitempty"`
+	LastReceived time.Time         `json:"last_received,omitzero"`
+	// Backlog is the bytes, Batches the notifications that wait for the
+	// application, and Held those that wait for others.
+	Backlog int64 `json:"backlog_bytes"`
+	Batches int   `json:"backlog"`
+	Held    int   `json:"held"`
+}
+
+// Status is what there is to know about a Subscriber.
+type Status struct {
+	AsOf          time.Time            `json:"as_of"`
+	Topic         string               `json:"topic"` // as in Options
+	Subscriptions []SubscriptionStatus `json:"subscriptions"`
+	// Until is how far everything was received, pushed or repaired.
+	Until  time.Time `json:"until,omitzero"`
+	Cursor Cursor    `json:"cursor"`
+	Counts Counts    `json:"counts"`
+	Gaps   []Gap     `json:"gaps"` // the latest, oldest first
+	// Trouble is what keeps it from subscribing or repairing; empty: nothing.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// SubscriptionStatus is a subscription without its secrets.
+type SubscriptionStatus struct {
+	Topic      string    `json:"topic"`
+	Hub        string    `json:"hub"`
+	State      string    `json:"state"` // pending, active, expired, denied or ended
+	Signed     bool      `json:"signed"`
+	VerifiedAt time.Time `json:"verified_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	RenewAt    time.Time `json:"renew_at,omitzero"`
+	Denied     string    `json:"denied,omitempty"`
+}
+
+// Status returns it as of now.
+func (s *Subscriber) Status() (Status, error) {
+	st := Status{AsOf: time.Now(), Topic: s.o.Topic}
+	err := s.state.view(func(tx *bbolt.Tx) error {
+		t, err := s.tail(tx)
+		if err != nil {
+			return err
+		}
+		st.Until = t.Until
+		if _, err := getJSON(tx.Bucket(metaBucket), cursorKey, &st.Cursor); err != nil {
+			return err
+		}
+		subs, err := readSubscriptions(tx)
+		if err != nil {
+			return err
+		}
+		for _, sub := range subs {
+			st.Subscriptions = append(st.Subscriptions, sub.status(st.AsOf))
+		}
+		st.Gaps, err = readGaps(tx)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Counts, st.Trouble = s.counts.clone(), s.trouble
+	return st, err
+}
+
+func (c *Counts) clone() Counts {
+	out := *c
+	out.Refused = make(map[string]uint64, len(c.Refused))
+	for k, v := range c.Refused {
+		out.Refused[k] = v
+	}
+	return out
+}
+
+func (b *subscription) status(now time.Time) SubscriptionStatus {
+	out := SubscriptionStatus{
+		Topic: b.Topic, Hub: b.Hub, Signed: b.Secret != "", VerifiedAt: b.VerifiedAt, ExpiresAt: b.ExpiresAt, RenewAt: b.RenewAt, Denied: b.Denied,
+	}
+	switch {
+	case !b.EndedAt.IsZero():
+		out.State = "ended"
+	case b.inForce(now):
+		out.State = "active"
+	case b.Denied != "":
+		out.State = "denied"
+	case !b.ExpiresAt.IsZero():
+		out.State = "expired"
+	default:
+		out.State = "pending"
+	}
+	return out
+}
+
+// record notes that a gap was found. One that is there already, open and from the
+// same instant, is it.
+func (s *Subscriber) record(gap *Gap) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		gaps, err := readGaps(tx)
+		if err != nil {
+			return err
+		}
+		for _, g := range gaps {
+			if g.State == GapOpen && g.From.Equal(gap.From) {
+				gap.number, gap.FoundAt = g.number, g.FoundAt
+			}
+		}
+		return putGap(tx, gap)
+	})
+}
+
+func putGap(tx *bbolt.Tx, gap *Gap) error {
+	b := tx.Bucket(gapsBucket)
+	if gap.number == 0 {
+		n, err := b.NextSequence()
+		if err != nil {
+			return err
+		}
+		gap.number = n
+		if n > keptGaps {
+			if err := b.Delete(number(n - keptGaps)); err != nil {
+				return err
+			}
+		}
+	}
+	return putJSON(b, number(gap.number), gap)
+}
+
+func readGaps(tx *bbolt.Tx) ([]Gap, error) {
+	b := tx.Bucket(gapsBucket)
+	var out []Gap
+	err := b.ForEach(func(key, _ []byte) error {
+		var g Gap
+		_, err := getJSON(b, key, &g)
+		g.number = fromNumber(key)
+		out = append(out, g)
+		return err
+	})
+	return out, err
+}
+
+func fromNumber(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
+
+// statusFile is what ReadStatus reads, and statusEvery how often it is written.
+const (
+	statusFile  = "status.json"
+	statusEvery = 2 * time.Second
+)
+
+// keepStatus writes the status for those who look from outside.
+func (s *Subscriber) keepStatus(ctx context.Context) {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		if err := s.writeStatus(); err != nil && ctx.Err() == nil {
+			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// writeStatus stores the counts, and writes the status beside them where it is
+// another than it was.
+func (s *Subscriber) writeStatus() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	st, err := s.Status()
+	if err != nil {
+		return err
+	}
+	was := s.written
+	s.written = st
+	s.written.AsOf = time.Time{}
+	if reflect.DeepEqual(was, s.written) {
+		return nil
+	}
+	err = s.state.update(func(tx *bbolt.Tx) error {
+		return putJSON(tx.Bucket(metaBucket), countsKey, st.Counts)
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return err
+	}
+	aside := filepath.Join(s.o.Dir, statusFile+".new")
+	if err := os.WriteFile(aside, append(raw, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(aside, filepath.Join(s.o.Dir, statusFile))
+}
+
+// ReadStatus reads the status of the Subscriber whose folder is dir, which may be
+// running in another process. Status.AsOf is when it last became another, which a
+// running one writes down within seconds.
+func ReadStatus(dir string) (Status, error) {
+	var st Status
+	raw, err := os.ReadFile(filepath.Join(dir, statusFile)) //nolint:gosec // the folder is the caller's
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, fmt.Errorf("no subscriber has worked in %s yet: %w", dir, err)
+	}
+	if err != nil {
+		return st, err
+	}
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return st, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, statusFile), err)
+	}
+	return st, nil
+}

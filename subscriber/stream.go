@@ -1,0 +1,185 @@
+package subscriber
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// Cursor says how far the application got. The zero Cursor stands at the
+// beginning; cursors of one Subscriber are ordered, and may be stored as text.
+type Cursor struct {
+	Batch  uint64 `json:"batch"`
+	Change int    `json:"change"` // changes of Batch that are done with
+}
+
+func (c Cursor) before(d Cursor) bool {
+	return c.Batch < d.Batch || c.Batch == d.Batch && c.Change < d.Change
+}
+
+// Change is what the stream hands on: one change of a resource, a piece of
+// content where the topic carries something else, or word that a new baseline is
+// needed.
+type Change struct {
+	resourcesync.Entry
+	// Cursor is what to Commit once the change is done with.
+	Cursor Cursor
+	// NotificationID is the Webhook-Id; empty for what was taken from a Change
+	// List. From and Until are the notification's interval, zero where it has none.
+	NotificationID string
+	From, Until    time.Time
+	// Repaired says that it was not pushed but taken from a Change List.
+	Repaired bool
+	// Content and MediaType are the body of what is no change notification.
+	// Entry is zero then.
+	Content   []byte
+	MediaType string
+	// NeedsBaseline says that what happened from From to Until can't be had: the
+	// application is to take everything anew, as of Until or later. Entry is zero.
+	NeedsBaseline bool
+}
+
+// Changes hands on what was received and not committed yet, and then what comes,
+// in order, until ctx ends or the range is left; it waits where there is nothing.
+// Each change comes at least once: again after a restart if it was not committed.
+// It is for one range at a time; a second one ends at once. Err tells why a range
+// ended that the caller did not end.
+func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		if !s.reading.TryLock() {
+			s.ended(errors.New("subscriber: somebody else ranges over Changes already"))
+			return
+		}
+		defer s.reading.Unlock()
+		s.ended(nil)
+		at, err := s.Committed()
+		for err == nil && ctx.Err() == nil {
+			more := s.more.wait()
+			var b batch
+			var payload []byte
+			var n uint64
+			if n, b, payload, err = s.next(at); err != nil {
+				break
+			}
+			if n == 0 {
+				select {
+				case <-ctx.Done():
+				case <-more:
+				}
+				continue
+			}
+			if at.Batch != n {
+				at = Cursor{Batch: n}
+			}
+			var left bool
+			if left, err = s.handOut(ctx, at, b, payload, yield); left {
+				return
+			}
+			at = Cursor{Batch: n + 1}
+		}
+		s.ended(err)
+	}
+}
+
+// Err is why the last range over Changes ended, nil if by its caller.
+func (s *Subscriber) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streamed
+}
+
+func (s *Subscriber) ended(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streamed = err
+}
+
+// next returns the first batch at or after a cursor; number 0: there is none.
+func (s *Subscriber) next(at Cursor) (n uint64, b batch, payload []byte, err error) {
+	err = s.state.view(func(tx *bbolt.Tx) error {
+		key, raw := tx.Bucket(inboxBucket).Cursor().Seek(number(at.Batch))
+		if key == nil {
+			return nil
+		}
+		n = fromNumber(key)
+		var err error
+		b, payload, err = unpackBatch(bytes.Clone(raw))
+		return err
+	})
+	return n, b, payload, err
+}
+
+// handOut yields a batch from a cursor on. Left: the caller ended the range.
+func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []byte, yield func(Change) bool) (left bool, err error) {
+	c := Change{NotificationID: b.ID, From: b.From, Until: b.Until, Repaired: b.Repaired, MediaType: b.MediaType}
+	if b.Baseline || b.Content {
+		if at.Change > 0 {
+			return false, nil
+		}
+		c.Cursor, c.NeedsBaseline = Cursor{at.Batch, 1}, b.Baseline
+		if b.Content {
+			c.Content = payload
+		}
+		return !yield(c), nil
+	}
+	r := resourcesync.NewNotificationReader(bytes.NewReader(payload), resourcesync.Limits{Bytes: int64(len(payload)) + 1})
+	skip := named(b.Skip)
+	for i := 0; ctx.Err() == nil; i++ {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("subscriber: a stored notification can't be read any more: %w", err)
+		}
+		if i < at.Change || b.had(&e, skip) {
+			continue
+		}
+		c.Entry, c.Cursor = e, Cursor{at.Batch, i + 1}
+		if !yield(c) {
+			return true, nil
+		}
+	}
+	return true, nil
+}
+
+// Committed is the cursor that was committed last.
+func (s *Subscriber) Committed() (Cursor, error) {
+	var c Cursor
+	err := s.state.view(func(tx *bbolt.Tx) error {
+		_, err := getJSON(tx.Bucket(metaBucket), cursorKey, &c)
+		return err
+	})
+	return c, err
+}
+
+// Commit says that everything up to a cursor is done with. It is durable when it
+// returns, and what was committed does not come again. A cursor that is older
+// than the committed one changes nothing. It costs an fsync, shared by those who
+// commit at once: whoever has many small changes commits every so many.
+func (s *Subscriber) Commit(c Cursor) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		meta, inbox := tx.Bucket(metaBucket), tx.Bucket(inboxBucket)
+		var have Cursor
+		if _, err := getJSON(meta, cursorKey, &have); err != nil || !have.before(c) {
+			return err
+		}
+		at := inbox.Cursor()
+		for key, raw := at.First(); key != nil && fromNumber(key) < c.Batch; key, raw = at.First() {
+			s.counts.Backlog -= int64(len(raw))
+			s.counts.Batches--
+			if err := inbox.Delete(key); err != nil {
+				return err
+			}
+		}
+		return putJSON(meta, cursorKey, c)
+	})
+}

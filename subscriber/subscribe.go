@@ -1,0 +1,265 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/websub"
+)
+
+var currentKey = []byte("current") // the token of the subscription that is wanted
+
+const (
+	deniedRest  = time.Hour          // after a hub said no
+	lookAgain   = time.Hour          // at the subscription, if nothing else is due
+	forgetEnded = 7 * 24 * time.Hour // for so long an ended callback answers 410
+)
+
+// keepSubscribed subscribes and renews until ctx ends.
+func (s *Subscriber) keepSubscribed(ctx context.Context) {
+	rest := subscribeFirst
+	for {
+		woken := s.wake.wait()
+		wait, err := s.subscribe(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = rest
+			var status *StatusError
+			if errors.As(err, &status) {
+				wait = max(wait, min(status.RetryAfter, time.Hour))
+			}
+			rest = min(2*rest, subscribeMax)
+			s.log.Warn("subscribing failed; it is tried again", "event", "subscribe_failed", "topic", s.o.Topic, "error", err, "wait", wait)
+			s.troubled(err)
+			woken = nil // whoever wakes it does not shorten this
+		default:
+			rest = subscribeFirst
+		}
+		if !pause(ctx, wait, woken) {
+			return
+		}
+	}
+}
+
+func (s *Subscriber) troubled(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble = ""; err != nil {
+		s.trouble = err.Error()
+	}
+}
+
+// subscribe takes the next step and returns how long there is nothing to do.
+func (s *Subscriber) subscribe(ctx context.Context) (time.Duration, error) {
+	current, others, err := s.mine()
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	switch due := current.due(now); {
+	case due > 0:
+		if current.inForce(now) {
+			s.troubled(nil)
+			if err := s.leave(ctx, others); err != nil {
+				s.log.Warn("an old subscription could not be ended; it is tried again", "event", "unsubscribe_failed", "error", err)
+				due = min(due, subscribeMax)
+			}
+		}
+		return due, nil
+	default:
+		found, err := s.find(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if current.Topic != found.Topic || current.Hub != found.Hubs[0] || !current.EndedAt.IsZero() {
+			current = newSubscription(found.Topic, found.Hubs[0], s.o.InsecureSecret)
+		}
+		return 2 * time.Second, s.ask(ctx, current, websub.ModeSubscribe)
+	}
+}
+
+// due is how long there is nothing to do for a subscription.
+func (b *subscription) due(now time.Time) time.Duration {
+	switch {
+	case b.Token == "" || !b.EndedAt.IsZero():
+		return 0
+	case !b.DeniedAt.IsZero():
+		return b.DeniedAt.Add(deniedRest).Sub(now)
+	case b.Wanted == websub.ModeSubscribe && !b.AcceptedAt.IsZero():
+		return b.AcceptedAt.Add(verifyWithin).Sub(now)
+	case b.Wanted == websub.ModeSubscribe || !b.inForce(now):
+		return 0
+	default:
+		return min(b.RenewAt.Sub(now), lookAgain)
+	}
+}
+
+// mine reads the subscription that is wanted, and those that are not any more.
+func (s *Subscriber) mine() (current subscription, others []subscription, err error) {
+	err = s.state.view(func(tx *bbolt.Tx) error {
+		token := string(tx.Bucket(metaBucket).Get(currentKey))
+		all, err := readSubscriptions(tx)
+		for _, sub := range all {
+			if sub.Token == token {
+				current = sub
+			} else {
+				others = append(others, sub)
+			}
+		}
+		return err
+	})
+	return current, others, err
+}
+
+// find finds the topic and the hub, which is the first of the Discovery's. A topic
+// that cannot be asked is subscribed to as it is named where the hub is given.
+func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
+	d, err := Discover(ctx, s.o.Client, s.o.Topic)
+	if s.o.Hub != "" {
+		if d.Topic == "" {
+			d.Topic = s.o.Topic
+		}
+		d.Hubs = []string{s.o.Hub}
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	d.Hubs = []string{choose(d.Hubs)}
+	return d, nil
+}
+
+// ask sends a request to subscribe or unsubscribe. What is asked for is on disk
+// before, since the hub may verify it before it answers (DST-07).
+func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode) error {
+	sub.Wanted, sub.AskedAt, sub.AcceptedAt = mode, time.Now(), time.Time{}
+	sub.Denied, sub.DeniedAt = "", time.Time{}
+	err := s.update(func(tx *bbolt.Tx) error {
+		if mode == websub.ModeSubscribe {
+			if err := tx.Bucket(metaBucket).Put(currentKey, []byte(sub.Token)); err != nil {
+				return err
+			}
+		}
+		return putSubscription(tx, sub)
+	})
+	if err != nil {
+		return err
+	}
+	form := url.Values{
+		websub.ParamMode: {string(mode)}, websub.ParamTopic: {sub.Topic}, websub.ParamCallback: {s.callbackOf(sub.Token)},
+	}
+	if mode == websub.ModeSubscribe {
+		form.Set(websub.ParamLeaseSeconds, strconv.FormatInt(int64(s.o.Lease/time.Second), 10))
+		if sub.Secret != "" {
+			form.Set(websub.ParamSecret, sub.Secret)
+		} else {
+			s.log.Warn("the hub is reached over plain http, so that deliveries will not be signed; InsecureSecret sends it a secret all the same",
+				"event", "unsigned", "hub", sub.Hub)
+		}
+	}
+	if err := s.post(ctx, sub.Hub, form.Encode()); err != nil {
+		return fmt.Errorf("asking the hub to %s: %w", mode, err)
+	}
+	s.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
+	return s.update(func(tx *bbolt.Tx) error {
+		now, found, err := readSubscription(tx, sub.Token)
+		if err != nil || !found || now.Wanted != mode {
+			return err // it was verified or denied meanwhile
+		}
+		now.AcceptedAt = time.Now()
+		return putSubscription(tx, now)
+	})
+}
+
+// post sends a form to a hub, and again where a 307 or 308 leads (DST-05, DST-06).
+func (s *Subscriber) post(ctx context.Context, hub, form string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	for range maxRedirects + 1 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, hub, strings.NewReader(form))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := s.o.Client.Do(req)
+		if err != nil {
+			return fmt.Errorf("%s: %w", hub, egress.WithoutURL(err))
+		}
+		switch resp.StatusCode {
+		case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+			if hub, err = s.moved(resp, hub, form); err != nil {
+				return err
+			}
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
+		_ = resp.Body.Close()
+		if resp.StatusCode/100 != 2 {
+			return &StatusError{URL: hub, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: printable(text)}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s: more than %d redirects", hub, maxRedirects)
+}
+
+// moved is where a hub redirects to. A secret does not follow to a place that it
+// would not have been sent to.
+func (s *Subscriber) moved(resp *http.Response, hub, form string) (string, error) {
+	next, err := redirected(resp, hub)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !s.o.InsecureSecret {
+		return "", fmt.Errorf("%s redirects to %s, where a secret would be read on the way", hub, next)
+	}
+	return next, nil
+}
+
+// leave ends the subscriptions that are not wanted any more, and forgets those
+// that ended long ago.
+func (s *Subscriber) leave(ctx context.Context, others []subscription) error {
+	now := time.Now()
+	var failed error
+	for _, sub := range others {
+		gone := !sub.EndedAt.IsZero() && now.Sub(sub.EndedAt) > forgetEnded || sub.EndedAt.IsZero() && !sub.inForce(now) && now.Sub(sub.AskedAt) > forgetEnded
+		switch {
+		case gone:
+			failed = errors.Join(failed, s.update(func(tx *bbolt.Tx) error { return tx.Bucket(subsBucket).Delete([]byte(sub.Token)) }))
+		case sub.inForce(now) && (sub.Wanted != websub.ModeUnsubscribe || now.Sub(sub.AskedAt) > verifyWithin):
+			failed = errors.Join(failed, s.ask(ctx, sub, websub.ModeUnsubscribe))
+		}
+	}
+	return failed
+}
+
+// Unsubscribe asks the hub to end every subscription that is in force (DST-14).
+// The hub verifies that at Handler, which therefore has to be served still; until
+// it has done so deliveries may come. It must not be called while Run runs, which
+// would subscribe again.
+func (s *Subscriber) Unsubscribe(ctx context.Context) error {
+	current, others, err := s.mine()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var failed error
+	for _, sub := range slices.Concat([]subscription{current}, others) {
+		if sub.Token != "" && sub.inForce(now) {
+			failed = errors.Join(failed, s.ask(ctx, sub, websub.ModeUnsubscribe))
+		}
+	}
+	return failed
+}

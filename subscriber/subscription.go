@@ -1,0 +1,93 @@
+package subscriber
+
+import (
+	"crypto/rand"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// subscription is one that this subscriber asked for.
+type subscription struct {
+	Token string `json:"-"` // the last segment of its callback
+	Topic string `json:"topic"`
+	Hub   string `json:"hub"`
+	// Secret signs its deliveries; empty: they are unsigned. It stays the same
+	// over renewals, so that what is under way stays valid.
+	Secret string `json:"secret,omitempty"`
+	// Wanted is what was asked for last and not verified yet: subscribe,
+	// unsubscribe or empty.
+	Wanted websub.Mode `json:"wanted,omitempty"`
+	// AskedAt is when that was, and AcceptedAt when the hub accepted it.
+	AskedAt    time.Time `json:"asked_at,omitzero"`
+	AcceptedAt time.Time `json:"accepted_at,omitzero"`
+	// VerifiedAt and ExpiresAt are the lease; zero: there is none.
+	VerifiedAt time.Time `json:"verified_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	// RenewAt is when the lease is to be renewed.
+	RenewAt time.Time `json:"renew_at,omitzero"`
+	// Denied is the reason with which the hub refused or ended it, and DeniedAt when.
+	Denied   string    `json:"denied,omitempty"`
+	DeniedAt time.Time `json:"denied_at,omitzero"`
+	// EndedAt says that it was unsubscribed: deliveries are answered 410 (DST-11).
+	EndedAt time.Time `json:"ended_at,omitzero"`
+}
+
+// newSubscription makes one with a callback of its own.
+func newSubscription(topic, hub string, insecureSecret bool) subscription {
+	sub := subscription{Token: rand.Text(), Topic: topic, Hub: hub}
+	if secretIsSafe(hub) || insecureSecret {
+		sub.Secret = rand.Text() + rand.Text()
+	}
+	return sub
+}
+
+// secretIsSafe reports whether a secret may be sent to a hub: over https, or
+// within this machine (DST-04).
+func secretIsSafe(hub string) bool {
+	u, err := url.Parse(hub)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// inForce reports whether it has a lease at now.
+func (b *subscription) inForce(now time.Time) bool {
+	return b.EndedAt.IsZero() && b.ExpiresAt.After(now)
+}
+
+func (s *Subscriber) callbackOf(token string) string {
+	return strings.TrimSuffix(s.o.Callback, "/") + "/" + token
+}
+
+// subscription reads that of a token.
+func readSubscription(tx *bbolt.Tx, token string) (sub subscription, found bool, err error) {
+	if token == "" {
+		return sub, false, nil
+	}
+	found, err = getJSON(tx.Bucket(subsBucket), []byte(token), &sub)
+	sub.Token = token
+	return sub, found, err
+}
+
+func putSubscription(tx *bbolt.Tx, sub subscription) error {
+	return putJSON(tx.Bucket(subsBucket), []byte(sub.Token), sub)
+}
+
+// subscriptions reads all of them.
+func readSubscriptions(tx *bbolt.Tx) ([]subscription, error) {
+	var out []subscription
+	err := tx.Bucket(subsBucket).ForEach(func(token, _ []byte) error {
+		sub, _, err := readSubscription(tx, string(token))
+		out = append(out, sub)
+		return err
+	})
+	return out, err
+}
