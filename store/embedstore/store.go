@@ -90,6 +90,7 @@ type Store struct {
 var (
 	_ journal.Journal     = (*Store)(nil)
 	_ journal.Marks       = (*Store)(nil)
+	_ journal.Restorer    = (*Store)(nil)
 	_ subscriptions.Store = (*Store)(nil)
 )
 

@@ -172,13 +172,18 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	t.entries = append(t.entries, e)
 	m.clock++
 	t.changed = m.clock
+	m.hint(topic)
+	return e, nil
+}
+
+// hint tells those who watch of a topic.
+func (m *Memory) hint(topic string) {
 	for ch := range m.hints {
 		select {
 		case ch <- topic:
 		default:
 		}
 	}
-	return e, nil
 }
 
 // Reset implements journal.Appender.

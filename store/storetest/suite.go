@@ -19,6 +19,7 @@ import (
 type Store interface {
 	journal.Journal
 	journal.Marks
+	journal.Restorer
 	subscriptions.Store
 }
 
@@ -53,7 +54,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, secretChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, restoreChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all

@@ -1,0 +1,88 @@
+package embedstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Intervals implements journal.Restorer.
+func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.Interval, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		key := keyOf(journal.TopicID(topic))
+		return scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
+			i, err := journal.UnpackInterval(v)
+			found = append(found, i)
+			return true, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b journal.Interval) int { return cmp.Compare(a.Position, b.Position) })
+	return found, nil
+}
+
+// Restore implements journal.Restorer.
+func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+	id := journal.TopicID(h.Topic)
+	key := keyOf(id)
+	h.Gaps = slices.Clone(h.Gaps) // the operation may outlive the call
+	remembered = slices.Clone(remembered)
+	return s.do(ctx, &op{
+		run: func(tx *bbolt.Tx) error {
+			stored, err := readHead(tx, key, h.Topic)
+			if err != nil {
+				return err
+			}
+			head, news, err := journal.Restored(stored.Head, h)
+			if err != nil {
+				return err
+			}
+			if !news {
+				return errUnchanged
+			}
+			head.Version = journal.Version(strconv.FormatUint(random(), 36))
+			return errors.Join(forget(tx, key), rememberAll(tx, key, remembered),
+				writeHead(tx, key, headRecord{Head: head, timed: uint64(len(remembered))}))
+		},
+		finish: func(err error) {
+			if mayBeStored(err) {
+				s.topics[key[0]].bump(id)
+				s.hints.send(h.Topic)
+			}
+		},
+	})
+}
+
+// forget takes away what is remembered of a topic.
+func forget(tx *bbolt.Tx, key []byte) error {
+	b := tx.Bucket(bucketIntervals)
+	var places [][]byte
+	err := scan(b, key, key, func(k, _ []byte) (bool, error) {
+		places = append(places, bytes.Clone(k))
+		return true, nil
+	})
+	for _, k := range places {
+		err = errors.Join(err, del(b, k))
+	}
+	return err
+}
+
+// rememberAll keeps intervals, oldest first, in the places where remember would
+// have put those of the first entries of a topic.
+func rememberAll(tx *bbolt.Tx, key []byte, all []journal.Interval) error {
+	var err error
+	for n, i := range all {
+		place := append(bytes.Clone(key), byte(n%journal.Remembered))
+		err = errors.Join(err, put(tx.Bucket(bucketIntervals), place, journal.PackInterval(i)))
+	}
+	return err
+}

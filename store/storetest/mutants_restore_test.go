@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// restoreMutant is a store that restores topics with one defect.
+type restoreMutant struct {
+	*Memory
+	before    func(m *Memory, h *journal.Head, remembered *[]journal.Interval)
+	after     func(t *memTopic)
+	intervals func(all []journal.Interval) []journal.Interval
+}
+
+func (m *restoreMutant) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+	if m.before != nil {
+		m.before(m.Memory, &h, &remembered)
+	}
+	err := m.Memory.Restore(ctx, h, remembered)
+	if err == nil && m.after != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.after(m.topics[h.Topic])
+	}
+	return err
+}
+
+func (m *restoreMutant) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
+	all, err := m.Memory.Intervals(ctx, topic)
+	if m.intervals != nil {
+		all = m.intervals(all)
+	}
+	return all, err
+}
+
+func TestSuiteCatchesMutantsOfRestore(t *testing.T) {
+	for name, mutate := range map[string]func(m *restoreMutant){
+		"keeps what was retained elsewhere": func(m *restoreMutant) { m.after = func(t *memTopic) { t.head.Entries = 1 } },
+		"doesn't say what was trimmed":      func(m *restoreMutant) { m.after = func(t *memTopic) { t.head.Trimmed = journal.Anchor{} } },
+		"forgets the gaps":                  func(m *restoreMutant) { m.after = func(t *memTopic) { t.head.Gaps = nil } },
+		"forgets the intervals":             func(m *restoreMutant) { m.after = func(t *memTopic) { t.intervals = nil } },
+		"tells nobody":                      func(m *restoreMutant) { m.after = func(t *memTopic) { t.changed = 0 } },
+		"replaces whatever there is": func(m *restoreMutant) {
+			m.before = func(m *Memory, h *journal.Head, _ *[]journal.Interval) { delete(m.topics, h.Topic) }
+		},
+		"never replaces": func(m *restoreMutant) {
+			m.before = func(m *Memory, h *journal.Head, remembered *[]journal.Interval) {
+				if t := m.topics[h.Topic]; t != nil {
+					*h, *remembered = t.head, t.intervals
+				}
+			}
+		},
+		"gives the oldest last": func(m *restoreMutant) {
+			m.intervals = func(all []journal.Interval) []journal.Interval {
+				if len(all) > 1 {
+					all[0], all[len(all)-1] = all[len(all)-1], all[0]
+				}
+				return all
+			}
+		},
+		"remembers one too many": func(m *restoreMutant) {
+			m.before = func(_ *Memory, _ *journal.Head, remembered *[]journal.Interval) {
+				if n := len(*remembered); n == journal.Remembered {
+					*remembered = append((*remembered)[:1:1], *remembered...)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			caught := false
+			for _, c := range restoreChecks {
+				memory := NewMemory()
+				m := &restoreMutant{Memory: memory}
+				mutate(m)
+				h := memory.Harness()
+				h.Store = m
+				h.Reopen = func() (Store, error) { return m, nil }
+				if why := failure(t.Context(), c, h); why != "" {
+					caught = true
+				}
+			}
+			if !caught {
+				t.Error("no check notices")
+			}
+		})
+	}
+}
