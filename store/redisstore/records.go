@@ -99,7 +99,8 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 	}
 	out := make([]stored, n)
 	for k, list := range lists {
-		for i, v := range list.([]any) {
+		values, _ := list.([]any)
+		for i, v := range values {
 			text, _ := v.(string)
 			switch k {
 			case 0:

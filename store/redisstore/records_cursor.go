@@ -50,8 +50,8 @@ func appendShort(b []byte, v uint64) []byte {
 var yearOne = time.Time{}.Unix()
 
 func appendTime(b []byte, t time.Time) []byte {
-	b = appendShort(b, uint64(max(t.Unix()-yearOne, 0))) //nolint:gosec // not negative
-	return appendShort(b, uint64(t.Nanosecond()))        //nolint:gosec // not negative
+	b = appendShort(b, uint64(max(t.Unix()-yearOne, 0)))
+	return appendShort(b, uint64(t.Nanosecond())) //nolint:gosec // not negative
 }
 
 // unpackCursor reads what packCursor wrote. Its errors wrap journal.ErrPacked.
@@ -102,5 +102,5 @@ func readTime(u *journal.Unpacker) time.Time {
 		u.Fail("a time is none")
 		return time.Time{}
 	}
-	return time.Unix(int64(seconds)+yearOne, int64(nanoseconds)).UTC() //nolint:gosec // looked at
+	return time.Unix(int64(seconds)+yearOne, int64(nanoseconds)).UTC()
 }

@@ -67,6 +67,7 @@ type Store struct {
 	key     keys
 	sealing *seal.Keys
 	meta    meta
+	secrets Secrets
 
 	// refused is why nothing may be written any more; nil: it may.
 	refused atomic.Pointer[error]
@@ -97,6 +98,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.start(openCtx); err != nil {
 		_ = client.Close() // the first error says more
 		return nil, err
+	}
+	if err := s.settleSecrets(ctx); err != nil { // takes as long as there are subscriptions
+		_ = client.Close()
+		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
 	}
 	var background context.Context
 	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))

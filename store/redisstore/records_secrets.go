@@ -1,0 +1,193 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Secrets tells how a store keeps secrets.
+type Secrets struct {
+	// Key is the one that sealed all of them; nil: they are stored as they are.
+	Key *seal.ID
+	// Resealed is how many records were stored anew when the store was opened, as
+	// their secrets had been as they are, or sealed with another key.
+	Resealed int
+	// Retired are the keys that nothing was sealed with any more after that. Other
+	// hubs go on to seal with one of them until they are started with the new one.
+	Retired []seal.ID
+}
+
+// Secrets tells how the store keeps secrets since it was opened.
+func (s *Store) Secrets() Secrets { return s.secrets }
+
+// nameSecrets is a set of the forms in which secrets may be stored, so that a
+// start need not look at each: formPlain, and the ids of keys in hexadecimal. A
+// hub adds the form in which it stores them before it stores any. It takes one
+// away that it has no key for and that it found nowhere; while it has the key,
+// another hub may seal with it.
+const nameSecrets = "secrets"
+
+const formPlain = "plain"
+
+// settleSecrets sees to it that every secret can be opened, and that each is
+// stored as the keys would store it today. Without one of the keys it returns an
+// error that wraps a *seal.KeyError, and nothing was changed. What it did not
+// finish the next start does.
+func (s *Store) settleSecrets(ctx context.Context) error {
+	mine := formPlain
+	if s.sealing != nil {
+		s.secrets.Key = &s.sealing.IDs()[0]
+		mine = s.secrets.Key.String()
+	}
+	name := s.key.meta(nameSecrets)
+	was, err := s.client.SMembers(ctx, name).Result()
+	if err != nil || len(was) == 1 && was[0] == mine {
+		return err
+	}
+	if err := s.lacksNoKey(ctx); err != nil {
+		return err
+	}
+	if err := s.client.SAdd(ctx, name, mine).Err(); err != nil {
+		return err
+	}
+	used, err := s.reseal(ctx)
+	if err != nil {
+		return err
+	}
+	s.secrets.Retired = slices.DeleteFunc(used, func(id seal.ID) bool { return id.String() == mine })
+	var gone []any
+	for _, form := range was {
+		if form != mine && !slices.ContainsFunc(s.sealing.IDs(), func(id seal.ID) bool { return id.String() == form }) {
+			gone = append(gone, form)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return s.client.SRem(ctx, name, gone...).Err()
+}
+
+// lacksNoKey returns an error that wraps a *seal.KeyError for each key that
+// secrets were sealed with and that is not there.
+func (s *Store) lacksNoKey(ctx context.Context) error {
+	need := map[seal.ID]int{}
+	err := s.eachPage(ctx, func(_ []uuid.UUID, values []stored) error {
+		for _, v := range values {
+			ids, _ := s.sealedBy(v)
+			for _, id := range ids {
+				if !slices.Contains(s.sealing.IDs(), id) {
+					need[id]++
+				}
+			}
+		}
+		return nil
+	})
+	errs := []error{err}
+	for id, n := range need {
+		errs = append(errs, fmt.Errorf("secrets of %d subscriptions can't be read: %w; nothing was changed", n, &seal.KeyError{ID: id}))
+	}
+	return errors.Join(errs...)
+}
+
+// reseal stores the secrets anew that are not stored as the keys would today, and
+// returns the other keys that sealed some of them.
+func (s *Store) reseal(ctx context.Context) (used []seal.ID, err error) {
+	same := func(rec subscriptions.Record) (subscriptions.Record, error) { return rec, nil }
+	err = s.eachPage(ctx, func(ids []uuid.UUID, values []stored) error {
+		var writes []call
+		var writing []uuid.UUID
+		for i, id := range ids {
+			by, fresh := s.sealedBy(values[i])
+			if fresh {
+				continue
+			}
+			next, err := s.changed(id, values[i], same)
+			if err != nil {
+				return err
+			}
+			used = append(used, by...)
+			writes = append(writes, call{keys: s.replaceKeys(id), args: replaceArgs(id, values[i], next, "", nil)})
+			writing = append(writing, id)
+		}
+		s.secrets.Resealed += len(writing)
+		for i, cmd := range s.runAll(ctx, replaceScript, writes) {
+			won, err := cmd.Bool()
+			if err == nil && !won { // somebody changed it meanwhile
+				_, err = s.Update(ctx, writing[i], same)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(used, func(a, b seal.ID) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(used), err
+}
+
+// sealedBy returns the keys of a record's secrets, and whether these are stored
+// as the keys would store them today.
+func (s *Store) sealedBy(v stored) (ids []seal.ID, fresh bool) {
+	fresh = true
+	for _, form := range secretsIn(v) {
+		fresh = fresh && s.sealing.Fresh(form)
+		if id, ok := seal.SealedBy(form); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, fresh
+}
+
+// eachPage hands fn all records, some of a shard at a time.
+func (s *Store) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values []stored) error) error {
+	for shard := range journal.Partitions {
+		ids, err := s.idsIn(ctx, s.key.records(shard).ids())
+		if err != nil {
+			return err
+		}
+		for page := range slices.Chunk(ids, readMax) {
+			values, err := s.read(ctx, shard, page)
+			if err == nil {
+				err = fn(page, values)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// secretsIn returns the stored forms of a record's secrets, none for those that
+// cannot be read: these are told of when somebody reads the record.
+func secretsIn(v stored) (forms [][]byte) {
+	var sub, request onlooker
+	_, _ = subscriptions.UnpackSubscription([]byte(v.sub), &sub)
+	_, _ = subscriptions.UnpackRequest([]byte(v.request), &request)
+	for _, o := range []onlooker{sub, request} {
+		if len(o.stored) > 0 {
+			forms = append(forms, o.stored)
+		}
+	}
+	return forms
+}
+
+// onlooker opens nothing, and keeps the stored form of what it was to open.
+type onlooker struct{ stored []byte }
+
+// Seal implements subscriptions.Sealer. Nobody calls it.
+func (*onlooker) Seal(dst []byte, _, _ string) []byte { return dst }
+
+// Open implements subscriptions.Sealer.
+func (o *onlooker) Open(stored []byte, _ string) (string, error) {
+	o.stored = stored
+	return "", nil
+}
