@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options are what a Keeper works with. Store, Part and Self are required.
+type Options struct {
+	Store Store
+	Part  Part
+	Self  Node
+	// Lease is how long a share of a hub that died waits for another one
+	// (`--owner-lease`). Zero: leases do not end, as with Alone.
+	Lease time.Duration
+	// Drain is how long the Part may take to yield a shard.
+	Drain time.Duration
+	// Event is told what happens. It must not wait. Nil: nobody is told.
+	Event func(Event)
+}
+
+// Limits that are no settings.
+const (
+	takesAtOnce = 8           // shards that the Part is told to take at a time
+	longestTick = time.Second // between looks at who lives
+	farewell    = 2 * time.Second
+)
+
+// Keeper holds the shards that its hub should own. Its methods may be called
+// from several goroutines. A shard goes through these states:
+//
+//	            its own by Place, and free: Acquire
+//	┌──────┐ ──────────────────────────────────────> ┌────────┐
+//	│ free │                                         │ taking │ Part.Take, again after an error
+//	└──────┘ <──────────┐                            └────────┘
+//	   ^  ^             │ another's by Place: Part.Cut,  │  │
+//	   │  │             └──────────── Release ───────────┘  │ done
+//	   │  │ Release                                         v
+//	   │  └───────── ┌──────────┐  another's by Place   ┌──────┐
+//	   │  Part.Yield │ yielding │ <──────────────────── │ held │
+//	   │     is done └──────────┘  or the hub ends      └──────┘
+//	   │
+//	   │ when no Take or Yield goes on     ┌──────┐
+//	   └────────────────────────────────── │ lost │ <── any but free: the lease is over by the
+//	                        Part.Cut       └──────┘     own clock, or the store says it is lost
+//
+// In taking, held and yielding the shard is owned: there is a lease, and every
+// third of its time it is renewed. By the hub's monotonic clock it lasts from the
+// moment before the store was asked for it, and a tenth less than the store gives,
+// in which work is broken off; so it is over here before it is over there. A Take or
+// Yield under way has its context ended when the shard is lost.
+type Keeper struct {
+	o     Options
+	tick  time.Duration
+	renew time.Duration // between renewals
+	base  time.Time     // what monotonic times count from
+	poke  chan struct{} // a lease may be over earlier than guard thinks
+	slots chan struct{} // one for each Take at a time
+	work  sync.WaitGroup
+
+	until [Shards]atomic.Int64 // end of the lease, nanoseconds since base; 0: none
+	live  atomic.Int64
+	begun atomic.Bool
+
+	mu      sync.Mutex
+	shares  [Shards]share
+	nodes   []Node // that live, by name; self is among them
+	placed  bool   // the first placement was done
+	settled bool   // everything was as Place says when last looked at
+	trouble trouble
+	news    [len(newsOf)][]int // shards, until they are told of
+
+	// Run's alone: when owners were read last, and leases renewed.
+	looked, renewed int64
+}
+
+// share is a shard as seen by a Keeper.
+type share struct {
+	state   state
+	cancel  context.CancelCauseFunc // of the Take or Yield that goes on; nil: none does
+	cutting bool                    // lose calls Cut
+}
+
+type state uint8
+
+const (
+	free state = iota
+	taking
+	held
+	yielding
+	lost
+)
+
+// owned tells whether there is a lease.
+func (s state) owned() bool { return s == taking || s == held || s == yielding }
+
+// New returns a Keeper that owns nothing until Run.
+func New(o Options) *Keeper {
+	k := &Keeper{
+		o: o, base: time.Now(), tick: longestTick, renew: time.Hour,
+		poke: make(chan struct{}, 1), slots: make(chan struct{}, takesAtOnce),
+		nodes: []Node{o.Self},
+	}
+	if o.Lease > 0 {
+		k.tick, k.renew = min(longestTick, o.Lease/30), o.Lease/3
+	}
+	if k.o.Event == nil {
+		k.o.Event = func(Event) {}
+	}
+	k.live.Store(1)
+	return k
+}
+
+// Owns tells whether this hub owns a shard now. It costs next to nothing, and is
+// to be asked before anything goes out that another hub may send as well.
+func (k *Keeper) Owns(shard int) bool { return k.now() < k.until[shard].Load() }
+
+// Live is how many hubs live, this one included: by it limits are divided that
+// are for all of them together.
+func (k *Keeper) Live() int { return int(k.live.Load()) }
+
+// Begun tells whether the Part has taken what this hub got at first.
+func (k *Keeper) Begun() bool { return k.begun.Load() }
+
+// Owned is how many shards this hub owns.
+func (k *Keeper) Owned() (n int) {
+	for shard := range Shards {
+		if k.Owns(shard) {
+			n++
+		}
+	}
+	return n
+}
+
+// Nodes returns the hubs that lived when the store was asked last.
+func (k *Keeper) Nodes() []Node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.nodes)
+}
+
+// now is the monotonic time. It is never 0.
+func (k *Keeper) now() int64 { return int64(time.Since(k.base)) + 1 }
+
+// limit bounds one question to the store, so that a renewal may fail twice before
+// a lease is over.
+func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if k.o.Lease == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, k.o.Lease/6)
+}
+
+// Run owns what it should until ctx ends. Then it tells the other hubs, has
+// everything yielded within Options.Drain, and hands it back. Run may be called
+// once. It returns nil: what it can't do now it does later.
+func (k *Keeper) Run(ctx context.Context) error {
+	// Leases are kept, and their ends minded, until everything is handed back.
+	keeping, done := context.WithCancel(context.WithoutCancel(ctx))
+	var guard sync.WaitGroup
+	guard.Go(func() { k.guard(keeping) })
+	defer guard.Wait()
+	defer done()
+
+	ticker := time.NewTicker(k.tick)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		k.step(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	k.leave(keeping, ticker.C)
+	return nil
+}
+
+// step is what is done every tick.
+func (k *Keeper) step(ctx context.Context) {
+	unrenewed := k.renewLeases(ctx)
+	nodes, err := k.heartbeat(ctx, k.o.Lease)
+	if err == nil {
+		k.meet(nodes)
+		err = k.settle(ctx)
+	}
+	if ctx.Err() == nil {
+		k.note(cmp.Or(unrenewed, err))
+	}
+	k.tell()
+}
+
+func (k *Keeper) heartbeat(ctx context.Context, ttl time.Duration) ([]Node, error) {
+	ctx, cancel := k.limit(ctx)
+	defer cancel()
+	return k.o.Store.Heartbeat(ctx, k.o.Self, ttl)
+}
+
+// in returns the shards in certain states.
+func (k *Keeper) in(which func(state) bool) (shards []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for shard := range k.shares {
+		if which(k.shares[shard].state) {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// leave hands everything back.
+func (k *Keeper) leave(ctx context.Context, tick <-chan time.Time) {
+	_, _ = k.heartbeat(ctx, 0) // else they see it when the lease is over
+	for _, shard := range k.in(state.owned) {
+		k.give(ctx, shard)
+	}
+	ended := make(chan struct{})
+	go func() { k.work.Wait(); close(ended) }()
+	limit := time.NewTimer(k.o.Drain + farewell)
+	defer limit.Stop()
+	for {
+		select {
+		case <-ended:
+			k.tell()
+			return
+		case <-limit.C: // a Part that does not keep to its time is on its own
+			return
+		case <-tick:
+			_ = k.renewLeases(ctx) // at the next tick, or they end by themselves
+		}
+	}
+}

@@ -1,0 +1,592 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const lease = 30 * time.Second
+
+var errAway = errors.New("the store is away")
+
+// fake is a Store in memory, whose clock is the bubble's.
+type fake struct {
+	mu     sync.Mutex
+	nodes  map[string]Node
+	alive  map[string]time.Time
+	owners [Shards]string
+	until  [Shards]time.Time
+	calls  map[string]int // questions, and shards in them
+
+	away  map[string]bool // hubs that do not reach it
+	hangs bool            // they wait for their context instead of an error
+}
+
+func newFake() *fake {
+	return &fake{nodes: map[string]Node{}, alive: map[string]time.Time{}, calls: map[string]int{}, away: map[string]bool{}}
+}
+
+// reach is the way of a hub to the store.
+type reach struct {
+	*fake
+	id string
+}
+
+func (r reach) ask(ctx context.Context, what string, n int) error {
+	r.mu.Lock()
+	away, hangs := r.away[r.id], r.hangs
+	r.calls[what] += n
+	r.mu.Unlock()
+	if away && hangs {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if away {
+		return errAway
+	}
+	return nil
+}
+
+func (r reach) Heartbeat(ctx context.Context, self Node, ttl time.Duration) (nodes []Node, err error) {
+	if err := r.ask(ctx, "heartbeat", 1); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes[self.ID], r.alive[self.ID] = self, time.Now().Add(ttl)
+	for id, n := range r.nodes {
+		if r.alive[id].After(time.Now()) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// owner is who has a shard now.
+func (f *fake) owner(shard int) string {
+	if f.until[shard].After(time.Now()) {
+		return f.owners[shard]
+	}
+	return ""
+}
+
+func (r reach) Owners(ctx context.Context, shards []int) (owners []string, err error) {
+	if err := r.ask(ctx, "owners", len(shards)); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range shards {
+		owners = append(owners, r.owner(s))
+	}
+	return owners, nil
+}
+
+func (r reach) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) (got []int, err error) {
+	if err := r.ask(ctx, "acquire", len(shards)); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range shards {
+		if o := r.owner(s); o == "" || o == owner {
+			r.owners[s], r.until[s] = owner, time.Now().Add(ttl)
+			got = append(got, s)
+		}
+	}
+	return got, nil
+}
+
+func (r reach) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, gone []int, err error) {
+	if err := r.ask(ctx, "renew", len(shards)); err != nil {
+		return nil, nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range shards {
+		if r.owner(s) != owner {
+			gone = append(gone, s)
+			continue
+		}
+		r.until[s] = time.Now().Add(ttl)
+		kept = append(kept, s)
+	}
+	return kept, gone, nil
+}
+
+func (r reach) Release(ctx context.Context, owner string, shards []int) error {
+	if err := r.ask(ctx, "release", len(shards)); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range shards {
+		if r.owner(s) == owner {
+			r.owners[s] = ""
+		}
+	}
+	return nil
+}
+
+// floor is where the Parts of all hubs meet: it sees when two work on one shard.
+type floor struct {
+	mu      sync.Mutex
+	working [Shards]map[string]bool
+	both    []string // what should not have been
+}
+
+// part is a Part that works on what it is told to.
+type part struct {
+	floor *floor
+	id    string
+	owns  func(int) bool
+
+	mu       sync.Mutex
+	taken    map[int]bool
+	busy     map[int]bool
+	takes    map[int]int
+	cuts     int
+	fails    int           // Takes that fail first
+	takeTime time.Duration // how long a Take is
+	yieldFor time.Duration
+	yielded  map[int]time.Duration
+}
+
+func (p *part) enter(shard int) (leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy[shard] {
+		p.wrong("two calls for shard %d at once", shard)
+	}
+	p.busy[shard] = true
+	return func() { p.mu.Lock(); defer p.mu.Unlock(); delete(p.busy, shard) }
+}
+
+func (p *part) wrong(format string, args ...any) {
+	p.floor.mu.Lock()
+	defer p.floor.mu.Unlock()
+	p.floor.both = append(p.floor.both, p.id+": "+fmt.Sprintf(format, args...))
+}
+
+func (p *part) work(shard int, on bool) {
+	p.floor.mu.Lock()
+	defer p.floor.mu.Unlock()
+	if !on {
+		delete(p.floor.working[shard], p.id)
+		return
+	}
+	if p.floor.working[shard] == nil {
+		p.floor.working[shard] = map[string]bool{}
+	}
+	p.floor.working[shard][p.id] = true
+	if len(p.floor.working[shard]) > 1 {
+		p.floor.both = append(p.floor.both, fmt.Sprintf("shard %d is worked on by %v", shard, p.floor.working[shard]))
+	}
+}
+
+func (p *part) Take(ctx context.Context, shard int) error {
+	defer p.enter(shard)()
+	if !p.owns(shard) {
+		p.wrong("takes shard %d, which it does not own", shard)
+	}
+	p.mu.Lock()
+	p.takes[shard]++
+	fail := p.takes[shard] <= p.fails
+	p.mu.Unlock()
+	if fail {
+		return errAway
+	}
+	pause(ctx, p.takeTime)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken[shard] = true
+	p.work(shard, true)
+	return nil
+}
+
+func (p *part) Yield(ctx context.Context, shard int) {
+	defer p.enter(shard)()
+	began := time.Now()
+	pause(ctx, p.yieldFor)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.taken[shard] && ctx.Err() == nil {
+		p.wrong("yields shard %d, which it did not take", shard)
+	}
+	delete(p.taken, shard)
+	p.yielded[shard] = time.Since(began)
+	p.work(shard, false)
+}
+
+func (p *part) Cut(shard int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cuts++
+	delete(p.taken, shard)
+	p.work(shard, false)
+}
+
+func (p *part) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.taken)
+}
+
+// hub is a Keeper that runs.
+type hub struct {
+	*Keeper
+	part *part
+	stop func()
+}
+
+// bed is some hubs on one store.
+type bed struct {
+	t     *testing.T
+	store *fake
+	floor *floor
+
+	mu     sync.Mutex
+	events []Event
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{t: t, store: newFake(), floor: &floor{}}
+	t.Cleanup(func() {
+		b.floor.mu.Lock()
+		defer b.floor.mu.Unlock()
+		for _, what := range b.floor.both {
+			t.Error(what)
+		}
+	})
+	return b
+}
+
+// start runs a hub until its stop is called. Change, if not nil, is called first.
+func (b *bed) start(id string, change func(*Options, *part)) *hub {
+	p := &part{
+		floor: b.floor, id: id, taken: map[int]bool{}, busy: map[int]bool{}, takes: map[int]int{}, yielded: map[int]time.Duration{},
+	}
+	o := Options{Store: reach{b.store, id}, Part: p, Self: Node{ID: id, Name: id}, Lease: lease, Drain: 15 * time.Second, Event: func(e Event) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.events = append(b.events, e)
+	}}
+	if change != nil {
+		change(&o, p)
+	}
+	k := New(o)
+	p.owns = k.Owns
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := k.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	}()
+	stop := sync.OnceFunc(func() { cancel(); <-done })
+	return &hub{Keeper: k, part: p, stop: stop}
+}
+
+func (b *bed) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// away has a hub not reach the store, or reach it again.
+func (b *bed) away(id string, away, hangs bool) {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.store.away[id], b.store.hangs = away, hangs
+}
+
+// heard is how many events of a name there were.
+func (b *bed) heard(name string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.events {
+		if e.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// shares fails where the hubs do not own so many shards, and work on them.
+func (b *bed) shares(hubs []*hub, want ...int) {
+	b.t.Helper()
+	var got, works []int
+	for _, h := range hubs {
+		got = append(got, h.Owned())
+		works = append(works, h.part.count())
+	}
+	if !slices.Equal(got, want) || !slices.Equal(works, want) {
+		b.t.Errorf("%s: owned %v, worked on %v, want %v", time.Now().Format("15:04:05"), got, works, want)
+	}
+}
+
+func TestOneHubOwnsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(_ *Options, p *part) { p.takeTime = time.Second })
+		b.after(time.Millisecond)
+		if h.Begun() || h.Owned() != Shards || h.part.count() != 0 {
+			t.Errorf("begun %t, owns %d, works on %d before anything was taken", h.Begun(), h.Owned(), h.part.count())
+		}
+		b.after(Shards / takesAtOnce * time.Second)
+		if !h.Begun() || h.Live() != 1 || h.Check() != nil {
+			t.Errorf("begun %t, live %d, %v", h.Begun(), h.Live(), h.Check())
+		}
+		b.shares([]*hub{h}, Shards)
+		b.after(10 * lease)
+		b.shares([]*hub{h}, Shards)
+		h.stop()
+		b.shares([]*hub{h}, 0)
+	})
+}
+
+// What an idle hub asks the store: each lease is renewed once in a third of its
+// time, and who lives is looked at once a second. Nothing else.
+func TestIdleCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", nil)
+		other := b.start("b", nil)
+		b.after(5 * time.Minute)
+		b.store.mu.Lock()
+		clear(b.store.calls)
+		b.store.mu.Unlock()
+		b.after(lease)
+		b.store.mu.Lock()
+		c := maps.Clone(b.store.calls)
+		b.store.mu.Unlock()
+		if c["renew"] != 3*Shards || c["heartbeat"] > 62 || c["owners"] > Shards || c["acquire"]+c["release"] > 0 {
+			t.Errorf("in the time of a lease: %v", c)
+		}
+		h.stop()
+		other.stop()
+	})
+}
+
+// A third hub gets its share by yields, moving nothing else; when it dies the
+// others take its share over within the time of a lease; when it ends as planned,
+// at once.
+func TestHubsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		a := b.start("a", nil)
+		b.after(time.Minute)
+		c := b.start("b", nil)
+		b.after(10 * time.Second)
+		b.shares([]*hub{a, c}, 128, 128)
+		d := b.start("c", func(_ *Options, p *part) { p.yieldFor = time.Second })
+		b.after(10 * time.Second)
+		b.shares([]*hub{a, c, d}, a.Owned(), c.Owned(), 256-a.Owned()-c.Owned())
+		if d.Owned() < 85 || a.Owned() < 85 || c.Owned() < 85 || a.Live() != 3 {
+			t.Errorf("%d, %d and %d shards of %d live", a.Owned(), c.Owned(), d.Owned(), a.Live())
+		}
+		if n := a.part.cuts + c.part.cuts + d.part.cuts; n != 0 {
+			t.Errorf("%d shards were cut off that should have been yielded", n)
+		}
+
+		// The planned end: everything is with the others 3 s later.
+		ended := time.Now()
+		d.stop()
+		if took := time.Since(ended); took > 1500*time.Millisecond {
+			t.Errorf("yielding took %s", took)
+		}
+		b.after(2 * time.Second)
+		b.shares([]*hub{a, c, d}, 128, 128, 0)
+
+		// A dead hub: it reaches nobody any more.
+		b.away("b", true, false)
+		b.after(lease + 3*time.Second)
+		b.shares([]*hub{a, c}, 256, 0)
+		if a.Live() != 1 || b.heard(EventLost) == 0 || c.Check() == nil {
+			t.Errorf("live %d, check %v", a.Live(), c.Check())
+		}
+		// Back again, it gets its share without being asked.
+		b.away("b", false, false)
+		b.after(5 * time.Second)
+		b.shares([]*hub{a, c}, 128, 128)
+		if c.Check() != nil || b.heard(EventRecovered) != 1 {
+			t.Errorf("check %v, recovered %d times", c.Check(), b.heard(EventRecovered))
+		}
+		a.stop()
+		c.stop()
+	})
+}
+
+// Without an answer of the store a hub stops by its own clock before the lease is
+// over there, also where the store does not even fail.
+func TestStopsByItsOwnClock(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			h := b.start("a", nil)
+			b.after(time.Minute)
+			b.away("a", true, hangs)
+			b.after(lease - lease/3 - lease/10 - 2*time.Second) // renewed up to a third ago
+			b.shares([]*hub{h}, Shards)
+			b.after(lease/3 + 2*time.Second)
+			for shard := range Shards {
+				if h.Owns(shard) || b.store.until[shard].Before(time.Now()) && h.part.count() > 0 {
+					t.Fatalf("shard %d: owned %t, worked on %d", shard, h.Owns(shard), h.part.count())
+				}
+			}
+			if h.part.cuts != Shards {
+				t.Errorf("%d shards were cut off", h.part.cuts)
+			}
+			h.stop()
+		})
+	}
+}
+
+// A hub that was frozen owns nothing when it wakes up, even before anything in it
+// could notice.
+func TestFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: Alone, Self: Node{ID: "a"}, Lease: lease})
+		k.until[7].Store(k.end(k.now()))
+		if !k.Owns(7) || k.Owns(8) {
+			t.Error("a lease is not one")
+		}
+		time.Sleep(lease - lease/10 + 1) // nothing of k runs meanwhile
+		if k.Owns(7) {
+			t.Error("the lease is over, and the hub believes that it owns the shard")
+		}
+	})
+}
+
+// A lease that the store gave late counts from before it was asked.
+func TestLeaseCountsFromTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		slow := &slowStore{Store: reach{b.store, "a"}, by: 4 * time.Second}
+		h := b.start("a", func(o *Options, _ *part) { o.Store = slow })
+		b.after(30 * time.Second)
+		now := h.now()
+		for shard := range Shards {
+			mine, stores := h.until[shard].Load()-now, b.store.until[shard].Sub(time.Now())
+			if mine > int64(stores-lease/10) {
+				t.Fatalf("the lease of shard %d ends in %s here, in %s in the store", shard, time.Duration(mine), stores)
+			}
+		}
+		h.stop()
+	})
+}
+
+// slowStore answers late: it does at once what it is asked for.
+type slowStore struct {
+	Store
+	by time.Duration
+}
+
+func (s *slowStore) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
+	got, err := s.Store.Acquire(ctx, owner, shards, ttl)
+	time.Sleep(s.by)
+	return got, err
+}
+
+func (s *slowStore) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, gone []int, err error) {
+	kept, gone, err = s.Store.Renew(ctx, owner, shards, ttl)
+	time.Sleep(s.by)
+	return kept, gone, err
+}
+
+// A Take that fails is repeated; one that goes on when its shard is lost or
+// wanted elsewhere is ended and cut off.
+func TestTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(_ *Options, p *part) { p.fails = 2 })
+		b.after(500 * time.Millisecond)
+		if h.Begun() {
+			t.Error("begun, while every Take fails")
+		}
+		b.after(5 * time.Second)
+		b.shares([]*hub{h}, Shards)
+		if b.heard(EventTakeFailed) == 0 {
+			t.Error("no event")
+		}
+		other := b.start("b", func(_ *Options, p *part) { p.takeTime = time.Hour })
+		b.after(5 * time.Second)
+		if h.Owned() != 128 || other.Owned() != 128 || other.part.count() != 0 {
+			t.Errorf("%d and %d owned, %d taken", h.Owned(), other.Owned(), other.part.count())
+		}
+		third := b.start("c", nil)
+		b.after(5 * time.Second)
+		b.shares([]*hub{third}, third.Owned())
+		if third.Owned() < 85 || other.Owned() < 85 {
+			t.Errorf("%d and %d owned", other.Owned(), third.Owned())
+		}
+		other.stop()
+		b.after(3 * time.Second)
+		b.shares([]*hub{h, third}, 128, 128)
+		h.stop()
+		third.stop()
+	})
+}
+
+// A shutdown gives the Part the time to drain, no more, and keeps the leases for
+// so long.
+func TestYieldIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(o *Options, p *part) { o.Drain, p.yieldFor = 2*lease, time.Hour })
+		b.after(time.Minute)
+		began := time.Now()
+		done := make(chan struct{})
+		go func() { h.stop(); close(done) }()
+		b.after(2*lease - time.Second)
+		if h.Owned() != Shards {
+			t.Errorf("%d shards are owned while all are yielded", h.Owned())
+		}
+		<-done
+		if took := time.Since(began); took != 2*lease {
+			t.Errorf("it took %s", took)
+		}
+		for shard := range Shards {
+			if b.store.owner(shard) != "" {
+				t.Fatalf("shard %d was not released", shard)
+			}
+		}
+	})
+}
+
+// For a store of its own a hub owns everything for ever, frozen or not.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(o *Options, _ *part) { o.Store, o.Lease = Alone, 0 })
+		b.after(time.Millisecond)
+		b.shares([]*hub{h}, Shards)
+		time.Sleep(time.Hour)
+		b.shares([]*hub{h}, Shards)
+		if h.part.cuts != 0 || h.Live() != 1 || !h.Begun() || len(h.Nodes()) != 1 || h.Nodes()[0].ID != "a" {
+			t.Errorf("%d cuts, %d live, begun %t, %v", h.part.cuts, h.Live(), h.Begun(), h.Nodes())
+		}
+		h.stop()
+		b.shares([]*hub{h}, 0)
+	})
+}
+
+// Whatever happens to whom and when, no shard is worked on by two hubs, and when
+// it is over everything is with those that live.
+func TestNeverTwo(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) { neverTwo(t, seed) })
+	}
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// end is when a lease is over that the store was asked for at a time.
+func (k *Keeper) end(asked int64) int64 {
+	if k.o.Lease == 0 {
+		return math.MaxInt64
+	}
+	return asked + int64(k.o.Lease-k.o.Lease/10)
+}
+
+// renewLeases renews all leases when it is time, and again at the next tick
+// those that could not be.
+func (k *Keeper) renewLeases(ctx context.Context) error {
+	asked := k.now()
+	if asked-k.renewed < int64(k.renew) {
+		return nil
+	}
+	shards := k.in(state.owned)
+	if len(shards) == 0 {
+		return nil
+	}
+	limited, cancel := k.limit(ctx)
+	defer cancel()
+	kept, gone, err := k.o.Store.Renew(limited, k.o.Self.ID, shards, k.o.Lease)
+	k.mu.Lock()
+	for _, shard := range kept {
+		if k.shares[shard].state.owned() {
+			k.until[shard].Store(k.end(asked))
+		}
+	}
+	k.mu.Unlock()
+	if err == nil {
+		k.renewed = asked
+	}
+	for _, shard := range gone {
+		k.lose(shard, math.MaxInt64)
+	}
+	return err
+}
+
+// wakeGuard has guard look at the leases again.
+func (k *Keeper) wakeGuard() {
+	select {
+	case k.poke <- struct{}{}:
+	default:
+	}
+}
+
+// guard breaks work off when a lease is over, whatever the store does meanwhile.
+func (k *Keeper) guard(ctx context.Context) {
+	if k.o.Lease == 0 {
+		return
+	}
+	timer := time.NewTimer(k.o.Lease)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.poke:
+		case <-timer.C:
+		}
+		now, next := k.now(), k.now()+int64(k.o.Lease)
+		for _, shard := range k.in(state.owned) {
+			if end := k.until[shard].Load(); end > now {
+				next = min(next, end)
+			} else {
+				k.lose(shard, now)
+			}
+		}
+		timer.Reset(time.Duration(next - now))
+	}
+}
+
+// lose breaks off the work on a shard whose lease was over at a time: unless it was
+// renewed just now.
+func (k *Keeper) lose(shard int, at int64) {
+	k.mu.Lock()
+	sh := &k.shares[shard]
+	if !sh.state.owned() || k.until[shard].Load() > at {
+		k.mu.Unlock()
+		return
+	}
+	k.until[shard].Store(0)
+	sh.state, sh.cutting = lost, true
+	if sh.cancel != nil { // whoever takes or yields it then cuts it once more
+		sh.cancel(errLost)
+	}
+	k.mu.Unlock()
+	k.hear(EventLost, shard)
+	k.o.Part.Cut(shard)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh.cutting = false
+	k.free(shard)
+}

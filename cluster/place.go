@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+)
+
+// Shards is how many there are.
+const Shards = 256
+
+// Place says who should own each shard, given the ids of the hubs that live and
+// who owns what now (an empty string, or a hub that does not live: nobody). It is
+// the same on every hub that sees the same.
+//
+// No two hubs get numbers that differ by more than one, so none gets more than
+// Shards/len(nodes), rounded up. Whoever owns a shard keeps it, unless it has more than
+// its number: then it keeps those that rank highest with it. So a hub that comes
+// or goes moves its own share and nothing else. What nobody owns goes to the hub
+// with which it ranks highest of those that have room (rendezvous hashing).
+// Without nodes, nobody should own anything.
+func Place(nodes []string, owners [Shards]string) (placed [Shards]string) {
+	held := make(map[string][]int, len(nodes))
+	for _, n := range nodes {
+		held[n] = nil
+	}
+	for shard, owner := range owners {
+		if _, lives := held[owner]; lives {
+			held[owner] = append(held[owner], shard)
+		}
+	}
+	room := quotas(held)
+	for node, shards := range held {
+		slices.SortFunc(shards, func(a, b int) int { return ranking(pair{node, a, rank(node, a)}, pair{node, b, rank(node, b)}) })
+		for _, shard := range shards[:min(len(shards), room[node])] {
+			placed[shard] = node
+			room[node]--
+		}
+	}
+	var open []pair
+	for shard, owner := range placed {
+		for node := range room {
+			if owner == "" && room[node] > 0 {
+				open = append(open, pair{node, shard, rank(node, shard)})
+			}
+		}
+	}
+	slices.SortFunc(open, ranking)
+	for _, p := range open {
+		if placed[p.shard] == "" && room[p.node] > 0 {
+			placed[p.shard] = p.node
+			room[p.node]--
+		}
+	}
+	return placed
+}
+
+// quotas is how many shards each hub should own. Where they can't all have the
+// same number, those that own more now get the one more.
+func quotas(held map[string][]int) map[string]int {
+	nodes := make([]string, 0, len(held))
+	for n := range held {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(held[b]), len(held[a])), cmp.Compare(a, b))
+	})
+	of := make(map[string]int, len(nodes))
+	for i, n := range nodes {
+		of[n] = Shards / len(nodes)
+		if i < Shards%len(nodes) {
+			of[n]++
+		}
+	}
+	return of
+}
+
+// pair is a hub and a shard, and how high that ranks with it.
+type pair struct {
+	node  string
+	shard int
+	rank  uint64
+}
+
+// ranking orders pairs, the highest first.
+func ranking(a, b pair) int {
+	return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.shard, b.shard), cmp.Compare(a.node, b.node))
+}
+
+// rank is a number that looks random, and is always the same for two things.
+func rank(node string, shard int) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(node))        // a hash takes everything
+	_, _ = h.Write([]byte{byte(shard)}) //nolint:gosec // 0 to 255
+	// The last bytes that FNV takes hardly reach its high bits: mix them (the
+	// finalizer of MurmurHash3).
+	x := h.Sum64()
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

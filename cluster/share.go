@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+// begin has the Part take a shard on which there is a lease, asked for at a time.
+// The Part may begin when the lease stands in until, so that Owns is true by then.
+func (k *Keeper) begin(ctx context.Context, shard int, asked int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh := &k.shares[shard]
+	if sh.state != free {
+		return
+	}
+	taken, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	sh.state, sh.cancel = taking, cancel
+	k.until[shard].Store(k.end(asked))
+	k.work.Go(func() { k.take(taken, shard) })
+}
+
+// take calls Part.Take until it succeeds or the shard is not to be taken any more.
+func (k *Keeper) take(ctx context.Context, shard int) {
+	for failed := false; ; failed = true {
+		if failed {
+			k.hear(EventTakeFailed, shard)
+			pause(ctx, longestTick)
+		}
+		err := k.tryTake(ctx, shard)
+		if ctx.Err() == nil && err != nil {
+			continue
+		}
+		if k.hold(shard) {
+			k.hear(EventTaken, shard)
+			return
+		}
+		// It is lost, or another hub's to take.
+		k.o.Part.Cut(shard)
+		k.release(ctx, shard)
+		k.done(shard)
+		return
+	}
+}
+
+// tryTake calls Part.Take when it is its turn.
+func (k *Keeper) tryTake(ctx context.Context, shard int) error {
+	select {
+	case k.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-k.slots }()
+	return k.o.Part.Take(ctx, shard)
+}
+
+// hold says that a shard was taken, unless its context was ended meanwhile.
+func (k *Keeper) hold(shard int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh := &k.shares[shard]
+	if sh.state != taking {
+		return false
+	}
+	sh.state, sh.cancel = held, nil
+	k.countBegun()
+	return true
+}
+
+// give begins to hand back a shard, if it is owned. A Take that goes on is ended.
+func (k *Keeper) give(ctx context.Context, shard int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh := &k.shares[shard]
+	switch sh.state {
+	case taking:
+		sh.state = yielding
+		sh.cancel(errUnwanted)
+	case held:
+		drained, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		sh.state, sh.cancel = yielding, cancel
+		k.work.Go(func() { k.yield(drained, shard) })
+	case free, yielding, lost:
+	}
+}
+
+// yield has the Part finish with a shard, and hands it back.
+func (k *Keeper) yield(ctx context.Context, shard int) {
+	defer k.done(shard)
+	limited, cancel := context.WithTimeout(ctx, k.o.Drain)
+	defer cancel()
+	k.o.Part.Yield(limited, shard)
+	if ctx.Err() != nil {
+		k.o.Part.Cut(shard) // it was lost meanwhile
+		return
+	}
+	k.release(ctx, shard)
+	k.hear(EventYielded, shard)
+}
+
+// release ends the lease on a shard, first here and then in the store. Where that
+// fails, it ends by its time.
+func (k *Keeper) release(ctx context.Context, shard int) {
+	k.mu.Lock()
+	k.until[shard].Store(0)
+	k.shares[shard].state = lost // a renewal under way does not bring it back
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	_ = k.o.Store.Release(ctx, k.o.Self.ID, []int{shard})
+}
+
+// done is the end of a Take that came to nothing, and of a Yield.
+func (k *Keeper) done(shard int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.shares[shard].cancel = nil
+	k.free(shard)
+}
+
+// free makes a shard free to be taken again, once nobody calls the Part for it.
+func (k *Keeper) free(shard int) {
+	sh := &k.shares[shard]
+	if sh.cancel != nil || sh.cutting {
+		return
+	}
+	k.until[shard].Store(0)
+	sh.state, k.settled = free, false
+	k.countBegun()
+}
+
+// countBegun looks whether what was got at first is taken.
+func (k *Keeper) countBegun() {
+	if !k.placed || k.begun.Load() {
+		return
+	}
+	for shard := range k.shares {
+		if k.shares[shard].state == taking {
+			return
+		}
+	}
+	k.begun.Store(true)
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
