@@ -8,11 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/journal"
 )
 
 // Options are the settings of a Store.
@@ -56,6 +59,7 @@ const (
 	maxRetries   = 3
 	maxRedirects = 8
 	poolSize     = 64 // connections to each server
+	headsKept    = 1024
 )
 
 // Store is a journal and a store of subscriptions in Redis. It may be shared
@@ -69,6 +73,13 @@ type Store struct {
 	meta    meta
 	secrets Secrets
 
+	// heads are the raw head records that were read or stored last, by topic id.
+	heads *lru.Cache[uuid.UUID, string]
+	// highest are the highest positions that were seen in each partition.
+	highest [journal.Partitions]atomic.Uint64
+	hints   *hints
+	memory  memory
+
 	// refused is why nothing may be written any more; nil: it may.
 	refused atomic.Pointer[error]
 
@@ -77,6 +88,11 @@ type Store struct {
 	closeOnce sync.Once
 	closeErr  error
 }
+
+var (
+	_ journal.Journal = (*Store)(nil)
+	_ journal.Marks   = (*Store)(nil)
+)
 
 // Open connects to a store, and makes an empty one where there is none.
 func Open(ctx context.Context, o Options) (*Store, error) {
@@ -92,7 +108,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys}
+	heads, err := lru.New[uuid.UUID, string](headsKept)
+	if err != nil {
+		panic(err) // its size is right
+	}
+	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints()}
 	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := s.start(openCtx); err != nil {
@@ -145,7 +165,10 @@ func (s *Store) start(ctx context.Context) error {
 }
 
 // work begins what runs beside the calls, until ctx ends.
-func (s *Store) work(context.Context) {}
+func (s *Store) work(ctx context.Context) {
+	s.running.Go(func() { s.listen(ctx) })
+	s.running.Go(func() { s.watchMemory(ctx) })
+}
 
 // ID is the id of this installation, drawn at random when the store was made.
 func (s *Store) ID() string { return s.meta.id }

@@ -1,0 +1,213 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// maxTopicChanges is how many topics of a partition are told one by one (Changes).
+// Who is further behind is told all of them.
+const maxTopicChanges = 1 << 14
+
+// appendScript stores an entry as the newest of a topic: the one atomic step of
+// invariant 2.
+//
+//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 hints, 7 body
+//	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
+//	        be none, 3 new head record, 4 notification id, 5 what ids has of it,
+//	        6 position-nonce, 7 packed entry, 8 size, 9 body, empty: it is in chunks,
+//	        10 number of chunks, 11 packed interval, empty: none, 12 hint,
+//	        13 command that publishes it, 14 most intervals, 15 most changes
+//	returns {1} it is stored, by this run or by one before whose answer was lost;
+//	        {0, head record} the stored one is another; {2} the chunks are gone
+var appendScript = newScript(`
+if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if string.sub(now, 2, 9) ~= ARGV[2] then return {0, now} end
+if ARGV[9] ~= '' then
+  redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
+else
+  if redis.call('HLEN', KEYS[7]) ~= tonumber(ARGV[10]) then return {2} end
+  redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'c', ARGV[10])
+  redis.call('PERSIST', KEYS[7])
+end
+redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
+if ARGV[11] ~= '' then
+  redis.call('LPUSH', KEYS[3], ARGV[11])
+  redis.call('LTRIM', KEYS[3], 0, ARGV[14] - 1)
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+` + tellChange("KEYS[5]", "ARGV[1]", "ARGV[15]") + `
+redis.pcall(ARGV[13], KEYS[6], ARGV[12])
+return {1}
+`)
+
+// tellChange is the part of a script that puts a topic at the end of the
+// changes. What it is put under is the time in microseconds, and always more
+// than before: so a hub that asks with a value from before a failover gets what
+// came after it, though the changes lost their tail.
+func tellChange(changes, topic, most string) string {
+	return `
+local time = redis.call('TIME')
+local n = time[1] * 1000000 + time[2]
+local last = redis.call('ZRANGE', ` + changes + `, 0, 0, 'REV', 'WITHSCORES')
+if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
+redis.call('ZADD', ` + changes + `, string.format('%.0f', n), ` + topic + `)
+redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)`
+}
+
+// errChunks says that a body took so long that Redis forgot its beginning.
+var errChunks = errors.New("the parts of a body were gone before its entry could be stored; publish it again")
+
+// Append implements journal.Appender.
+func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
+	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+		return journal.Entry{}, err
+	}
+	if err := s.full(); err != nil {
+		return journal.Entry{}, err
+	}
+	k := s.key.topic(topic)
+	h, err := s.headAt(ctx, k, topic, ifHead)
+	if err != nil {
+		return journal.Entry{}, err
+	}
+	if h.Version != ifHead {
+		return journal.Entry{}, journal.ErrHeadMoved
+	}
+	if e.ID, err = journal.NewID(now, k.partition); err != nil {
+		return journal.Entry{}, err
+	}
+	e.Nonce = journal.Nonce(random())
+	e.ReceivedAt = now.Round(0).UTC()
+	e.Size = int64(len(e.Body))
+	body := encodeBody(e.Body)
+	chunks := 0
+	if len(body) > chunkSize {
+		if chunks, err = s.writeChunks(ctx, e.ID, body); err != nil {
+			return journal.Entry{}, err
+		}
+		body = nil
+	}
+	stored, err := s.appendEntry(ctx, k, h, e, body, chunks)
+	if chunks > 0 && errors.Is(err, journal.ErrHeadMoved) {
+		_ = s.client.Unlink(ctx, s.key.body(e.ID)).Err() // else they are forgotten after a while
+	}
+	if err != nil {
+		return journal.Entry{}, err
+	}
+	s.hints.send(topic)
+	return stored, nil
+}
+
+// appendEntry runs the script, and again with a newer head record as long as
+// that has the version of h still: a trim makes one.
+func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
+	version, topic := h.Version, h.Topic
+	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.hints, s.key.body(e.ID)}
+	for range maxTries {
+		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(s.highest[k.partition].Load())) + 1
+		e.Seq = h.Last.Seq + 1
+		head := packHead(appended(h.Head, e))
+		var interval []byte
+		if e.Timed() {
+			interval = journal.PackInterval(journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+		}
+		cmd := s.run(ctx, appendScript, names,
+			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
+			chunks, interval, s.hints.message(topic), s.publish(), journal.Remembered, maxTopicChanges)
+		stored, now, err := swapped(cmd)
+		switch {
+		case err != nil:
+			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
+		case stored:
+			s.saw(k.partition, e.Position)
+			s.heads.Add(k.id, head)
+			return e, nil
+		case cmd.Val().([]any)[0] == int64(2):
+			return journal.Entry{}, errChunks
+		}
+		if h, err = s.knowHead(k, topic, now); err != nil {
+			return journal.Entry{}, err
+		}
+		if h.Version != version {
+			return journal.Entry{}, journal.ErrHeadMoved
+		}
+	}
+	return journal.Entry{}, errBusy
+}
+
+// appended is the head of a topic with e as its newest entry.
+func appended(h journal.Head, e journal.Entry) journal.Head {
+	if e.Timed() {
+		h.From, h.Until, h.Reset = e.From, e.Until, false
+	}
+	if e.Gap != nil {
+		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
+	}
+	if h.Kind == "" {
+		h.Kind = e.Kind
+	}
+	h.Version = newVersion(uint64(e.Nonce))
+	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
+	h.Entries++
+	h.Bytes += e.Size
+	return h
+}
+
+// idValue is what the ids have of a notification: where it is.
+func idValue(k topicKeys, e journal.Entry) []byte {
+	return appendAnchor(append(make([]byte, 0, 32), k.id[:]...), e.Anchor())
+}
+
+// streamID is where the entry of an anchor is in the stream of its topic. As the
+// nonce is in it, asking for it is the check of the anchor.
+func streamID(a journal.Anchor) string {
+	return strconv.FormatUint(uint64(a.Position), 10) + "-" + strconv.FormatUint(uint64(a.Nonce), 10)
+}
+
+// anchorOf reads what appendAnchor wrote.
+func anchorOf(b string) journal.Anchor {
+	return journal.Anchor{
+		Position: journal.Position(binary.BigEndian.Uint64([]byte(b[:8]))),
+		Nonce:    journal.Nonce(binary.BigEndian.Uint64([]byte(b[8:16]))),
+	}
+}
+
+// clock is an instant as a position.
+func clock(t time.Time) journal.Position { return journal.Position(max(t.UnixNano(), 0)) }
+
+// Interval implements journal.Appender.
+func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
+	all, err := s.intervals(ctx, s.key.topic(topic))
+	if err != nil {
+		return journal.Interval{}, err
+	}
+	for _, i := range all {
+		if i.From.Equal(from) && i.Until.Equal(until) {
+			return i, nil
+		}
+	}
+	return journal.Interval{}, journal.ErrNotFound
+}
+
+// intervals returns those that are remembered of a topic, newest first.
+func (s *Store) intervals(ctx context.Context, k topicKeys) ([]journal.Interval, error) {
+	raw, err := s.client.LRange(ctx, k.intervals, 0, journal.Remembered-1).Result()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]journal.Interval, len(raw))
+	for i, v := range raw {
+		if out[i], err = journal.UnpackInterval([]byte(v)); err != nil {
+			return nil, fmt.Errorf("topic id %v: %w", k.id, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+package redisstore
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/journal"
+)
+
+const (
+	// chunkSize is the size, in bytes, of the parts of a large body. One that is
+	// no larger once it is compressed stays with its entry.
+	chunkSize = 512 << 10
+	// chunksKept is how long the parts of a body wait for the entry that names
+	// them. Those of an append that came to nothing vanish then.
+	chunksKept = 5 * time.Minute
+	// compressMin is the size from which on it is worth the while.
+	compressMin = 128
+)
+
+// How a body is stored: its first byte.
+const (
+	bodyPlain = 0
+	bodyFlate = 1
+)
+
+// deflaters are shared, as each holds more than half a megabyte.
+var deflaters = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, flate.BestSpeed)
+	if err != nil {
+		panic(err) // the level is right
+	}
+	return w
+}}
+
+// encodeBody is the form in which a body is stored: compressed where that makes
+// it smaller. It keeps nothing of the body.
+func encodeBody(body []byte) []byte {
+	if len(body) >= compressMin {
+		b := bytes.NewBuffer(append(make([]byte, 0, len(body)/3+64), bodyFlate))
+		w := deflaters.Get().(*flate.Writer)
+		w.Reset(b)
+		_, err := w.Write(body)
+		if err = errors.Join(err, w.Close()); err == nil && b.Len() <= len(body) {
+			deflaters.Put(w)
+			return b.Bytes()
+		}
+		deflaters.Put(w)
+	}
+	return append(append(make([]byte, 0, len(body)+1), bodyPlain), body...)
+}
+
+// decodeBody returns the body of size bytes that stored is the form of.
+func decodeBody(stored []byte, size int64) ([]byte, error) {
+	wrong := fmt.Errorf("%w: the body of an entry", journal.ErrPacked)
+	if len(stored) == 0 || size < 0 {
+		return nil, wrong
+	}
+	switch stored[0] {
+	case bodyPlain:
+		if int64(len(stored)-1) != size {
+			return nil, wrong
+		}
+		return stored[1:], nil
+	case bodyFlate:
+		r := flate.NewReader(bytes.NewReader(stored[1:]))
+		// The size is that of an entry that may be damaged, so it is not believed
+		// more than what deflate can make of so few bytes.
+		body := bytes.NewBuffer(make([]byte, 0, min(size, int64(len(stored))*1100)))
+		n, err := io.Copy(body, io.LimitReader(r, size+1))
+		if err != nil || n != size {
+			return nil, wrong
+		}
+		return body.Bytes(), nil
+	default:
+		return nil, wrong
+	}
+}
+
+// writeChunks stores the form of a body in parts, before the entry that names
+// it, and returns how many they are. To write one twice does no harm.
+func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n int, err error) {
+	key := s.key.body(id)
+	for ; len(stored) > 0; n++ {
+		part := stored[:min(chunkSize, len(stored))]
+		stored = stored[len(part):]
+		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.HSet(ctx, key, strconv.Itoa(n), part)
+			p.Expire(ctx, key, chunksKept)
+			return nil
+		})
+		if err != nil {
+			return n, fmt.Errorf("storing a part of a body: %w", err)
+		}
+	}
+	return n, nil
+}
+
+// readChunks returns a body that is stored in n parts, or journal.ErrNotFound.
+func (s *Store) readChunks(ctx context.Context, e journal.Entry, n int) ([]byte, error) {
+	var stored []byte
+	for i := range n {
+		part, err := s.client.HGet(ctx, s.key.body(e.ID), strconv.Itoa(i)).Bytes()
+		if errors.Is(err, redis.Nil) {
+			return nil, journal.ErrNotFound
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading a part of a body: %w", err)
+		}
+		stored = append(stored, part...)
+	}
+	return decodeBody(stored, e.Size)
+}

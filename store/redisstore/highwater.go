@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/journal"
+)
+
+const (
+	// highWater is the part of a Redis's maxmemory, in percent, over which no
+	// notification is taken any more.
+	highWater = 90
+	// memoryEvery is how often Redis is asked how full it is.
+	memoryEvery = 2 * time.Second
+)
+
+// memory is how full Redis was when it was asked last: the fullest of its
+// masters.
+type memory struct {
+	used, most atomic.Int64 // bytes; most is 0 without a maxmemory
+}
+
+// full returns an error that wraps journal.ErrFull where Redis is at its high
+// water.
+func (s *Store) full() error {
+	used, most := s.memory.used.Load(), s.memory.most.Load()
+	if !isFull(used, most) {
+		return nil
+	}
+	return fmt.Errorf("%w: Redis holds %d MiB of the %d MiB of its maxmemory, and no notification is taken over %d %%; give it more memory, or keep notifications for a shorter time",
+		journal.ErrFull, used>>20, most>>20, highWater)
+}
+
+func isFull(used, most int64) bool {
+	return most > 0 && float64(used) > float64(most)*highWater/100
+}
+
+// watchMemory asks Redis how full it is until ctx ends. One that gives no answer
+// is as full as before: appends find out.
+func (s *Store) watchMemory(ctx context.Context) {
+	for {
+		s.lookAtMemory(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(memoryEvery):
+		}
+	}
+}
+
+// lookAtMemory asks each master once.
+func (s *Store) lookAtMemory(ctx context.Context) {
+	var mu sync.Mutex
+	var used, most int64
+	ask := func(ctx context.Context, server redis.Cmdable) error {
+		info, err := server.Info(ctx, "memory").Result()
+		if err != nil {
+			return err
+		}
+		u, m := memoryOf(info)
+		mu.Lock()
+		defer mu.Unlock()
+		if most == 0 || m > 0 && float64(u)/float64(m) > float64(used)/float64(most) {
+			used, most = u, m
+		}
+		return nil
+	}
+	var err error
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return ask(ctx, master) })
+	} else {
+		err = ask(ctx, s.client)
+	}
+	if err == nil {
+		s.memory.used.Store(used)
+		s.memory.most.Store(most)
+	}
+}
+
+// memoryOf reads the memory section of INFO.
+func memoryOf(info string) (used, most int64) {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err != nil:
+		case name == "used_memory":
+			used = n
+		case name == "maxmemory":
+			most = n
+		}
+	}
+	return used, most
+}

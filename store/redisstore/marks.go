@@ -1,0 +1,261 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// fieldRevision is the field of the marks that is drawn anew whenever one of them
+// is stored. All other fields are topic ids, of 16 bytes.
+const fieldRevision = "rev"
+
+// readMarksScript returns what is known of some topics, and of all that have a
+// mark and no head.
+//
+//	KEYS    1 marks, 2 heads
+//	ARGV    1 whether those without a head are asked for: 1 or 0, 2.. topics
+//	returns {revision or '', number of topics asked for; of each its mark or '', 1 if it
+//	        has a head, else 0; then of each mark without a head: topic, mark}
+var readMarksScript = newScript(`
+local out = {redis.call('HGET', KEYS[1], 'rev') or '', #ARGV - 1}
+for i = 2, #ARGV do
+  out[#out + 1] = redis.call('HGET', KEYS[1], ARGV[i]) or ''
+  out[#out + 1] = redis.call('HEXISTS', KEYS[2], ARGV[i])
+end
+if ARGV[1] == '1' then
+  for _, topic in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if topic ~= 'rev' and redis.call('HEXISTS', KEYS[2], topic) == 0 then
+      out[#out + 1] = topic
+      out[#out + 1] = redis.call('HGET', KEYS[1], topic)
+    end
+  end
+end
+return out
+`)
+
+// writeMarksScript stores marks of one partition, if none of its marks was stored
+// since they were read.
+//
+//	KEYS    1 marks
+//	ARGV    1 revision that they must have, 2 the next one, 3.. topic, mark; an empty
+//	        mark is forgotten
+//	returns {1} they are stored; {0} there is another revision
+var writeMarksScript = newScript(`
+local revision = redis.call('HGET', KEYS[1], 'rev') or ''
+if revision == ARGV[2] then return {1} end
+if revision ~= ARGV[1] then return {0} end
+redis.call('HSET', KEYS[1], 'rev', ARGV[2])
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', KEYS[1], ARGV[i])
+  else
+    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+  end
+end
+return {1}
+`)
+
+// marksOf are marks of one partition as they were read.
+type marksOf struct {
+	revision  string
+	known     map[string]journal.Mark // by topic, those that were asked for; Pings 0: there is none
+	strange   map[string]bool         // those of known that have neither mark nor head
+	strangers map[string]journal.Mark // by topic, those that have a mark and no head
+}
+
+// readMarks reads the marks of some topics of a partition, and, if one of them has
+// neither mark nor head, those of all topics without a head.
+func (s *Store) readMarks(ctx context.Context, partition int, topics []string) (marksOf, error) {
+	m, err := s.askMarks(ctx, partition, topics, false)
+	if err == nil && len(m.strange) > 0 {
+		m, err = s.askMarks(ctx, partition, topics, true)
+	}
+	return m, err
+}
+
+func (s *Store) askMarks(ctx context.Context, partition int, topics []string, withStrangers bool) (m marksOf, err error) {
+	m = marksOf{known: map[string]journal.Mark{}, strange: map[string]bool{}, strangers: map[string]journal.Mark{}}
+	args := []any{withStrangers}
+	for _, topic := range topics {
+		id := journal.TopicID(topic)
+		args = append(args, id[:])
+	}
+	v, err := s.run(ctx, readMarksScript, []string{s.key.partition(partition, nameMarks), s.key.partition(partition, nameHeads)}, args...).Slice()
+	if err != nil {
+		return m, err
+	}
+	m.revision, _ = v[0].(string)
+	v = v[2:]
+	for i, topic := range topics {
+		raw, _ := v[2*i].(string)
+		known := journal.Mark{Topic: topic}
+		if raw != "" {
+			if known, err = openMark(raw); err != nil {
+				return m, err
+			}
+		} else if v[2*i+1] == int64(0) {
+			m.strange[topic] = true
+		}
+		m.known[topic] = known
+	}
+	for pair := range slices.Chunk(v[2*len(topics):], 2) {
+		raw, _ := pair[1].(string)
+		mark, err := openMark(raw)
+		if err != nil {
+			return m, err
+		}
+		m.strangers[mark.Topic] = mark
+	}
+	return m, nil
+}
+
+func openMark(raw string) (journal.Mark, error) {
+	m, err := journal.UnpackMark([]byte(raw))
+	if err != nil {
+		return journal.Mark{}, fmt.Errorf("the mark of a topic: %w", err)
+	}
+	return m, nil
+}
+
+// changeMarks stores what change makes of the marks of some topics of a
+// partition. Change may be called several times, and returns those to store, by
+// topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
+func (s *Store) changeMarks(ctx context.Context, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
+	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+		return err
+	}
+	revision := binary.BigEndian.AppendUint64(nil, random())
+	for range maxTries {
+		m, err := s.readMarks(ctx, partition, topics)
+		if err != nil {
+			return err
+		}
+		next, err := change(m)
+		if err != nil || len(next) == 0 {
+			return err
+		}
+		args := []any{m.revision, revision}
+		for topic, mark := range next {
+			id := journal.TopicID(topic)
+			var raw []byte
+			if mark.Pings > 0 {
+				raw = journal.PackMark(mark)
+			}
+			args = append(args, id[:], raw)
+		}
+		stored, _, err := swapped(s.run(ctx, writeMarksScript, []string{s.key.partition(partition, nameMarks)}, args...))
+		if err != nil || stored {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// Ping implements journal.Marks. It counts all topics of one partition, or none.
+func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
+	if err := s.full(); err != nil {
+		return err
+	}
+	partitions := map[int][]string{}
+	for _, topic := range topics {
+		n := journal.Partition(journal.TopicID(topic))
+		partitions[n] = append(partitions[n], topic)
+	}
+	for n, topics := range partitions {
+		distinct := slices.Compact(slices.Sorted(slices.Values(topics)))
+		err := s.changeMarks(ctx, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
+			return pinged(m, now, topics)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pinged returns the marks to store after one more ping for each of some topics
+// of a partition.
+func pinged(m marksOf, now time.Time, topics []string) (map[string]journal.Mark, error) {
+	next := map[string]journal.Mark{}
+	for _, topic := range topics {
+		mark, ok := next[topic]
+		if !ok {
+			mark = m.known[topic]
+		}
+		next[topic] = mark.Pinged(now)
+	}
+	over := len(m.strangers) + len(m.strange) - journal.MaxMarks
+	if len(m.strange) == 0 || over <= 0 {
+		return next, nil
+	}
+	// Those that are done with make room, but for those that are pinged now.
+	var done []journal.Mark
+	for topic, mark := range m.strangers {
+		if _, stays := next[topic]; !stays && !mark.Waiting() {
+			done = append(done, mark)
+		}
+	}
+	if len(done) < over {
+		return nil, journal.ErrTooManyMarks
+	}
+	slices.SortFunc(done, func(a, b journal.Mark) int { return a.PingedAt.Compare(b.PingedAt) })
+	for _, mark := range done[:over] {
+		next[mark.Topic] = journal.Mark{}
+	}
+	return next, nil
+}
+
+// Mark implements journal.Marks.
+func (s *Store) Mark(ctx context.Context, topic string) (journal.Mark, error) {
+	m, err := s.askMarks(ctx, s.key.topic(topic).partition, []string{topic}, false)
+	return m.known[topic], err
+}
+
+// Marks implements journal.Marks.
+func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
+	_, values, err := s.page(ctx, s.key.partition(partition, nameMarks), after, limit)
+	for _, raw := range values {
+		m, err := openMark(raw)
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, m)
+	}
+	return marks, err
+}
+
+// SetFetched implements journal.Marks.
+func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) { return old.Settle(m) })
+}
+
+// Unmark implements journal.Marks.
+func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) {
+		return journal.Mark{}, old.Pings == m.Pings && old.PingedAt.Equal(m.PingedAt)
+	})
+}
+
+// changeMark stores what change makes of a topic's mark, if it has one and change
+// says so.
+func (s *Store) changeMark(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
+	return s.changeMarks(ctx, s.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
+		old := m.known[topic]
+		if old.Pings == 0 {
+			return nil, nil
+		}
+		next, ok := change(old)
+		if !ok {
+			return nil, nil
+		}
+		return map[string]journal.Mark{topic: next}, nil
+	})
+}

@@ -1,0 +1,251 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/store/storetest"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// topologies are the three kinds of Redis, by what starts one that the tests of
+// this package share.
+var topologies = map[string]func(t testing.TB) string{
+	"standalone": func(t testing.TB) string { return redistest.Standalone(t, redistest.Shared()).URL() },
+	"sentinel":   func(t testing.TB) string { return redistest.Sentinel(t, redistest.Shared()).URL() },
+	"cluster":    func(t testing.TB) string { return redistest.Cluster(t, redistest.Shared()).URL() },
+}
+
+// eachTopology runs a test on every kind of Redis.
+func eachTopology(t *testing.T, test func(t *testing.T, url string)) {
+	for name, start := range topologies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t))
+		})
+	}
+}
+
+var prefixesUsed atomic.Int64
+
+// freshPrefix is one that no other test uses.
+func freshPrefix() string { return fmt.Sprintf("test%d", prefixesUsed.Add(1)) }
+
+// openStore opens a store that is closed at the end of the test, with its keys
+// deleted.
+func openStore(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// admin is a client beside the stores.
+func admin(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	parsed, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := connect(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// keysOf returns all keys with a prefix.
+func keysOf(ctx context.Context, client redis.UniversalClient, prefix string) (keys []string, err error) {
+	var mu sync.Mutex
+	scan := func(ctx context.Context, server redis.Cmdable) error {
+		it := server.Scan(ctx, 0, prefix+":*", 10_000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			keys = append(keys, it.Val())
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(ctx, client)
+	}
+	return keys, err
+}
+
+// snapshot returns what puts all keys with a prefix back as they are now.
+func snapshot(ctx context.Context, client redis.UniversalClient, prefix string) (restore func() error, err error) {
+	names, err := keysOf(ctx, client, prefix)
+	if err != nil {
+		return nil, err
+	}
+	dumps := map[string]string{}
+	for _, name := range names {
+		if dumps[name], err = client.Dump(ctx, name).Result(); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		names, err := keysOf(ctx, client, prefix)
+		for _, name := range names {
+			if err == nil {
+				err = client.Del(ctx, name).Err()
+			}
+		}
+		for name, dump := range dumps {
+			if err == nil {
+				err = client.Restore(ctx, name, 0, dump).Err()
+			}
+		}
+		return err
+	}, err
+}
+
+// everything returns the keys with a prefix, and all that is in them.
+func everything(ctx context.Context, client redis.UniversalClient, prefix string) ([]byte, error) {
+	names, err := keysOf(ctx, client, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var all strings.Builder
+	for _, name := range names {
+		kind, err := client.Type(ctx, name).Result()
+		if err != nil {
+			return nil, err
+		}
+		var value any
+		switch kind {
+		case "string":
+			value, err = client.Get(ctx, name).Result()
+		case "hash":
+			value, err = client.HGetAll(ctx, name).Result()
+		case "list":
+			value, err = client.LRange(ctx, name, 0, -1).Result()
+		case "set":
+			value, err = client.SMembers(ctx, name).Result()
+		case "zset":
+			value, err = client.ZRange(ctx, name, 0, -1).Result()
+		case "stream":
+			value, err = client.XRange(ctx, name, "-", "+").Result()
+		default:
+			err = fmt.Errorf("the key %s is of the kind %s", name, kind)
+		}
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(&all, name, value)
+	}
+	return []byte(all.String()), nil
+}
+
+// harness is a store under a prefix of its own.
+func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
+	client, prefix := admin(t, url), freshPrefix()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		names, _ := keysOf(ctx, client, prefix)
+		for _, name := range names {
+			_ = client.Unlink(ctx, name).Err() // else it is in nobody's way
+		}
+	})
+	s := openStore(t, Options{URL: url, Prefix: prefix, Keys: keys})
+	t.Cleanup(func() { _ = s.Close() }) // whichever it is by then
+	reopenWith := func(with *seal.Keys) (storetest.Store, error) {
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+		again, err := Open(ctx, Options{URL: url, Prefix: prefix, Keys: with})
+		if err != nil {
+			return nil, err
+		}
+		s = again
+		return s, nil
+	}
+	reopen := func() (storetest.Store, error) { return reopenWith(keys) }
+	return &storetest.Harness{
+		Store:  s,
+		Reopen: reopen,
+		Snapshot: func() (func() (storetest.Store, error), error) {
+			restore, err := snapshot(ctx, client, prefix)
+			if err != nil {
+				return nil, err
+			}
+			return func() (storetest.Store, error) {
+				if err := s.Close(); err != nil {
+					return nil, err
+				}
+				if err := restore(); err != nil {
+					return nil, err
+				}
+				return reopen()
+			}, nil
+		},
+		Sealing: &storetest.Sealing{
+			Reopen: reopenWith,
+			Stored: func() ([]byte, error) { return everything(ctx, client, prefix) },
+		},
+	}
+}
+
+// sealKeys returns keys of tests.
+func sealKeys(t testing.TB, of ...byte) *seal.Keys {
+	t.Helper()
+	var secrets [][32]byte
+	for _, b := range of {
+		secrets = append(secrets, [32]byte{b})
+	}
+	keys, err := seal.New(secrets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// Invariants 1, 2, 3, 4, 5, 10 and 12, as far as a store answers for them.
+func TestStorePassesTheSuite(t *testing.T) {
+	eachTopology(t, func(t *testing.T, url string) {
+		storetest.Run(t, func(t *testing.T) *storetest.Harness { return harness(t, url, nil) })
+	})
+}
+
+func TestStoreAgreesWithTheReference(t *testing.T) {
+	eachTopology(t, func(t *testing.T, url string) {
+		storetest.RunModel(t, func(t *testing.T) *storetest.Harness { return harness(t, url, nil) })
+	})
+}
+
+// Nobody notices that secrets are sealed.
+func TestSealingStoreAgreesWithTheReference(t *testing.T) {
+	url := topologies["standalone"](t)
+	storetest.RunModel(t, func(t *testing.T) *storetest.Harness { return harness(t, url, sealKeys(t, 1)) })
+}
+
+// patience is how long tests wait for what has to come.
+const patience = 20 * time.Second
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// restoreScript stores the head record of a topic with all that is remembered of
+// its intervals.
+//
+//	KEYS    1 heads, 2 intervals, 3 changes, 4 hints
+//	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
+//	        be none, 3 new head record, 4 hint, 5 command that publishes it, 6 most
+//	        changes, 7.. packed intervals, oldest first
+//	returns {1} it is stored; {0, head record} the stored one is another
+var restoreScript = newScript(`
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+local revision = string.sub(now, 2, 9)
+if revision == string.sub(ARGV[3], 2, 9) then return {1} end
+if revision ~= ARGV[2] then return {0, now} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+redis.call('DEL', KEYS[2])
+for i = 7, #ARGV do redis.call('LPUSH', KEYS[2], ARGV[i]) end
+` + tellChange("KEYS[3]", "ARGV[1]", "ARGV[6]") + `
+redis.pcall(ARGV[5], KEYS[4], ARGV[4])
+return {1}
+`)
+
+// Intervals implements journal.Restorer.
+func (s *Store) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
+	all, err := s.intervals(ctx, s.key.topic(topic))
+	slices.Reverse(all)
+	return all, err
+}
+
+// Restore implements journal.Restorer.
+func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+		return err
+	}
+	if err := s.full(); err != nil {
+		return err
+	}
+	k := s.key.topic(h.Topic)
+	stored, err := s.readHead(ctx, k, h.Topic)
+	for range maxTries {
+		if err != nil {
+			return err
+		}
+		next, news, err := journal.Restored(stored.Head, h)
+		if err != nil || !news {
+			return err
+		}
+		next.Version = newVersion(random())
+		raw := packHead(next)
+		args := []any{k.field, stored.revision, raw, s.hints.message(h.Topic), s.publish(), maxTopicChanges}
+		for _, i := range remembered {
+			args = append(args, journal.PackInterval(i))
+		}
+		names := []string{k.heads, k.intervals, k.changes, k.hints}
+		done, now, err := swapped(s.run(ctx, restoreScript, names, args...))
+		if err != nil {
+			return err
+		}
+		if done {
+			if _, err := s.knowHead(k, h.Topic, raw); err != nil {
+				return err
+			}
+			s.hints.send(h.Topic)
+			return nil
+		}
+		if stored, err = s.knowHead(k, h.Topic, now); err != nil {
+			return err
+		}
+	}
+	return errBusy
+}

@@ -1,0 +1,109 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// trimScript takes the oldest entries of a topic away.
+//
+//	KEYS    1 heads, 2 entries, 3 ids, 4.. bodies in chunks
+//	ARGV    1 topic, 2 revision that the stored head record must have, 3 new head
+//	        record, 4 the position-nonce before which all go, 5.. their notification ids
+//	returns {1} it is done; {0, head record} the stored one is another
+//
+// What gives memory back comes first: Redis lets a script that began with that
+// write the rest, though it be at its maxmemory.
+var trimScript = newScript(`
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+local revision = string.sub(now, 2, 9)
+if revision == string.sub(ARGV[3], 2, 9) then return {1} end
+if revision ~= ARGV[2] then return {0, now} end
+redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[4])
+if redis.call('XLEN', KEYS[2]) == 0 then redis.call('DEL', KEYS[2]) end
+for i = 5, #ARGV do redis.call('HDEL', KEYS[3], ARGV[i]) end
+for i = 4, #KEYS do redis.call('UNLINK', KEYS[i]) end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return {1}
+`)
+
+// trimStep is how many entries one run of trimScript takes.
+const trimStep = 256
+
+// Trim implements journal.Trimmer. It works in steps, so that a large trim does
+// not hold up what is appended meanwhile.
+func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	if err := s.writable(); err != nil {
+		return journal.Head{}, err
+	}
+	k := s.key.topic(topic)
+	h, err := s.readHead(ctx, k, topic)
+	look := 1 // mostly there is nothing to trim, which the oldest entry tells
+	for err == nil {
+		if h.Entries == 0 || cut.Before.IsZero() && (cut.KeepBytes < 0 || h.Bytes <= cut.KeepBytes) {
+			return h.Head, nil
+		}
+		var page []storedEntry
+		page, _, err = s.readPage(ctx, k, topic, h.Trimmed, look, -1)
+		if err != nil {
+			if fresh, headErr := s.readHead(ctx, k, topic); headErr == nil && fresh.revision != h.revision {
+				h, err = fresh, nil // somebody else trims
+				continue
+			}
+			return journal.Head{}, err
+		}
+		next, gone := trimmed(h.Head, page, cut)
+		if len(gone) == 0 {
+			return h.Head, nil
+		}
+		if look == 1 {
+			look = trimStep
+			if len(gone) < int(h.Entries) {
+				continue
+			}
+		}
+		h, err = s.trim(ctx, k, h, next, gone)
+	}
+	return journal.Head{}, err
+}
+
+// trimmed returns a head after a cut, and those of its oldest entries that the
+// cut takes.
+func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journal.Head, gone []storedEntry) {
+	for i, e := range oldest {
+		old := e.ReceivedAt.Before(cut.Before) // never before the zero time
+		over := cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
+		if !old && !over {
+			return h, oldest[:i]
+		}
+		h.Trimmed = e.Anchor()
+		h.Entries--
+		h.Bytes -= e.Size
+	}
+	return h, oldest
+}
+
+// trim takes the oldest entries of a topic away and returns its head record
+// after that: next, or another if the stored one is not h any more, and then
+// nothing was done.
+func (s *Store) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
+	raw := packHead(next)
+	names := []string{k.heads, k.entries, k.ids}
+	args := []any{k.field, h.revision, raw, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10) + "-0"}
+	for _, e := range gone {
+		args = append(args, e.ID[:])
+		if e.chunks > 0 {
+			names = append(names, s.key.body(e.ID))
+		}
+	}
+	done, now, err := swapped(s.run(ctx, trimScript, names, args...))
+	if err != nil {
+		return headRecord{}, err
+	}
+	if done {
+		now = raw
+	}
+	return s.knowHead(k, h.Topic, now)
+}
