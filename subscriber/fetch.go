@@ -47,7 +47,7 @@ func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) 
 			return page{}, fmt.Errorf("asking %s: %w", rawURL, err)
 		}
 		req.Header.Set("Accept", accept)
-		resp, err := client.Do(req)
+		resp, err := client.Do(req) //nolint:bodyclose // the caller's, or closed by redirected
 		if err != nil {
 			return page{}, fmt.Errorf("asking %s: %w", rawURL, egress.WithoutURL(err))
 		}

@@ -29,16 +29,12 @@ type changeList struct {
 	from, until time.Time
 }
 
-// plan finds the lists for what came after since: the Change List itself, or else
+// makePlan finds the lists for what came after since: the Change List itself, or else
 // the members of its index, or else those of the archive (DST-19). errTooOld is
 // wrapped where even these begin later; the plan then is what there is.
-func (s *Subscriber) plan(ctx context.Context, since time.Time) (plan, error) {
-	root, archive, err := s.changeLists(ctx)
-	if err != nil {
-		return plan{}, err
-	}
-	p := plan{root: root}
-	index, err := s.addList(ctx, &p, root, 0)
+func makePlan(ctx context.Context, client Doer, list, archive string, since time.Time) (plan, error) {
+	p := plan{root: list}
+	index, err := p.read(ctx, client, list, 0)
 	if err != nil {
 		return p, err
 	}
@@ -46,13 +42,13 @@ func (s *Subscriber) plan(ctx context.Context, since time.Time) (plan, error) {
 		if more == "" || p.covers(since) {
 			continue
 		}
-		if _, err := s.addList(ctx, &p, more, 0); err != nil {
+		if _, err := p.read(ctx, client, more, 0); err != nil {
 			return p, err
 		}
 	}
 	p.order(since)
 	if !p.covers(since) {
-		return p, fmt.Errorf("%w: %s begins at %s", errTooOld, root, resourcesync.FormatDatetime(p.begin()))
+		return p, fmt.Errorf("%w: %s begins at %s", errTooOld, list, resourcesync.FormatDatetime(p.begin()))
 	}
 	return p, nil
 }
@@ -61,7 +57,7 @@ func (s *Subscriber) plan(ctx context.Context, since time.Time) (plan, error) {
 // may be empty.
 func (s *Subscriber) changeLists(ctx context.Context) (list, archive string, err error) {
 	if s.o.ChangeList != "" {
-		return s.o.ChangeList, "", nil
+		return s.o.ChangeList, s.o.ChangeListArchive, nil
 	}
 	d, err := s.find(ctx)
 	if err != nil && d.Topic == "" {
@@ -89,10 +85,10 @@ func orElse(s, or string) string {
 	return s
 }
 
-// addList adds a Change List, or all that an index or archive names, to the plan,
-// and returns the index that the list is a part of.
-func (s *Subscriber) addList(ctx context.Context, p *plan, address string, depth int) (index string, err error) {
-	d, err := open(ctx, s.o.Client, address)
+// read adds a Change List, or all that an index or archive names, to the plan, and
+// returns the index that the list is a part of.
+func (p *plan) read(ctx context.Context, client Doer, address string, depth int) (index string, err error) {
+	d, err := open(ctx, client, address)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +122,7 @@ func (s *Subscriber) addList(ctx context.Context, p *plan, address string, depth
 		return "", fmt.Errorf("%s: indexes within indexes, %d deep", d.url, depth)
 	}
 	for _, w := range within {
-		if _, err := s.addList(ctx, p, w, depth+1); err != nil {
+		if _, err := p.read(ctx, client, w, depth+1); err != nil {
 			return "", err
 		}
 	}
@@ -182,29 +178,32 @@ func (p *plan) covers(since time.Time) bool {
 	return reached.After(since)
 }
 
-// takeList hands on what a list has after the tail and, where the job has a
-// target, not after that. It returns how many changes and until when the list is
-// complete as far as it can be told.
-func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
-	d, err := open(ctx, s.o.Client, l.url)
+// part is what a Change List has between two instants.
+type part struct {
+	changes []resourcesync.Entry // in the order of the list
+	untimed prefix               // all of them, where none has a time
+	// until is how far the list is complete, as far as it can be told: at least the
+	// last of changes.
+	until time.Time
+}
+
+// readPart reads what a list has from an instant on, and where the job has a target
+// or a limit, not after that.
+func readPart(ctx context.Context, client Doer, l changeList, from time.Time, job *repairJob) (part, error) {
+	p := part{until: from}
+	d, err := open(ctx, client, l.url)
 	if err != nil {
-		return 0, until, err
+		return p, err
 	}
 	defer d.end()
-	from, err := s.until()
-	if err != nil {
-		return 0, until, err
-	}
-	var changes []resourcesync.Entry
-	var untimed prefix
-	last, timed, beyond, limited := from, false, false, false
+	timed, beyond, limited := false, false, false
 	for e, err := range d.Entries() {
 		if err != nil {
-			return 0, until, fmt.Errorf("reading %s: %w", l.url, err)
+			return p, fmt.Errorf("reading %s: %w", l.url, err)
 		}
 		if e.Datetime.IsZero() {
-			untimed.add(&e)
-			changes = append(changes, e)
+			p.untimed.add(&e)
+			p.changes = append(p.changes, e)
 			continue
 		}
 		timed = true
@@ -214,53 +213,62 @@ func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob)
 		case !job.limit.IsZero() && e.Datetime.After(job.limit):
 			limited = true
 		case !e.Datetime.Before(from):
-			changes = append(changes, e)
-			if e.Datetime.After(last) {
-				last = e.Datetime
+			p.changes = append(p.changes, e)
+			if e.Datetime.After(p.until) {
+				p.until = e.Datetime
 			}
 		}
 	}
+	if timed {
+		p.untimed = prefix{}
+	}
 	head, _ := d.Head() // complete by now
-	if !timed && untimed.n > 0 {
-		if changes, err = s.unseen(l.url, changes); err != nil {
+	switch {
+	case beyond:
+		p.until = job.target
+	case limited:
+	case head.Until.After(p.until):
+		p.until = head.Until
+	case !job.beyond.IsZero() && d.modified.After(job.beyond):
+		p.until = job.target // it was written after all that was in between
+	}
+	return p, nil
+}
+
+// takeList hands on what a list has after the tail. It returns how many changes,
+// and how far the list is complete.
+func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
+	from, err := s.until()
+	if err != nil {
+		return 0, until, err
+	}
+	p, err := readPart(ctx, s.o.Client, l, from, job)
+	if err != nil {
+		return 0, until, err
+	}
+	if p.untimed.n > 0 {
+		if p.changes, err = s.unseen(l.url, p.changes); err != nil {
 			return 0, until, err
 		}
 	}
-	n, err = s.handAll(changes, from, last)
-	if err != nil {
+	last := from
+	for i := range p.changes {
+		if d := p.changes[i].Datetime; d.After(last) {
+			last = d
+		}
+	}
+	if n, err = s.handAll(p.changes, from, last); err != nil {
 		return n, until, err
 	}
-	if !timed && untimed.n > 0 {
-		err = s.saw(l.url, untimed)
+	if p.untimed.n > 0 {
+		err = s.saw(l.url, p.untimed)
 	}
-	switch {
-	case beyond:
-		last = job.target
-	case limited:
-	case head.Until.After(last):
-		last = head.Until
-	case !job.beyond.IsZero() && d.modified.After(job.beyond):
-		last = job.target // it was written after all that was in between
-	}
-	return n, last, err
+	return n, p.until, err
 }
 
-// handAll hands changes on in batches, in the order of time, where those without
-// one stay behind the change before them.
+// handAll hands changes on in batches, in the order of time.
 func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time) (n int, err error) {
-	at := from
-	times := make([]time.Time, len(changes))
-	for i := range changes {
-		if d := changes[i].Datetime; !d.IsZero() {
-			at = d
-		}
-		times[i] = at
-	}
-	order := make([]int, len(changes))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return times[a].Compare(times[b]) })
+	order, times := inTime(changes, from)
 	for len(order) > 0 {
 		size := min(batchEntries, len(order))
 		for size < len(order) && times[order[size]].Equal(times[order[size-1]]) {
@@ -280,6 +288,21 @@ func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time)
 		n, order = n+size, order[size:]
 	}
 	return n, nil
+}
+
+// inTime returns the order of changes by time, where those without one stay behind
+// the change before them, and the time of each.
+func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []time.Time) {
+	at := from
+	times, order = make([]time.Time, len(changes)), make([]int, len(changes))
+	for i := range changes {
+		if d := changes[i].Datetime; !d.IsZero() {
+			at = d
+		}
+		times[i], order[i] = at, i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return times[a].Compare(times[b]) })
+	return order, times
 }
 
 // prefix is how a list without times begins: some libraries write such lists, to

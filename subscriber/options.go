@@ -19,8 +19,8 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Options are what a Subscriber works with. Dir, Topic and Callback are
-// required; a zero elsewhere stands for the default that is named.
+// Options are what a Subscriber works with. Dir is required, and Topic unless
+// there is a ChangeList; a zero elsewhere stands for the default that is named.
 type Options struct {
 	// Dir is the folder of the state: what was received and not committed yet,
 	// the subscriptions, the gaps. It belongs to one Subscriber at a time.
@@ -32,7 +32,8 @@ type Options struct {
 	// names, or else its first (DST-03).
 	Hub string
 	// Callback is the public URL of Handler. Each subscription gets a path of its
-	// own below it that cannot be guessed (DST-04).
+	// own below it that cannot be guessed (DST-04). Empty: it subscribes to nothing,
+	// and has only what CatchUp takes from the Change Lists.
 	Callback string
 	// Lease is what is asked for; the hub decides. 10 days.
 	Lease time.Duration
@@ -50,9 +51,10 @@ type Options struct {
 	HoldFor time.Duration
 	MaxHeld int
 
-	// ChangeList is where gaps are repaired from. Empty: the Capability List that
-	// the topic names, or that of its host.
-	ChangeList string
+	// ChangeList is where gaps are repaired from, and ChangeListArchive where older
+	// lists are found. Both empty: as the Capability List says that the topic names,
+	// or that of its host.
+	ChangeList, ChangeListArchive string
 	// Start is how far the application is in step with the Source already, for
 	// instance the time of its baseline. It counts as long as nothing was
 	// received.
@@ -93,19 +95,18 @@ func (o *Options) setDefaults() error {
 	if o.Dir == "" {
 		return errors.New("subscriber: Options.Dir is missing: name a folder for the state")
 	}
-	if err := websub.CheckURL("Options.Topic", o.Topic); err != nil {
-		return fmt.Errorf("subscriber: %w", err)
+	if o.Topic == "" && (o.ChangeList == "" || o.Callback != "") {
+		return errors.New("subscriber: Options.Topic is missing: name the topic, or without a Callback the ChangeList")
 	}
-	if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {
-		return fmt.Errorf("subscriber: %w", err)
+	for _, u := range []struct{ name, url string }{
+		{"Topic", o.Topic}, {"Callback", o.Callback}, {"Hub", o.Hub}, {"ChangeList", o.ChangeList}, {"ChangeListArchive", o.ChangeListArchive},
+	} {
+		if err := websub.CheckURL("Options."+u.name, u.url); u.url != "" && err != nil {
+			return fmt.Errorf("subscriber: %w", err)
+		}
 	}
 	if strings.ContainsRune(o.Callback, '?') {
 		return errors.New("subscriber: Options.Callback has a query; name the URL that Handler is served at")
-	}
-	if o.Hub != "" {
-		if err := websub.CheckURL("Options.Hub", o.Hub); err != nil {
-			return fmt.Errorf("subscriber: %w", err)
-		}
 	}
 	orDefault(&o.MinSignature, websub.SHA256)
 	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {

@@ -17,6 +17,7 @@ import (
 const (
 	GapMissed = "missed" // a notification came that begins later than the one before it ended
 	GapLease  = "lease"  // there was no lease for a while, or there is one for the first time
+	GapPulled = "pulled" // CatchUp was called
 	GapCheck  = "check"  // the Change List was asked whether anything was not pushed
 )
 
@@ -36,6 +37,22 @@ func (s *Subscriber) catchUp(why string) {
 	s.wakeUp()
 }
 
+// CatchUp takes what the Change Lists have after what was received, and hands it
+// on as Changes. It is for whoever pulls, and may be called while Run runs. It
+// needs to know where to begin: Options.Start, or something that was received.
+func (s *Subscriber) CatchUp(ctx context.Context) error {
+	from, err := s.until()
+	if err != nil {
+		return err
+	}
+	if from.IsZero() {
+		return errors.New("subscriber: nothing was received yet, so there is nothing to catch up from; take a baseline and give its time as Options.Start")
+	}
+	s.repairing.Lock()
+	defer s.repairing.Unlock()
+	return s.repair(ctx, &repairJob{why: GapPulled})
+}
+
 // keepComplete repairs gaps until ctx ends.
 func (s *Subscriber) keepComplete(ctx context.Context) {
 	rest, begun := repairFirst, time.Time{}
@@ -48,7 +65,10 @@ func (s *Subscriber) keepComplete(ctx context.Context) {
 				begun = time.Now()
 			}
 			job.patient = time.Since(begun) < repairPatience
-			if err = s.repair(ctx, job); err == nil {
+			s.repairing.Lock()
+			err = s.repair(ctx, job)
+			s.repairing.Unlock()
+			if err == nil {
 				if job.target.IsZero() {
 					lastCheck = time.Now()
 					s.caughtUp(job.why)
@@ -147,7 +167,11 @@ func (s *Subscriber) repair(ctx context.Context, job *repairJob) error {
 			return err
 		}
 	}
-	plan, err := s.plan(ctx, from)
+	list, archive, err := s.changeLists(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := makePlan(ctx, s.o.Client, list, archive, from)
 	if errors.Is(err, errTooOld) {
 		return s.giveUp(job, gap, plan, err)
 	}
@@ -196,7 +220,7 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 			}
 			gap.Until = t.Until
 		}
-		if gap.Changes == 0 && job.why != GapMissed {
+		if gap.Changes == 0 && job.why != GapMissed || job.why == GapPulled {
 			return nil // nothing was missing
 		}
 		return putGap(tx, &gap)
@@ -204,7 +228,7 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 	if err != nil {
 		return err
 	}
-	if gap.Changes > 0 || job.why == GapMissed {
+	if gap.Changes > 0 && job.why != GapPulled || job.why == GapMissed {
 		s.log.Info("a gap was repaired from the Source's Change Lists", "event", "gap_repaired",
 			"from", gap.From, "until", gap.Until, "changes", gap.Changes, "list", gap.Via, "why", gap.Why, "unproven", gap.Unproven)
 	}

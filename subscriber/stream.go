@@ -52,7 +52,12 @@ type Change struct {
 // Each change comes at least once: again after a restart if it was not committed.
 // It is for one range at a time; a second one ends at once. Err tells why a range
 // ended that the caller did not end.
-func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] {
+func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] { return s.stream(ctx, true) }
+
+// Waiting is Changes, but ends when everything that is there was handed on.
+func (s *Subscriber) Waiting(ctx context.Context) iter.Seq[Change] { return s.stream(ctx, false) }
+
+func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if !s.reading.TryLock() {
 			s.ended(errors.New("subscriber: somebody else ranges over Changes already"))
@@ -68,6 +73,9 @@ func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] {
 			var n uint64
 			if n, b, payload, err = s.next(at); err != nil {
 				break
+			}
+			if n == 0 && !wait {
+				return
 			}
 			if n == 0 {
 				select {

@@ -19,7 +19,8 @@ type Subscriber struct {
 	more  signal // the inbox has something new
 	wake  signal // the subscription or the gaps are to be looked at
 
-	reading sync.Mutex // held by the one who ranges over Changes
+	reading   sync.Mutex // held by the one who ranges over Changes
+	repairing sync.Mutex // one repair at a time
 
 	writing sync.Mutex // of the status file
 	written Status     // what is in it, without AsOf
@@ -88,7 +89,9 @@ func (s *Subscriber) Close() error {
 // Handler, or to the next Run; Unsubscribe ends it. It may be called once.
 func (s *Subscriber) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { s.keepSubscribed(ctx) })
+	if s.o.Callback != "" {
+		wg.Go(func() { s.keepSubscribed(ctx) })
+	}
 	wg.Go(func() { s.keepComplete(ctx) })
 	wg.Go(func() { s.keepStatus(ctx) })
 	wg.Wait()

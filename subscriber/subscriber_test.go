@@ -103,7 +103,7 @@ func (w *world) hub(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Unlock()
 	callback := r.PostForm.Get(websub.ParamCallback)
 	rw.WriteHeader(http.StatusAccepted)
-	go func() {
+	go func() { //nolint:contextcheck // it outlives the request
 		req, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: r.PostForm.Get(websub.ParamMode)},
 			websub.Param{Name: websub.ParamTopic, Value: r.PostForm.Get(websub.ParamTopic)},
 			websub.Param{Name: websub.ParamChallenge, Value: "abc"}, websub.Param{Name: websub.ParamLeaseSeconds, Value: "3600"}), nil)
