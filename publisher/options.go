@@ -45,7 +45,7 @@ const (
 	DefaultMaxBytes   = 10 << 20
 	DefaultKeep       = 72 * time.Hour
 	DefaultMaxStored  = 8 << 30
-	DefaultTimeout    = 30 * time.Second
+	DefaultTimeout    = 30 * time.Second // of a POST of no length; 128 KiB/s come on top
 )
 
 // Options configure a Publisher. Dir and Topic are required.
@@ -83,17 +83,31 @@ type Options struct {
 	// Keep is how long an interval is kept after every hub acknowledged it.
 	Keep time.Duration
 	// MaxStored bounds what the outbox holds, in bytes of notifications and
-	// queued changes. Over it the oldest intervals that every hub has go before
-	// their time, and where that is not enough Record returns ErrFull.
+	// queued changes. From three quarters of it on, the oldest intervals that every
+	// hub has go before their time; where that is not enough, Record returns
+	// ErrFull.
 	MaxStored int64
 
-	// Client makes the requests to hubs; redirects are not followed whatever it
-	// says. Nil: one with sensible limits.
-	Client *http.Client
+	// From is where the first interval of a new outbox begins: the moment of the
+	// baseline that goes with it. Zero: when the outbox was made. A first change
+	// before it moves it back.
+	From time.Time
+	// Client makes the requests to hubs. An *http.Client is used without following
+	// redirects, whatever it says. Nil: one with sensible limits.
+	Client Doer
 	// Timeout is for one POST; a body gets more, at 128 KiB/s.
 	Timeout time.Duration
 	// Log is told what happens. Nil: nobody is.
 	Log *slog.Logger
+	// Posted, where not nil, is told of each POST. It must not wait, and may be
+	// called by several goroutines at once.
+	Posted func(Posted)
+}
+
+// Doer makes one HTTP exchange and follows no redirect: an *http.Client that is
+// told so, say.
+type Doer interface {
+	Do(req *http.Request) (*http.Response, error)
 }
 
 // withDefaults checks o and fills in what is zero.
@@ -111,11 +125,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Hubs = slices.Clone(o.Hubs)
 	for i, h := range o.Hubs {
-		if err := websub.CheckURL("the hub", h.URL); err != nil {
+		if err := checkHub(h); err != nil {
 			return o, err
-		}
-		if h.Token != "" && h.Secret != "" {
-			return o, fmt.Errorf("the hub %s has a token and a secret: give one of them", h.URL)
 		}
 		if slices.ContainsFunc(o.Hubs[:i], func(other Hub) bool { return other.URL == h.URL }) {
 			return o, fmt.Errorf("the hub %s is named twice", h.URL)

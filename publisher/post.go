@@ -1,10 +1,33 @@
 package publisher
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
+)
+
+const (
+	mediaXML  = "application/xml"
+	userAgent = "rshub-publisher (+https://github.com/rshub/rshub)"
+	// slowest is the pace that a hub is given for the body of a POST, in bytes a
+	// second, beside the time limit.
+	slowest = 128 << 10
+	// maxAnswer is how much of an answer is read, in bytes.
+	maxAnswer = 64 << 10
+	// expectOver is the size, in bytes, from which on a hub is asked first
+	// whether it wants the body at all.
+	expectOver = 1 << 20
 )
 
 // Notification is what is posted to a hub: the bytes, and what goes with them.
@@ -18,9 +41,10 @@ type Notification struct {
 	CapabilityList string
 }
 
-// Receipt is a hub's 200.
+// Receipt is a hub's answer to what it accepted.
 type Receipt struct {
-	ID string // empty from hubs that don't say
+	Status int    // 200, or another 2xx of a hub that does not keep to N 4.1
+	ID     string // empty from hubs that don't say
 	// Duplicate says that the hub had these very bytes before.
 	Duplicate bool
 }
@@ -32,7 +56,7 @@ type RefusedError struct {
 	// Type is the last part of the problem's type, such as "gap"; empty where the
 	// hub does not say.
 	Type string
-	// Detail is what the hub says, and what to do.
+	// Detail is what the hub says.
 	Detail string
 	// ExpectedFrom is where the hub wants the next interval to start; zero where
 	// it does not say.
@@ -43,22 +67,175 @@ type RefusedError struct {
 }
 
 // Error says who refused it and why.
-func (e *RefusedError) Error() string { return e.Detail }
+func (e *RefusedError) Error() string {
+	what := fmt.Sprintf("%s answered %d", e.Hub, e.Status)
+	if e.Detail == "" {
+		return what + " " + http.StatusText(e.Status)
+	}
+	return what + ": " + e.Detail
+}
 
 // Post posts a notification once (SRC-07), without any outbox. An error is a
-// *RefusedError, or that of the network. A nil client is one with sensible
-// limits; redirects are never followed.
-func Post(ctx context.Context, client *http.Client, h Hub, n Notification) (Receipt, error) {
-	return Receipt{}, errors.ErrUnsupported
+// *RefusedError, that of the network, or says that h or n is not fit to be sent.
+// A nil client is one with sensible limits; with an *http.Client redirects are not
+// followed. Ctx bounds the exchange.
+func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, error) {
+	if err := checkHub(h); err != nil {
+		return Receipt{}, err
+	}
+	if err := websub.CheckURL("the topic", n.Topic); err != nil {
+		return Receipt{}, err
+	}
+	return post(ctx, withoutRedirects(client), h, n)
+}
+
+// checkHub tells whether anything can be posted to h.
+func checkHub(h Hub) error {
+	if err := websub.CheckURL("the hub", h.URL); err != nil {
+		return err
+	}
+	if h.Token != "" && h.Secret != "" {
+		return fmt.Errorf("the hub %s has a token and a secret: give one of them", h.URL)
+	}
+	return nil
+}
+
+func post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(n.Body))
+	if err != nil {
+		return Receipt{}, err
+	}
+	req.Header.Set("Content-Type", mediaXML)
+	req.Header.Set("Accept", "application/problem+json, application/json;q=0.9, text/plain;q=0.1")
+	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("Link", linkHeader(n.Topic, []string{h.URL}, n.CapabilityList))
+	if n.Location != "" {
+		req.Header.Set("Content-Location", n.Location)
+	}
+	if len(n.Body) > expectOver {
+		req.Header.Set("Expect", "100-continue")
+	}
+	switch {
+	case h.Token != "":
+		req.Header.Set("Authorization", "Bearer "+h.Token)
+	case h.Secret != "":
+		req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(h.Secret, n.Body))
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return Receipt{}, unanswered(h.URL, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if resp.StatusCode/100 == 2 { // whatever became of the rest
+		return readReceipt(resp.StatusCode, answer), nil
+	}
+	refused := readRefusal(resp, answer, time.Now())
+	refused.Hub = h.URL
+	if err != nil && refused.Detail == "" {
+		refused.Detail = "the answer broke off"
+	}
+	return Receipt{}, refused
+}
+
+// linkHeader is the Link header of POSTs and answers (SRC-02, SRC-07).
+func linkHeader(topic string, hubs []string, capabilityList string) string {
+	links := []websub.Link{{Target: topic, Rels: []string{websub.RelSelf}}}
+	for _, hub := range hubs {
+		links = append(links, websub.Link{Target: hub, Rels: []string{websub.RelHub}})
+	}
+	if capabilityList != "" {
+		links = append(links, websub.Link{Target: capabilityList, Rels: []string{websub.RelResourceSync}})
+	}
+	return websub.FormatLinks(links...)
+}
+
+// unanswered takes the request out of the error, which net/http repeats in it.
+func unanswered(hub string, err error) error {
+	var about *url.Error
+	if errors.As(err, &about) {
+		err = about.Err
+	}
+	return fmt.Errorf("%s could not be reached: %w", hub, err)
+}
+
+func readReceipt(status int, answer []byte) Receipt {
+	var said struct {
+		ID        string `json:"id"`
+		Duplicate bool   `json:"duplicate"`
+	}
+	_ = json.Unmarshal(answer, &said) // not every hub says more than the status
+	return Receipt{Status: status, ID: said.ID, Duplicate: said.Duplicate}
+}
+
+// readRefusal reads an answer that is not 2xx: problem+json, or a sentence.
+func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedError {
+	e := &RefusedError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"), now)}
+	var said struct {
+		Type         string `json:"type"`
+		Detail       string `json:"detail"`
+		ExpectedFrom string `json:"expected_from"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		e.Detail = sentenceOf(answer)
+		return e
+	}
+	e.Type = said.Type[strings.LastIndexAny(said.Type, "#/")+1:]
+	e.Detail = sentenceOf([]byte(said.Detail))
+	if at, err := resourcesync.ParseDatetime(said.ExpectedFrom); err == nil {
+		e.ExpectedFrom = at
+	}
+	return e
+}
+
+// maxDetail is how much of a hub's words is kept, in bytes.
+const maxDetail = 500
+
+// sentenceOf makes one line of what a hub said; nothing of a page of HTML.
+func sentenceOf(answer []byte) string {
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(answer), "?")), " ")
+	if strings.HasPrefix(s, "<") {
+		return ""
+	}
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+	if len(s) > maxDetail {
+		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
+	}
+	return s
+}
+
+// maxRetryAfter is the longest that a hub can ask to be left alone.
+const maxRetryAfter = time.Hour
+
+// retryAfter reads Retry-After in either form; zero where it makes no sense.
+func retryAfter(s string, now time.Time) time.Duration {
+	if n, err := strconv.ParseUint(s, 10, 32); err == nil {
+		return min(time.Duration(n)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(s); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
 }
 
 // withoutRedirects returns a client that follows none: the specification calls a
-// 3xx a failure (SRC-08).
-func withoutRedirects(c *http.Client) *http.Client {
-	var own http.Client
-	if c != nil {
-		own = *c
+// 3xx a failure (SRC-08), and a credential is for one hub.
+func withoutRedirects(d Doer) Doer {
+	if d == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one, unless a program changed it
+		t.ResponseHeaderTimeout = 0                          // the time limit of the POST is all
+		d = &http.Client{Transport: t}
 	}
+	c, ok := d.(*http.Client)
+	if !ok {
+		return d
+	}
+	own := *c
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &own
 }

@@ -3,10 +3,15 @@ package publisher
 import (
 	"context"
 	"errors"
-	"net/http"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/rshub/rshub/resourcesync"
+	"go.etcd.io/bbolt"
+	"golang.org/x/sync/errgroup"
 )
 
 // Errors of Record.
@@ -18,26 +23,20 @@ var (
 	ErrClosed = errors.New("the publisher is closed")
 )
 
-// Change is one change of a resource, or of a document for Framework.
-type Change struct {
-	// Seq, where not zero, counts the changes of whoever records them, upwards.
-	// One that is not above Recorded was recorded before and is passed over, so
-	// that a feeder may repeat itself after a crash.
-	Seq uint64
-	// At is when the change was detected; zero: now. Where it is not later than
-	// that of the change before, or lies in an interval that has been cut, it
-	// becomes the earliest instant that does not: times strictly rise.
-	At time.Time
-	// Entry says what changed: Loc and Change at least, and Capability for
-	// Framework. Datetime is set to At. Of a deletion, Hash, Length, Type and
-	// Encoding are left out (DOC-17).
-	Entry resourcesync.Entry
-}
-
 // Publisher publishes the changes of one topic. It may be shared between
 // goroutines.
 type Publisher struct {
-	o Options
+	o         Options
+	frameSize int64 // of a notification without entries, in bytes
+	box       *outbox
+	senders   []*sender
+
+	cutting sync.Mutex    // held by who cuts, or divides
+	marking sync.Mutex    // held by who moves a mark
+	cutter  chan struct{} // wakes Run
+
+	progressMu sync.Mutex
+	progress   chan struct{} // closed and replaced when a mark moves or a hub stops
 }
 
 // Open opens the outbox in o.Dir. Nothing is sent before Run. The error says
@@ -47,44 +46,232 @@ func Open(o Options) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{o: o}, nil
+	p := &Publisher{o: o, cutter: make(chan struct{}, 1), progress: make(chan struct{})}
+	if p.frameSize, err = o.frameSize(); err != nil {
+		return nil, err
+	}
+	from := o.From.UTC()
+	if from.IsZero() {
+		from = time.Now().UTC().Truncate(tick)
+	}
+	if from.Before(firstInstant) || !from.Before(lastInstant) {
+		return nil, fmt.Errorf("the first interval would begin at %s: use a time from 1970 to 2262", from.Format(time.RFC3339))
+	}
+	if p.box, err = openOutbox(o.Dir, state{Topic: o.Topic, Kind: o.Kind, Until: from}); err != nil {
+		return nil, err
+	}
+	if err := p.enlist(); err != nil {
+		return nil, errors.Join(err, p.box.close())
+	}
+	return p, nil
 }
 
-// Record takes changes, in this order. When it returns nil they are on disk and
-// will be published; after an error none of them is, but where ctx ended they
-// may be. An entry that is none is an error that wraps a *resourcesync.Error, and
-// names which it is. Calls at the same time share one write.
-func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
-	return errors.ErrUnsupported
+// enlist makes a sender for each hub, and a mark for one that is new: the end of
+// what has been cut.
+func (p *Publisher) enlist() error {
+	err := p.box.do(context.Background(), func(tx *bbolt.Tx, now *standing) error {
+		p.senders = p.senders[:0]
+		hubs := tx.Bucket(bucketHubs)
+		for _, h := range p.o.Hubs {
+			var m mark
+			if b := hubs.Get([]byte(h.URL)); b != nil {
+				var err error
+				if m, err = unpackMark(b); err != nil {
+					return err
+				}
+			} else {
+				if now.Begun {
+					m.Until = now.Until
+				}
+				if err := hubs.Put([]byte(h.URL), pack(m)); err != nil {
+					return err
+				}
+			}
+			p.senders = append(p.senders, newSender(p, h, m))
+		}
+		return nil
+	})
+	for _, h := range p.o.Hubs {
+		if (h.Token != "" || h.Secret != "") && strings.HasPrefix(h.URL, "http://") && !isLoopback(h.URL) {
+			p.o.Log.Warn("the credential for this hub goes over the network unencrypted: use its https URL",
+				slog.String("event", "credential_in_clear"), slog.String("hub", h.URL))
+		}
+	}
+	return err
 }
 
-// Recorded is the highest Seq that was recorded; 0: none was.
-func (p *Publisher) Recorded() uint64 { return 0 }
-
-// Flush cuts what was recorded before the call without waiting for more, and
-// returns when every hub has it. An error says which hubs don't: because ctx
-// ended, or because they stopped. It takes Run to be running.
-func (p *Publisher) Flush(ctx context.Context) error { return errors.ErrUnsupported }
+func isLoopback(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+}
 
 // Run cuts and sends until ctx ends, and then returns nil. Any other end is an
-// error of the disk. It is called once.
-func (p *Publisher) Run(ctx context.Context) error { return errors.ErrUnsupported }
-
-// Resume has a hub go on that has stopped: with the interval that starts at from,
-// whatever it got before. A zero from is where it stopped, for a hub that was
-// mended or whose topic was reset. Where from is later than all intervals, what
-// is recorded is cut there. An error names the intervals that there are around
-// from.
-func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) error {
-	return errors.ErrUnsupported
+// error of the disk; nothing is lost by it, and Run may be called again. It runs
+// once at a time.
+func (p *Publisher) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.runCutter(ctx) })
+	group.Go(func() error { return p.runTrim(ctx) })
+	for _, s := range p.senders {
+		group.Go(func() error { return s.run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("the publisher of %s: %w", p.o.Topic, err)
+	}
+	return nil
 }
 
-// Handler serves the topic URI (SRC-02, SRC-03) and, below it, the immutable
-// copies of notifications. It is mounted where the path of the topic leads.
-func (p *Publisher) Handler() http.Handler { return http.NotFoundHandler() }
+// runCutter cuts whenever it is time.
+func (p *Publisher) runCutter(ctx context.Context) error {
+	quiet := time.Now() // since when no interval was cut
+	for ctx.Err() == nil {
+		wait, end := p.due(time.Now(), quiet)
+		if wait > 0 {
+			t := time.NewTimer(wait)
+			select {
+			case <-ctx.Done():
+			case <-p.cutter:
+			case <-t.C:
+			}
+			t.Stop()
+			continue
+		}
+		p.cutting.Lock()
+		ok, err := p.cut(ctx, end)
+		p.cutting.Unlock()
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if ok {
+			quiet = time.Now()
+		}
+	}
+	return nil
+}
 
-// Status tells how things stand.
-func (p *Publisher) Status() Status { return Status{} }
+// never is longer than anybody waits.
+const never = 1000 * time.Hour
+
+// due returns how long it is until the next cut, and with 0 where it ends: zero
+// for right after the last change.
+func (p *Publisher) due(now, quiet time.Time) (wait time.Duration, end time.Time) {
+	s := p.box.standing()
+	entries, bytes := p.limits()
+	switch {
+	case s.queued >= entries || s.queuedBytes+p.frameSize >= bytes:
+		return 0, time.Time{}
+	case s.queued > 0:
+		if !p.awaited(s.Until) {
+			return never, time.Time{} // who is behind gets more at once later
+		}
+		return max(p.o.Every-now.Sub(s.since), 0), time.Time{}
+	case p.o.Heartbeat <= 0 || !p.awaited(s.Until):
+		return never, time.Time{}
+	}
+	wait = max(p.o.Heartbeat-now.Sub(quiet), 0)
+	if end = now.UTC().Truncate(tick); wait == 0 && !end.After(s.Until) {
+		return tick, time.Time{} // the clock was put back
+	}
+	return wait, end
+}
+
+// awaited reports whether there is a hub that has got all up to until, or no hub
+// at all.
+func (p *Publisher) awaited(until time.Time) bool {
+	for _, s := range p.senders {
+		if _, stopped := s.stopped(); !stopped && s.has(until) {
+			return true
+		}
+	}
+	return len(p.senders) == 0
+}
+
+// has reports whether the hub has all up to until.
+func (s *sender) has(until time.Time) bool {
+	at := s.mark().Until
+	return !at.Before(until) || at.IsZero() && !s.p.box.standing().Begun
+}
+
+// trimEvery is how often old intervals are looked for.
+const trimEvery = time.Minute
+
+func (p *Publisher) runTrim(ctx context.Context) error {
+	t := time.NewTicker(trimEvery)
+	defer t.Stop()
+	for {
+		if err := p.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// trim notes what every hub has, and takes away of it what was acknowledged long
+// enough ago, or takes too much room.
+func (p *Publisher) trim(ctx context.Context, now time.Time) error {
+	least := p.box.standing().Until
+	for _, s := range p.senders {
+		if at := s.mark().Until; at.Before(least) {
+			least = at
+		}
+	}
+	err := p.box.do(ctx, func(tx *bbolt.Tx, s *standing) error { return settle(tx, s, least, now) })
+	for n := maxTrim; err == nil && n == maxTrim; {
+		n, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
+	}
+	return err
+}
+
+// wakeCutter has Run look whether it is time to cut.
+func (p *Publisher) wakeCutter() { nudge(p.cutter) }
+
+// wakeSenders tells all hubs that there is something.
+func (p *Publisher) wakeSenders() {
+	for _, s := range p.senders {
+		nudge(s.wake)
+	}
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// moved tells those that wait for a hub.
+func (p *Publisher) moved() {
+	p.progressMu.Lock()
+	defer p.progressMu.Unlock()
+	close(p.progress)
+	p.progress = make(chan struct{})
+	p.wakeCutter()
+}
+
+func (p *Publisher) onProgress() <-chan struct{} {
+	p.progressMu.Lock()
+	defer p.progressMu.Unlock()
+	return p.progress
+}
+
+// begins reports whether an interval that is kept begins at an instant.
+func (p *Publisher) begins(at time.Time) bool {
+	found := false
+	err := p.box.view(func(tx *bbolt.Tx) error {
+		is, err := beginningAt(tx, at)
+		found = len(is) > 0
+		return err
+	})
+	return err == nil && found && !at.IsZero()
+}
 
 // Close gives the folder free. Run has to have returned.
-func (p *Publisher) Close() error { return nil }
+func (p *Publisher) Close() error { return p.box.close() }

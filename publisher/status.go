@@ -1,6 +1,10 @@
 package publisher
 
-import "time"
+import (
+	"time"
+
+	"go.etcd.io/bbolt"
+)
 
 // Status is what a Publisher is doing, for people and as JSON. Times that are
 // zero are left out.
@@ -57,4 +61,80 @@ type HubStatus struct {
 	// where the hub wants the next interval to start.
 	Stopped  string    `json:"stopped,omitempty"`
 	Expected time.Time `json:"expected,omitzero"`
+}
+
+// Status tells how things stand.
+func (p *Publisher) Status() Status {
+	now := p.box.standing()
+	st := Status{
+		Topic: p.o.Topic, Kind: p.o.Kind, Recorded: now.Recorded, Last: now.Last,
+		Queued: now.queued, QueuedBytes: now.queuedBytes, Kept: now.kept, KeptBytes: now.keptBytes,
+		Hubs: make([]HubStatus, len(p.senders)),
+	}
+	if now.Begun {
+		st.Until = now.Until
+	}
+	if err := p.box.trouble(); err != nil {
+		st.Error = err.Error()
+	}
+	for n, s := range p.senders {
+		h := s.status()
+		var err error
+		if h.Pending, h.PendingBytes, err = p.box.pending(s.mark()); err != nil && st.Error == "" {
+			st.Error = err.Error()
+		}
+		if h.State == "" {
+			h.State = UpToDate
+			if h.Pending > 0 {
+				h.State = Sending
+			}
+		}
+		st.Hubs[n] = h
+	}
+	return st
+}
+
+// status is what is known without the outbox.
+func (s *sender) status() HubStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.last
+	h.URL, h.Until, h.Failures = s.hub.URL, s.m.Until, s.failures
+	switch {
+	case h.Stopped != "":
+		h.State = Stopped
+	case s.posting:
+		h.State = Sending
+	case h.NextAttempt.After(time.Now()):
+		h.State = Waiting
+	}
+	return h
+}
+
+// pending counts the intervals after a mark: of one that was divided the whole.
+func (x *outbox) pending(m mark) (n int, bytes int64, err error) {
+	err = x.view(func(tx *bbolt.Tx) error {
+		end := m.Until
+		var longest interval // of those that begin at one instant
+		counted := func() {
+			if longest.From.Before(end) || longest.Entries == 0 && longest.Size == 0 {
+				return // a part of one that was counted, or none yet
+			}
+			n, bytes, end = n+1, bytes+longest.Size, longest.Until
+		}
+		c := tx.Bucket(bucketIntervals).Cursor()
+		for k, v := c.Seek(instantKey(end)); k != nil; k, v = c.Next() {
+			i, err := unpackInterval(k, v)
+			if err != nil {
+				return err
+			}
+			if !i.From.Equal(longest.From) {
+				counted()
+			}
+			longest = i
+		}
+		counted()
+		return nil
+	})
+	return n, bytes, err
 }

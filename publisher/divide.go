@@ -1,0 +1,110 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// divide makes two intervals of one that is too large for a hub, with the same
+// changes and the bytes shared out between them. The one that is divided is kept
+// as it is: another hub may have it, or may have been sent it, and for that hub it
+// is still the one interval. So hubs with different limits have the same changes
+// in intervals of different lengths, each of them without a gap.
+func (p *Publisher) divide(ctx context.Context, i interval) error {
+	p.cutting.Lock()
+	defer p.cutting.Unlock()
+	body, err := p.box.body(i)
+	if err != nil {
+		return err
+	}
+	entries, err := p.entries(body)
+	if err != nil {
+		return fmt.Errorf("dividing the interval from %s: %w", stamp(i.From), err)
+	}
+	n := middle(entries)
+	if n == 0 {
+		return fmt.Errorf("dividing the interval from %s: it has %d changes", stamp(i.From), len(entries))
+	}
+	at := entries[n].at
+	parts := []interval{
+		{From: i.From, Until: at, Cut: i.Cut, Entries: n},
+		{From: at, Until: i.Until, Cut: i.Cut, Entries: len(entries) - n},
+	}
+	var bodies [][]byte
+	for k, part := range [][]queued{entries[:n], entries[n:]} {
+		b, err := p.assemble(parts[k], part)
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, b)
+	}
+	if err := p.box.keep(context.WithoutCancel(ctx), parts, bodies, nil); err != nil {
+		return err
+	}
+	p.o.Log.Info("an interval was divided", slog.String("event", "interval_divided"), slog.String("topic", p.o.Topic),
+		slog.Time("from", i.From), slog.Time("at", at), slog.Time("until", i.Until))
+	return nil
+}
+
+// entries reads the entries of a notification of our own.
+func (p *Publisher) entries(body []byte) ([]queued, error) {
+	r := resourcesync.NewNotificationReader(bytes.NewReader(body), resourcesync.Limits{})
+	var all []queued
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		q, err := composeEntry(p.o.Kind, e, e.Datetime)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, q)
+	}
+}
+
+// middle returns the number of the entry before which half of the bytes come, 0
+// where there is no entry that anything comes before.
+func middle(entries []queued) int {
+	total := 0
+	for _, q := range entries {
+		total += len(q.text)
+	}
+	sum := 0
+	for n, q := range entries {
+		if sum += len(q.text); 2*sum >= total {
+			return min(max(n, 1), len(entries)-1)
+		}
+	}
+	return 0
+}
+
+// assemble writes the notification of an interval.
+func (p *Publisher) assemble(i interval, entries []queued) ([]byte, error) {
+	above := len(entries) > 0
+	var text []byte
+	for _, q := range entries {
+		above = above && q.above
+		text = append(text, q.text...)
+	}
+	return p.o.notification(i.From, i.Until, above, text)
+}
+
+// notification puts the text of entries into the frame of their interval.
+func (o *Options) notification(from, until time.Time, above bool, text []byte) ([]byte, error) {
+	head, foot, err := o.frame(from, until, above)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Join([][]byte{head, text, foot}, nil), nil
+}

@@ -1,0 +1,133 @@
+package publisher
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// location is the URL of the immutable copy of an interval.
+func (p *Publisher) location(i interval) string {
+	return strings.TrimSuffix(p.o.Topic, "/") + "/" + i.name()
+}
+
+// Handler serves the topic URI and, below it, the immutable copies of
+// notifications (SRC-02, SRC-03): GET, HEAD, conditional and of ranges. It is
+// mounted where the path of the topic leads, and sees that path whole.
+//
+// The topic URI answers with the newest notification, and before there is one
+// with no content; its Link header names the topic, the hubs and the Capability
+// List. A copy is there as long as its interval is kept.
+func (p *Publisher) Handler() http.Handler {
+	topic := "/"
+	if u, err := url.Parse(p.o.Topic); err == nil && u.Path != "" { // Open parsed it already
+		topic = u.Path
+	}
+	hubs := make([]string, len(p.o.Hubs))
+	for n, h := range p.o.Hubs {
+		hubs[n] = h.URL
+	}
+	link := linkHeader(p.o.Topic, hubs, p.o.CapabilityList)
+	below := strings.TrimSuffix(topic, "/") + "/"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, copied := strings.CutPrefix(r.URL.Path, below)
+		copied = copied && name != ""
+		switch {
+		case !copied && r.URL.Path != topic:
+			http.NotFound(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "This is a topic of ResourceSync: it can be read, and subscribed to at the hub that its Link header names.", http.StatusMethodNotAllowed)
+		case copied:
+			p.serveCopy(w, r, link, name)
+		default:
+			p.serveTopic(w, r, link)
+		}
+	})
+}
+
+func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name string) {
+	from, ok := parseName(name)
+	var i interval
+	if ok {
+		err := p.box.view(func(tx *bbolt.Tx) (err error) {
+			i, ok, err = namedInterval(tx, from, name)
+			return err
+		})
+		if err != nil {
+			p.unavailable(w, r, err)
+			return
+		}
+	}
+	if !ok {
+		http.Error(w, "There is no such notification, or it is not kept any more.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d, immutable", int(p.o.Keep/time.Second)))
+	p.serve(w, r, link, i)
+}
+
+func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
+	var i interval
+	var any bool
+	err := p.box.view(func(tx *bbolt.Tx) (err error) {
+		i, any, err = lastInterval(tx)
+		return err
+	})
+	switch {
+	case err != nil:
+		p.unavailable(w, r, err)
+		return
+	case any:
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("Content-Location", p.location(i))
+		p.serve(w, r, link, i)
+		return
+	}
+	w.Header().Set("Content-Type", mediaXML)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Link", link)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}
+
+// serve answers with the bytes of an interval.
+func (p *Publisher) serve(w http.ResponseWriter, r *http.Request, link string, i interval) {
+	var content io.ReadSeeker
+	if i.InFile {
+		f, err := p.box.files.open(i)
+		if err != nil {
+			p.unavailable(w, r, err)
+			return
+		}
+		defer func() { _ = f.Close() }()
+		content = f
+	} else {
+		body, err := p.box.body(i)
+		if err != nil {
+			p.unavailable(w, r, err)
+			return
+		}
+		content = bytes.NewReader(body)
+	}
+	w.Header().Set("Content-Type", mediaXML)
+	w.Header().Set("Link", link)
+	w.Header().Set("ETag", `"`+hex.EncodeToString(i.SHA256[:])+`"`)
+	http.ServeContent(w, r, "", i.Cut, content)
+}
+
+func (p *Publisher) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	p.o.Log.Error("a notification could not be served", slog.String("event", "topic_unavailable"),
+		slog.String("topic", p.o.Topic), slog.String("path", r.URL.Path), slog.Any("error", err))
+	w.Header().Del("Cache-Control")
+	w.Header().Set("Retry-After", "10")
+	http.Error(w, "The outbox can't be read at the moment.", http.StatusServiceUnavailable)
+}

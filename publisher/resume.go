@@ -1,0 +1,108 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Resume has a hub go on that has stopped: with the interval that begins at from,
+// whatever it got before. What lies between its watermark and from is not sent
+// to it: the caller knows that the hub has it, or that it may be passed over.
+//
+// A zero from is where it stopped, for a hub whose topic was reset. Where from is
+// later than all intervals, what is recorded before it is cut there, so that the
+// next one begins at from; changes that are recorded afterwards get times from it
+// on. An error names the instants around from at which an interval begins.
+func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) error {
+	n := slices.IndexFunc(p.senders, func(s *sender) bool { return s.hub.URL == hub })
+	if n < 0 {
+		return fmt.Errorf("%s is none of the hubs of this publisher: %v", hub, p.o.Hubs)
+	}
+	s := p.senders[n]
+	if from.IsZero() {
+		return s.resume(ctx, s.mark().Until)
+	}
+	from = from.UTC()
+	if from.Before(firstInstant) || !from.Before(lastInstant) {
+		return fmt.Errorf("nothing can be resumed from %s: use a time from 1970 to 2262", stamp(from))
+	}
+	if ahead := time.Until(from); ahead > maxAhead {
+		return fmt.Errorf("%s is %s in the future: no hub takes an interval that ends there before then", stamp(from), ahead.Round(time.Second))
+	}
+	if err := p.cutAt(ctx, from); err != nil {
+		return err
+	}
+	if !p.begins(from) && !p.box.standing().Until.Equal(from) {
+		before, after := p.around(from)
+		return fmt.Errorf("no interval begins at %s; the nearest begin at %s and %s. Reset the topic at the hub, then resume with one of these",
+			stamp(from), stamp(before), stamp(after))
+	}
+	return s.resume(ctx, from)
+}
+
+// maxAhead is how far in the future an interval may end, as hubs have it.
+const maxAhead = 5 * time.Minute
+
+// cutAt cuts what is recorded so that an interval ends at from, where the last one
+// ends before it.
+func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
+	p.cutting.Lock()
+	defer p.cutting.Unlock()
+	for p.box.standing().Until.Before(from) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := p.cut(ctx, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// around returns the beginnings of intervals next to an instant; the last one is
+// where the next interval will begin.
+func (p *Publisher) around(at time.Time) (before, after time.Time) {
+	after = p.box.standing().Until
+	_ = p.box.view(func(tx *bbolt.Tx) error { // for a message
+		c := tx.Bucket(bucketIntervals).Cursor()
+		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+			from := instantOf(k)
+			if from.After(at) {
+				after = from
+				break
+			}
+			before = from
+		}
+		return nil
+	})
+	return before, after
+}
+
+// resume moves the mark and starts anew.
+func (s *sender) resume(ctx context.Context, from time.Time) error {
+	s.p.marking.Lock()
+	defer s.p.marking.Unlock()
+	s.mu.Lock()
+	m := s.m
+	was := m.Until
+	s.round++ // what a POST under way comes to does not count any more
+	s.mu.Unlock()
+	m.Until, m.Refused = from, 0
+	if err := s.set(ctx, m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.last = HubStatus{}
+	s.failures = 0
+	s.ladder.Reset()
+	s.mu.Unlock()
+	nudge(s.wake)
+	s.p.o.Log.Warn("the hub goes on where it was told to", slog.String("event", "hub_resumed"),
+		slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("watermark", was), slog.Time("from", from))
+	return nil
+}

@@ -1,0 +1,303 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.etcd.io/bbolt"
+)
+
+// The ladder of waits after POSTs that failed: doubled from the first to the
+// longest, each 20 % more or less.
+const (
+	retryFirst = time.Second
+	retryMax   = 5 * time.Minute
+)
+
+// rewindPause is the least time between two times that a hub lost its tail.
+const rewindPause = 10 * time.Second
+
+// Posted is one POST of an interval, and what came of it.
+type Posted struct {
+	Topic, Hub  string
+	From, Until time.Time
+	Entries     int
+	Bytes       int64
+	Took        time.Duration
+	Receipt     Receipt // where Err is nil
+	Err         error   // why the hub does not have it; often a *RefusedError
+}
+
+// sender posts to one hub. Its run is one goroutine, which alone sends; the rest
+// may be called by any.
+type sender struct {
+	p    *Publisher
+	hub  Hub
+	wake chan struct{} // something is there to be sent, or the hub is to be tried at once
+
+	mu       sync.Mutex
+	m        mark
+	round    int // counts the times that Resume moved the mark
+	posting  bool
+	rewound  time.Time
+	last     HubStatus // what Status tells beside the mark
+	failures int
+	ladder   *backoff.ExponentialBackOff
+}
+
+func newSender(p *Publisher, h Hub, m mark) *sender {
+	return &sender{p: p, hub: h, m: m, wake: make(chan struct{}, 1), ladder: &backoff.ExponentialBackOff{
+		InitialInterval: retryFirst, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: retryMax,
+	}}
+}
+
+func (s *sender) mark() mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m
+}
+
+// stopped reports whether Resume has to say how to go on, and why.
+func (s *sender) stopped() (why string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.Stopped, s.last.Stopped != ""
+}
+
+// run sends until ctx ends. An error is of the disk.
+func (s *sender) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		i, round, ok, err := s.next(ctx)
+		if err != nil {
+			return err
+		}
+		if _, is := s.stopped(); is || !ok {
+			s.sleep(ctx, never)
+			continue
+		}
+		wait, err := s.attempt(ctx, i, round)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			s.sleep(ctx, wait)
+		}
+	}
+	return nil
+}
+
+// sleep waits for something to do.
+func (s *sender) sleep(ctx context.Context, most time.Duration) {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			return
+		case <-s.wake:
+			s.mu.Lock()
+			due := !s.last.NextAttempt.After(time.Now())
+			s.mu.Unlock()
+			if due {
+				return
+			}
+		}
+	}
+}
+
+// next returns the interval that the hub gets next: of those that begin at its
+// watermark the longest that it takes. Where there is none that it takes, one is
+// divided.
+func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err error) {
+	for {
+		s.mu.Lock()
+		m := s.m
+		round = s.round
+		s.mu.Unlock()
+		var found []interval
+		if err := s.p.box.view(func(tx *bbolt.Tx) (err error) {
+			found, err = beginningAt(tx, m.Until)
+			return err
+		}); err != nil {
+			return i, round, false, err
+		}
+		if len(found) == 0 {
+			s.missing(m.Until)
+			return i, round, false, nil
+		}
+		for n := len(found) - 1; n >= 0; n-- {
+			if m.Refused == 0 || found[n].Size < m.Refused || found[n].Entries < 2 && n == 0 {
+				return found[n], round, true, nil
+			}
+		}
+		if err := s.p.divide(ctx, found[0]); err != nil {
+			return i, round, false, err
+		}
+	}
+}
+
+// missing stops the hub if what follows its watermark was cut, and is not kept any
+// more: it was not among the hubs for a while.
+func (s *sender) missing(at time.Time) {
+	if at.IsZero() || !at.Before(s.p.box.standing().Until) {
+		return
+	}
+	s.mu.Lock()
+	known := s.last.Stopped != ""
+	if !known {
+		s.last.Stopped = fmt.Sprintf("What comes after %s is not kept any more. Reset the topic at the hub, then Resume with an instant at which an interval begins; "+
+			"subscribers see the gap and repair it from the Change Lists.", stamp(at))
+	}
+	s.mu.Unlock()
+	if !known {
+		s.p.o.Log.Error("nothing is sent to this hub until Resume says how to go on: what it lacks is not kept any more",
+			slog.String("event", "hub_left_behind"), slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("after", at))
+		s.p.moved()
+	}
+}
+
+// attempt posts i once and does what follows. It returns how long to wait then.
+func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Duration, error) {
+	body, err := s.p.box.body(i)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	s.posting = true
+	s.mu.Unlock()
+	start := time.Now()
+	posting, cancel := context.WithTimeout(ctx, s.p.o.Timeout+time.Duration(i.Size/slowest)*time.Second)
+	receipt, err := post(posting, s.p.o.Client, s.hub, Notification{
+		Topic: s.p.o.Topic, Body: body, Location: s.p.location(i), CapabilityList: s.p.o.CapabilityList,
+	})
+	cancel()
+	s.mu.Lock()
+	s.posting = false
+	s.mu.Unlock()
+	if err != nil && ctx.Err() != nil {
+		return 0, nil // told to end; the same bytes are sent at the next start
+	}
+	if s.p.o.Posted != nil {
+		s.p.o.Posted(Posted{
+			Topic: s.p.o.Topic, Hub: s.hub.URL, From: i.From, Until: i.Until, Entries: i.Entries, Bytes: i.Size,
+			Took: time.Since(start), Receipt: receipt, Err: err,
+		})
+	}
+	v := decide(err, i, s.p.begins)
+	return s.follow(ctx, i, round, receipt, v, err)
+}
+
+// follow does what the verdict on a POST says, and returns how long to wait.
+func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v verdict, cause error) (time.Duration, error) {
+	s.told(r, v, cause)
+	log := s.p.o.Log.With(slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL),
+		slog.Time("from", i.From), slog.Time("until", i.Until))
+	switch v.step {
+	case advance:
+		log.Info("the hub has the interval", slog.String("event", "interval_posted"),
+			slog.Int("entries", i.Entries), slog.Bool("duplicate", r.Duplicate), slog.String("notification_id", r.ID))
+		return 0, s.move(ctx, round, func(m *mark) { m.Until = i.Until })
+	case rewind:
+		log.Warn("the hub lost its tail, which is sent again", slog.String("event", "hub_rewound"), slog.Time("expected", v.expected), slog.Any("error", cause))
+		return s.pause(), s.move(ctx, round, func(m *mark) { m.Until = v.expected })
+	case divide:
+		log.Warn("the interval is too large for the hub", slog.String("event", "interval_too_large"), slog.Int64("bytes", i.Size), slog.Any("error", cause))
+		return 0, s.move(ctx, round, func(m *mark) { m.Refused = i.Size })
+	case halt:
+		log.Error("nothing more is sent to this hub until Resume says how to go on: "+v.advice,
+			slog.String("event", "hub_stopped"), slog.Time("expected", v.expected), slog.Any("error", cause))
+		s.p.moved()
+		return 0, nil
+	}
+	wait := s.backOff(v.wait)
+	level := slog.LevelWarn
+	if v.loud {
+		level = slog.LevelError
+	}
+	log.Log(ctx, level, "the hub did not take the interval; it is sent again: "+v.advice,
+		slog.String("event", "interval_refused"), slog.Duration("wait", wait), slog.Any("error", cause))
+	return wait, nil
+}
+
+// told keeps what Status is going to say of a POST.
+func (s *sender) told(r Receipt, v verdict, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = HubStatus{LastStatus: r.Status, LastAt: time.Now()}
+	if v.step == advance {
+		s.failures = 0
+		s.ladder.Reset()
+		return
+	}
+	s.failures++
+	s.last.LastError = cause.Error() + " " + v.advice
+	var refused *RefusedError
+	if errors.As(cause, &refused) {
+		s.last.LastStatus = refused.Status
+	}
+	if v.step == halt {
+		s.last.Stopped, s.last.Expected = v.advice, v.expected
+	}
+}
+
+// backOff returns how long to wait before the same bytes are sent again: one step
+// up the ladder, or longer where the hub asked for it.
+func (s *sender) backOff(asked time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := s.ladder.NextBackOff()
+	if asked > 0 {
+		wait = asked + min(wait, asked/5) // not all publishers at once
+	}
+	s.last.NextAttempt = time.Now().Add(wait)
+	return wait
+}
+
+// pause is how long to wait before the lost tail is sent again: a hub that loses
+// it over and over is not kept busy with it.
+func (s *sender) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.rewound
+	if s.rewound = time.Now(); before.IsZero() || s.rewound.Sub(before) > rewindPause {
+		return 0
+	}
+	s.last.NextAttempt = s.rewound.Add(rewindPause)
+	return rewindPause
+}
+
+// move changes the mark durably, unless Resume did since round was looked at.
+func (s *sender) move(ctx context.Context, round int, change func(*mark)) error {
+	s.p.marking.Lock()
+	defer s.p.marking.Unlock()
+	s.mu.Lock()
+	m, same := s.m, round == s.round
+	s.mu.Unlock()
+	if !same {
+		return nil
+	}
+	change(&m)
+	return s.set(ctx, m)
+}
+
+// set stores a mark. It is for who holds marking.
+func (s *sender) set(ctx context.Context, m mark) error {
+	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *bbolt.Tx, _ *standing) error {
+		return tx.Bucket(bucketHubs).Put([]byte(s.hub.URL), pack(m))
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.m = m
+	s.mu.Unlock()
+	s.p.moved()
+	return nil
+}
