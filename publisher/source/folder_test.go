@@ -1,0 +1,517 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// rig is a folder with its index.
+type rig struct {
+	*Folder
+	t     *testing.T
+	state string
+	log   *lockedBuffer
+}
+
+// lockedBuffer is a log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newRig makes a folder of files, whose contents are their paths.
+func newRig(t *testing.T, o Options, files ...string) *rig {
+	t.Helper()
+	r := &rig{t: t, state: t.TempDir(), log: &lockedBuffer{}}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	o.Log = slog.New(slog.NewTextHandler(r.log, nil))
+	r.start(o)
+	for _, path := range files {
+		r.write(path, path)
+	}
+	return r
+}
+
+func (r *rig) start(o Options) {
+	r.t.Helper()
+	x, err := OpenIndex(r.state)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = x.Close() })
+	if r.Folder, err = NewFolder(x, o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// restart is a new process with the same options, but for what change does.
+func (r *rig) restart(change func(*Options)) {
+	r.t.Helper()
+	if err := r.x.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	o := r.o
+	if change != nil {
+		change(&o)
+	}
+	r.start(o)
+}
+
+func (r *rig) at(path string) string { return filepath.Join(r.dir, path) }
+
+func (r *rig) write(path, content string) {
+	r.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(r.at(path)), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(r.at(path), []byte(content), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) remove(path string) { r.must(os.RemoveAll(r.at(path))) }
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// scan scans, and returns what was logged.
+func (r *rig) scan() []string {
+	r.t.Helper()
+	var before uint64
+	if r.x.Ready() {
+		before = r.snapshot().Last().Seq
+	}
+	r.must(r.Scan(r.t.Context()))
+	return r.logged(before)
+}
+
+func (r *rig) snapshot() *Snapshot {
+	r.t.Helper()
+	s, err := r.x.Snapshot()
+	r.must(err)
+	r.t.Cleanup(s.Close)
+	return s
+}
+
+// logged returns the changes after a seq as "created path", in order, and checks
+// that they are numbered and dated as they have to be.
+func (r *rig) logged(after uint64) (all []string) {
+	r.t.Helper()
+	s := r.snapshot()
+	defer s.Close()
+	last := Change{Seq: after}
+	for c, err := range s.Changes(after) {
+		r.must(err)
+		if c.Seq != last.Seq+1 || !c.At.After(last.At) || c.At.After(s.At) {
+			r.t.Errorf("change %d of %v follows %d of %v", c.Seq, c.At, last.Seq, last.At)
+		}
+		last = c
+		all = append(all, c.Change+" "+c.Resource.Path)
+	}
+	return all
+}
+
+// published returns the paths in the index, and checks what it says of them.
+func (r *rig) published() (all []string) {
+	r.t.Helper()
+	s := r.snapshot()
+	defer s.Close()
+	for res, err := range s.Resources() {
+		r.must(err)
+		all = append(all, res.Path)
+		content, err := os.ReadFile(r.at(res.Path))
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		r.must(err)
+		if res.Length != int64(len(content)) || res.SHA256 != sha256.Sum256(content) || res.MD5 != md5.Sum(content) || res.MediaType == "" {
+			r.t.Errorf("%q is not what the index says: %+v", res.Path, res)
+		}
+	}
+	if !slices.IsSorted(all) || s.Len() != len(all) {
+		r.t.Errorf("%d resources, %q", s.Len(), all)
+	}
+	return all
+}
+
+func (r *rig) want(what string, got []string, want ...string) {
+	r.t.Helper()
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// later runs a test in a bubble whose clock is a day ahead of that of the files:
+// none was written to just now.
+func later(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	tomorrow := time.Now().Add(24 * time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(tomorrow))
+		test(t)
+	})
+}
+
+// SRC-09: the first scan publishes nothing; then every difference is one change.
+func TestScan_SRC09(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{}, "a.txt", "b/c.html", "b/d/e", "f")
+		if _, err := r.x.Snapshot(); !errors.Is(err, ErrNoBaseline) {
+			t.Errorf("a snapshot before the first scan: %v", err)
+		}
+		r.want("first scan", r.scan())
+		r.want("resources", r.published(), "a.txt", "b/c.html", "b/d/e", "f")
+		r.want("nothing new", r.scan())
+
+		r.write("a.txt", "other")
+		r.write("b/n", "new")
+		r.remove("f")
+		r.want("changes", slices.Sorted(slices.Values(r.scan())), "created b/n", "deleted f", "updated a.txt")
+
+		r.must(os.Chtimes(r.at("a.txt"), time.Time{}, time.Now()))
+		r.must(os.Chmod(r.at("b/n"), 0o600))
+		r.want("the same bytes", r.scan())
+		r.must(os.Rename(r.at("b"), r.at("c")))
+		r.want("renamed", r.scan(), "created c/c.html", "created c/n", "created c/d/e", "deleted b/c.html", "deleted b/d/e", "deleted b/n")
+		r.published()
+	})
+}
+
+// A file where there was a folder, and the reverse: whoever copies the folder has
+// to make room first.
+func TestScanReplacesFoldersByFiles(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{}, "a/b/c", "a/d", "f", "z")
+		r.scan()
+		r.remove("a")
+		r.remove("f")
+		r.write("a", "file")
+		r.write("f/g/h", "in a folder")
+		r.want("changes", r.scan(), "deleted a/b/c", "deleted a/d", "created a", "deleted f", "created f/g/h")
+		r.published()
+	})
+}
+
+func TestScanOddNames(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{Ignore: []string{}})
+		want := slices.DeleteFunc(slices.Clone(oddPaths), func(p string) bool { return p == "a/b.txt" || p == "a/.b/..c" })
+		for _, path := range want {
+			r.write(path, "content of "+path)
+		}
+		r.write("empty", "")
+		r.scan()
+		want = append(want, "empty")
+		slices.Sort(want)
+		r.want("resources", r.published(), want...)
+		for _, path := range want {
+			unescaped, err := UnescapePath(EscapePath(path))
+			r.must(err)
+			file, err := r.Open(unescaped)
+			r.must(err)
+			r.must(file.Close())
+		}
+	})
+}
+
+// Links lead out of the folder, or make two resources of one: there are none.
+func TestLinksAndSpecialFiles(t *testing.T) {
+	later(t, func(t *testing.T) {
+		outside := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, Options{}, "in/file")
+		r.must(os.Symlink(outside, r.at("link")))
+		r.must(os.Symlink(filepath.Dir(outside), r.at("folder")))
+		r.must(os.Symlink("in", r.at("inside")))
+		r.must(os.Symlink("in/file", r.at("inside.txt")))
+		r.must(syscall.Mkfifo(r.at("pipe"), 0o600))
+		r.scan()
+		r.want("resources", r.published(), "in/file")
+		if n := r.Status().Skipped; n != 5 {
+			t.Errorf("%d were skipped", n)
+		}
+		for _, path := range []string{"link", "folder/secret", "inside.txt", "pipe", "in", "../secret", "in/../in/file", "/in/file", ""} {
+			if file, err := r.Open(path); err == nil {
+				t.Errorf("%q can be opened", path)
+				_ = file.Close()
+			}
+		}
+		// What was a file becomes a link.
+		r.remove("in/file")
+		r.must(os.Symlink(outside, r.at("in/file")))
+		r.want("replaced by a link", r.scan(), "deleted in/file")
+	})
+}
+
+func TestUnreadableStaysPublished(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Log("root reads everything: a name that is too long stands for what can't be read")
+	}
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{}, "a", "d/e", "d/f")
+		r.scan()
+		p := &pass{f: r.Folder, problems: map[string]error{}}
+		if err := p.unlisted("d", syscall.EIO); err != nil || len(p.gone) != 0 || !errors.Is(p.problems["d"], syscall.EIO) {
+			t.Errorf("a folder that can't be listed: %v, gone %v, problems %v", err, p.gone, p.problems)
+		}
+		r.looked([]string{"d"}, false, p)
+		if s := r.Status(); len(s.Problems) != 1 || s.Problems[0].Path != "d" || !strings.Contains(r.log.String(), "path=d") {
+			t.Errorf("problems: %v, log %s", s.Problems, r.log)
+		}
+		if err := p.unlisted("", syscall.EIO); !errors.Is(err, ErrFolder) {
+			t.Errorf("the folder itself can't be listed: %v", err)
+		}
+		if os.Geteuid() == 0 {
+			return
+		}
+		r.must(os.Chmod(r.at("d"), 0))
+		r.must(os.Chmod(r.at("a"), 0))
+		defer os.Chmod(r.at("d"), 0o755) //nolint:errcheck // for the cleanup
+		r.want("unreadable", r.scan())
+		r.want("resources", r.published(), "a", "d/e", "d/f")
+	})
+}
+
+// A disk that is not mounted must not look like deletions.
+func TestSafetyStop(t *testing.T) {
+	later(t, func(t *testing.T) {
+		var files []string
+		for i := range 30 {
+			files = append(files, fmt.Sprintf("d/%02d", i))
+		}
+		r := newRig(t, Options{}, append(files, "x", "y")...)
+		r.scan()
+		r.must(os.Rename(r.dir, r.dir+".away"))
+		if err := r.Scan(t.Context()); !errors.Is(err, ErrFolder) {
+			t.Errorf("without the folder: %v", err)
+		}
+		r.must(os.Mkdir(r.dir, 0o755))
+		r.want("empty", r.scan())
+		r.write("new", "new")
+		r.want("changes go on", r.scan(), "created new")
+		if s := r.Status(); s.Held != 32 || strings.Count(r.log.String(), "level=ERROR") != 1 {
+			t.Errorf("held: %d, log %s", s.Held, r.log)
+		}
+		r.restart(nil)
+		r.want("after a restart", r.scan())
+		r.remove("")
+		r.must(os.Rename(r.dir+".away", r.dir))
+		r.want("back", r.scan(), "deleted new")
+		if s := r.Status(); s.Held != 0 {
+			t.Errorf("held still: %d", s.Held)
+		}
+		r.remove("d")
+		r.want("most is deleted", r.scan())
+		r.AcceptDeletions()
+		if got := r.scan(); len(got) != 30 {
+			t.Errorf("accepted: %q", got)
+		}
+		for _, path := range files {
+			r.write(path, path)
+		}
+		r.scan()
+		r.restart(func(o *Options) { o.MaxDeleted = 1 })
+		r.remove("d")
+		if got := r.scan(); len(got) != 30 {
+			t.Errorf("all may go: %q", got)
+		}
+	})
+}
+
+// SRC-09: changes made while nothing ran are found at start, and only what changed is
+// read.
+func TestRestartHashesOnlyWhatChanged(t *testing.T) {
+	later(t, func(t *testing.T) {
+		var last Progress
+		o := Options{Progress: func(p Progress) { last = p }}
+		r := newRig(t, o, "a", "b", "c/d", "c/e")
+		r.scan()
+		if !last.Done || last.Files != 4 || last.Found != 4 || last.Bytes != 8 {
+			t.Errorf("first scan: %+v", last)
+		}
+		r.restart(nil)
+		r.want("nothing changed", r.scan())
+		if last.Files != 0 || last.Found != 4 {
+			t.Errorf("restart: %+v", last)
+		}
+		info, err := os.Stat(r.at("a"))
+		r.must(err)
+		r.write("a", "B") // as long as before, and as old by mtime
+		r.must(os.Chtimes(r.at("a"), time.Time{}, info.ModTime()))
+		r.write("c/f", "new")
+		r.remove("b")
+		r.restart(nil)
+		time.Sleep(24 * time.Hour)
+		r.want("while down", r.scan(), "updated a", "created c/f", "deleted b")
+		if last.Files != 2 {
+			t.Errorf("restart: %+v", last)
+		}
+		<-r.Ready()
+	})
+}
+
+// A crash in the middle of the first scan: the rest is no change.
+func TestFirstScanThatWasCutShort(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{}, "a", "b", "c")
+		// What the first life got to.
+		one := &record{Resource: Resource{Path: "a", Length: 1, MediaType: "text/plain"}}
+		gone := &record{Resource: Resource{Path: "gone"}}
+		_, err := r.x.apply(time.Now(), []step{{"a", one}, {"gone", gone}})
+		r.must(err)
+		r.restart(nil)
+		select {
+		case <-r.Ready():
+			t.Error("ready in the middle of the first scan")
+		default:
+		}
+		r.want("the rest", r.scan())
+		r.want("resources", r.published(), "a", "b", "c")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := newRig(t, Options{}, "x").Scan(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("cut short: %v", err)
+		}
+	})
+}
+
+// The clocks disagree: the files are of the future. They have to be seen unchanged.
+func TestFileIsLeftToSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Patience: time.Hour}, "a", "b")
+		begun := time.Now()
+		r.want("first scan", r.scan())
+		if d := time.Since(begun); d < DefaultSettle || d > 2*DefaultSettle {
+			t.Errorf("the first scan took %v", d)
+		}
+		r.want("resources", r.published(), "a", "b")
+		go func() {
+			for i := range 5 {
+				r.write("a", strings.Repeat("x", i+2))
+				time.Sleep(DefaultSettle / 2)
+			}
+		}()
+		time.Sleep(time.Millisecond)
+		r.want("one change", r.scan(), "updated a")
+		if len(r.published()) != 2 {
+			t.Error("not settled")
+		}
+		res, _, err := r.x.Get("a")
+		r.must(err)
+		if res.Length != 6 {
+			t.Errorf("half-written, %d bytes", res.Length)
+		}
+	})
+}
+
+// A file that is always written to is reported, and published when that ends.
+func TestFileThatNeverSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{}, "a", "log")
+		ctx, stop := context.WithCancel(t.Context())
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				r.write("log", strings.Repeat("line\n", i))
+				time.Sleep(time.Second)
+			}
+		})
+		time.Sleep(time.Millisecond)
+		r.want("first scan", r.scan())
+		r.want("resources", r.published(), "a")
+		r.must(r.Scan(t.Context()))
+		if s := r.Status(); !slices.Equal(s.Slow, []string{"log"}) || strings.Count(r.log.String(), "all the time") != 1 {
+			t.Errorf("slow: %q, log %s", s.Slow, r.log)
+		}
+		stop()
+		writer.Wait()
+		r.want("at last", r.scan(), "created log")
+		if s := r.Status(); len(s.Slow) != 0 {
+			t.Errorf("slow still: %q", s.Slow)
+		}
+	})
+}
+
+func TestExclude(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		for _, path := range []string{"a", "state/index.db", ".hidden", ".git/config", "x/state/y", "note~"} {
+			r.write(path, path)
+		}
+		r.restart(func(o *Options) { o.Exclude = []string{r.at("state"), t.TempDir()} })
+		r.scan()
+		r.want("resources", r.published(), ".hidden", "a", "x/state/y")
+		r.restart(func(o *Options) { o.Ignore = []string{".*"}; o.MaxURL = 8 })
+		r.write("x/toolonganame", "")
+		r.want("new rules", r.scan(), "created note~", "deleted .hidden")
+		if s := r.Status(); len(s.Problems) != 1 || s.Problems[0].Path != "x/toolonganame" {
+			t.Errorf("problems: %v", s.Problems)
+		}
+	})
+}
+
+func TestNewFolderErrors(t *testing.T) {
+	x, err := OpenIndex(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close() //nolint:errcheck // of a test
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{
+		"missing": {Dir: dir + "/none"}, "a file": {Dir: file}, "state": {Dir: dir, Exclude: []string{dir}}, "pattern": {Dir: dir, Ignore: []string{"a[b"}},
+	} {
+		if _, err := NewFolder(x, o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// DOC-55
+func TestHash_DOC55(t *testing.T) {
+	r := Resource{SHA256: sha256.Sum256(nil), MD5: md5.Sum(nil)}
+	d := resourcesync.ParseHashes(r.Hash())
+	if d.String() != r.Hash() || len(d.Algorithms()) != 2 {
+		t.Errorf("%s is read as %s", r.Hash(), d)
+	}
+}

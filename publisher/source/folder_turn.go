@@ -1,0 +1,227 @@
+package source
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Problem is a path that can't be published as it is.
+type Problem struct {
+	Path string
+	Err  error
+}
+
+// maxProblems is how many problems and slow files a Status names.
+const maxProblems = 100
+
+// Status is how a Folder is doing.
+type Status struct {
+	// Ready: the first scan is finished.
+	Ready bool
+	// Resources is how many there are in the index.
+	Resources int
+	// Watching: the system tells of changes anywhere in the folder. Else they are
+	// found by scanning it.
+	Watching bool
+	// Scanned is when the whole folder was last scanned; zero: not yet.
+	Scanned time.Time
+	// Skipped counts the links and special files of that scan, which are left out.
+	Skipped int
+	// Err is why nothing can be published at this time; nil: it can.
+	Err error
+	// Held counts the resources that are gone, but not published as deleted because
+	// that is more than Options.MaxDeleted.
+	Held int
+	// Problems are files and folders that can't be read, at most 100 of them, in
+	// order; they stay published as they were.
+	Problems []Problem
+	// Slow are files that are written to all the time, at most 100, in order.
+	Slow []string
+}
+
+// Status returns how the folder is doing.
+func (f *Folder) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.status
+	s.Problems, s.Slow = slices.Clone(s.Problems), slices.Clone(s.Slow)
+	s.Ready, s.Resources, s.Watching = f.x.Ready(), f.x.Len(), f.watch.whole()
+	return s
+}
+
+// start begins a Run or Scan.
+func (f *Folder) start() {
+	f.begun, f.scanned = time.Now(), false
+	f.pending.everything(f.begun)
+}
+
+// wait waits until there is something to look at, or ctx ends.
+func (f *Folder) wait(ctx context.Context) error {
+	for {
+		timer := time.NewTimer(DefaultRescan)
+		if at, ok := f.pending.next(f.o.Patience); ok {
+			// A little later there may be more to look at at once.
+			timer.Reset(time.Until(at) + f.o.Settle/8)
+		}
+		select {
+		case <-timer.C:
+			return nil
+		case <-f.pending.wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// turn looks at what is due.
+func (f *Folder) turn(ctx context.Context) error {
+	defer f.tellSlow()
+	if paths, all := f.pending.take(time.Now()); len(paths) > 0 || all {
+		// Something may have happened to the folder itself.
+		if err := f.lookAt(ctx, paths, all || slices.Contains(paths, "")); err != nil {
+			f.pending.everything(time.Now().Add(f.o.Unwatched))
+			return err
+		}
+	}
+	return f.endBaseline()
+}
+
+func (f *Folder) lookAt(ctx context.Context, paths []string, all bool) error {
+	defer f.pending.done(paths)
+	if !all {
+		return f.pass(ctx, paths, false)
+	}
+	f.watch.restart()
+	if err := f.pass(ctx, []string{""}, true); err != nil {
+		return err
+	}
+	f.scanned = true
+	f.rescan()
+	return nil
+}
+
+// rescan plans the next scan of all.
+func (f *Folder) rescan() {
+	after := f.o.Rescan
+	if !f.watch.whole() {
+		after = f.o.Unwatched
+	}
+	f.pending.everything(time.Now().Add(after))
+}
+
+// endBaseline finishes the first scan, when the whole folder was scanned and no
+// file is waited for.
+func (f *Folder) endBaseline() error {
+	if f.x.Ready() || !f.scanned || f.pending.count() > 0 && time.Since(f.begun) < f.o.Patience {
+		return nil
+	}
+	if err := f.x.baseline(time.Now()); err != nil {
+		return err
+	}
+	f.o.Log.Info("the first scan of the folder is finished", "folder", f.dir, "resources", f.x.Len())
+	f.finished()
+	f.signal()
+	return nil
+}
+
+// finished closes ready where the first scan is finished.
+func (f *Folder) finished() {
+	if f.x.Ready() {
+		f.readyOnce.Do(func() { close(f.ready) })
+	}
+}
+
+func (f *Folder) signal() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// happened is told of events.
+func (f *Folder) happened(path string) { f.pending.touch(path, time.Now()) }
+
+// lost is told that events were lost. All is scanned, after the storm.
+func (f *Folder) lost() { f.pending.everything(time.Now().Add(f.o.Settle)) }
+
+// ignores reports whether what is at a path, in a folder that is not ignored
+// itself, is left out.
+func (f *Folder) ignores(path string, folder bool) bool {
+	return folder && f.excluded[path] || f.rules.one(path, folder)
+}
+
+// ignoresAbove reports whether a folder on the way to a path is left out.
+func (f *Folder) ignoresAbove(path string) bool {
+	for i := range len(path) {
+		if path[i] == '/' && f.ignores(path[:i], true) {
+			return true
+		}
+	}
+	return false
+}
+
+// looked takes in what a pass found.
+func (f *Folder) looked(paths []string, all bool, p *pass) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.status
+	known := map[string]string{}
+	for _, old := range s.Problems {
+		known[old.Path] = old.Err.Error()
+	}
+	if all {
+		s.Scanned, s.Skipped, s.Problems = time.Now(), p.skipped, nil
+	}
+	s.Problems = slices.DeleteFunc(s.Problems, func(old Problem) bool {
+		return slices.ContainsFunc(paths, func(path string) bool { return below(old.Path, path) })
+	})
+	for path, err := range p.problems {
+		if known[path] != err.Error() && len(s.Problems) < maxProblems {
+			f.o.Log.Warn("this can't be read, and stays published as it was", "folder", f.dir, "path", path, "error", err)
+		}
+		if len(s.Problems) < maxProblems {
+			s.Problems = append(s.Problems, Problem{path, err})
+		}
+	}
+	slices.SortFunc(s.Problems, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// hold notes how much is gone and not published as deleted.
+func (f *Folder) hold(count, total int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if count > 0 {
+		f.pending.everything(time.Now().Add(f.o.Unwatched))
+		if f.status.Held == 0 {
+			f.o.Log.Error("so much of the folder is gone that nothing is published as deleted: bring it back (is the disk mounted?), or accept the deletions",
+				"folder", f.dir, "gone", count, "resources", total)
+		}
+	}
+	f.status.Held = count
+}
+
+// stopped notes why nothing can be published; nil: it can.
+func (f *Folder) stopped(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch was := f.status.Err; {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		f.o.Log.Error("the folder can't be published; it is tried again", "folder", f.dir, "error", err)
+	case err == nil && was != nil:
+		f.o.Log.Info("the folder can be published again", "folder", f.dir)
+	}
+	f.status.Err = err
+}
+
+// tellSlow reports files that are written to all the time.
+func (f *Folder) tellSlow() {
+	all, fresh := f.pending.slow(f.o.Patience, time.Now())
+	for _, path := range fresh[:min(len(fresh), maxProblems)] {
+		f.o.Log.Warn("this file is written to all the time, and is published when that ends", "folder", f.dir, "path", path)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Slow = all[:min(len(all), maxProblems)]
+}

@@ -1,0 +1,102 @@
+package source
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// DefaultIgnore returns the patterns that are in force where Options.Ignore is
+// nil: what version control, editors, desktops and network file systems keep in
+// folders for themselves. Other names that begin with a dot are resources like
+// all; the pattern ".*" leaves them out.
+func DefaultIgnore() []string {
+	return []string{
+		".git/", ".hg/", ".svn/", // version control
+		"*~", ".*.sw[a-p]", ".#*", "#*#", ".~lock.*#", "~$*", // editors and office programs
+		".DS_Store", "._*", "Thumbs.db", "desktop.ini", ".directory", // desktops
+		".nfs????????????????*", ".fuse_hidden*", ".Trash-*/", "lost+found/", // file systems
+	}
+}
+
+// rules say what of a folder is left out. They are lines of a .gitignore: the
+// last that matches decides; "!" in front takes back; "/" at the end means folders
+// only; with a "/" elsewhere a pattern is matched from the top of the folder, else
+// at every depth; "*", "?" and "[...]" match within a name; "**" stands for any
+// number of names. What is in an ignored folder can't be taken back. Empty lines
+// and those that begin with "#" and a space say nothing.
+type rules []rule
+
+type rule struct {
+	names      []string // patterns of names; "**" for any number of names
+	back       bool
+	folderOnly bool
+}
+
+func parseRules(patterns []string) (rules, error) {
+	var all rules
+	for _, pattern := range patterns {
+		if pattern == "" || pattern == "#" || strings.HasPrefix(pattern, "# ") {
+			continue
+		}
+		r, ok := parseRule(pattern)
+		if !ok {
+			return nil, fmt.Errorf("%q is no pattern of names to ignore: write it as in a .gitignore, such as *.tmp, build/ or /docs/**/draft-?.txt", pattern)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func parseRule(pattern string) (r rule, ok bool) {
+	pattern, r.back = strings.CutPrefix(pattern, "!")
+	pattern, r.folderOnly = strings.CutSuffix(pattern, "/")
+	if !strings.Contains(pattern, "/") {
+		pattern = "**/" + pattern
+	}
+	r.names = strings.Split(strings.TrimPrefix(pattern, "/"), "/")
+	for _, name := range r.names {
+		if _, err := path.Match(name, ""); err != nil || name == "" {
+			return r, false
+		}
+	}
+	// A trailing "**" means what is inside, and not the folder itself.
+	if last := len(r.names) - 1; r.names[last] == "**" {
+		r.names = append(r.names, "*")
+	}
+	return r, true
+}
+
+// one reports whether the rules ignore a path, provided that they don't ignore the
+// folder it is in.
+func (rs rules) one(p string, folder bool) bool {
+	names := strings.Split(p, "/")
+	for _, r := range slices.Backward(rs) {
+		if (folder || !r.folderOnly) && matchNames(r.names, names) {
+			return !r.back
+		}
+	}
+	return false
+}
+
+func matchNames(patterns, names []string) bool {
+	for len(patterns) > 0 {
+		if patterns[0] == "**" {
+			for i := range names {
+				if matchNames(patterns[1:], names[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(names) == 0 {
+			return false
+		}
+		if ok, err := path.Match(patterns[0], names[0]); !ok || err != nil {
+			return false
+		}
+		patterns, names = patterns[1:], names[1:]
+	}
+	return len(names) == 0
+}

@@ -1,0 +1,371 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrFolder is wrapped by what Scan returns, and Status has, where the folder
+// itself can't be read.
+var ErrFolder = errors.New("the folder is not there")
+
+// pass looks at paths once and brings the index up to date. The stages run side by
+// side: one goroutine walks and finds what has to be hashed, some hash it, and one
+// writes. What seems to be gone is written at the end, when it is known how much
+// that is.
+type pass struct {
+	f    *Folder
+	root *os.Root
+	jobs chan job
+	done chan step
+
+	gone    []lost // of the walker
+	skipped int    // of the walker: links and special files
+
+	found, files, bytes atomic.Int64
+
+	mu       sync.Mutex
+	problems map[string]error
+}
+
+// job is a file that has to be hashed, as it was seen.
+type job struct {
+	path string
+	seen stat
+}
+
+// lost is what the index has and the folder seems not to have.
+type lost struct {
+	path  string
+	count int  // of resources
+	alone bool // what is below the path is not meant
+}
+
+// pass looks at paths, which are in order. With all they are the whole folder.
+func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return fmt.Errorf("%w, and nothing is published as deleted until it is: %w", ErrFolder, err)
+	}
+	defer root.Close() //nolint:errcheck // it was only read
+	p := &pass{f: f, root: root, jobs: make(chan job, f.o.Workers), done: make(chan step, f.o.Workers), problems: map[string]error{}}
+	begun := time.Now()
+	g, together := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(p.jobs)
+		return p.walk(together, paths)
+	})
+	var hashers sync.WaitGroup
+	for range f.o.Workers {
+		hashers.Add(1)
+		g.Go(func() error {
+			defer hashers.Done()
+			return p.hash(together)
+		})
+	}
+	g.Go(func() error {
+		hashers.Wait()
+		close(p.done)
+		return nil
+	})
+	report := func(done bool) {
+		if all && f.o.Progress != nil {
+			f.o.Progress(Progress{Found: p.found.Load(), Files: p.files.Load(), Bytes: p.bytes.Load(), Elapsed: time.Since(begun), Done: done})
+		}
+	}
+	g.Go(func() error { return p.write(together, func() { report(false) }) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := p.sweep(ctx, all); err != nil {
+		return err
+	}
+	f.looked(paths, all, p)
+	report(true)
+	return nil
+}
+
+// walk visits paths, which are in order.
+func (p *pass) walk(ctx context.Context, paths []string) error {
+	visited := "\x00" // a folder that was walked; no path is below this one
+	for _, path := range paths {
+		if below(path, visited) {
+			continue
+		}
+		folder, err := p.visit(ctx, path)
+		if err != nil {
+			return err
+		}
+		if folder {
+			visited = path
+		}
+	}
+	return nil
+}
+
+// visit looks at one path, and where that is a folder at all below.
+func (p *pass) visit(ctx context.Context, path string) (folder bool, err error) {
+	if path == "" {
+		return true, p.folder(ctx, "")
+	}
+	// A folder on the way may be something else by now.
+	for i := range len(path) {
+		if path[i] == '/' {
+			if kind, _, err := p.look(path[:i]); kind != isFolder {
+				return false, p.missing(path[:i], kind, err)
+			}
+		}
+	}
+	kind, seen, err := p.look(path)
+	known, indexErr := p.f.x.record(path)
+	if indexErr != nil {
+		return false, indexErr
+	}
+	switch kind {
+	case isFile:
+		return false, p.file(ctx, path, seen, known)
+	case isFolder:
+		if known != nil {
+			p.gone = append(p.gone, lost{path: path, count: 1, alone: true})
+		}
+		return true, p.folder(ctx, path)
+	}
+	return false, p.missing(path, kind, err)
+}
+
+// kind is what a name stands for.
+type kind int
+
+const (
+	isNothing kind = iota // nothing, or nothing that belongs to the folder
+	isFile
+	isFolder
+	isUnknown // it can't be told
+)
+
+// look says what is at a path. Links lead nowhere: not one is followed.
+func (p *pass) look(path string) (kind, stat, error) {
+	info, err := p.root.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return isNothing, stat{}, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return isNothing, stat{}, nil
+	case err != nil:
+		return isUnknown, stat{}, err
+	case p.f.ignores(path, info.IsDir()):
+		return isNothing, stat{}, nil
+	case info.IsDir():
+		return isFolder, stat{}, nil
+	case info.Mode().IsRegular():
+		return isFile, statOf(info), nil
+	}
+	return isNothing, stat{}, nil
+}
+
+// missing notes that there is no resource at a path, nor below it, or that it
+// can't be told.
+func (p *pass) missing(path string, k kind, err error) error {
+	if k == isUnknown {
+		p.problem(path, err)
+		return nil
+	}
+	count := 0
+	for page, err := range p.f.x.under(path) {
+		if err != nil {
+			return err
+		}
+		count += len(page)
+	}
+	if count > 0 {
+		p.gone = append(p.gone, lost{path: path, count: count})
+	}
+	return nil
+}
+
+// folder compares a folder with what the index has in it. Both are read in the
+// same order.
+func (p *pass) folder(ctx context.Context, path string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.f.watch.add(path) // before it is listed: what comes later is heard of
+	here, err := p.root.OpenRoot(rooted(path))
+	if err != nil {
+		return p.unlisted(path, err)
+	}
+	names, err := p.list(here, path)
+	if err != nil {
+		_ = here.Close() // it was only read
+		return p.unlisted(path, err)
+	}
+	err = p.merge(ctx, here, path, names)
+	_ = here.Close() // it was only read
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if sub, ok := strings.CutSuffix(name, "/"); ok {
+			if err := p.folder(ctx, join(path, sub)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func rooted(path string) string {
+	if path == "" {
+		return "."
+	}
+	return path
+}
+
+func join(folder, name string) string {
+	if folder == "" {
+		return name
+	}
+	return folder + "/" + name
+}
+
+// unlisted is what becomes of a folder that can't be listed.
+func (p *pass) unlisted(path string, err error) error {
+	if path == "" {
+		return fmt.Errorf("%w, or can't be read: %w", ErrFolder, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.missing(path, isNothing, nil)
+	}
+	p.problem(path, err) // what was in it stays in the index
+	return nil
+}
+
+// list returns the names in a folder that may be resources or folders, folders
+// with "/" at the end, in the order of their bytes.
+func (p *pass) list(here *os.Root, path string) (names []string, err error) {
+	d, err := here.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close() //nolint:errcheck // it was only read
+	for {
+		entries, err := d.ReadDir(pageSize)
+		for _, e := range entries {
+			switch name := e.Name(); {
+			case p.f.ignores(join(path, name), e.IsDir()):
+			case e.IsDir():
+				names = append(names, name+"/")
+			case e.Type().IsRegular():
+				names = append(names, name)
+			default:
+				p.skipped++
+			}
+		}
+		if len(entries) == 0 || err != nil {
+			slices.Sort(names)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return nil, err
+			}
+			return names, nil
+		}
+	}
+}
+
+// merge goes through the names in a folder and the index together.
+func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []string) error {
+	next, stop := iter.Pull2(p.f.x.children(path))
+	defer stop()
+	c, err, ok := next()
+	for _, name := range names {
+		for ok && err == nil && c.name < name {
+			if err := p.absent(path, c); err != nil {
+				return err
+			}
+			c, err, ok = next()
+		}
+		if err != nil {
+			return err
+		}
+		var known *record
+		if ok && c.name == name {
+			known = c.record
+			c, err, ok = next()
+		}
+		if strings.HasSuffix(name, "/") {
+			continue
+		}
+		if err := p.entry(ctx, here, path, name, known); err != nil {
+			return err
+		}
+	}
+	for ; ok && err == nil; c, err, ok = next() {
+		if err := p.absent(path, c); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// absent notes that a folder doesn't have what the index has.
+func (p *pass) absent(folder string, c child) error {
+	if c.record != nil {
+		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true})
+		return nil
+	}
+	return p.missing(join(folder, strings.TrimSuffix(c.name, "/")), isNothing, nil)
+}
+
+// entry looks at a file in an open folder.
+func (p *pass) entry(ctx context.Context, here *os.Root, folder, name string, known *record) error {
+	path := join(folder, name)
+	info, err := here.Lstat(name)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		return p.file(ctx, path, statOf(info), known)
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return p.missing(path, isNothing, nil)
+	}
+	p.problem(path, err)
+	return nil
+}
+
+// file has a file hashed that is not as the index knows it.
+func (p *pass) file(ctx context.Context, path string, seen stat, known *record) error {
+	p.found.Add(1)
+	if known != nil && known.stat == seen && !known.racy {
+		return nil
+	}
+	if n := len(EscapePath(path)); p.f.o.MaxURL > 0 && n > p.f.o.MaxURL {
+		p.problem(path, fmt.Errorf("its URL would be too long: %d characters below that of the folder, %d at most", n, p.f.o.MaxURL))
+		return nil
+	}
+	if !p.f.pending.settled(path, seen, time.Now()) {
+		return nil
+	}
+	select {
+	case p.jobs <- job{path, seen}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// problem notes what is wrong at a path. What the index has of it stays.
+func (p *pass) problem(path string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems[path] = err
+}

@@ -1,0 +1,95 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// leastHeld is how many resources have to be gone at once for anybody to be asked.
+const leastHeld = 10
+
+// sweep logs as deleted what is gone, unless that is so much of the folder that it
+// is more likely not to be there, as when a disk is not mounted.
+func (p *pass) sweep(ctx context.Context, all bool) error {
+	f, count := p.f, 0
+	for _, l := range p.gone {
+		count += l.count
+	}
+	if count == 0 {
+		if all {
+			f.hold(0, 0)
+		}
+		return nil
+	}
+	if err := p.same(); err != nil {
+		return err
+	}
+	total := f.x.Len()
+	if count >= leastHeld && float64(count) > f.o.MaxDeleted*float64(total) && f.x.Ready() && !f.accept.Swap(false) {
+		f.hold(count, total)
+		return nil
+	}
+	var paths []string
+	for _, l := range p.gone {
+		if l.alone {
+			paths = append(paths, l.path)
+			continue
+		}
+		for page, err := range f.x.under(l.path) {
+			if err != nil {
+				return err
+			}
+			if err := p.remove(ctx, page); err != nil {
+				return err
+			}
+		}
+	}
+	for page := range slices.Chunk(paths, batchSize) {
+		if err := p.remove(ctx, page); err != nil {
+			return err
+		}
+	}
+	if all {
+		f.hold(0, 0)
+	}
+	return nil
+}
+
+// same returns an error unless the folder is still the one that was walked.
+func (p *pass) same() error {
+	was, err := p.root.Stat(".")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	is, err := os.Stat(p.f.dir)
+	if err != nil {
+		return fmt.Errorf("%w any more: %w", ErrFolder, err)
+	}
+	if !os.SameFile(was, is) {
+		return fmt.Errorf("%w any more: another is in its place", ErrFolder)
+	}
+	return nil
+}
+
+// remove logs those of the paths as deleted that are gone still: much may have
+// happened since the walker came by.
+func (p *pass) remove(ctx context.Context, paths []string) error {
+	steps := make([]step, 0, len(paths))
+	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch kind, _, err := p.look(path); {
+		case kind == isUnknown:
+			p.problem(path, err)
+		case kind == isFile && !p.f.ignoresAbove(path):
+			p.f.pending.touch(path, time.Now())
+		default:
+			steps = append(steps, step{path: path})
+		}
+	}
+	return p.f.apply(steps)
+}

@@ -1,0 +1,192 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// racyWindow is how coarse the times of a file system may be (FAT: two seconds).
+// A file that was changed so shortly before it was hashed is hashed once more
+// later: it could have been changed again with all its times the same.
+const racyWindow = 2 * time.Second
+
+const (
+	hashBuffer = 256 << 10
+	// batchSize and batchTime bound what one transaction of the index waits for.
+	batchSize = 1000
+	batchTime = 100 * time.Millisecond
+)
+
+// errMoved says that a file was written to or replaced while it was hashed.
+var errMoved = errors.New("the file changes")
+
+// hash hashes the files that the walker found, until there are no more.
+func (p *pass) hash(ctx context.Context) error {
+	buf := make([]byte, hashBuffer)
+	for {
+		var j job
+		select {
+		case next, ok := <-p.jobs:
+			if !ok {
+				return nil
+			}
+			j = next
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		r, err := p.hashFile(ctx, j, buf)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errMoved), errors.Is(err, fs.ErrNotExist):
+			p.f.pending.again(j.path, p.f.o.Settle, time.Now())
+			continue
+		case err != nil:
+			p.problem(j.path, err)
+			continue
+		}
+		p.files.Add(1)
+		select {
+		case p.done <- step{j.path, r}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// hashFile reads a file once, from beginning to end. It returns errMoved unless
+// the file was as the walker saw it before the first byte and after the last.
+func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error) {
+	begun := time.Now()
+	file, err := p.f.open(p.root, j.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	if err := as(j.seen, file.Stat); err != nil {
+		return nil, err
+	}
+	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
+	var first []byte
+	for {
+		n, err := file.Read(buf)
+		_, _ = h.Write(buf[:n]) // never fails
+		p.bytes.Add(int64(n))
+		if len(first) < sniffed {
+			first = append(first, buf[:min(n, sniffed-len(first))]...)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if h.Length() > j.seen.size {
+			return nil, errMoved // it grows, and may do so for ever
+		}
+	}
+	if h.Length() != j.seen.size {
+		return nil, errMoved
+	}
+	lstat := func() (fs.FileInfo, error) { return p.root.Lstat(j.path) }
+	if err := errors.Join(as(j.seen, file.Stat), as(j.seen, lstat)); err != nil {
+		return nil, err
+	}
+	r := &record{stat: j.seen, racy: begun.Sub(j.seen.changed.time()) < racyWindow}
+	r.Resource = Resource{Path: j.path, ModTime: modTime(j.seen.mtime), Length: j.seen.size, MediaType: MediaType(j.path, first)}
+	d := h.Digests()
+	copy(r.SHA256[:], d.Sum(resourcesync.SHA256))
+	copy(r.MD5[:], d.Sum(resourcesync.MD5))
+	return r, nil
+}
+
+// as returns errMoved unless a file is a regular one and as it was seen.
+func as(seen stat, look func() (fs.FileInfo, error)) error {
+	info, err := look()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || statOf(info) != seen {
+		return errMoved
+	}
+	return nil
+}
+
+// open opens a regular file below the folder. Not the last name alone is looked
+// at: os.Root lets no link on the way lead out of the folder.
+func (f *Folder) open(root *os.Root, path string) (*os.File, error) {
+	// Who opens a pipe would wait for somebody to write into it.
+	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	link, err := root.Lstat(path)
+	if err == nil && !link.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %q is no regular file", fs.ErrNotExist, path)
+	}
+	if err != nil {
+		_ = file.Close() // the first error says more
+		return nil, err
+	}
+	return file, nil
+}
+
+// write takes what was hashed into the index: as much as there is at a time,
+// within bounds, since each transaction waits for the disk.
+func (p *pass) write(ctx context.Context, report func()) error {
+	tick := time.NewTicker(batchTime)
+	defer tick.Stop()
+	var batch []step
+	for {
+		full := false
+		select {
+		case s, ok := <-p.done:
+			if !ok {
+				return p.f.apply(batch)
+			}
+			batch = append(batch, s)
+			full = len(batch) == batchSize
+		case <-tick.C:
+			full = true
+			report()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if full {
+			if err := p.f.apply(batch); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+}
+
+// apply writes steps, and sees to what has to be hashed again.
+func (f *Folder) apply(steps []step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	now := time.Now()
+	n, err := f.x.apply(now, steps)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		f.signal()
+	}
+	for _, s := range steps {
+		// One with a time of the future is left to the next scan.
+		if s.now != nil && s.now.racy && !s.now.stat.changed.time().After(now) {
+			f.pending.again(s.path, racyWindow-now.Sub(s.now.stat.changed.time()), now)
+		}
+	}
+	return nil
+}

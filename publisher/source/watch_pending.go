@@ -1,0 +1,200 @@
+package source
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxPending is how many paths are waited for one by one. Beyond it the whole
+// folder is scanned.
+const maxPending = 16_384
+
+// pending are the paths that have to be looked at: something happened there, or a
+// file was being written when it was looked at.
+type pending struct {
+	settle time.Duration
+
+	mu    sync.Mutex
+	paths map[string]*waiting
+	all   time.Time     // when to look at all; zero: not yet known
+	wake  chan struct{} // of capacity 1: there is something earlier than before
+}
+
+// waiting is what is known of one path.
+type waiting struct {
+	due   time.Time // zero: it is being looked at
+	first time.Time // when waiting for it began
+	since time.Time // since when it is as seen; zero: never seen
+	seen  stat
+	told  bool // it was reported that this takes long
+}
+
+func newPending(settle time.Duration) *pending {
+	return &pending{settle: settle, paths: map[string]*waiting{}, wake: make(chan struct{}, 1)}
+}
+
+// touch notes that something happened at a path. It is looked at when nothing
+// has happened there for the settle time, so that a burst is one change.
+func (p *pending) touch(path string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.get(path, now); w != nil {
+		w.due = now.Add(p.settle)
+	}
+}
+
+// get returns what is known of a path, or nil where there are too many.
+func (p *pending) get(path string, now time.Time) *waiting {
+	w := p.paths[path]
+	if w != nil {
+		return w
+	}
+	if len(p.paths) >= maxPending {
+		p.setAll(now.Add(p.settle))
+		return nil
+	}
+	if len(p.paths) == 0 {
+		p.signal()
+	}
+	w = &waiting{first: now}
+	p.paths[path] = w
+	return w
+}
+
+// settled reports whether the file at a path, which is as seen, is written to no
+// more; else it is looked at again. It counts as written to until the settle time
+// after its last change, by the clock. Where the clocks of this host and of the
+// file system disagree it has to be seen unchanged for as long.
+func (p *pending) settled(path string, seen stat, now time.Time) bool {
+	age := now.Sub(seen.changed.time())
+	if age >= p.settle {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.get(path, now)
+	if w == nil {
+		return false
+	}
+	if w.since.IsZero() || w.seen != seen {
+		w.since, w.seen = now, seen
+	}
+	rest := p.settle - now.Sub(w.since)
+	if rest <= 0 {
+		return true
+	}
+	if age >= 0 {
+		rest = min(rest, p.settle-age)
+	}
+	w.due = now.Add(rest)
+	return false
+}
+
+// again has a path looked at after a time.
+func (p *pending) again(path string, after time.Duration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.get(path, now); w != nil {
+		w.due = now.Add(after)
+	}
+}
+
+// everything has the whole folder looked at, at the given time or earlier.
+func (p *pending) everything(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.setAll(at)
+}
+
+func (p *pending) setAll(at time.Time) {
+	if p.all.IsZero() || at.Before(p.all) {
+		p.all = at
+		p.signal()
+	}
+}
+
+func (p *pending) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next returns when there is something to look at, or to report because it has been
+// waited for longer than patience, and false where nothing waits.
+func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at = p.all
+	earlier := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	for _, w := range p.paths {
+		if !w.due.IsZero() {
+			earlier(w.due)
+		}
+		if !w.told {
+			earlier(w.first.Add(patience))
+		}
+	}
+	return at, !at.IsZero()
+}
+
+// take returns the paths that are due, in order, or that all is. Done has to be
+// called when they were looked at.
+func (p *pending) take(now time.Time) (paths []string, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.all.IsZero() && !p.all.After(now) {
+		all, p.all = true, time.Time{}
+	}
+	for path, w := range p.paths {
+		if !w.due.IsZero() && !w.due.After(now) {
+			w.due = time.Time{}
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths, all
+}
+
+// done forgets the paths that were looked at and need not be again.
+func (p *pending) done(paths []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, path := range paths {
+		if w := p.paths[path]; w != nil && w.due.IsZero() {
+			delete(p.paths, path)
+		}
+	}
+}
+
+// count returns how many paths wait.
+func (p *pending) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.paths)
+}
+
+// slow returns the paths that have been waited for longer than patience, in order,
+// and those of them that it did not return before.
+func (p *pending) slow(patience time.Duration, now time.Time) (all, fresh []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for path, w := range p.paths {
+		if now.Sub(w.first) < patience {
+			continue
+		}
+		all = append(all, path)
+		if !w.told {
+			w.told = true
+			fresh = append(fresh, path)
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(fresh)
+	return all, fresh
+}
