@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The defaults of Options.
+// The defaults of FolderOptions.
 const (
 	DefaultSettle    = 2 * time.Second
 	DefaultRescan    = time.Hour
@@ -24,8 +24,8 @@ const (
 	DefaultMaxDeleted = 0.5
 )
 
-// Options are the settings of a Folder. All but Dir may be left zero.
-type Options struct {
+// FolderOptions are the settings of a Folder. All but Dir may be left zero.
+type FolderOptions struct {
 	// Dir is the folder. It has to exist.
 	Dir string
 	// Exclude are folders in it that are no part of it, such as one for state.
@@ -84,10 +84,10 @@ type Progress struct {
 //
 // A file that can't be read is reported, and stays published as it was. So does
 // all that is in a folder that can't be read, and the whole where Dir itself is
-// not there, or has lost more than Options.MaxDeleted.
+// not there, or has lost more than FolderOptions.MaxDeleted.
 type Folder struct {
 	x        *Index
-	o        Options
+	o        FolderOptions
 	dir      string // absolute
 	rules    rules
 	excluded map[string]bool // paths below dir
@@ -107,7 +107,7 @@ type Folder struct {
 }
 
 // NewFolder returns a Folder that writes to an index, which has to be of no other.
-func NewFolder(x *Index, o Options) (*Folder, error) {
+func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
 	o = withDefaults(o)
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func NewFolder(x *Index, o Options) (*Folder, error) {
 	return f, nil
 }
 
-func withDefaults(o Options) Options {
+func withDefaults(o FolderOptions) FolderOptions {
 	for _, d := range []struct {
 		v    *time.Duration
 		zero time.Duration
@@ -209,7 +209,7 @@ func (f *Folder) Changed() <-chan struct{} { return f.changed }
 func (f *Folder) Ready() <-chan struct{} { return f.ready }
 
 // AcceptDeletions lets go, once, what is not published as deleted because it is too
-// much. See Options.MaxDeleted.
+// much. See FolderOptions.MaxDeleted.
 func (f *Folder) AcceptDeletions() {
 	f.accept.Store(true)
 	f.pending.everything(time.Now())
@@ -244,7 +244,7 @@ func (f *Folder) Run(ctx context.Context) error {
 var errRunning = errors.New("the folder is being scanned already")
 
 // Scan brings the index in step with the folder once. It waits for files that are
-// being written, but not longer than Options.Patience: those are in Status, as
+// being written, but not longer than FolderOptions.Patience: those are in Status, as
 // are files that can't be read.
 func (f *Folder) Scan(ctx context.Context) error {
 	if !f.running.TryLock() {

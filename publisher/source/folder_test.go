@@ -49,7 +49,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // newRig makes a folder of files, whose contents are their paths.
-func newRig(t *testing.T, o Options, files ...string) *rig {
+func newRig(t *testing.T, o FolderOptions, files ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, state: t.TempDir(), log: &lockedBuffer{}}
 	if o.Dir == "" {
@@ -63,7 +63,7 @@ func newRig(t *testing.T, o Options, files ...string) *rig {
 	return r
 }
 
-func (r *rig) start(o Options) {
+func (r *rig) start(o FolderOptions) {
 	r.t.Helper()
 	x, err := OpenIndex(r.state)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *rig) start(o Options) {
 }
 
 // restart is a new process with the same options, but for what change does.
-func (r *rig) restart(change func(*Options)) {
+func (r *rig) restart(change func(*FolderOptions)) {
 	r.t.Helper()
 	if err := r.x.Close(); err != nil {
 		r.t.Fatal(err)
@@ -190,7 +190,7 @@ func later(t *testing.T, test func(t *testing.T)) {
 // SRC-09: the first scan publishes nothing; then every difference is one change.
 func TestScan_SRC09(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{}, "a.txt", "b/c.html", "b/d/e", "f")
+		r := newRig(t, FolderOptions{}, "a.txt", "b/c.html", "b/d/e", "f")
 		if _, err := r.x.Snapshot(); !errors.Is(err, ErrNoBaseline) {
 			t.Errorf("a snapshot before the first scan: %v", err)
 		}
@@ -216,7 +216,7 @@ func TestScan_SRC09(t *testing.T) {
 // to make room first.
 func TestScanReplacesFoldersByFiles(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{}, "a/b/c", "a/d", "f", "z")
+		r := newRig(t, FolderOptions{}, "a/b/c", "a/d", "f", "z")
 		r.scan()
 		r.remove("a")
 		r.remove("f")
@@ -229,7 +229,7 @@ func TestScanReplacesFoldersByFiles(t *testing.T) {
 
 func TestScanOddNames(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{Ignore: []string{}})
+		r := newRig(t, FolderOptions{Ignore: []string{}})
 		want := slices.DeleteFunc(slices.Clone(oddPaths), func(p string) bool { return p == "a/b.txt" || p == "a/.b/..c" })
 		for _, path := range want {
 			r.write(path, "content of "+path)
@@ -256,7 +256,7 @@ func TestLinksAndSpecialFiles(t *testing.T) {
 		if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := newRig(t, Options{}, "in/file")
+		r := newRig(t, FolderOptions{}, "in/file")
 		r.must(os.Symlink(outside, r.at("link")))
 		r.must(os.Symlink(filepath.Dir(outside), r.at("folder")))
 		r.must(os.Symlink("in", r.at("inside")))
@@ -285,7 +285,7 @@ func TestUnreadableStaysPublished(t *testing.T) {
 		t.Log("root reads everything: a name that is too long stands for what can't be read")
 	}
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{}, "a", "d/e", "d/f")
+		r := newRig(t, FolderOptions{}, "a", "d/e", "d/f")
 		r.scan()
 		p := &pass{f: r.Folder, problems: map[string]error{}}
 		if err := p.unlisted("d", syscall.EIO); err != nil || len(p.gone) != 0 || !errors.Is(p.problems["d"], syscall.EIO) {
@@ -316,7 +316,7 @@ func TestSafetyStop(t *testing.T) {
 		for i := range 30 {
 			files = append(files, fmt.Sprintf("d/%02d", i))
 		}
-		r := newRig(t, Options{}, append(files, "x", "y")...)
+		r := newRig(t, FolderOptions{}, append(files, "x", "y")...)
 		r.scan()
 		r.must(os.Rename(r.dir, r.dir+".away"))
 		if err := r.Scan(t.Context()); !errors.Is(err, ErrFolder) {
@@ -347,7 +347,7 @@ func TestSafetyStop(t *testing.T) {
 			r.write(path, path)
 		}
 		r.scan()
-		r.restart(func(o *Options) { o.MaxDeleted = 1 })
+		r.restart(func(o *FolderOptions) { o.MaxDeleted = 1 })
 		r.remove("d")
 		if got := r.scan(); len(got) != 30 {
 			t.Errorf("all may go: %q", got)
@@ -360,7 +360,7 @@ func TestSafetyStop(t *testing.T) {
 func TestRestartHashesOnlyWhatChanged(t *testing.T) {
 	later(t, func(t *testing.T) {
 		var last Progress
-		o := Options{Progress: func(p Progress) { last = p }}
+		o := FolderOptions{Progress: func(p Progress) { last = p }}
 		r := newRig(t, o, "a", "b", "c/d", "c/e")
 		r.scan()
 		if !last.Done || last.Files != 4 || last.Found != 4 || last.Bytes != 8 {
@@ -390,7 +390,7 @@ func TestRestartHashesOnlyWhatChanged(t *testing.T) {
 // A crash in the middle of the first scan: the rest is no change.
 func TestFirstScanThatWasCutShort(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{}, "a", "b", "c")
+		r := newRig(t, FolderOptions{}, "a", "b", "c")
 		// What the first life got to.
 		one := &record{Resource: Resource{Path: "a", Length: 1, MediaType: "text/plain"}}
 		gone := &record{Resource: Resource{Path: "gone"}}
@@ -406,7 +406,7 @@ func TestFirstScanThatWasCutShort(t *testing.T) {
 		r.want("resources", r.published(), "a", "b", "c")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := newRig(t, Options{}, "x").Scan(ctx); !errors.Is(err, context.Canceled) {
+		if err := newRig(t, FolderOptions{}, "x").Scan(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("cut short: %v", err)
 		}
 	})
@@ -415,7 +415,7 @@ func TestFirstScanThatWasCutShort(t *testing.T) {
 // The clocks disagree: the files are of the future. They have to be seen unchanged.
 func TestFileIsLeftToSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Patience: time.Hour}, "a", "b")
+		r := newRig(t, FolderOptions{Patience: time.Hour}, "a", "b")
 		begun := time.Now()
 		r.want("first scan", r.scan())
 		if d := time.Since(begun); d < DefaultSettle || d > 2*DefaultSettle {
@@ -444,7 +444,7 @@ func TestFileIsLeftToSettle(t *testing.T) {
 // A file that is always written to is reported, and published when that ends.
 func TestFileThatNeverSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{}, "a", "log")
+		r := newRig(t, FolderOptions{}, "a", "log")
 		ctx, stop := context.WithCancel(t.Context())
 		var writer sync.WaitGroup
 		writer.Go(func() {
@@ -471,14 +471,14 @@ func TestFileThatNeverSettles(t *testing.T) {
 
 func TestExclude(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newRig(t, FolderOptions{})
 		for _, path := range []string{"a", "state/index.db", ".hidden", ".git/config", "x/state/y", "note~"} {
 			r.write(path, path)
 		}
-		r.restart(func(o *Options) { o.Exclude = []string{r.at("state"), t.TempDir()} })
+		r.restart(func(o *FolderOptions) { o.Exclude = []string{r.at("state"), t.TempDir()} })
 		r.scan()
 		r.want("resources", r.published(), ".hidden", "a", "x/state/y")
-		r.restart(func(o *Options) { o.Ignore = []string{".*"}; o.MaxURL = 8 })
+		r.restart(func(o *FolderOptions) { o.Ignore = []string{".*"}; o.MaxURL = 8 })
 		r.write("x/toolonganame", "")
 		r.want("new rules", r.scan(), "created note~", "deleted .hidden")
 		if s := r.Status(); len(s.Problems) != 1 || s.Problems[0].Path != "x/toolonganame" {
@@ -498,7 +498,7 @@ func TestNewFolderErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, o := range map[string]Options{
+	for name, o := range map[string]FolderOptions{
 		"missing": {Dir: dir + "/none"}, "a file": {Dir: file}, "state": {Dir: dir, Exclude: []string{dir}}, "pattern": {Dir: dir, Ignore: []string{"a[b"}},
 	} {
 		if _, err := NewFolder(x, o); err == nil {

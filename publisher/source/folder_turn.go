@@ -32,7 +32,7 @@ type Status struct {
 	// Err is why nothing can be published at this time; nil: it can.
 	Err error
 	// Held counts the resources that are gone, but not published as deleted because
-	// that is more than Options.MaxDeleted.
+	// that is more than FolderOptions.MaxDeleted.
 	Held int
 	// Problems are files and folders that can't be read, at most 100 of them, in
 	// order; they stay published as they were.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultIgnore returns the patterns that are in force where Options.Ignore is
+// DefaultIgnore returns the patterns that are in force where FolderOptions.Ignore is
 // nil: what version control, editors, desktops and network file systems keep in
 // folders for themselves. Other names that begin with a dot are resources like
 // all; the pattern ".*" leaves them out.
