@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/cluster"
+)
+
+var _ cluster.Store = (*Store)(nil)
+
+// nameHubs is the hash of the hubs that live: id -> the end of its life and the
+// time of its latest heartbeat, both in milliseconds, and its cluster.Node in
+// JSON, with spaces between them.
+const nameHubs = "hubs"
+
+// nameOwners is the hash of the leases on the shards of one slot: shard -> the
+// end of the lease in milliseconds, a space, and its owner. They lie with the records
+// of these shards, so that both are there or neither is.
+const nameOwners = "owners"
+
+// The scripts about leases run also where Redis has no memory left: a full store
+// goes on delivering. They measure time by Redis' own clock.
+
+// heartbeatScript says that a hub lives, and returns all that do. It writes only
+// when a third of the time is over, or something changed. It may run twice.
+//
+//	KEYS    1 the hash of the hubs
+//	ARGV    1 id, 2 how long it lives in milliseconds (0: no more), 3 its node in JSON
+//	returns for each hub that lives: time of the heartbeat in milliseconds, node
+var heartbeatScript = newScript(`#!lua flags=allow-oom
+local t = redis.call('TIME')
+local now, ttl = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
+local mine = redis.call('HGET', KEYS[1], ARGV[1])
+if ttl == 0 then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  local til, node = string.match(mine or '', '^(%d+) %d+ (.*)$')
+  if node ~= ARGV[3] or til - now < ttl * 2 / 3 then
+    redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %.0f ', now + ttl, now) .. ARGV[3])
+  end
+end
+local out, all = {}, redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local til, seen, node = string.match(all[i + 1], '^(%d+) (%d+) (.*)$')
+  if til and tonumber(til) > now then
+    out[#out + 1], out[#out + 2] = seen, node
+  else
+    redis.call('HDEL', KEYS[1], all[i])
+  end
+end
+return out
+`)
+
+// ownersScript tells who has leases.
+//
+//	KEYS    1 the hash of the leases
+//	ARGV    shards
+//	returns the owners in the order of the shards, '' where there is none
+var ownersScript = newScript(`#!lua flags=no-writes,allow-oom
+local t = redis.call('TIME')
+local now, out = t[1] * 1000 + math.floor(t[2] / 1000), {}
+for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV))) do
+  local til, owner = string.match(lease or '', '^(%d+) (.*)$')
+  out[n] = til and tonumber(til) > now and owner or ''
+end
+return out
+`)
+
+// leaseScript gives an owner leases, or makes those last that it has. It may run
+// twice.
+//
+//	KEYS    1 the hash of the leases
+//	ARGV    1 owner, 2 how long they last in milliseconds, 3 '1' where it may take what nobody has; then shards
+//	returns the shards on which the owner has a lease now
+var leaseScript = newScript(`#!lua flags=allow-oom
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local lease = string.format('%.0f ', now + ARGV[2]) .. ARGV[1]
+local got, set = {}, {}
+for n, old in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 4))) do
+  local til, owner = string.match(old or '', '^(%d+) (.*)$')
+  local lives = til and tonumber(til) > now
+  if lives and owner == ARGV[1] or not lives and ARGV[3] == '1' then
+    got[#got + 1], set[#set + 1], set[#set + 2] = ARGV[n + 3], ARGV[n + 3], lease
+  end
+end
+if set[1] then redis.call('HSET', KEYS[1], unpack(set)) end
+return got
+`)
+
+// releaseScript ends leases, if they are the owner's. It may run twice.
+//
+//	KEYS    1 the hash of the leases
+//	ARGV    1 owner; then shards
+//	returns nil
+var releaseScript = newScript(`#!lua flags=allow-oom
+for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 2))) do
+  if lease and string.match(lease, '^%d+ (.*)$') == ARGV[1] then redis.call('HDEL', KEYS[1], ARGV[n + 1]) end
+end
+`)
+
+// Heartbeat implements cluster.Store.
+func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Duration) ([]cluster.Node, error) {
+	node, err := json.Marshal(self)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.run(ctx, heartbeatScript, []string{s.key.nodes(nameHubs)}, self.ID, ttl.Milliseconds(), node).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("telling the other hubs of this one: %w", err)
+	}
+	nodes := make([]cluster.Node, 0, len(v)/2)
+	for i := 0; i+1 < len(v); i += 2 {
+		seen, err := strconv.ParseInt(v[i], 10, 64)
+		var n cluster.Node
+		if err = errors.Join(err, json.Unmarshal([]byte(v[i+1]), &n)); err != nil || n.ID == "" {
+			return nil, fmt.Errorf("what a hub tells of itself in %s cannot be read: %w", s.key.nodes(nameHubs), err)
+		}
+		n.SeenAt = time.UnixMilli(seen).UTC()
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// owners is the hash of the lease on a shard.
+func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nameOwners) }
+
+// leases makes calls for shards, one for each slot, with some arguments first.
+func (s *Store) leases(shards []int, first ...any) []call {
+	var bySlot [recordSlots]call
+	for _, shard := range shards {
+		c := &bySlot[shard%recordSlots]
+		if c.keys == nil {
+			c.keys, c.args = []string{s.key.owners(shard)}, append([]any{}, first...)
+		}
+		c.args = append(c.args, shard)
+	}
+	calls := bySlot[:0]
+	for _, c := range bySlot {
+		if c.keys != nil {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// Owners implements cluster.Store.
+func (s *Store) Owners(ctx context.Context, shards []int) ([]string, error) {
+	calls := s.leases(shards)
+	owner := make(map[int]string, len(shards))
+	for i, cmd := range s.runAll(ctx, ownersScript, calls) {
+		of, err := cmd.StringSlice()
+		if err == nil && len(of) != len(calls[i].args) {
+			err = errors.New("the answer has another length than the question")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("asking who owns which shard: %w", err)
+		}
+		for n, shard := range calls[i].args {
+			owner[shard.(int)] = of[n]
+		}
+	}
+	owners := make([]string, len(shards))
+	for i, shard := range shards {
+		owners[i] = owner[shard]
+	}
+	return owners, nil
+}
+
+// Acquire implements cluster.Store.
+func (s *Store) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
+	got, _, err := s.lease(ctx, shards, owner, ttl, 1)
+	return got, err
+}
+
+// Renew implements cluster.Store.
+func (s *Store) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, lost []int, err error) {
+	return s.lease(ctx, shards, owner, ttl, 0)
+}
+
+// lease returns on which of the shards the owner has a lease now, and on which it
+// has none; of those whose slot did not answer, neither.
+func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
+	const first = 3
+	calls := s.leases(shards, owner, ttl.Milliseconds(), take)
+	for i, cmd := range s.runAll(ctx, leaseScript, calls) {
+		got, cmdErr := cmd.StringSlice()
+		if cmdErr != nil {
+			err = fmt.Errorf("renewing leases on shards: %w", cmdErr)
+			continue
+		}
+		in := make(map[string]bool, len(got))
+		for _, shard := range got {
+			in[shard] = true
+		}
+		for _, shard := range calls[i].args[first:] {
+			if n := shard.(int); in[strconv.Itoa(n)] {
+				has = append(has, n)
+			} else {
+				hasNot = append(hasNot, n)
+			}
+		}
+	}
+	return has, hasNot, err
+}
+
+// Release implements cluster.Store.
+func (s *Store) Release(ctx context.Context, owner string, shards []int) (err error) {
+	for _, cmd := range s.runAll(ctx, releaseScript, s.leases(shards, owner)) {
+		if cmdErr := cmd.Err(); cmdErr != nil && !errors.Is(cmdErr, redis.Nil) {
+			err = fmt.Errorf("giving leases on shards back: %w", cmdErr)
+		}
+	}
+	return err
+}
