@@ -74,7 +74,6 @@ const catalogueName = "catalogue.json"
 type shelf struct {
 	dir    string
 	linger time.Duration
-	now    func() time.Time
 	serial atomic.Uint64
 	shown  atomic.Pointer[catalogue]
 	mu     sync.Mutex // held by swap
@@ -82,11 +81,11 @@ type shelf struct {
 
 // openShelf opens the shelf in a folder, which it makes where there is none. Files
 // that no catalogue names are removed: they are of a process that was killed.
-func openShelf(dir string, linger time.Duration, now func() time.Time) (*shelf, error) {
+func openShelf(dir string, linger time.Duration) (*shelf, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("the folder for documents: %w", err)
 	}
-	s := &shelf{dir: dir, linger: linger, now: now}
+	s := &shelf{dir: dir, linger: linger}
 	c := &catalogue{Documents: make(map[string]document)}
 	name := filepath.Join(dir, catalogueName)
 	text, err := os.ReadFile(name) //nolint:gosec // the folder is the Source's own
@@ -139,7 +138,7 @@ func (s *shelf) swap(change func(c *catalogue) error) error {
 	if err := change(c); err != nil {
 		return err
 	}
-	now := s.now()
+	now := time.Now()
 	maps.DeleteFunc(c.Documents, func(_ string, d document) bool {
 		return !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger
 	})
@@ -158,7 +157,7 @@ func (s *shelf) swap(change func(c *catalogue) error) error {
 
 // sweep removes what was dropped long enough ago.
 func (s *shelf) sweep() error {
-	now := s.now()
+	now := time.Now()
 	for _, d := range s.current().Documents {
 		if !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger {
 			return s.swap(func(*catalogue) error { return nil })

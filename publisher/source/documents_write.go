@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -97,7 +98,7 @@ func (d *draft) Close() error {
 	d.doc.Length = d.hasher.Length()
 	d.doc.SHA256 = hex.EncodeToString(sums.Sum(resourcesync.SHA256))
 	d.doc.MD5 = hex.EncodeToString(sums.Sum(resourcesync.MD5))
-	d.doc.Modified = d.shelf.now().UTC()
+	d.doc.Modified = time.Now().UTC()
 	d.done(d.doc)
 	return nil
 }

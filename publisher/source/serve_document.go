@@ -41,7 +41,7 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 		if packed {
 			h.Set("Content-Encoding", "gzip")
 		}
-		serveFile(w, r, f, d.Modified)
+		http.ServeContent(w, r, "", d.Modified, f)
 		_ = f.Close() // only read
 		return true
 	}
@@ -51,7 +51,8 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 // takesGzip reports whether an answer may be compressed. Who says nothing, or
 // prefers it as it is (Accept-Encoding: identity), gets it as it is.
 func takesGzip(values []string) bool {
-	gzip, identity := -1.0, 0.0
+	const unsaid = -1
+	gzip, wildcard, identity := float64(unsaid), float64(unsaid), 0.0
 	for element := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding, params, _ := strings.Cut(element, ";")
 		q := 1.0
@@ -65,12 +66,13 @@ func takesGzip(values []string) bool {
 		case "gzip", "x-gzip":
 			gzip = max(gzip, q)
 		case "*":
-			if gzip < 0 {
-				gzip = q
-			}
+			wildcard = q
 		case "identity":
 			identity = q
 		}
+	}
+	if gzip == unsaid {
+		gzip = wildcard
 	}
 	return gzip > 0 && gzip >= identity
 }

@@ -1,0 +1,258 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// changeLists are the Change Lists that are being written: those that are closed
+// now, and the open one.
+type changeLists struct {
+	*set
+	edition *edition
+	history history // what it is going to be
+	entries []resourcesync.Entry
+	last    Change // in entries
+	closed  []period
+}
+
+// buildChangeLists writes the open Change List anew where there are changes that
+// it lacks, and closes it where it is old or long enough. All changes are in one
+// list and no other: intervals begin where the one before them ended, with the end
+// excluded, and every change has an instant of its own (DOC-39, DOC-40).
+func (s *set) buildChangeLists(ctx context.Context) error {
+	snap, err := s.index.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	b := &changeLists{set: s, edition: s.shelf.edition(), history: s.shelf.current().History.clone()}
+	defer func() { b.edition.discard() }()
+	if !b.due(snap) {
+		return nil
+	}
+	if err := b.collect(ctx, snap); err != nil {
+		return err
+	}
+	if err := b.write(); err != nil {
+		return err
+	}
+	err = s.show(b.edition, b.apply)
+	b.edition = s.shelf.edition() // the other is shown
+	return err
+}
+
+// due reports whether there is anything to write.
+func (b *changeLists) due(snap *Snapshot) bool {
+	h := &b.history
+	begin, at := snap.Begin()
+	if h.From.IsZero() || h.After < begin || h.Last > snap.Last().Seq {
+		if !h.From.IsZero() {
+			b.log.Warn("the Change Lists begin anew: the log of changes does not fit what they say. Who has a copy of this Source needs the Resource List again",
+				"event", "change_lists_begin_anew", "from", at)
+		}
+		h.From, h.After, h.Last, h.Open, h.Periods = at, begin, begin, "", nil
+		return true
+	}
+	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || b.expired(time.Now())
+}
+
+// aged reports whether the open list is to be closed now.
+func (b *changeLists) aged(now time.Time) bool {
+	return b.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.schedule.Rotate
+}
+
+// collect reads the changes of the open list, and closes it each time that it is
+// full.
+func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
+	h := &b.history
+	for c, err := range snap.Changes(h.After) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		e, ok := b.change(&c)
+		if len(b.entries) >= b.schedule.RotateAt {
+			if err := b.close(c.At); err != nil {
+				return err
+			}
+		}
+		h.Last, b.last = c.Seq, c
+		if ok {
+			b.entries = append(b.entries, e)
+		}
+	}
+	if !b.aged(snap.At) || len(b.entries) == 0 {
+		return nil
+	}
+	// Later changes are later than the snapshot, and times are in microseconds.
+	until := snap.At
+	if !until.After(b.last.At) {
+		until = b.last.At.Add(time.Microsecond)
+	}
+	return b.close(until)
+}
+
+// close writes the entries as a closed list, until an instant that is later than
+// all of them and not later than any that is to come.
+func (b *changeLists) close(until time.Time) error {
+	h := &b.history
+	p := period{From: h.From, Until: until, After: h.After, Last: h.Last, Path: b.openPath(), Indexed: true}
+	if err := b.edition.write(p.Path, b.head(p.From, p.Until, changeListPath), b.entries); err != nil {
+		return err
+	}
+	b.closed = append(b.closed, p)
+	h.Periods = append(h.Periods, p)
+	h.From, h.After, h.Open = until, h.Last, ""
+	b.entries = b.entries[:0]
+	return nil
+}
+
+// openPath is where the list that begins at After is and, when it is closed, stays.
+func (b *changeLists) openPath() string {
+	return fmt.Sprintf("changelist-%d.xml", b.history.After+1)
+}
+
+func (b *changeLists) head(from, until time.Time, index string) resourcesync.Head {
+	return resourcesync.Head{
+		Capability: resourcesync.ChangeList, From: from, Until: until,
+		Links: b.links(index, b.archive()),
+	}
+}
+
+// archive is the path of the Change List Archive, if there is going to be one.
+func (b *changeLists) archive() string {
+	if len(b.history.Periods) == 0 {
+		return ""
+	}
+	return changeListArchivePath
+}
+
+// write writes the open list and, where there are closed ones, the index.
+func (b *changeLists) write() error {
+	h := &b.history
+	b.expire(time.Now())
+	indexed := slices.DeleteFunc(slices.Clone(h.Periods), func(p period) bool { return !p.Indexed })
+	if len(indexed) == 0 {
+		h.Open = ""
+		return b.edition.write(changeListPath, b.head(h.From, time.Time{}, ""), b.entries)
+	}
+	h.Open = b.openPath()
+	if err := b.edition.write(h.Open, b.head(h.From, time.Time{}, changeListPath), b.entries); err != nil {
+		return err
+	}
+	var members []resourcesync.Entry
+	for _, p := range indexed {
+		members = append(members, resourcesync.Entry{Loc: b.url(p.Path), From: p.From, Until: p.Until})
+	}
+	members = append(members, resourcesync.Entry{Loc: b.url(h.Open), From: h.From})
+	head := b.head(indexed[0].From, time.Time{}, "")
+	head.Index = true
+	return b.edition.write(changeListPath, head, members)
+}
+
+// expired reports whether a closed list is to leave the index or the archive.
+func (b *changeLists) expired(now time.Time) bool {
+	for i, p := range b.history.Periods {
+		if last := i == len(b.history.Periods)-1; last {
+			return false // the index keeps the newest
+		}
+		if b.schedule.expired(p, now) || p.Indexed && b.schedule.unlisted(p, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// expire takes closed lists out of the index and the archive. The newest stays, so
+// that an index stays one.
+func (b *changeLists) expire(now time.Time) {
+	h := &b.history
+	for len(h.Periods) > 1 && (b.schedule.expired(h.Periods[0], now) || len(h.Periods) > mostKept) {
+		h.Periods = h.Periods[1:]
+	}
+	for i := range max(len(h.Periods)-1, 0) {
+		p := &h.Periods[i]
+		p.Indexed = p.Indexed && !b.schedule.unlisted(*p, now)
+	}
+}
+
+// unlisted reports whether a closed list has been beside the open one for long
+// enough, and expired whether it has been in the archive.
+func (s *Schedule) unlisted(p period, now time.Time) bool {
+	return s.KeepChanges > 0 && now.Sub(p.Until) >= s.KeepChanges
+}
+
+func (s *Schedule) expired(p period, now time.Time) bool {
+	keep := s.KeepArchive
+	if s.Archive < 0 {
+		keep = s.KeepChanges
+	}
+	return keep > 0 && now.Sub(p.Until) >= keep
+}
+
+// apply makes c what the lists on disk say it is. What others wrote of the periods
+// meanwhile, their dumps, is kept.
+func (b *changeLists) apply(c *catalogue) error {
+	now, h := time.Now(), &c.History
+	dumped := make(map[string]period)
+	for _, p := range h.Periods {
+		dumped[p.Path] = p
+	}
+	existed, before := b.shelf.current().has(changeListPath), h.Open
+	h.From, h.After, h.Last, h.Open, h.Periods = b.history.From, b.history.After, b.history.Last, b.history.Open, b.history.Periods
+	for i := range h.Periods {
+		p := &h.Periods[i]
+		p.Dump, p.Packages = dumped[p.Path].Dump, dumped[p.Path].Packages
+		delete(dumped, p.Path)
+	}
+	for path, p := range dumped {
+		c.drop(now, path)
+		if p.Dump != "" {
+			c.drop(now, append(pathsOf(p.Packages), p.Dump)...)
+		}
+	}
+	if before != "" && before != h.Open && !slices.ContainsFunc(h.Periods, func(p period) bool { return p.Path == before }) {
+		c.drop(now, before)
+	}
+	b.notices(c, existed, before)
+	if len(b.closed) == 0 && len(dumped) == 0 && c.has(changeListArchivePath) {
+		return nil
+	}
+	if err := b.changeListArchive(b.edition, c); err != nil || len(dumped) == 0 || !c.has(changeDumpPath) {
+		return err
+	}
+	return b.changeDumps(b.edition, c) // of those that are left
+}
+
+// notices tells of lists that were closed or have begun. That something was added
+// to the open one is what the other channel tells.
+func (b *changeLists) notices(c *catalogue, existed bool, before string) {
+	for _, p := range b.closed {
+		change := resourcesync.Created
+		if p.Path == before {
+			change = resourcesync.Updated
+		}
+		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListPath, Capability: resourcesync.ChangeList, Change: change})
+	}
+	switch {
+	case len(b.closed) > 0:
+		c.tell(resourcesync.ChangeList, changeListPath, []string{b.history.Open}, false)
+	case !existed:
+		c.tell(resourcesync.ChangeList, changeListPath, nil, false)
+	}
+}
+
+func pathsOf(packages []packaging) []string {
+	paths := make([]string, len(packages))
+	for i := range packages {
+		paths[i] = packages[i].Path
+	}
+	return paths
+}

@@ -1,0 +1,253 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// packageEntries is how many entries a package has at most. As many are held in
+// memory while one is written.
+const packageEntries = 10_000
+
+// item is an entry of a package, and the resource whose bytes go with it; none of
+// what was deleted.
+type item struct {
+	resource Resource
+	change   *Change // nil in a Resource Dump
+}
+
+// errStale says that a file is not any more what the index has of it. Such a one
+// is left out of a dump: the change that it is comes after it in a Change List.
+var errStale = errors.New("the file has changed")
+
+// writePackage writes a package of a dump (DOC-38, DOC-43). Items whose file has
+// changed since it was indexed are left out.
+func (s *set) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) error {
+	h.Links = []resourcesync.Link{s.upLink()}
+	moved := make(map[int]bool)
+	for {
+		at, err := s.tryPackage(ctx, e, path, h, items, moved)
+		if !errors.Is(err, errStale) {
+			return err
+		}
+		moved[at] = true // it was begun with, so the package is of no use
+	}
+}
+
+// tryPackage is writePackage once. With errStale it returns the item at fault.
+func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, moved map[int]bool) (at int, err error) {
+	d, err := e.draft(path, zipType)
+	if err != nil {
+		return 0, err
+	}
+	w, err := resourcesync.NewDumpWriter(d, h, resourcesync.DumpWriteOptions{})
+	for i := range items {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			break
+		}
+		if moved[i] {
+			continue
+		}
+		if err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
+			at = i
+		}
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		_ = d.CloseWithError(err) // it is returned
+		return at, fmt.Errorf("writing the package %s: %w", path, err)
+	}
+	return 0, d.Close()
+}
+
+// pack writes one item. A file that is seen to have changed before anything of it
+// was written is passed over, and else an error that wraps errStale.
+func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) error {
+	entry, ok := s.entry(&x.resource)
+	if x.change != nil {
+		entry, ok = s.change(x.change)
+	}
+	if !ok {
+		return nil
+	}
+	if entry.Change == resourcesync.Deleted {
+		return w.Write(entry)
+	}
+	f, same, err := s.openIndexed(&x.resource)
+	switch {
+	case err != nil:
+		s.odd.note(s.log, x.resource.Path, fmt.Sprintf("it can't be read: %v", err))
+		return nil
+	case f == nil:
+		return nil
+	}
+	defer func() { _ = f.Close() }() // only read
+	if !same {
+		return nil
+	}
+	entry.Path = "/" + dataPath + x.resource.Path
+	in := &reading{r: f}
+	err = w.Write(entry, in)
+	if refused := refusedBy(err); refused != nil && refused.Kind != resourcesync.BadPackage {
+		// A name that not every system can have in a package. Nothing was read.
+		entry.Path = fmt.Sprintf("/unnamed/%d", number+1)
+		err = w.Write(entry, in)
+	}
+	if refused := refusedBy(err); in.err != nil || refused != nil && refused.Kind == resourcesync.BadPackage {
+		return fmt.Errorf("%s: %w while it was read: %w", x.resource.Path, errStale, err)
+	}
+	return err
+}
+
+// reading remembers why a file could not be read.
+type reading struct {
+	r   io.Reader
+	err error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+func refusedBy(err error) *resourcesync.Error {
+	var e *resourcesync.Error
+	errors.As(err, &e)
+	return e
+}
+
+// openIndexed opens the file of a resource, and tells whether it is, by its size
+// and time, what the index has. It returns nil where there is none any more.
+func (s *set) openIndexed(r *Resource) (f *os.File, same bool, err error) {
+	f, err = s.folder.Open(r.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close() // only read
+		return nil, false, err
+	}
+	return f, info.Size() == r.Length && info.ModTime().Equal(r.ModTime), nil
+}
+
+// buildResourceDump writes a Resource Dump when it is time for one and there were
+// changes (DOC-36).
+func (s *set) buildResourceDump(ctx context.Context) error {
+	snap, err := s.index.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	h := s.shelf.current().History
+	if n := len(h.Dumps); n > 0 && (time.Since(h.Dumps[n-1].Written) < s.schedule.Dump || h.Dumps[n-1].Last == snap.Last().Seq) {
+		return nil
+	}
+	e := s.shelf.edition()
+	dump, err := s.writeResourceDump(ctx, e, snap)
+	if err != nil {
+		e.discard()
+		return err
+	}
+	return s.show(e, func(c *catalogue) error {
+		h := &c.History
+		h.Dumps = append(h.Dumps, dump)
+		keep := s.schedule.KeepDumps
+		if s.schedule.Archive < 0 {
+			keep = 1
+		}
+		s.expireCollections(c, &h.Dumps, keep)
+		c.tell(resourcesync.ResourceDump, resourceDumpPath, nil, false)
+		return s.resourceDumpArchive(e, c)
+	})
+}
+
+// writeResourceDump writes the packages of a Resource Dump, the document that lists
+// them, and the same for the archive.
+func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (collection, error) {
+	dump := collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
+	var entries []resourcesync.Entry
+	var items []item
+	var size int64
+	flush := func() error {
+		path := fmt.Sprintf("dumps/resourcedump-%d-%d.zip", e.number, len(entries)+1)
+		if err := s.writePackage(ctx, e, path, resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: snap.At}, items); err != nil {
+			return err
+		}
+		p := packaging{Path: path, At: snap.At}
+		dump.Packages = append(dump.Packages, p)
+		entries = append(entries, s.packageEntry(p, e.last()))
+		items, size = items[:0], 0
+		return nil
+	}
+	for r, err := range snap.Resources() {
+		if err != nil {
+			return dump, err
+		}
+		if len(items) > 0 && (size+r.Length > s.schedule.PackageBytes || len(items) == packageEntries) {
+			if err := flush(); err != nil {
+				return dump, err
+			}
+		}
+		items, size = append(items, item{resource: r}), size+r.Length
+	}
+	if len(items) > 0 || len(entries) == 0 {
+		if err := flush(); err != nil {
+			return dump, err
+		}
+	}
+	for _, path := range []string{dump.Path, resourceDumpPath} {
+		h := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.links("", resourceDumpArchivePath)}
+		if path != resourceDumpPath {
+			if s.schedule.Archive < 0 {
+				continue
+			}
+			h.Links = s.links("", "")
+		}
+		if err := s.writeSplit(e, path, h, entries); err != nil {
+			return dump, err
+		}
+	}
+	return dump, nil
+}
+
+// packageEntry is what a dump says of a package.
+func (s *set) packageEntry(p packaging, d *document) resourcesync.Entry {
+	return resourcesync.Entry{
+		Loc: s.url(p.Path), Type: zipType, Length: d.Length, HasLength: true, Hash: d.hashes(),
+		At: p.At, From: p.From, Until: p.Until,
+	}
+}
+
+// writeSplit writes a document that is in memory, in parts if it must.
+func (s *set) writeSplit(e *edition, path string, h resourcesync.Head, entries []resourcesync.Entry) error {
+	w, _, err := s.split(e, path, h)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		if err := w.Write(entries[i]); err != nil {
+			w.Abort(err)
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+	}
+	return w.Close()
+}

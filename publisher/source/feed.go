@@ -1,0 +1,159 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// fed is how many changes are recorded in one write.
+const fed = 1000
+
+// feed records the changes that the outbox lacks. The outbox knows their numbers,
+// so that none is recorded twice, whatever is killed when.
+func (s *set) feed(ctx context.Context) error {
+	snap, err := s.index.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	after := s.changes.Recorded()
+	if begin, at := snap.Begin(); after < begin {
+		if after > 0 {
+			s.log.Error("changes are missing in the outbox and in the log; subscribers are not told of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
+		}
+		after = begin
+	}
+	var found []Change
+	var changes []publisher.Change
+	record := func() error {
+		if len(changes) == 0 {
+			return nil
+		}
+		if err := s.changes.Record(ctx, changes...); err != nil {
+			return fmt.Errorf("recording changes: %w", err)
+		}
+		if s.hooks.Recorded != nil {
+			s.hooks.Recorded(s.name, found)
+		}
+		found, changes = nil, changes[:0]
+		return nil
+	}
+	for c, err := range snap.Changes(after) {
+		if err != nil {
+			return err
+		}
+		if entry, ok := s.change(&c); ok {
+			found = append(found, c)
+			changes = append(changes, publisher.Change{Seq: c.Seq, At: c.At, Entry: entry})
+		}
+		if len(changes) == fed {
+			if err := record(); err != nil {
+				return err
+			}
+		}
+	}
+	return record()
+}
+
+// feedFramework records what the framework channel has yet to be told.
+func (s *set) feedFramework(ctx context.Context) error {
+	var changes []publisher.Change
+	for _, n := range s.shelf.current().History.Notices {
+		base := s.base
+		if n.Site {
+			base = s.site
+		}
+		entry := resourcesync.Entry{Loc: base + n.Path, Change: n.Change, Capability: n.Capability}
+		if n.Index != "" {
+			entry.Links = []resourcesync.Link{{Rel: "index", Href: base + n.Index}}
+		}
+		changes = append(changes, publisher.Change{Seq: n.Seq, At: n.At, Entry: entry})
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := s.framework.Record(ctx, changes...); err != nil {
+		return fmt.Errorf("recording framework notifications: %w", err)
+	}
+	return nil
+}
+
+// prune removes from the log the changes that nobody needs any more: that are in
+// closed Change Lists and their dumps, and in the outbox.
+func (s *set) prune() error {
+	h := s.shelf.current().History
+	through := h.After
+	for _, p := range h.Periods {
+		if s.schedule.Dump >= 0 && p.Dump == "" {
+			through = p.After
+			break
+		}
+	}
+	if s.changes != nil {
+		through = min(through, s.changes.Recorded())
+	}
+	if through == 0 {
+		return nil
+	}
+	_, err := s.index.Prune(Cut{Before: time.Now().Add(-s.schedule.Linger), Through: through})
+	return err
+}
+
+// The pace of a loop: how long its work took decides how long it rests at least.
+const (
+	restFactor = 9 // so that it works a tenth of the time at most
+	longRest   = time.Hour
+	tick       = time.Minute // how often a loop looks at the clock
+	retryAfter = 5 * time.Second
+)
+
+// loop does work now and whenever a bell rings, but not more often than every so
+// much, nor all the time; and it looks every minute whether time alone has made
+// something due. It returns when ctx ends. What fails is told and tried again.
+func (s *set) loop(ctx context.Context, what string, every time.Duration, wake func() <-chan struct{}, work func(context.Context) error) {
+	failing := ""
+	for ctx.Err() == nil {
+		rung := wake() // before the work, so that no ring is missed
+		began := time.Now()
+		err := work(ctx)
+		rest := max(every, min(restFactor*time.Since(began), longRest))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrNoBaseline):
+			err = nil // the first scan rings when it is finished
+		case err != nil && err.Error() != failing:
+			s.log.Error(what+" failed, and is tried again", "event", "document_failed", "error", err)
+		}
+		failing = ""
+		if err != nil {
+			failing, rest = err.Error(), max(rest, retryAfter)
+		}
+		if !sleep(ctx, rest) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-rung:
+		case <-time.After(tick):
+		}
+	}
+}
+
+// sleep waits, and returns false where ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

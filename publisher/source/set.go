@@ -1,0 +1,237 @@
+package source
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// The paths of documents within a set, as the command line promises them.
+const (
+	capabilityListPath = "capabilitylist.xml"
+	resourceListPath   = "resourcelist.xml"
+	changeListPath     = "changelist.xml"
+	resourceDumpPath   = "resourcedump.xml"
+	changeDumpPath     = "changedump.xml"
+
+	resourceListArchivePath = "resourcelist-archive.xml"
+	resourceDumpArchivePath = "resourcedump-archive.xml"
+	changeListArchivePath   = "changelist-archive.xml"
+	changeDumpArchivePath   = "changedump-archive.xml"
+
+	changesPath   = "changes/"
+	frameworkPath = "framework/"
+	dataPath      = "data/"
+)
+
+// set publishes one folder: it writes its documents and feeds its topics.
+type set struct {
+	name     string
+	base     string // the URL of all that is in it, with a slash at the end
+	site     string // the URL of the Source
+	above    string // that of its Source Description
+	schedule Schedule
+	hooks    *Hooks
+	log      *slog.Logger
+
+	index  *Index
+	folder *Folder
+	shelf  *shelf
+	// changes and framework are nil where there are no hubs.
+	changes, framework *publisher.Publisher
+	hubs               []string
+
+	moved   bell // the index has changed
+	noticed bell // there are notices to tell
+	odd     oddities
+}
+
+// url is that of a document of the set.
+func (s *set) url(path string) string { return s.base + path }
+
+// upLink leads to the Capability List, as all documents of a set do.
+func (s *set) upLink() resourcesync.Link {
+	return resourcesync.Link{Rel: "up", Href: s.url(capabilityListPath)}
+}
+
+// links are those of a document: up and, for one that is part of an index or has
+// an archive, these.
+func (s *set) links(index, archive string) []resourcesync.Link {
+	links := []resourcesync.Link{s.upLink()}
+	if index != "" {
+		links = append(links, resourcesync.Link{Rel: "index", Href: s.url(index)})
+	}
+	if archive != "" && s.schedule.Archive > 0 {
+		links = append(links, resourcesync.Link{Rel: "archives", Href: s.url(archive)})
+	}
+	return links
+}
+
+// longestURL is the longest loc that a document may have, in characters (DOC-60).
+const longestURL = 2048
+
+// entry is what a list says of a resource (DOC-34). It returns false for one that
+// no list can have, since its URL is too long.
+func (s *set) entry(r *Resource) (resourcesync.Entry, bool) {
+	e := resourcesync.Entry{Loc: s.base + dataPath + EscapePath(r.Path)}
+	if utf8.RuneCountInString(e.Loc) > longestURL {
+		s.odd.note(s.log, r.Path, "its URL is longer than 2,048 characters, which no list can have; give it a shorter path")
+		return e, false
+	}
+	e.LastMod, e.Type = r.ModTime, r.MediaType
+	e.Length, e.HasLength = r.Length, true
+	e.Hash = r.Hash()
+	return e, true
+}
+
+// change is what a list says of a change (DOC-39, DOC-17). Of what was deleted the
+// time of the deletion is the last modification, too: readers that compare that
+// alone would pass over an earlier one.
+func (s *set) change(c *Change) (resourcesync.Entry, bool) {
+	e, ok := s.entry(&c.Resource)
+	e.Change, e.Datetime = c.Change, c.At
+	if c.Change == resourcesync.Deleted {
+		e.LastMod, e.Length, e.HasLength, e.Hash, e.Type = c.At, 0, false, "", ""
+	}
+	return e, ok
+}
+
+// oddities are the resources that can't be published. Each is told once.
+type oddities struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// mostOddities is how many of them are told.
+const mostOddities = 1000
+
+func (o *oddities) note(log *slog.Logger, path, why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.told[path] || len(o.told) >= mostOddities {
+		return
+	}
+	if o.told == nil {
+		o.told = make(map[string]bool)
+	}
+	o.told[path] = true
+	log.Warn("a resource is not published: "+why, "event", "resource_left_out", "path", path)
+}
+
+// split begins a document of any length at a path of the edition, number 0, and
+// returns what tells the paths of its parts.
+func (s *set) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
+	p := &parts{edition: e, base: s.base, zero: path}
+	w, err := resourcesync.NewSplitter(h, p, resourcesync.WriteOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing %s: %w", path, err)
+	}
+	return w, p, nil
+}
+
+// parts is the Sink of a document: number 0 has the path of the whole, and parts
+// have one that no other edition has.
+type parts struct {
+	edition *edition
+	base    string
+	zero    string
+	paths   []string // of the parts
+}
+
+// Create implements resourcesync.Sink.
+func (p *parts) Create(part int) (io.WriteCloser, string, error) {
+	path := p.zero
+	if part > 0 {
+		path = fmt.Sprintf("%s-%d-%d.xml", strings.TrimSuffix(p.zero, ".xml"), p.edition.number, part)
+		p.paths = append(p.paths, path)
+	}
+	d, err := p.edition.draft(path, xmlType)
+	if err != nil {
+		return nil, "", err
+	}
+	return d, p.base + path, nil
+}
+
+// show puts an edition on the shelf, with what change makes of the history, and
+// tells everybody of it.
+func (s *set) show(e *edition, change func(c *catalogue) error) error {
+	noticed := s.shelf.current().History.Noticed
+	shown, err := e.show(func(c *catalogue) error {
+		c.put(e.documents...)
+		if err := change(c); err != nil {
+			return err
+		}
+		if s.framework != nil {
+			c.History.told(s.framework.Recorded())
+		} else {
+			c.History.Notices = nil
+		}
+		return s.capabilityList(e, c)
+	})
+	if err != nil {
+		return err
+	}
+	if s.shelf.current().History.Noticed != noticed {
+		s.noticed.ring()
+	}
+	urls := make([]string, len(shown))
+	for i := range shown {
+		urls[i] = s.url(shown[i].Path)
+		s.log.Debug("a document was written", "event", "document_written", "url", urls[i], "bytes", shown[i].Length)
+	}
+	if s.hooks.Built != nil {
+		slices.Sort(urls)
+		s.hooks.Built(s.name, urls)
+	}
+	return nil
+}
+
+// tell adds notices about a list: about its parts where it has some, since an
+// index is none that is told of (DOC-20).
+func (c *catalogue) tell(capability, path string, parts []string, existed bool) {
+	now := time.Now().UTC()
+	change := resourcesync.Created
+	if existed && len(parts) == 0 && capability != resourcesync.ResourceDump {
+		change = resourcesync.Updated
+	}
+	if len(parts) == 0 {
+		c.History.tell(notice{At: now, Path: path, Capability: capability, Change: change})
+		return
+	}
+	for _, p := range parts {
+		c.History.tell(notice{At: now, Path: p, Index: path, Capability: capability, Change: resourcesync.Created})
+	}
+}
+
+// bell wakes whoever waits. The zero value is ready.
+type bell struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed at the next ring.
+func (b *bell) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,261 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/publisher"
+)
+
+// Source is a whole ResourceSync Source over one or more folders: what Handler
+// serves, and what Run pushes to the hubs. It may be shared between goroutines.
+type Source struct {
+	o    Options
+	site *shelf // the documents of the Source as a whole
+	sets []*set
+}
+
+// Open opens the Source and its state, which it makes where there is none. Nothing
+// is scanned, written or sent before Run, but what was there when it last ran is
+// served. The error says which option is wrong, or what is with the state.
+func Open(o Options) (*Source, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{o: o}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Source) open() (err error) {
+	if s.o.StateDir, err = filepath.Abs(s.o.StateDir); err != nil {
+		return err
+	}
+	for _, o := range s.o.Sets {
+		x, err := s.openSet(o)
+		if x != nil {
+			s.sets = append(s.sets, x)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.site, err = openShelf(filepath.Join(s.o.StateDir, "site"), s.o.Schedule.Linger); err != nil {
+		return err
+	}
+	changed, existed, err := s.describe()
+	if err != nil || !changed {
+		return err
+	}
+	return s.announce(existed)
+}
+
+// openSet returns what was opened even with an error.
+func (s *Source) openSet(o Set) (x *set, err error) {
+	state, base := s.o.StateDir, s.o.PublicURL
+	if o.Name != "" {
+		state, base = filepath.Join(state, "sets", o.Name), base+o.Name+"/"
+	}
+	x = &set{
+		name: o.Name, base: base, site: s.o.PublicURL, above: s.o.PublicURL + descriptionPath,
+		schedule: s.o.Schedule, hooks: &s.o.Hooks, log: s.o.Log,
+	}
+	if o.Name != "" {
+		x.log = x.log.With("set", o.Name)
+	}
+	for _, h := range s.o.Hubs {
+		x.hubs = append(x.hubs, h.URL)
+	}
+	if x.index, err = OpenIndex(filepath.Join(state, "index")); err != nil {
+		return x, err
+	}
+	if err = x.openFolder(o.Folder, s.o.StateDir); err != nil {
+		return x, err
+	}
+	if err = x.openPublishers(state, &s.o); err != nil {
+		return x, err
+	}
+	return x, x.openShelf(filepath.Join(state, "documents"))
+}
+
+// openFolder opens the folder of the set. The state is no part of it: it would
+// change with each document.
+func (s *set) openFolder(o FolderOptions, state string) (err error) {
+	o.Exclude = append(slices.Clone(o.Exclude), state)
+	o.MaxURL = longestURL - len(s.base+dataPath)
+	if o.Log == nil {
+		o.Log = s.log
+	}
+	s.folder, err = NewFolder(s.index, o)
+	return err
+}
+
+func (s *set) openPublishers(state string, o *Options) (err error) {
+	if len(o.Hubs) == 0 {
+		return nil
+	}
+	options := publisher.Options{
+		Hubs: o.Hubs, CapabilityList: s.url(capabilityListPath), SourceDescription: s.above,
+		Every: o.Every, Client: o.Client, Log: s.log,
+	}
+	if posted := o.Hooks.Posted; posted != nil {
+		options.Posted = func(p publisher.Posted) { posted(s.name, p) }
+	}
+	if options.From, err = s.begin(); err != nil {
+		return err
+	}
+	changes, framework := options, options
+	changes.Dir, changes.Topic, changes.Kind = filepath.Join(state, "changes"), s.url(changesPath), publisher.Changes
+	framework.Dir, framework.Topic, framework.Kind = filepath.Join(state, "framework"), s.url(frameworkPath), publisher.Framework
+	if s.changes, err = publisher.Open(changes); err != nil {
+		return err
+	}
+	s.framework, err = publisher.Open(framework)
+	return err
+}
+
+// begin is where the log of changes begins, and so the first interval of a new
+// outbox; zero where the folder has not been scanned yet.
+func (s *set) begin() (time.Time, error) {
+	snap, err := s.index.Snapshot()
+	if errors.Is(err, ErrNoBaseline) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer snap.Close()
+	_, at := snap.Begin()
+	return at, nil
+}
+
+// openShelf opens the documents. Those that were written for another URL are of no
+// use, and begin anew. A Capability List is there from the beginning.
+func (s *set) openShelf(dir string) (err error) {
+	if s.shelf, err = openShelf(dir, s.schedule.Linger); err != nil {
+		return err
+	}
+	if site := s.shelf.current().History.Site; site != "" && site != s.base {
+		s.log.Warn("the public URL is another than before: all documents are written anew, and the Change Lists begin with what the log still has", "event", "site_moved", "before", site, "now", s.base)
+		s.shelf = nil
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+		if s.shelf, err = openShelf(dir, s.schedule.Linger); err != nil {
+			return err
+		}
+	}
+	if s.framework != nil {
+		// Notices count on from what the outbox has, whatever became of the shelf.
+		recorded := s.framework.Recorded()
+		err := s.shelf.swap(func(c *catalogue) error {
+			c.History.Noticed = max(c.History.Noticed, recorded)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.show(s.shelf.edition(), func(c *catalogue) error {
+		c.History.Site = s.base
+		return nil
+	})
+}
+
+// Run scans, watches, writes documents and pushes changes until ctx ends, and then
+// returns nil. Any other end is an error of the disk. It is called once.
+func (s *Source) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, x := range s.sets {
+		x.run(ctx, g)
+	}
+	g.Go(func() error { return s.sweep(ctx) })
+	return g.Wait()
+}
+
+// run starts all that a set does.
+func (s *set) run(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return s.folder.Run(ctx) })
+	g.Go(func() error { s.relay(ctx); return nil })
+	loop := func(what string, every time.Duration, wake func() <-chan struct{}, work func(context.Context) error) {
+		g.Go(func() error { s.loop(ctx, what, every, wake, work); return nil })
+	}
+	if s.schedule.ChangeList > 0 {
+		loop("writing the Change Lists", s.schedule.ChangeList, s.moved.wait, s.buildChangeLists)
+	}
+	if s.schedule.ResourceList > 0 {
+		loop("writing the Resource List", s.schedule.ResourceList, s.moved.wait, s.buildResourceList)
+	}
+	loop("writing the dumps", time.Second, s.moved.wait, s.buildDumps)
+	if s.changes == nil {
+		return
+	}
+	g.Go(func() error { return s.changes.Run(ctx) })
+	g.Go(func() error { return s.framework.Run(ctx) })
+	loop("recording changes", 0, s.moved.wait, s.feed)
+	loop("recording framework notifications", 0, s.noticed.wait, s.feedFramework)
+}
+
+// relay rings for the folder.
+func (s *set) relay(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.folder.Changed():
+			s.moved.ring()
+		}
+	}
+}
+
+// buildDumps writes the dumps that are due, and removes from the log what is in
+// documents by now.
+func (s *set) buildDumps(ctx context.Context) error {
+	if s.schedule.Dump > 0 {
+		if err := s.buildResourceDump(ctx); err != nil {
+			return err
+		}
+		if err := s.buildChangeDumps(ctx); err != nil {
+			return err
+		}
+	}
+	return s.prune()
+}
+
+// sweep removes what older documents named, when nobody reads them any more.
+func (s *Source) sweep(ctx context.Context) error {
+	for sleep(ctx, tick) {
+		for _, x := range s.sets {
+			if err := x.shelf.sweep(); err != nil {
+				x.log.Error("removing older documents failed, and is tried again", "event", "document_failed", "error", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Close gives the state free. Run has to have returned.
+func (s *Source) Close() error {
+	var errs []error
+	for _, x := range s.sets {
+		if x.changes != nil {
+			errs = append(errs, x.changes.Close())
+		}
+		if x.framework != nil {
+			errs = append(errs, x.framework.Close())
+		}
+		if x.index != nil {
+			errs = append(errs, x.index.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

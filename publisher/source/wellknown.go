@@ -1,0 +1,192 @@
+package source
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// The documents of a Source as a whole.
+const (
+	descriptionPath = ".well-known/resourcesync"
+	robotsPath      = "robots.txt"
+	pagePath        = "index.html"
+)
+
+// capabilityPaths are the documents that a Capability List lists, in its order.
+var capabilityPaths = []struct{ capability, path string }{
+	{resourcesync.ResourceList, resourceListPath},
+	{resourcesync.ChangeList, changeListPath},
+	{resourcesync.ResourceDump, resourceDumpPath},
+	{resourcesync.ChangeDump, changeDumpPath},
+	{resourcesync.ResourceListArchive, resourceListArchivePath},
+	{resourcesync.ResourceDumpArchive, resourceDumpArchivePath},
+	{resourcesync.ChangeListArchive, changeListArchivePath},
+	{resourcesync.ChangeDumpArchive, changeDumpArchivePath},
+}
+
+// capabilityList writes the Capability List into the edition if it has to change
+// for c (DOC-32, SRC-11): it lists the documents that there are, and the channels.
+func (s *set) capabilityList(e *edition, c *catalogue) error {
+	var entries []resourcesync.Entry
+	for _, p := range capabilityPaths {
+		if c.has(p.path) {
+			entries = append(entries, resourcesync.Entry{Loc: s.url(p.path), Capability: p.capability})
+		}
+	}
+	if s.changes != nil {
+		var hubs []resourcesync.Link
+		for _, h := range s.hubs {
+			hubs = append(hubs, resourcesync.Link{Rel: "hub", Href: h})
+		}
+		entries = append(entries,
+			resourcesync.Entry{Loc: s.url(changesPath), Capability: resourcesync.ChangeNotification, Links: hubs},
+			resourcesync.Entry{Loc: s.url(frameworkPath), Capability: resourcesync.FrameworkNotification, Links: hubs})
+	}
+	words := []string{s.above}
+	for _, entry := range entries {
+		words = append(words, entry.Capability)
+	}
+	words = append(words, s.hubs...)
+	existed := c.has(capabilityListPath)
+	if existed && slices.Equal(words, c.History.Capabilities) {
+		return nil
+	}
+	c.History.Capabilities = words
+	err := e.write(capabilityListPath, resourcesync.Head{
+		Capability: resourcesync.CapabilityList,
+		Links:      []resourcesync.Link{{Rel: "up", Href: s.above}},
+	}, entries)
+	if err == nil {
+		c.tell(resourcesync.CapabilityList, capabilityListPath, nil, existed)
+	}
+	return err
+}
+
+// describe writes the Source Description (DOC-30, SRC-12), the page and robots.txt
+// (SRC-13, SRC-14). It reports whether the description is another than before.
+func (s *Source) describe() (changed, existed bool, err error) {
+	before, existed := s.site.current().Documents[descriptionPath]
+	e := s.site.edition()
+	var entries []resourcesync.Entry
+	for _, x := range s.sets {
+		entries = append(entries, resourcesync.Entry{Loc: x.url(capabilityListPath), Capability: resourcesync.CapabilityList})
+	}
+	err = e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, entries)
+	if err == nil {
+		changed = e.last().SHA256 != before.SHA256
+		err = s.write(e, robotsPath, "text/plain; charset=utf-8", s.robots())
+	}
+	if err == nil {
+		err = s.writePage(e)
+	}
+	if err != nil {
+		e.discard()
+		return false, false, err
+	}
+	_, err = e.show(func(*catalogue) error { return nil })
+	return changed, existed, err
+}
+
+func (s *Source) write(e *edition, path, mediaType string, text []byte) error {
+	d, err := e.draft(path, mediaType)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Write(text); err != nil {
+		_ = d.CloseWithError(err) // it is returned
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return d.Close()
+}
+
+// robots leads crawlers to the Resource Lists (SRC-14).
+func (s *Source) robots() []byte {
+	var b bytes.Buffer
+	b.WriteString("User-agent: *\nAllow: /\n\n")
+	for _, x := range s.sets {
+		fmt.Fprintf(&b, "Sitemap: %s\n", x.url(resourceListPath))
+	}
+	return b.Bytes()
+}
+
+// page is what a browser shows. Its links lead to the Capability Lists (SRC-13).
+var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>ResourceSync at {{.Host}}</title>
+{{- range .Sets}}
+<link rel="resourcesync" href="{{.}}">
+{{- end}}
+</head>
+<body>
+<h1>ResourceSync at {{.Host}}</h1>
+<p>The resources of this server can be copied, and the copy kept up to date, with
+<a href="https://www.openarchives.org/rs/">ResourceSync</a>. A program begins at the
+<a href="{{.Description}}">Source Description</a>:</p>
+<pre>rssub follow {{.Site}} --dir COPY</pre>
+<h2>Capability Lists</h2>
+<ul>
+{{- range .Sets}}
+<li><a href="{{.}}">{{.}}</a></li>
+{{- end}}
+</ul>
+{{- with .Hubs}}
+<p>Changes are pushed through:</p>
+<ul>{{range .}}<li>{{.}}</li>{{end}}</ul>
+{{- end}}
+</body>
+</html>
+`))
+
+func (s *Source) writePage(e *edition) error {
+	at, err := url.Parse(s.o.PublicURL)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Host, Site, Description string
+		Sets, Hubs              []string
+	}{Host: at.Host, Site: s.o.PublicURL, Description: s.o.PublicURL + descriptionPath}
+	for _, x := range s.sets {
+		data.Sets = append(data.Sets, x.url(capabilityListPath))
+	}
+	for _, h := range s.o.Hubs {
+		data.Hubs = append(data.Hubs, h.URL)
+	}
+	var b strings.Builder
+	if err := page.Execute(&b, data); err != nil {
+		return err
+	}
+	return s.write(e, pagePath, "text/html; charset=utf-8", []byte(b.String()))
+}
+
+// announce has every framework channel tell that the Source Description changed
+// (DOC-20).
+func (s *Source) announce(existed bool) error {
+	change := resourcesync.Created
+	if existed {
+		change = resourcesync.Updated
+	}
+	for _, x := range s.sets {
+		err := x.shelf.swap(func(c *catalogue) error {
+			if x.framework != nil {
+				c.History.tell(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: change})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		x.noticed.ring()
+	}
+	return nil
+}
