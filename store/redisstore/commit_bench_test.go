@@ -1,0 +1,103 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// Cursors committed in batches, among 100,000 subscriptions. The ratio is to
+// cursors written by HSET, one after the other, in the same run.
+func BenchmarkCommit(b *testing.B) {
+	s := openAt(b, redistest.Standalone(b, redistest.Config("appendfsync", "everysec")).URL(), "", nil)
+	subs := fill(b, s, 100_000)
+	for _, size := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
+			raw := plainHSet(b, s)
+			b.ResetTimer()
+			n := 0
+			for b.Loop() {
+				if err := s.Commit(b.Context(), nextCommits(subs, n, size)); err != nil {
+					b.Fatal(err)
+				}
+				n += size
+			}
+			rate := float64(n) / b.Elapsed().Seconds()
+			b.StopTimer()
+			raw = (raw + plainHSet(b, s)) / 2
+			b.ReportMetric(rate, "cursors/s")
+			b.ReportMetric(rate/raw, "x-plain-HSET")
+		})
+	}
+}
+
+// plainHSet returns how many values of a cursor's size one client writes per
+// second.
+func plainHSet(b *testing.B, s *Store) float64 {
+	b.Helper()
+	value := packCursor(sampleCursor())
+	began, n := time.Now(), 0
+	for ; time.Since(began) < 300*time.Millisecond; n++ {
+		if err := s.client.HSet(b.Context(), "plain", n%1000, value).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return float64(n) / time.Since(began).Seconds()
+}
+
+// All of 1,000,000 subscriptions read, as a hub does that starts alone.
+func BenchmarkLoad(b *testing.B) {
+	const n = 1_000_000
+	s := openAt(b, redistest.Standalone(b, redistest.Config("appendonly", "no")).URL(), "", nil)
+	empty := usedMemory(b, s)
+	fill(b, s, n)
+	b.ReportMetric(float64(usedMemory(b, s)-empty)/n, "redis-B/subscription")
+	b.ResetTimer()
+	for b.Loop() {
+		all := 0
+		for shard := range journal.Partitions {
+			var after uuid.UUID
+			for {
+				page, err := s.List(b.Context(), shard, after, 1000)
+				if err != nil {
+					b.Fatal(err)
+				}
+				all += len(page)
+				if len(page) < 1000 {
+					break
+				}
+				after = page[len(page)-1].Subscription.ID
+			}
+		}
+		if all != n {
+			b.Fatalf("%d of %d were read", all, n)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/load")
+}
+
+func usedMemory(b *testing.B, s *Store) int {
+	b.Helper()
+	info, err := s.client.Info(b.Context(), "memory").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if text, ok := strings.CutPrefix(line, "used_memory:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				b.Fatal(err)
+			}
+			return n
+		}
+	}
+	b.Fatal("Redis does not say how much memory it uses")
+	return 0
+}

@@ -1,0 +1,282 @@
+package redisstore
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// fill stores n subscriptions as quickly as it can.
+func fill(t testing.TB, s *Store, n int) []subscriptions.Subscription {
+	t.Helper()
+	subs := make([]subscriptions.Subscription, n)
+	var calls []call
+	for i := range subs {
+		subs[i] = subscriptionNo(i)
+		next := s.packRecord(subs[i].ID, subscriptions.Record{Subscription: &subs[i]})
+		calls = append(calls, call{keys: s.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
+		if len(calls) < 1000 && i < n-1 {
+			continue
+		}
+		for _, cmd := range s.runAll(t.Context(), replaceScript, calls) {
+			if won, err := cmd.Bool(); err != nil || !won {
+				t.Fatalf("%t, %v", won, err)
+			}
+		}
+		calls = calls[:0]
+	}
+	return subs
+}
+
+// Invariant 3: a hub was frozen past its lease with results in its hands, and
+// stores them after the hub that took over has stored newer ones. Nothing of them
+// takes effect.
+func TestLateCommitsOfAFrozenHubDoNothing(t *testing.T) {
+	stores := clientsOf(t, 2)
+	frozen, owner := stores[0], stores[1]
+	subs := fill(t, owner, 50)
+	attempt := []subscriptions.Attempt{{At: subs[0].CreatedAt, NotificationID: uuid.New(), Number: 1, Status: 500}}
+	gap := []journal.Gap{{Count: 3, Reason: journal.GapGaveUp}}
+	var late, newer []subscriptions.Commit
+	for i := range subs {
+		c := subs[i].Cursor
+		c.Position += 100
+		c.Attempt = 2
+		old := subscriptions.Commit{ID: subs[i].ID, Cursor: c, Attempts: attempt}
+		switch i % 3 {
+		case 1:
+			old.Gaps = gap
+		case 2:
+			old.End, old.EndedAt = subscriptions.EndGone, subs[i].CreatedAt
+		}
+		late = append(late, old)
+		c.Position += 100 // 100 ns later, which a number of Lua does not show
+		c.Attempt, c.Seq = 0, 102
+		newer = append(newer, subscriptions.Commit{ID: subs[i].ID, Cursor: c})
+	}
+	for range 2 {
+		if err := owner.Commit(t.Context(), newer); err != nil {
+			t.Fatal(err)
+		}
+		if err := frozen.Commit(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range subs {
+		got := get(t, owner, subs[i].ID).Subscription
+		if got.Cursor != newer[i].Cursor {
+			t.Fatalf("a late commit moved the cursor back from %+v to %+v", newer[i].Cursor, got.Cursor)
+		}
+		attempts, err := owner.Attempts(t.Context(), subs[i].ID)
+		if len(attempts) > 0 || len(got.Gaps) > 0 || got.EndReason != "" || err != nil {
+			t.Fatalf("a late commit left %d attempts, %d gaps and the end %q; %v", len(attempts), len(got.Gaps), got.EndReason, err)
+		}
+	}
+}
+
+// All commits of one group for one subscription count in their order, be they
+// plain or not.
+func TestCommitsOfOneSubscriptionKeepTheirOrder(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	sub := fill(t, s, 1)[0]
+	var commits []subscriptions.Commit
+	for i := range 4 {
+		c := sub.Cursor
+		c.Position += journal.Position(i + 1)
+		commit := subscriptions.Commit{ID: sub.ID, Cursor: c, Attempts: []subscriptions.Attempt{{Number: uint32(i + 1)}}}
+		if i == 1 {
+			commit.Gaps = []journal.Gap{{Count: 1, Reason: journal.GapGaveUp}}
+		}
+		commits = append(commits, commit)
+	}
+	if err := s.Commit(t.Context(), commits); err != nil {
+		t.Fatal(err)
+	}
+	attempts, err := s.Attempts(t.Context(), sub.ID)
+	if err != nil || len(attempts) != 4 {
+		t.Errorf("%d attempts, %v", len(attempts), err)
+	}
+	if got := get(t, s, sub.ID).Subscription; len(got.Gaps) != 1 || got.Cursor != commits[3].Cursor {
+		t.Errorf("%d gaps, cursor %+v", len(got.Gaps), got.Cursor)
+	}
+}
+
+// A group holds a commit for one that is not stored, and two for one that is, of
+// which the greater comes first.
+func TestPlainCommits(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	sub := fill(t, s, 1)[0]
+	unknown := subscriptionNo(1)
+	for i := 2; subscriptions.Shard(unknown.ID)%recordSlots != subscriptions.Shard(sub.ID)%recordSlots; i++ {
+		unknown = subscriptionNo(i)
+	}
+	tries := func(n uint32) []subscriptions.Attempt { return []subscriptions.Attempt{{Number: n}} }
+	one, two := sub.Cursor, sub.Cursor
+	one.Position++
+	two.Position += 2
+	err := s.Commit(t.Context(), []subscriptions.Commit{
+		{ID: unknown.ID, Cursor: two, Attempts: tries(1)},
+		{ID: sub.ID, Cursor: two, Attempts: tries(2)},
+		{ID: sub.ID, Cursor: one, Attempts: tries(3)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, s, sub.ID).Subscription.Cursor; got != two {
+		t.Errorf("the cursor is %+v, want the greater one of the group", got)
+	}
+	for id, want := range map[uuid.UUID][]subscriptions.Attempt{sub.ID: tries(2), unknown.ID: nil} {
+		if got, err := s.Attempts(t.Context(), id); err != nil || !slices.Equal(got, want) {
+			t.Errorf("attempts %+v, %v, want %+v", got, err, want)
+		}
+	}
+	if n := s.client.HLen(t.Context(), s.key.recordsOf(sub.ID).cursors).Val(); n != 1 {
+		t.Errorf("a commit for a subscription that is not stored left %d cursors", n-1)
+	}
+}
+
+// A cursor whose first bytes are not there, or of a newer version, has no place
+// in the order: the commit is refused, and the others are not.
+func TestCommitToACursorThatCannotBeRead(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	subs := fill(t, s, 300)
+	whole := packCursor(subs[0].Cursor)
+	newer := slices.Concat([]byte{cursorVersion + 1}, whole[1:])
+	for _, value := range [][]byte{newer, whole[:30], {0xff}} {
+		s.client.HSet(t.Context(), s.key.recordsOf(subs[0].ID).cursors, subs[0].ID[:], value)
+		commits := nextCommits(subs, 0, len(subs))
+		err := s.Commit(t.Context(), commits)
+		if !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), subs[0].ID.String()) || strings.Contains(err.Error(), subs[1].ID.String()) {
+			t.Errorf("%x: %v", value, err)
+		}
+		for i := range commits[1:] {
+			if got := get(t, s, commits[i+1].ID).Subscription.Cursor; got != commits[i+1].Cursor {
+				t.Fatalf("the commit beside it was not stored")
+			}
+		}
+		if got := s.client.HGet(t.Context(), s.key.recordsOf(subs[0].ID).cursors, string(subs[0].ID[:])).Val(); got != string(value) {
+			t.Errorf("%x was replaced by %x", value, got)
+		}
+	}
+}
+
+// A group of any size and with any number of attempts is stored, and so are gaps
+// of many subscriptions.
+func TestLargeGroups(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	subs := fill(t, s, 9000)
+	var plain, gaps []subscriptions.Commit
+	for i := range subs {
+		c := subs[i].Cursor
+		c.Position++
+		tries := make([]subscriptions.Attempt, i%70)
+		for n := range tries {
+			tries[n].Number = uint32(n + 1)
+		}
+		plain = append(plain, subscriptions.Commit{ID: subs[i].ID, Cursor: c, Attempts: tries})
+		c.Position++
+		if i%3 == 0 {
+			gaps = append(gaps, subscriptions.Commit{ID: subs[i].ID, Cursor: c, Gaps: []journal.Gap{{Count: uint64(i), Reason: journal.GapRetention}}})
+		}
+	}
+	for _, commits := range [][]subscriptions.Commit{plain, gaps} {
+		if err := s.Commit(t.Context(), commits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range subs {
+		if i%100 > 2 {
+			continue
+		}
+		got := get(t, s, subs[i].ID).Subscription
+		tries, err := s.Attempts(t.Context(), subs[i].ID)
+		if want := min(i%70, subscriptions.MaxAttempts); err != nil || len(tries) != want || want > 0 && tries[want-1].Number != uint32(i%70) {
+			t.Errorf("%d: %d attempts, %v", i, len(tries), err)
+		}
+		if i%3 == 0 && (len(got.Gaps) != 1 || got.Cursor != gaps[i/3].Cursor) || i%3 > 0 && got.Cursor != plain[i].Cursor {
+			t.Errorf("%d: %d gaps, cursor %+v", i, len(got.Gaps), got.Cursor)
+		}
+	}
+}
+
+// The server may have forgotten the scripts, as after a failover.
+func TestScriptsAreSentAgain(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	sub := fill(t, s, 1)[0]
+	c := sub.Cursor
+	c.Position++
+	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: c}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, s, sub.ID).Subscription.Cursor; got != c {
+		t.Errorf("the cursor is %+v", got)
+	}
+}
+
+// The cost of deliveries on Redis: of 1,000 that are committed as one group, no
+// more than 0.05 commands each, those that scripts call included.
+func TestCommandsOfAGroup(t *testing.T) {
+	url := redistest.Standalone(t).URL() // of our own, since others' commands are counted too
+	s := openAt(t, url, "", nil)
+	subs := fill(t, s, 1000)
+	commits := make([]subscriptions.Commit, len(subs))
+	for i := range subs {
+		commits[i] = subscriptions.Commit{ID: subs[i].ID, Cursor: subs[i].Cursor}
+		commits[i].Cursor.Position++
+	}
+	if err := commitScript.Load(t.Context(), s.client).Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := calls(t, s)
+	if err := s.Commit(t.Context(), commits); err != nil {
+		t.Fatal(err)
+	}
+	n := calls(t, s) - before - 1 // INFO itself
+	t.Logf("%d commands for %d deliveries", n, len(commits))
+	if n > 50 {
+		t.Errorf("%d commands for %d deliveries, want 50 at most", n, len(commits))
+	}
+}
+
+// calls is how many commands the server counts.
+func calls(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	info, err := s.client.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if _, rest, ok := strings.Cut(line, ":calls="); ok {
+			count, _, _ := strings.Cut(rest, ",")
+			one, err := strconv.Atoi(count)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += one
+		}
+	}
+	return n
+}
+
+// nextCommits move some cursors on by one entry, and remember that.
+func nextCommits(subs []subscriptions.Subscription, from, n int) []subscriptions.Commit {
+	commits := make([]subscriptions.Commit, n)
+	for i := range commits {
+		sub := &subs[(from+i)%len(subs)]
+		sub.Cursor.Position++
+		sub.Cursor.Seq++
+		commits[i] = subscriptions.Commit{ID: sub.ID, Cursor: sub.Cursor}
+	}
+	return commits
+}
