@@ -7,13 +7,16 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// export returns the state of a topic under another name.
-func (k *kit) export(topic, as string) (journal.Head, []journal.Interval) {
+// restoredName is the topic that is made of another.
+const restoredName = topicName + "restored"
+
+// export returns the state of a topic, under the name restoredName.
+func (k *kit) export(topic string) (journal.Head, []journal.Interval) {
 	k.Helper()
 	h := k.head(topic)
 	remembered, err := k.h.Intervals(k.Context(), topic)
 	k.ok(err, "Intervals")
-	h.Topic = as
+	h.Topic = restoredName
 	return h, remembered
 }
 
@@ -29,8 +32,8 @@ var restoreChecks = []Check{
 		entries := k.fill(topicName, journal.Remembered+over)
 		k.record(topicName, lost(3, 5))
 		k.trim(journal.Cut{KeepBytes: 30})
-		other := topicName + "restored"
-		h, remembered := k.export(topicName, other)
+		const other = restoredName
+		h, remembered := k.export(topicName)
 		want := make([]journal.Interval, 0, journal.Remembered)
 		for _, e := range entries[over:] {
 			want = append(want, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
@@ -50,7 +53,7 @@ var restoreChecks = []Check{
 			k.Errorf("a restored head has no version")
 		}
 		k.same("the restored head", got, restored(h, got.Version))
-		_, again := k.export(other, other)
+		_, again := k.export(other)
 		k.same("what is remembered of it", again, want)
 
 		k.same("entries after its head", len(k.read(other, h.Last)), 0)
@@ -79,10 +82,10 @@ var restoreChecks = []Check{
 	}},
 	{"RestoreTakesNothingBack", func(k *kit) {
 		k.fill(topicName, 2)
-		other := topicName + "restored"
-		older, olderIntervals := k.export(topicName, other)
+		const other = restoredName
+		older, olderIntervals := k.export(topicName)
 		k.fill(topicName, 2)
-		h, remembered := k.export(topicName, other)
+		h, remembered := k.export(topicName)
 
 		k.ok(k.h.Restore(k.Context(), older, olderIntervals), "Restore of an older state")
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of a newer state of a topic that got nothing since")
@@ -90,7 +93,7 @@ var restoreChecks = []Check{
 		k.same("the head", got, restored(h, got.Version))
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of the same")
 		k.same("the head after the same again, version included", k.head(other), got)
-		_, intervals := k.export(other, other)
+		_, intervals := k.export(other)
 		k.same("what is remembered", intervals, remembered)
 		if err := k.h.Restore(k.Context(), older, olderIntervals); !errors.Is(err, journal.ErrHeadMoved) {
 			k.Errorf("Restore of an older state: %v", err)

@@ -1,0 +1,154 @@
+package transfer
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Format is the version of the lines that this package writes. It reads this
+// and older ones.
+const Format = 1
+
+// The types of lines.
+const (
+	typeHeader       = "rshub-export"
+	typeTopic        = "topic"
+	typePing         = "ping"
+	typeSubscription = "subscription"
+	typeEnd          = "end"
+)
+
+// How the secrets of subscribers stand in a file.
+const (
+	SecretsSealed  = "sealed"   // with the key that the header names
+	SecretsPlain   = "plain"    // as they are
+	SecretsLeftOut = "left-out" // not at all
+)
+
+// header is the first line.
+type header struct {
+	Type      string    `json:"type"`
+	Format    int       `json:"format"`
+	Program   string    `json:"program,omitempty"` // the version that wrote it
+	Store     string    `json:"store"`             // the id of the installation
+	WrittenAt time.Time `json:"written_at"`
+	Secrets   string    `json:"secrets"`
+	SealKey   string    `json:"seal_key,omitempty"` // the id of the key
+}
+
+// Positions and nonces have 64 bits, which most readers of JSON cut down in a
+// number: they are texts.
+type anchorLine struct {
+	Position uint64    `json:"position,string"`
+	Nonce    uint64    `json:"nonce,string"`
+	Seq      uint64    `json:"seq"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+type gapLine struct {
+	From     time.Time `json:"from,omitzero"`
+	Until    time.Time `json:"until,omitzero"`
+	Count    uint64    `json:"count"`
+	Reason   string    `json:"reason"`
+	At       time.Time `json:"at,omitzero"`
+	Position uint64    `json:"position,string,omitempty"`
+	Seq      uint64    `json:"seq,omitempty"`
+}
+
+type intervalLine struct {
+	From     time.Time `json:"from"`
+	Until    time.Time `json:"until"`
+	SHA256   hash      `json:"sha256"`
+	ID       uuid.UUID `json:"id"`
+	Position uint64    `json:"position,string"`
+}
+
+// topicLine is the state of a topic. Where a file has two of one topic, the one
+// with the greater position holds.
+type topicLine struct {
+	Type       string         `json:"type"`
+	Topic      string         `json:"topic"`
+	Kind       string         `json:"kind"`
+	From       time.Time      `json:"from,omitzero"`
+	Until      time.Time      `json:"until,omitzero"`
+	Reset      bool           `json:"reset,omitempty"`
+	Last       anchorLine     `json:"last"`
+	ID         uuid.UUID      `json:"id"`
+	SHA256     hash           `json:"sha256"`
+	ReceivedAt time.Time      `json:"received_at"`
+	Gaps       []gapLine      `json:"gaps,omitempty"`
+	Intervals  []intervalLine `json:"intervals,omitempty"`
+}
+
+// pingLine is a topic that is still to be fetched.
+type pingLine struct {
+	Type     string    `json:"type"`
+	Topic    string    `json:"topic"`
+	PingedAt time.Time `json:"pinged_at"`
+}
+
+// secretLine is a secret: sealed or plain as the header says, or only that there
+// is one.
+type secretLine struct {
+	Value   []byte `json:"secret,omitempty"`
+	LeftOut bool   `json:"secret_left_out,omitempty"`
+}
+
+type cursorLine struct {
+	Generation uint64 `json:"generation"`
+	anchorLine
+	Nudge          uint32    `json:"nudge,omitempty"`
+	Attempt        uint32    `json:"attempt,omitempty"`
+	Step           uint32    `json:"step,omitempty"`
+	NextAttemptAt  time.Time `json:"next_attempt_at,omitzero"`
+	FirstAttemptAt time.Time `json:"first_attempt_at,omitzero"`
+	LastStatus     int       `json:"last_status,omitempty"`
+}
+
+// subscriptionLine is a record: what is in force, what is requested, or both.
+type subscriptionLine struct {
+	Type     string       `json:"type"`
+	ID       uuid.UUID    `json:"id"`
+	Topic    string       `json:"topic"`
+	Callback string       `json:"callback"`
+	InForce  *inForceLine `json:"in_force,omitempty"`
+	Request  *requestLine `json:"request,omitempty"`
+}
+
+type inForceLine struct {
+	secretLine
+	CreatedAt  time.Time  `json:"created_at"`
+	VerifiedAt time.Time  `json:"verified_at"`
+	ExpiresAt  time.Time  `json:"expires_at"`
+	Start      anchorLine `json:"start"`
+	Cursor     cursorLine `json:"cursor"`
+	Gaps       []gapLine  `json:"gaps,omitempty"`
+	EndedAt    time.Time  `json:"ended_at,omitzero"`
+	EndReason  string     `json:"end_reason,omitempty"`
+}
+
+type requestLine struct {
+	ID   uuid.UUID `json:"id"`
+	Mode string    `json:"mode"`
+	secretLine
+	LeaseSeconds int64      `json:"lease_seconds"`
+	AcceptedAt   time.Time  `json:"accepted_at"`
+	Start        anchorLine `json:"start"`
+	Denied       string     `json:"denied,omitempty"`
+	Tries        int        `json:"tries,omitempty"`
+	NextAt       time.Time  `json:"next_at,omitzero"`
+}
+
+// endLine is the last line. It counts the others but the first.
+type endLine struct {
+	Type string `json:"type"`
+	Counts
+}
+
+// Counts are the lines of a file.
+type Counts struct {
+	Topics        int `json:"topics"`
+	Pings         int `json:"pings"`
+	Subscriptions int `json:"subscriptions"`
+}
