@@ -30,6 +30,14 @@ type Options struct {
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
 	// as they are.
 	Keys *seal.Keys
+	// InstallID, where not empty, is the id that the store has to have: Open
+	// returns an error that wraps ErrRefused where it has another one, or where
+	// there is no store, unless AcceptEmpty is set. A new one then gets this id.
+	InstallID   string
+	AcceptEmpty bool
+	// Refusing is told why every operation that writes is refused from now on;
+	// nil: they are taken again. It must not wait. Nil: nobody is told.
+	Refusing func(why error)
 }
 
 // Errors of a store as such.
@@ -80,6 +88,8 @@ type Store struct {
 	hints   *hints
 	memory  memory
 
+	location string // for people, without a password
+	checks   checks
 	// refused is why nothing may be written any more; nil: it may.
 	refused atomic.Pointer[error]
 
@@ -112,10 +122,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		panic(err) // its size is right
 	}
-	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints()}
+	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location()}
+	s.checks.told = o.Refusing
 	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := s.start(openCtx); err != nil {
+	if err := s.start(openCtx, o); err != nil {
 		_ = client.Close() // the first error says more
 		return nil, err
 	}
@@ -153,14 +164,18 @@ func connect(t target) (redis.UniversalClient, error) {
 }
 
 // start makes a store of the connection.
-func (s *Store) start(ctx context.Context) error {
+func (s *Store) start(ctx context.Context, o Options) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("connecting to Redis: %w", err)
 	}
 	var err error
-	if s.meta, err = s.readMeta(ctx); err != nil {
+	if s.checks.warnings, err = s.inspect(ctx); err != nil {
+		return err
+	}
+	if s.meta, err = s.readMeta(ctx, o.InstallID, o.AcceptEmpty); err != nil {
 		return fmt.Errorf("opening the store in Redis: %w", err)
 	}
+	s.pinned(o.InstallID)
 	return nil
 }
 
@@ -168,6 +183,7 @@ func (s *Store) start(ctx context.Context) error {
 func (s *Store) work(ctx context.Context) {
 	s.running.Go(func() { s.listen(ctx) })
 	s.running.Go(func() { s.watchMemory(ctx) })
+	s.running.Go(func() { s.watchStore(ctx) })
 }
 
 // ID is the id of this installation, drawn at random when the store was made.

@@ -1,0 +1,135 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// server is what a Redis server says of itself, as far as a hub has to know it.
+type server struct {
+	addr    string
+	info    map[string]string // of INFO; nil: it may not be asked
+	config  map[string]string // of CONFIG GET; nil: the same
+	ahead   time.Duration     // its clock before this hub's
+	noClock bool              // it may not be asked for that
+}
+
+// examine asks a server. What an ACL forbids is left out.
+func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) {
+	s := server{addr: addr}
+	info, err := c.Info(ctx).Result()
+	if err = unlessForbidden(err); err != nil {
+		return s, err
+	} else if info != "" {
+		s.info = map[string]string{}
+		for line := range strings.Lines(info) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+				s.info[name] = value
+			}
+		}
+	}
+	for _, name := range []string{"appendfsync", "save"} {
+		value, err := c.ConfigGet(ctx, name).Result()
+		if err = unlessForbidden(err); err != nil {
+			return s, err
+		}
+		if v, ok := value[name]; ok {
+			if s.config == nil {
+				s.config = map[string]string{}
+			}
+			s.config[name] = v
+		}
+	}
+	before := time.Now()
+	at, err := c.Time(ctx).Result()
+	took := time.Since(before)
+	if err != nil {
+		s.noClock = true
+		return s, unlessForbidden(err)
+	}
+	s.ahead = at.Sub(before.Add(took / 2))
+	return s, nil
+}
+
+// unlessForbidden is an error, unless Redis said by it that this user may not ask
+// or that it does not have the command, as those of some providers do not.
+func unlessForbidden(err error) error {
+	var answered redis.Error
+	if errors.As(err, &answered) && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown")) {
+		return nil
+	}
+	return err
+}
+
+// leastVersion is the oldest Redis whose scripts and streams do what they are
+// asked for here.
+const leastVersion = 7
+
+// judge says what an operator should know of a server, and what makes it one that
+// a hub must not work on.
+func (s *server) judge() (warnings []string, refuse error) {
+	warn := func(format string, args ...any) {
+		warnings = append(warnings, "Redis at "+s.addr+" "+fmt.Sprintf(format, args...))
+	}
+	no := func(format string, args ...any) {
+		refuse = errors.Join(refuse, fmt.Errorf("Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
+	}
+	if s.info == nil {
+		warn("does not let this user ask for INFO, so version, memory and persistence could not be checked: allow it (ACL: +info), or see to it that maxmemory-policy is noeviction and appendonly yes")
+	} else {
+		major, _, _ := strings.Cut(s.info["redis_version"], ".")
+		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {
+			no("is of version %q, and %d or later is needed: upgrade it", s.info["redis_version"], leastVersion)
+		}
+		s.judgeMemory(warn, no)
+		s.judgePersistence(warn)
+	}
+	switch off := s.ahead.Abs(); {
+	case s.noClock:
+		warn("does not let this user ask for TIME, so its clock could not be compared: allow it (ACL: +time)")
+	case off > clockRefuse:
+		no("has a clock that is %s from this machine's, and more than %s is too much to compute leases with: set both by NTP", off.Round(time.Second), clockRefuse)
+	case off > clockWarn:
+		warn("has a clock that is %s from this machine's: set both by NTP", off.Round(100*time.Millisecond))
+	}
+	return warnings, refuse
+}
+
+type say = func(format string, args ...any)
+
+func (s *server) judgeMemory(warn, no say) {
+	policy, limited := s.info["maxmemory_policy"], s.info["maxmemory"] != "0"
+	switch {
+	case policy == "":
+		warn("does not say its maxmemory-policy: see to it that it is noeviction, or it throws away notifications and subscriptions when it is full")
+	case policy != "noeviction" && limited:
+		no("has maxmemory-policy %s and would throw away notifications and subscriptions when it is full: set maxmemory-policy noeviction", policy)
+	case policy != "noeviction":
+		warn("has maxmemory-policy %s, with which it throws away notifications and subscriptions once it gets a maxmemory and is full: set maxmemory-policy noeviction, and a maxmemory", policy)
+	case !limited:
+		warn("has no maxmemory, so nobody can tell when it is nearly full and publishes have to wait: set maxmemory to what its machine can spare")
+	}
+}
+
+func (s *server) judgePersistence(warn say) {
+	saves, known := s.config["save"]
+	switch fsync := s.config["appendfsync"]; {
+	case s.info["aof_enabled"] == "1" && fsync == "always":
+	case s.info["aof_enabled"] == "1" && fsync == "everysec":
+		warn("has appendfsync everysec: when its machine fails, up to two seconds of what publishers were told is accepted may be lost, and their Sources have to publish it again; appendfsync always loses nothing")
+	case s.info["aof_enabled"] == "1" && fsync == "":
+		warn("does not let this user ask for CONFIG, so appendfsync could not be checked: allow it (ACL: +config|get), or see to it that it is always, or everysec where two seconds may be lost")
+	case s.info["aof_enabled"] == "1":
+		warn("has appendfsync %s: when its machine fails, half a minute of what publishers were told is accepted may be lost; set appendfsync always or everysec", fsync)
+	case known && saves == "":
+		warn("keeps nothing on disk: when it ends, all subscriptions and notifications are lost; set appendonly yes")
+	default:
+		warn("keeps snapshots alone (appendonly no): when it ends by itself, all since the latest of them is lost, subscriptions too; set appendonly yes")
+	}
+}

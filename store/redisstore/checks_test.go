@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// What is said of a server, by what it says of itself.
+func TestJudge(t *testing.T) {
+	good := func() server {
+		return server{
+			addr:   "127.0.0.1:6379",
+			info:   map[string]string{"redis_version": "7.0.15", "maxmemory": "1000000", "maxmemory_policy": "noeviction", "aof_enabled": "1"},
+			config: map[string]string{"appendfsync": "always", "save": ""},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change       func(*server)
+		warn, refuse string // part of the sentence; empty: there is none
+	}{
+		"as it should be":           {func(*server) {}, "", ""},
+		"newer":                     {func(s *server) { s.info["redis_version"] = "8.2.1" }, "", ""},
+		"older":                     {func(s *server) { s.info["redis_version"] = "6.2.7" }, "", "upgrade it"},
+		"no version":                {func(s *server) { delete(s.info, "redis_version") }, "", "upgrade it"},
+		"evicts":                    {func(s *server) { s.info["maxmemory_policy"] = "allkeys-lru" }, "", "set maxmemory-policy noeviction"},
+		"evicts what may expire":    {func(s *server) { s.info["maxmemory_policy"] = "volatile-ttl" }, "", "set maxmemory-policy noeviction"},
+		"evicts nothing yet":        {func(s *server) { s.info["maxmemory_policy"], s.info["maxmemory"] = "allkeys-lru", "0" }, "set maxmemory-policy noeviction", ""},
+		"hides its policy":          {func(s *server) { delete(s.info, "maxmemory_policy") }, "see to it that it is noeviction", ""},
+		"unlimited":                 {func(s *server) { s.info["maxmemory"] = "0" }, "set maxmemory to", ""},
+		"synced every second":       {func(s *server) { s.config["appendfsync"] = "everysec" }, "two seconds", ""},
+		"never synced":              {func(s *server) { s.config["appendfsync"] = "no" }, "half a minute", ""},
+		"hides appendfsync":         {func(s *server) { s.config = nil }, "+config|get", ""},
+		"snapshots":                 {func(s *server) { s.info["aof_enabled"], s.config["save"] = "0", "3600 1" }, "snapshots alone", ""},
+		"hides what it keeps":       {func(s *server) { s.info["aof_enabled"], s.config = "0", nil }, "set appendonly yes", ""},
+		"keeps nothing":             {func(s *server) { s.info["aof_enabled"] = "0" }, "keeps nothing on disk", ""},
+		"tells nothing":             {func(s *server) { s.info = nil }, "+info", ""},
+		"a clock that is behind":    {func(s *server) { s.ahead = -6 * time.Second }, "NTP", ""},
+		"a clock that is far ahead": {func(s *server) { s.ahead = 61 * time.Second }, "", "NTP"},
+		"a clock as good as any":    {func(s *server) { s.ahead = -5 * time.Second }, "", ""},
+		"hides its clock":           {func(s *server) { s.noClock = true }, "+time", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := good()
+			tc.change(&s)
+			warnings, refuse := s.judge()
+			text := strings.Join(warnings, "\n")
+			if (text != "") != (tc.warn != "") || !strings.Contains(text, tc.warn) || strings.Contains(text, "\n") {
+				t.Errorf("warns %q, want %q", text, tc.warn)
+			}
+			if (refuse != nil) != (tc.refuse != "") || refuse != nil && !strings.Contains(refuse.Error(), tc.refuse) {
+				t.Errorf("refuses %v, want %q", refuse, tc.refuse)
+			}
+		})
+	}
+}
+
+// hubsOn opens a store n times, as so many hubs do.
+func hubsOn(t *testing.T, n int) (stores []*Store) {
+	t.Helper()
+	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), "hubs-"+uuid.NewString()
+	for range n {
+		s, err := openPinned(t, url, prefix, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, s)
+	}
+	return stores
+}
+
+// openPinned opens a store, with or without an id that it has to have.
+func openPinned(t *testing.T, url, prefix, id string, accept bool) (*Store, error) {
+	t.Helper()
+	s, err := Open(context.WithoutCancel(t.Context()), Options{URL: url, Prefix: prefix, InstallID: id, AcceptEmpty: accept})
+	if err == nil {
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return s, err
+}
+
+// The id of a store is pinned: another one, or none, is refused, unless that is
+// said to be right.
+func TestInstallID(t *testing.T) {
+	url, prefix, pinned := redistest.Standalone(t, redistest.Shared()).URL(), "pin-"+uuid.NewString(), uuid.NewString()
+	if _, err := openPinned(t, url, prefix, pinned, false); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--accept-empty-store") {
+		t.Fatalf("an empty Redis: %v", err)
+	}
+	s, err := openPinned(t, url, prefix, pinned, true)
+	if err != nil || s.ID() != pinned || !s.New() {
+		t.Fatalf("accepted: %v", err)
+	}
+	s, err = openPinned(t, url, prefix, pinned, false)
+	if err != nil || s.ID() != pinned || s.New() {
+		t.Fatalf("the same again: %v", err)
+	}
+	other := uuid.NewString()
+	if _, err := openPinned(t, url, prefix, other, false); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), pinned) || !strings.Contains(err.Error(), other) {
+		t.Fatalf("another id: %v", err)
+	}
+	s, err = openPinned(t, url, prefix, other, true)
+	if err != nil || s.ID() != pinned || !strings.Contains(strings.Join(s.Warnings(), "\n"), "change --install-id") {
+		t.Fatalf("another id, accepted: %v", err)
+	}
+	if s, err = openPinned(t, url, "pin-"+uuid.NewString(), "", false); err != nil || !s.New() || s.ID() == "" {
+		t.Fatalf("not pinned: %v", err)
+	}
+}
+
+// A Redis with which a hub would lose what it stores is refused, at the start and
+// later, until it is mended.
+func TestUnsafeRedis(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do(t, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	if _, err := openPinned(t, server.URL(), "", "", false); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "noeviction") {
+		t.Fatalf("at the start: %v", err)
+	}
+	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	s, err := openPinned(t, server.URL(), "", "", false)
+	if err != nil || len(s.Warnings()) > 0 {
+		t.Fatalf("%v %q", err, s.Warnings())
+	}
+	look := func() {
+		t.Helper()
+		if _, err := s.inspect(t.Context()); err == nil || errors.Is(err, ErrRefused) {
+			s.decide(err)
+		} else {
+			t.Fatal(err)
+		}
+	}
+	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	look()
+	if err := s.writable(); !errors.Is(err, ErrRefused) || s.Ready(t.Context()) == nil {
+		t.Errorf("later: %v", err)
+	}
+	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	look()
+	if err := errors.Join(s.writable(), s.Ready(t.Context())); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+}
+
+// A store that is emptied while a hub works on it takes nothing any more, whatever
+// comes after that, until it is opened again.
+func TestEmptied(t *testing.T) {
+	for name, empty := range map[string]func(s *Store, server *redistest.Server, t *testing.T){
+		"flushed": func(_ *Store, server *redistest.Server, t *testing.T) { server.Do(t, "FLUSHALL") },
+		"replaced": func(s *Store, server *redistest.Server, t *testing.T) {
+			server.Do(t, "HSET", s.key.meta(nameStore), "id", "x")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Standalone(t)
+			told := make(chan error, 8)
+			s, err := Open(context.WithoutCancel(t.Context()), Options{URL: server.URL(), Refusing: func(err error) { told <- err }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			if err := s.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			empty(s, server, t)
+			if err := <-told; !errors.Is(err, errEmptied) {
+				t.Fatal(err)
+			}
+			if err := s.Ready(t.Context()); !errors.Is(err, errEmptied) {
+				t.Errorf("ready: %v", err)
+			}
+			_, err = s.Append(t.Context(), time.Now(), "https://source.example/", journal.Entry{Body: []byte("x")}, "")
+			if !errors.Is(err, errEmptied) {
+				t.Errorf("append: %v", err)
+			}
+			server.Do(t, "HSET", s.key.meta(nameStore), "schema", "1", "id", s.ID())
+			s.decide(nil)
+			if err := s.Ready(t.Context()); !errors.Is(err, errEmptied) {
+				t.Errorf("with the id back: %v", err)
+			}
+			if len(told) > 0 {
+				t.Errorf("told again: %v", <-told)
+			}
+		})
+	}
+}
+
+// What an ACL forbids to ask is a warning; what it allows is enough to work with.
+func TestForbiddenChecks(t *testing.T) {
+	server := redistest.Standalone(t, redistest.ACL("hub", "of the hub", "~rshub:* &rshub:* +@all -info -config -time"))
+	s, err := openPinned(t, server.URL(), "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(s.Warnings(), "\n")
+	if !strings.Contains(text, "+info") || !strings.Contains(text, "+time") {
+		t.Errorf("%q", text)
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where the store is is shown without passwords.
+func TestLocation(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://:secret@h":                                            "redis://h:6379",
+		"rediss://u:secret@h:1/3?ca-file=x":                            "rediss://h:1/3",
+		"redis+cluster://u:secret@h:1,[::1]:2":                         "redis+cluster://h:1,[::1]:2",
+		"redis+sentinel://u:secret@h:1,i:2/m?sentinel-password=secret": "redis+sentinel://h:1,i:2/m",
+	} {
+		target, err := parseURL(raw)
+		if err != nil || target.location() != want {
+			t.Errorf("%s: %s %v", raw, target.location(), err)
+		}
+	}
+}
