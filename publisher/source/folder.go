@@ -94,7 +94,7 @@ type Folder struct {
 	pending  *pending
 	watch    *watch
 
-	running   sync.Mutex // held by Run and Scan
+	running   sync.Mutex  // held by Run and Scan
 	accept    atomic.Bool // what is gone may be published as deleted, once
 	changed   chan struct{}
 	ready     chan struct{} // closed when the first scan is finished
@@ -256,7 +256,7 @@ func (f *Folder) Scan(ctx context.Context) error {
 		if err := f.turn(ctx); err != nil {
 			return err
 		}
-		if f.pending.count() == 0 || time.Since(f.begun) >= f.o.Patience {
+		if n, _ := f.pending.count(); n == 0 || time.Since(f.begun) >= f.o.Patience {
 			return nil
 		}
 		if err := f.wait(ctx); err != nil {

@@ -515,3 +515,5 @@ func TestHash_DOC55(t *testing.T) {
 		t.Errorf("%s is read as %s", r.Hash(), d)
 	}
 }
+
+func shaOf(content string) [32]byte { return sha256.Sum256([]byte(content)) }

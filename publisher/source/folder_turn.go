@@ -114,7 +114,8 @@ func (f *Folder) rescan() {
 // endBaseline finishes the first scan, when the whole folder was scanned and no
 // file is waited for.
 func (f *Folder) endBaseline() error {
-	if f.x.Ready() || !f.scanned || f.pending.count() > 0 && time.Since(f.begun) < f.o.Patience {
+	_, unknown := f.pending.count()
+	if f.x.Ready() || !f.scanned || unknown > 0 && time.Since(f.begun) < f.o.Patience {
 		return nil
 	}
 	if err := f.x.baseline(time.Now()); err != nil {

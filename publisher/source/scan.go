@@ -54,7 +54,7 @@ type lost struct {
 	alone bool // what is below the path is not meant
 }
 
-// pass looks at paths, which are in order. With all they are the whole folder.
+// pass looks at paths. With all they are the whole folder.
 func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
@@ -98,52 +98,54 @@ func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
 	return nil
 }
 
-// walk visits paths, which are in order.
+// walk visits paths.
 func (p *pass) walk(ctx context.Context, paths []string) error {
-	visited := "\x00" // a folder that was walked; no path is below this one
+	// A folder comes right before all that is below it.
+	slices.SortFunc(paths, func(a, b string) int {
+		return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+	})
+	visited := "\x00" // no path is below this one
 	for _, path := range paths {
 		if below(path, visited) {
 			continue
 		}
-		folder, err := p.visit(ctx, path)
-		if err != nil {
+		var err error
+		if visited, err = p.visit(ctx, path); err != nil {
 			return err
-		}
-		if folder {
-			visited = path
 		}
 	}
 	return nil
 }
 
-// visit looks at one path, and where that is a folder at all below.
-func (p *pass) visit(ctx context.Context, path string) (folder bool, err error) {
+// visit looks at one path, and where that is a folder at all below. It returns the
+// path that need not be visited any more, nor what is below it.
+func (p *pass) visit(ctx context.Context, path string) (visited string, err error) {
 	if path == "" {
-		return true, p.folder(ctx, "")
+		return "", p.folder(ctx, "")
 	}
 	// A folder on the way may be something else by now.
 	for i := range len(path) {
 		if path[i] == '/' {
 			if kind, _, err := p.look(path[:i]); kind != isFolder {
-				return false, p.missing(path[:i], kind, err)
+				return path[:i], p.missing(path[:i], kind, err)
 			}
 		}
 	}
 	kind, seen, err := p.look(path)
 	known, indexErr := p.f.x.record(path)
 	if indexErr != nil {
-		return false, indexErr
+		return "", indexErr
 	}
 	switch kind {
 	case isFile:
-		return false, p.file(ctx, path, seen, known)
+		return path, p.file(ctx, path, seen, known)
 	case isFolder:
 		if known != nil {
 			p.gone = append(p.gone, lost{path: path, count: 1, alone: true})
 		}
-		return true, p.folder(ctx, path)
+		return path, p.folder(ctx, path)
 	}
-	return false, p.missing(path, kind, err)
+	return path, p.missing(path, kind, err)
 }
 
 // kind is what a name stands for.

@@ -47,7 +47,7 @@ func (p *pass) hash(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errMoved), errors.Is(err, fs.ErrNotExist):
-			p.f.pending.again(j.path, p.f.o.Settle, time.Now())
+			p.f.pending.again(j.path, p.f.o.Settle, false, time.Now())
 			continue
 		case err != nil:
 			p.problem(j.path, err)
@@ -185,7 +185,7 @@ func (f *Folder) apply(steps []step) error {
 	for _, s := range steps {
 		// One with a time of the future is left to the next scan.
 		if s.now != nil && s.now.racy && !s.now.stat.changed.time().After(now) {
-			f.pending.again(s.path, racyWindow-now.Sub(s.now.stat.changed.time()), now)
+			f.pending.again(s.path, racyWindow-now.Sub(s.now.stat.changed.time()), true, now)
 		}
 	}
 	return nil

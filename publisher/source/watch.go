@@ -28,6 +28,7 @@ type watch struct {
 	// inotify has the watches; nil: there is none, and rescans have to do.
 	inotify *fsnotify.Watcher
 	folders map[string]struct{} // watched, by path below root
+	most    int                 // folders to watch, as if the system had no more; 0: as many as it has
 	limited bool                // some folders are not watched
 	warned  bool                // of that
 	heard   sync.WaitGroup
@@ -97,10 +98,13 @@ func (w *watch) add(folder string) {
 	if w.inotify == nil {
 		return
 	}
-	if _, ok := w.folders[folder]; ok {
-		return
+	// Though it may be watched already: a folder of that name may be another, or
+	// its watch have been ended under an older name.
+	var err error = syscall.ENOSPC
+	if w.most == 0 || len(w.folders) < w.most {
+		err = w.inotify.Add(filepath.Join(w.root, folder))
 	}
-	switch err := w.inotify.Add(filepath.Join(w.root, folder)); {
+	switch {
 	case err == nil:
 		w.folders[folder] = struct{}{}
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EACCES):

@@ -18,7 +18,8 @@ type pending struct {
 	mu    sync.Mutex
 	paths map[string]*waiting
 	all   time.Time     // when to look at all; zero: not yet known
-	wake  chan struct{} // of capacity 1: there is something earlier than before
+	until time.Time     // what next returned last
+	wake  chan struct{} // of capacity 1: there is something earlier than that
 }
 
 // waiting is what is known of one path.
@@ -28,6 +29,7 @@ type waiting struct {
 	since time.Time // since when it is as seen; zero: never seen
 	seen  stat
 	told  bool // it was reported that this takes long
+	sure  bool // it is in the index, and is looked at once more to be sure
 }
 
 func newPending(settle time.Duration) *pending {
@@ -40,7 +42,16 @@ func (p *pending) touch(path string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.get(path, now); w != nil {
-		w.due = now.Add(p.settle)
+		w.sure = false
+		p.plan(w, now.Add(p.settle))
+	}
+}
+
+// plan has a path looked at at a time.
+func (p *pending) plan(w *waiting, due time.Time) {
+	w.due = due
+	if p.until.IsZero() || due.Before(p.until) {
+		p.signal()
 	}
 }
 
@@ -53,9 +64,6 @@ func (p *pending) get(path string, now time.Time) *waiting {
 	if len(p.paths) >= maxPending {
 		p.setAll(now.Add(p.settle))
 		return nil
-	}
-	if len(p.paths) == 0 {
-		p.signal()
 	}
 	w = &waiting{first: now}
 	p.paths[path] = w
@@ -87,16 +95,19 @@ func (p *pending) settled(path string, seen stat, now time.Time) bool {
 	if age >= 0 {
 		rest = min(rest, p.settle-age)
 	}
-	w.due = now.Add(rest)
+	w.sure = false
+	p.plan(w, now.Add(rest))
 	return false
 }
 
-// again has a path looked at after a time.
-func (p *pending) again(path string, after time.Duration, now time.Time) {
+// again has a path looked at after a time, or earlier. With sure that is only to be
+// sure of what is in the index.
+func (p *pending) again(path string, after time.Duration, sure bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.get(path, now); w != nil {
-		w.due = now.Add(after)
+	if w := p.get(path, now); w != nil && (w.due.IsZero() || !sure) {
+		w.sure = sure
+		p.plan(w, now.Add(after))
 	}
 }
 
@@ -140,10 +151,11 @@ func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
 			earlier(w.first.Add(patience))
 		}
 	}
+	p.until = at
 	return at, !at.IsZero()
 }
 
-// take returns the paths that are due, in order, or that all is. Done has to be
+// take returns the paths that are due, or that all is. Done has to be
 // called when they were looked at.
 func (p *pending) take(now time.Time) (paths []string, all bool) {
 	p.mu.Lock()
@@ -157,7 +169,6 @@ func (p *pending) take(now time.Time) (paths []string, all bool) {
 			paths = append(paths, path)
 		}
 	}
-	slices.Sort(paths)
 	return paths, all
 }
 
@@ -172,11 +183,17 @@ func (p *pending) done(paths []string) {
 	}
 }
 
-// count returns how many paths wait.
-func (p *pending) count() int {
+// count returns how many paths wait, and how many of them for more than to be
+// sure.
+func (p *pending) count() (all, unknown int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.paths)
+	for _, w := range p.paths {
+		if !w.sure {
+			unknown++
+		}
+	}
+	return len(p.paths), unknown
 }
 
 // slow returns the paths that have been waited for longer than patience, in order,
