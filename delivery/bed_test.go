@@ -234,8 +234,29 @@ func newBed(t testing.TB, more ...func(*Options)) *bed {
 	return b
 }
 
-// run starts the Dispatcher. It is stopped at the end of the test.
+// take takes all shards, as a hub does that is alone.
+func (b *bed) take() {
+	b.t.Helper()
+	for n := range journal.Partitions {
+		if err := b.d.Take(context.Background(), n); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// removeAll removes all lanes, under the lock.
+func (b *bed) removeAll() {
+	for i := range b.d.shards {
+		for _, l := range b.d.shards[i].lanes {
+			b.d.remove(l)
+		}
+	}
+}
+
+// run starts the Dispatcher, with all shards. It is stopped at the end of the test.
 func (b *bed) run() {
+	b.t.Helper()
+	b.take()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.d.Run(ctx) }()

@@ -73,6 +73,7 @@ func BenchmarkLanes(b *testing.B) {
 					}
 				}
 				var before, after runtime.MemStats
+				bed.take()
 				runtime.GC()
 				runtime.ReadMemStats(&before)
 				for _, s := range subs {

@@ -121,18 +121,16 @@ func TestCensusWhileLanesGo(t *testing.T) {
 	for range 20 {
 		b := newBed(t)
 		for n := range 6 * chunk {
-			s := b.subscribe(topicA, cb(n))
-			b.d.Apply(s)
+			b.subscribe(topicA, cb(n))
 		}
+		b.take()
 		var both sync.WaitGroup
 		b.d.mu.Lock()
 		both.Go(func() { b.d.takeCensus(t.Context()) })
 		both.Go(func() {
 			b.d.mu.Lock()
 			defer b.d.mu.Unlock()
-			for _, l := range b.d.lanes {
-				b.d.remove(l)
-			}
+			b.removeAll()
 		})
 		b.d.mu.Unlock()
 		both.Wait()
@@ -174,6 +172,7 @@ func TestLag(t *testing.T) {
 // others go.
 func TestSubscribers(t *testing.T) {
 	b := newBed(t)
+	b.take()
 	for n := range 6 * chunk {
 		s := b.subscribe(topicA, cb(n))
 		if n%2 == 0 {
@@ -198,9 +197,7 @@ func TestSubscribers(t *testing.T) {
 	}
 	<-counting
 	b.d.mu.Lock()
-	for _, l := range b.d.lanes {
-		b.d.remove(l)
-	}
+	b.removeAll()
 	b.d.mu.Unlock()
 	both.Wait()
 }

@@ -77,7 +77,7 @@ func TestClockThatComesBackHeals(t *testing.T) {
 		lease := func(d time.Duration) {
 			b.d.mu.Lock()
 			defer b.d.mu.Unlock()
-			b.d.lanes[sub.ID].expires = time.Now().Add(d).UnixNano()
+			b.d.lane(sub.ID).expires = time.Now().Add(d).UnixNano()
 		}
 		lease(-time.Hour)
 		one := b.publish(t, topicA, []byte("one"))
@@ -142,7 +142,7 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 		two := b.publish(t, topicA, []byte("two"))
 		synctest.Wait()
 		b.d.mu.Lock()
-		l := b.d.lanes[sub.ID]
+		l := b.d.lane(sub.ID)
 		late := job{lane: l, cursor: l.cursor, epoch: l.topic.epoch - 1}
 		b.d.mu.Unlock()
 		if !late.cursor.same(packAnchor(one.Anchor())) {

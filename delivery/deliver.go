@@ -15,6 +15,7 @@ import (
 // job is a lane that a sender holds, and what held when it was picked.
 type job struct {
 	lane   *lane
+	tenure *tenure // of its shard; nil: there was none
 	class  class
 	probe  bool // of a suspect host
 	counts bool // in Dispatcher.unprovenBusy
@@ -47,7 +48,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		d.giveBack(j)
 		return
 	}
-	out := d.attempt(ctx, exchange{
+	out := d.attempt(j.tenure.ctx, exchange{
 		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
 	})
 	if out.cutOff {
@@ -69,10 +70,10 @@ func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 		case errors.As(err, &trimmed) && trimmed.To.Position > j.cursor.position:
 			moved = d.skip(j, trimmed.To)
 		case errors.Is(err, journal.ErrRolledBack):
-			var failed error
-			if moved, failed = d.reanchor(ctx, j); failed != nil {
-				return nil, failed
+			if err := d.reanchor(ctx, j); err != nil {
+				return nil, err
 			}
+			moved = d.stands(j)
 		default:
 			return b, err
 		}
@@ -107,6 +108,9 @@ func (d *Dispatcher) notNow(ctx context.Context, j job, b *body, err error) {
 func (d *Dispatcher) giveBack(j job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !j.tenure.delivers() {
+		d.remove(j.lane) // as its shard goes
+	}
 	d.place(j.lane, time.Now().UnixNano())
 	d.release(j)
 }
@@ -127,7 +131,10 @@ func (d *Dispatcher) atHead(j job) {
 // park lets a lane wait for a large body, without a sender.
 func (d *Dispatcher) park(j job, b *body) {
 	d.mu.Lock()
-	if j.lane.state != gone {
+	switch {
+	case j.lane.leaving:
+		d.remove(j.lane)
+	case j.lane.state != gone:
 		j.lane.state = parked
 	}
 	d.release(j)
@@ -173,7 +180,10 @@ func (d *Dispatcher) pause(lanes []*lane, then func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range lanes {
-		if l.state == inFlight || l.state == parked {
+		switch {
+		case l.leaving:
+			d.remove(l)
+		case l.state == inFlight || l.state == parked:
 			wait := float64(storePause) * (1 + d.o.Rand())
 			d.waitUntil(l, time.Now().Add(time.Duration(wait)).UnixNano())
 		}
@@ -190,13 +200,13 @@ func (d *Dispatcher) holds(j job) bool {
 }
 
 // stillDue tells, right before an attempt, whether the subscription is still to
-// get it (HUB-49), and with which secret. It remembers that the journal holds
+// get it (HUB-49), and from this hub, and with which secret. It remembers that the journal holds
 // the entry.
 func (d *Dispatcher) stillDue(j job, b *body) (secret string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	j.lane.topic.saw(b.anchor)
-	return j.lane.secret, d.holds(j) && j.lane.expires > time.Now().UnixNano()
+	return j.lane.secret, j.tenure.delivers() && d.holds(j) && j.lane.expires > time.Now().UnixNano()
 }
 
 // conclude draws the conclusions of an attempt: for the lane and its host, for

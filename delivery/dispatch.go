@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -27,11 +27,14 @@ type Dispatcher struct {
 	bodies      *bodies
 	settler     *settler
 	wake        chan struct{} // something for loop to do at once
+	moves       moves
+	exchanges   context.Context // what is in flight outlives Run's own
+	cutOff      context.CancelCauseFunc
 
 	mu       sync.Mutex
 	work     sync.Cond // on mu: rotation got something, or stopping
 	stopping bool
-	lanes    map[uuid.UUID]*lane
+	shards   [journal.Partitions]shard
 	topics   map[string]*topic
 	hosts    map[string]*host
 	groups   map[groupKey]*group
@@ -52,18 +55,15 @@ type Dispatcher struct {
 	unprovenBusy int // exchanges with hosts that were unproven when they began
 	count        struct{ ready, inFlight, suspects int }
 
-	// touched are the subscriptions that Apply was called for while the store
-	// was being read: what was read of them may be older. Nil: nothing is read.
-	touched map[uuid.UUID]struct{}
+	partitions [journal.Partitions]int // topics with lanes
 
 	delivered, failed, passedOver, ended atomic.Uint64
 
 	census atomic.Pointer[Census] // the latest; nil: there was none yet
-	loaded atomic.Bool            // Run has taken up the subscriptions of the store
 }
 
-// New returns a Dispatcher. It does nothing until Run; Apply may be called
-// before.
+// New returns a Dispatcher. It delivers nothing until Run, and only to the
+// subscriptions of shards that were taken (Take).
 func New(o Options) (*Dispatcher, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
@@ -76,74 +76,64 @@ func New(o Options) (*Dispatcher, error) {
 		suspectMax:  max(1, o.MaxInflight/5),
 		unprovenMax: max(1, o.MaxInflight-max(1, o.MaxInflight/5)),
 		wake:        make(chan struct{}, 1),
-		lanes:       make(map[uuid.UUID]*lane),
+		moves:       moves{one: make(chan struct{}, 1), begun: make(chan struct{})},
 		topics:      make(map[string]*topic),
 		hosts:       make(map[string]*host),
 		groups:      make(map[groupKey]*group),
 		unread:      make(map[string]struct{}),
 	}
+	for i := range d.shards {
+		d.shards[i].one = make(chan struct{}, 1)
+	}
 	d.work.L, d.follow.L = &d.mu, &d.mu
+	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
 	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark)
 	d.settler = newSettler(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
 	return d, nil
 }
 
-// Run takes up all subscriptions and delivers to them until ctx ends. Then
-// it makes no new attempts, lets those in flight go on for up to Options.Drain,
-// cuts off the rest, which counts as no failure, stores the cursors, and
-// returns. It may be called once.
+// Run delivers to the subscriptions of the shards that are taken, until ctx
+// ends. Then it makes no new attempts, lets those in flight go on for up to
+// Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
+// and returns. It may be called once.
 //
-// An error says that the subscriptions could not be read at the start, or that
-// the last cursors could not be stored: what they were of is delivered again.
+// An error says that the last cursors could not be stored: what they were of is
+// delivered again.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	s, err := d.load(ctx)
-	if ctx.Err() != nil {
-		return nil // ended before it began
-	}
-	if err != nil {
-		return err
-	}
-	d.loaded.Store(true)
-	// What is in flight outlives ctx.
-	background := context.WithoutCancel(ctx)
-	exchanges, cutOff := context.WithCancelCause(background)
-	defer cutOff(nil)
-	d.bodies.ctx = exchanges
+	defer d.cutOff(errShutdown)
+	d.bodies.ctx = d.exchanges
 
 	var senders, others sync.WaitGroup
 	settled := make(chan error, 1)
-	commits, giveUp := context.WithCancel(background)
+	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	go func() { settled <- d.settler.run(commits) }()
 	for range d.o.MaxInflight {
-		senders.Go(func() { d.send(exchanges) })
+		senders.Go(func() { d.send(d.exchanges) })
 	}
 	for range followers {
 		others.Go(func() { d.readHeads(ctx) })
 	}
 	others.Go(func() { d.loop(ctx) })
 	others.Go(func() { d.listen(ctx) })
-	others.Go(func() { d.sweepOn(ctx, s) })
+	others.Go(func() { d.sweepOn(ctx) })
 	others.Go(func() { d.takeCensuses(ctx) })
 
 	<-ctx.Done()
 	d.stop()
 	timer := time.AfterFunc(d.o.Drain, func() {
-		cutOff(errShutdown)
+		d.cutOff(errShutdown)
 		d.settler.giveWay()
 	})
 	defer timer.Stop()
 	senders.Wait()
 	others.Wait()
-	cutOff(errShutdown) // bodies being read
+	d.cutOff(errShutdown) // bodies being read
 	d.bodies.close()
 	d.settler.close()
 	defer time.AfterFunc(flushTimeout, giveUp).Stop()
 	return <-settled
 }
-
-// Loaded tells whether Run has taken up the subscriptions of the store.
-func (d *Dispatcher) Loaded() bool { return d.loaded.Load() }
 
 // stop makes every sender end after what it has in flight.
 func (d *Dispatcher) stop() {
@@ -240,7 +230,11 @@ func (d *Dispatcher) wakeLoop() {
 
 // place puts a lane that nobody holds where its cursor says.
 func (d *Dispatcher) place(l *lane, now int64) {
-	if l.state == gone {
+	switch {
+	case l.state == gone:
+		return
+	case l.leaving:
+		d.remove(l)
 		return
 	}
 	l.state = idle
@@ -282,6 +276,7 @@ func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int
 	if t == nil {
 		t = &topic{url: s.Topic}
 		d.topics[s.Topic] = t
+		d.partitions[t.partition()]++
 		d.touchTopic(t)
 	}
 	h := d.hosts[hostPort]
@@ -295,7 +290,7 @@ func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int
 		h.standing = quick
 	}
 	l.held = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
-	d.lanes[l.id] = l
+	d.shardOf(l.id).lanes[l.id] = l
 	t.members.add(l, &l.inTopic)
 	h.members.add(l, &l.inHost)
 	d.place(l, now)
@@ -311,12 +306,15 @@ func (d *Dispatcher) remove(l *lane) {
 	}
 	l.state = gone
 	d.timers.drop(l)
-	delete(d.lanes, l.id)
+	if s := d.shardOf(l.id); s.lanes[l.id] == l {
+		delete(s.lanes, l.id)
+	}
 	t, h := l.topic, l.host
 	t.members.remove(l.inTopic, inTopic)
 	h.members.remove(l.inHost, inHost)
 	if len(t.lanes) == 0 && d.topics[t.url] == t {
 		delete(d.topics, t.url)
+		d.partitions[t.partition()]--
 		delete(d.unread, t.url)
 	}
 	d.forget(h)
@@ -326,9 +324,12 @@ func (d *Dispatcher) remove(l *lane) {
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
 	s := Stats{
-		Topics: len(d.topics), Hosts: len(d.hosts), Lanes: len(d.lanes),
+		Topics: len(d.topics), Hosts: len(d.hosts),
 		Ready: d.count.ready, Waiting: len(d.timers.items), InFlight: d.count.inFlight,
 		Suspects: d.count.suspects,
+	}
+	for i := range d.shards {
+		s.Lanes += len(d.shards[i].lanes)
 	}
 	d.mu.Unlock()
 	s.BytesInFlight, s.BytesCached, s.Reads = d.bodies.stats()

@@ -136,6 +136,10 @@ func (d *Dispatcher) pick() (job, bool) {
 			continue
 		}
 		l.state = inFlight
+		tenure := d.shardOf(l.id).tenure
+		if tenure != nil {
+			tenure.active++
+		}
 		h.active++
 		d.count.inFlight++
 		counts := h.standing == unproven
@@ -143,7 +147,7 @@ func (d *Dispatcher) pick() (job, bool) {
 			d.unprovenBusy++
 		}
 		d.promote(h)
-		return job{lane: l, class: g.class, probe: h.suspect, counts: counts, cursor: l.cursor, epoch: l.topic.epoch}, true
+		return job{lane: l, tenure: tenure, class: g.class, probe: h.suspect, counts: counts, cursor: l.cursor, epoch: l.topic.epoch}, true
 	}
 }
 
@@ -165,6 +169,9 @@ func (d *Dispatcher) popLane(g *group) *lane {
 func (d *Dispatcher) release(j job) {
 	j.lane.host.active--
 	d.count.inFlight--
+	if j.tenure != nil {
+		j.tenure.leave()
+	}
 	if j.counts {
 		d.unprovenBusy--
 		d.work.Signal() // for whoever found no place among the unproven

@@ -26,8 +26,8 @@ type memory struct {
 	hints   []chan string
 	mute    bool // no hints
 
-	reads, bodies, commits, heads int
-	history                       [][]subscriptions.Commit
+	reads, bodies, commits, heads, recorded int
+	history                                 [][]subscriptions.Commit
 	// failRead and failCommit, where set, are asked before each.
 	failRead, failBody, failCommit func() error
 }
@@ -37,6 +37,7 @@ type memTopic struct {
 	trimmed journal.Anchor
 	seq     uint64
 	changed uint64
+	gaps    []journal.Gap
 }
 
 type memRecord struct {
@@ -194,6 +195,20 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+func (m *memory) RecordGap(_ context.Context, url string, g journal.Gap) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recorded++
+	if m.failRead != nil {
+		if err := m.failRead(); err != nil {
+			return err
+		}
+	}
+	head, _ := (journal.Head{Gaps: m.topic(url).gaps}).Lose(g)
+	m.topic(url).gaps = head.Gaps
+	return nil
 }
 
 func (m *memory) Body(_ context.Context, url string, e journal.Entry) ([]byte, error) {

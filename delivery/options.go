@@ -13,10 +13,11 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Journal is what delivery reads from.
+// Journal is what delivery reads from, and where it records what the store lost.
 type Journal interface {
 	journal.Reader
 	journal.Watcher
+	journal.Recorder
 }
 
 // Subscriptions is where delivery learns to whom it delivers, and where it

@@ -33,6 +33,10 @@ type settler struct {
 	filling results
 	writing int  // results in the group being written
 	giveUp  bool // adding waits no more
+	// taken counts the groups that write took, and written those of them that it is
+	// done with; stored is closed, and made anew, with each that it is.
+	taken, written uint64
+	stored         chan struct{}
 }
 
 // results is a group.
@@ -46,6 +50,7 @@ func newSettler(store subscriptions.Committer, window time.Duration, size int, l
 	s := &settler{
 		store: store, window: window, size: size, log: log,
 		begun: make(chan struct{}, 1), full: make(chan struct{}, 1), ended: make(chan struct{}),
+		stored: make(chan struct{}),
 	}
 	s.room.L = &s.mu
 	return s
@@ -129,6 +134,8 @@ func (s *settler) write(ctx context.Context) error {
 	s.mu.Lock()
 	g := s.filling
 	s.filling, s.writing = results{}, g.n
+	s.taken++
+	defer s.done()
 	s.room.Broadcast()
 	s.mu.Unlock()
 	if g.n == 0 {
@@ -159,10 +166,38 @@ func (s *settler) write(ctx context.Context) error {
 		}
 		wait = min(2*wait, 5*time.Second)
 	}
-	s.mu.Lock()
-	s.writing = 0
-	s.mu.Unlock()
 	return nil
+}
+
+// done says that the group that was taken last is stored, or given up.
+func (s *settler) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing = 0
+	s.written++
+	close(s.stored)
+	s.stored = make(chan struct{})
+}
+
+// flush has what was added so far stored without waiting for the window, and waits
+// for that until ctx ends.
+func (s *settler) flush(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := s.taken
+	if s.filling.n > 0 {
+		until++
+		signal(s.full)
+	}
+	for s.written < until && ctx.Err() == nil {
+		stored := s.stored
+		s.mu.Unlock()
+		select {
+		case <-stored:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
 }
 
 // giveWay lets adding wait no more, since those who wait have to end.

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -226,26 +225,6 @@ func TestDrainWithoutStore(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
-}
-
-// A store that cannot be read at the start is an error of Run.
-func TestLoadFails(t *testing.T) {
-	b := newBed(t)
-	b.d.o.Journal = failing{b.memory}
-	if err := b.d.Run(t.Context()); !errors.Is(err, errStore) {
-		t.Errorf("Run returned %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.d.Run(ctx); err != nil {
-		t.Errorf("Run returned %v though it was told to end", err)
-	}
-}
-
-type failing struct{ *memory }
-
-func (failing) Changes(context.Context, int, uint64) ([]string, uint64, error) {
-	return nil, 0, errStore
 }
 
 func TestOptions(t *testing.T) {

@@ -3,6 +3,8 @@ package delivery
 import (
 	"runtime"
 	"time"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // topic is one that has lanes. The Dispatcher's lock guards it.
@@ -17,6 +19,9 @@ type topic struct {
 	head  anchor
 	known bool
 	epoch uint64
+	// fork is what is known of where the journal goes on; nil: it was not rolled
+	// back under us.
+	fork *fork
 	// seen are the newest entries that were read from the journal, oldest
 	// first, remembered of them at most: where to go on should it lose its tail.
 	seen []anchor
@@ -26,6 +31,9 @@ type topic struct {
 	// two because of something new.
 	walking, again, published bool
 }
+
+// partition is the one that the topic is in.
+func (t *topic) partition() int { return journal.Partition(journal.TopicID(t.url)) }
 
 // line is the groups of a topic that may start a delivery now.
 type line struct {
@@ -48,17 +56,6 @@ func (t *topic) saw(a anchor) {
 		t.seen = t.seen[:remembered-1]
 	}
 	t.seen = append(t.seen, a)
-}
-
-// before returns the remembered anchors before a, the newest first.
-func (t *topic) before(a anchor) []anchor {
-	var out []anchor
-	for i := len(t.seen) - 1; i >= 0; i-- {
-		if t.seen[i].position < a.position {
-			out = append(out, t.seen[i])
-		}
-	}
-	return out
 }
 
 // behind tells whether a lane of the topic has something to deliver, as far as

@@ -43,6 +43,7 @@ type App struct {
 	publishers    registry
 	hub           *hub.Handler
 	draining      atomic.Bool
+	taken         atomic.Bool                           // all shards were taken
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // nil until it is there
 	service       atomic.Pointer[subscriptions.Service] // the same
 	traces        *telemetry.Traces                     // nil: nothing is traced
@@ -146,7 +147,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 // starting is an error until the subscriptions of the store are taken up, before
 // which none of them gets anything.
 func (a *App) starting() error {
-	if d := a.dispatcher.Load(); d == nil || !d.Loaded() {
+	if d := a.dispatcher.Load(); d == nil || !a.taken.Load() || !d.Loaded() {
 		return errors.New("the subscriptions are being read from the store")
 	}
 	return nil

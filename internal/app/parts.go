@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -49,8 +50,28 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	a.serve(ctx, a.publicListener(ctx))
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
+	a.stops.background(ctx, "shards", func(ctx context.Context) error { return a.takeAll(ctx, dispatcher) }, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
+	return nil
+}
+
+// takeAll takes up all subscriptions of the store, as this hub is alone.
+func (a *App) takeAll(ctx context.Context, d *delivery.Dispatcher) error {
+	start := time.Now()
+	for shard := range journal.Partitions {
+		if err := d.Take(ctx, shard); err != nil {
+			if ctx.Err() != nil {
+				return nil // ended before it began
+			}
+			return err
+		}
+	}
+	a.taken.Store(true)
+	st := d.Stats()
+	a.log.Named("delivery").Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
+		zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(start)))
+	<-ctx.Done()
 	return nil
 }
 

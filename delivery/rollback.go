@@ -1,0 +1,215 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// fork is where the journal of a topic goes on, after the store lost its tail under
+// us (invariant 5). It is found once for all lanes of the topic in this hub.
+type fork struct {
+	found chan struct{} // closed when the rest is known
+	err   error         // why it is not
+	// to is the newest entry that was read before and that the journal still has.
+	// First and last are the oldest and the newest that it is known to have lost.
+	to, first, last anchor
+}
+
+// covers tells whether a lane at a goes back to the fork.
+func (f *fork) covers(a anchor) bool {
+	return a.position >= f.to.position && a.position <= f.last.position && !a.same(f.to)
+}
+
+// reanchor takes the lanes of the job's topic back to the newest entry that was
+// read before and that the journal still has: what follows may come twice, nothing
+// is skipped (invariant 5). What was lost is recorded with the topic before that
+// (invariant 10). The first job that finds its cursor lost does so, and others wait
+// for it.
+func (d *Dispatcher) reanchor(ctx context.Context, j *job) error {
+	for {
+		f, mine := d.forkOf(j)
+		if mine {
+			d.findFork(ctx, j, f)
+		} else {
+			<-f.found
+		}
+		switch {
+		case f.err != nil:
+			return f.err
+		case f.covers(j.cursor.anchor):
+			// One that came after the others went back, or that nobody knew of.
+			if c, ok := d.rewind(j.lane, f); ok {
+				d.settler.add(c)
+			}
+			return nil
+		case mine:
+			return nil // trimmed meanwhile, as the next read tells
+		}
+	}
+}
+
+// forkOf returns the fork that the job's cursor is behind; mine: it is still to be
+// found, and by this caller.
+func (d *Dispatcher) forkOf(j *job) (f *fork, mine bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := j.lane.topic
+	if f = t.fork; f != nil {
+		select {
+		case <-f.found:
+			if f.err == nil && f.covers(j.cursor.anchor) {
+				return f, false
+			}
+		default:
+			return f, false
+		}
+	}
+	t.fork = &fork{found: make(chan struct{})}
+	return t.fork, true
+}
+
+// findFork finds f from the job's cursor, which is lost, records what is missing,
+// and takes back all lanes of the topic that are known to be behind it.
+func (d *Dispatcher) findFork(ctx context.Context, j *job, f *fork) {
+	t := j.lane.topic
+	f.err = d.lookForFork(ctx, t, j.cursor.anchor, f)
+	gap := journal.Gap{
+		From: f.to.instant(), Until: f.last.instant(), Reason: journal.GapRolledBack, At: time.Now(),
+		Position: f.last.position, Seq: f.last.seq,
+	}
+	if f.last.seq > f.to.seq {
+		gap.Count = f.last.seq - f.to.seq
+	}
+	if f.err == nil {
+		f.err = d.o.Journal.RecordGap(ctx, t.url, gap)
+	}
+	if f.err != nil {
+		close(f.found)
+		return
+	}
+	d.bodies.forget(t)
+	close(f.found)
+	n := d.rewindAll(t, f)
+	if d.o.Gap != nil {
+		d.o.Gap(gap)
+	}
+	d.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
+		zap.String("event", "rolled_back"), zap.String("topic", t.url), zap.Int("subscriptions", n),
+		zap.Uint64("from_seq", f.last.seq), zap.Uint64("to_seq", f.to.seq), zap.Uint64("count", gap.Count),
+		known("from", gap.From), known("until", gap.Until))
+}
+
+// lookForFork reads from the entries of t that are remembered: backwards from at,
+// which is lost, to the first that is not, and forwards to the last that is.
+func (d *Dispatcher) lookForFork(ctx context.Context, t *topic, at anchor, f *fork) error {
+	d.mu.Lock()
+	seen := slices.Clone(t.seen)
+	d.mu.Unlock()
+	f.first, f.last = at, at
+	found := false
+	for _, a := range slices.Backward(seen) {
+		if a.position >= at.position {
+			continue
+		}
+		lost, err := d.lost(ctx, t, a)
+		if err != nil {
+			return err
+		}
+		if found = !lost; found {
+			f.to = a
+			break
+		}
+		f.first = a
+	}
+	if !found {
+		head, err := d.o.Journal.Head(ctx, t.url)
+		if err != nil {
+			return err
+		}
+		f.to = packAnchor(head.Trimmed)
+	}
+	for _, a := range seen {
+		if a.position <= at.position {
+			continue
+		}
+		lost, err := d.lost(ctx, t, a)
+		if err != nil {
+			return err
+		}
+		if !lost {
+			break // from here on they are of the journal as it is now
+		}
+		f.last = a
+	}
+	return nil
+}
+
+// lost tells whether the journal lost an entry that it had.
+func (d *Dispatcher) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
+	_, err := d.o.Journal.Read(ctx, t.url, a.unpack(), 1, 0)
+	var trimmed *journal.TrimmedError
+	if errors.Is(err, journal.ErrRolledBack) {
+		return true, nil
+	}
+	if err != nil && !errors.As(err, &trimmed) {
+		return false, err
+	}
+	return false, nil
+}
+
+// rewindAll takes the lanes of t back that are at an entry which is known to be
+// lost, and returns how many. Between chunks it gives the lock to those who deliver.
+func (d *Dispatcher) rewindAll(t *topic, f *fork) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var commits []subscriptions.Commit
+	for i := len(t.lanes) - 1; i >= 0; i-- {
+		if l := t.lanes[i]; l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) {
+			commits = append(commits, d.goBack(l, f))
+		}
+		if i%chunk == 0 && len(commits) > 0 {
+			d.mu.Unlock()
+			for _, c := range commits {
+				d.settler.add(c)
+			}
+			d.mu.Lock()
+			n += len(commits)
+			commits = commits[:0]
+			i = min(i, len(t.lanes))
+		}
+	}
+	return n
+}
+
+// rewind takes one lane back to f, if it is not there yet.
+func (d *Dispatcher) rewind(l *lane, f *fork) (c subscriptions.Commit, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l.state == gone || !f.covers(l.cursor.anchor) {
+		return c, false
+	}
+	return d.goBack(l, f), true
+}
+
+// goBack gives a lane the cursor of f in a generation of its own (invariant 4).
+func (d *Dispatcher) goBack(l *lane, f *fork) subscriptions.Commit {
+	now := time.Now()
+	c := l.cursor.moveTo(f.to)
+	c.generation = journal.MintGeneration(l.cursor.generation, now)
+	d.advance(l, c, now.UnixNano())
+	return subscriptions.Commit{ID: l.id, Cursor: c.unpack()}
+}
+
+// stands tells whether the lane's cursor is still the job's.
+func (d *Dispatcher) stands(j *job) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holds(*j)
+}

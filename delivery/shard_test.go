@@ -1,0 +1,435 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// shard is that of a subscription.
+func shardOf(s subscriptions.Subscription) int { return subscriptions.Shard(s.ID) }
+
+// runAlone starts the Dispatcher without a shard.
+func (b *bed) runAlone() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.d.Run(ctx) }()
+	b.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+}
+
+// own takes the shard of a subscription.
+func (b *bed) own(s subscriptions.Subscription) {
+	b.t.Helper()
+	if err := b.d.Take(b.t.Context(), shardOf(s)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// two subscriptions to topicA that are in different shards.
+func (b *bed) two() (one, other subscriptions.Subscription) {
+	one = b.subscribe(topicA, cb(0))
+	for n := 1; ; n++ {
+		if subscriptions.Shard(subscriptions.ID(topicA, cb(n))) != shardOf(one) {
+			return one, b.subscribe(topicA, cb(n))
+		}
+	}
+}
+
+// A hub delivers to the subscriptions of the shards that it took, whether it was
+// told of them or found them in a sweep, and to no other.
+func TestOnlyTakenShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		mine, other := b.two()
+		b.runAlone()
+		defer b.end()
+		b.d.Apply(mine) // ignored: nothing is taken
+		one := b.publish(t, topicA, []byte("one"))
+		pass(time.Minute)
+		if st := b.d.Stats(); st.Lanes != 0 || b.d.Loaded() {
+			t.Errorf("lanes of shards that were not taken: %+v", st)
+		}
+		b.own(mine)
+		b.d.Apply(other)
+		two := b.publish(t, topicA, []byte("two"))
+		pass(time.Minute)
+		b.wantOrder(mine.Callback, one, two)
+		b.wantOrder(other.Callback)
+		if !b.d.Loaded() {
+			t.Error("not loaded")
+		}
+		// What another hub changes is found by the sweep.
+		_, err := b.Update(t.Context(), mine.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+			rec.Subscription.EndedAt = time.Now()
+			return rec, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * b.d.o.Sweep)
+		b.publish(t, topicA, []byte("three"))
+		pass(time.Minute)
+		b.wantOrder(mine.Callback, one, two)
+	})
+}
+
+// Only the counters of what a hub has are asked for.
+func TestSweepAsksForItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		mine, _ := b.two()
+		counted := &counting{memory: b.memory, changes: map[int]int{}, changed: map[int]int{}}
+		b.d.o.Journal, b.d.o.Subscriptions = counted, counted
+		b.runAlone()
+		defer b.end()
+		b.own(mine)
+		counted.clear()
+		pass(3*b.d.o.Sweep + time.Second)
+		counted.mu.Lock()
+		defer counted.mu.Unlock()
+		partition := journal.Partition(journal.TopicID(topicA))
+		if len(counted.changes) != 1 || counted.changes[partition] != 3 || len(counted.changed) != 1 || counted.changed[shardOf(mine)] != 3 {
+			t.Errorf("asked for partitions %v and shards %v", counted.changes, counted.changed)
+		}
+	})
+}
+
+type counting struct {
+	*memory
+	mu               sync.Mutex
+	changes, changed map[int]int
+}
+
+func (c *counting) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.changes)
+	clear(c.changed)
+}
+
+func (c *counting) Changes(ctx context.Context, n int, since uint64) ([]string, uint64, error) {
+	c.mu.Lock()
+	c.changes[n]++
+	c.mu.Unlock()
+	return c.memory.Changes(ctx, n, since)
+}
+
+func (c *counting) Changed(ctx context.Context, n int, since uint64) ([]uuid.UUID, uint64, error) {
+	c.mu.Lock()
+	c.changed[n]++
+	c.mu.Unlock()
+	return c.memory.Changed(ctx, n, since)
+}
+
+// What is in flight when a shard is yielded is finished and stored, and nothing is
+// begun; the next owner goes on after it.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour }) // nothing is stored but by a flush
+		mine, other := b.two()
+		b.set(mine.Callback, takes(5*time.Second))
+		b.run()
+		defer b.end()
+		one := b.publish(t, topicA, []byte("one"))
+		two := b.publish(t, topicA, []byte("two"))
+		pass(time.Second)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		b.d.Yield(ctx, shardOf(mine))
+		if took := time.Since(start); took != 4*time.Second {
+			t.Errorf("it took %v, want what is left of the exchange", took)
+		}
+		if s, _ := b.stored(mine); s.Cursor.Seq != 1 {
+			t.Errorf("stored %+v when the shard was given away", s.Cursor)
+		}
+		pass(time.Minute)
+		b.wantOrder(mine.Callback, one)
+		b.wantOrder(other.Callback, one, two)
+		if n := len(b.attempts(mine.Callback)); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+		if b.d.lane(mine.ID) != nil || b.d.Stats().Lanes != 1 {
+			t.Errorf("the lane is there still: %+v", b.d.Stats())
+		}
+		b.own(mine)
+		pass(time.Minute)
+		b.wantOrder(mine.Callback, one, two)
+	})
+}
+
+// An exchange that does not end in time is cut off, which is no failure.
+func TestYieldCutsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []Event
+		var mu sync.Mutex
+		b := newBed(t, func(o *Options) {
+			o.Event = func(e Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				events = append(events, e)
+			}
+		})
+		mine, _ := b.two()
+		b.set(mine.Callback, hangs)
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		b.d.Yield(ctx, shardOf(mine))
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if s, attempts := b.stored(mine); s.Cursor.Attempt != 0 || attempts != nil {
+			t.Errorf("it counts as a failure: %+v %+v", s.Cursor, attempts)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if e := events[len(events)-1]; e.Outcome != OutcomeCutOff || e.SubscriptionID != mine.ID {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// An exchange is cancelled when its shard is lost, and nothing is begun any more:
+// at once, and although the store stands still.
+func TestCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		mine, other := b.two()
+		var cause atomic.Value
+		b.set(mine.Callback, func(r *http.Request, body []byte) (*http.Response, error) {
+			_, err := hangs(r, body)
+			cause.Store(fmt.Sprint(context.Cause(r.Context())))
+			return nil, err
+		})
+		b.failCommit = func() error { return errStore }
+		b.run()
+		one := b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		start := time.Now()
+		b.d.Cut(shardOf(mine))
+		synctest.Wait()
+		if time.Since(start) != 0 || cause.Load() != errLost.Error() {
+			t.Errorf("the exchange was cancelled after %v with the cause %v", time.Since(start), cause.Load())
+		}
+		b.publish(t, topicA, []byte("two"))
+		pass(time.Minute)
+		if n := len(b.attempts(mine.Callback)); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+		if got := b.at(other.Callback); len(got) != 2 || got[0].id != one.ID.String() {
+			t.Errorf("the other shard got %v", got)
+		}
+		if s, attempts := b.stored(mine); s.Cursor.Attempt != 0 || attempts != nil {
+			t.Errorf("it counts as a failure: %+v %+v", s.Cursor, attempts)
+		}
+		b.memory.mu.Lock()
+		b.failCommit = nil
+		b.memory.mu.Unlock()
+		b.end()
+	})
+}
+
+// A shard that is cut while it is read is not taken, and one that cannot be read
+// holds readiness back until it is given up.
+func TestTakeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		mine, other := b.two()
+		broken := &slowList{memory: b.memory}
+		b.d.o.Subscriptions = broken
+		b.runAlone()
+		defer b.end()
+		broken.err = errStore
+		if err := b.d.Take(t.Context(), shardOf(mine)); !errors.Is(err, errStore) {
+			t.Errorf("Take returned %v", err)
+		}
+		broken.err = nil
+		b.own(other)
+		if b.d.Loaded() {
+			t.Error("loaded, and a shard was not read")
+		}
+		broken.wait = time.Minute
+		taken := make(chan error, 1)
+		go func() { taken <- b.d.Take(t.Context(), shardOf(mine)) }()
+		pass(time.Second)
+		b.d.Cut(shardOf(mine))
+		synctest.Wait()
+		select {
+		case err := <-taken:
+			if !errors.Is(err, errLost) {
+				t.Errorf("Take of a shard that was cut returned %v", err)
+			}
+		default:
+			t.Error("Take goes on though the shard was cut")
+		}
+		if !b.d.Loaded() || b.d.lane(mine.ID) != nil {
+			t.Error("the shard that was cut counts")
+		}
+	})
+}
+
+// slowList takes its time to list, or fails.
+type slowList struct {
+	*memory
+	err  error
+	wait time.Duration
+}
+
+func (s *slowList) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	select {
+	case <-time.After(s.wait):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.memory.List(ctx, shard, after, limit)
+}
+
+// What Apply was told while a shard was read wins over what was read (HUB-49).
+func TestTakeDoesNotReviveEnded_HUB49(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		stale := &staleList{memory: b.memory, then: func() {
+			ended := sub
+			ended.EndedAt = time.Now()
+			b.d.Apply(ended)
+		}}
+		b.d.o.Subscriptions = stale
+		b.runAlone()
+		defer b.end()
+		b.own(sub)
+		b.publish(t, topicA, []byte("one"))
+		pass(3 * time.Second)
+		if n := len(b.everything()); n != 0 {
+			t.Errorf("%d attempts at a subscription that had ended", n)
+		}
+	})
+}
+
+type staleList struct {
+	*memory
+	then func()
+}
+
+func (s *staleList) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	page, err := s.memory.List(ctx, shard, after, limit)
+	s.then()
+	return page, err
+}
+
+// Two hubs pass their shards to and fro while notifications come and callbacks
+// fail: everything is delivered, first deliveries are in order, and a hub never
+// has two exchanges with one subscription.
+func TestShardsGoToAndFro(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newBed(t), newBed(t)
+		b.memory, b.wire = a.memory, a.wire
+		b.d.o.Journal, b.d.o.Subscriptions, b.d.o.Client = a.memory, a.memory, a.wire
+		b.d.bodies.reader, b.d.settler.store = a.memory, a.memory
+		const callbacks, notifications = 60, 40
+		var twice atomic.Int64
+		for n := range callbacks {
+			a.subscribe(topicA, cb(n))
+			var busy, calls atomic.Int64
+			a.set(cb(n), func(r *http.Request, body []byte) (*http.Response, error) {
+				if busy.Add(1) > 1 {
+					twice.Add(1)
+				}
+				defer busy.Add(-1)
+				if calls.Add(1)%5 == 0 {
+					return status(503), nil
+				}
+				return takes(time.Duration(n)*5*time.Millisecond)(r, body)
+			})
+		}
+		a.runAlone()
+		b.runAlone()
+		ctx, cancel := context.WithCancel(t.Context())
+		var keepers sync.WaitGroup
+		for _, shards := range [][2]int{{0, 128}, {128, journal.Partitions}} {
+			keepers.Go(func() { toAndFro(ctx, t, [2]*Dispatcher{a.d, b.d}, shards) })
+		}
+		var all []journal.Entry
+		for n := range notifications {
+			all = append(all, a.publish(t, topicA, fmt.Append(nil, n)))
+			pass(200 * time.Millisecond)
+		}
+		pass(10 * time.Minute)
+		cancel()
+		keepers.Wait()
+		a.end()
+		b.end()
+		if twice.Load() > 0 {
+			t.Errorf("%d times a subscription had two exchanges", twice.Load())
+		}
+		for n := range callbacks {
+			a.wantFirsts(cb(n), all)
+		}
+	})
+}
+
+// toAndFro has each shard now in one hub, now in the other, yielded or cut.
+func toAndFro(ctx context.Context, t *testing.T, hubs [2]*Dispatcher, shards [2]int) {
+	for round := 0; ctx.Err() == nil; round++ {
+		for n := shards[0]; n < shards[1]; n++ {
+			owner := hubs[(n+round)%2]
+			if err := owner.Take(ctx, n); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Duration(700+round*37%900) * time.Millisecond)
+		for n := shards[0]; n < shards[1]; n++ {
+			owner := hubs[(n+round)%2]
+			if (n+round)%3 == 0 {
+				owner.Cut(n)
+				continue
+			}
+			within, cancel := context.WithTimeout(ctx, time.Duration(n%4)*100*time.Millisecond)
+			owner.Yield(within, n)
+			cancel()
+		}
+		time.Sleep(time.Millisecond) // what was cut off ends
+	}
+}
+
+// wantFirsts complains unless a URL got all, each for the first time in order.
+func (b *bed) wantFirsts(url string, all []journal.Entry) {
+	b.t.Helper()
+	seen, next := map[string]bool{}, 0
+	for _, r := range b.at(url) {
+		if seen[r.id] {
+			continue
+		}
+		seen[r.id] = true
+		if next >= len(all) || r.id != all[next].ID.String() {
+			b.t.Errorf("%s got %s as number %d", url, r.id, next)
+			return
+		}
+		next++
+	}
+	if next != len(all) {
+		b.t.Errorf("%s got %d of %d", url, next, len(all))
+	}
+}

@@ -1,0 +1,111 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// sweepOn asks the store every few seconds what changed. Hints may be lost, and
+// what another hub did comes with none; this is the guarantee behind them.
+func (d *Dispatcher) sweepOn(ctx context.Context) {
+	tick := time.NewTicker(d.o.Sweep)
+	defer tick.Stop()
+	lastWalk := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+		}
+		d.retryHeads()
+		if time.Since(lastWalk) >= walkEvery {
+			lastWalk = time.Now()
+			d.walkAll()
+		}
+	}
+}
+
+// sweep goes through the shards that this hub has, and the partitions of their
+// topics. What cannot be read is asked for again the next time, and hides nothing
+// else; the first error comes back.
+func (d *Dispatcher) sweep(ctx context.Context) error {
+	var failed error
+	note := func(what string, of any, err error) {
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("%s %v: %w", what, of, err)
+		}
+	}
+	select {
+	case <-d.moves.begun:
+	default:
+		return nil // nothing was taken yet
+	}
+	for i := range d.shards {
+		d.mu.Lock()
+		moved, t := d.partitions[i] > 0, d.shards[i].tenure
+		has := t != nil && t.loaded
+		d.mu.Unlock()
+		if moved {
+			topics, next, err := d.o.Journal.Changes(ctx, i, d.moves.since[i])
+			note("partition", i, err)
+			if err == nil {
+				d.moves.since[i] = next
+			}
+			for _, url := range topics {
+				d.touch(url)
+			}
+		}
+		if has {
+			note("shard", i, d.sweepShard(ctx, i, t))
+		}
+	}
+	return failed
+}
+
+// sweepShard takes over what changed in a shard.
+func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
+	ids, next, failed := d.o.Subscriptions.Changed(ctx, n, t.changed)
+	if failed == nil {
+		t.changed = next
+		for _, id := range ids {
+			t.again[id] = struct{}{}
+		}
+	}
+	if len(t.again) == 0 {
+		return failed
+	}
+	d.watchTouched(t, true)
+	defer d.watchTouched(t, false)
+	for id := range t.again {
+		rec, err := d.o.Subscriptions.Get(ctx, id)
+		if err != nil {
+			failed = fmt.Errorf("subscription %v: %w", id, err)
+			continue
+		}
+		if rec.Subscription == nil {
+			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: time.Now()}
+		}
+		if d.applyRead(t, rec.Subscription) {
+			delete(t.again, id)
+		}
+	}
+	return failed
+}
+
+// walkAll looks at every lane. A clock that jumped ahead and came back left
+// some idle that have their lease after all.
+func (d *Dispatcher) walkAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.topics {
+		d.walk(t, false)
+	}
+}
