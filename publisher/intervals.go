@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -114,7 +115,8 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 	})
 }
 
-// settle notes which intervals every hub has now, to whose marks go up to least.
+// settle notes which intervals every hub has now: those that end by least. It
+// returns errUnchanged where they were noted before.
 func settle(tx *bbolt.Tx, s *standing, least, now time.Time) error {
 	c := tx.Bucket(bucketIntervals).Cursor()
 	settled := time.Time{}
@@ -136,9 +138,10 @@ func settle(tx *bbolt.Tx, s *standing, least, now time.Time) error {
 	if settled.IsZero() {
 		settled = least
 	}
-	if settled.After(s.Settled) {
-		s.Settled = settled
+	if len(done) == 0 && !settled.After(s.Settled) {
+		return errUnchanged
 	}
+	s.Settled = latest(s.Settled, settled)
 	for _, i := range done { // not under the cursor
 		if err := tx.Bucket(bucketIntervals).Put(i.key(), i.pack()); err != nil {
 			return err
@@ -174,6 +177,9 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 			stored -= i.Size
 			gone = append(gone, i)
 		}
+		if len(gone) == 0 {
+			return errUnchanged
+		}
 		for _, i := range gone {
 			if err := tx.Bucket(bucketIntervals).Delete(i.key()); err != nil {
 				return err
@@ -186,6 +192,9 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 		}
 		return nil
 	})
+	if errors.Is(err, errUnchanged) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -217,6 +217,9 @@ func (x *outbox) do(ctx context.Context, run func(tx *bbolt.Tx, s *standing) err
 // refusal is the error of a write that has written nothing.
 type refusal struct{ error }
 
+// errUnchanged is the refusal of a write that had nothing to do.
+var errUnchanged = &refusal{errors.New("nothing changed")}
+
 func (r *refusal) Unwrap() error { return r.error }
 
 // transact runs writes in one transaction. It is for who has the turn.
@@ -237,13 +240,17 @@ func (x *outbox) transact(batch []*write) error {
 	if err != nil {
 		return fmt.Errorf("writing to the outbox: %w", err)
 	}
-	before := s.state
+	before, wrote := s.state, false
 	for _, w := range batch {
 		var refused *refusal
 		if w.err = w.run(tx, &s); w.err != nil && !errors.As(w.err, &refused) {
 			_ = tx.Rollback() // nothing was committed, so it always can be
 			return fmt.Errorf("writing to the outbox: %w", w.err)
 		}
+		wrote = wrote || w.err == nil
+	}
+	if !wrote {
+		return tx.Rollback()
 	}
 	if s.state != before {
 		if err := tx.Bucket(bucketMeta).Put(keyState, pack(s.state)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ var (
 // goroutines.
 type Publisher struct {
 	o         Options
+	ownClient bool  // Options named none
 	frameSize int64 // of a notification without entries, in bytes
 	box       *outbox
 	senders   []*sender
@@ -42,11 +44,12 @@ type Publisher struct {
 // Open opens the outbox in o.Dir. Nothing is sent before Run. The error says
 // which option is wrong, or what is with the folder.
 func Open(o Options) (*Publisher, error) {
+	own := o.Client == nil
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	p := &Publisher{o: o, cutter: make(chan struct{}, 1), progress: make(chan struct{})}
+	p := &Publisher{o: o, ownClient: own, cutter: make(chan struct{}, 1), progress: make(chan struct{})}
 	if p.frameSize, err = o.frameSize(); err != nil {
 		return nil, err
 	}
@@ -224,6 +227,9 @@ func (p *Publisher) trim(ctx context.Context, now time.Time) error {
 		}
 	}
 	err := p.box.do(ctx, func(tx *bbolt.Tx, s *standing) error { return settle(tx, s, least, now) })
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
 	for n := maxTrim; err == nil && n == maxTrim; {
 		n, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
 	}
@@ -273,5 +279,10 @@ func (p *Publisher) begins(at time.Time) bool {
 	return err == nil && found && !at.IsZero()
 }
 
-// Close gives the folder free. Run has to have returned.
-func (p *Publisher) Close() error { return p.box.close() }
+// Close gives the folder free. Run has to have returned. It may be called again.
+func (p *Publisher) Close() error {
+	if own, ok := p.o.Client.(*http.Client); ok && p.ownClient {
+		own.CloseIdleConnections()
+	}
+	return p.box.close()
+}
