@@ -26,6 +26,9 @@ func (c *Config) finish(o Origins) error {
 		}
 		c.AdminToken = token
 	}
+	if err := c.finishRedis(o); err != nil {
+		errs = append(errs, err)
+	}
 	if err := c.readCAs(); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", o.Where("ca-file"), err))
 	}
@@ -56,6 +59,7 @@ func (c *Config) check(o Origins) []error {
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show what the process holds in memory, so they are served to the holder of a token only; name its file with --admin-token-file", o.Where("pprof"))
 	need((c.TLSCert == "") == (c.TLSKey == ""), "%s: tls-cert and tls-key go together; name both files, or neither", o.Where(either(c.TLSCert != "", "tls-cert", "tls-key")))
+	c.checkRedis(o, need)
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)
 	return errs
@@ -76,6 +80,7 @@ func (c *Config) Warnings() []string {
 		"publish-auth is token alone and there are no publishers: nobody can publish until "+c.PublishersFile+" names one")
 	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works on this machine alone")
 	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener speaks https alone: nobody reaches the hub at its own URL")
+	warn(c.AcceptEmptyStore, "accept-empty-store: a Redis that was emptied is not noticed at the start; leave it out from the next start on")
 	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be gone before it was delivered; subscriptions then record a gap")
 	return all
 }

@@ -24,10 +24,19 @@ type Config struct {
 	AdminToken     Secret
 
 	DataDir string
-	// SealKeyFile names the keys that secrets are sealed with in the data
-	// folder; empty: they are stored as they are.
+	// SealKeyFile names the keys that secrets are sealed with where they are
+	// stored; empty: they are stored as they are.
 	SealKeyFile string
 	NodeID      string // empty: to be chosen at random
+
+	// RedisURL says where the data is that would else be in DataDir, and RedisURLFile
+	// names a file with it; empty: there is no Redis. The URL may hold a password.
+	RedisURL         Secret
+	RedisURLFile     string
+	RedisPrefix      string
+	OwnerLease       time.Duration // how long a dead hub keeps its shards
+	InstallID        string        // that the store has to have; empty: any
+	AcceptEmptyStore bool
 
 	Continuity  string // ContinuityStrict or ContinuityFlag
 	TopicCheck  string // TopicCheckRequire, TopicCheckWarn or TopicCheckOff

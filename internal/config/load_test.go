@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		Signature: "sha256", RetryFirst: 5 * time.Second, RetryMax: 6 * time.Hour, GiveUp: 72 * time.Hour, Timeout: 15 * time.Second,
 		MaxInflight: 512, MaxInflightBytes: 256 << 20, PerHost: 8, CommitWindow: 100 * time.Millisecond,
 		RetentionAge: 72 * time.Hour, RetentionBytes: 1 << 30, RetentionTotal: 8 << 30, MaxBody: 50 << 20,
-		Drain: 15 * time.Second, LogLevel: "info",
+		Drain: 15 * time.Second, LogLevel: "info", RedisPrefix: "rshub", OwnerLease: 30 * time.Second,
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Error(d)
@@ -157,7 +157,9 @@ func TestMistakes(t *testing.T) {
 		"--ca-file=load_test.go":                          {"--ca-file", "PEM"},
 		"--publishers-file=nowhere":                       {"nowhere"},
 		"--config=nowhere":                                {"nowhere"},
-		"--redis-url=redis://h":                           {"redis-url"},
+		"--redis-url=http://h":                            {"--redis-url", "redis+cluster://"},
+		"--redis-url=redis://":                            {"--redis-url", "names no host"},
+		"--redis-urls=redis://h":                          {"redis-url"},
 		"extra":                                           {"extra"},
 		"--max-body=x --timeout=y":                        {"--max-body", "--timeout"},
 	} {

@@ -29,8 +29,14 @@ func settings(c *Config) []setting {
 		{name: "tls-key", arg: "FILE", help: "private key of tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.TLSKey)},
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
-		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
-		{name: "seal-key-file", arg: "FILE", help: "file of the keys that seal subscribers' secrets in the data folder, one a line in base64 or hexadecimal; the first seals, all open (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
+		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there; not used with redis-url, but for publishers.yaml", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
+		{name: "redis-url", arg: "URL", help: "Redis that holds the hub's data, for one hub or several: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host", auto: "none: the data folder", set: one(parseRedis, &c.RedisURL), hide: hideRedis},
+		{name: "redis-url-file", arg: "FILE", help: "file that redis-url is in, as it holds a password", auto: "none", set: one(anyText, &c.RedisURLFile)},
+		{name: "redis-prefix", arg: "TEXT", help: "begins the name of every key in Redis; all hubs that have it in common are one", def: "rshub", set: one(parseRedisPrefix, &c.RedisPrefix)},
+		{name: "owner-lease", arg: "DURATION", help: "with Redis: how long the share of a hub that died waits for the others", def: "30s", set: one(atLeast("1s", parseDuration), &c.OwnerLease)},
+		{name: "install-id", arg: "ID", help: "id that the store in Redis has to have, as GET /api/v1/info tells it; a Redis that lacks it is refused", auto: "none: any", set: one(anyText, &c.InstallID)},
+		{name: "accept-empty-store", help: "begin an empty store in a Redis that lacks install-id", def: "false", set: one(parseBool, &c.AcceptEmptyStore)},
+		{name: "seal-key-file", arg: "FILE", help: "file of the keys that seal subscribers' secrets where they are stored, one a line in base64 or hexadecimal; the first seals, all open (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
 		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
 
 		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
@@ -66,7 +72,7 @@ func settings(c *Config) []setting {
 
 		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", parseDuration), &c.RetentionAge)},
 		{name: "retention-bytes", arg: "SIZE", help: "notifications kept for one topic", def: "1GiB", set: one(atLeast("1", parseSize), &c.RetentionBytes)},
-		{name: "retention-total", arg: "SIZE", help: "notifications kept in all", def: "8GiB", set: one(atLeast("1", parseSize), &c.RetentionTotal)},
+		{name: "retention-total", arg: "SIZE", help: "notifications kept in all; with redis-url the default is 512MiB", def: "8GiB", set: one(atLeast("1", parseSize), &c.RetentionTotal)},
 		{name: "max-body", arg: "SIZE", help: "largest notification accepted", def: "50MiB", set: one(atLeast("1", parseSize), &c.MaxBody)},
 
 		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
