@@ -1,0 +1,16 @@
+package config
+
+import "github.com/spf13/pflag"
+
+// AddStoreFlags puts the flags of the settings into fs that say where the store of
+// a hub is, to be read by ResolveStore.
+func AddStoreFlags(fs *pflag.FlagSet) {
+	AddFlags(fs, "config", "data-dir", "redis-url", "redis-prefix", "install-id", "accept-empty-store", "seal-key-file")
+}
+
+// ResolveStore is Resolve for a command that opens the store of a hub and runs
+// none: the settings stand for themselves, and files that they name are not read.
+func ResolveStore(fs *pflag.FlagSet, environ []string) (Config, error) {
+	c, _, err := resolve(fs, environ)
+	return c, err
+}
