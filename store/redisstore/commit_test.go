@@ -14,16 +14,25 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// fill stores n subscriptions as quickly as it can.
+// fill stores n subscriptions.
 func fill(t testing.TB, s *Store, n int) []subscriptions.Subscription {
 	t.Helper()
 	subs := make([]subscriptions.Subscription, n)
-	var calls []call
 	for i := range subs {
 		subs[i] = subscriptionNo(i)
+	}
+	store(t, s, subs)
+	return subs
+}
+
+// store stores subscriptions as quickly as it can.
+func store(t testing.TB, s *Store, subs []subscriptions.Subscription) {
+	t.Helper()
+	var calls []call
+	for i := range subs {
 		next := s.packRecord(subs[i].ID, subscriptions.Record{Subscription: &subs[i]})
 		calls = append(calls, call{keys: s.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
-		if len(calls) < 1000 && i < n-1 {
+		if len(calls) < 1000 && i < len(subs)-1 {
 			continue
 		}
 		for _, cmd := range s.runAll(t.Context(), replaceScript, calls) {
@@ -33,7 +42,6 @@ func fill(t testing.TB, s *Store, n int) []subscriptions.Subscription {
 		}
 		calls = calls[:0]
 	}
-	return subs
 }
 
 // Invariant 3: a hub was frozen past its lease with results in its hands, and
@@ -78,6 +86,62 @@ func TestLateCommitsOfAFrozenHubDoNothing(t *testing.T) {
 		attempts, err := owner.Attempts(t.Context(), subs[i].ID)
 		if len(attempts) > 0 || len(got.Gaps) > 0 || got.EndReason != "" || err != nil {
 			t.Fatalf("a late commit left %d attempts, %d gaps and the end %q; %v", len(attempts), len(got.Gaps), got.EndReason, err)
+		}
+	}
+}
+
+// Invariant 3: the script finds the greater one of two cursors as Go does, be the
+// difference in any byte.
+func TestCommitOrdersCursorsAsGoDoes(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	base := subscriptionNo(0).Cursor
+	base.Generation |= 1 << 63
+	base.NextAttemptAt, base.FirstAttemptAt, base.LastStatus = base.Until, base.Until, 200
+	cursors := []journal.Cursor{base}
+	vary := func(change func(c *journal.Cursor)) {
+		c := base
+		change(&c)
+		cursors = append(cursors, c)
+	}
+	for bit := range 64 {
+		vary(func(c *journal.Cursor) { c.Generation ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Position ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Nonce ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Seq ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Nudge ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Attempt ^= 1 << bit })
+		vary(func(c *journal.Cursor) { c.Step ^= 1 << bit })
+		if bit < 60 {
+			vary(func(c *journal.Cursor) { c.NextAttemptAt = c.NextAttemptAt.Add(1 << bit) })
+			vary(func(c *journal.Cursor) { c.FirstAttemptAt = c.FirstAttemptAt.Add(-1 << bit) })
+			vary(func(c *journal.Cursor) { c.Until = c.Until.Add(1 << bit) })
+		}
+	}
+	for _, status := range []int{-4, -1, 0, 199, 201} {
+		vary(func(c *journal.Cursor) { c.LastStatus = status })
+	}
+	subs := make([]subscriptions.Subscription, len(cursors))
+	var commits []subscriptions.Commit
+	for i := range subs {
+		subs[i] = subscriptionNo(i)
+		subs[i].Cursor = base
+		commits = append(commits, subscriptions.Commit{ID: subs[i].ID, Cursor: cursors[i]})
+	}
+	store(t, s, subs)
+	for i := range subs { // and the other way round
+		if i%2 == 1 {
+			if err := s.Commit(t.Context(), commits[i:i+1]); err != nil {
+				t.Fatal(err)
+			}
+			commits[i].Cursor = base
+		}
+	}
+	if err := s.Commit(t.Context(), commits); err != nil {
+		t.Fatal(err)
+	}
+	for i := range subs {
+		if got, want := get(t, s, subs[i].ID).Subscription.Cursor, journal.Merge(base, cursors[i]); got != want {
+			t.Errorf("of %+v and %+v, %+v is stored", base, cursors[i], got)
 		}
 	}
 }
