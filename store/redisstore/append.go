@@ -18,14 +18,17 @@ const maxTopicChanges = 1 << 14
 // appendScript stores an entry as the newest of a topic: the one atomic step of
 // invariant 2.
 //
-//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 hints, 7 body
+//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 body if it is in chunks
 //	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
 //	        be none, 3 new head record, 4 notification id, 5 what ids has of it,
 //	        6 position-nonce, 7 packed entry, 8 size, 9 body, empty: it is in chunks,
-//	        10 number of chunks, 11 packed interval, empty: none, 12 hint,
-//	        13 command that publishes it, 14 most intervals, 15 most changes
+//	        10 number of chunks, 11 packed interval, empty: none, 12 most intervals,
+//	        13 most changes, 14 hint, 15 its channel, 16 command that publishes it
 //	returns {1} it is stored, by this run or by one before whose answer was lost;
 //	        {0, head record} the stored one is another; {2} the chunks are gone
+//
+// The channel is none of the KEYS: while Redis Cluster moves a slot, it puts off
+// what names keys that are not there.
 var appendScript = newScript(`
 if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
@@ -33,18 +36,18 @@ if string.sub(now, 2, 9) ~= ARGV[2] then return {0, now} end
 if ARGV[9] ~= '' then
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
 else
-  if redis.call('HLEN', KEYS[7]) ~= tonumber(ARGV[10]) then return {2} end
+  if redis.call('HLEN', KEYS[6]) ~= tonumber(ARGV[10]) then return {2} end
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'c', ARGV[10])
-  redis.call('PERSIST', KEYS[7])
+  redis.call('PERSIST', KEYS[6])
 end
 redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
 if ARGV[11] ~= '' then
   redis.call('LPUSH', KEYS[3], ARGV[11])
-  redis.call('LTRIM', KEYS[3], 0, ARGV[14] - 1)
+  redis.call('LTRIM', KEYS[3], 0, ARGV[12] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-` + tellChange("KEYS[5]", "ARGV[1]", "ARGV[15]") + `
-redis.pcall(ARGV[13], KEYS[6], ARGV[12])
+` + tellChange("KEYS[5]", "ARGV[1]", "ARGV[13]") + `
+redis.pcall(ARGV[16], ARGV[15], ARGV[14])
 return {1}
 `)
 
@@ -110,7 +113,10 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 // that has the version of h still: a trim makes one.
 func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
 	version, topic := h.Version, h.Topic
-	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.hints, s.key.body(e.ID)}
+	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes}
+	if chunks > 0 {
+		names = append(names, s.key.body(e.ID))
+	}
 	for range maxTries {
 		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(s.highest[k.partition].Load())) + 1
 		e.Seq = h.Last.Seq + 1
@@ -121,7 +127,7 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 		}
 		cmd := s.run(ctx, appendScript, names,
 			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, s.hints.message(topic), s.publish(), journal.Remembered, maxTopicChanges)
+			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish())
 		stored, now, err := swapped(cmd)
 		switch {
 		case err != nil:

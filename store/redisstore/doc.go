@@ -16,7 +16,7 @@
 //	P:{p:n}:body:ID        hash    chunk number -> part of a large body
 //	P:{p:n}:changes        zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:marks          hash    topic id -> packed mark; "rev" -> revision of the hash
-//	P:{p:n}:hints          channel of the topics that got an entry
+//	P:{p:n}:hints          channel (no key) of the topics that got an entry
 //	P:{s:n}:...            subscriptions, cursors, requests, attempts, owner (records.go, owners.go)
 //	P:{nodes}:...          heartbeats of the hubs (owners.go)
 //	P:{meta}:store         hash    schema, id of the installation, when it was created
@@ -33,6 +33,14 @@
 // nothing: Go reads a value, makes the next one of it, and the script stores that
 // if the value is still the one that was read. A command that was lost on the
 // way is sent again by the client; each script recognises that it ran already.
+//
+// # What its user has to be allowed
+//
+// With the prefix rshub, a user of Redis with these rules has all rights that a
+// hub needs, and no more:
+//
+//	~rshub:* &rshub:* -@all +@read +@write +@connection +@transaction +@pubsub
+//	+@scripting -@dangerous +info +time +command +cluster|slots
 //
 // The package implements journal.Journal, journal.Marks and subscriptions.Store.
 // It imports the nouns and the Redis client. Data comes in from packages hub and

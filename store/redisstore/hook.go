@@ -5,27 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
 )
 
-// limits is a hook of the client: it gives every command callTimeout, and errors
-// that say what to do.
-type limits struct{}
+// limits is a hook of the client: it gives every command a time, and errors that
+// say what to do.
+type limits struct{ timeout time.Duration }
 
 // DialHook implements redis.Hook.
 func (limits) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := ctx.Err()
 		if err == nil {
-			limited, cancel := context.WithTimeout(ctx, callTimeout)
+			limited, cancel := context.WithTimeout(ctx, l.timeout)
 			defer cancel()
-			err = explain(ctx, next(limited, cmd))
+			err = l.explain(ctx, next(limited, cmd))
 		}
 		if err != nil {
 			cmd.SetErr(err)
@@ -35,7 +36,7 @@ func (limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := ctx.Err()
 		if err != nil {
@@ -44,12 +45,12 @@ func (limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 			}
 			return err
 		}
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		err = explain(ctx, next(limited, cmds))
+		err = l.explain(ctx, next(limited, cmds))
 		for _, cmd := range cmds {
 			if cmd.Err() != nil {
-				cmd.SetErr(explain(ctx, cmd.Err()))
+				cmd.SetErr(l.explain(ctx, cmd.Err()))
 			}
 		}
 		return err
@@ -58,7 +59,7 @@ func (limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 // explain makes an error of the client one that its reader can act on. ctx is
 // that of the caller, without the limit.
-func explain(ctx context.Context, err error) error {
+func (l limits) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil):
 		return err
@@ -67,7 +68,7 @@ func explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w within %v", ErrAway, callTimeout)
+		return fmt.Errorf("%w within %v", ErrAway, l.timeout)
 	case outOfMemory(err):
 		return fmt.Errorf("%w: Redis holds as much as its maxmemory lets it; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
 	}

@@ -34,10 +34,14 @@ func eachTopology(t *testing.T, test func(t *testing.T, url string)) {
 	}
 }
 
+// patience is how long tests wait for what has to come, and for a Redis that has
+// few of the machine's cores.
+const patience = 30 * time.Second
+
 var prefixesUsed atomic.Int64
 
 // freshPrefix is one that no other test uses.
-func freshPrefix() string { return fmt.Sprintf("test%d", prefixesUsed.Add(1)) }
+func freshPrefix() string { return fmt.Sprintf("rshub:test%d", prefixesUsed.Add(1)) }
 
 // openStore opens a store that is closed at the end of the test, with its keys
 // deleted.
@@ -62,7 +66,7 @@ func admin(t testing.TB, url string) redis.UniversalClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := connect(parsed)
+	client, err := connect(parsed, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +161,12 @@ func everything(ctx context.Context, client redis.UniversalClient, prefix string
 
 // harness is a store under a prefix of its own.
 func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
-	client, prefix := admin(t, url), freshPrefix()
+	return harnessOf(t, url, url, keys)
+}
+
+// harnessOf is one whose tests get at Redis by another URL than the store.
+func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.Harness {
+	client, prefix := admin(t, adminURL), freshPrefix()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
 		names, _ := keysOf(ctx, client, prefix)
@@ -165,13 +174,13 @@ func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
 			_ = client.Unlink(ctx, name).Err() // else it is in nobody's way
 		}
 	})
-	s := openStore(t, Options{URL: url, Prefix: prefix, Keys: keys})
+	s := openStore(t, Options{URL: url, Prefix: prefix, Keys: keys, Timeout: patience})
 	t.Cleanup(func() { _ = s.Close() }) // whichever it is by then
 	reopenWith := func(with *seal.Keys) (storetest.Store, error) {
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
-		again, err := Open(ctx, Options{URL: url, Prefix: prefix, Keys: with})
+		again, err := Open(ctx, Options{URL: url, Prefix: prefix, Keys: with, Timeout: patience})
 		if err != nil {
 			return nil, err
 		}
@@ -204,20 +213,6 @@ func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
 	}
 }
 
-// sealKeys returns keys of tests.
-func sealKeys(t testing.TB, of ...byte) *seal.Keys {
-	t.Helper()
-	var secrets [][32]byte
-	for _, b := range of {
-		secrets = append(secrets, [32]byte{b})
-	}
-	keys, err := seal.New(secrets...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 // Invariants 1, 2, 3, 4, 5, 10 and 12, as far as a store answers for them.
 func TestStorePassesTheSuite(t *testing.T) {
 	eachTopology(t, func(t *testing.T, url string) {
@@ -236,9 +231,6 @@ func TestSealingStoreAgreesWithTheReference(t *testing.T) {
 	url := topologies["standalone"](t)
 	storetest.RunModel(t, func(t *testing.T) *storetest.Harness { return harness(t, url, sealKeys(t, 1)) })
 }
-
-// patience is how long tests wait for what has to come.
-const patience = 20 * time.Second
 
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {

@@ -11,10 +11,10 @@ import (
 // restoreScript stores the head record of a topic with all that is remembered of
 // its intervals.
 //
-//	KEYS    1 heads, 2 intervals, 3 changes, 4 hints
+//	KEYS    1 heads, 2 intervals, 3 changes
 //	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
-//	        be none, 3 new head record, 4 hint, 5 command that publishes it, 6 most
-//	        changes, 7.. packed intervals, oldest first
+//	        be none, 3 new head record, 4 most changes, 5 hint, 6 its channel,
+//	        7 command that publishes it, 8.. packed intervals, oldest first
 //	returns {1} it is stored; {0, head record} the stored one is another
 var restoreScript = newScript(`
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
@@ -23,9 +23,9 @@ if revision == string.sub(ARGV[3], 2, 9) then return {1} end
 if revision ~= ARGV[2] then return {0, now} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('DEL', KEYS[2])
-for i = 7, #ARGV do redis.call('LPUSH', KEYS[2], ARGV[i]) end
-` + tellChange("KEYS[3]", "ARGV[1]", "ARGV[6]") + `
-redis.pcall(ARGV[5], KEYS[4], ARGV[4])
+for i = 8, #ARGV do redis.call('LPUSH', KEYS[2], ARGV[i]) end
+` + tellChange("KEYS[3]", "ARGV[1]", "ARGV[4]") + `
+redis.pcall(ARGV[7], ARGV[6], ARGV[5])
 return {1}
 `)
 
@@ -56,11 +56,11 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 		}
 		next.Version = newVersion(random())
 		raw := packHead(next)
-		args := []any{k.field, stored.revision, raw, s.hints.message(h.Topic), s.publish(), maxTopicChanges}
+		args := []any{k.field, stored.revision, raw, maxTopicChanges, s.hints.message(h.Topic), k.hints, s.publish()}
 		for _, i := range remembered {
 			args = append(args, journal.PackInterval(i))
 		}
-		names := []string{k.heads, k.intervals, k.changes, k.hints}
+		names := []string{k.heads, k.intervals, k.changes}
 		done, now, err := swapped(s.run(ctx, restoreScript, names, args...))
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type Options struct {
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
 	// as they are.
 	Keys *seal.Keys
+	// Timeout is for one command, or one pipeline of them, with all its retries
+	// and redirections; 0: DefaultTimeout.
+	Timeout time.Duration
 	// InstallID, where not empty, is the id that the store has to have: Open
 	// returns an error that wraps ErrRefused where it has another one, or where
 	// there is no store, unless AcceptEmpty is set. A new one then gets this id.
@@ -52,13 +56,11 @@ var (
 	ErrAway = errors.New("Redis gives no answer")
 )
 
-// How long Redis may take. A publish that cannot be stored has to be refused in
-// less than two seconds.
+// DefaultTimeout is Options.Timeout where it is not set: a publish that cannot be
+// stored has to be refused in less than two seconds.
+const DefaultTimeout = 1500 * time.Millisecond
+
 const (
-	// callTimeout is for one command, or one pipeline of them, with all its
-	// retries and redirections.
-	callTimeout = 1500 * time.Millisecond
-	dialTimeout = 500 * time.Millisecond
 	// openTimeout is for all of Open's own commands.
 	openTimeout = 10 * time.Second
 )
@@ -114,7 +116,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := connect(t)
+	client, err := connect(t, cmp.Or(o.Timeout, DefaultTimeout))
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +142,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// connect makes the client. It dials nothing yet.
-func connect(t target) (redis.UniversalClient, error) {
+// connect makes the client, whose commands take no longer than timeout. It dials
+// nothing yet.
+func connect(t target, timeout time.Duration) (redis.UniversalClient, error) {
 	o, err := t.options()
 	if err != nil {
 		return nil, err
@@ -150,8 +153,8 @@ func connect(t target) (redis.UniversalClient, error) {
 	logging.Disable()
 	o.MaxRetries, o.MaxRedirects = maxRetries, maxRedirects
 	o.MinRetryBackoff, o.MaxRetryBackoff = 20*time.Millisecond, 200*time.Millisecond
-	o.DialTimeout, o.DialerRetries = dialTimeout, 1
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout
+	o.DialTimeout, o.DialerRetries = timeout/3, 1 // so that another try is left
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout
 	o.ContextTimeoutEnabled = true
 	o.PoolSize = poolSize
 	// An ACL user need not be allowed what nothing depends on.
@@ -159,7 +162,7 @@ func connect(t target) (redis.UniversalClient, error) {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	// Reads go to masters alone: ReadOnly and the Route options stay as they are.
 	client := redis.NewUniversalClient(o)
-	client.AddHook(limits{})
+	client.AddHook(limits{timeout: timeout})
 	return client, nil
 }
 
