@@ -123,8 +123,7 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	if err != nil {
 		return err
 	}
-	if err := note(cmd, "Exported %d topics, %d waiting pings and %d subscriptions; their secrets are %s.",
-		told.Topics, told.Pings, told.Subscriptions, told.Secrets); err != nil {
+	if err := note(cmd, "Exported %v; their secrets are %s.", told.Counts, told.Secrets); err != nil {
 		return err
 	}
 	if told.Lagging > 0 {
@@ -205,8 +204,8 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 	if dry {
 		would = "Nothing is stored in a dry run. "
 	}
-	if err := note(cmd, "%sOf %d topics, %d waiting pings and %d subscriptions %d are new or changed, and %d are in the store as they are or newer.",
-		would, told.Topics, told.Pings, told.Subscriptions, told.Stored, told.Kept); err != nil {
+	if err := note(cmd, "%sOf %v %d are new or changed, and %d are in the store as they are or newer.",
+		would, told.Counts, told.Stored, told.Kept); err != nil {
 		return err
 	}
 	if !told.Partial() {

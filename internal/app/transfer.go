@@ -18,12 +18,14 @@ import (
 )
 
 type (
-	// ExportOptions say what Export writes, Exported what it wrote.
+	// ExportOptions say what Export writes.
 	ExportOptions = transfer.ExportOptions
-	Exported      = transfer.Exported // see ExportOptions
-	// ImportOptions say how Import reads, Imported what came of it.
+	// Exported tells what Export wrote.
+	Exported = transfer.Exported
+	// ImportOptions say how Import reads.
 	ImportOptions = transfer.ImportOptions
-	Imported      = transfer.Imported // see ImportOptions
+	// Imported tells what came of an Import.
+	Imported = transfer.Imported
 	// LineCounts tell how many lines of which type there are.
 	LineCounts = transfer.Counts
 )

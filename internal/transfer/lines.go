@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -151,4 +152,9 @@ type Counts struct {
 	Topics        int `json:"topics"`
 	Pings         int `json:"pings"`
 	Subscriptions int `json:"subscriptions"`
+}
+
+// String tells the counts to a person.
+func (c Counts) String() string {
+	return fmt.Sprintf("%d topics, %d waiting pings and %d subscriptions", c.Topics, c.Pings, c.Subscriptions)
 }

@@ -208,7 +208,7 @@ func (f *file) endLine(text []byte) error {
 	}
 	f.ended = true
 	if len(f.problems) == 0 && l.Counts != f.counts {
-		return fmt.Errorf("%w: it counts %+v, and there are %+v", ErrTruncated, l.Counts, f.counts)
+		return fmt.Errorf("%w: it counts %v, and there are %v", ErrTruncated, l.Counts, f.counts)
 	}
 	return nil
 }
