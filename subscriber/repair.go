@@ -259,11 +259,11 @@ func (s *Subscriber) reach(tx *bbolt.Tx, to tail) error {
 // giveUp tells the application that an interval can't be had (DST-16).
 func (s *Subscriber) giveUp(job *repairJob, gap Gap, p plan, why error) error {
 	to := job.target
+	if len(p.lists) > 0 && (to.IsZero() || p.lists[0].from.Before(to)) {
+		to = p.lists[0].from // from where on they have it again
+	}
 	if to.IsZero() {
-		if len(p.lists) == 0 {
-			return why
-		}
-		to = p.lists[0].from
+		return why
 	}
 	gap.Until, gap.State, gap.Via = to, GapBaseline, p.root
 	err := s.update(func(tx *bbolt.Tx) error {

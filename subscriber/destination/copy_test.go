@@ -1,0 +1,204 @@
+package destination_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// source is a Source on loopback whose documents follow from what the test put
+// into it.
+type source struct {
+	*httptest.Server
+	t  *testing.T
+	mu sync.Mutex
+
+	files    map[string]string // by path below /data/
+	changes  []resourcesync.Entry
+	at       time.Time // of the Resource List
+	gets     map[string]int
+	override map[string]http.HandlerFunc
+}
+
+func newSource(t *testing.T) *source {
+	s := &source{t: t, files: map[string]string{}, gets: map[string]int{}, at: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), override: map[string]http.HandlerFunc{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *source) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.gets[r.URL.Path]++
+	o := s.override[r.URL.EscapedPath()]
+	s.mu.Unlock()
+	if o != nil {
+		o(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	up := func(to string) []resourcesync.Link { return []resourcesync.Link{{Rel: "up", Href: s.URL + to}} }
+	switch p := r.URL.Path; {
+	case p == "/.well-known/resourcesync":
+		s.write(w, resourcesync.Head{Capability: resourcesync.Description}, resourcesync.Entry{Loc: s.URL + "/capabilitylist.xml", Capability: resourcesync.CapabilityList})
+	case p == "/capabilitylist.xml":
+		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up("/.well-known/resourcesync")},
+			resourcesync.Entry{Loc: s.URL + "/resourcelist.xml", Capability: resourcesync.ResourceList},
+			resourcesync.Entry{Loc: s.URL + "/changelist.xml", Capability: resourcesync.ChangeList})
+	case p == "/resourcelist.xml":
+		var entries []resourcesync.Entry
+		for name := range s.files {
+			entries = append(entries, s.entry(name, ""))
+		}
+		s.write(w, resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: up("/capabilitylist.xml")}, entries...)
+	case p == "/changelist.xml":
+		s.write(w, resourcesync.Head{Capability: resourcesync.ChangeList, From: s.at, Links: up("/capabilitylist.xml")}, s.changes...)
+	case strings.HasPrefix(p, "/data/"):
+		body, ok := s.files[strings.TrimPrefix(p, "/data/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		http.ServeContent(w, r, "", s.at, strings.NewReader(body))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *source) entry(name, change string) resourcesync.Entry {
+	body := s.files[name]
+	sum := sha256.Sum256([]byte(body))
+	return resourcesync.Entry{
+		Loc: s.URL + "/data/" + name, Change: change, Length: int64(len(body)), HasLength: change != resourcesync.Deleted,
+		Hash: "sha-256:" + hex.EncodeToString(sum[:]), LastMod: s.at,
+	}
+}
+
+func (s *source) write(w http.ResponseWriter, h resourcesync.Head, entries ...resourcesync.Entry) {
+	w.Header().Set("Content-Type", "application/xml")
+	out, err := resourcesync.NewWriter(w, h, resourcesync.WriteOptions{})
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	for _, e := range entries {
+		if err := out.Write(e); err != nil {
+			s.t.Error(err)
+		}
+	}
+	_ = out.Close()
+}
+
+// put changes a file, and lists that as a change after seconds.
+func (s *source) put(name, body string, after int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change := resourcesync.Updated
+	if _, ok := s.files[name]; !ok {
+		change = resourcesync.Created
+	}
+	s.files[name] = body
+	if after > 0 {
+		e := s.entry(name, change)
+		e.Datetime = s.at.Add(time.Duration(after) * time.Second)
+		s.changes = append(s.changes, e)
+	}
+}
+
+func (s *source) drop(name string, after int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, name)
+	s.changes = append(s.changes, resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: resourcesync.Deleted, Datetime: s.at.Add(time.Duration(after) * time.Second)})
+}
+
+// open opens a copy whose files lie as below /data/.
+func (s *source) open(dir string, change ...func(*destination.Options)) *destination.Copy {
+	s.t.Helper()
+	o := destination.Options{Source: s.URL, Dir: dir, Allow: egress.DevAllow(), Roots: []destination.Root{{URL: s.URL + "/data/", Dir: "."}}}
+	for _, f := range change {
+		f(&o)
+	}
+	c, err := destination.Open(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *source) same(dir string) {
+	s.t.Helper()
+	got := map[string]string{}
+	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == ".rssub" {
+			return filepath.SkipDir
+		}
+		if err == nil && !d.IsDir() {
+			raw, _ := os.ReadFile(p)
+			rel, _ := filepath.Rel(dir, p)
+			got[filepath.ToSlash(rel)] = string(raw)
+		}
+		return nil
+	})
+	if fmt.Sprint(got) != fmt.Sprint(s.files) {
+		s.t.Errorf("the copy has %v, the Source %v", got, s.files)
+	}
+}
+
+func TestSyncAndAudit(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	for i := range 20 {
+		s.put(fmt.Sprintf("d/%d.txt", i), fmt.Sprintf("body %d", i), 0)
+	}
+	c := s.open(dir)
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied != 20 || !r.InSync() {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.same(dir)
+	s.put("d/3.txt", "another", 10)
+	s.put("new.txt", "new", 11)
+	s.drop("d/4.txt", 12)
+	s.put("d/5.txt", "once", 13)
+	s.put("d/5.txt", "twice", 14)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 3 || r.Deleted != 1 || r.Baseline != "" {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied+r.Deleted+r.Failed != 0 {
+		t.Errorf("%v %+v", err, r)
+	}
+	a, err := c.Audit(t.Context(), false)
+	if err != nil || !a.InSync || a.Equal != 20 {
+		t.Fatalf("%v %+v", err, a)
+	}
+	for name, body := range map[string]string{"d/1.txt": "body X", "stray": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "d/2.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = c.Audit(t.Context(), false); err != nil || a.InSync || a.Missing != 1 || a.Differing != 1 || a.Extra != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+	if a, err = c.Audit(t.Context(), true); err != nil || !a.InSync {
+		t.Errorf("%v %+v", err, a)
+	}
+	s.same(dir)
+}

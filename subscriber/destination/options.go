@@ -1,0 +1,277 @@
+package destination
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/websub"
+)
+
+// Options are what a Copy works with. Source and Dir are required; a zero
+// elsewhere stands for the default that is named.
+type Options struct {
+	// Source is any address of the Source: its host, Source Description, a
+	// Capability List, a list.
+	Source string
+	// Dir is the folder of the copy, and StateDir that of what is remembered about
+	// it: .rssub in Dir. Both belong to one Copy at a time.
+	Dir, StateDir string
+	// Roots say which folder of Dir the resources below a URL go to. The longest
+	// URL that fits counts; where none does it is a folder named after the host.
+	Roots []Root
+
+	// Hosts are those, as host or host:port, that may be called besides the
+	// Source's own for resources, documents and redirects.
+	Hosts []string
+	// Tokens are bearer tokens by host or host:port. One is sent to its host only.
+	Tokens map[string]string
+	// Parallel is how many requests go to one host at once: 8.
+	Parallel int
+	// MaxDelete is how many files may be deleted within an hour.
+	MaxDelete Share
+	// MaxFile is the largest resource in bytes where the Source does not say how
+	// long it is: 16 GiB.
+	MaxFile int64
+	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
+	// BaselineDump.
+	Baseline Baseline
+	// DryRun calls the Source and says what would be done, and changes nothing.
+	DryRun bool
+
+	// Callback is the public URL of Handler, for Follow. Hub, Lease and
+	// InsecureSecret are those of subscriber.Options.
+	Callback, Hub  string
+	Lease          time.Duration
+	InsecureSecret bool
+	// CheckEvery is that of subscriber.Options.
+	CheckEvery time.Duration
+
+	// Allow lists ranges that may be called besides public addresses. It has no
+	// meaning with a Client.
+	Allow []netip.Prefix
+	// Client calls all hosts. Nil: a guarded one.
+	Client subscriber.Doer
+	// Log is told what happens. Nil: nobody is.
+	Log *slog.Logger
+	// Event is told of each file that was copied, deleted or could not be had, and
+	// Progress now and then how far a baseline or audit got. They must not wait,
+	// and are called from several goroutines. Nil: nobody is told.
+	Event    func(Event)
+	Progress func(Progress)
+}
+
+// Root is where the resources of a part of a Source go.
+type Root struct {
+	URL string // a prefix of addresses, which ends with a slash
+	Dir string // a folder of the copy, with slashes; "." is the copy itself
+}
+
+// Baseline is where the first copy comes from.
+type Baseline string
+
+// The kinds of Baseline.
+const (
+	BaselineAuto Baseline = ""     // a dump if there is one and little of it is there already, else the list
+	BaselineList Baseline = "list" // the Resource List
+	BaselineDump Baseline = "dump" // the Resource Dump
+)
+
+// Share is a number of files: N, or Part of the copy where that is set. The zero
+// Share is a tenth of the copy, and ten files at least.
+type Share struct {
+	N    int
+	Part float64
+	set  bool
+}
+
+// ParseShare reads a number, such as "100", or a part, such as "25%".
+func ParseShare(s string) (Share, error) {
+	if p, ok := strings.CutSuffix(s, "%"); ok {
+		f, err := strconv.ParseFloat(p, 64)
+		if err == nil && f >= 0 && f <= 100 {
+			return Share{Part: f / 100, set: true}, nil
+		}
+	} else if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+		return Share{N: n, set: true}, nil
+	}
+	return Share{}, fmt.Errorf("%q is no number of files and no part of the copy; write it like 100 or 25%%", s)
+}
+
+// of returns how many files that is of a copy of n.
+func (s Share) of(n int) int {
+	switch {
+	case !s.set && s.N == 0 && s.Part == 0:
+		return max(10, n/10)
+	case s.Part > 0:
+		return int(s.Part * float64(n))
+	default:
+		return s.N
+	}
+}
+
+// What became of a resource.
+const (
+	Copied    = "copied"  // it is in the copy as the Source has it now
+	Deleted   = "deleted" // it is not any more
+	Failed    = "failed"  // it could not be had
+	HeldBack  = "held"    // its deletion was, by Options.MaxDelete
+	Unchanged = "unchanged"
+)
+
+// Event is something that happened to one resource.
+type Event struct {
+	What string // one of the above
+	URL  string
+	Path string // in the copy, with slashes
+	// Bytes of it, and Hash as a list of algorithm:digest.
+	Bytes int64
+	Hash  string
+	// Change is what the Source said, empty in a baseline; ChangedAt when that was.
+	Change    string
+	ChangedAt time.Time
+	// NotificationID is the Webhook-Id that told of it; empty: it was pulled.
+	NotificationID string
+	Took           time.Duration
+	Err            error
+}
+
+// Progress is how far a baseline, a run over changes or an audit got.
+type Progress struct {
+	What         string // "baseline", "dump", "changes" or "audit"
+	Done, Total  int    // resources; Total 0: not known yet
+	Failed       int
+	Bytes        int64 // of Done
+	Began        time.Time
+	Finished     bool
+	CurrentlyFor string // the Source
+}
+
+const (
+	maxRedirects = 5
+	fetchTries   = 3
+	tryFirst     = 500 * time.Millisecond
+	hostPauseMax = 5 * time.Minute
+	stallTimeout = 30 * time.Second // without a byte
+	headerTime   = 30 * time.Second
+	resumeFrom   = 1 << 20 // bytes from which on a part is kept for the next try
+	maxProblems  = 100     // that a Report names
+	deleteWindow = time.Hour
+)
+
+func (o *Options) setDefaults() error {
+	u, err := url.Parse(o.Source)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("destination: %q is no address of a Source; give an http or https URL", o.Source)
+	}
+	if o.Dir == "" {
+		return errors.New("destination: Options.Dir is missing: name the folder of the copy")
+	}
+	if o.Callback != "" {
+		if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {
+			return fmt.Errorf("destination: %w", err)
+		}
+	}
+	for _, r := range o.Roots {
+		if err := r.check(); err != nil {
+			return err
+		}
+	}
+	switch o.Baseline {
+	case BaselineAuto, BaselineList, BaselineDump:
+	default:
+		return fmt.Errorf("destination: %q is no baseline; it is %q or %q", o.Baseline, BaselineList, BaselineDump)
+	}
+	if o.StateDir == "" {
+		o.StateDir = filepath.Join(o.Dir, stateName)
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	if o.MaxFile <= 0 {
+		o.MaxFile = 16 << 30
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Event == nil {
+		o.Event = func(Event) {}
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if o.Client == nil {
+		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub", PerHost: o.Parallel})
+		if err != nil {
+			return fmt.Errorf("destination: %w", err)
+		}
+		o.Client = client
+	}
+	return nil
+}
+
+func (r Root) check() error {
+	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
+		return fmt.Errorf("destination: a root's URL %q is no http URL that ends with a slash", r.URL)
+	}
+	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) {
+		return fmt.Errorf("destination: a root's folder %q leads out of the copy", r.Dir)
+	}
+	return nil
+}
+
+// web calls the hosts that may be called, and gives each its own token. It is a
+// subscriber.Doer.
+type web struct {
+	client subscriber.Doer
+	hosts  map[string]bool
+	tokens map[string]string
+}
+
+func newWeb(o *Options) *web {
+	w := &web{client: o.Client, hosts: map[string]bool{}, tokens: map[string]string{}}
+	w.hosts[egress.HostPortOf(o.Source)] = true
+	for _, h := range o.Hosts {
+		w.hosts[strings.ToLower(h)] = true
+	}
+	for h, token := range o.Tokens {
+		w.tokens[strings.ToLower(h)] = token
+	}
+	return w
+}
+
+// HostError says that a host was not called.
+type HostError struct{ Host string }
+
+func (e *HostError) Error() string {
+	return fmt.Sprintf("%s is another host than the Source's; allow it (--allow-host %s) if it is to be trusted", e.Host, e.Host)
+}
+
+// Do sends a request to an allowed host. What goes to hubs is no GET, and the
+// topic names them; everything else does not leave the allowed hosts.
+func (w *web) Do(req *http.Request) (*http.Response, error) {
+	host, name := egress.HostPort(req.URL), strings.ToLower(req.URL.Hostname())
+	if req.Method == http.MethodGet {
+		if !w.hosts[host] && !w.hosts[name] {
+			return nil, &HostError{host}
+		}
+		token, ok := w.tokens[host]
+		if !ok {
+			token = w.tokens[name]
+		}
+		if token != "" {
+			req = req.Clone(req.Context())
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
+	return w.client.Do(req)
+}
