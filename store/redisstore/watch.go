@@ -205,16 +205,14 @@ func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]st
 	defer cancel()
 	var subs []*redis.PubSub
 	for server, channels := range servers {
-		subscribe := server.Subscribe
-		if s.cluster {
-			subscribe = server.SSubscribe
-		}
-		sub := subscribe(ctx, channels...)
+		sub := server.Subscribe(ctx)
 		subs = append(subs, sub)
 		context.AfterFunc(ctx, func() { _ = sub.Close() })
 		all.Go(func() {
 			defer cancel()
-			s.hearOne(ctx, sub)
+			if s.subscribe(ctx, sub, channels) == nil {
+				s.hearOne(ctx, sub)
+			}
 		})
 	}
 	for {
@@ -230,6 +228,20 @@ func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]st
 			_ = sub.Ping(ctx) // what is not answered ends hearOne
 		}
 	}
+}
+
+// subscribe asks for channels over one connection. A server of a Cluster wants
+// those of each slot in a command of their own.
+func (s *Store) subscribe(ctx context.Context, sub *redis.PubSub, channels []string) error {
+	if !s.cluster {
+		return sub.Subscribe(ctx, channels...)
+	}
+	for _, channel := range channels {
+		if err := sub.SSubscribe(ctx, channel); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hearOne hears one connection until it breaks.
