@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/rshub/rshub/internal/egress"
+)
+
+// What follows is for the commands of the two ends, rspub and rssub.
+
+// CallFlags say whom a command may call besides public addresses.
+type CallFlags struct {
+	allow []string
+	Dev   bool // --dev
+}
+
+// Add adds --allow-cidr and --dev, of which dev says what it does.
+func (f *CallFlags) Add(flags *pflag.FlagSet, dev string) {
+	flags.StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that hubs and URLs may be in; repeatable")
+	flags.BoolVar(&f.Dev, "dev", false, dev)
+}
+
+// Ranges are those that may be called. An error is for ExitUsage.
+func (f *CallFlags) Ranges() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	if f.Dev {
+		out = egress.DevAllow()
+	}
+	for _, s := range f.allow {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, Fail(ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// LogFlags say what is logged and how.
+type LogFlags struct{ level, format string }
+
+// Add adds --log-level and --log-format.
+func (f *LogFlags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.level, "log-level", "info", "`LEVEL` from which on things are logged: debug, info, warn or error")
+	flags.StringVar(&f.format, "log-format", "", "json or console `FORM` of the log (default: console on a terminal, else json)")
+}
+
+// Log writes to w. An error is for ExitUsage.
+func (f *LogFlags) Log(w io.Writer) (*slog.Logger, error) {
+	var o slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(f.level)); err != nil {
+		return nil, Fail(ExitUsage, "--log-level %q is none of debug, info, warn and error", f.level)
+	}
+	o.Level = l
+	switch {
+	case f.format == "console", f.format == "" && IsTerminal(w):
+		return slog.New(slog.NewTextHandler(w, &o)), nil
+	case f.format == "json", f.format == "":
+		return slog.New(slog.NewJSONHandler(w, &o)), nil
+	}
+	return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", f.format)
+}
+
+// IsTerminal reports whether w is shown to a person.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file descriptor is small
+	return err == nil
+}
+
+// Credential reads the one line of the file that a flag names; empty: none is named.
+func Credential(flag, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return "", Fail(ExitUsage, "%s: %w", flag, err)
+	}
+	line := strings.TrimSpace(string(text))
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return "", Fail(ExitUsage, "%s %s must hold one line and nothing else", flag, name)
+	}
+	return line, nil
+}
+
+// Span is a time as a flag: 90s, 10m, 72h, 30d, or off, which is negative.
+type Span time.Duration
+
+// Set implements pflag.Value.
+func (s *Span) Set(text string) error {
+	if text == "off" {
+		*s = -1
+		return nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err == nil {
+			*s = Span(time.Duration(n) * 24 * time.Hour) //nolint:gosec // of 16 bits
+		}
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	*s = Span(max(d, 0))
+	return err
+}
+
+// String implements pflag.Value.
+func (s *Span) String() string {
+	d := time.Duration(*s)
+	switch {
+	case d < 0:
+		return "off"
+	case d > 0 && d%(24*time.Hour) == 0:
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+	}
+	text := d.String()
+	if d >= time.Minute {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d >= time.Hour {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Type implements pflag.Value.
+func (s *Span) Type() string { return "duration" }
+
+// BuildLine names a command and its version: that of a release, else what the Go
+// tool knows of the build, else "dev".
+func BuildLine(command, release string) string {
+	v := release
+	if v == "" {
+		v = "dev"
+		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+			v = info.Main.Version
+		}
+	}
+	return fmt.Sprintf("%s %s (%s, %s/%s)", command, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// End returns the root command of one of the two ends.
+func End(name, short, release string, children ...*cobra.Command) *cobra.Command {
+	line := BuildLine(name, release)
+	version := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
+			return err
+		},
+	}
+	root := Group(name, short, append(children, version)...)
+	root.Version = line
+	root.SetVersionTemplate("{{.Version}}\n")
+	return root
+}
