@@ -274,7 +274,7 @@ func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, err
 
 func (r *memRecord) copied() subscriptions.Record {
 	s := *r.Subscription
-	return subscriptions.Record{Subscription: &s}
+	return subscriptions.Record{Subscription: &s, Request: r.Request}
 }
 
 func (m *memory) Update(_ context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {

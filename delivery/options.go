@@ -76,6 +76,10 @@ type Options struct {
 	// Nil: nobody is told.
 	Event func(Event)
 	Gap   func(journal.Gap)
+	// Found is told of each record of a shard that is taken which has a pending
+	// request: at the Take, and when a sweep finds that it changed, maybe through
+	// another hub. The same rules hold.
+	Found func(subscriptions.Record)
 	// Log gets a line for each attempt and each gap. Nil: none.
 	Log *zap.Logger
 	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be
@@ -128,6 +132,9 @@ func (o *Options) setDefaults() error {
 	orDefault(&o.CommitWindow, 100*time.Millisecond)
 	orDefault(&o.CommitEvery, 1024)
 	orDefault(&o.Sweep, 5*time.Second)
+	if o.Found == nil {
+		o.Found = func(subscriptions.Record) {}
+	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

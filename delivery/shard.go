@@ -297,6 +297,7 @@ func (d *Dispatcher) load(ctx context.Context, n int, t *tenure) error {
 			if rec.Subscription != nil {
 				d.applyRead(t, rec.Subscription)
 			}
+			d.found(rec)
 		}
 		if len(page) < pageSize {
 			return nil
@@ -307,6 +308,12 @@ func (d *Dispatcher) load(ctx context.Context, n int, t *tenure) error {
 		} else {
 			after = last.Request.SubscriptionID()
 		}
+	}
+}
+
+func (d *Dispatcher) found(rec subscriptions.Record) {
+	if rec.Request != nil {
+		d.o.Found(rec)
 	}
 }
 

@@ -433,3 +433,42 @@ func (b *bed) wantFirsts(url string, all []journal.Entry) {
 		b.t.Errorf("%s got %d of %d", url, next, len(all))
 	}
 }
+
+// The requests of a shard are handed on when it is taken, and those that another
+// hub accepted within a sweep.
+func TestRequestsAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var found atomic.Int64
+		b := newBed(t, func(o *Options) {
+			o.Found = func(rec subscriptions.Record) {
+				if rec.Request.Topic == topicA {
+					found.Add(1)
+				}
+			}
+		})
+		mine, other := b.two()
+		request := func(s subscriptions.Subscription) {
+			_, err := b.Update(t.Context(), s.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+				rec.Request = &subscriptions.Request{ID: uuid.New(), Topic: topicA, Callback: s.Callback}
+				return rec, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		request(mine)
+		request(other)
+		b.runAlone()
+		defer b.end()
+		b.own(mine)
+		if n := found.Load(); n != 1 {
+			t.Errorf("%d requests were found in the shard that was taken", n)
+		}
+		request(mine)
+		request(other)
+		pass(b.d.o.Sweep + time.Second)
+		if n := found.Load(); n != 2 {
+			t.Errorf("%d requests after a sweep, want 2", n)
+		}
+	})
+}

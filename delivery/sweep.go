@@ -90,6 +90,7 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 			failed = fmt.Errorf("subscription %v: %w", id, err)
 			continue
 		}
+		d.found(rec)
 		if rec.Subscription == nil {
 			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: time.Now()}
 		}

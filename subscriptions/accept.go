@@ -30,6 +30,8 @@ func (e *LimitError) Error() string { return e.Reason }
 // *LimitError: it was refused by a limit. Any other error is the store's, and
 // the request may or may not have been stored.
 //
+// Where another hub owns the shard, that one verifies it; the limits hold here.
+//
 // An unsubscribe takes the same steps whether there is a subscription or not
 // (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
 // a subscription (HUB-12). Requester, which may be empty, says who asked: in the
@@ -100,7 +102,7 @@ func (s *Service) grant(r websub.SubscribeRequest) time.Duration {
 // checkPerHost refuses a new subscription at a host that has all it may have,
 // those that wait included.
 func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) error {
-	if s.hosts == nil || s.hosts.count(host)+s.queue.pending(host) < s.o.MaxPerHost {
+	if s.hosts == nil || s.hosts.count(host)+s.queue.pending(host) < part(s.o.MaxPerHost, s.o.Live()) {
 		return nil
 	}
 	rec, err := s.o.Store.Get(ctx, id)

@@ -28,13 +28,14 @@ func (r Record) State(now time.Time) State {
 	}
 }
 
-// Census is what a Service knows of all subscriptions. What the Service itself
+// Census is what a Service knows of the subscriptions of the shards that this hub
+// owns. What the Service itself
 // does to them shows at once; all else, such as a lease that runs out or an end by
 // a 410, when house is kept, some four minutes later at most.
 type Census struct {
 	Pending int // asked for, and nothing in force
 	Ended   int // ended or expired, and kept to be read
-	Waiting int // requests and denials that are being worked on or wait for their turn
+	Waiting int // requests and denials that are being worked on or wait for their turn, or for the hub that owns them
 }
 
 // Census returns it as of now. It adds up counts and walks over nothing.
@@ -99,7 +100,7 @@ func (s *Service) change(ctx context.Context, id uuid.UUID, change func(Record) 
 		before = rec
 		return change(rec)
 	})
-	if err == nil {
+	if err == nil && s.owns(id) {
 		s.census.changed(id, before, rec, time.Now())
 	}
 	return rec, err

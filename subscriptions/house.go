@@ -18,12 +18,12 @@ const (
 	page = 256
 )
 
-// keepHouse takes up what is pending and then goes round the shards: it ends
+// keepHouse takes up what is pending and then goes round the shards of this hub: it ends
 // what expired for good, forgets what ended long ago, and takes up requests that
 // the queue does not know of.
 func (s *Service) keepHouse(ctx context.Context) {
 	for shard := 0; shard < journal.Partitions; shard++ {
-		for !s.load(ctx, shard) {
+		for s.o.Owns(shard) && !s.load(ctx, shard) {
 			select {
 			case <-ctx.Done():
 				return
@@ -55,7 +55,7 @@ func (s *Service) load(ctx context.Context, shard int) bool {
 		}
 		for i := range requests {
 			after = requests[i].SubscriptionID()
-			s.enqueueUnknown(&requests[i])
+			s.Found(Record{Request: &requests[i]})
 		}
 		if len(requests) < page {
 			return true
@@ -63,11 +63,16 @@ func (s *Service) load(ctx context.Context, shard int) bool {
 	}
 }
 
-// lookThrough keeps house in one shard.
+// lookThrough keeps house in one shard, and forgets what it counted of one that is
+// not this hub's.
 func (s *Service) lookThrough(ctx context.Context, shard int) {
 	var after uuid.UUID
 	var census Census
 	counts := make(map[string]int)
+	if !s.o.Owns(shard) {
+		s.counted(shard, census, counts)
+		return
+	}
 	for ctx.Err() == nil {
 		records, err := s.o.Store.List(ctx, shard, after, page)
 		if err != nil {
@@ -83,12 +88,17 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 			}
 		}
 		if len(records) < page {
-			s.census.set(shard, census)
-			if s.hosts != nil {
-				s.hosts.set(shard, counts)
-			}
+			s.counted(shard, census, counts)
 			return
 		}
+	}
+}
+
+// counted replaces what is known of a shard by what a walk over it found.
+func (s *Service) counted(shard int, census Census, hosts map[string]int) {
+	s.census.set(shard, census)
+	if s.hosts != nil {
+		s.hosts.set(shard, hosts)
 	}
 }
 
@@ -96,7 +106,7 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Record) {
 	if rec.Request != nil {
 		id = rec.Request.SubscriptionID()
-		s.enqueueUnknown(rec.Request)
+		s.Found(rec)
 	}
 	kept = rec
 	if rec.Subscription == nil {
@@ -136,13 +146,6 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error 
 		s.o.Event(e)
 	}
 	return err
-}
-
-// enqueueUnknown has a stored request worked on unless the queue knows of it.
-func (s *Service) enqueueUnknown(r *Request) {
-	if !s.queue.known(r.SubscriptionID()) {
-		s.enqueue(r)
-	}
 }
 
 func (s *Service) trouble(ctx context.Context, id uuid.UUID, err error) {

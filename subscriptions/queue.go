@@ -22,7 +22,8 @@ const (
 // their own, so that neither a slow host nor many dead ones keep a first try
 // from being made. It knows ids and times; the requests are in the store.
 type queue struct {
-	maxPending, maxPerHost int
+	maxPending, maxPerHost int           // of all hubs together
+	live                   func() int    // how many they are
 	wake                   chan struct{} // something changed that next would see
 
 	mu      sync.Mutex
@@ -44,6 +45,10 @@ type job struct {
 	slow            bool      // the last step failed
 	checked         uuid.UUID // the request whose topic was checked
 	checks          int       // topic checks that could not tell, in a row
+	tries           int       // of the request, as far as known
+	lent            time.Time // since when another hub is to do it; zero: it is this one's
+
+	request uuid.UUID // what it was made for
 
 	at    *hostQueue // where it waits or runs; nil: only reserved
 	index int        // in at.jobs; -1: not there
@@ -60,14 +65,13 @@ func (j *job) key() string {
 	return j.host
 }
 
-func newQueue(workers, maxPending, maxPerHost int) *queue {
+func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
 	q := &queue{
-		maxPending: maxPending, maxPerHost: maxPerHost,
+		maxPending: maxPending, maxPerHost: maxPerHost, live: live,
 		wake: make(chan struct{}, 1),
 		jobs: make(map[uuid.UUID]*job),
 		pend: make(map[string]int),
 		asked: shares{
-			all: share(maxPending), each: share(maxPerHost),
 			by: make(map[uuid.UUID]string), count: make(map[place]int),
 		},
 	}
@@ -81,13 +85,16 @@ func newQueue(workers, maxPending, maxPerHost int) *queue {
 // worker gives it back. *LimitError: there is none, or none for its requester, who
 // may be empty: unknown.
 func (q *queue) reserve(id uuid.UUID, host, requester string) error {
+	live := q.live()
+	all, each := part(q.maxPending, live), part(q.maxPerHost, live)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.asked.all, q.asked.each = share(all), share(each)
 	switch {
 	case q.jobs[id] != nil: // it replaces one that waits
-	case q.maxPending > 0 && len(q.jobs) >= q.maxPending:
+	case all > 0 && len(q.jobs) >= all:
 		return &LimitError{Reason: "Too many requests wait for their verification at this hub; try again later.", RetryAfter: time.Minute}
-	case q.maxPerHost > 0 && q.pend[host] >= q.maxPerHost:
+	case each > 0 && q.pend[host] >= each:
 		return &LimitError{Reason: "Too many requests of the callback's host wait for their verification; try again later.", RetryAfter: time.Minute}
 	case q.asked.full(requester, host):
 		return &LimitError{Reason: "Too many of your own requests wait for their verification; try again later, or see why the callbacks do not answer.", RetryAfter: time.Minute}
@@ -124,11 +131,31 @@ func (q *queue) add(fresh *job) {
 	q.signal()
 }
 
-// known reports whether there is a job for id.
-func (q *queue) known(id uuid.UUID) bool {
+// part is what one of so many hubs has of a limit, rounded up; 0, no limit, stays.
+func part(limit, live int) int {
+	live = max(live, 1)
+	return (max(limit, 0) + live - 1) / live
+}
+
+// lacks reports whether r, as it is stored, is news: there is no job for it, or one
+// for an older request, one that was another hub's to do, or one that waits though
+// the operator had it begin anew.
+func (q *queue) lacks(r *Request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.jobs[id] != nil
+	j := q.jobs[r.SubscriptionID()]
+	switch {
+	case j == nil:
+		return true
+	case j.at == nil: // it is being stored
+		return false
+	case j.again != nil:
+		return j.again.request != r.ID
+	case j.request != r.ID:
+		return true
+	default:
+		return j.index >= 0 && (j.tries > r.Tries || !j.lent.IsZero())
+	}
 }
 
 // pending is the number of jobs of a callback host.

@@ -10,7 +10,7 @@ import (
 
 // queued returns a queue with n jobs for each host, due at t0 in that order.
 func queued(workers, n int, hosts ...string) *queue {
-	q := newQueue(workers, 0, 0)
+	q := newQueue(workers, 0, 0, func() int { return 1 })
 	for _, host := range hosts {
 		for i := range n {
 			j := newJob(ID(host, fmt.Sprint(i)), host)
@@ -134,7 +134,7 @@ func checkEmpty(t *testing.T, q *queue) {
 // What a request that waits costs in time and memory.
 func BenchmarkQueue(b *testing.B) {
 	b.ReportAllocs()
-	q := newQueue(512, 0, 0)
+	q := newQueue(512, 0, 0, func() int { return 1 })
 	now := t0
 	for i := range b.N {
 		host := fmt.Sprintf("host%d.example:443", i%10_000)
@@ -150,4 +150,11 @@ func BenchmarkQueue(b *testing.B) {
 		}
 		q.finish(j, false)
 	}
+}
+
+// known reports whether there is a job for id.
+func (q *queue) known(id uuid.UUID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[id] != nil
 }

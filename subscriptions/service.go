@@ -73,6 +73,14 @@ type Options struct {
 	// together.
 	MaxPending, MaxPendingPerHost, MaxPerHost int
 
+	// Owns tells whether this hub works on a shard: verifies its requests, ends what
+	// expired, and counts it. Requests for others are stored, and left to whoever
+	// does. It must be cheap; nil: on all of them.
+	Owns func(shard int) bool
+	// Live is the number of hubs that share the limits above: each has its part
+	// of them, rounded up, for the requests that it accepts and what it owns. Nil: 1.
+	Live func() int
+
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
 	Timeout time.Duration
 	// Workers is how many requests are worked on at once, retries at most half
@@ -107,13 +115,19 @@ func New(o Options) *Service {
 	o.LeaseMax = orElse(o.LeaseMax, 2_678_400*time.Second)
 	o.Timeout = orElse(o.Timeout, 15*time.Second)
 	o.Workers = orElse(o.Workers, 512)
+	if o.Owns == nil {
+		o.Owns = func(int) bool { return true }
+	}
+	if o.Live == nil {
+		o.Live = func() int { return 1 }
+	}
 	if o.Changed == nil {
 		o.Changed = func(Subscription) {}
 	}
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
-	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost)}
+	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live)}
 	if o.MaxPerHost > 0 {
 		s.hosts = newHostCounts()
 	}
@@ -128,8 +142,20 @@ func orElse[T comparable](v, or T) T {
 	return v
 }
 
-// Run takes up the pending requests of the store and works on them, and on those
-// that Accept adds, until ctx ends; it returns nil then, when all that it
+// owns tells whether this hub works on the shard of a subscription.
+func (s *Service) owns(id uuid.UUID) bool { return s.o.Owns(Shard(id)) }
+
+// Found takes up the request of a record that was read from the store, if Run does
+// not know of it: another hub accepted it, or had the shard before. It must not be
+// called for a shard of somebody else's.
+func (s *Service) Found(rec Record) {
+	if r := rec.Request; r != nil && s.queue.lacks(r) {
+		s.enqueue(r)
+	}
+}
+
+// Run takes up the pending requests of the shards that this hub owns and works on
+// them, and on those that Accept and Found add, until ctx ends; it returns nil then, when all that it
 // started has stopped. What it was working on is taken up again by the next Run,
 // here or in another process. It may be called once.
 func (s *Service) Run(ctx context.Context) error {
@@ -174,7 +200,9 @@ func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) 
 	if before == after { // the functions of transition.go copy what they change
 		return rec, nil
 	}
-	s.hosts.changed(id, before, after, time.Now())
+	if s.owns(id) {
+		s.hosts.changed(id, before, after, time.Now())
+	}
 	if rec.Subscription != nil {
 		s.o.Changed(*rec.Subscription)
 	}

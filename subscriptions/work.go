@@ -19,6 +19,8 @@ const (
 	// long storing what became of a request may take.
 	storeRest  = 5 * time.Second
 	settleTime = 5 * time.Second
+	// lentFor is when a request is looked at again that another hub owns.
+	lentFor = 5 * time.Second
 )
 
 // retries are the pauses after the first, second and third try of a
@@ -41,7 +43,7 @@ func (s *Service) enqueue(r *Request) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
 	j.check = s.needsCheck(r)
-	j.due, j.slow = due(r, time.Now()), r.Tries > 0
+	j.due, j.slow, j.tries, j.request = due(r, time.Now()), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
 
@@ -72,6 +74,16 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		return false
 	}
 	now := time.Now()
+	if !s.owns(j.id) {
+		// Its place is taken until whoever owns it is done with it. It is looked at
+		// ever more rarely.
+		if j.lent.IsZero() {
+			j.lent = now
+		}
+		j.due = now.Add(max(lentFor, now.Sub(j.lent)))
+		return true
+	}
+	j.lent = time.Time{}
 	if j.due = due(r, now); j.due.After(now) {
 		return true
 	}
@@ -251,7 +263,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return false
 	}
 	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
-	j.due, j.slow = due(rec.Request, time.Now()), rec.Request.Tries > 0
+	j.due, j.slow, j.tries = due(rec.Request, time.Now()), rec.Request.Tries > 0, rec.Request.Tries
 	return true
 }
 

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -38,11 +37,14 @@ func (a *App) startParts(ctx context.Context) error {
 	}}
 	a.stops.background(ctx, "retention", keep.run, a.failed)
 
+	shares := a.newShares()
 	dispatcher, err := a.newDispatcher(client)
 	if err != nil {
 		return err
 	}
 	a.dispatcher.Store(dispatcher)
+	shares.dispatcher = dispatcher
+	a.shares.Store(shares)
 	service := a.subscriptions(client, budget, topics, dispatcher)
 	a.service.Store(service)
 	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
@@ -50,28 +52,10 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	a.serve(ctx, a.publicListener(ctx))
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
-	a.stops.background(ctx, "shards", func(ctx context.Context) error { return a.takeAll(ctx, dispatcher) }, a.failed)
+	// It hands back what it has before deliveries end.
+	a.stops.background(ctx, "shares", shares.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
-	return nil
-}
-
-// takeAll takes up all subscriptions of the store, as this hub is alone.
-func (a *App) takeAll(ctx context.Context, d *delivery.Dispatcher) error {
-	start := time.Now()
-	for shard := range journal.Partitions {
-		if err := d.Take(ctx, shard); err != nil {
-			if ctx.Err() != nil {
-				return nil // ended before it began
-			}
-			return err
-		}
-	}
-	a.taken.Store(true)
-	st := d.Stats()
-	a.log.Named("delivery").Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
-		zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(start)))
-	<-ctx.Done()
 	return nil
 }
 
@@ -93,6 +77,13 @@ func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*valid
 	})
 }
 
+// found hands a request that delivery came across to who verifies it.
+func (a *App) found(rec subscriptions.Record) {
+	if s := a.service.Load(); s != nil {
+		s.Found(rec)
+	}
+}
+
 func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error) {
 	return delivery.New(delivery.Options{
 		Journal:       a.store,
@@ -112,6 +103,7 @@ func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error)
 		Drain:            a.cfg.Drain,
 		Event:            both(a.metrics.Attempt, a.traces.Attempt),
 		Gap:              a.metrics.Gap,
+		Found:            a.found,
 		Log:              a.log,
 	})
 }
