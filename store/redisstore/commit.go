@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
@@ -155,7 +157,7 @@ func (b *batches) end() []call {
 func (s *Store) commitCursors(ctx context.Context, calls []call) (unread, err error) {
 	for _, cmd := range s.runAll(ctx, commitScript, calls) {
 		ids, cmdErr := cmd.StringSlice()
-		err = errors.Join(err, cmdErr)
+		err = cmp.Or(err, cmdErr)
 		for _, id := range ids {
 			unread = errors.Join(unread, fmt.Errorf("subscription %v: %w: a cursor: it is damaged, or a newer version wrote it", uuid.UUID([]byte(id)), journal.ErrPacked))
 		}
@@ -163,17 +165,20 @@ func (s *Store) commitCursors(ctx context.Context, calls []call) (unread, err er
 	return unread, err
 }
 
-// runAll runs a script several times in one round trip.
+// pipelined is how many calls go into one round trip, so that none of them waits
+// longer for the others than a call may take.
+const pipelined = 100
+
+// runAll runs a script several times, in as few round trips as may be.
 func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) []*redis.Cmd {
-	if len(calls) == 0 {
-		return nil
+	cmds := make([]*redis.Cmd, 0, len(calls))
+	for some := range slices.Chunk(calls, pipelined) {
+		pipe := s.client.Pipeline()
+		for _, c := range some {
+			cmds = append(cmds, pipe.EvalSha(ctx, script.Hash(), c.keys, c.args...))
+		}
+		_, _ = pipe.Exec(ctx) // each has its own error
 	}
-	cmds := make([]*redis.Cmd, len(calls))
-	pipe := s.client.Pipeline()
-	for i, c := range calls {
-		cmds[i] = pipe.EvalSha(ctx, script.Hash(), c.keys, c.args...)
-	}
-	_, _ = pipe.Exec(ctx) // each has its own error
 	for i, c := range calls {
 		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
 			cmds[i] = s.run(ctx, script, c.keys, c.args...)

@@ -16,7 +16,7 @@ import (
 // Cursors committed in batches, among 100,000 subscriptions. The ratio is to
 // cursors written by HSET, one after the other, in the same run.
 func BenchmarkCommit(b *testing.B) {
-	s := openAt(b, redistest.Standalone(b, redistest.Config("appendfsync", "everysec")).URL(), "", nil)
+	s := openStore(b, Options{URL: redistest.Standalone(b, redistest.Config("appendfsync", "everysec")).URL(), Timeout: patience})
 	subs := fill(b, s, 100_000)
 	for _, size := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
@@ -55,7 +55,7 @@ func plainHSet(b *testing.B, s *Store) float64 {
 // All of 1,000,000 subscriptions read, as a hub does that starts alone.
 func BenchmarkLoad(b *testing.B) {
 	const n = 1_000_000
-	s := openAt(b, redistest.Standalone(b, redistest.Config("appendonly", "no")).URL(), "", nil)
+	s := openStore(b, Options{URL: redistest.Standalone(b, redistest.Config("appendonly", "no")).URL(), Timeout: patience})
 	empty := usedMemory(b, s)
 	fill(b, s, n)
 	full := usedMemory(b, s)

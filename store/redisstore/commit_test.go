@@ -236,7 +236,7 @@ func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 // of many subscriptions.
 func TestLargeGroups(t *testing.T) {
 	s := clientsOf(t, 1)[0]
-	subs := fill(t, s, 9000)
+	subs := fill(t, s, 4200)
 	var plain, gaps []subscriptions.Commit
 	for i := range subs {
 		c := subs[i].Cursor
@@ -292,7 +292,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 // more than 0.05 commands each, those that scripts call included.
 func TestCommandsOfAGroup(t *testing.T) {
 	url := redistest.Standalone(t).URL() // of our own, since others' commands are counted too
-	s := openAt(t, url, "", nil)
+	s := openStore(t, Options{URL: url, Timeout: patience})
 	subs := fill(t, s, 1000)
 	commits := make([]subscriptions.Commit, len(subs))
 	for i := range subs {

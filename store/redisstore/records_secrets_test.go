@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -16,9 +14,9 @@ import (
 // Of two hubs with different keys, the one without the right key says so when it
 // starts, and what only one can read is no hindrance to what both can.
 func TestStoresWithDifferentSealKeys(t *testing.T) {
-	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), "records-"+uuid.NewString()
+	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), freshPrefix()
 	one, other := sealKeys(t, 1), sealKeys(t, 2)
-	a := openAt(t, url, prefix, one)
+	a := openStore(t, Options{URL: url, Prefix: prefix, Keys: one, Timeout: patience})
 	sub := fill(t, a, 1)[0]
 	for name, keys := range map[string]*seal.Keys{"another key": other, "no key": nil} {
 		_, err := Open(t.Context(), Options{URL: url, Prefix: prefix, Keys: keys})
@@ -27,7 +25,7 @@ func TestStoresWithDifferentSealKeys(t *testing.T) {
 		}
 	}
 	// The key is changed while a hub with the old one alone still runs.
-	b := openAt(t, url, prefix, sealKeys(t, 2, 1))
+	b := openStore(t, Options{URL: url, Prefix: prefix, Keys: sealKeys(t, 2, 1), Timeout: patience})
 	if got := b.Secrets(); got.Resealed != 1 || *got.Key != other.IDs()[0] || !slices.Equal(got.Retired, one.IDs()) {
 		t.Errorf("after the change of the key: %+v", got)
 	}

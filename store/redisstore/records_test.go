@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
@@ -23,22 +21,12 @@ const recordTopic = "https://source.example/changes/"
 // clientsOf opens a store n times, as so many hubs do.
 func clientsOf(t testing.TB, n int) []*Store {
 	t.Helper()
-	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), "records-"+uuid.NewString()
+	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), freshPrefix()
 	out := make([]*Store, n)
 	for i := range out {
-		out[i] = openAt(t, url, prefix, nil)
+		out[i] = openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
 	}
 	return out
-}
-
-func openAt(t testing.TB, url, prefix string, keys *seal.Keys) *Store {
-	t.Helper()
-	s, err := Open(context.WithoutCancel(t.Context()), Options{URL: url, Prefix: prefix, Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
 }
 
 // subscriptionNo is the subscription of the i-th callback.
