@@ -37,6 +37,8 @@ type Publisher struct {
 	marking sync.Mutex    // held by who moves a mark
 	cutter  chan struct{} // wakes Run
 
+	troubles sync.Map // part of Run -> why it waits for the disk
+
 	progressMu sync.Mutex
 	progress   chan struct{} // closed and replaced when a mark moves or a hub stops
 }
@@ -112,9 +114,9 @@ func isLoopback(raw string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// Run cuts and sends until ctx ends, and then returns nil. Any other end is an
-// error of the disk; nothing is lost by it, and Run may be called again. It runs
-// once at a time.
+// Run cuts and sends until ctx ends, and then returns nil. A disk that fails or is
+// full is waited for, and told in the log and by Status. Run may be called again
+// after it has returned; any other error says that the Publisher was closed.
 func (p *Publisher) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.runCutter(ctx) })
@@ -128,12 +130,44 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
+// The parts of Run beside the hubs.
+const (
+	partCutting  = "cutting"
+	partTrimming = "trimming"
+)
+
+// diskPause is how long a part of Run waits after the disk failed it.
+const diskPause = 10 * time.Second
+
+// endure waits after an error of the disk, or of what is on it: what is to be done
+// stays to be done. Its own error ends Run.
+func (p *Publisher) endure(ctx context.Context, part string, err error) error {
+	switch {
+	case err == nil:
+		p.troubles.Delete(part)
+		return nil
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, ErrClosed):
+		return err
+	}
+	p.troubles.Store(part, err)
+	p.o.Log.Error("the outbox fails; it is tried again", slog.String("event", "outbox_failed"), slog.String("topic", p.o.Topic),
+		slog.String("part", part), slog.Any("error", err))
+	select {
+	case <-ctx.Done():
+	case <-time.After(diskPause):
+	}
+	return nil
+}
+
 // runCutter cuts whenever it is time.
 func (p *Publisher) runCutter(ctx context.Context) error {
 	quiet := time.Now() // since when no interval was cut
 	for ctx.Err() == nil {
 		wait, end := p.due(time.Now(), quiet)
 		if wait > 0 {
+			p.troubles.Delete(partCutting) // Flush may have got over it
 			t := time.NewTimer(wait)
 			select {
 			case <-ctx.Done():
@@ -146,7 +180,7 @@ func (p *Publisher) runCutter(ctx context.Context) error {
 		p.cutting.Lock()
 		ok, err := p.cut(ctx, end)
 		p.cutting.Unlock()
-		if err != nil && ctx.Err() == nil {
+		if err := p.endure(ctx, partCutting, err); err != nil {
 			return err
 		}
 		if ok {
@@ -206,7 +240,7 @@ func (p *Publisher) runTrim(ctx context.Context) error {
 	t := time.NewTicker(trimEvery)
 	defer t.Stop()
 	for {
-		if err := p.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := p.endure(ctx, partTrimming, p.trim(ctx, time.Now())); err != nil {
 			return err
 		}
 		select {

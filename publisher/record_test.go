@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -452,4 +454,44 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A full disk ends nothing: cutting and sending go on when there is room again.
+func TestRunWaitsForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		p := b.open(nil)
+		stop := b.running(p)
+		b.record(p, 0, 5, together)
+		var broken atomic.Bool
+		commit := p.box.commit
+		p.box.turn <- struct{}{}
+		p.box.commit = func(tx *bbolt.Tx) error {
+			if broken.Load() {
+				_ = tx.Rollback()
+				return errors.New("no space left on device")
+			}
+			return commit(tx)
+		}
+		<-p.box.turn
+		broken.Store(true)
+		time.Sleep(time.Minute)
+		if st := p.Status(); !strings.Contains(st.Error, "no space left") {
+			t.Errorf("%+v", st)
+		}
+		if err := p.Record(t.Context(), change(6, time.Time{}, resource(5))); err == nil {
+			t.Error("it was recorded on a full disk")
+		}
+		broken.Store(false)
+		b.record(p, 0, 6, together)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.hubs[hubA].check(6)
+		time.Sleep(2 * trimEvery)
+		if st := p.Status(); st.Error != "" {
+			t.Errorf("%+v", st)
+		}
+		stop()
+	})
 }

@@ -112,7 +112,7 @@ func unpackInterval(key, b []byte) (interval, error) {
 		Entries: int(binary.BigEndian.Uint32(b[26:])),
 	}
 	copy(i.SHA256[:], b[30:])
-	if i.From.After(i.Until) {
+	if i.From.After(i.Until) || i.Entries > math.MaxInt32 {
 		return interval{}, errDamaged
 	}
 	return i, nil

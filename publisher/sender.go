@@ -69,26 +69,31 @@ func (s *sender) stopped() (why string, is bool) {
 	return s.last.Stopped, s.last.Stopped != ""
 }
 
-// run sends until ctx ends. An error is of the disk.
+// run sends until ctx ends.
 func (s *sender) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		i, round, ok, err := s.next(ctx)
-		if err != nil {
+		wait, err := s.step(ctx)
+		if err := s.p.endure(ctx, "sending to "+s.hub.URL, err); err != nil {
 			return err
 		}
-		if _, is := s.stopped(); is || !ok {
-			s.sleep(ctx, never)
-			continue
-		}
-		wait, err := s.attempt(ctx, i, round)
-		if err != nil {
-			return err
-		}
-		if wait > 0 {
+		if wait > 0 && err == nil {
 			s.sleep(ctx, wait)
 		}
 	}
 	return nil
+}
+
+// step sends one interval, if there is one, and returns how long to wait for the
+// next.
+func (s *sender) step(ctx context.Context) (time.Duration, error) {
+	i, round, ok, err := s.next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, is := s.stopped(); is || !ok {
+		return never, nil
+	}
+	return s.attempt(ctx, i, round)
 }
 
 // sleep waits for something to do.
@@ -217,12 +222,13 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 		return 0, nil
 	}
 	wait := s.backOff(v.wait)
-	level := slog.LevelWarn
 	if v.loud {
-		level = slog.LevelError
+		log.Error("the hub refuses the interval, which is sent again: "+v.advice,
+			slog.String("event", "interval_refused"), slog.Duration("wait", wait), slog.Any("error", cause))
+	} else {
+		log.Warn("the hub did not take the interval, which is sent again: "+v.advice,
+			slog.String("event", "interval_delayed"), slog.Duration("wait", wait), slog.Any("error", cause))
 	}
-	log.Log(ctx, level, "the hub did not take the interval; it is sent again: "+v.advice,
-		slog.String("event", "interval_refused"), slog.Duration("wait", wait), slog.Any("error", cause))
 	return wait, nil
 }
 

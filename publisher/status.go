@@ -24,7 +24,7 @@ type Status struct {
 	KeptBytes int64 `json:"kept_bytes"`
 	// Hubs are in the order of Options.
 	Hubs []HubStatus `json:"hubs"`
-	// Error is why nothing can be written to the outbox; empty while all is well.
+	// Error is what is wrong with the outbox; empty while all is well.
 	Error string `json:"error,omitempty"`
 }
 
@@ -74,8 +74,13 @@ func (p *Publisher) Status() Status {
 	if now.Begun {
 		st.Until = now.Until
 	}
-	if err := p.box.trouble(); err != nil {
-		st.Error = err.Error()
+	trouble := p.box.trouble()
+	p.troubles.Range(func(_, err any) bool {
+		trouble, _ = err.(error)
+		return false // one says enough
+	})
+	if trouble != nil {
+		st.Error = trouble.Error()
 	}
 	for n, s := range p.senders {
 		h := s.status()

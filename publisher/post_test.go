@@ -1,0 +1,135 @@
+package publisher
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/websub"
+)
+
+// SRC-07: what a POST looks like; SRC-08: what is made of the answer.
+func TestPost_SRC07_SRC08(t *testing.T) {
+	body := []byte("<urlset/>")
+	for name, hub := range map[string]Hub{"token": {Token: "t0ken"}, "secret": {Secret: "s3cret"}, "neither": {}} {
+		var got *http.Request
+		var sent []byte
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = r
+			sent, _ = io.ReadAll(r.Body)
+			_, _ = io.WriteString(w, `{"id": "an-id", "duplicate": true}`)
+		}))
+		hub.URL = srv.URL + "/hub"
+		n := Notification{Topic: bedTopic, Body: body, Location: bedTopic + "x.xml", CapabilityList: "https://source.example/capabilitylist.xml"}
+		receipt, err := Post(t.Context(), srv.Client(), hub, n)
+		if err != nil || receipt != (Receipt{Status: 200, ID: "an-id", Duplicate: true}) {
+			t.Errorf("%s: %+v %v", name, receipt, err)
+		}
+		h := got.Header
+		if got.Method != http.MethodPost || got.URL.Path != "/hub" || string(sent) != string(body) || h.Get("Content-Type") != "application/xml" || h.Get("Content-Location") != n.Location {
+			t.Errorf("%s: %s %s %v", name, got.Method, got.URL, h)
+		}
+		want := `<` + bedTopic + `>; rel="self", <` + hub.URL + `>; rel="hub", <` + n.CapabilityList + `>; rel="resourcesync"`
+		if h.Get("Link") != want {
+			t.Errorf("%s: Link %s", name, h.Get("Link"))
+		}
+		if (h.Get("Authorization") == "Bearer t0ken") != (name == "token") || (websub.VerifySignature(h.Get(websub.HeaderSignature), "s3cret", body) == nil) != (name == "secret") {
+			t.Errorf("%s: %v", name, h)
+		}
+		srv.Close()
+	}
+}
+
+func TestPostIsRefused_SRC08(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for _, c := range []struct {
+		status int
+		after  string
+		body   string
+		want   RefusedError
+	}{
+		{409, "", `{"type": "https://x.example/problems.md#gap", "detail": "It leaves\n a gap.", "expected_from": "2026-01-02T03:04:05.000000006Z"}`,
+			RefusedError{Type: "gap", Detail: "It leaves a gap.", ExpectedFrom: at}},
+		{409, "", `{"expected_from": "yesterday", "detail": 7}`, RefusedError{Detail: `{"expected_from": "yesterday", "detail": 7}`}},
+		{503, "17", "Try again.\n", RefusedError{Detail: "Try again.", RetryAfter: 17 * time.Second}},
+		{500, "soon", "<html>oops</html>", RefusedError{}},
+		{302, "", "", RefusedError{}},
+		{429, "100000", strings.Repeat("é", 1000), RefusedError{Detail: strings.Repeat("é", 250) + "…", RetryAfter: time.Hour}},
+		{400, "", "a\x00b\xffc", RefusedError{Detail: "ab?c"}},
+	} {
+		followed := false
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			followed = followed || r.URL.Path == "/elsewhere"
+			w.Header().Set("Location", "/elsewhere")
+			w.Header().Set("Retry-After", c.after)
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		_, err := Post(t.Context(), srv.Client(), Hub{URL: srv.URL + "/", Token: "hidden"}, Notification{Topic: bedTopic})
+		c.want.Hub, c.want.Status = srv.URL+"/", c.status
+		var refused *RefusedError
+		if !errors.As(err, &refused) || *refused != c.want || followed {
+			t.Errorf("%d %q: %+v, followed %v", c.status, c.body, refused, followed)
+		}
+		if strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), srv.URL) {
+			t.Errorf("the error is %v", err)
+		}
+		srv.Close()
+	}
+	for name, h := range map[string]Hub{"no URL": {}, "both": {URL: hubA, Token: "a", Secret: "b"}} {
+		if _, err := Post(t.Context(), nil, h, Notification{Topic: bedTopic}); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if _, err := Post(t.Context(), nil, Hub{URL: hubA}, Notification{Topic: "x"}); err == nil {
+		t.Error("a topic that is none is taken")
+	}
+}
+
+// What follows each answer.
+func TestDecide_SRC08_SRC09(t *testing.T) {
+	from := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
+	i := interval{From: from, Until: from.Add(10 * time.Second), Entries: 2}
+	single := i
+	single.Entries = 1
+	known := func(at time.Time) bool {
+		return at.Equal(from.Add(-5*time.Second)) || at.Equal(from) || at.Equal(i.Until)
+	}
+	at := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		name string
+		err  error
+		i    interval
+		want step
+		loud bool
+	}{
+		{"accepted", nil, i, advance, false},
+		{"no answer", errors.New("connection refused"), i, again, false},
+		{"lost its tail", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-5)}, i, rewind, false},
+		{"lost more than is kept", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-6)}, i, halt, true},
+		{"is ahead", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(3)}, i, halt, true},
+		{"is ahead by an interval of ours", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(10)}, i, halt, true},
+		{"has other bytes", &RefusedError{Status: 409, Type: "conflict", ExpectedFrom: at(-5)}, i, halt, true},
+		{"contradicts itself", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(0)}, i, again, true},
+		{"does not say", &RefusedError{Status: 409}, i, again, true},
+		{"too large", &RefusedError{Status: 413}, i, divide, false},
+		{"too large alone", &RefusedError{Status: 413}, single, again, true},
+		{"wrong token", &RefusedError{Status: 401}, i, again, true},
+		{"not allowed", &RefusedError{Status: 403, Type: "topic-denied"}, i, again, true},
+		{"mismatch", &RefusedError{Status: 403, Type: "content-mismatch"}, i, again, false},
+		{"busy", &RefusedError{Status: 429}, i, again, false},
+		{"broken", &RefusedError{Status: 500}, i, again, false},
+		{"away", &RefusedError{Status: 503}, i, again, false},
+		{"elsewhere", &RefusedError{Status: 307}, i, again, true},
+		{"invalid", &RefusedError{Status: 422}, i, again, true},
+	} {
+		v := decide(c.err, c.i, known)
+		if v.step != c.want || v.loud != c.loud || (v.advice == "") != (c.want == advance) {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+}
