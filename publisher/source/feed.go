@@ -126,7 +126,7 @@ func (s *set) loop(ctx context.Context, what string, every time.Duration, wake f
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrNoBaseline):
-			err = nil // the first scan rings when it is finished
+			err, rest = nil, 0 // the first scan rings when it is finished
 		case err != nil && err.Error() != failing:
 			s.log.Error(what+" failed, and is tried again", "event", "document_failed", "error", err)
 		}

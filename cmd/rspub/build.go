@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sort"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/publisher/source"
+)
+
+// buildFlags are those of `rspub build`.
+type buildFlags struct {
+	sets                     setFlags
+	schedule                 scheduleFlags
+	out, publicURL, stateDir string
+	link, json               bool
+}
+
+func buildCommand() *cobra.Command {
+	f := buildFlags{}
+	cmd := &cobra.Command{
+		Use: "build", Short: "Write the documents as static files, for any web server", Args: cobra.NoArgs,
+		Long: `Scans a folder and writes its documents to --out, for a web server to serve at
+--public-url. The resources stay where they are: OUT/data is made a link to the
+folder, or tell the web server to serve it at data/. Beside each document is
+one compressed with gzip, for servers that know such (gzip_static).
+
+With --state-dir it remembers: run again after changes, or every hour, and there
+are Change Lists, Change Dumps and archives besides. Without, each run begins anew,
+and there are a Resource List and a Resource Dump alone.
+
+Documents are replaced one by one, each after those that it names. Changes are not
+pushed; for that there is rspub serve.`,
+		Example: `  rspub build --dir ./books --out /srv/www/books --public-url https://example.org/books/ --state-dir /var/lib/rspub`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.sets.add(cmd)
+	flags.StringVar(&f.out, "out", "", "`FOLDER` to write to")
+	flags.StringVar(&f.publicURL, "public-url", "", "`URL` at which OUT is going to be served")
+	flags.StringVar(&f.stateDir, "state-dir", "", "`FOLDER` to remember in from run to run")
+	f.schedule.add(flags)
+	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder")
+	flags.BoolVar(&f.json, "json", false, "print a JSON object with the documents that were written")
+	return cmd
+}
+
+func (f *buildFlags) run(cmd *cobra.Command) (err error) {
+	if f.out == "" || f.publicURL == "" {
+		return cli.Fail(cli.ExitUsage, "say where to write with --out, and with --public-url where that is going to be served")
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	sets, err := f.sets.resolve()
+	if err != nil {
+		return err
+	}
+	schedule := f.schedule.schedule()
+	if schedule.Dump > 0 {
+		schedule.Dump = time.Nanosecond // each run where there are changes
+	}
+	state := f.stateDir
+	if state == "" {
+		if state, err = os.MkdirTemp("", "rspub-build-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(state)) }()
+		schedule.ChangeList, schedule.Archive = -1, -1 // they would have nothing to say
+	}
+	for i := range sets {
+		sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
+		name := sets[i].Folder.Dir
+		say := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
+		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
+	}
+	log, err := newLog(cmd.ErrOrStderr(), "warn", "")
+	if err != nil {
+		return err
+	}
+	var urls []string
+	s, err := source.Open(source.Options{
+		PublicURL: f.publicURL, StateDir: state, Sets: sets, Schedule: schedule, Log: log,
+		Hooks: source.Hooks{Built: func(_ string, built []string) { urls = append(urls, built...) }},
+	})
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := f.build(ctx, s, sets); err != nil {
+		return err
+	}
+	sort.Strings(urls)
+	if f.json {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+			Out       string   `json:"out"`
+			Resources int      `json:"resources"`
+			URLs      []string `json:"urls"`
+		}{f.out, s.Resources(), urls})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resources, %d documents written to %s; begin at %s\n", s.Resources(), len(urls), f.out, s.DescriptionURL())
+	return err
+}
+
+func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.Set) error {
+	if err := s.Build(ctx); err != nil {
+		if ctx.Err() != nil {
+			return cli.Fail(cli.ExitFailure, "stopped before the documents were complete; those in %s are as they were", f.out)
+		}
+		return err
+	}
+	if err := s.Export(f.out); err != nil {
+		return err
+	}
+	if !f.link {
+		return nil
+	}
+	for _, x := range sets {
+		if err := linkData(x.Folder.Dir, filepath.Join(f.out, x.Name, "data")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkData makes a link to a folder. What stands there already stays, if it is the
+// folder.
+func linkData(dir, link string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil { //nolint:gosec // for a web server to read
+		return err
+	}
+	err = os.Symlink(dir, link)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	there, err := filepath.EvalSymlinks(link)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err != nil || there != real {
+		return cli.Fail(cli.ExitFailure, "%s is there already and is not %s; remove it, or give --link-data=false and have the web server serve the folder at data/", link, dir)
+	}
+	return nil
+}

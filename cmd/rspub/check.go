@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/examine"
+)
+
+// checkFlags are those of `rspub check`.
+type checkFlags struct {
+	call         callFlags
+	sample, most int
+	maxPackage   int64
+	timeout      span
+	json         bool
+}
+
+func checkCommand() *cobra.Command {
+	f := checkFlags{timeout: span(time.Minute)}
+	cmd := &cobra.Command{
+		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cobra.ExactArgs(1),
+		Long: `Looks at a Source as a subscriber would, this one or anybody's: how it is found,
+all of its documents, a sample of its resources and packages (length, hashes), its
+topics (Link headers) and whether its hubs answer. URL is that of the site, of its
+Source Description, of any of its documents or resources.
+
+Each line is PASS, WARN for what some subscribers have trouble with, or FAIL.
+
+Exits 0, or 1 where something failed, 3 where there is no Source, 4 where we are not
+let in or the address is one that is not called, 5 where the server can't be reached.`,
+		Example: `  rspub check https://example.org/
+  rspub check --dev http://localhost:8090/`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.sample, "sample", 20, "fetch `N` resources of each list; 0: none")
+	flags.IntVar(&f.most, "max-documents", 1000, "look at `N` documents at most")
+	flags.Int64Var(&f.maxPackage, "max-package", 64<<20, "fetch packages of dumps up to `N` bytes; 0: none")
+	flags.Var(&f.timeout, "timeout", "`TIME` for each request")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one for all")
+	f.call.add(flags, "allow loopback and private addresses")
+	return cmd
+}
+
+func (f *checkFlags) run(cmd *cobra.Command, url string) error {
+	client, err := f.call.client()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	out := cmd.OutOrStdout()
+	var broken error
+	o := examine.Options{
+		Client: client, Sample: orNone(f.sample), MaxDocuments: f.most, MaxPackage: orNone(f.maxPackage), Timeout: time.Duration(f.timeout),
+		Tell: func(x examine.Finding) { broken = errors.Join(broken, f.print(out, &x)) },
+	}
+	result, err := examine.Examine(ctx, url, o)
+	switch {
+	case err != nil:
+		return whyNot(err)
+	case broken != nil:
+		return broken
+	}
+	if err := f.summary(out, url, result); err != nil {
+		return err
+	}
+	if result.Failed > 0 {
+		return &cli.Error{Code: cli.ExitFailure}
+	}
+	return nil
+}
+
+// orNone makes none of zero, which to an option is a default.
+func orNone[T int | int64](n T) T {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// whyNot gives the exit code to an error of having nothing to look at.
+func whyNot(err error) error {
+	code, hint := cli.ExitFailure, ""
+	switch {
+	case errors.Is(err, examine.ErrNoSource):
+		code = cli.ExitNotFound
+	case errors.Is(err, examine.ErrRefused):
+		code, hint = cli.ExitRefused, "; for loopback and private addresses: --dev or --allow-cidr"
+	case errors.Is(err, examine.ErrUnreachable):
+		code = cli.ExitUnreachable
+	}
+	return cli.Fail(code, "%w%s", err, hint)
+}
+
+func (f *checkFlags) print(out io.Writer, x *examine.Finding) error {
+	if f.json {
+		return encode(out, x)
+	}
+	rule := ""
+	if x.Rule != "" {
+		rule = " (" + x.Rule + ")"
+	}
+	_, err := fmt.Fprintln(out, plain(fmt.Sprintf("%s %s %s: %s%s", x.Level, x.Check, x.URL, x.Message, rule)))
+	return err
+}
+
+func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error {
+	if f.json {
+		return encode(out, struct {
+			URL       string `json:"url"`
+			Passed    int    `json:"passed"`
+			Warned    int    `json:"warned"`
+			Failed    int    `json:"failed"`
+			Documents int    `json:"documents"`
+			Resources int    `json:"resources"`
+		}{url, r.Passed, r.Warned, r.Failed, r.Documents, r.Resources})
+	}
+	_, err := fmt.Fprintf(out, "%d passed, %d warnings, %d failed; looked at %d documents and %d resources\n", r.Passed, r.Warned, r.Failed, r.Documents, r.Resources)
+	return err
+}
+
+func encode(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// plain takes out of what a server said whatever a terminal would act on.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
+			return '?'
+		}
+		return r
+	}, s)
+}

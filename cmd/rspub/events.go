@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/publisher/source"
+)
+
+// events writes what happens to a Source as JSON, an object a line.
+type events struct {
+	mu sync.Mutex
+	to *json.Encoder
+}
+
+func newEvents(out io.Writer) *events {
+	to := json.NewEncoder(out)
+	to.SetEscapeHTML(false)
+	return &events{to: to}
+}
+
+// event is one line. What does not apply is left out.
+type event struct {
+	Event string    `json:"event"` // change, post or documents
+	Set   string    `json:"set,omitempty"`
+	At    time.Time `json:"at,omitzero"`
+	// Of a change.
+	Change string `json:"change,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Length *int64 `json:"length,omitempty"`
+	// Of a POST.
+	Topic     string    `json:"topic,omitempty"`
+	Hub       string    `json:"hub,omitempty"`
+	From      time.Time `json:"from,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
+	Entries   int       `json:"entries,omitempty"`
+	Status    int       `json:"status,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	Duplicate bool      `json:"duplicate,omitempty"`
+	Error     string    `json:"error,omitempty"`
+	// Of documents.
+	URLs []string `json:"urls,omitempty"`
+}
+
+func (e *events) write(all ...event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range all {
+		_ = e.to.Encode(all[i]) // who reads no more has gone, and publishing goes on
+	}
+}
+
+func (e *events) recorded(set string, changes []source.Change) {
+	var all []event
+	for i := range changes {
+		c := &changes[i]
+		x := event{Event: "change", Set: set, At: c.At, Change: c.Change, Path: c.Resource.Path}
+		if c.Change != "deleted" {
+			x.Length = &c.Resource.Length
+		}
+		all = append(all, x)
+	}
+	e.write(all...)
+}
+
+func (e *events) posted(set string, p publisher.Posted) {
+	x := event{
+		Event: "post", Set: set, At: time.Now().UTC(), Topic: p.Topic, Hub: p.Hub, From: p.From, Until: p.Until, Entries: p.Entries,
+		Status: p.Receipt.Status, ID: p.Receipt.ID, Duplicate: p.Receipt.Duplicate,
+	}
+	if p.Err != nil {
+		x.Error = p.Err.Error()
+		var refused *publisher.RefusedError
+		if errors.As(p.Err, &refused) {
+			x.Status = refused.Status
+		}
+	}
+	e.write(x)
+}
+
+func (e *events) built(set string, urls []string) {
+	e.write(event{Event: "documents", Set: set, At: time.Now().UTC(), URLs: urls})
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/publisher/source"
+)
+
+// callFlags say whom the command may call.
+type callFlags struct {
+	allow []string
+	dev   bool
+}
+
+func (f *callFlags) add(flags *pflag.FlagSet, dev string) {
+	flags.StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that hubs and URLs may be in; repeatable")
+	flags.BoolVar(&f.dev, "dev", false, dev)
+}
+
+// client makes the requests to hosts that somebody named.
+func (f *callFlags) client() (*egress.Client, error) {
+	o := egress.Options{UserAgent: "rspub"}
+	if f.dev {
+		o.Allow = egress.DevAllow()
+	}
+	for _, s := range f.allow {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, cli.Fail(cli.ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+		}
+		o.Allow = append(o.Allow, p)
+	}
+	c, err := egress.New(o)
+	if err != nil {
+		return nil, cli.Fail(cli.ExitUsage, "--allow-cidr: %w", err)
+	}
+	return c, nil
+}
+
+// hubFlags name the hubs, and what lets a publish in there.
+type hubFlags struct {
+	hubs                  []string
+	tokenFile, secretFile string
+}
+
+func (f *hubFlags) add(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that the hubs know this publisher by")
+	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token")
+}
+
+// resolve reads the files.
+func (f *hubFlags) resolve() ([]publisher.Hub, error) {
+	if f.tokenFile != "" && f.secretFile != "" {
+		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file are two ways of the same: give one of them")
+	}
+	token, err := credential("--token-file", f.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := credential("--secret-file", f.secretFile)
+	if err != nil {
+		return nil, err
+	}
+	var hubs []publisher.Hub
+	for _, h := range f.hubs {
+		hubs = append(hubs, publisher.Hub{URL: h, Token: token, Secret: secret})
+	}
+	return hubs, nil
+}
+
+// credential reads the one line of a file.
+func credential(flag, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return "", cli.Fail(cli.ExitUsage, "%s: %w", flag, err)
+	}
+	line := strings.TrimSpace(string(text))
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return "", cli.Fail(cli.ExitUsage, "%s %s must hold one line and nothing else", flag, name)
+	}
+	return line, nil
+}
+
+// setFlags name the folders.
+type setFlags struct {
+	dir          string
+	sets, ignore []string
+	rescan       span
+	settle       span
+	maxDeleted   float64
+}
+
+func (f *setFlags) add(cmd *cobra.Command) {
+	f.rescan, f.settle = span(source.DefaultRescan), span(source.DefaultSettle)
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
+	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
+	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: hidden and temporary files, see docs/publisher.md; an empty one: none)")
+	flags.Var(&f.settle, "settle", "`TIME` for which a file must have been left alone before it counts as written")
+	flags.Float64Var(&f.maxDeleted, "max-deleted", source.DefaultMaxDeleted, "`SHARE` of all resources that may be gone at one look; if more are, none is published as deleted until they are back")
+}
+
+// resolve returns the sets.
+func (f *setFlags) resolve() ([]source.Set, error) {
+	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted}
+	if f.ignore != nil {
+		options.Ignore = []string{}
+		for _, p := range f.ignore {
+			if p != "" {
+				options.Ignore = append(options.Ignore, p)
+			}
+		}
+	}
+	if (f.dir == "") == (len(f.sets) == 0) {
+		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER")
+	}
+	if f.dir != "" {
+		options.Dir = f.dir
+		return []source.Set{{Folder: options}}, nil
+	}
+	var sets []source.Set
+	for _, s := range f.sets {
+		name, dir, ok := strings.Cut(s, "=")
+		if !ok || name == "" || dir == "" {
+			return nil, cli.Fail(cli.ExitUsage, "--set %q must be of the form NAME=FOLDER", s)
+		}
+		o := options
+		o.Dir = dir
+		sets = append(sets, source.Set{Name: name, Folder: o})
+	}
+	return sets, nil
+}
+
+// span is a duration as a flag: 90s, 10m, 72h, 30d, or off.
+type span time.Duration
+
+// Set implements pflag.Value.
+func (s *span) Set(text string) error {
+	if text == "off" {
+		*s = -1
+		return nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err == nil {
+			*s = span(time.Duration(n) * 24 * time.Hour)
+		}
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	*s = span(max(d, 0))
+	return err
+}
+
+// String implements pflag.Value.
+func (s *span) String() string {
+	d := time.Duration(*s)
+	switch {
+	case d < 0:
+		return "off"
+	case d > 0 && d%(24*time.Hour) == 0:
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+	}
+	text := d.String()
+	if d >= time.Minute {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d >= time.Hour {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Type implements pflag.Value.
+func (s *span) Type() string { return "duration" }
+
+// positive is a span in which no time at all means never, too.
+func (s span) positive() time.Duration {
+	if s == 0 {
+		return -1
+	}
+	return time.Duration(s)
+}
+
+// scheduleFlags say when documents are written and how long they are kept.
+type scheduleFlags struct {
+	list, dump, rotate, archive, keepChanges, keepArchive span
+	rotateAt, keepDumps                                   int
+	packageBytes                                          int64
+}
+
+func (f *scheduleFlags) add(flags *pflag.FlagSet) {
+	f.list, f.dump, f.rotate, f.archive = span(time.Minute), span(24*time.Hour), span(24*time.Hour), span(24*time.Hour)
+	f.keepChanges, f.keepArchive = span(7*24*time.Hour), span(30*24*time.Hour)
+	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes")
+	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
+	flags.IntVar(&f.keepDumps, "keep-dumps", 2, "`N` Resource Dumps are kept; each takes the space of the folder")
+	flags.Int64Var(&f.packageBytes, "package-bytes", 1<<30, "a package of a dump has about `N` bytes before compression")
+	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and another begun; off: only by --rotate-at")
+	flags.IntVar(&f.rotateAt, "rotate-at", 10_000, "a Change List has `N` changes at most")
+	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists, and their dumps, are listed beside the open one; off: for ever")
+	flags.Var(&f.archive, "archive-every", "`TIME` between two Resource Lists in the archive; off: no archives")
+	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists are in the archives; off: for ever")
+}
+
+func (f *scheduleFlags) schedule() source.Schedule {
+	return source.Schedule{
+		ResourceList: time.Duration(max(f.list, 1)), Dump: f.dump.positive(), Archive: f.archive.positive(),
+		Rotate: f.rotate.positive(), RotateAt: f.rotateAt, KeepChanges: f.keepChanges.positive(), KeepArchive: f.keepArchive.positive(),
+		KeepDumps: f.keepDumps, PackageBytes: f.packageBytes,
+	}
+}

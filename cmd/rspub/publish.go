@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// publishFlags are those of `rspub publish`.
+type publishFlags struct {
+	hubs                      hubFlags
+	call                      callFlags
+	topic, list, location     string
+	created, updated, deleted []string
+	from, until               string
+	timeout                   span
+	dryRun, json              bool
+}
+
+func publishCommand() *cobra.Command {
+	f := publishFlags{timeout: span(30 * time.Second)}
+	cmd := &cobra.Command{
+		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cobra.MaximumNArgs(1),
+		Long: `Posts one change notification, once: the document FILE, standard input (-), or one
+that is built of the resources that were --created, --updated or --deleted after
+--from and before --until.
+
+Intervals must follow each other: --from is the --until of the notification before.
+A hub takes a notification if its topic serves the same bytes, or with a token or a
+secret that it knows. For a Source that publishes all the time there is rspub serve,
+which keeps count of intervals itself and tries again.
+
+Exits 0, or 1 where the notification is not right, 4 where a hub refuses it, 5 where
+a hub can't be reached or can't take it now, 6 where some hubs have it and some don't.`,
+		Example: `  rspub publish --hub https://hub.example.org/ --topic https://example.org/changes/ \
+      --token-file token --from 2026-11-21T09:00:00Z --updated https://example.org/data/book1
+  rspub publish --hub https://hub.example.org/ --topic https://example.org/changes/ notification.xml`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	f.hubs.add(flags)
+	flags.StringVar(&f.topic, "topic", "", "`URL` of the topic")
+	flags.StringArrayVar(&f.created, "created", nil, "`URL` of a resource that was created; repeatable")
+	flags.StringArrayVar(&f.updated, "updated", nil, "`URL` of a resource that was updated; repeatable")
+	flags.StringArrayVar(&f.deleted, "deleted", nil, "`URL` of a resource that was deleted; repeatable")
+	flags.StringVar(&f.from, "from", "", "`DATETIME` at which the interval begins, such as 2026-11-21T09:00:00Z")
+	flags.StringVar(&f.until, "until", "", "`DATETIME` at which it ends (default now)")
+	flags.StringVar(&f.list, "capability-list", "", "`URL` of the Capability List that the topic is in")
+	flags.StringVar(&f.location, "content-location", "", "`URL` of an immutable copy below the topic, which the hub may compare with")
+	flags.Var(&f.timeout, "timeout", "`TIME` that one hub gets")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the notification and post nothing")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each hub")
+	f.call.add(flags, "allow hubs on loopback and private addresses")
+	return cmd
+}
+
+func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
+	body, err := f.body(cmd.InOrStdin(), args)
+	if err != nil {
+		return err
+	}
+	n, err := resourcesync.CheckNotification(bytes.NewReader(body), resourcesync.DefaultLimits)
+	if err != nil {
+		return cli.Fail(cli.ExitFailure, "a hub would refuse this notification: %w", err)
+	}
+	if f.dryRun {
+		_, err := cmd.OutOrStdout().Write(body)
+		return err
+	}
+	if f.topic == "" || len(f.hubs.hubs) == 0 {
+		return cli.Fail(cli.ExitUsage, "name the hub with --hub and the topic with --topic")
+	}
+	hubs, err := f.hubs.resolve()
+	if err != nil {
+		return err
+	}
+	client, err := f.call.client()
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, h := range hubs {
+		x := outcome{Hub: h.URL, Topic: f.topic, From: n.From, Until: n.Until, Entries: n.Entries}
+		x.Receipt, x.err = f.post(cmd.Context(), client, h, body)
+		if x.err != nil {
+			x.err = f.explain(x.err)
+			failures = append(failures, x.err)
+		}
+		if err := x.print(cmd.OutOrStdout(), f.json); err != nil {
+			return err
+		}
+	}
+	return summary(failures, len(hubs))
+}
+
+// summary is the error of all hubs together.
+func summary(failures []error, hubs int) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	code := cli.ExitPartial
+	if len(failures) == hubs {
+		var e *cli.Error
+		if errors.As(failures[0], &e) {
+			code = e.Code
+		}
+	}
+	return cli.Fail(code, "%w", errors.Join(failures...))
+}
+
+func (f *publishFlags) post(ctx context.Context, client publisher.Doer, h publisher.Hub, body []byte) (publisher.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(f.timeout))
+	defer cancel()
+	return publisher.Post(ctx, client, h, publisher.Notification{Topic: f.topic, Body: body, Location: f.location, CapabilityList: f.list})
+}
+
+// body is the notification to post.
+func (f *publishFlags) body(stdin io.Reader, args []string) ([]byte, error) {
+	built := len(f.created)+len(f.updated)+len(f.deleted) > 0
+	switch {
+	case len(args) == 1 && (built || f.from != "" || f.until != ""):
+		return nil, cli.Fail(cli.ExitUsage, "give a document or what it is to be built of, not both")
+	case len(args) == 0 && !built && f.from == "":
+		return nil, cli.Fail(cli.ExitUsage, "give a document, or - for standard input, or what changed: --created, --updated or --deleted URL")
+	case len(args) == 0:
+		return f.build(time.Now())
+	}
+	in := stdin
+	if args[0] != "-" {
+		file, err := os.Open(args[0])
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, cli.Fail(cli.ExitNotFound, "there is no file %s; name one, or - for standard input", args[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // only read
+		in = file
+	}
+	return io.ReadAll(io.LimitReader(in, resourcesync.DefaultLimits.Bytes+1)) // one byte too many is refused
+}
+
+// build makes a notification of the flags. When within the interval each change
+// happened nobody has said, so no entry says it.
+func (f *publishFlags) build(now time.Time) ([]byte, error) {
+	if f.from == "" {
+		return nil, cli.Fail(cli.ExitUsage, "--from must say when the interval begins: the --until of the notification before, or for a first one any time before the changes")
+	}
+	from, err := datetime("--from", f.from)
+	if err != nil {
+		return nil, err
+	}
+	until := now.UTC().Truncate(time.Microsecond)
+	if f.until != "" {
+		if until, err = datetime("--until", f.until); err != nil {
+			return nil, err
+		}
+	}
+	h := resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: until}
+	if f.list != "" {
+		h.Links = []resourcesync.Link{{Rel: "up", Href: f.list}}
+	}
+	var body bytes.Buffer
+	w, err := resourcesync.NewWriter(&body, h, resourcesync.WriteOptions{})
+	if err != nil {
+		return nil, cli.Fail(cli.ExitUsage, "%w", err)
+	}
+	for _, kind := range []struct {
+		change string
+		urls   []string
+	}{{resourcesync.Created, f.created}, {resourcesync.Updated, f.updated}, {resourcesync.Deleted, f.deleted}} {
+		for _, url := range kind.urls {
+			if err := w.Write(resourcesync.Entry{Loc: url, Change: kind.change}); err != nil {
+				return nil, cli.Fail(cli.ExitUsage, "--%s %s: %w", kind.change, url, err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return body.Bytes(), nil
+}
+
+func datetime(flag, text string) (time.Time, error) {
+	t, err := resourcesync.ParseDatetime(text)
+	if err != nil {
+		return t, cli.Fail(cli.ExitUsage, "%s: %w", flag, err)
+	}
+	return t, nil
+}
+
+// explain gives an error its exit code, and says what to do.
+func (f *publishFlags) explain(err error) error {
+	var refused *publisher.RefusedError
+	if !errors.As(err, &refused) {
+		return cli.Fail(cli.ExitUnreachable, "%w; is this the hub's public URL, and is it running? For a private address: --allow-cidr or --dev", err)
+	}
+	switch code := refused.Status; {
+	case code == http.StatusTooManyRequests, code >= 500:
+		return cli.Fail(cli.ExitUnreachable, "%w; post the same again later", err)
+	case code == http.StatusConflict && !refused.ExpectedFrom.IsZero():
+		return cli.Fail(cli.ExitRefused, "%w; the interval must begin at %s (--from)", err, resourcesync.FormatDatetime(refused.ExpectedFrom))
+	case code == http.StatusUnauthorized:
+		return cli.Fail(cli.ExitRefused, "%w; see --token-file and --secret-file", err)
+	case code == http.StatusForbidden:
+		return cli.Fail(cli.ExitRefused, "%w; the topic must answer with Link headers that name itself and this hub, and serve these bytes unless a token or secret covers it", err)
+	}
+	return cli.Fail(cli.ExitRefused, "%w", err)
+}
+
+// outcome is what became of the notification at one hub.
+type outcome struct {
+	Hub, Topic  string
+	From, Until time.Time
+	Entries     int
+	publisher.Receipt
+	err error
+}
+
+func (x *outcome) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		e := event{Event: "post", Topic: x.Topic, Hub: x.Hub, From: x.From, Until: x.Until, Entries: x.Entries, Status: x.Status, ID: x.ID, Duplicate: x.Duplicate}
+		if x.err != nil {
+			e.Error = x.err.Error()
+			var refused *publisher.RefusedError
+			if errors.As(x.err, &refused) {
+				e.Status = refused.Status
+			}
+		}
+		return json.NewEncoder(out).Encode(e)
+	}
+	if x.err != nil {
+		return nil // it is told at the end
+	}
+	what := "accepted"
+	if x.Duplicate {
+		what = "had it before"
+	}
+	_, err := fmt.Fprintf(out, "%s %s: %d changes from %s until %s, id %s\n", x.Hub, what, x.Entries,
+		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.ID)
+	return err
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/websub"
+)
+
+// checkTimeout bounds each request of the checks at start.
+const checkTimeout = 10 * time.Second
+
+// checkSelf looks, as a hub would, whether the public URL leads to this Source and
+// whether the hubs can be reached, and warns with what to do. Nothing is stopped by
+// it: what is wrong may be mended while the Source runs.
+func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.Logger) {
+	// This Source's own URL, so no guard stands before it.
+	own := &http.Client{Timeout: checkTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer own.CloseIdleConnections()
+	if why := leadsHere(ctx, own, s); why != "" && ctx.Err() == nil {
+		log.Warn("the public URL does not lead to this Source, so neither hubs nor subscribers will find it: "+why+
+			". Give the address that others use with --public-url, and have the proxy pass its whole path on to "+f.listen, "event", "public_url_unreachable", "url", f.publicURL)
+	}
+	for _, topic := range s.Topics() {
+		if why := namesHubs(ctx, own, topic, f.hubs.hubs); why != "" && ctx.Err() == nil {
+			log.Warn("hubs are going to refuse what is published here: "+why+". A proxy in front must let the Link header of answers pass", "event", "topic_check_failing", "topic", topic)
+		}
+	}
+	client, err := f.call.client()
+	if err != nil {
+		return // it was made before
+	}
+	for _, hub := range f.hubs.hubs {
+		if why := hubAnswers(ctx, client, hub); why != "" && ctx.Err() == nil {
+			log.Warn("the hub can't be reached: "+why+". Changes are kept and sent when it answers", "event", "hub_unreachable", "hub", hub)
+		}
+	}
+}
+
+// leadsHere fetches the Source Description from outside. It returns what is wrong.
+func leadsHere(ctx context.Context, client *http.Client, s *source.Source) string {
+	want, err := s.Description()
+	if err != nil {
+		return err.Error()
+	}
+	status, _, body, err := ask(ctx, client, http.MethodGet, s.DescriptionURL())
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v", s.DescriptionURL(), err)
+	case status != http.StatusOK:
+		return fmt.Sprintf("%s answers %d", s.DescriptionURL(), status)
+	case !bytes.Equal(body, want):
+		return fmt.Sprintf("%s is the Source Description of another", s.DescriptionURL())
+	}
+	return ""
+}
+
+// namesHubs looks at a topic as a hub does before it takes a notification (HUB-53).
+func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []string) string {
+	status, header, _, err := ask(ctx, client, http.MethodHead, topic)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the topic %s: %v", topic, err)
+	case status != http.StatusOK:
+		return fmt.Sprintf("the topic %s answers %d", topic, status)
+	}
+	links := websub.ParseLinks(header.Values("Link"))
+	if self := websub.Targets(links, websub.RelSelf); !slices.Equal(self, []string{topic}) {
+		return fmt.Sprintf("the answer of the topic %s does not name it as self", topic)
+	}
+	for _, hub := range hubs {
+		if !slices.Contains(websub.Targets(links, websub.RelHub), hub) {
+			return fmt.Sprintf("the answer of the topic %s does not name the hub %s", topic, hub)
+		}
+	}
+	return ""
+}
+
+// hubAnswers asks a hub for its page. Any answer that is not the server's fault, nor
+// that of the address, is good.
+func hubAnswers(ctx context.Context, client doer, hub string) string {
+	status, _, _, err := ask(ctx, client, http.MethodGet, hub)
+	switch {
+	case err != nil:
+		return err.Error() + " (for an address of this machine or a private network: --allow-cidr or --dev)"
+	case status == http.StatusNotFound:
+		return "it answers 404, as if there were no hub at this URL; --hub must be the hub's own public URL"
+	case status >= 500:
+		return fmt.Sprintf("it answers %d", status)
+	}
+	return ""
+}
+
+// doer makes one exchange.
+type doer interface {
+	Do(req *http.Request) (*http.Response, error)
+}
+
+// maxChecked is how much is read of an answer.
+const maxChecked = 1 << 20
+
+func ask(ctx context.Context, client doer, method, url string) (status int, header http.Header, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxChecked))
+	return resp.StatusCode, resp.Header, body, err
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/publisher/source"
+)
+
+// serveFlags are those of `rspub serve`.
+type serveFlags struct {
+	sets     setFlags
+	hubs     hubFlags
+	call     callFlags
+	schedule scheduleFlags
+
+	listen, publicURL, stateDir string
+	every, drain                span
+	json                        bool
+	logLevel, logFormat         string
+}
+
+func serveCommand() *cobra.Command {
+	f := serveFlags{every: span(publisher.DefaultEvery), drain: span(10 * time.Second)}
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Publish a folder as a whole Source", Args: cobra.NoArgs,
+		Long: `Publishes a folder: scans it, watches it, serves it with every document of
+ResourceSync, and pushes its changes to hubs. The first scan of a new folder is
+the baseline and publishes no change.
+
+Subscribers find it through the Source Description, at .well-known/resourcesync
+below --public-url. Each hub calls back there: it has to be reachable from the hub.
+What is known of the folder, and what has been published, is kept in --state-dir;
+with it a restart goes on where the last run stopped.
+
+Runs until SIGTERM or SIGINT; answers under way get up to --drain, and a second
+signal ends it at once. It logs to standard error; the line with
+"event":"listening" holds the address.`,
+		Example: `  rspub serve --dir ./books --dev --hub http://localhost:8080/
+  rspub serve --dir /srv/books --public-url https://books.example.org/ --hub https://hub.example.org/ \
+      --token-file /etc/rspub/token --state-dir /var/lib/rspub`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.sets.add(cmd)
+	flags.Var(&f.sets.rescan, "rescan", "`TIME` between two scans of the whole folder, for what watching it misses")
+	flags.StringVar(&f.listen, "listen", ":8090", "`ADDR` to listen on; with --dev 127.0.0.1:8090")
+	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/)")
+	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` for what has to outlive a restart")
+	f.hubs.add(flags)
+	flags.Var(&f.every, "every", "`TIME` that a change waits for others at most before it is pushed")
+	f.schedule.add(flags)
+	f.call.add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
+	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
+	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document")
+	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `LEVEL` on: debug, info, warn, error")
+	flags.StringVar(&f.logFormat, "log-format", "", "`FORMAT` of the log: json or console (default console on a terminal, else json)")
+	return cmd
+}
+
+func (f *serveFlags) run(cmd *cobra.Command) error {
+	log, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logFormat)
+	if err != nil {
+		return err
+	}
+	if f.call.dev && !cmd.Flags().Changed("listen") {
+		f.listen = "127.0.0.1:8090"
+	}
+	// Before anything is begun, so that no signal is missed.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", f.listen)
+	if err != nil {
+		return cli.Fail(cli.ExitFailure, "%w; give another address with --listen", err)
+	}
+	defer func() { _ = listener.Close() }() // the server has, unless there is none yet
+	if f.publicURL == "" {
+		f.publicURL = localURL(listener.Addr())
+	}
+	s, err := f.open(cmd, log)
+	if err != nil {
+		return err
+	}
+	err = f.serve(cmd.Context(), s, listener, log, signals)
+	return errors.Join(err, s.Close())
+}
+
+// localURL is where a listener is reached on this machine.
+func localURL(addr net.Addr) string {
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "http://localhost/"
+	}
+	return "http://localhost:" + port + "/"
+}
+
+// open opens the Source that the flags describe.
+func (f *serveFlags) open(cmd *cobra.Command, log *slog.Logger) (*source.Source, error) {
+	sets, err := f.sets.resolve()
+	if err != nil {
+		return nil, err
+	}
+	hubs, err := f.hubs.resolve()
+	if err != nil {
+		return nil, err
+	}
+	client, err := f.call.client()
+	if err != nil {
+		return nil, err
+	}
+	for i := range sets {
+		name := sets[i].Folder.Dir
+		say := func(line string) { log.Info(line, "event", "scanning", "folder", name) }
+		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
+	}
+	s, err := source.Open(source.Options{
+		PublicURL: f.publicURL, StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),
+		Schedule: f.schedule.schedule(), Client: client, Hooks: f.hooks(cmd.OutOrStdout()), Log: log,
+	})
+	if err != nil {
+		return nil, explain(err)
+	}
+	return s, nil
+}
+
+// explain adds what to do to the errors that a person causes.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, source.ErrLocked):
+		return cli.Fail(cli.ExitFailure, "%w; is another rspub running? Each needs a --state-dir of its own", err)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return cli.Fail(cli.ExitFailure, "%w", err)
+	}
+	return cli.Fail(cli.ExitUsage, "%w", err)
+}
+
+// serve serves and runs the Source until a signal comes or a part of it fails.
+func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener, log *slog.Logger, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- fmt.Errorf("serving: %w", server.Serve(l)) }()
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	log.Info("the Source listens", "event", "listening", "address", l.Addr().String(), "url", f.publicURL,
+		"description", s.DescriptionURL(), "hubs", strings.Join(f.hubs.hubs, " "))
+	checks := make(chan struct{})
+	go func() {
+		defer close(checks)
+		f.checkSelf(ctx, s, log)
+	}()
+
+	var err error
+	running := true
+	select {
+	case sig := <-signals:
+		log.Info("asked to end", "event", "stopping", "signal", sig.String())
+	case err = <-ended:
+	case err = <-ran:
+		running = false
+	case <-ctx.Done():
+	}
+	cancel()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		// The hub may be fetching what it was just told of.
+		quiet, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(f.drain))
+		defer stop()
+		if server.Shutdown(quiet) != nil {
+			_ = server.Close() // they had their time
+		}
+		if running {
+			err = errors.Join(err, <-ran)
+		}
+		<-checks
+	}()
+	select {
+	case <-drained:
+	case <-signals:
+		os.Exit(cli.ExitFailure) //nolint:gocritic // at once is what is asked for
+	}
+	if err == nil {
+		log.Info("ended", "event", "stopped")
+	}
+	return err
+}
+
+// hooks print what happens, as JSON.
+func (f *serveFlags) hooks(out io.Writer) source.Hooks {
+	if !f.json {
+		return source.Hooks{}
+	}
+	e := newEvents(out)
+	return source.Hooks{Recorded: e.recorded, Posted: e.posted, Built: e.built}
+}
