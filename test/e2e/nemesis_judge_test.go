@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// chronicle is what happened in a run of the nemesis, as seen from outside: what
+// Sources were told, what callbacks got, and what the hubs say in the end. Times
+// count from the start of the run.
+type chronicle struct {
+	topics  []*topicStory
+	callees []*callee
+	arrived []arrival
+
+	// grace is how long after an unsubscribe or an expiry took effect what is in
+	// flight may still arrive: the time that another hub takes to notice. After
+	// that each freeze of a hub lets one through that was in flight then.
+	grace   time.Duration
+	freezes int
+	// lossy says that the store lost acknowledged writes: then of the accepted
+	// notifications only those that survived count, under whatever id.
+	lossy bool
+	// faults is how often hubs or the store were hit, and perFault how many
+	// duplicates each may bring; losses is how often a tail was lost, after which
+	// every callee may get all again that the store still had.
+	faults, perFault, losses int
+}
+
+// topicStory is one topic: the intervals that its Source built, by number.
+type topicStory struct {
+	url       string
+	intervals []*posted
+	rewinds   int        // how often the Source was told to send intervals again
+	journal   []survivor // what the hubs list in the end, oldest first
+}
+
+// posted is one notification of a Source, which may have been sent often.
+type posted struct {
+	sent     time.Duration // when it was posted first
+	accepted time.Duration // when it was answered 200 first; 0: never
+	ids      []string      // those it was answered with
+}
+
+// survivor is a notification that is in the journal.
+type survivor struct {
+	n  int
+	id string
+}
+
+// callee is a subscription: a callback and when it wanted what.
+type callee struct {
+	path     string
+	topic    int
+	sessions []session
+	gaps     []lostSpan // what the hubs say that it did not get
+}
+
+// session is one time that a callee was subscribed.
+type session struct {
+	accepted time.Duration // when the subscribe request was answered 202
+	leaving  time.Duration // when the unsubscribe request was sent; 0: never
+	// over is when the unsubscribe was confirmed, or the lease had run out for
+	// certain; 0: never.
+	over    time.Duration
+	expires bool // it ended by its lease
+}
+
+// lostSpan is a gap, as the numbers of the intervals in it.
+type lostSpan struct {
+	first, last int
+	reason      string
+}
+
+// arrival is one delivery.
+type arrival struct {
+	callee int
+	n      int
+	id     string
+	at     time.Duration
+}
+
+// wants reports whether a session is entitled to an interval: accepted while it
+// was subscribed. Those around its ends may come or not.
+func (s session) wants(i *posted) bool {
+	return !s.expires && i.accepted > 0 && i.sent >= s.accepted && (s.leaving == 0 || i.accepted <= s.leaving)
+}
+
+// judge returns what broke a promise.
+func (c *chronicle) judge() (complaints []string) {
+	complain := func(format string, args ...any) {
+		if len(complaints) < 50 {
+			complaints = append(complaints, fmt.Sprintf(format, args...))
+		}
+	}
+	byCallee := make([][]arrival, len(c.callees))
+	slices.SortStableFunc(c.arrived, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	for _, a := range c.arrived {
+		byCallee[a.callee] = append(byCallee[a.callee], a)
+	}
+	for _, t := range c.topics {
+		c.judgeTopic(t, complain)
+	}
+	duplicates := 0
+	for i, callee := range c.callees {
+		c.judgeCallee(callee, byCallee[i], complain)
+		c.judgeOrder(callee, byCallee[i], complain)
+		c.judgeEnds(callee, byCallee[i], complain)
+		duplicates += c.duplicates(callee, byCallee[i])
+	}
+	if bound := c.faults * c.perFault; duplicates > bound {
+		complain("%d duplicates after %d faults, at most %d are promised", duplicates, c.faults, bound)
+	}
+	return complaints
+}
+
+// judgeTopic: what was accepted is in the journal, under its id unless the store
+// lost writes, and in order. What was lost the Source was told to send again.
+func (c *chronicle) judgeTopic(t *topicStory, complain func(string, ...any)) {
+	ids, numbers := map[string]bool{}, map[int]bool{}
+	last := -1
+	for _, s := range t.journal {
+		ids[s.id] = true
+		if numbers[s.n] || s.n != last+1 && last >= 0 {
+			complain("%s: the journal has interval %d after %d", t.url, s.n, last)
+		}
+		numbers[s.n], last = true, s.n
+	}
+	for n, i := range t.intervals {
+		if i.accepted == 0 {
+			continue
+		}
+		if !numbers[n] {
+			complain("%s: interval %d was accepted, and the journal does not have it", t.url, n)
+		}
+		if c.lossy {
+			continue
+		}
+		for _, id := range i.ids {
+			if !ids[id] {
+				complain("%s: %s was accepted (interval %d), and the journal does not have it", t.url, id, n)
+			}
+		}
+	}
+}
+
+// judgeCallee: every interval that was accepted while it was subscribed has
+// arrived, or is in a gap. A gap that a lost tail left in the topic counts as
+// none, as the Source sent those again. Of those that survived each id arrived.
+func (c *chronicle) judgeCallee(who *callee, got []arrival, complain func(string, ...any)) {
+	numbers, ids := map[int]bool{}, map[string]bool{}
+	for _, a := range got {
+		numbers[a.n], ids[a.id] = true, true
+	}
+	story := c.topics[who.topic]
+	for n, i := range story.intervals {
+		if who.wants(i) && !who.lost(n) && !numbers[n] {
+			complain("%s: interval %d of %s has not arrived and is in no gap", who.path, n, story.url)
+		}
+	}
+	if len(who.sessions) != 1 || who.sessions[0].over > 0 || who.sessions[0].expires {
+		return
+	}
+	for _, s := range story.journal {
+		if !ids[s.id] && !who.lost(s.n) && s.n < len(story.intervals) && who.sessions[0].wants(story.intervals[s.n]) {
+			complain("%s: %s (interval %d) is in the journal, and has not arrived nor is it in a gap", who.path, s.id, s.n)
+		}
+	}
+}
+
+func (who *callee) wants(i *posted) bool {
+	return slices.ContainsFunc(who.sessions, func(s session) bool { return s.wants(i) })
+}
+
+func (who *callee) lost(n int) bool {
+	return slices.ContainsFunc(who.gaps, func(g lostSpan) bool { return g.reason != "rolled_back" && n >= g.first && n <= g.last })
+}
+
+// judgeOrder: intervals arrive in their order the first time. That none is passed
+// over without a gap judgeCallee sees; what is not wanted may be late.
+func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string, ...any)) {
+	seen := map[int]bool{}
+	newest := -1
+	for _, a := range got {
+		if seen[a.n] || !who.wants(c.topics[who.topic].intervals[a.n]) {
+			continue
+		}
+		seen[a.n] = true
+		if a.n < newest {
+			complain("%s: interval %d arrived first after %d", who.path, a.n, newest)
+		}
+		newest = max(newest, a.n)
+	}
+}
+
+// judgeEnds: nothing arrives when no session is on, beyond what was in flight.
+func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, ...any)) {
+	late := 0
+	for _, a := range got {
+		off := len(who.sessions) > 0 && who.sessions[0].over > 0
+		for _, s := range who.sessions {
+			if a.at >= s.accepted && (s.over == 0 || a.at <= s.over+c.grace) {
+				off = false
+			}
+		}
+		if !off {
+			continue
+		}
+		if late++; late > c.freezes {
+			complain("%s: interval %d arrived at %v, when it was not subscribed any more", who.path, a.n, a.at.Round(time.Millisecond))
+		}
+	}
+}
+
+// duplicates counts what arrived more often than once under one id. After a lost
+// tail everything may come again, so then nothing counts.
+func (c *chronicle) duplicates(who *callee, got []arrival) (n int) {
+	if c.losses > 0 {
+		return 0
+	}
+	seen := map[string]bool{}
+	for _, a := range got {
+		if seen[a.id] {
+			n++
+		}
+		seen[a.id] = true
+	}
+	return n
+}

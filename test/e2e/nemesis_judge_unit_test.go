@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// goodChronicle is a run in which all promises were kept: a topic of ten
+// intervals a second apart, a callee that stays, one that leaves and comes back,
+// and one that expires.
+func goodChronicle() *chronicle {
+	c := &chronicle{grace: 100 * time.Millisecond, faults: 1, perFault: 2}
+	story := &topicStory{url: "topic"}
+	for n := range 10 {
+		at := time.Duration(n+1) * time.Second
+		id := fmt.Sprint("id", n)
+		story.intervals = append(story.intervals, &posted{sent: at, accepted: at + time.Millisecond, ids: []string{id}})
+		story.journal = append(story.journal, survivor{n, id})
+	}
+	c.topics = []*topicStory{story}
+	c.callees = []*callee{
+		{path: "/stays", sessions: []session{{accepted: 500 * time.Millisecond}}},
+		{path: "/leaves", sessions: []session{
+			{accepted: 500 * time.Millisecond, leaving: 4500 * time.Millisecond, over: 4600 * time.Millisecond},
+			{accepted: 8500 * time.Millisecond},
+		}},
+		{path: "/expires", sessions: []session{{accepted: 500 * time.Millisecond, over: 3500 * time.Millisecond, expires: true}}},
+	}
+	for n, i := range story.intervals {
+		c.arrive(0, n, i.accepted+time.Millisecond)
+		if n < 4 || n >= 8 {
+			c.arrive(1, n, i.accepted+time.Millisecond)
+		}
+		if n < 3 {
+			c.arrive(2, n, i.accepted+time.Millisecond)
+		}
+	}
+	return c
+}
+
+func (c *chronicle) arrive(callee, n int, at time.Duration) {
+	c.arrived = append(c.arrived, arrival{callee, n, fmt.Sprint("id", n), at})
+}
+
+// drop takes a delivery away.
+func (c *chronicle) drop(callee, n int) {
+	c.arrived = slices.DeleteFunc(c.arrived, func(a arrival) bool { return a.callee == callee && a.n == n })
+}
+
+// The judge lets a good run pass, and notices each way of breaking a promise.
+func TestJudgeOfTheNemesis(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(c *chronicle)
+		says   string // empty: it passes
+	}{
+		"all is well":     {func(*chronicle) {}, ""},
+		"lost":            {func(c *chronicle) { c.drop(0, 5) }, "/stays: interval 5 of topic has not arrived"},
+		"lost at the end": {func(c *chronicle) { c.drop(0, 9) }, "/stays: interval 9 of topic has not arrived"},
+		"lost, and recorded": {func(c *chronicle) {
+			c.drop(0, 5)
+			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
+		}, ""},
+		"lost, and another recorded": {func(c *chronicle) {
+			c.drop(0, 5)
+			c.callees[0].gaps = []lostSpan{{6, 6, "retention"}}
+		}, "interval 5"},
+		"lost in a tail that the Source sent again": {func(c *chronicle) {
+			c.drop(0, 5)
+			c.callees[0].gaps = []lostSpan{{5, 5, "rolled_back"}}
+		}, "interval 5"},
+		"lost while it was about to leave": {func(c *chronicle) { c.drop(1, 3) }, "/leaves: interval 3"},
+		"lost while it was away":           {func(c *chronicle) { c.drop(2, 2) }, ""},
+		"lost after it came back":          {func(c *chronicle) { c.drop(1, 8) }, "/leaves: interval 8"},
+		"never accepted": {func(c *chronicle) {
+			c.topics[0].intervals[9].accepted = 0
+			c.drop(0, 9)
+			c.drop(1, 9)
+		}, ""},
+		"out of order": {func(c *chronicle) {
+			c.drop(0, 5)
+			c.arrive(0, 5, 20*time.Second)
+		}, "interval 5 arrived first after 9"},
+		"duplicates": {func(c *chronicle) { c.arrive(0, 5, 20*time.Second); c.arrive(0, 6, 20*time.Second) }, ""},
+		"too many duplicates": {func(c *chronicle) {
+			for n := range 3 {
+				c.arrive(0, n, 20*time.Second)
+			}
+		}, "3 duplicates after 1 faults, at most 2"},
+		"duplicates of a lost tail": {func(c *chronicle) {
+			c.losses = 1
+			for n := range 10 {
+				c.arrive(0, n, 20*time.Second)
+			}
+		}, ""},
+		"in flight when it left": {func(c *chronicle) { c.arrive(1, 4, 4650*time.Millisecond) }, ""},
+		"after it left":          {func(c *chronicle) { c.arrive(1, 4, 5100*time.Millisecond) }, "/leaves: interval 4 arrived at 5.1s"},
+		"after it left, from a hub that was frozen": {func(c *chronicle) {
+			c.freezes = 1
+			c.arrive(1, 4, 5100*time.Millisecond)
+		}, ""},
+		"often after it left, from a hub that was frozen": {func(c *chronicle) {
+			c.freezes = 1
+			c.arrive(1, 4, 5100*time.Millisecond)
+			c.arrive(1, 5, 6100*time.Millisecond)
+		}, "interval 5 arrived"},
+		"after it expired":   {func(c *chronicle) { c.arrive(2, 5, 6100*time.Millisecond) }, "/expires: interval 5"},
+		"an id that is gone": {func(c *chronicle) { c.topics[0].journal[5].id = "another" }, "id5 was accepted"},
+		"a survivor that never came": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal[5].id = "another"
+		}, "another (interval 5) is in the journal, and has not arrived"},
+		"a survivor that came under its new id": {func(c *chronicle) {
+			c.lossy, c.losses = true, 1
+			c.topics[0].journal[5].id = "another"
+			c.arrived = append(c.arrived, arrival{0, 5, "another", 20 * time.Second})
+		}, ""},
+		"an interval that was not sent again": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal = c.topics[0].journal[:9]
+		}, "interval 9 was accepted, and the journal does not have it"},
+		"a hole in the journal": {func(c *chronicle) {
+			c.topics[0].journal = append(c.topics[0].journal[:4:4], c.topics[0].journal[5:]...)
+		}, "the journal has interval 5 after 3"},
+	} {
+		c := goodChronicle()
+		tc.change(c)
+		got := strings.Join(c.judge(), "\n")
+		if tc.says == "" && got != "" || tc.says != "" && !strings.Contains(got, tc.says) {
+			t.Errorf("%s: it says %q, want %q", name, got, tc.says)
+		}
+	}
+}
