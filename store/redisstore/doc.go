@@ -17,9 +17,14 @@
 //	P:{p:n}:changes        zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:marks          hash    topic id -> packed mark; "rev" -> revision of the hash
 //	P:{p:n}:hints          channel (no key) of the topics that got an entry
-//	P:{s:n}:...            subscriptions, cursors, requests, attempts, owner (records.go, owners.go)
-//	P:{nodes}:...          heartbeats of the hubs (owners.go)
+//	P:{r:k}:cursors        hash    subscription id -> packed cursor, of the shards n with n mod 8 = k
+//	P:{r:k}:subscriptions:n  hash  subscription id -> packed subscription without its cursor
+//	P:{r:k}:requests:n     hash    subscription id -> packed pending request
+//	P:{r:k}:attempts:ID    list    the latest 50 packed attempts of a subscription, oldest first
+//	P:{r:k}:changes:n      stream  i id of a subscription that changed, t token of the change; about 1,024
+//	P:{nodes}:...          heartbeats of the hubs and leases on shards (owners.go)
 //	P:{meta}:store         hash    schema, id of the installation, when it was created
+//	P:{meta}:secrets       set     the forms in which secrets may be stored (records_secrets.go)
 //
 // TOPIC and ID are UUIDs in their text form; ids inside of values are their 16
 // bytes. Values are packed by the codecs of packages journal and subscriptions,
@@ -31,7 +36,8 @@
 //
 // What belongs together is written by one Lua script, and a script decides
 // nothing: Go reads a value, makes the next one of it, and the script stores that
-// if the value is still the one that was read. A command that was lost on the
+// if the value is still the one that was read. The merge of cursors alone is done
+// by a script (commit.go), as each delivery needs it. A command that was lost on the
 // way is sent again by the client; each script recognises that it ran already.
 //
 // # What its user has to be allowed
