@@ -3,7 +3,6 @@ package subscriber
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -234,6 +233,5 @@ func (s *Subscriber) refused(r *http.Request, why string) {
 		}
 		c.Refused[why]++
 	})
-	s.log.LogAttrs(r.Context(), slog.LevelWarn, "a request to the callback was refused",
-		slog.String("event", "refused"), slog.String("reason", why), slog.String("method", r.Method), slog.String("remote", r.RemoteAddr))
+	s.log.Warn("a request to the callback was refused", "event", "refused", "reason", why, "method", r.Method, "remote", r.RemoteAddr)
 }

@@ -36,6 +36,8 @@ type Change struct {
 	// List. From and Until are the notification's interval, zero where it has none.
 	NotificationID string
 	From, Until    time.Time
+	// Last says that it is the last of its notification.
+	Last bool
 	// Repaired says that it was not pushed but taken from a Change List.
 	Repaired bool
 	// Content and MediaType are the body of what is no change notification.
@@ -132,7 +134,7 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 		if at.Change > 0 {
 			return false, nil
 		}
-		c.Cursor, c.NeedsBaseline = Cursor{at.Batch, 1}, b.Baseline
+		c.Cursor, c.NeedsBaseline, c.Last = Cursor{at.Batch, 1}, b.Baseline, true
 		if b.Content {
 			c.Content = payload
 		}
@@ -140,21 +142,23 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 	}
 	r := resourcesync.NewNotificationReader(bytes.NewReader(payload), resourcesync.Limits{Bytes: int64(len(payload)) + 1})
 	skip := named(b.Skip)
+	ready := false // c is to be yielded when it is known whether it is the last
 	for i := 0; ctx.Err() == nil; i++ {
 		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return false, fmt.Errorf("subscriber: a stored notification can't be read any more: %w", err)
 		}
-		if i < at.Change || b.had(&e, skip) {
+		if err == nil && (i < at.Change || b.had(&e, skip)) {
 			continue
 		}
-		c.Entry, c.Cursor = e, Cursor{at.Batch, i + 1}
-		if !yield(c) {
+		c.Last = err != nil
+		if ready && !yield(c) {
 			return true, nil
 		}
+		if err != nil {
+			return false, nil
+		}
+		c.Entry, c.Cursor, ready = e, Cursor{at.Batch, i + 1}, true
 	}
 	return true, nil
 }

@@ -241,7 +241,7 @@ func TestNeedsBaseline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for c := range w.sub.Changes(ctx) {
-		if !c.NeedsBaseline || !c.From.Equal(w.at(2)) || !c.Until.Equal(w.at(20)) {
+		if !c.NeedsBaseline || !c.From.Equal(w.at(2)) || !c.Until.Equal(w.at(10)) {
 			t.Errorf("%+v", c)
 		}
 		if err := w.sub.Commit(c.Cursor); err != nil {

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+func auditCommand() *cobra.Command {
+	var f copyFlags
+	var repair bool
+	cmd := &cobra.Command{
+		Use:   "audit SOURCE --dir DIR",
+		Short: "Compare a copy with its Source, byte by byte",
+		Long: `Reads every file of a copy and compares it with the lengths and hashes that the
+Source gives: what is missing, what differs, what is there and not listed, and what
+cannot be told since the Source gives no hash of it. The exit code is 6 if the copy
+is not in sync.
+
+Don't audit a copy while rssub follow works on it: end that one first.`,
+		Example: `  rssub audit https://source.example/ --dir ./copy
+  rssub audit https://source.example/ --dir ./copy --repair`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.options(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			show := newProgress(cmd.ErrOrStderr())
+			o.Progress = show.tell
+			c, err := f.open(o)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			ctx, cancel := untilSignal(cmd)
+			defer cancel()
+			report, err := c.Audit(ctx, repair)
+			show.end()
+			if err != nil {
+				return explained(err, o.Log)
+			}
+			if err := printAudit(cmd.OutOrStdout(), report, f.json); err != nil {
+				return err
+			}
+			if !report.InSync {
+				return &cli.Error{Code: cli.ExitPartial}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&repair, "repair", false, "fetch what is missing or differs, delete what is extra, and compare again")
+	return cmd
+}
+
+// printAudit prints what an audit found.
+func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, r)
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	verdict := "in sync"
+	if !r.InSync {
+		verdict = "NOT in sync"
+	}
+	row(out, "the copy is", verdict)
+	if !r.AsOf.IsZero() {
+		row(out, "as of", r.AsOf.UTC().Format(time.RFC3339Nano))
+	}
+	row(out, "equal", fmt.Sprintf("%d, %s read", r.Equal, sizeOf(r.Bytes)))
+	row(out, destination.Missing, r.Missing)
+	row(out, destination.Differing, r.Differing)
+	row(out, destination.Extra, r.Extra)
+	row(out, destination.Unverifiable, r.Unverifiable)
+	if p := r.Repaired; p != nil {
+		row(out, "repaired", fmt.Sprintf("%d copied, %d deleted, %d failed, %d not deleted", p.Copied, p.Deleted, p.Failed, p.Held))
+	}
+	row(out, "took", r.Took.Round(time.Millisecond))
+	for _, f := range r.Findings {
+		row(out, f.What, fmt.Sprintf("%s\t%s", first(f.Path, f.URL), f.Why))
+	}
+	if more := r.Missing + r.Differing + r.Extra + r.Unverifiable - len(r.Findings); more > 0 {
+		row(out, "...", fmt.Sprintf("and %d more", more))
+	}
+	return out.Flush()
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// copyFlags describe a copy.
+type copyFlags struct {
+	dir, stateDir     string
+	roots, hosts      []string
+	tokens            []string
+	parallel          int
+	maxDelete         string
+	maxFile           int64
+	baseline          string
+	dryRun, json      bool
+	call              cli.CallFlags
+	log               cli.LogFlags
+	callback, hub     string
+	insecure          bool
+	lease, checkEvery cli.Span
+}
+
+// add adds the flags that all commands on a copy have.
+func (f *copyFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` of the copy")
+	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of what is remembered about the copy (default: .rssub in the copy)")
+	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: resources below URL go to FOLDER of the copy, . being the copy itself; repeatable (default: a folder for each host)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
+	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host; repeatable")
+	flags.IntVar(&f.parallel, "parallel", 8, "`N` requests to one host at once")
+	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or N% of the copy, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
+	flags.Int64Var(&f.maxFile, "max-file", 16<<30, "largest resource in `BYTES` where the Source does not say how long it is")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
+	f.log.Add(flags)
+	_ = cmd.MarkFlagRequired("dir")
+}
+
+// addBaseline adds those about how the copy begins.
+func (f *copyFlags) addBaseline(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.baseline, "baseline", "auto", "`FROM` what the first copy is taken: list, dump or auto")
+}
+
+// addSubscription adds those about being told of changes.
+func (f *copyFlags) addSubscription(cmd *cobra.Command) {
+	f.lease, f.checkEvery = 0, 0
+	flags := cmd.Flags()
+	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
+	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
+	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
+	flags.Var(&f.lease, "lease", "`TIME` to ask for (default: 10d)")
+	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never (default: 1h)")
+}
+
+// options reads the flags.
+func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
+	o := destination.Options{
+		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: span(f.checkEvery), Lease: span(f.lease),
+		Tokens: map[string]string{},
+	}
+	switch f.baseline {
+	case "", "auto":
+	case string(destination.BaselineList), string(destination.BaselineDump):
+		o.Baseline = destination.Baseline(f.baseline)
+	default:
+		return o, cli.Fail(cli.ExitUsage, "--baseline %q is none of auto, list and dump", f.baseline)
+	}
+	for _, m := range f.roots {
+		u, dir, ok := strings.Cut(m, "=")
+		if i := strings.LastIndex(m, "="); ok {
+			u, dir = m[:i], m[i+1:]
+		}
+		if !ok || dir == "" {
+			return o, cli.Fail(cli.ExitUsage, "--map %q must be of the form URL=FOLDER", m)
+		}
+		o.Roots = append(o.Roots, destination.Root{URL: u, Dir: filepath.ToSlash(filepath.Clean(dir))})
+	}
+	for _, t := range f.tokens {
+		host, file, ok := strings.Cut(t, "=")
+		if !ok || host == "" || file == "" {
+			return o, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE", t)
+		}
+		token, err := cli.Credential("--token-file", file)
+		if err != nil {
+			return o, err
+		}
+		o.Tokens[host] = token
+	}
+	var err error
+	if f.maxDelete != "" {
+		if o.MaxDelete, err = destination.ParseShare(f.maxDelete); err != nil {
+			return o, cli.Fail(cli.ExitUsage, "--max-delete: %w", err)
+		}
+	}
+	if o.Allow, err = f.call.Ranges(); err != nil {
+		return o, err
+	}
+	o.Log, err = f.log.Log(cmd.ErrOrStderr())
+	return o, err
+}
+
+// open opens the copy that the flags describe.
+func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
+	c, err := destination.Open(o)
+	if err != nil {
+		return nil, &cli.Error{Code: cli.ExitFailure, Err: err}
+	}
+	return c, nil
+}
+
+func span(s cli.Span) time.Duration { return time.Duration(s) }
+
+// untilSignal is a context that ends with the first SIGINT or SIGTERM; a second one
+// ends the process.
+func untilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel)
+	return ctx, cancel
+}
+
+// explained gives an error of a Source its exit code.
+func explained(err error, log *slog.Logger) error {
+	var status *subscriber.StatusError
+	var host *destination.HostError
+	code := cli.ExitFailure
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		log.Info("interrupted; the next run goes on from here", "event", "interrupted")
+		return &cli.Error{Code: cli.ExitPartial}
+	case errors.As(err, &host):
+		code = cli.ExitRefused
+	case errors.As(err, &status):
+		code = cli.ExitUnreachable
+		if status.Status == 404 {
+			code = cli.ExitNotFound
+		}
+	case egress.Classify(err) == egress.FailureRefused:
+		code = cli.ExitRefused
+	case egress.Classify(err) == egress.FailureConnect, egress.Classify(err) == egress.FailureTimeout:
+		code = cli.ExitUnreachable
+	}
+	return &cli.Error{Code: code, Err: err}
+}

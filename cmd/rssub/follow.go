@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+func followCommand() *cobra.Command {
+	var f copyFlags
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "follow SOURCE --dir DIR --callback-url URL",
+		Short: "Keep a copy in step with its Source, told of changes by the hub",
+		Long: `Takes a copy of a Source if there is none, subscribes at the Source's hub, and
+carries out every change as it comes. What was missed meanwhile is taken from the
+Source's Change Lists. It may be ended and started again at any time.
+
+A line on stdout tells of each file that was copied or deleted, or could not be.`,
+		Example: `  rssub follow https://source.example/ --dir ./copy --callback-url https://me.example:8095/
+  rssub follow http://localhost:8090/ --dir ./copy --dev`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.options(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := untilSignal(cmd)
+			defer cancel()
+			l, err := listenOn(ctx, listen)
+			if err != nil {
+				return err
+			}
+			defer l.stop(ctx)
+			if o.Callback, err = l.callbackURL(f.callback, f.call.Dev); err != nil {
+				return err
+			}
+			show := newProgress(cmd.ErrOrStderr())
+			o.Progress = show.tell
+			o.Event = (&lines{w: cmd.OutOrStdout(), json: f.json}).tell
+			c, err := f.open(o)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			l.serve(c.Handler())
+			o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", o.Callback)
+			ended := make(chan error, 1)
+			following, stop := context.WithCancel(ctx)
+			defer stop()
+			go func() { ended <- c.Follow(following) }()
+			select {
+			case err = <-ended:
+			case err = <-l.failed:
+				stop()
+				err = errors.Join(err, <-ended)
+			}
+			l.stop(ctx) // before the state is closed
+			return explained(err, o.Log)
+		},
+	}
+	f.add(cmd)
+	f.addBaseline(cmd)
+	f.addSubscription(cmd)
+	cmd.Flags().StringVar(&listen, "listen", ":8095", "`ADDR` at which the hub's notifications are taken")
+	return cmd
+}
+
+// lines prints a line for each event.
+type lines struct {
+	mu   sync.Mutex
+	w    io.Writer
+	json bool
+}
+
+// event is destination.Event as JSON.
+type event struct {
+	At             time.Time `json:"at"`
+	What           string    `json:"what"`
+	URL            string    `json:"url"`
+	Path           string    `json:"path,omitempty"`
+	Bytes          int64     `json:"bytes"`
+	Hash           string    `json:"hash,omitempty"`
+	Change         string    `json:"change,omitempty"`
+	ChangedAt      time.Time `json:"changed_at,omitzero"`
+	NotificationID string    `json:"notification_id,omitempty"`
+	Error          string    `json:"error,omitempty"`
+}
+
+func (l *lines) tell(e destination.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.json {
+		out := event{now, e.What, e.URL, e.Path, e.Bytes, e.Hash, e.Change, e.ChangedAt, e.NotificationID, ""}
+		if e.Err != nil {
+			out.Error = e.Err.Error()
+		}
+		_ = json.NewEncoder(l.w).Encode(out) // there is nobody to tell
+		return
+	}
+	s := fmt.Sprintf("%s %s %s", now.Format(time.TimeOnly), e.What, first(e.Path, e.URL))
+	switch {
+	case e.Err != nil:
+		s += ": " + e.Err.Error()
+	case e.What == destination.Copied:
+		s += fmt.Sprintf(" %s %s", sizeOf(e.Bytes), e.Hash)
+	}
+	_, _ = fmt.Fprintln(l.w, s) // as above
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
+)
+
+// listenFlags are those of `rssub listen`.
+type listenFlags struct {
+	o       subscriber.Options
+	listen  string
+	command string
+	lease   cli.Span
+	check   cli.Span
+	leave   bool
+	call    cli.CallFlags
+	log     cli.LogFlags
+}
+
+func listenCommand() *cobra.Command {
+	var f listenFlags
+	cmd := &cobra.Command{
+		Use:   "listen --topic URL --callback-url URL",
+		Short: "Hand on the notifications of a topic, and miss none",
+		Long: `Subscribes to a WebSub topic and prints each notification as a line of JSON once it
+is safe on disk, in order. What the hub did not deliver is taken from the Source's
+Change Lists and printed likewise, with "repaired": true; where that cannot be had a
+line with "needs_baseline": true says so. Content that is no change notification
+stands in "content", or in "content_base64" where it is no text.
+
+With --exec a command is run for each change instead. It gets the change on its
+standard input, as a line of JSON, and in RSSUB_CHANGE, RSSUB_URL, RSSUB_DATETIME,
+RSSUB_LENGTH, RSSUB_HASH, RSSUB_TYPE, RSSUB_NOTIFICATION_ID, RSSUB_FROM, RSSUB_UNTIL and
+RSSUB_REPAIRED. It has to exit with 0 when the change is done with, or with 65 when it
+never will be; after anything else it is run again, at first after a second and then
+after ever longer, and nothing goes on before. What was printed or done is not
+repeated by the next start, but for what a crash cut off.`,
+		Example: `  rssub listen --topic https://source.example/changes/ --callback-url https://me.example:8095/
+  rssub listen --topic http://localhost:8090/changes/ --dev --exec ./on-change`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.o.Topic, "topic", "", "`URL` of the topic")
+	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
+	flags.StringVar(&f.listen, "listen", ":8095", "`ADDR` at which the hub's notifications are taken")
+	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
+	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of what was received and not handed on yet")
+	flags.StringVar(&f.command, "exec", "", "run `CMD` by the shell for each change, instead of printing notifications")
+	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List that gaps are repaired from (default: as the Source says)")
+	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
+	flags.Var(&f.lease, "lease", "`TIME` to ask for (default: 10d)")
+	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never (default: 1h)")
+	flags.BoolVar(&f.leave, "unsubscribe", false, "unsubscribe at the end, instead of leaving the subscription for the next start")
+	f.call.Add(flags, "for a Source and hub on this machine or network: loopback and private addresses may be called")
+	f.log.Add(flags)
+	_ = cmd.MarkFlagRequired("topic")
+	return cmd
+}
+
+func (f *listenFlags) run(cmd *cobra.Command) error {
+	var err error
+	if f.o.Log, err = f.log.Log(cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	if f.o.Allow, err = f.call.Ranges(); err != nil {
+		return err
+	}
+	f.o.Lease, f.o.CheckEvery = span(f.lease), span(f.check)
+	ctx, cancel := untilSignal(cmd)
+	defer cancel()
+	l, err := listenOn(ctx, f.listen)
+	if err != nil {
+		return err
+	}
+	defer l.stop(ctx)
+	if f.o.Callback, err = l.callbackURL(f.o.Callback, f.call.Dev); err != nil {
+		return err
+	}
+	s, err := subscriber.Open(f.o)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitFailure, Err: err}
+	}
+	defer func() { _ = s.Close() }()
+	l.serve(s.Handler())
+	f.o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", f.o.Callback)
+
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Run(running) }()
+	handed := make(chan error, 1)
+	go func() { handed <- f.handOn(running, s, cmd.OutOrStdout()) }()
+	select {
+	case err = <-handed:
+		stop()
+	case err = <-l.failed:
+		stop()
+		err = errors.Join(err, <-handed)
+	}
+	<-ended
+	if f.leave && err == nil {
+		err = unsubscribe(cmd.Context(), s)
+	}
+	l.stop(ctx) // before the state is closed
+	return err
+}
+
+// unsubscribe ends the subscription, and waits a while for the hub to verify that.
+func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := s.Unsubscribe(ctx); err != nil {
+		return cli.Fail(cli.ExitUnreachable, "the subscription could not be ended, and goes on until its lease runs out: %w", err)
+	}
+	for {
+		st, err := s.Status()
+		if err != nil {
+			return err
+		}
+		active := false
+		for _, sub := range st.Subscriptions {
+			active = active || sub.State == "active"
+		}
+		if !active {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return cli.Fail(cli.ExitPartial, "the hub accepted the request to unsubscribe, and has not verified it yet")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// handOn prints notifications, or runs a command for each change, until ctx ends.
+func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out io.Writer) error {
+	var n *notification
+	for c := range s.Changes(ctx) {
+		switch {
+		case f.command != "":
+			if !runUntilDone(ctx, f.o.Log, f.command, &c) {
+				return nil
+			}
+		default:
+			if n == nil {
+				n = newNotification(&c)
+			}
+			n.add(&c)
+			if !c.Last && len(n.Changes) < maxLine {
+				continue
+			}
+			if err := json.NewEncoder(out).Encode(n); err != nil {
+				return cli.Fail(cli.ExitFailure, "writing to stdout: %w", err)
+			}
+			n = nil
+		}
+		if err := s.Commit(c.Cursor); err != nil {
+			return err
+		}
+	}
+	return s.Err()
+}
+
+// maxLine is how many changes one line has at most; a notification of more takes
+// several.
+const maxLine = 50_000
+
+// notification is one line of output.
+type notification struct {
+	NotificationID string    `json:"notification_id,omitempty"`
+	From           time.Time `json:"from,omitzero"`
+	Until          time.Time `json:"until,omitzero"`
+	Repaired       bool      `json:"repaired,omitempty"`
+	NeedsBaseline  bool      `json:"needs_baseline,omitempty"`
+	Changes        []change  `json:"changes,omitempty"`
+	MediaType      string    `json:"media_type,omitempty"`
+	Content        string    `json:"content,omitempty"`
+	ContentBase64  string    `json:"content_base64,omitempty"`
+}
+
+// change is one change of a resource as JSON.
+type change struct {
+	Change   string    `json:"change"`
+	URL      string    `json:"url"`
+	Datetime time.Time `json:"datetime,omitzero"`
+	LastMod  time.Time `json:"lastmod,omitzero"`
+	Length   *int64    `json:"length,omitempty"`
+	Hash     string    `json:"hash,omitempty"`
+	Type     string    `json:"type,omitempty"`
+	Links    []link    `json:"links,omitempty"`
+}
+
+type link struct {
+	Rel  string `json:"rel"`
+	Href string `json:"href"`
+}
+
+func newNotification(c *subscriber.Change) *notification {
+	n := &notification{NotificationID: c.NotificationID, From: c.From, Until: c.Until, Repaired: c.Repaired, NeedsBaseline: c.NeedsBaseline}
+	if c.Content != nil {
+		n.MediaType = c.MediaType
+		if utf8.Valid(c.Content) {
+			n.Content = string(c.Content)
+		} else {
+			n.ContentBase64 = base64.StdEncoding.EncodeToString(c.Content)
+		}
+	}
+	return n
+}
+
+func (n *notification) add(c *subscriber.Change) {
+	if c.Loc != "" {
+		n.Changes = append(n.Changes, newChange(&c.Entry))
+	}
+}
+
+func newChange(e *resourcesync.Entry) change {
+	out := change{Change: e.Change, URL: e.Loc, Datetime: e.Datetime, LastMod: e.LastMod, Hash: e.Hash, Type: e.Type}
+	if e.HasLength {
+		out.Length = &e.Length
+	}
+	for _, l := range e.Links {
+		out.Links = append(out.Links, link{l.Rel, l.Href})
+	}
+	return out
+}
+
+// runUntilDone runs the command for a change until it says that it is done with.
+// False: ctx ended before.
+func runUntilDone(ctx context.Context, log *slog.Logger, command string, c *subscriber.Change) bool {
+	const first, most = time.Second, time.Minute
+	for wait := first; ; wait = min(2*wait, most) {
+		code, err := runCommand(ctx, command, c)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err == nil && code == 0:
+			return true
+		case err == nil && code == exitNever:
+			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
+			return true
+		}
+		log.Warn("the command failed for a change; it is run again", "event", "exec_failed", "url", c.Loc, "exit_code", code, "error", err, "wait", wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/rshub/rshub/internal/cli"
+)
+
+// version is set by the linker in a release.
+var version string
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole command; it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := cli.End("rssub", "A ResourceSync Destination: copies that can prove they are in sync", version,
+		syncCommand(), followCommand(), auditCommand(), listenCommand(), statusCommand(), //nolint:contextcheck // cobra gives them ctx
+	)
+	root.Long = `rssub keeps a copy of a ResourceSync Source: once (sync), or all the time, told by
+the Source's hub (follow). It can prove that the copy is in sync (audit), and hand
+on the notifications of any WebSub topic without missing one (listen).
+
+Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
+5 the Source can't be reached, 6 partial or not in sync.`
+	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev      a copy of a Source on this machine"
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetContext(ctx)
+	return cli.Execute(root, args, stderr)
+}

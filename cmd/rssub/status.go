@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/subscriber"
+)
+
+func statusCommand() *cobra.Command {
+	var dir string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status --state-dir DIR",
+		Short: "Show leases, how far everything was received, and gaps",
+		Long: `Shows the state that rssub follow, sync or listen left in its folder, also while they
+run: the leases, until when everything was received, what was missed and how it was
+repaired, and what was counted.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := statuses(dir)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			for i := range all {
+				if err := printStatus(cmd.OutOrStdout(), &all[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "state-dir", ".rssub", "the `FOLDER` of the state; a copy's is .rssub in it")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// statuses reads that of the folder, and those of the sets of a copy.
+func statuses(dir string) ([]subscriber.Status, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder with --state-dir", err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(dir, "set-*"))
+	if err != nil {
+		return nil, err
+	}
+	out := []subscriber.Status{}
+	var missing error
+	for _, d := range append([]string{dir}, dirs...) {
+		st, err := subscriber.ReadStatus(d)
+		if err != nil {
+			missing = err
+			continue
+		}
+		out = append(out, st)
+	}
+	if len(out) == 0 {
+		return nil, cli.Fail(cli.ExitNotFound, "%w", missing)
+	}
+	return out, nil
+}
+
+func printStatus(w io.Writer, st *subscriber.Status) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if st.Topic != "" {
+		row(out, "topic", st.Topic)
+	}
+	for _, s := range st.Subscriptions {
+		row(out, "subscription", describe(&s))
+	}
+	row(out, "received until", stamp(st.Until))
+	row(out, "waiting", fmt.Sprintf("%d notifications, %s; %d more wait for what comes before them", st.Counts.Batches, sizeOf(st.Counts.Backlog), st.Counts.Held))
+	row(out, "received", fmt.Sprintf("%d (%d early), %d duplicates, %d put off", st.Counts.Received, st.Counts.Early, st.Counts.Duplicates, st.Counts.Postponed))
+	for _, why := range slices.Sorted(maps.Keys(st.Counts.Refused)) {
+		row(out, "refused", fmt.Sprintf("%d: %s", st.Counts.Refused[why], why))
+	}
+	row(out, "gaps", len(st.Gaps))
+	for _, g := range st.Gaps {
+		row(out, "  "+g.State, fmt.Sprintf("%s to %s, %s, %d changes%s", stamp(g.From), stamp(g.Until), g.Why, g.Changes, unproven(g)))
+	}
+	if st.Trouble != "" {
+		row(out, "trouble", st.Trouble)
+	}
+	row(out, "as of", stamp(st.AsOf))
+	return out.Flush()
+}
+
+func unproven(g subscriber.Gap) string {
+	if g.Unproven {
+		return ", not proven to be all"
+	}
+	return ""
+}
+
+// describe says how a subscription is.
+func describe(s *subscriber.SubscriptionStatus) string {
+	parts := []string{s.State, "at " + s.Hub}
+	if s.State == "active" {
+		parts = append(parts, "until "+stamp(s.ExpiresAt), "to be renewed "+stamp(s.RenewAt))
+	}
+	if s.Denied != "" {
+		parts = append(parts, "denied: "+s.Denied)
+	}
+	if !s.Signed {
+		parts = append(parts, "deliveries are not signed")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+func syncCommand() *cobra.Command {
+	var f copyFlags
+	cmd := &cobra.Command{
+		Use:   "sync SOURCE --dir DIR",
+		Short: "Bring a copy in step with its Source, once",
+		Long: `Takes a copy of a Source the first time, and what changed since then after that.
+SOURCE is any address of it: its host, its Source Description, one of its lists.
+
+What cannot be had is reported, tried again by the next run, and holds up nothing
+else; the exit code is 6 then. A run that was interrupted goes on where it was.`,
+		Example: `  rssub sync https://source.example/ --dir ./copy
+  rssub sync https://source.example/ --dir ./copy --dry-run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.options(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			show := newProgress(cmd.ErrOrStderr())
+			o.Progress = show.tell
+			c, err := f.open(o)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			ctx, cancel := untilSignal(cmd)
+			defer cancel()
+			report, err := c.Sync(ctx)
+			show.end()
+			if out := printReport(cmd.OutOrStdout(), report, f.json); err == nil {
+				err = out
+			}
+			if err != nil {
+				return explained(err, o.Log)
+			}
+			if !report.InSync() {
+				return &cli.Error{Code: cli.ExitPartial}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	f.addBaseline(cmd)
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	return cmd
+}
+
+// printReport prints what a run did.
+func printReport(w io.Writer, r destination.Report, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, r)
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	would := ""
+	if r.DryRun {
+		would = " (dry run: would be)"
+	}
+	if r.Baseline != "" {
+		row(out, "baseline", r.Baseline)
+	}
+	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, sizeOf(r.Bytes), would))
+	row(out, "deleted", fmt.Sprintf("%d%s", r.Deleted, would))
+	row(out, "unchanged", r.Unchanged)
+	row(out, "failed", r.Failed)
+	if r.Held > 0 {
+		row(out, "not deleted", fmt.Sprintf("%d, more than --max-delete allows", r.Held))
+	}
+	if !r.Until.IsZero() {
+		row(out, "in step as of", r.Until.UTC().Format(time.RFC3339Nano))
+	}
+	row(out, "took", r.Took.Round(time.Millisecond))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return printProblems(w, r.Problems, r.Failed+r.Held)
+}
+
+func printProblems(w io.Writer, problems []destination.Problem, all int) error {
+	for _, p := range problems {
+		if _, err := fmt.Fprintf(w, "FAIL  %s  %s\n", p.URL, p.Why); err != nil {
+			return err
+		}
+	}
+	if more := all - len(problems); more > 0 {
+		_, err := fmt.Fprintf(w, "... and %d more\n", more)
+		return err
+	}
+	return nil
+}
+
+func row(w io.Writer, name string, value any) {
+	_, _ = fmt.Fprintf(w, "%s\t%v\n", name, value) // Flush tells what goes wrong
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// sizeOf is a size for people.
+func sizeOf(n int64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if n < 1<<10 {
+			return fmt.Sprintf("%d %s", n, unit)
+		}
+		if n < 10<<10 && unit != "GiB" {
+			next := map[string]string{"B": "KiB", "KiB": "MiB", "MiB": "GiB"}[unit]
+			return fmt.Sprintf("%.1f %s", float64(n)/(1<<10), next)
+		}
+		n >>= 10
+	}
+	return fmt.Sprintf("%d TiB", n)
+}
