@@ -52,8 +52,10 @@ func TestPostIsRefused_SRC08(t *testing.T) {
 		body   string
 		want   RefusedError
 	}{
-		{409, "", `{"type": "https://x.example/problems.md#gap", "detail": "It leaves\n a gap.", "expected_from": "2026-01-02T03:04:05.000000006Z"}`,
-			RefusedError{Type: "gap", Detail: "It leaves a gap.", ExpectedFrom: at}},
+		{
+			409, "", `{"type": "https://x.example/problems.md#gap", "detail": "It leaves\n a gap.", "expected_from": "2026-01-02T03:04:05.000000006Z"}`,
+			RefusedError{Type: "gap", Detail: "It leaves a gap.", ExpectedFrom: at},
+		},
 		{409, "", `{"expected_from": "yesterday", "detail": 7}`, RefusedError{Detail: `{"expected_from": "yesterday", "detail": 7}`}},
 		{503, "17", "Try again.\n", RefusedError{Detail: "Try again.", RetryAfter: 17 * time.Second}},
 		{500, "soon", "<html>oops</html>", RefusedError{}},
