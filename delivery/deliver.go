@@ -48,7 +48,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		d.giveBack(j)
 		return
 	}
-	out := d.attempt(j.tenure.ctx, exchange{
+	out := d.attempt(j.tenure.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with ctx
 		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
 	})
 	if out.cutOff {

@@ -78,7 +78,7 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
 	start := time.Now()
 	if err := d.load(ctx, n, t); err != nil {
 		d.drop(s, t)

@@ -23,7 +23,10 @@ import (
 const (
 	// sweepEvery is how often the marks are gone through for those that wait and
 	// are not known of, and forgetEvery for those that are to be forgotten.
+	// Where there are several hubs, a ping may have come to another: then a sweep
+	// comes every sweepSoon.
 	sweepEvery  = time.Minute
+	sweepSoon   = 5 * time.Second
 	forgetEvery = time.Hour
 	// sweepPage is how many marks are read from the store at once.
 	sweepPage = 256
@@ -37,8 +40,8 @@ const (
 	anyMedia = "application/octet-stream"
 )
 
-// Fetch fetches the topics that were pinged, those of before a restart included,
-// until ctx ends; what is not done by then stays marked. It returns nil. It is
+// Fetch fetches the topics of this hub's partitions that were pinged, here or at
+// another hub, those of before a restart included, until ctx ends; what is not done by then stays marked. It returns nil. It is
 // not to be called twice at a time.
 func (h *Handler) Fetch(ctx context.Context) error {
 	var working sync.WaitGroup
@@ -57,7 +60,7 @@ func (h *Handler) Fetch(ctx context.Context) error {
 				forgot = time.Now()
 			}
 			h.sweep(ctx, forget)
-			sweep.Reset(sweepEvery)
+			sweep.Reset(h.sweepPause())
 		case <-h.fetches.wake:
 		case <-due.C:
 		}
@@ -77,6 +80,9 @@ func (h *Handler) Fetch(ctx context.Context) error {
 func (h *Handler) sweep(ctx context.Context, forget bool) {
 	now := h.o.Now()
 	for partition := range journal.Partitions {
+		if !h.o.Owns(partition) {
+			continue
+		}
 		var after uuid.UUID
 		for {
 			marks, err := h.o.Marks.Marks(ctx, partition, after, sweepPage)
@@ -100,6 +106,18 @@ func (h *Handler) sweep(ctx context.Context, forget bool) {
 			after = journal.TopicID(marks[len(marks)-1].Topic)
 		}
 	}
+}
+
+func (h *Handler) sweepPause() time.Duration {
+	if h.o.Live() > 1 {
+		return sweepSoon
+	}
+	return sweepEvery
+}
+
+// owns tells whether this hub fetches a topic.
+func (h *Handler) owns(topic string) bool {
+	return h.o.Owns(journal.Partition(journal.TopicID(topic)))
 }
 
 // forget takes an old mark away where the topic never had a notification.
@@ -128,6 +146,9 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if j.unsettled != nil { // it was fetched, and the store did not hear of it
 		// Where it is to be tried again, a sweep finds it.
 		return h.settle(ctx, j, *j.unsettled, next{})
+	}
+	if !h.owns(j.topic) { // any more: the mark is there for whoever does
+		return next{}
 	}
 	m, err := h.o.Marks.Mark(ctx, j.topic)
 	if err != nil {

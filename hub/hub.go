@@ -104,6 +104,12 @@ type Options struct {
 
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
 	TrustedProxies []netip.Prefix
+	// Owns tells whether this hub fetches the topics of a partition. A ping of
+	// another is marked, and found by whoever does. It must be cheap; nil: of all.
+	Owns func(partition int) bool
+	// Live is the number of hubs that share the rates above: each lets its part of
+	// them through. Nil: 1.
+	Live func() int
 	// Event is told of each request and each fetch, to count and trace them; nil:
 	// nobody is. It must not wait, and is called from many goroutines.
 	Event func(Event)
@@ -162,18 +168,24 @@ func New(o Options) (*Handler, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Owns == nil {
+		o.Owns = func(int) bool { return true }
+	}
+	if o.Live == nil {
+		o.Live = func() int { return 1 }
+	}
 	h := &Handler{
 		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
 		fetchMemory: semaphore.NewWeighted(o.MaxFetchBytes),
 		fetches:     newFetchQueue(),
-		byPublisher: newLimiters(o.PublishRate),
-		byTopicHost: newLimiters(o.PublishRate),
-		byRequester: newLimiters(o.SubscribeRate),
+		byPublisher: newLimiters(o.PublishRate, 1, o.Live),
+		byTopicHost: newLimiters(o.PublishRate, 1, o.Live),
+		byRequester: newLimiters(o.SubscribeRate, 1, o.Live),
 
-		bytesByPublisher: newLimiters(o.PublishBytes),
-		bytesByTopicHost: newLimiters(o.PublishBytes),
+		bytesByPublisher: newLimiters(o.PublishBytes, int(o.MaxBody), o.Live),
+		bytesByTopicHost: newLimiters(o.PublishBytes, int(o.MaxBody), o.Live),
 	}
 	h.page, err = newLanding(o.HubURL, o.Auth)
 	return h, err

@@ -41,17 +41,19 @@ const maxLimiters = 100_000
 // limiters holds a limiter for each key. It may be shared between goroutines. A
 // nil *limiters lets everything pass.
 type limiters struct {
-	rate Rate
-	mu   sync.Mutex
-	keys *simplelru.LRU[string, *rate.Limiter]
+	rate  Rate
+	least int        // what one hub lets through at once, however many share the rate
+	live  func() int // how many they are
+	mu    sync.Mutex
+	keys  *simplelru.LRU[string, *rate.Limiter]
 }
 
-func newLimiters(r Rate) *limiters {
+func newLimiters(r Rate, least int, live func() int) *limiters {
 	if r.Events <= 0 || r.Per <= 0 {
 		return nil
 	}
 	keys, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimiters, nil) // fails for a size below 1 only
-	return &limiters{rate: r, keys: keys}
+	return &limiters{rate: r, least: least, live: live, keys: keys}
 }
 
 // take counts one event of key; a *refusal says that there were too many, and
@@ -80,17 +82,24 @@ func (l *limiters) claim(now time.Time, key, what string, n int) claim {
 	if l == nil {
 		return claim{}
 	}
-	return claim{rate: l.rate, n: n, what: what, r: l.of(key).ReserveN(now, n)}
+	return claim{rate: l.rate, n: n, what: what, r: l.of(now, key).ReserveN(now, n)}
 }
 
-// of is the limiter of a key.
-func (l *limiters) of(key string) *rate.Limiter {
+// of is the limiter of a key, with this hub's part of the rate.
+func (l *limiters) of(now time.Time, key string) *rate.Limiter {
+	live := max(l.live(), 1)
+	limit := rate.Limit(float64(l.rate.Events) / float64(live) / l.rate.Per.Seconds())
+	burst := max((l.rate.Events+live-1)/live, min(l.least, l.rate.Events))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limiter, ok := l.keys.Get(key)
-	if !ok {
-		limiter = rate.NewLimiter(rate.Limit(float64(l.rate.Events)/l.rate.Per.Seconds()), l.rate.Events)
+	switch {
+	case !ok:
+		limiter = rate.NewLimiter(limit, burst)
 		l.keys.Add(key, limiter)
+	case limiter.Limit() != limit: // hubs came or went
+		limiter.SetLimitAt(now, limit)
+		limiter.SetBurstAt(now, burst)
 	}
 	return limiter
 }
@@ -104,7 +113,8 @@ func (l *limiters) room(now time.Time, key, what string, n int64) error {
 	if n > int64(l.rate.Events) {
 		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d a %s. Send less at once.", n, what, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
 	}
-	limiter := l.of(key)
+	limiter := l.of(now, key)
+	n = min(n, int64(limiter.Burst())) // all that it can have at once
 	missing := float64(n) - limiter.TokensAt(now)
 	if missing <= 0 {
 		return nil
@@ -117,7 +127,8 @@ func (l *limiters) room(now time.Time, key, what string, n int64) error {
 // over the limit has to be waited for by the next one.
 func (l *limiters) spend(now time.Time, key string, n int64) {
 	if l != nil && n > 0 {
-		l.of(key).ReserveN(now, int(min(n, int64(l.rate.Events))))
+		limiter := l.of(now, key)
+		limiter.ReserveN(now, int(min(n, int64(limiter.Burst()))))
 	}
 }
 

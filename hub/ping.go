@@ -61,7 +61,9 @@ func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err 
 		return topics, err
 	}
 	for _, topic := range topics {
-		h.fetches.ping(topic, time.Now())
+		if h.owns(topic) {
+			h.fetches.ping(topic, time.Now())
+		}
 	}
 	return topics, nil
 }

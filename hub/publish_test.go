@@ -412,7 +412,7 @@ func TestPublishRates(t *testing.T) {
 
 // Invariant 12: the rates of a bounded number of keys are remembered.
 func TestLimitersAreBounded(t *testing.T) {
-	l := newLimiters(Rate{1, time.Minute})
+	l := newLimiters(Rate{1, time.Minute}, 1, alone)
 	for i := range maxLimiters + 10 {
 		_ = l.take(noon, fmt.Sprint(i), "")
 	}

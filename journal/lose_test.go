@@ -12,8 +12,8 @@ import (
 // last was the newest that was seen; entry n ends at at(n).
 func lost(n, last int64) Gap {
 	return Gap{
-		From: at(n), Until: at(last), Count: uint64(last - n), Reason: GapRolledBack, At: at(100 + last), //nolint:gosec // a few
-		Position: Position(1000 + last), Seq: uint64(last), //nolint:gosec // a few
+		From: at(n), Until: at(last), Count: uint64(last - n), Reason: GapRolledBack, At: at(100 + last),
+		Position: Position(1000 + last), Seq: uint64(last),
 	}
 }
 
@@ -53,7 +53,7 @@ func TestLose_Invariant10(t *testing.T) {
 // However many hubs notice what, in whatever order and how often: the head says
 // the same, and keeps MaxGaps at most.
 func TestLoseIsIdempotentAndInNoOrder(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		var noticed []Gap
 		for range 1 + r.IntN(5) {

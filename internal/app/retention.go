@@ -28,7 +28,21 @@ type retention struct {
 		Hints(ctx context.Context) <-chan string
 	}
 	rule journal.Retention
+	// owns tells whether this hub trims a partition, with its part of the total:
+	// nil: all of them.
+	owns func(partition int) bool
 	log  *zap.Logger
+}
+
+// mine are the partitions that this hub trims.
+func (r *retention) mine() []int {
+	var out []int
+	for n := range journal.Partitions {
+		if r.owns == nil || r.owns(n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func (r *retention) run(ctx context.Context) error {
@@ -61,7 +75,7 @@ func (r *retention) run(ctx context.Context) error {
 
 // bound trims a topic that has become larger than one may be.
 func (r *retention) bound(ctx context.Context, topic string) error {
-	if r.rule.PerTopic <= 0 {
+	if r.rule.PerTopic <= 0 || r.owns != nil && !r.owns(journal.Partition(journal.TopicID(topic))) {
 		return nil
 	}
 	head, err := r.store.Head(ctx, topic)
@@ -78,11 +92,22 @@ func (r *retention) report(ctx context.Context, err error) {
 	}
 }
 
-// trim takes away what the rule does not keep.
+// trim takes away what the rule does not keep in the partitions of this hub. Of the
+// total it has as large a part as of the partitions: topics are spread over these
+// at random, so that the parts are used alike, and all hubs together keep the total
+// without reading each other's topics. Where few large topics make most of it, they
+// may be trimmed before the whole is full.
 func (r *retention) trim(ctx context.Context, now time.Time) error {
 	var topics []string
 	var sizes []int64
-	for partition := range journal.Partitions {
+	mine, rule := r.mine(), r.rule
+	if len(mine) == 0 {
+		return nil
+	}
+	if rule.Total > 0 { // in floating point, as the product may be too large
+		rule.Total = max(1, int64(float64(rule.Total)*(float64(len(mine))/journal.Partitions)))
+	}
+	for _, partition := range mine {
 		var after uuid.UUID
 		for {
 			heads, err := r.store.Topics(ctx, partition, after, topicsPage)
@@ -100,7 +125,7 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 			after = journal.TopicID(heads[len(heads)-1].Topic)
 		}
 	}
-	cut := r.rule.Cut(now, sizes)
+	cut := rule.Cut(now, sizes)
 	for _, topic := range topics {
 		if _, err := r.store.Trim(ctx, topic, cut); err != nil {
 			return err

@@ -30,6 +30,9 @@ type Budget struct {
 	// It is set before the first use, must not wait, and is called from many
 	// goroutines. Nil: nobody is told.
 	Refused func(Refusal)
+	// Live is the number of hubs that share the budget: each has its part of it,
+	// rounded up. It is set before the first use and must be cheap. Nil: 1.
+	Live func() int
 
 	perMinute int
 	start     time.Time
@@ -151,15 +154,24 @@ func (b *Budget) spend(now time.Duration, target string) (at, wait time.Duration
 		back++
 	}
 	t.taken = slices.Delete(t.taken, 0, back)
-	n := len(t.taken)
-	if n >= b.perMinute {
-		return 0, t.taken[0] + time.Minute - now
+	n, places := len(t.taken), b.places()
+	if n >= places {
+		return 0, t.taken[n-places] + time.Minute - now
 	}
 	if n > 0 {
 		now = max(now, t.taken[n-1]) // the order stays if a clock goes back
 	}
 	t.taken = append(t.taken, now)
 	return now, 0
+}
+
+// places is how many requests to one target this hub may make in a minute.
+func (b *Budget) places() int {
+	live := 1
+	if b.Live != nil {
+		live = max(b.Live(), 1)
+	}
+	return (b.perMinute + live - 1) / live
 }
 
 func (b *Budget) giveBack(p taken) {

@@ -232,3 +232,33 @@ func TestPlaceCountsFromWhenItIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// Each of several hubs has its part of the budget, from the moment on when there
+// are more or fewer.
+func TestBudgetIsSharedByHubs(t *testing.T) {
+	live := 1
+	b := NewBudget(10)
+	b.Live = func() int { return live }
+	now := noon
+	for _, tc := range []struct{ hubs, want int }{{1, 10}, {4, 3}, {20, 1}, {0, 10}} {
+		live = tc.hubs
+		n := 0
+		for had(b, now, "a:80") {
+			n++
+		}
+		if n != tc.want {
+			t.Errorf("%d places of 10 for one of %d hubs, want %d", n, tc.hubs, tc.want)
+		}
+		now = now.Add(time.Hour)
+	}
+	// More hubs come while places are taken.
+	live = 1
+	for range 6 {
+		had(b, now, "a:80")
+		now = now.Add(time.Second)
+	}
+	live = 5
+	if pl, wait := begin(b, now, "a:80"); pl != nil || wait.Round(time.Millisecond) != 58*time.Second {
+		t.Errorf("wait %v, want until no more than one of its 2 places is taken", wait)
+	}
+}

@@ -1,0 +1,86 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// alone is the number of hubs where there is one.
+func alone() int { return 1 }
+
+// HUB-60: a ping is marked by whatever hub takes it, and fetched by the one that
+// owns the topic's partition, within seconds.
+func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
+	var owned atomic.Bool
+	inBed(t, func(b *bed) {
+		b.web.set(topic, served("text/plain", "x"))
+		b.pinged(topic)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if n := len(b.web.times(topic)); n != 0 || !b.mark(topic).Waiting() {
+			t.Fatalf("%d fetches by a hub that does not own the partition; marked: %+v", n, b.mark(topic))
+		}
+		owned.Store(true)
+		time.Sleep(sweepSoon)
+		synctest.Wait()
+		if n := len(b.web.times(topic)); n != 1 || b.mark(topic).Waiting() {
+			t.Errorf("%d fetches by the owner; marked: %+v", n, b.mark(topic))
+		}
+		// One that failed, and whose partition went to another hub since.
+		b.web.set(topic, refusing(503, fmt.Errorf("no answer")))
+		b.pinged(topic)
+		n := len(b.web.times(topic))
+		owned.Store(false)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if got := len(b.web.times(topic)); got != n {
+			t.Errorf("%d fetches of a partition that was lost", got-n)
+		}
+	}, func(o *Options) {
+		o.Owns = func(int) bool { return owned.Load() }
+		o.Live = func() int { return 2 }
+	})
+}
+
+// Each of several hubs lets its part of a rate through, from the moment on when
+// there are more or fewer, and a body of full length always goes through at once.
+func TestRatesAreShared(t *testing.T) {
+	live := 1
+	l := newLimiters(Rate{60, time.Minute}, 1, func() int { return live })
+	passed := func(at time.Time) (n int) {
+		for l.take(at, "k", "") == nil {
+			n++
+		}
+		return n
+	}
+	now := noon
+	var got []int
+	for _, hubs := range []int{1, 4, 7, 1, 0} {
+		live = hubs
+		got = append(got, passed(now))
+		now = now.Add(30 * time.Second)
+		got = append(got, passed(now))
+		now = now.Add(time.Hour)
+	}
+	// All at once, and what comes back in half a minute. Who has the whole rate again
+	// had a full allowance of the part before.
+	if want := []int{60, 30, 15, 7, 9, 4, 9, 30, 60, 30}; !slices.Equal(got, want) {
+		t.Errorf("let through %v, want %v", got, want)
+	}
+	live = 10
+	bytes := newLimiters(Rate{1000, time.Minute}, 400, func() int { return live })
+	if err := bytes.room(noon, "k", "", 400); err != nil {
+		t.Errorf("a body of full length: %v", err)
+	}
+	bytes.spend(noon, "k", 400)
+	if err := bytes.room(noon.Add(time.Minute), "k", "", 400); err == nil {
+		t.Error("400 bytes again after a minute, of 100 a minute")
+	}
+	if err := bytes.room(noon.Add(4*time.Minute), "k", "", 400); err != nil {
+		t.Errorf("400 bytes after 4 minutes: %v", err)
+	}
+}
