@@ -22,7 +22,8 @@
 //	P:{r:k}:requests:n     hash    subscription id -> packed pending request
 //	P:{r:k}:attempts:ID    list    the latest 50 packed attempts of a subscription, oldest first
 //	P:{r:k}:changes:n      stream  i id of a subscription that changed, t token of the change; about 1,024
-//	P:{nodes}:...          heartbeats of the hubs and leases on shards (owners.go)
+//	P:{r:k}:owners         hash    leases on the shards (owners.go)
+//	P:{nodes}:...          heartbeats of the hubs (owners.go)
 //	P:{meta}:store         hash    schema, id of the installation, when it was created
 //	P:{meta}:secrets       set     the forms in which secrets may be stored (records_secrets.go)
 //
