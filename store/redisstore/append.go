@@ -30,9 +30,11 @@ const maxTopicChanges = 1 << 14
 // The channel is none of the KEYS: while Redis Cluster moves a slot, it puts off
 // what names keys that are not there.
 var appendScript = newScript(`
-if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-if string.sub(now, 2, 9) ~= ARGV[2] then return {0, now} end
+if string.sub(now, 2, 9) ~= ARGV[2] then
+  if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
+  return {0, now}
+end
 if ARGV[9] ~= '' then
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
 else
@@ -41,8 +43,7 @@ else
   redis.call('PERSIST', KEYS[6])
 end
 redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
-if ARGV[11] ~= '' then
-  redis.call('LPUSH', KEYS[3], ARGV[11])
+if ARGV[11] ~= '' and redis.call('LPUSH', KEYS[3], ARGV[11]) > tonumber(ARGV[12]) then
   redis.call('LTRIM', KEYS[3], 0, ARGV[12] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
@@ -61,8 +62,9 @@ local time = redis.call('TIME')
 local n = time[1] * 1000000 + time[2]
 local last = redis.call('ZRANGE', ` + changes + `, 0, 0, 'REV', 'WITHSCORES')
 if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
-redis.call('ZADD', ` + changes + `, string.format('%.0f', n), ` + topic + `)
-redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)`
+if redis.call('ZADD', ` + changes + `, string.format('%.0f', n), ` + topic + `) == 1 then
+  redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)
+end`
 }
 
 // errChunks says that a body took so long that Redis forgot its beginning.
@@ -125,10 +127,9 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 		if e.Timed() {
 			interval = journal.PackInterval(journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
 		}
-		cmd := s.run(ctx, appendScript, names,
+		stored, now, err := swapped(s.run(ctx, appendScript, names,
 			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish())
-		stored, now, err := swapped(cmd)
+			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish()))
 		switch {
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
@@ -136,8 +137,6 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 			s.saw(k.partition, e.Position)
 			s.heads.Add(k.id, head)
 			return e, nil
-		case cmd.Val().([]any)[0] == int64(2):
-			return journal.Entry{}, errChunks
 		}
 		if h, err = s.knowHead(k, topic, now); err != nil {
 			return journal.Entry{}, err

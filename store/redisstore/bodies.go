@@ -34,28 +34,37 @@ const (
 	bodyFlate = 1
 )
 
-// deflaters are shared, as each holds more than half a megabyte.
-var deflaters = sync.Pool{New: func() any {
-	w, err := flate.NewWriter(nil, flate.BestSpeed)
-	if err != nil {
-		panic(err) // the level is right
-	}
-	return w
-}}
+// deflaters and inflaters are shared, as each holds much memory: more than half a
+// megabyte and 40 KiB.
+var (
+	deflaters = sync.Pool{New: func() any {
+		w, err := flate.NewWriter(nil, flate.BestSpeed)
+		if err != nil {
+			panic(err) // the level is right
+		}
+		return w
+	}}
+	inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+)
+
+// inflater is what flate.NewReader returns.
+type inflater interface {
+	io.Reader
+	flate.Resetter
+}
 
 // encodeBody is the form in which a body is stored: compressed where that makes
 // it smaller. It keeps nothing of the body.
 func encodeBody(body []byte) []byte {
 	if len(body) >= compressMin {
 		b := bytes.NewBuffer(append(make([]byte, 0, len(body)/3+64), bodyFlate))
-		w := deflaters.Get().(*flate.Writer)
+		w, _ := deflaters.Get().(*flate.Writer)
+		defer deflaters.Put(w)
 		w.Reset(b)
 		_, err := w.Write(body)
 		if err = errors.Join(err, w.Close()); err == nil && b.Len() <= len(body) {
-			deflaters.Put(w)
 			return b.Bytes()
 		}
-		deflaters.Put(w)
 	}
 	return append(append(make([]byte, 0, len(body)+1), bodyPlain), body...)
 }
@@ -73,15 +82,24 @@ func decodeBody(stored []byte, size int64) ([]byte, error) {
 		}
 		return stored[1:], nil
 	case bodyFlate:
-		r := flate.NewReader(bytes.NewReader(stored[1:]))
-		// The size is that of an entry that may be damaged, so it is not believed
-		// more than what deflate can make of so few bytes.
-		body := bytes.NewBuffer(make([]byte, 0, min(size, int64(len(stored))*1100)))
-		n, err := io.Copy(body, io.LimitReader(r, size+1))
-		if err != nil || n != size {
+		// The size is that of an entry that may be damaged: deflate makes no more
+		// of so few bytes.
+		if size > int64(len(stored))*1100 {
 			return nil, wrong
 		}
-		return body.Bytes(), nil
+		r, _ := inflaters.Get().(inflater)
+		defer inflaters.Put(r)
+		body := make([]byte, size)
+		if err := r.Reset(bytes.NewReader(stored[1:]), nil); err != nil {
+			return nil, wrong
+		}
+		if _, err := io.ReadFull(r, body); err != nil {
+			return nil, wrong
+		}
+		if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+			return nil, wrong
+		}
+		return body, nil
 	default:
 		return nil, wrong
 	}

@@ -33,7 +33,7 @@ func add(ctx context.Context, s *Store, topic, body string) (journal.Entry, erro
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	return s.Append(ctx, time.Now(), topic, entry(int(h.Last.Seq), body), h.Version) //nolint:gosec // a few
+	return s.Append(ctx, time.Now(), topic, entry(int(h.Last.Seq), body), h.Version)
 }
 
 // publish appends n notifications, and tries each until it is stored.
@@ -101,7 +101,7 @@ func TestKilledRedisKeepsWhatWasAcknowledged(t *testing.T) {
 		seen := map[string]int{}
 		for i, e := range got {
 			seen[string(e.ID[:])]++
-			if e.Seq != uint64(i)+1 { //nolint:gosec // a few
+			if e.Seq != uint64(i)+1 {
 				t.Errorf("%s: seq %d at place %d", topic, e.Seq, i)
 			}
 		}

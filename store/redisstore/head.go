@@ -164,19 +164,23 @@ func (s *Store) changeHead(ctx context.Context, topic string, change func(h *jou
 var errUnchanged = errors.New("nothing changed")
 
 // swapped reads what a script returns that stores a value if another is there:
-// {1}, or {0, the value that is there}.
+// {1}, {0, the value that is there}, or {2} where something else is missing.
 func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 	v, err := cmd.Slice()
 	if err != nil {
 		return false, "", err
 	}
-	if n, ok := v[0].(int64); ok && n == 1 {
-		return true, "", nil
-	}
 	if len(v) == 2 {
 		now, _ = v[1].(string)
 	}
-	return false, now, nil
+	switch v[0] {
+	case int64(1):
+		return true, "", nil
+	case int64(2):
+		return false, "", errChunks
+	default:
+		return false, now, nil
+	}
 }
 
 // Reset implements journal.Appender. A topic that never had an entry has
@@ -222,6 +226,10 @@ func random() uint64 {
 // that lost its tail forgets it.
 func (s *Store) saw(partition int, p journal.Position) {
 	seen := &s.highest[partition]
-	for old := seen.Load(); uint64(p) > old && !seen.CompareAndSwap(old, uint64(p)); old = seen.Load() {
+	for {
+		old := seen.Load()
+		if uint64(p) <= old || seen.CompareAndSwap(old, uint64(p)) {
+			return
+		}
 	}
 }

@@ -30,9 +30,8 @@ func newKeys(prefix string) (keys, error) {
 	return keys(prefix), nil
 }
 
-// partition is a key of a topic partition, shard one of a subscription shard.
+// partition is a key of a topic partition.
 func (k keys) partition(n int, name string) string { return k.slot("p:"+strconv.Itoa(n), name) }
-func (k keys) shard(n int, name string) string     { return k.slot("s:"+strconv.Itoa(n), name) }
 
 // nodes is a key of what the hubs say of themselves, meta one of what the store
 // knows of itself.

@@ -13,9 +13,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// fieldRevision is the field of the marks that is drawn anew whenever one of them
-// is stored. All other fields are topic ids, of 16 bytes.
-const fieldRevision = "rev"
+// The field "rev" of the marks is drawn anew whenever one of them is stored. All
+// other fields are topic ids, of 16 bytes.
 
 // readMarksScript returns what is known of some topics, and of all that have a
 // mark and no head.
@@ -221,7 +220,7 @@ func (s *Store) Mark(ctx context.Context, topic string) (journal.Mark, error) {
 
 // Marks implements journal.Marks.
 func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
-	_, values, err := s.page(ctx, s.key.partition(partition, nameMarks), after, limit)
+	values, err := s.page(ctx, s.key.partition(partition, nameMarks), after, limit)
 	for _, raw := range values {
 		m, err := openMark(raw)
 		if err != nil {

@@ -38,10 +38,11 @@ if ARGV[2] ~= trimmed and (from == '-' or #redis.call('XRANGE', KEYS[2], ARGV[3]
   return {0, head}
 end
 local most, left, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local out, n = {1, 0}, 0
+local out, n, count = {1, 0}, 0, 8
 while n < most do
-  local count = math.min(8, most - n)
+  count = math.min(count, most - n)
   local page = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
+  local before = room
   for _, entry in ipairs(page) do
     local f = entry[2]
     if room < 0 then
@@ -63,6 +64,7 @@ while n < most do
     n = n + 1
   end
   if #page < count then break end
+  if before - room < 8192 * count then count = 64 end -- they are small
 end
 return out
 `)
@@ -228,7 +230,7 @@ func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) ([]byte
 
 // Topics implements journal.Trimmer.
 func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
-	_, values, err := s.page(ctx, s.key.partition(partition, nameHeads), after, limit)
+	values, err := s.page(ctx, s.key.partition(partition, nameHeads), after, limit)
 	for _, raw := range values {
 		h, err := openHead(raw, "")
 		if err != nil {
@@ -241,13 +243,13 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 
 // page returns what a hash has under up to limit ids, in their order, after a
 // given one; the nil id stands before all.
-func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int) (ids []uuid.UUID, values []string, err error) {
+func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int) (values []string, err error) {
 	if limit <= 0 {
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	fields, err := s.client.HKeys(ctx, key).Result()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	begin := string(after[:])
 	fields = slices.DeleteFunc(fields, func(f string) bool {
@@ -255,16 +257,16 @@ func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int
 	})
 	slices.Sort(fields)
 	if fields = fields[:min(limit, len(fields))]; len(fields) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	found, err := s.client.HMGet(ctx, key, fields...).Result()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for i, v := range found {
+	for _, v := range found {
 		if v, ok := v.(string); ok { // else it was deleted meanwhile
-			ids, values = append(ids, uuid.UUID([]byte(fields[i]))), append(values, v)
+			values = append(values, v)
 		}
 	}
-	return ids, values, nil
+	return values, nil
 }

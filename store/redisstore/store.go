@@ -53,7 +53,7 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	// ErrAway is wrapped by what every method returns where Redis gives no
 	// answer in time.
-	ErrAway = errors.New("Redis gives no answer")
+	ErrAway = errors.New("no answer from Redis")
 )
 
 // DefaultTimeout is Options.Timeout where it is not set: a publish that cannot be
