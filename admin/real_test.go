@@ -50,6 +50,11 @@ func newReal(t *testing.T) *real {
 			}
 		})
 	}
+	for shard := range journal.Partitions {
+		if err := d.Take(ctx, shard); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()

@@ -17,9 +17,15 @@ type Info struct {
 	HubURL    string    `json:"hub_url"` // the hub URI, as in Link rel="hub"
 	Store     StoreInfo `json:"store"`
 	NodeID    string    `json:"node_id"`
-	Nodes     []Node    `json:"nodes"`
-	StartedAt time.Time `json:"started_at"`
-	Uptime    float64   `json:"uptime_seconds"`
+	// Nodes are the hubs that live on the store, by id. Unowned are the shards that
+	// none of them owns, in short as in Node.Owns: those that just change hands, or
+	// whose owner died. Where NodesError says that the store does not tell who owns
+	// what, that is all.
+	Nodes      []Node    `json:"nodes"`
+	Unowned    string    `json:"unowned,omitempty"`
+	NodesError string    `json:"nodes_error,omitempty"`
+	StartedAt  time.Time `json:"started_at"`
+	Uptime     float64   `json:"uptime_seconds"`
 }
 
 // Addresses are the listeners' actual ones, host:port.
@@ -35,10 +41,18 @@ type StoreInfo struct {
 	ID       string `json:"id,omitempty"`       // the install id
 }
 
-// Node is a hub and how many of the 256 shards it owns.
+// Node is a hub, and which of the 256 shards it owns.
 type Node struct {
-	ID     string `json:"id"`
-	Shards int    `json:"shards"`
+	ID string `json:"id"` // `--node-id`
+	// Run tells one run of a hub from all others.
+	Run       string    `json:"run,omitempty"`
+	Addresses Addresses `json:"addresses,omitzero"`
+	Version   string    `json:"version,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	// SeenAt is when it last said that it lives, by the store's clock.
+	SeenAt time.Time `json:"seen_at,omitzero"`
+	Shards int       `json:"shards"`
+	Owns   string    `json:"owns,omitempty"` // which, in short: 0-84 90
 }
 
 // Topic is a topic's state.

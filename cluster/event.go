@@ -13,18 +13,18 @@ type Event struct {
 	Shards []int  // rising
 	Owned  int    // shards after it
 	Nodes  []Node // EventNodes: those that live, by name
-	Err    error  // EventTrouble
+	Err    error  // EventClusterFailed
 }
 
 // Names of events, as they stand in the log.
 const (
-	EventTaken      = "shards_taken"
-	EventYielded    = "shards_yielded"
-	EventLost       = "shards_lost"
-	EventTakeFailed = "shards_not_taken"
-	EventNodes      = "hubs_changed"
-	EventTrouble    = "cluster_failed"
-	EventRecovered  = "cluster_recovered"
+	EventTaken            = "shards_taken"
+	EventYielded          = "shards_yielded"
+	EventLost             = "shards_lost"
+	EventTakeFailed       = "shards_not_taken"
+	EventNodes            = "hubs_changed"
+	EventClusterFailed    = "cluster_failed"
+	EventClusterRecovered = "cluster_recovered"
 )
 
 // newsOf are the events that are gathered, since many shards have them at once.
@@ -77,9 +77,9 @@ func (k *Keeper) note(err error) {
 	k.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		k.o.Event(Event{Name: EventTrouble, Err: err})
+		k.o.Event(Event{Name: EventClusterFailed, Err: err})
 	case err == nil && before != nil:
-		k.o.Event(Event{Name: EventRecovered})
+		k.o.Event(Event{Name: EventClusterRecovered})
 	}
 }
 

@@ -421,8 +421,8 @@ func TestHubsComeAndGo(t *testing.T) {
 		b.away("b", false, false)
 		b.after(5 * time.Second)
 		b.shares([]*hub{a, c}, 128, 128)
-		if c.Check() != nil || b.heard(EventRecovered) != 1 {
-			t.Errorf("check %v, recovered %d times", c.Check(), b.heard(EventRecovered))
+		if c.Check() != nil || b.heard(EventClusterRecovered) != 1 {
+			t.Errorf("check %v, recovered %d times", c.Check(), b.heard(EventClusterRecovered))
 		}
 		a.stop()
 		c.stop()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	stdlog "log"
 	"os"
@@ -95,6 +96,9 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 	if err := h.Start(ctx); err != nil {
 		if ctx.Err() != nil { // asked to end while it started, and nothing is left running
 			return nil
+		}
+		if errors.Is(err, app.ErrStoreRefused) {
+			return cli.Fail(cli.ExitRefused, "%w", err)
 		}
 		return err
 	}

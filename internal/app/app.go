@@ -17,7 +17,6 @@ import (
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/internal/telemetry"
 	"github.com/rshub/rshub/journal"
-	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -37,14 +36,14 @@ type App struct {
 	public, admin net.Listener
 	certificate   *certificate // nil: plain HTTP
 	started       time.Time
-	embedded      *embedstore.Store
-	store         telemetry.Store // embedded, counted and timed
+	backend       backend
+	store         telemetry.Store // backend, counted and timed
 	metrics       *telemetry.Metrics
 	publishers    registry
 	hub           *hub.Handler
 	draining      atomic.Bool
-	taken         atomic.Bool                           // all shards were taken
-	dispatcher    atomic.Pointer[delivery.Dispatcher]   // nil until it is there
+	shares        atomic.Pointer[shares]                // nil until they are there
+	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
 	service       atomic.Pointer[subscriptions.Service] // the same
 	traces        *telemetry.Traces                     // nil: nothing is traced
 
@@ -76,7 +75,7 @@ func (a *App) Start(ctx context.Context) error {
 	}
 	a.log.Info("the hub listens", zap.String("event", "listening"),
 		zap.String("addr", a.Addr()), zap.String("admin_addr", a.AdminAddr()), zap.String("hub_url", a.hubURL),
-		zap.String("store", a.cfg.DataDir), zap.String("store_id", a.embedded.ID()), zap.String("node_id", a.cfg.NodeID),
+		zap.String("store", a.storeInfo().Location), zap.String("store_id", a.backend.ID()), zap.String("node_id", a.cfg.NodeID),
 		zap.String("version", a.version))
 	return nil
 }
@@ -86,10 +85,10 @@ func (a *App) start(ctx context.Context) error {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
-	if err := a.openStore(); err != nil {
+	if err := a.openStore(ctx); err != nil {
 		return err
 	}
-	a.stops.add("store", func(context.Context) error { return a.embedded.Close() })
+	a.stops.add("store", func(context.Context) error { return a.backend.Close() })
 
 	a.startMetrics(ctx)
 	if err := a.startTraces(ctx); err != nil {
@@ -132,7 +131,7 @@ func (a *App) control() admin.Control {
 
 // ready is what GET /readyz tells.
 func (a *App) ready(ctx context.Context) []admin.Check {
-	store, space := a.embedded.Ready(ctx), error(nil)
+	store, space := a.backend.Ready(ctx), error(nil)
 	if errors.Is(store, journal.ErrFull) {
 		store, space = nil, store
 	}
@@ -140,6 +139,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 		{Name: "starting", Err: a.starting()},
 		{Name: "store", Err: store},
 		{Name: "high water", Err: space},
+		{Name: "cluster", Err: a.inCluster()},
 		{Name: "draining", Err: a.shuttingDown()},
 	}
 }
@@ -147,8 +147,16 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 // starting is an error until the subscriptions of the store are taken up, before
 // which none of them gets anything.
 func (a *App) starting() error {
-	if d := a.dispatcher.Load(); d == nil || !a.taken.Load() || !d.Loaded() {
+	if s := a.shares.Load(); s == nil || !s.Begun() {
 		return errors.New("the subscriptions are being read from the store")
+	}
+	return nil
+}
+
+// inCluster is an error while this hub can't keep its share of the work.
+func (a *App) inCluster() error {
+	if s := a.shares.Load(); s != nil {
+		return s.Check()
 	}
 	return nil
 }
@@ -160,17 +168,23 @@ func (a *App) shuttingDown() error {
 	return nil
 }
 
-func (a *App) info(context.Context) admin.Info {
-	return admin.Info{
+func (a *App) info(ctx context.Context) admin.Info {
+	i := admin.Info{
 		Version:   a.version,
 		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
 		HubURL:    a.hubURL,
-		Store:     admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.embedded.ID()},
+		Store:     a.storeInfo(),
 		NodeID:    a.cfg.NodeID,
-		Nodes:     []admin.Node{{ID: a.cfg.NodeID, Shards: journal.Partitions}},
 		StartedAt: a.started,
 		Uptime:    time.Since(a.started).Seconds(),
 	}
+	if s := a.shares.Load(); s != nil {
+		var err error
+		if i.Nodes, i.Unowned, err = s.nodes(ctx); err != nil {
+			i.NodesError = err.Error()
+		}
+	}
+	return i
 }
 
 // Addr is the actual address of the public listener, host:port, after Start.

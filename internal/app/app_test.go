@@ -77,7 +77,7 @@ func TestLife(t *testing.T) {
 	for {
 		code, body := get(t, "http://"+a.AdminAddr()+"/readyz?verbose")
 		if code == http.StatusOK {
-			if body != "[+] starting\n[+] store\n[+] high water\n[+] draining\nok\n" {
+			if body != "[+] starting\n[+] store\n[+] high water\n[+] cluster\n[+] draining\nok\n" {
 				t.Errorf("ready: %s", body)
 			}
 			break

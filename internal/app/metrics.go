@@ -27,7 +27,7 @@ func (a *App) startMetrics(ctx context.Context) {
 			return c
 		},
 	})
-	a.store = a.metrics.Store(a.embedded)
+	a.store = a.metrics.Store(a.backend)
 	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)
 }
 

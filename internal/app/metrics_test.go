@@ -160,7 +160,7 @@ func TestMetricsMove(t *testing.T) {
 	if ready := m.figures()["rshub_ready"]; ready != 0 {
 		t.Errorf("ready while it drains: %v", ready)
 	}
-	if err := m.embedded.Close(); err != nil {
+	if err := m.backend.Close(); err != nil {
 		t.Fatal(err)
 	}
 	m.moves("a publish without a store", m.publish(50, 51, http.StatusServiceUnavailable),

@@ -34,13 +34,13 @@ func TestReadiness(t *testing.T) {
 	open := func(minFree int64) {
 		t.Helper()
 		var err error
-		if a.embedded, err = embedstore.Open(t.TempDir(), embedstore.Options{MinFree: minFree}); err != nil {
+		if a.backend, err = embedstore.Open(t.TempDir(), embedstore.Options{MinFree: minFree}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	open(-1)
 	want("before the parts are there", "starting", "subscriptions")
-	if err := a.embedded.Close(); err != nil {
+	if err := a.backend.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got := reasons(); !strings.Contains(got["store"], "closed") {
@@ -51,7 +51,7 @@ func TestReadiness(t *testing.T) {
 	if got := reasons(); !strings.Contains(got["high water"], "free") || got["store"] != "" {
 		t.Errorf("at the high water: %v", got)
 	}
-	if err := a.embedded.Close(); err != nil {
+	if err := a.backend.Close(); err != nil {
 		t.Fatal(err)
 	}
 

@@ -43,7 +43,7 @@ func TestSealKeys(t *testing.T) {
 			Mode: websub.ModeSubscribe, Topic: "https://source.example/", Callback: fmt.Sprintf("https://subscriber.example/%d", n),
 			Secret: "a secret of a subscriber", Denied: "not yet",
 		}
-		_, err := a.embedded.Update(t.Context(), r.SubscriptionID(), func(subscriptions.Record) (subscriptions.Record, error) {
+		_, err := a.backend.Update(t.Context(), r.SubscriptionID(), func(subscriptions.Record) (subscriptions.Record, error) {
 			return subscriptions.Record{Request: &r}, nil
 		})
 		return logs, errors.Join(err, a.Stop(t.Context()))

@@ -126,11 +126,28 @@ func file(t *testing.T, content string) string {
 	return name
 }
 
+// What several hubs own is a line each.
+func TestInfoOfSeveralHubs(t *testing.T) {
+	i := admin.Info{
+		Version: "v9", Store: admin.StoreInfo{Kind: "redis", Location: "redis://h:6379"}, NodeID: "n1", Unowned: "200-255",
+		Nodes: []admin.Node{
+			{ID: "n1", Shards: 128, Owns: "0-127", Addresses: admin.Addresses{Public: "10.0.0.1:8080"}, SeenAt: time.Now().Add(-3 * time.Second)},
+			{ID: "n2", Shards: 72, Owns: "128-199"},
+		},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(i) }))
+	defer s.Close()
+	vars := map[string]string{"RSHUB_ADMIN_URL": s.URL}
+	command(t, vars, "", "info").want(t, ExitOK, "redis redis://h:6379", "200, of 2 hubs; of none: 200-255", "NODE", "n2    72", "128-199", "10.0.0.1:8080", "3s ago")
+	i.NodesError = "the store is away"
+	command(t, vars, "", "info").want(t, ExitOK, "not known: the store is away")
+}
+
 func TestInfo(t *testing.T) {
 	vars, _ := fakeHub(t, 0)
 	command(t, vars, "", "info").want(t, ExitRefused, "a token is needed", "--admin-token-file")
 	token := file(t, "t0ken\n")
-	command(t, vars, "", "info", "--admin-token-file", token).want(t, ExitOK, "https://hub.example.org/", "n1 (256 shards)", "1d1h")
+	command(t, vars, "", "info", "--admin-token-file", token).want(t, ExitOK, "https://hub.example.org/", "256, all of this hub", "1d1h")
 	vars["RSHUB_ADMIN_TOKEN_FILE"] = token
 	r := command(t, vars, "", "info", "--json")
 	r.want(t, ExitOK)

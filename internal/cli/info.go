@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ func Info(env Env) *cobra.Command {
 			if f.json {
 				return printJSON(cmd.OutOrStdout(), raw)
 			}
-			return details(cmd.OutOrStdout(), [][2]string{
+			err = details(cmd.OutOrStdout(), [][2]string{
 				{"version", i.Version},
 				{"hub", i.HubURL},
 				{"listens", i.Addresses.Public},
@@ -46,20 +48,53 @@ func Info(env Env) *cobra.Command {
 				{"store", strings.TrimSpace(i.Store.Kind + " " + i.Store.Location)},
 				{"store id", i.Store.ID},
 				{"node", i.NodeID},
-				{"nodes", nodes(i.Nodes)},
+				{"shards", shardsOf(i)},
 				{"started", moment(i.StartedAt, time.Now())},
 				{"up", span(seconds(i.Uptime))},
 			})
+			if err != nil || len(i.Nodes) < 2 {
+				return err
+			}
+			return nodes(env, cmd.OutOrStdout(), i.Nodes)
 		},
 	}
 	f.add(cmd, "print the JSON that the API gives")
 	return cmd
 }
 
-func nodes(all []admin.Node) string {
-	var s []string
-	for _, n := range all {
-		s = append(s, fmt.Sprintf("%s (%d shards)", n.ID, n.Shards))
+// shardsOf says in how many hands the shards are, and which are in none.
+func shardsOf(i admin.Info) string {
+	if i.NodesError != "" {
+		return "not known: " + i.NodesError
 	}
-	return strings.Join(s, ", ")
+	owned := 0
+	for _, n := range i.Nodes {
+		owned += n.Shards
+	}
+	text := fmt.Sprintf("%d, of %d hubs", owned, len(i.Nodes))
+	if len(i.Nodes) == 1 {
+		text = fmt.Sprintf("%d, all of this hub", owned)
+	}
+	if i.Unowned != "" {
+		text += "; of none: " + i.Unowned
+	}
+	return text
+}
+
+// nodes writes the hubs on one store.
+func nodes(env Env, out io.Writer, all []admin.Node) error {
+	g := grid{out: out, width: env.width(out), columns: []column{
+		{"NODE", whole}, {"SHARDS", whole}, {"OWNS", asURL}, {"LISTENS", dropped}, {"OPERATOR", dropped}, {"VERSION", dropped}, {"STARTED", dropped}, {"SEEN", whole},
+	}}
+	now := time.Now()
+	var rows [][]string
+	for _, n := range all {
+		rows = append(rows, []string{
+			n.ID, strconv.Itoa(n.Shards), n.Owns, n.Addresses.Public, n.Addresses.Admin, n.Version, away(n.StartedAt, now), away(n.SeenAt, now),
+		})
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return g.write(rows)
 }

@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/cluster"
+	"github.com/rshub/rshub/delivery"
+)
+
+// shares is the part of the store that this hub works on: it keeps the shards
+// that are its own, and passes on which these are.
+type shares struct {
+	*cluster.Keeper
+	store cluster.Store
+	log   *zap.Logger
+	begun time.Time
+	// dispatcher works on them. It is set before the Keeper runs.
+	dispatcher *delivery.Dispatcher
+	told       atomic.Bool // delivery_started is logged
+}
+
+// part is what the Keeper tells what to work on.
+type part struct{ s *shares }
+
+// Take implements cluster.Part.
+func (p part) Take(ctx context.Context, shard int) error { return p.s.dispatcher.Take(ctx, shard) }
+
+// Yield implements cluster.Part.
+func (p part) Yield(ctx context.Context, shard int) { p.s.dispatcher.Yield(ctx, shard) }
+
+// Cut implements cluster.Part.
+func (p part) Cut(shard int) { p.s.dispatcher.Cut(shard) }
+
+// newShares makes the keeper of this hub's shards: of all, where it has the store
+// for itself.
+func (a *App) newShares() *shares {
+	s := &shares{store: cluster.Alone, log: a.log.Named("cluster")}
+	o := cluster.Options{
+		Part: part{s}, Drain: a.cfg.Drain, Event: s.event,
+		Self: cluster.Node{
+			ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
+			Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
+		},
+	}
+	if meeting, ok := a.backend.(cluster.Store); ok {
+		s.store, o.Lease = meeting, a.cfg.OwnerLease
+	}
+	o.Store = s.store
+	s.Keeper = cluster.New(o)
+	return s
+}
+
+// run keeps the shards until ctx ends, and hands them back then.
+func (s *shares) run(ctx context.Context) error {
+	s.begun = time.Now()
+	return s.Run(ctx)
+}
+
+// clusterTexts says how loud each event of the shares is, and what a person reads.
+var clusterTexts = map[string]struct {
+	level zapcore.Level
+	text  string
+}{
+	cluster.EventTaken:            {zapcore.InfoLevel, "this hub owns more shards"},
+	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed shards back, which others take up"},
+	cluster.EventLost:             {zapcore.WarnLevel, "this hub lost shards, as their lease could not be renewed in time; it stopped working on them"},
+	cluster.EventTakeFailed:       {zapcore.WarnLevel, "the subscriptions of shards could not be read; it is tried again"},
+	cluster.EventNodes:            {zapcore.InfoLevel, "there are other hubs on the store than before"},
+	cluster.EventClusterFailed:    {zapcore.WarnLevel, "the store does not answer about shares"},
+	cluster.EventClusterRecovered: {zapcore.InfoLevel, "the store answers about shares again"},
+}
+
+// event logs what happens to the shares.
+func (s *shares) event(e cluster.Event) {
+	text := clusterTexts[e.Name]
+	var names []string
+	for _, n := range e.Nodes {
+		names = append(names, n.Name)
+	}
+	if line := s.log.Check(text.level, text.text); line != nil {
+		line.Write(zap.String("event", e.Name),
+			given(len(e.Shards) > 0, zap.String("shards", ranges(e.Shards))), given(len(e.Shards) > 0, zap.Int("owned", e.Owned)),
+			given(len(names) > 0, zap.Strings("nodes", names)), zap.Error(e.Err))
+	}
+	for _, n := range e.Nodes {
+		if n.HubURL != e.Nodes[0].HubURL {
+			s.log.Warn("hubs on the same store have different hub URIs, so that what one takes another refuses: give them the same --public-url",
+				zap.String("event", "hub_urls_differ"), zap.Strings("nodes", []string{e.Nodes[0].Name, n.Name}), zap.Strings("hub_urls", []string{e.Nodes[0].HubURL, n.HubURL}))
+			break
+		}
+	}
+	if s.Begun() && s.told.CompareAndSwap(false, true) {
+		st := s.dispatcher.Stats()
+		s.log.Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
+			zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(s.begun)))
+	}
+}
+
+// nodes are the hubs on the store and what they own.
+func (s *shares) nodes(ctx context.Context) (nodes []admin.Node, unowned string, err error) {
+	all := make([]int, cluster.Shards)
+	for shard := range all {
+		all[shard] = shard
+	}
+	owners, err := s.store.Owners(ctx, all)
+	if err != nil {
+		owners = make([]string, len(all))
+	}
+	live := s.Nodes()
+	of := make(map[string][]int, len(live))
+	for shard, owner := range owners {
+		if owner == "" && s.store == cluster.Alone {
+			owner = live[0].ID
+		}
+		of[owner] = append(of[owner], shard)
+	}
+	for _, n := range live {
+		nodes = append(nodes, admin.Node{
+			ID: n.Name, Run: n.ID, Version: n.Version, Addresses: admin.Addresses{Public: n.Public, Admin: n.Admin},
+			StartedAt: n.StartedAt, SeenAt: n.SeenAt, Shards: len(of[n.ID]), Owns: ranges(of[n.ID]),
+		})
+		delete(of, n.ID)
+	}
+	for owner, shards := range of {
+		if owner != "" { // a hub that died a moment ago
+			of[""] = append(of[""], shards...)
+		}
+	}
+	slices.Sort(of[""])
+	return nodes, ranges(of[""]), err
+}
+
+// ranges writes rising numbers in short: 0-84 90.
+func ranges(shards []int) string {
+	var b strings.Builder
+	for i := 0; i < len(shards); {
+		from := i
+		for i++; i < len(shards) && shards[i] == shards[i-1]+1; i++ {
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		if fmt.Fprint(&b, shards[from]); i-1 > from {
+			fmt.Fprintf(&b, "-%d", shards[i-1])
+		}
+	}
+	return b.String()
+}
