@@ -48,7 +48,8 @@ type FolderOptions struct {
 	// MaxDeleted is the share of all resources that may be gone at one look, from 0
 	// to 1. If more are, and at least ten, none is published as deleted until they
 	// are back or AcceptDeletions is called. 0 means DefaultMaxDeleted, and 1 that
-	// all may go.
+	// all may go. What is on a disk of its own inside the folder, and less than that,
+	// is not protected.
 	MaxDeleted float64
 	// MaxURL is how many characters the escaped path of a resource may have; 0: any.
 	// Files with longer ones are reported and left out.
@@ -103,12 +104,12 @@ type Folder struct {
 	begun   time.Time // when Run or Scan began
 	scanned bool      // since then the whole folder was
 	mu      sync.Mutex
-	status  Status
+	status  FolderStatus
 }
 
 // NewFolder returns a Folder that writes to an index, which has to be of no other.
 func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
-	o = withDefaults(o)
+	o = folderDefaults(o)
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("the folder %s: %w", o.Dir, err)
@@ -135,7 +136,7 @@ func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
 	return f, nil
 }
 
-func withDefaults(o FolderOptions) FolderOptions {
+func folderDefaults(o FolderOptions) FolderOptions {
 	for _, d := range []struct {
 		v    *time.Duration
 		zero time.Duration
@@ -224,7 +225,10 @@ func (f *Folder) Run(ctx context.Context) error {
 	}
 	defer f.running.Unlock()
 	f.watch.on = true
-	defer f.watch.end()
+	defer func() {
+		f.watch.end()
+		f.watch.on = false
+	}()
 	f.start()
 	for {
 		if err := f.wait(ctx); err != nil {
@@ -244,7 +248,7 @@ func (f *Folder) Run(ctx context.Context) error {
 var errRunning = errors.New("the folder is being scanned already")
 
 // Scan brings the index in step with the folder once. It waits for files that are
-// being written, but not longer than FolderOptions.Patience: those are in Status, as
+// being written, but not longer than FolderOptions.Patience: those are in its status, as
 // are files that can't be read.
 func (f *Folder) Scan(ctx context.Context) error {
 	if !f.running.TryLock() {

@@ -13,11 +13,11 @@ type Problem struct {
 	Err  error
 }
 
-// maxProblems is how many problems and slow files a Status names.
+// maxProblems is how many problems and slow files a FolderStatus names.
 const maxProblems = 100
 
-// Status is how a Folder is doing.
-type Status struct {
+// FolderStatus is how a Folder is doing.
+type FolderStatus struct {
 	// Ready: the first scan is finished.
 	Ready bool
 	// Resources is how many there are in the index.
@@ -34,15 +34,15 @@ type Status struct {
 	// Held counts the resources that are gone, but not published as deleted because
 	// that is more than FolderOptions.MaxDeleted.
 	Held int
-	// Problems are files and folders that can't be read, at most 100 of them, in
-	// order; they stay published as they were.
+	// Problems are files and folders that can't be read, and stay published as they
+	// were, and those that can't be published; at most 100 of them, in order.
 	Problems []Problem
 	// Slow are files that are written to all the time, at most 100, in order.
 	Slow []string
 }
 
 // Status returns how the folder is doing.
-func (f *Folder) Status() Status {
+func (f *Folder) Status() FolderStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.status
@@ -180,7 +180,7 @@ func (f *Folder) looked(paths []string, all bool, p *pass) {
 	})
 	for path, err := range p.problems {
 		if known[path] != err.Error() && len(s.Problems) < maxProblems {
-			f.o.Log.Warn("this can't be read, and stays published as it was", "folder", f.dir, "path", path, "error", err)
+			f.o.Log.Warn("this can't be published as it is", "folder", f.dir, "path", path, "error", err)
 		}
 		if len(s.Problems) < maxProblems {
 			s.Problems = append(s.Problems, Problem{path, err})

@@ -99,7 +99,7 @@ func OpenIndex(dir string) (x *Index, err error) {
 			x, err = nil, damaged(p)
 		}
 	}()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:gosec // the operator names the folder
 		return nil, fmt.Errorf("creating the state folder %s: %w", dir, err)
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{

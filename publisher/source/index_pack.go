@@ -219,14 +219,14 @@ func (u *unpacker) byte() byte {
 
 func (u *unpacker) uvarint() uint64 {
 	n, size := binary.Uvarint(u.b)
-	u.take(uint64(max(size, 0))) //nolint:gosec // not negative
+	u.take(uint64(max(size, 0)))
 	u.bad = u.bad || size <= 0
 	return n
 }
 
 func (u *unpacker) varint() int64 {
 	n, size := binary.Varint(u.b)
-	u.take(uint64(max(size, 0))) //nolint:gosec // not negative
+	u.take(uint64(max(size, 0)))
 	u.bad = u.bad || size <= 0
 	return n
 }
@@ -235,7 +235,7 @@ func (u *unpacker) instant() instant {
 	i := instant{sec: u.varint()}
 	nsec := u.uvarint()
 	u.bad = u.bad || nsec >= 1e9
-	i.nsec = int32(nsec % 1e9) //nolint:gosec // below 1e9
+	i.nsec = int32(nsec % 1e9)
 	return i
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -172,7 +170,7 @@ func (p *pass) look(path string) (kind, stat, error) {
 		return isNothing, stat{}, nil
 	case info.IsDir():
 		return isFolder, stat{}, nil
-	case info.Mode().IsRegular():
+	case info.Mode().IsRegular() && p.f.tooLong(path) == nil:
 		return isFile, statOf(info), nil
 	}
 	return isNothing, stat{}, nil
@@ -198,138 +196,6 @@ func (p *pass) missing(path string, k kind, err error) error {
 	return nil
 }
 
-// folder compares a folder with what the index has in it. Both are read in the
-// same order.
-func (p *pass) folder(ctx context.Context, path string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	p.f.watch.add(path) // before it is listed: what comes later is heard of
-	here, err := p.root.OpenRoot(rooted(path))
-	if err != nil {
-		return p.unlisted(path, err)
-	}
-	names, err := p.list(here, path)
-	if err != nil {
-		_ = here.Close() // it was only read
-		return p.unlisted(path, err)
-	}
-	err = p.merge(ctx, here, path, names)
-	_ = here.Close() // it was only read
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if sub, ok := strings.CutSuffix(name, "/"); ok {
-			if err := p.folder(ctx, join(path, sub)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func rooted(path string) string {
-	if path == "" {
-		return "."
-	}
-	return path
-}
-
-func join(folder, name string) string {
-	if folder == "" {
-		return name
-	}
-	return folder + "/" + name
-}
-
-// unlisted is what becomes of a folder that can't be listed.
-func (p *pass) unlisted(path string, err error) error {
-	if path == "" {
-		return fmt.Errorf("%w, or can't be read: %w", ErrFolder, err)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return p.missing(path, isNothing, nil)
-	}
-	p.problem(path, err) // what was in it stays in the index
-	return nil
-}
-
-// list returns the names in a folder that may be resources or folders, folders
-// with "/" at the end, in the order of their bytes.
-func (p *pass) list(here *os.Root, path string) (names []string, err error) {
-	d, err := here.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close() //nolint:errcheck // it was only read
-	for {
-		entries, err := d.ReadDir(pageSize)
-		for _, e := range entries {
-			switch name := e.Name(); {
-			case p.f.ignores(join(path, name), e.IsDir()):
-			case e.IsDir():
-				names = append(names, name+"/")
-			case e.Type().IsRegular():
-				names = append(names, name)
-			default:
-				p.skipped++
-			}
-		}
-		if len(entries) == 0 || err != nil {
-			slices.Sort(names)
-			if err != nil && !errors.Is(err, io.EOF) {
-				return nil, err
-			}
-			return names, nil
-		}
-	}
-}
-
-// merge goes through the names in a folder and the index together.
-func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []string) error {
-	next, stop := iter.Pull2(p.f.x.children(path))
-	defer stop()
-	c, err, ok := next()
-	for _, name := range names {
-		for ok && err == nil && c.name < name {
-			if err := p.absent(path, c); err != nil {
-				return err
-			}
-			c, err, ok = next()
-		}
-		if err != nil {
-			return err
-		}
-		var known *record
-		if ok && c.name == name {
-			known = c.record
-			c, err, ok = next()
-		}
-		if strings.HasSuffix(name, "/") {
-			continue
-		}
-		if err := p.entry(ctx, here, path, name, known); err != nil {
-			return err
-		}
-	}
-	for ; ok && err == nil; c, err, ok = next() {
-		if err := p.absent(path, c); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// absent notes that a folder doesn't have what the index has.
-func (p *pass) absent(folder string, c child) error {
-	if c.record != nil {
-		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true})
-		return nil
-	}
-	return p.missing(join(folder, strings.TrimSuffix(c.name, "/")), isNothing, nil)
-}
-
 // entry looks at a file in an open folder.
 func (p *pass) entry(ctx context.Context, here *os.Root, folder, name string, known *record) error {
 	path := join(folder, name)
@@ -347,11 +213,11 @@ func (p *pass) entry(ctx context.Context, here *os.Root, folder, name string, kn
 // file has a file hashed that is not as the index knows it.
 func (p *pass) file(ctx context.Context, path string, seen stat, known *record) error {
 	p.found.Add(1)
-	if known != nil && known.stat == seen && !known.racy {
-		return nil
+	if err := p.f.tooLong(path); err != nil {
+		p.problem(path, err)
+		return p.missing(path, isNothing, nil)
 	}
-	if n := len(EscapePath(path)); p.f.o.MaxURL > 0 && n > p.f.o.MaxURL {
-		p.problem(path, fmt.Errorf("its URL would be too long: %d characters below that of the folder, %d at most", n, p.f.o.MaxURL))
+	if known != nil && known.stat == seen && !known.racy {
 		return nil
 	}
 	if !p.f.pending.settled(path, seen, time.Now()) {
@@ -363,6 +229,20 @@ func (p *pass) file(ctx context.Context, path string, seen stat, known *record) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// maxPath is the length of the longest path that the index takes, in bytes.
+const maxPath = 32_000
+
+// tooLong returns why a path is too long for a resource; nil: it isn't.
+func (f *Folder) tooLong(path string) error {
+	if n := len(EscapePath(path)); f.o.MaxURL > 0 && n > f.o.MaxURL {
+		return fmt.Errorf("it is left out, as its URL would be too long: %d characters below that of the folder, %d at most", n, f.o.MaxURL)
+	}
+	if n := len(path); n > maxPath {
+		return fmt.Errorf("it is left out, as its path is too long: %d bytes, %d at most", n, maxPath)
+	}
+	return nil
 }
 
 // problem notes what is wrong at a path. What the index has of it stays.

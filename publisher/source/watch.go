@@ -129,7 +129,7 @@ func (w *watch) limit(err error) {
 func (w *watch) whole() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.limited
+	return w.inotify != nil && !w.limited
 }
 
 // end drops all watches and waits until nothing is heard any more.
