@@ -4,10 +4,11 @@
 //
 // # What is in which key
 //
-// P is the prefix (Options.Prefix) and n the partition of a topic, 0 to 255
-// (journal.Partition). What stands in braces makes Redis Cluster keep all keys of
-// a partition in one slot; every operation works on one slot alone. The 256 shards
-// of subscriptions share eight slots: m is the shard modulo 8 (records_keys.go).
+// P is the prefix (Options.Prefix), n a number from 0 to 255: the partition of a
+// topic, or the shard of a subscription (journal.Partition). What stands in
+// braces makes Redis Cluster keep all keys of a partition in one slot; every
+// operation works on one slot alone. Eight slots hold the records of all shards
+// (records_keys.go).
 //
 //	P:{p:n}:heads            hash    topic id -> head record (head.go)
 //	P:{p:n}:entries:TOPIC    stream  position-nonce -> e packed entry, s size, and b body or c chunks
@@ -17,9 +18,15 @@
 //	P:{p:n}:changes          zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:marks            hash    topic id -> packed mark; "rev" -> revision of the hash
 //	P:{p:n}:hints            channel (no key) of the topics that got an entry
-//	P:{r:m}:...              subscriptions, cursors, requests, attempts (records_keys.go), leases (owners.go)
+//	P:{r:k}:cursors          hash    subscription id -> packed cursor, of the shards n with n mod 8 = k
+//	P:{r:k}:subscriptions:n  hash    subscription id -> packed subscription without its cursor
+//	P:{r:k}:requests:n       hash    subscription id -> packed pending request
+//	P:{r:k}:attempts:ID      list    the latest 50 packed attempts of a subscription, oldest first
+//	P:{r:k}:changes:n        stream  i id of a subscription that changed, t token of the change; about 1,024
+//	P:{r:k}:owners           hash    leases on the shards (owners.go)
 //	P:{nodes}:...            heartbeats of the hubs (owners.go)
 //	P:{meta}:store           hash    schema, id of the installation, when it was created
+//	P:{meta}:secrets         set     the forms in which secrets may be stored (records_secrets.go)
 //
 // TOPIC and ID are UUIDs in their text form; ids inside of values are their 16
 // bytes. Values are packed by the codecs of packages journal and subscriptions,
