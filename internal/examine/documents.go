@@ -89,10 +89,13 @@ func (x *examination) below(ctx context.Context, d *document, above []*document)
 		for _, e := range d.listed {
 			x.visit(ctx, listed{e, strings.TrimSuffix(d.head.Capability, "-archive")}, above)
 		}
+	case slices.ContainsFunc(above, func(d *document) bool { return isArchive(d.head.Capability) }):
+		// What was once need not be any more.
 	case d.head.Capability == resourcesync.ResourceList:
-		x.resources(ctx, d)
+		x.lacks(d)
+		x.sampled = append(x.sampled, d)
 	case d.head.Capability == resourcesync.ChangeList:
-		x.changed(ctx, d)
+		x.changed(d)
 	case d.head.Capability == resourcesync.ResourceDump, d.head.Capability == resourcesync.ChangeDump:
 		x.dump(ctx, d)
 	}
@@ -164,6 +167,7 @@ func (x *examination) entries(d *document, r *resourcesync.Reader) error {
 			d.listed = append(d.listed, e)
 		case d.head.Capability == resourcesync.ChangeList:
 			d.note(&e)
+			x.learn(&e)
 			d.keepLast(e)
 		default:
 			d.note(&e)

@@ -81,7 +81,7 @@ var (
 // nothing to look at, or that ctx ended; what is wrong with the Source itself is
 // in the findings.
 func Examine(ctx context.Context, url string, o Options) (Result, error) {
-	x := &examination{o: o.withDefaults(), seen: make(map[string]*document), hubs: make(map[string]bool), opened: make(map[string]bool), random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same sample each time
+	x := &examination{o: o.withDefaults(), seen: make(map[string]*document), hubs: make(map[string]bool), opened: make(map[string]bool), changedAt: make(map[string]time.Time), random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same sample each time
 	found, err := x.discover(ctx, url)
 	if err != nil {
 		return x.result, err
@@ -89,6 +89,7 @@ func Examine(ctx context.Context, url string, o Options) (Result, error) {
 	for _, d := range found {
 		x.visit(ctx, d, nil)
 	}
+	x.fetchSamples(ctx)
 	x.comparePush()
 	if ctx.Err() != nil {
 		return x.result, fmt.Errorf("stopped: %w", ctx.Err())
@@ -124,11 +125,13 @@ type examination struct {
 
 	hubs      map[string]bool // that were asked
 	opened    map[string]bool // packages
-	pushes    bool            // a Capability List has a channel for changes
-	changes   bool            // and one has a Change List
-	skipped   int             // documents beyond MaxDocuments
-	lists     string          // a Capability List, for findings about all of it
-	condition bool            // a conditional request was tried
+	sampled   []*document     // lists with samples to be fetched
+	changedAt map[string]time.Time
+	pushes    bool   // a Capability List has a channel for changes
+	changes   bool   // and one has a Change List
+	skipped   int    // documents beyond MaxDocuments
+	lists     string // a Capability List, for findings about all of it
+	condition bool   // a conditional request was tried
 }
 
 // subject is what findings are about.

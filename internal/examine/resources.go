@@ -69,49 +69,68 @@ func (x *examination) lacks(d *document) {
 	}
 }
 
-// resources fetches the sample of a Resource List.
-func (x *examination) resources(ctx context.Context, d *document) {
-	x.lacks(d)
-	good := 0
-	for i := range d.sample {
-		if x.o.Sample > 0 && ctx.Err() == nil && x.resource(ctx, d, &d.sample[i]) {
-			good++
+// fetchSamples fetches the samples of all lists, at the end, when it is known what
+// has changed since a list was written.
+func (x *examination) fetchSamples(ctx context.Context) {
+	for _, d := range x.sampled {
+		good := 0
+		for i := range d.sample {
+			if ctx.Err() == nil && x.resource(ctx, d, &d.sample[i]) {
+				good++
+			}
 		}
+		if good > 0 {
+			x.about("resource", d.url).pass("", "%s of %d fetched, and as the list says", count(good, "entry", "entries"), d.entries)
+		}
+		d.sample = nil
 	}
-	if good > 0 {
-		x.about("resource", d.url).pass("", "%s of %d fetched, and as the list says", count(good, "resource", "resources"), d.entries)
-	}
-	d.sample = nil
 }
 
-// changed fetches a sample of what has changed last.
-func (x *examination) changed(ctx context.Context, d *document) {
+// changed takes note of what a Change List says, and has what changed last fetched.
+func (x *examination) changed(d *document) {
 	x.lacks(d)
-	if !d.head.Until.IsZero() || x.o.Sample < 0 {
+	if !d.head.Until.IsZero() {
 		d.sample = nil // resources have changed since
 		return
 	}
-	last := make(map[string]bool)
-	good := 0
-	for i := len(d.sample) - 1; i >= 0 && len(last) < x.o.Sample && ctx.Err() == nil; i-- {
-		e := &d.sample[i]
-		if last[e.Loc] {
-			continue
+	seen := make(map[string]bool)
+	var last []resourcesync.Entry
+	for _, e := range slices.Backward(d.sample) {
+		if !seen[e.Loc] && len(last) < x.o.Sample {
+			last = append(last, e)
 		}
-		last[e.Loc] = true
-		if x.resource(ctx, d, e) {
-			good++
-		}
+		seen[e.Loc] = true
 	}
-	if good > 0 {
-		x.about("resource", d.url).pass("", "%s of the last fetched, and as the list says", count(good, "change", "changes"))
+	d.sample = last
+	x.sampled = append(x.sampled, d)
+}
+
+// maxChanges is how many resources are known to have changed.
+const maxChanges = 200_000
+
+// learn notes when a resource changed.
+func (x *examination) learn(e *resourcesync.Entry) {
+	if at, known := x.changedAt[e.Loc]; (known || len(x.changedAt) < maxChanges) && e.Datetime.After(at) {
+		x.changedAt[e.Loc] = e.Datetime
 	}
-	d.sample = nil
+}
+
+// since reports whether a Change List has a later change of a resource than the
+// entry is of.
+func (x *examination) since(d *document, e *resourcesync.Entry) bool {
+	of := e.Datetime
+	if of.IsZero() {
+		of = d.head.At
+	}
+	return x.changedAt[e.Loc].After(of)
 }
 
 // resource fetches one resource and compares it with its entry.
 func (x *examination) resource(ctx context.Context, d *document, e *resourcesync.Entry) bool {
 	s := x.about("resource", e.Loc)
+	if x.since(d, e) {
+		return false // a later change says what there is
+	}
 	x.result.Resources++
 	a, err := x.get(ctx, http.MethodGet, e.Loc)
 	if err != nil {
