@@ -43,6 +43,10 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		return
 	}
 	defer d.bodies.put(b)
+	if !d.o.Owns(subscriptions.Shard(j.lane.id)) { // Cut is about to come
+		d.pause([]*lane{j.lane}, func() { d.release(j) })
+		return
+	}
 	secret, ok := d.stillDue(j, b)
 	if !ok {
 		d.giveBack(j)

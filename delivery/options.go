@@ -71,6 +71,11 @@ type Options struct {
 	// lost. 5 s.
 	Sweep time.Duration
 
+	// Owns tells whether this hub still owns a shard that it took. It is asked right
+	// before each exchange, as Cut may come late where the hub was frozen, and must
+	// be cheap. Nil: it does until Cut or Yield.
+	Owns func(shard int) bool
+
 	// Event is told of each attempt, and Gap of each gap that is recorded, to count
 	// and trace them. They must not wait, and are called from many goroutines.
 	// Nil: nobody is told.
@@ -132,6 +137,9 @@ func (o *Options) setDefaults() error {
 	orDefault(&o.CommitWindow, 100*time.Millisecond)
 	orDefault(&o.CommitEvery, 1024)
 	orDefault(&o.Sweep, 5*time.Second)
+	if o.Owns == nil {
+		o.Owns = func(int) bool { return true }
+	}
 	if o.Found == nil {
 		o.Found = func(subscriptions.Record) {}
 	}

@@ -13,9 +13,9 @@ func lost(n, last int) journal.Gap {
 	}
 }
 
-func (k *kit) record(g journal.Gap) {
+func (k *kit) record(topic string, g journal.Gap) {
 	k.Helper()
-	k.ok(k.h.RecordGap(k.Context(), topicName, g), "RecordGap")
+	k.ok(k.h.RecordGap(k.Context(), topic, g), "RecordGap")
 }
 
 // Invariants 5 and 10: what the store lost is kept with the head of the topic.
@@ -23,14 +23,14 @@ var gapChecks = []Check{
 	{"RecordGapJoinsWithTheHead", func(k *kit) {
 		k.fill(topicName, 3)
 		before := k.head(topicName)
-		k.record(lost(3, 5))
-		k.record(lost(3, 5)) // the same from another hub, or again
+		k.record(topicName, lost(3, 5))
+		k.record(topicName, lost(3, 5)) // the same from another hub, or again
 		got := k.head(topicName)
 		version := got.Version
 		before.Gaps, got.Version = []journal.Gap{lost(3, 5)}, before.Version
 		k.same("the head, but for its version", got, before)
-		k.record(lost(3, 7)) // by a hub that had seen more
-		k.record(lost(3, 6))
+		k.record(topicName, lost(3, 7)) // by a hub that had seen more
+		k.record(topicName, lost(3, 6))
 		k.same("the gaps of who saw more", k.head(topicName).Gaps, []journal.Gap{lost(3, 7)})
 		// What publishes goes on, with the version as it is now.
 		if version != before.Version {
@@ -45,13 +45,13 @@ var gapChecks = []Check{
 		k.same("the gaps after a restart", k.head(topicName).Gaps, []journal.Gap{lost(3, 7), *e.Gap})
 	}},
 	{"RecordGapMakesNoHead", func(k *kit) {
-		k.record(lost(3, 5))
+		k.record(topicName, lost(3, 5))
 		k.same("the head of a topic that has none", k.head(topicName), journal.Head{Topic: topicName})
 	}},
 	{"RecordedGapsAreBounded", func(k *kit) {
 		k.fill(topicName, 1)
 		for i := range journal.MaxGaps + 20 {
-			k.record(lost(10*i, 10*i+1))
+			k.record(topicName, lost(10*i, 10*i+1))
 		}
 		var n uint64
 		gaps := k.head(topicName).Gaps
