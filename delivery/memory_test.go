@@ -350,11 +350,11 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 	return nil
 }
 
-// asked tells how often entries and large bodies were read, and groups written.
-func (m *memory) asked() (reads, bodies, commits int) {
+// asked tells how often entries were read, and groups written.
+func (m *memory) asked() (reads, commits int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.reads, m.bodies, m.commits
+	return m.reads, m.commits
 }
 
 // stored returns what is stored of a subscription.

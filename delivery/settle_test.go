@@ -85,7 +85,7 @@ func TestGroupCommit(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		pass(40 * time.Millisecond)
-		if _, _, commits := b.asked(); commits != 0 {
+		if _, commits := b.asked(); commits != 0 {
 			t.Errorf("%d groups were written after 90 ms", commits)
 		}
 		pass(20 * time.Millisecond)

@@ -1,0 +1,112 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Invariants 5 and 10: where the store lost its tail, that is found once for the
+// topic, however many lanes it has, recorded once, and all of them go back.
+func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lanes, kept, gone = 500, 10, 40
+		var gaps []journal.Gap
+		var mu sync.Mutex
+		b := newBed(t, func(o *Options) {
+			o.Gap = func(g journal.Gap) {
+				mu.Lock()
+				defer mu.Unlock()
+				gaps = append(gaps, g)
+			}
+		})
+		for n := range lanes {
+			b.subscribe(topicA, cb(n))
+		}
+		b.set(cb(0), answers(503)) // it waits before the fork
+		b.run()
+		defer b.end()
+		var entries []journal.Entry
+		for n := range kept + gone {
+			entries = append(entries, b.publish(t, topicA, fmt.Append(nil, n)))
+			pass(200 * time.Millisecond)
+		}
+		b.rollback(topicA, gone)
+		reads, _ := b.asked()
+		next := b.publish(t, topicA, []byte("next"))
+		pass(3 * time.Second)
+		if after, _ := b.asked(); after-reads > remembered+lanes/10 {
+			t.Errorf("%d reads for %d lanes", after-reads, lanes)
+		}
+		want := journal.Gap{
+			From: entries[kept-1].Until, Until: entries[kept+gone-1].Until, Count: gone, Reason: journal.GapRolledBack,
+			Position: entries[kept+gone-1].Position, Seq: kept + gone,
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if b.recorded != 1 || len(gaps) != 1 || len(b.topic(topicA).gaps) != 1 {
+			t.Fatalf("%d gaps were recorded, %v told, %v kept", b.recorded, gaps, b.topic(topicA).gaps)
+		}
+		if got := b.topic(topicA).gaps[0]; got.At.IsZero() {
+			t.Error("no time")
+		} else if got.At = (time.Time{}); got != want {
+			t.Errorf("recorded\n%+v, want\n%+v", got, want)
+		}
+		for n := 1; n < lanes; n++ {
+			if got := b.at(cb(n)); len(got) != kept+gone+1 || got[kept+gone].id != next.ID.String() {
+				t.Fatalf("callback %d got %d", n, len(got))
+			}
+		}
+		for _, r := range b.records {
+			if c := r.Subscription.Cursor; c.Anchor != next.Anchor() && r.Subscription.Callback != cb(0) {
+				t.Fatalf("stored %+v", c)
+			}
+		}
+	})
+}
+
+// What cannot be recorded is tried again before any lane goes back.
+func TestRollbackThatCannotBeRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicB, cb(0))
+		refuse := &noRecorder{memory: b.memory}
+		b.d.o.Journal = refuse
+		b.run()
+		defer b.end()
+		for range 3 {
+			b.publish(t, topicB, []byte("x"))
+		}
+		pass(time.Second)
+		b.rollback(topicB, 1)
+		refuse.err.Store(true)
+		again := b.publish(t, topicB, []byte("again"))
+		pass(10 * time.Second)
+		if n := len(b.at(cb(0))); n != 3 {
+			t.Errorf("%d delivered before the gap was recorded", n)
+		}
+		refuse.err.Store(false)
+		pass(10 * time.Second)
+		if got := b.at(cb(0)); len(got) != 4 || got[3].id != again.ID.String() || len(b.topic(topicB).gaps) != 1 {
+			t.Errorf("%d delivered, gaps %v", len(got), b.topic(topicB).gaps)
+		}
+	})
+}
+
+type noRecorder struct {
+	*memory
+	err atomic.Bool
+}
+
+func (n *noRecorder) RecordGap(ctx context.Context, url string, g journal.Gap) error {
+	if n.err.Load() {
+		return errStore
+	}
+	return n.memory.RecordGap(ctx, url, g)
+}
