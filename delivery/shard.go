@@ -18,7 +18,8 @@ import (
 // hub's now.
 var errLost = errors.New("the shard is not this hub's any more")
 
-// cutGrace is how long Yield waits for exchanges that it cut off to end.
+// cutGrace is how long Yield waits for exchanges that it cut off to end, and for
+// what came of others before to be stored.
 const cutGrace = time.Second
 
 // shard is a part of the subscriptions, as far as this hub works on it. The
@@ -79,6 +80,8 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
+	// What is still to be stored of a tenure that was cut is not to be done again.
+	d.settler.flush(ctx)
 	start := time.Now()
 	if err := d.load(ctx, n, t); err != nil {
 		d.drop(s, t)
@@ -131,6 +134,7 @@ func (d *Dispatcher) Yield(ctx context.Context, n int) {
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 		defer cancel()
 		d.drain(moment, t)
+		ctx = moment
 	}
 	d.settler.flush(ctx)
 	d.drop(s, t)

@@ -402,3 +402,50 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		b.wantOrder(cb(0), one, two)
 	})
 }
+
+// What came of a shard's exchanges right before ctx ends is stored as well.
+func TestYieldStoresWhenCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })
+		mine, _ := b.two()
+		n := shardOf(mine)
+		b.runAlone()
+		defer b.end()
+		b.own(mine)
+		b.set(mine.Callback, func(r *http.Request, body []byte) (*http.Response, error) {
+			if string(body) == "two" {
+				return hangs(r, body)
+			}
+			return nil, nil
+		})
+		b.publish(t, topicA, []byte("one"))
+		b.publish(t, topicA, []byte("two"))
+		pass(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b.d.Yield(ctx, n)
+		if s, _ := b.stored(mine); s.Cursor.Seq != 1 || s.Cursor.Attempt != 0 {
+			t.Errorf("stored %+v", s.Cursor)
+		}
+	})
+}
+
+// A shard that is lost and taken again by the same hub goes on where it was, though
+// the results before were not stored yet.
+func TestTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })
+		mine, _ := b.two()
+		b.runAlone()
+		defer b.end()
+		b.own(mine)
+		one := b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		b.d.Cut(shardOf(mine))
+		b.own(mine)
+		b.own(mine) // which changes nothing
+		two := b.publish(t, topicA, []byte("two"))
+		pass(time.Second)
+		b.wantOrder(mine.Callback, one, two)
+	})
+}
