@@ -24,20 +24,20 @@ func (a *App) startParts(ctx context.Context) error {
 		return err
 	}
 	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
+	shares := a.newShares()
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
-	budget.Refused = a.metrics.Refused
+	budget.Refused, budget.Live = a.metrics.Refused, shares.Live
 	topics, err := a.topicChecker(client, budget)
 	if err != nil {
 		return err
 	}
 	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
 
-	keep := retention{store: a.store, log: a.log.Named("retention"), rule: journal.Retention{
+	keep := retention{store: a.store, owns: shares.Owns, log: a.log.Named("retention"), rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
 	}}
 	a.stops.background(ctx, "retention", keep.run, a.failed)
 
-	shares := a.newShares()
 	dispatcher, err := a.newDispatcher(client)
 	if err != nil {
 		return err
@@ -45,9 +45,9 @@ func (a *App) startParts(ctx context.Context) error {
 	a.dispatcher.Store(dispatcher)
 	shares.dispatcher = dispatcher
 	a.shares.Store(shares)
-	service := a.subscriptions(client, budget, topics, dispatcher)
+	service := a.subscriptions(client, budget, topics, shares)
 	a.service.Store(service)
-	if a.hub, err = a.hubHandler(client, topics, service); err != nil {
+	if a.hub, err = a.hubHandler(client, topics, service, shares); err != nil {
 		return err
 	}
 	a.serve(ctx, a.publicListener(ctx))
@@ -108,7 +108,7 @@ func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error)
 	})
 }
 
-func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, d *delivery.Dispatcher) *subscriptions.Service {
+func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shares *shares) *subscriptions.Service {
 	return subscriptions.New(subscriptions.Options{
 		Store:             a.store,
 		Heads:             a.store,
@@ -124,12 +124,14 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxPendingPerHost: a.cfg.MaxPendingPerHost,
 		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
 		Timeout:           a.cfg.Timeout,
-		Changed:           d.Apply,
+		Owns:              shares.Owns,
+		Live:              shares.Live,
+		Changed:           shares.dispatcher.Apply,
 		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
 	})
 }
 
-func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service) (*hub.Handler, error) {
+func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service, shares *shares) (*hub.Handler, error) {
 	auth, err := hub.ParsePublishAuth(a.cfg.PublishAuth)
 	if err != nil {
 		return nil, err
@@ -158,6 +160,8 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
 		PublishBytes:           hub.Rate{Events: a.cfg.PublishBytes.Count, Per: a.cfg.PublishBytes.Per},
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
+		Owns:                   shares.Owns,
+		Live:                   shares.Live,
 		MaxBody:                a.cfg.MaxBody,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  both(a.metrics.Request, a.traces.Publish),
