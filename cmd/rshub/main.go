@@ -26,6 +26,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
 		serveCommand(environ, env.Version, stderr),
 		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env),
+		demoCommand(env.Version, stderr),
 		exportCommand(environ, env.Version), importCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
 		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),

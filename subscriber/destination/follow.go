@@ -112,7 +112,7 @@ func (c *Copy) followSet(ctx context.Context, set namedSet) error {
 	if err != nil {
 		return err
 	}
-	for st.BaselineAt.IsZero() {
+	for c.needsBaseline(set, st) {
 		t := &tally{}
 		if st, err = c.newBaseline(ctx, set, t); err == nil {
 			c.log.Info("the baseline is there", "event", "baseline_done", "set", set.name, "copied", t.Copied, "failed", t.Failed, "from", t.Baseline)

@@ -26,8 +26,8 @@ const (
 //
 //   - what stands behind the root's URL, segment by segment, percent-decoded;
 //   - a byte that some file system can't have in a name, or that is no UTF-8, is
-//     written %XX, and so is % itself; likewise a point or space at the end, and
-//     the first letter of a name that Windows keeps for itself;
+//     written %XX; likewise a point or space at the end, the first letter of a name
+//     that Windows keeps for itself, and a % that would be taken for one of these;
 //   - an empty segment is %- and a query follows its segment behind %q;
 //   - a name over 255 bytes keeps its beginning, and ends with %~ and a hash.
 //
@@ -70,7 +70,7 @@ func mapPath(rootURL, rawURL string) (string, error) {
 	return p, nil
 }
 
-const unsafe = `<>:"/\|?*%`
+const unsafe = `<>:"/\|?*`
 
 // escape makes one name of any text.
 func escape(s string) string {
@@ -85,7 +85,7 @@ func escape(s string) string {
 		case r == utf8.RuneError && n == 1, r < 0x20, r == 0x7f,
 			r < utf8.RuneSelf && strings.ContainsRune(unsafe, r),
 			last && (r == '.' || r == ' '),
-			i == 0 && reserved(s):
+			i == 0 && reserved(s), r == '%' && meant(s[i+1:]):
 			for _, b := range []byte(s[i : i+n]) {
 				fmt.Fprintf(&out, "%%%02X", b)
 			}
@@ -95,6 +95,17 @@ func escape(s string) string {
 		i += n
 	}
 	return out.String()
+}
+
+// meant reports whether what stands behind a % makes it one that mapPath or place
+// wrote.
+func meant(rest string) bool {
+	const hex = "0123456789ABCDEFabcdef"
+	if rest == "" {
+		return false
+	}
+	return strings.ContainsRune("-q~", rune(rest[0])) ||
+		len(rest) > 1 && strings.ContainsRune(hex, rune(rest[0])) && strings.ContainsRune(hex, rune(rest[1]))
 }
 
 // reserved reports whether Windows keeps a name for a device.

@@ -58,7 +58,7 @@ func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, 
 	if err != nil {
 		return time.Time{}, err
 	}
-	if st.BaselineAt.IsZero() {
+	if c.needsBaseline(set, st) {
 		if st, err = c.newBaseline(ctx, set, t); err != nil || c.o.DryRun {
 			return st.BaselineAt, err
 		}
@@ -72,6 +72,12 @@ func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, 
 		st, err = c.newBaseline(ctx, set, t)
 	}
 	return st.BaselineAt, err
+}
+
+// needsBaseline reports whether a set has none yet, or had nothing that it could be
+// taken from and now has.
+func (c *Copy) needsBaseline(set namedSet, st setState) bool {
+	return st.BaselineAt.IsZero() || st.From == "" && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump)
 }
 
 // newBaseline takes a baseline, and remembers that it is there.
