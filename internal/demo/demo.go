@@ -183,7 +183,7 @@ func (d *demo) startSource(ctx context.Context, failed chan<- error) (string, er
 		return "", err
 	}
 	at := "http://" + l.Addr().String() + "/"
-	d.source, err = source.Open(source.Options{
+	d.source, err = source.Open(source.Options{ //nolint:contextcheck // opening waits for nobody
 		PublicURL: at, StateDir: filepath.Join(d.state, "source"),
 		Sets:     []source.Set{{Folder: source.FolderOptions{Dir: d.o.Data, Settle: settle, MaxDeleted: 1}}},
 		Hubs:     []publisher.Hub{{URL: d.hub.HubURL()}},
