@@ -66,8 +66,8 @@ type Options struct {
 	// Ready tells whether the hub can take requests, and comes back when its
 	// context ends. Nil: always.
 	Ready func(context.Context) []Check
-	// Subscribers counts those who get a topic now; ok is false where that is
-	// not known. Nil: it never is.
+	// Subscribers counts those who get a topic now; ok is false where that is not
+	// known, as where other hubs have some of them. Nil: it never is.
 	Subscribers func(topic string) (n int, ok bool)
 	// Metrics answers /metrics. Nil: there is no such path.
 	Metrics http.Handler
