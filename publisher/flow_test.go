@@ -469,3 +469,115 @@ func TestKeptForAHubThatLostItsTail_SRC09(t *testing.T) {
 		stop()
 	})
 }
+
+// What every hub has goes before its time where room is short, and that is told.
+func TestRoomBeforeKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		p := b.open(func(o *Options) { o.MaxStored = 20_000 })
+		stop := b.running(p)
+		for n := range 100 {
+			b.record(p, 3*n, 3*n+3, together)
+			time.Sleep(30 * time.Second)
+		}
+		b.hubs[hubA].check(300)
+		if st := p.Status(); st.KeptBytes > 17_000 || st.KeptBytes < 10_000 {
+			t.Errorf("%+v", st)
+		}
+		if log := b.logged(); !strings.Contains(log, "event=kept_too_short") {
+			t.Error("nobody was told")
+		}
+		stop()
+	})
+}
+
+// A hub that was not among the hubs for so long that what it lacks is gone is not
+// sent what comes later; it says so, and where it can go on.
+func TestHubThatWasAwayTooLong_SRC09(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA, hubB)
+		only := func(o *Options) { o.Hubs = o.Hubs[:1] }
+		p := b.open(nil)
+		stop := b.running(p)
+		b.record(p, 0, 1, together)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		p = b.open(only)
+		stop = b.running(p)
+		for n := range 3 {
+			b.record(p, 1+n, 2+n, together)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Hour)
+		}
+		stop()
+		p = b.open(nil)
+		stop = b.running(p)
+		b.record(p, 4, 5, together)
+		if err := p.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), "not kept any more") {
+			t.Errorf("%v", err)
+		}
+		b.hubs[hubB].check(1)
+		b.hubs[hubA].check(5)
+		b.hubs[hubB].set(func(h *bedHub) { resetTopic(t, h) })
+		from := b.hubs[hubA].journal()[3].From
+		if err := p.Resume(t.Context(), hubB, from); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.hubs[hubB].journal(); len(got) != 3 || !got[1].From.Equal(from) {
+			t.Errorf("%d intervals", len(got))
+		}
+		stop()
+	})
+}
+
+// What a POST comes to that was under way when Resume was called does not count.
+func TestResumeHasTheLastWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		p := b.open(nil)
+		stop := b.running(p)
+		for n := range 2 {
+			b.record(p, n, n+1, together)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := b.hubs[hubA].journal()[0].From
+		posting, release := make(chan struct{}), make(chan struct{})
+		slow := true
+		b.hubs[hubA].set(func(h *bedHub) {
+			h.answers = func(http.ResponseWriter) bool {
+				if slow {
+					slow = false
+					close(posting)
+					<-release
+				}
+				return false
+			}
+		})
+		b.record(p, 2, 3, together)
+		<-posting
+		if err := p.Resume(t.Context(), hubA, first); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		time.Sleep(time.Second)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.hubs[hubA].check(3)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if got := len(b.posted); got != 6 { // the first two, the third, and all of them again
+			t.Errorf("%d posts", got)
+		}
+		stop()
+	})
+}

@@ -155,8 +155,9 @@ const maxTrim = 1000
 
 // trim takes the oldest intervals away that end by least, which every hub has:
 // those that were acknowledged before, and as many more as it takes to be within
-// most bytes. It returns how many.
-func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, err error) {
+// most bytes. It returns how many, and of these the last that went before its
+// time.
+func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, early interval, err error) {
 	var gone []interval
 	err = x.do(ctx, func(tx *bbolt.Tx, s *standing) error {
 		gone = gone[:0]
@@ -193,15 +194,18 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 		return nil
 	})
 	if errors.Is(err, errUnchanged) {
-		return 0, nil
+		return 0, early, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, early, err
 	}
 	for _, i := range gone {
 		if i.InFile {
 			x.files.remove(i)
 		}
+		if !i.Done.Before(before) {
+			early = i
+		}
 	}
-	return len(gone), nil
+	return len(gone), early, nil
 }

@@ -84,6 +84,9 @@ func openOutbox(dir string, fresh state) (x *outbox, err error) {
 		_ = x.db.Close() // the first error says more
 		return nil, fmt.Errorf("opening the outbox in %s: %w", dir, err)
 	}
+	// The folder's own name has to last too. Who may not read the folder around it
+	// made it long ago.
+	_ = syncDir(filepath.Dir(filepath.Clean(dir)))
 	return x, nil
 }
 

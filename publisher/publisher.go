@@ -265,7 +265,12 @@ func (p *Publisher) trim(ctx context.Context, now time.Time) error {
 		err = nil
 	}
 	for n := maxTrim; err == nil && n == maxTrim; {
-		n, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
+		var early interval
+		n, early, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
+		if !early.Until.IsZero() {
+			p.o.Log.Warn("the outbox is nearly full: what every hub has went before its time, and a hub that loses it can't get it again",
+				slog.String("event", "kept_too_short"), slog.String("topic", p.o.Topic), slog.Time("until", early.Until))
+		}
 	}
 	return err
 }

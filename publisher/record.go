@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -54,6 +55,9 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 	err := p.box.do(ctx, func(tx *bbolt.Tx, s *standing) error {
 		return p.enqueue(tx, s, changes, composed)
 	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}
@@ -109,7 +113,7 @@ func (p *Publisher) enqueue(tx *bbolt.Tx, s *standing, changes []Change, compose
 	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
 		return &refusal{fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)}
 	}
-	queue := tx.Bucket(bucketQueue)
+	queue, before := tx.Bucket(bucketQueue), s.queued
 	for i, c := range changes {
 		if c.Seq > 0 && c.Seq <= s.Recorded {
 			continue
@@ -138,6 +142,9 @@ func (p *Publisher) enqueue(tx *bbolt.Tx, s *standing, changes []Change, compose
 		if !s.Begun && q.at.Before(s.Until) {
 			s.Until = q.at
 		}
+	}
+	if s.queued == before {
+		return errUnchanged
 	}
 	return nil
 }

@@ -201,7 +201,9 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 
 // follow does what the verdict on a POST says, and returns how long to wait.
 func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v verdict, cause error) (time.Duration, error) {
-	s.told(r, v, cause)
+	if !s.told(round, r, v, cause) {
+		return 0, nil // Resume came in between, and has the last word
+	}
 	log := s.p.o.Log.With(slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL),
 		slog.Time("from", i.From), slog.Time("until", i.Until))
 	switch v.step {
@@ -232,15 +234,19 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 	return wait, nil
 }
 
-// told keeps what Status is going to say of a POST.
-func (s *sender) told(r Receipt, v verdict, cause error) {
+// told keeps what Status is going to say of a POST, unless Resume was called since
+// round was looked at.
+func (s *sender) told(round int, r Receipt, v verdict, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if round != s.round {
+		return false
+	}
 	s.last = HubStatus{LastStatus: r.Status, LastAt: time.Now()}
 	if v.step == advance {
 		s.failures = 0
 		s.ladder.Reset()
-		return
+		return true
 	}
 	s.failures++
 	s.last.LastError = cause.Error() + " " + v.advice
@@ -251,6 +257,7 @@ func (s *sender) told(r Receipt, v verdict, cause error) {
 	if v.step == halt {
 		s.last.Stopped, s.last.Expected = v.advice, v.expected
 	}
+	return true
 }
 
 // backOff returns how long to wait before the same bytes are sent again: one step

@@ -49,6 +49,9 @@ type HubStatus struct {
 	// Pending counts the intervals that the hub does not have.
 	Pending      int   `json:"pending"`
 	PendingBytes int64 `json:"pending_bytes"`
+	// TooLarge is the size of the smallest notification that was too large for the
+	// hub, in bytes; 0: none was. Smaller ones are cut since, until Resume.
+	TooLarge int64 `json:"too_large,omitempty"`
 	// LastStatus is that of the last answer, 0 where there was none, LastAt when
 	// it came, and LastError what was wrong and what to do; empty after a 200.
 	LastStatus int       `json:"last_status,omitempty"`
@@ -104,7 +107,7 @@ func (s *sender) status() HubStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.last
-	h.URL, h.Until, h.Failures = s.hub.URL, s.m.Until, s.failures
+	h.URL, h.Until, h.TooLarge, h.Failures = s.hub.URL, s.m.Until, s.m.Refused, s.failures
 	switch {
 	case h.Stopped != "":
 		h.State = Stopped
