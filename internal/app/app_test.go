@@ -23,7 +23,10 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The goroutine that starts the servers of package redistest stays.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/rshub/rshub/test/redistest.init.func2.1"))
+}
 
 func newApp(t *testing.T, args ...string) *App {
 	t.Helper()
