@@ -109,7 +109,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
-	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: hidden and temporary files, see docs/publisher.md; an empty one: none)")
+	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
 	flags.Var(&f.settle, "settle", "`TIME` for which a file must have been left alone before it counts as written")
 	flags.Float64Var(&f.maxDeleted, "max-deleted", source.DefaultMaxDeleted, "`SHARE` of all resources that may be gone at one look; if more are, none is published as deleted until they are back")
 }

@@ -140,6 +140,12 @@ func (e *edition) draft(at, mediaType string) (*draft, error) {
 // last is the document that was completed last.
 func (e *edition) last() *document { return &e.documents[len(e.documents)-1] }
 
+// dropLast removes the document that was completed last.
+func (e *edition) dropLast() {
+	e.shelf.remove(e.last())
+	e.documents = e.documents[:len(e.documents)-1]
+}
+
 // write writes a whole document that is never split, such as a Capability List.
 func (e *edition) write(at string, h resourcesync.Head, entries []resourcesync.Entry) error {
 	d, err := e.draft(at, xmlType)

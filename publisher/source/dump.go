@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -31,23 +32,52 @@ var errStale = errors.New("the file has changed")
 // changed since it was indexed are left out.
 func (s *set) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) error {
 	h.Links = []resourcesync.Link{s.upLink()}
-	moved := make(map[int]bool)
+	try := packageTry{moved: make(map[int]bool)}
 	for {
-		at, err := s.tryPackage(ctx, e, path, h, items, moved)
-		if !errors.Is(err, errStale) {
+		at, err := s.tryPackage(ctx, e, path, h, items, &try)
+		switch {
+		case errors.Is(err, errStale):
+			try.moved[at] = true // it was begun with, so the package is of no use
+		case err != nil:
 			return err
+		case try.options.Store || readable(filepath.Join(e.shelf.dir, e.last().File)):
+			return nil
+		default:
+			e.dropLast()
+			try.options.Store = true
 		}
-		moved[at] = true // it was begun with, so the package is of no use
 	}
 }
 
+// packageTry is what was learnt of a package by trying to write it.
+type packageTry struct {
+	moved   map[int]bool // items that are left out
+	options resourcesync.DumpWriteOptions
+}
+
+// readable reports whether a package is one that readers take. Files that shrink
+// too much when they are compressed make it look like a bomb.
+func readable(name string) bool {
+	f, err := os.Open(name) //nolint:gosec // a file of the shelf
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	_, err = resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{})
+	return err == nil
+}
+
 // tryPackage is writePackage once. With errStale it returns the item at fault.
-func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, moved map[int]bool) (at int, err error) {
+func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
 	d, err := e.draft(path, zipType)
 	if err != nil {
 		return 0, err
 	}
-	w, err := resourcesync.NewDumpWriter(d, h, resourcesync.DumpWriteOptions{})
+	w, err := resourcesync.NewDumpWriter(d, h, try.options)
 	for i := range items {
 		if err == nil {
 			err = ctx.Err()
@@ -55,7 +85,7 @@ func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourc
 		if err != nil {
 			break
 		}
-		if moved[i] {
+		if try.moved[i] {
 			continue
 		}
 		if err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {

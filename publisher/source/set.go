@@ -45,6 +45,7 @@ type set struct {
 	index  *Index
 	folder *Folder
 	shelf  *shelf
+	limits resourcesync.WriteOptions // of a document; zero but in tests
 	// changes and framework are nil where there are no hubs.
 	changes, framework *publisher.Publisher
 	hubs               []string
@@ -130,7 +131,7 @@ func (o *oddities) note(log *slog.Logger, path, why string) {
 // returns what tells the paths of its parts.
 func (s *set) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
 	p := &parts{edition: e, base: s.base, zero: path}
-	w, err := resourcesync.NewSplitter(h, p, resourcesync.WriteOptions{})
+	w, err := resourcesync.NewSplitter(h, p, s.limits)
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing %s: %w", path, err)
 	}

@@ -25,7 +25,7 @@ type site struct {
 // eager are options with which a test need not wait.
 func eager(dir string) Options {
 	return Options{
-		Sets:     []Set{{Folder: FolderOptions{Dir: dir, Settle: time.Nanosecond}}},
+		Sets:     []Set{{Folder: FolderOptions{Dir: dir, Settle: time.Nanosecond, Patience: time.Nanosecond}}},
 		Schedule: Schedule{ChangeList: time.Nanosecond, ResourceList: time.Nanosecond, Dump: time.Nanosecond, Archive: time.Nanosecond},
 	}
 }
@@ -140,4 +140,18 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: %d", path, got.status)
 		}
 	}
+}
+
+// names are those in a folder.
+func names(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
 }
