@@ -62,3 +62,21 @@ func TestHashOfAFileThatChanges(t *testing.T) {
 		}
 	}
 }
+
+// What was gone when the walker came by, and is there again, is not deleted.
+func TestGoneAndThereAgain(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, FolderOptions{}, "a", "b")
+		r.scan()
+		root, err := os.OpenRoot(r.dir)
+		must(t, err)
+		defer root.Close() //nolint:errcheck // it was only read
+		p := &pass{f: r.Folder, root: root, problems: map[string]error{}}
+		r.remove("b")
+		must(t, p.remove(t.Context(), []string{"a", "b"}))
+		r.want("changes", r.logged(0), "deleted b")
+		if n, _ := r.pending.count(); n != 1 {
+			t.Errorf("%d paths are looked at again", n)
+		}
+	})
+}
