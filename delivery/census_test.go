@@ -148,20 +148,20 @@ func TestLag(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		topic  topic
+		topic  *topic
 		cursor cursor
 		n      uint64
 		span   time.Duration
 	}{
-		{"the head is not known", topic{}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"the head was lost", topic{known: true, head: at(3, 30)}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"at the head", topic{known: true, head: at(5, 50)}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"behind", topic{known: true, head: at(7, 80)}, cursor{anchor: at(5, 50)}, 2, 30 * time.Second},
-		{"nothing was got", topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
-		{"nothing was got, and one failed", topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
-		{"time went back", topic{known: true, head: at(7, 20)}, cursor{anchor: at(5, 50)}, 2, 0},
+		{"the head is not known", &topic{}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"the head was lost", &topic{known: true, head: at(3, 30)}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"at the head", &topic{known: true, head: at(5, 50)}, cursor{anchor: at(5, 50)}, 0, 0},
+		{"behind", &topic{known: true, head: at(7, 80)}, cursor{anchor: at(5, 50)}, 2, 30 * time.Second},
+		{"nothing was got", &topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
+		{"nothing was got, and one failed", &topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
+		{"time went back", &topic{known: true, head: at(7, 20)}, cursor{anchor: at(5, 50)}, 2, 0},
 	} {
-		l := lane{topic: &tc.topic, cursor: tc.cursor}
+		l := lane{topic: tc.topic, cursor: tc.cursor}
 		if n, span := l.lag(100); n != tc.n || span != tc.span {
 			t.Errorf("%s: %d, %v", tc.name, n, span)
 		}

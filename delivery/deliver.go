@@ -67,6 +67,9 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 // lost before they were delivered, it moves the cursor and goes on.
 func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 	for {
+		if !d.awaitFork(j) {
+			return nil, errSuperseded
+		}
 		b, err := d.bodies.get(ctx, j.lane.topic, j.cursor.anchor)
 		var trimmed *journal.TrimmedError
 		var moved bool

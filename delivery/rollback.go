@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -61,18 +62,33 @@ func (d *Dispatcher) forkOf(j *job) (f *fork, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := j.lane.topic
-	if f = t.fork; f != nil {
-		select {
-		case <-f.found:
-			if f.err == nil && f.covers(j.cursor.anchor) {
-				return f, false
-			}
-		default:
-			return f, false
-		}
+	if f = t.fork.Load(); f != nil && (!f.done() || f.err == nil && f.covers(j.cursor.anchor)) {
+		return f, false
 	}
-	t.fork = &fork{found: make(chan struct{})}
-	return t.fork, true
+	f = &fork{found: make(chan struct{})}
+	t.fork.Store(f)
+	return f, true
+}
+
+// done tells whether the fork was found, or could not be.
+func (f *fork) done() bool {
+	select {
+	case <-f.found:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitFork waits while another job finds where the journal of the topic goes on.
+// False: the lane has another cursor by then.
+func (d *Dispatcher) awaitFork(j *job) bool {
+	f := j.lane.topic.fork.Load()
+	if f == nil || f.done() {
+		return true
+	}
+	<-f.found
+	return d.stands(j)
 }
 
 // findFork finds f from the job's cursor, which is lost, records what is missing,
@@ -95,13 +111,16 @@ func (d *Dispatcher) findFork(ctx context.Context, j *job, f *fork) {
 		return
 	}
 	d.bodies.forget(t)
+	commits := d.rewindAll(t, f)
 	close(f.found)
-	n := d.rewindAll(t, f)
+	for _, c := range commits {
+		d.settler.add(c)
+	}
 	if d.o.Gap != nil {
 		d.o.Gap(gap)
 	}
 	d.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
-		zap.String("event", "rolled_back"), zap.String("topic", t.url), zap.Int("subscriptions", n),
+		zap.String("event", "rolled_back"), zap.String("topic", t.url), zap.Int("subscriptions", len(commits)),
 		zap.Uint64("from_seq", f.last.seq), zap.Uint64("to_seq", f.to.seq), zap.Uint64("count", gap.Count),
 		known("from", gap.From), known("until", gap.Until))
 }
@@ -165,27 +184,23 @@ func (d *Dispatcher) lost(ctx context.Context, t *topic, a anchor) (bool, error)
 }
 
 // rewindAll takes the lanes of t back that are at an entry which is known to be
-// lost, and returns how many. Between chunks it gives the lock to those who deliver.
-func (d *Dispatcher) rewindAll(t *topic, f *fork) (n int) {
+// lost, and returns what is to be stored of them. Between chunks it gives the lock to
+// those who deliver.
+func (d *Dispatcher) rewindAll(t *topic, f *fork) (commits []subscriptions.Commit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var commits []subscriptions.Commit
 	for i := len(t.lanes) - 1; i >= 0; i-- {
 		if l := t.lanes[i]; l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) {
 			commits = append(commits, d.goBack(l, f))
 		}
-		if i%chunk == 0 && len(commits) > 0 {
+		if i%chunk == 0 {
 			d.mu.Unlock()
-			for _, c := range commits {
-				d.settler.add(c)
-			}
+			runtime.Gosched()
 			d.mu.Lock()
-			n += len(commits)
-			commits = commits[:0]
 			i = min(i, len(t.lanes))
 		}
 	}
-	return n
+	return commits
 }
 
 // rewind takes one lane back to f, if it is not there yet.

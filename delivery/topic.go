@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/journal"
@@ -21,7 +22,7 @@ type topic struct {
 	epoch uint64
 	// fork is what is known of where the journal goes on; nil: it was not rolled
 	// back under us.
-	fork *fork
+	fork atomic.Pointer[fork]
 	// seen are the newest entries that were read from the journal, oldest
 	// first, remembered of them at most: where to go on should it lose its tail.
 	seen []anchor
