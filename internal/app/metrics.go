@@ -20,6 +20,12 @@ func (a *App) startMetrics(ctx context.Context) {
 			}
 			return s, c
 		},
+		Shares: func() (owned, live int) {
+			if s := a.shares.Load(); s != nil {
+				owned, live = s.Owned(), s.Live()
+			}
+			return owned, live
+		},
 		Subscriptions: func() (c subscriptions.Census) {
 			if s := a.service.Load(); s != nil {
 				c = s.Census()

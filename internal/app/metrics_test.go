@@ -147,6 +147,9 @@ func TestMetricsMove(t *testing.T) {
 	m := startMetered(t)
 	defer func() { _ = m.Stop(t.Context()) }() // without its store at the end
 	m.until("ready", func(now figures) string {
+		if now["rshub_shards_owned"] != 256 || now["rshub_hubs_live"] != 1 {
+			return "it does not own all"
+		}
 		if now["rshub_ready"] != 1 {
 			return "it is not"
 		}

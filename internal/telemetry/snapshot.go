@@ -16,12 +16,16 @@ type Sources struct {
 	Ready         func() bool
 	Delivery      func() (delivery.Stats, delivery.Census)
 	Subscriptions func() subscriptions.Census
+	// Shares is how many shards the hub owns, and how many hubs live.
+	Shares func() (owned, live int)
 }
 
 // snapshot is what a scrape asks the sources for.
 type snapshot struct {
 	from   Sources
 	ready  prometheus.Gauge
+	shards prometheus.Gauge
+	hubs   prometheus.Gauge
 	states map[subscriptions.State]prometheus.Gauge
 
 	waiting, oldest, failing, at          prometheus.Gauge
@@ -41,6 +45,8 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s.from = from
 	plain := func(name, help string) prometheus.Gauge { return m.gauge(name, help, nil) }
 	s.ready = plain("rshub_ready", "1 where GET /readyz says that the hub is ready, else 0.")
+	s.shards = plain("rshub_shards_owned", "Shards of the store that this hub works on, of 256.")
+	s.hubs = plain("rshub_hubs_live", "Hubs that live on the store, this one included, as far as this one knows.")
 	s.states = make(map[subscriptions.State]prometheus.Gauge)
 	for _, state := range []subscriptions.State{
 		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
@@ -81,6 +87,11 @@ func (m *Metrics) look() {
 			ready = 1
 		}
 		s.ready.Set(ready)
+	}
+	if s.from.Shares != nil {
+		owned, live := s.from.Shares()
+		s.shards.Set(float64(owned))
+		s.hubs.Set(float64(live))
 	}
 	if s.from.Subscriptions != nil {
 		c := s.from.Subscriptions()
