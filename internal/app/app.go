@@ -109,11 +109,11 @@ func (a *App) adminHandler() http.Handler {
 		Info:    a.info,
 		Metrics: a.metrics.Handler(),
 		Subscribers: func(topic string) (int, bool) {
-			d := a.dispatcher.Load()
-			if d == nil {
+			shares := a.shares.Load()
+			if shares == nil || shares.Live() > 1 { // each hub knows its own alone
 				return 0, false
 			}
-			return d.Subscribers(topic), true
+			return shares.dispatcher.Subscribers(topic), true
 		},
 		Control: a.control,
 		Topics:  a.store, Marks: a.store, Subscriptions: a.store,

@@ -38,7 +38,7 @@ func (a *App) startParts(ctx context.Context) error {
 	}}
 	a.stops.background(ctx, "retention", keep.run, a.failed)
 
-	dispatcher, err := a.newDispatcher(client)
+	dispatcher, err := a.newDispatcher(client, shares)
 	if err != nil {
 		return err
 	}
@@ -84,10 +84,11 @@ func (a *App) found(rec subscriptions.Record) {
 	}
 }
 
-func (a *App) newDispatcher(client *egress.Client) (*delivery.Dispatcher, error) {
+func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Dispatcher, error) {
 	return delivery.New(delivery.Options{
 		Journal:       a.store,
 		Subscriptions: a.store,
+		Owns:          shares.Owns,
 		Client:        client,
 		HubURL:        a.hubURL,
 		UserAgent:     a.userAgent(),
