@@ -62,20 +62,28 @@ func parseRedisPrefix(s string) (string, error) {
 	return s, nil
 }
 
-// finishRedis reads the URL of Redis from its file, and sets the default that
-// depends on it.
+// readRedis reads the URL of Redis from its file.
+func (c *Config) readRedis(o Origins) error {
+	if c.RedisURLFile == "" {
+		return nil
+	}
+	if c.RedisURL != "" {
+		return fmt.Errorf("%s: redis-url is given as well (%s); leave one of them out", o.Where("redis-url-file"), o.Get("redis-url").From)
+	}
+	text, err := readSecret(c.RedisURLFile)
+	if err == nil {
+		c.RedisURL, err = parseRedis(string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Where("redis-url-file"), err)
+	}
+	return nil
+}
+
+// finishRedis reads what is in a file, and sets the default that depends on it.
 func (c *Config) finishRedis(o Origins) error {
-	if c.RedisURLFile != "" {
-		if c.RedisURL != "" {
-			return fmt.Errorf("%s: redis-url is given as well (%s); leave one of them out", o.Where("redis-url-file"), o.Get("redis-url").From)
-		}
-		text, err := readSecret(c.RedisURLFile)
-		if err == nil {
-			c.RedisURL, err = parseRedis(string(text))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.Where("redis-url-file"), err)
-		}
+	if err := c.readRedis(o); err != nil {
+		return err
 	}
 	if i := slices.IndexFunc(o, func(one Origin) bool { return one.Name == "retention-total" }); c.RedisURL != "" && i >= 0 && o[i].Default {
 		o[i].Value, o[i].From = []string{redisRetention}, "default with redis-url"
