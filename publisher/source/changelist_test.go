@@ -290,3 +290,5 @@ func TestChangeListsBeginAnew(t *testing.T) {
 		t.Errorf("the archive of lists that are gone answers %d", got.status)
 	}
 }
+
+func newRandom() *rand.Rand { return rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)) }

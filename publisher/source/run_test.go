@@ -1,0 +1,259 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/publisher"
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
+)
+
+// hub takes every notification, as long as they follow each other.
+type hub struct {
+	t      testing.TB
+	server *httptest.Server
+
+	mu     sync.Mutex
+	until  map[string]time.Time            // by topic
+	taken  map[string][]resourcesync.Entry // by topic
+	bodies [][]byte
+}
+
+func newHub(t testing.TB) *hub {
+	h := &hub{t: t, until: make(map[string]time.Time), taken: make(map[string][]resourcesync.Entry)}
+	h.server = httptest.NewServer(h)
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	links := websub.ParseLinks(r.Header.Values("Link"))
+	self := websub.Targets(links, websub.RelSelf)
+	if err != nil || len(self) != 1 {
+		h.t.Errorf("a POST with the links %v: %v", r.Header.Values("Link"), err)
+		http.Error(w, "", http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, err := resourcesync.CheckNotification(bytes.NewReader(body), resourcesync.DefaultLimits)
+	if err != nil {
+		h.t.Errorf("%v\n%s", err, body)
+	}
+	if until, ok := h.until[self[0]]; ok && !n.From.Equal(until) {
+		h.t.Errorf("%s: an interval begins at %v, and the one before it ends at %v", self[0], n.From, until)
+	}
+	h.until[self[0]] = n.Until
+	_, entries := readDocument(h.t, self[0], string(body))
+	h.taken[self[0]] = append(h.taken[self[0]], entries...)
+	h.bodies = append(h.bodies, body)
+	w.WriteHeader(http.StatusOK)
+}
+
+// of returns what came on a topic.
+func (h *hub) of(topic string) []resourcesync.Entry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.taken[topic])
+}
+
+// eventually waits until check is content.
+func eventually(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !check(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s: %s", what)
+		}
+	}
+}
+
+// run runs the site until the returned function is called.
+func (x *site) run() (stop func()) {
+	ctx, cancel := context.WithCancel(x.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- x.Run(ctx) }()
+	return func() {
+		x.t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			x.t.Error(err)
+		}
+	}
+}
+
+// A change of a file is pushed, and is in the Change List; the baseline is not. New
+// documents are told of on the framework channel, those under an index with it
+// (SRC-01, SRC-06, SRC-15, DOC-20). A restart repeats and misses nothing.
+func TestChangesArePushed_SRC01_SRC06_SRC15_DOC20(t *testing.T) {
+	h := newHub(t)
+	var mu sync.Mutex
+	var recorded []Change
+	var posted []publisher.Posted
+	built := make(map[string]bool)
+	x := newSite(t, func(o *Options) {
+		o.Hubs = []publisher.Hub{{URL: h.server.URL + "/"}}
+		o.Every, o.Schedule.RotateAt = time.Millisecond, 2
+		o.Sets[0].Folder.Settle, o.Sets[0].Folder.Patience = 10*time.Millisecond, 0
+		o.Hooks = Hooks{
+			Recorded: func(_ string, c []Change) { mu.Lock(); recorded = append(recorded, c...); mu.Unlock() },
+			Posted:   func(_ string, p publisher.Posted) { mu.Lock(); posted = append(posted, p); mu.Unlock() },
+			Built: func(_ string, urls []string) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, u := range urls {
+					built[u] = true
+				}
+			},
+		}
+	})
+	x.write(map[string]string{"a": "1", "b": "1"})
+	stop := x.run()
+	url := func(path string) string { return x.server.URL + path }
+	eventually(t, "there is no Resource List", func() bool { return x.get("/resourcelist.xml").status == 200 })
+	for i, path := range []string{"c", "d", "e"} {
+		x.write(map[string]string{path: "1"})
+		eventually(t, path+" is not pushed", func() bool { return len(h.of(url("/changes/"))) == i+1 })
+	}
+	stop()
+	x.close()
+
+	// While it is down.
+	x.write(map[string]string{"a": "two"})
+	if err := os.Remove(filepath.Join(x.dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	x.open()
+	stop = x.run()
+	eventually(t, "what changed meanwhile is not pushed", func() bool { return len(h.of(url("/changes/"))) == 5 })
+	eventually(t, "what was pushed is not in the Change Lists", func() bool {
+		_, listed := x.changes("/changelist.xml")
+		return len(listed) == 5
+	})
+	eventually(t, "the Change Dump was not told of", func() bool {
+		return slices.ContainsFunc(h.of(url("/framework/")), func(e resourcesync.Entry) bool { return e.Capability == resourcesync.ChangeDumpArchive })
+	})
+	stop()
+
+	_, listed := x.changes("/changelist.xml")
+	pushed := h.of(url("/changes/"))
+	for i := range listed {
+		if l, p := listed[i], pushed[i]; l.Loc != p.Loc || l.Change != p.Change || l.Hash != p.Hash || !l.Datetime.Equal(p.Datetime) {
+			t.Errorf("change %d was pushed as %+v and is listed as %+v", i, p, l)
+		}
+	}
+	x.checkFramework(h.of(url("/framework/")))
+	mu.Lock()
+	defer mu.Unlock()
+	if len(recorded) != 5 || len(posted) == 0 || !built[url("/changelist.xml")] || !built[url("/resourcedump.xml")] {
+		t.Errorf("the hooks were told of %d changes, %d POSTs and %v", len(recorded), len(posted), built)
+	}
+	if got := x.get("/changes/"); got.status != 200 || !strings.Contains(got.body, "change-notification") {
+		t.Errorf("the topic answers %d, %q", got.status, got.body)
+	}
+}
+
+// checkFramework checks what came on the framework channel.
+func (x *site) checkFramework(told []resourcesync.Entry) {
+	x.t.Helper()
+	seen := make(map[string]string)
+	for _, e := range told {
+		seen[e.Capability] = e.Loc
+		index := resourcesync.Head{Links: e.Links}
+		l, under := index.Link("index")
+		if part := strings.Contains(e.Loc, "changelist-") && e.Capability == resourcesync.ChangeList; part != under || under && l.Href != x.server.URL+"/changelist.xml" {
+			x.t.Errorf("%s was told of with the links %v", e.Loc, e.Links)
+		}
+	}
+	for capability, path := range map[string]string{
+		resourcesync.Description: "/.well-known/resourcesync", resourcesync.CapabilityList: "/capabilitylist.xml",
+		resourcesync.ResourceList: "/resourcelist.xml", resourcesync.ResourceDump: "/resourcedump.xml", resourcesync.ChangeDump: "/changedump.xml",
+		resourcesync.ResourceListArchive: "/resourcelist-archive.xml", resourcesync.ResourceDumpArchive: "/resourcedump-archive.xml",
+		resourcesync.ChangeListArchive: "/changelist-archive.xml", resourcesync.ChangeDumpArchive: "/changedump-archive.xml",
+	} {
+		if seen[capability] != x.server.URL+path {
+			x.t.Errorf("of the %s it was told %q", capability, seen[capability])
+		}
+	}
+	if seen[resourcesync.ChangeList] == "" {
+		x.t.Error("no Change List was told of")
+	}
+}
+
+// A Source that has nothing to do reads and writes nothing.
+func TestIdle(t *testing.T) {
+	x := newSite(t, nil)
+	x.write(map[string]string{"a": "1"})
+	x.build()
+	before := x.sets[0].shelf.current()
+	x.build()
+	if now := x.sets[0].shelf.current(); now != before {
+		t.Error("documents were written though nothing changed")
+	}
+}
+
+// Documents are replaced in a static export each after those that it names; what
+// the one before had stays until the next.
+func TestExport(t *testing.T) {
+	x := newSite(t, func(o *Options) { o.Schedule.Linger = -1 })
+	out := t.TempDir()
+	files := http.FileServer(http.Dir(out))
+	static := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, ok := strings.CutPrefix(r.URL.Path, "/data/"); ok {
+			http.ServeFile(w, r, filepath.Join(x.dir, path))
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(static.Close)
+	x.close()
+	x.o.PublicURL = static.URL + "/"
+	x.open()
+	x.sets[0].limits = resourcesync.WriteOptions{MaxEntries: 2}
+	x.write(map[string]string{"a": "1", "b": "1", "c": "1"})
+	export := func() []resourcesync.Entry {
+		t.Helper()
+		x.build()
+		if err := x.Export(out); err != nil {
+			t.Fatal(err)
+		}
+		_, parts := x.read(static.URL + "/resourcelist.xml")
+		for _, p := range parts {
+			if _, entries := x.read(p.Loc); len(entries) == 0 {
+				t.Errorf("%s is empty", p.Loc)
+			}
+		}
+		return parts
+	}
+	first := export()
+	x.write(map[string]string{"d": "1"})
+	export()
+	if got := x.get(first[0].Loc); got.status != 200 {
+		t.Errorf("a part of the export before answers %d", got.status)
+	}
+	x.write(map[string]string{"e": "1"})
+	export()
+	if got := x.get(first[0].Loc); got.status != 404 {
+		t.Errorf("a part of the export before the last answers %d", got.status)
+	}
+	if got := x.get(static.URL + "/.well-known/resourcesync"); got.status != 200 {
+		t.Errorf("the Source Description answers %d", got.status)
+	}
+	if info, err := os.Stat(filepath.Join(out, "resourcelist.xml")); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the Resource List can be read by its owner alone: %v, %v", info, err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "resourcelist.xml.gz")); err != nil {
+		t.Error(err)
+	}
+}
