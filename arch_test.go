@@ -83,8 +83,8 @@ var table = map[string]room{
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra uuid"},
-	"internal/demo": {layer: "3b", may: "internal/app internal/config publisher publisher/source subscriber subscriber/destination", third: "zap"},
+	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra pflag uuid"},
+	"internal/demo": {layer: "3b", may: "internal/app internal/config internal/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/transfer": {layer: "2b", may: "subscriptions journal internal/seal", third: "uuid"},
 

@@ -57,6 +57,9 @@ func (x *X) f() {
 	log.Info("e", zap.String("event", "Two Words"))
 	log.Info("f", zap.String("event", pkg.EventThree))
 	http.Error(w, "g", 500)
+	s.log.Warn("h", "event", "one", "error", err)
+	s.log.Warn("i", "error", err, "event")
+	s.log.Warn("j", "event", "Two Words")
 }
 func (x *X) g() { if line := x.log.Check(level, "h"); line != nil { line.Write(fields...) } }
 func (x *X) h() { if line := x.log.Check(level, "i"); line != nil { line.Write(zap.String("event", e.Name)) } }
@@ -68,8 +71,8 @@ func (x *X) h() { if line := x.log.Check(level, "i"); line != nil { line.Write(z
 	}
 	var l lines
 	l.file(fset, f)
-	want := []string{"x.go:4:", "x.go:5:", "x.go:6:", "x.go:7:", "x.go:11:"}
-	if !slices.EqualFunc(l.faults, want, strings.HasPrefix) || l.calls != 8 {
+	want := []string{"x.go:4:", "x.go:5:", "x.go:6:", "x.go:7:", "x.go:11:", "x.go:12:", "x.go:14:"}
+	if !slices.EqualFunc(l.faults, want, strings.HasPrefix) || l.calls != 11 {
 		t.Errorf("%d calls, faults %q", l.calls, l.faults)
 	}
 }
@@ -111,7 +114,7 @@ func (l *lines) line(fset *token.FileSet, call *ast.CallExpr, in *ast.FuncDecl) 
 	if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Check" {
 		where = in
 	}
-	named := false
+	named := l.slogLine(fset, call)
 	ast.Inspect(where, func(n ast.Node) bool {
 		field, ok := n.(*ast.CallExpr)
 		if !ok || len(field.Args) != 2 {
@@ -133,6 +136,25 @@ func (l *lines) line(fset *token.FileSet, call *ast.CallExpr, in *ast.FuncDecl) 
 	if !named {
 		l.fault(fset, call, `this line has no zap.String("event", ...) with a literal or a constant Event...`)
 	}
+}
+
+// slogLine judges a call of a slog.Logger, as the publisher's and the subscriber's
+// packages have: the fields are arguments, and one event may stand in several lines.
+func (l *lines) slogLine(fset *token.FileSet, call *ast.CallExpr) bool {
+	for i, arg := range call.Args[:max(0, len(call.Args)-1)] {
+		if key, ok := arg.(*ast.BasicLit); !ok || key.Value != `"event"` {
+			continue
+		}
+		value, ok := call.Args[i+1].(*ast.BasicLit)
+		if !ok {
+			return false
+		}
+		if name, _ := strconv.Unquote(value.Value); !eventName.MatchString(name) {
+			l.fault(fset, value, "the event "+strconv.Quote(name)+" is not written like_this")
+		}
+		return true
+	}
+	return false
 }
 
 // constants takes down the events that have a constant.

@@ -112,7 +112,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	if o.Allow, err = f.call.Ranges(); err != nil {
 		return o, err
 	}
-	o.Log, err = f.log.Log(cmd.ErrOrStderr())
+	o.Log, err = f.log.Logger(cmd.ErrOrStderr())
 	return o, err
 }
 

@@ -72,7 +72,7 @@ repeated by the next start, but for what a crash cut off.`,
 
 func (f *listenFlags) run(cmd *cobra.Command) error {
 	var err error
-	if f.o.Log, err = f.log.Log(cmd.ErrOrStderr()); err != nil {
+	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	if f.o.Allow, err = f.call.Ranges(); err != nil {

@@ -58,8 +58,8 @@ func (f *LogFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "log-format", "", "json or console `FORM` of the log (default: console on a terminal, else json)")
 }
 
-// Log writes to w. An error is for ExitUsage.
-func (f *LogFlags) Log(w io.Writer) (*slog.Logger, error) {
+// Logger writes to w. An error is for ExitUsage.
+func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(f.level)); err != nil {
