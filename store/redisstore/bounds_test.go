@@ -1,0 +1,124 @@
+package redisstore
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Invariant 12.
+func TestRememberedIntervalsAreBounded(t *testing.T) {
+	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
+	publish(t, s, topicName, journal.Remembered+3)
+	n, err := s.client.LLen(t.Context(), s.key.topic(topicName).intervals).Result()
+	if err != nil || n != journal.Remembered {
+		t.Errorf("%d intervals are kept (%v)", n, err)
+	}
+}
+
+// Invariant 5: a position that this hub saw is not given again, though Redis
+// forgot it and the clock is behind it.
+func TestPositionsOfALostTailAreNotUsedAgain(t *testing.T) {
+	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
+	kept := publish(t, s, topicName, 1)[0]
+	restore, err := snapshot(t.Context(), s.client, string(s.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.Head(t.Context(), topicName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, err := s.Append(t.Context(), time.Now().Add(time.Hour), topicName, entry(1, "x"), h.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err != nil {
+		t.Fatal(err)
+	}
+	again := publish(t, s, topicName, 1)[0]
+	if again.Position <= lost.Position || again.Seq != lost.Seq {
+		t.Errorf("position %d and seq %d, after a lost one with %d and %d", again.Position, again.Seq, lost.Position, lost.Seq)
+	}
+	if _, err := s.Read(t.Context(), topicName, lost.Anchor(), 1, 1); !errors.Is(err, journal.ErrRolledBack) {
+		t.Errorf("reading on after the lost entry: %v", err)
+	}
+	if got := read(t, s, topicName, kept.Anchor()); len(got) != 1 || got[0].ID != again.ID {
+		t.Errorf("%d entries", len(got))
+	}
+}
+
+// HUB-60: no ping of two hubs is lost.
+func TestPingsOfTwoHubsAreAllCounted(t *testing.T) {
+	eachTopology(t, func(t *testing.T, url string) {
+		prefix := freshPrefix()
+		const each, workers = 10, 3
+		var all sync.WaitGroup
+		for range 2 {
+			s := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
+			for range workers {
+				all.Go(func() {
+					for range each {
+						if err := s.Ping(t.Context(), time.Now(), []string{topicName}); err != nil {
+							t.Errorf("Ping: %v", err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		s := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
+		m, err := s.Mark(t.Context(), topicName)
+		if err != nil || m.Pings != 2*workers*each {
+			t.Errorf("%d pings are counted, want %d (%v)", m.Pings, 2*workers*each, err)
+		}
+	})
+}
+
+// A script never replaces another value than the one that was read, and says so;
+// run twice, it is done once.
+func TestScriptsCompareWhatTheyReplace(t *testing.T) {
+	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
+	k := s.key.topic(topicName)
+	publish(t, s, topicName, 2)
+	h, err := s.readHead(t.Context(), k, topicName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := packHead(h.Head)[1:headAnchorFrom] // of no record
+	next := packHead(h.Head)
+	swap := func(revision string) map[string]func() (bool, string, error) {
+		return map[string]func() (bool, string, error){
+			"headScript": func() (bool, string, error) {
+				return swapped(s.run(t.Context(), headScript, []string{k.heads}, k.field, revision, next))
+			},
+			"restoreScript": func() (bool, string, error) {
+				return swapped(s.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes}, k.field, revision, next, maxTopicChanges, s.hints.message(topicName), k.hints, s.publish()))
+			},
+			"trimScript": func() (bool, string, error) {
+				return swapped(s.run(t.Context(), trimScript, []string{k.heads, k.entries, k.ids}, k.field, revision, next, "1-0"))
+			},
+		}
+	}
+	for _, revision := range []string{stale, ""} {
+		for name, run := range swap(revision) {
+			stored, now, err := run()
+			if got, openErr := openHead(now, topicName); stored || err != nil || openErr != nil || got.revision != h.revision {
+				t.Errorf("%s onto another revision: stored %t, %v, %v", name, stored, err, openErr)
+			}
+		}
+	}
+	if got := read(t, s, topicName, journal.Anchor{}); len(got) != 2 {
+		t.Errorf("%d entries", len(got))
+	}
+	for range 2 {
+		for name, run := range swap(h.revision) {
+			if stored, _, err := run(); !stored || err != nil {
+				t.Errorf("%s, which may have run before: stored %t, %v", name, stored, err)
+			}
+		}
+	}
+}
