@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -257,9 +258,18 @@ func (b *bed) removeAll() {
 func (b *bed) run() {
 	b.t.Helper()
 	b.take()
+	b.runAlone()
+}
+
+// runAlone starts the Dispatcher without a shard, and lets it begin to listen.
+func (b *bed) runAlone() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	before := b.memory.listeners()
 	go func() { done <- b.d.Run(ctx) }()
+	for n := 0; n < 10_000 && b.memory.listeners() == before; n++ {
+		runtime.Gosched()
+	}
 	b.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

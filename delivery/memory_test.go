@@ -263,6 +263,12 @@ func (m *memory) Hints(ctx context.Context) <-chan string {
 	return out
 }
 
+func (m *memory) listeners() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.hints)
+}
+
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

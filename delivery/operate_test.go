@@ -158,11 +158,11 @@ func TestReplayDeliversAgain_Invariant4(t *testing.T) {
 				stored, _ := b.stored(sub)
 				b.trim(topicB, min(stored.Cursor.Seq, 1))
 				from := min(stored.Cursor.Seq, 2) // or what it did not get yet, as far as is stored
+				b.set(cb(0), nil)
 				n, rec, err := b.operator().Replay(t.Context(), sub.ID, all[1].Until)
 				if err != nil || n != 5-from || rec.Subscription.Cursor.Seq != from {
 					t.Fatalf("%d, %+v, %v", n, rec.Subscription, err)
 				}
-				b.set(cb(0), nil)
 				asked := time.Now()
 				synctest.Wait()
 				if tried := b.attempts(cb(0)); inFlight == 0 && !tried[len(tried)-1].at.Equal(asked) {

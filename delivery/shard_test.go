@@ -20,17 +20,6 @@ import (
 // shard is that of a subscription.
 func shardOf(s subscriptions.Subscription) int { return subscriptions.Shard(s.ID) }
 
-// runAlone starts the Dispatcher without a shard.
-func (b *bed) runAlone() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.d.Run(ctx) }()
-	b.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-}
-
 // own takes the shard of a subscription.
 func (b *bed) own(s subscriptions.Subscription) {
 	b.t.Helper()
