@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/internal/transfer"
-	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/store/redisstore"
 )
 
 type (
@@ -69,13 +69,16 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	}
 	// Without the keys first: a store opened with keys seals what is plain in it,
 	// and the hub might have none.
-	s, err := openTransfer(ctx, cfg, nil, log)
+	s, err := openBackend(ctx, cfg, nil, log)
 	var missing *seal.KeyError
 	if errors.As(err, &missing) && keys != nil {
-		s, err = openTransfer(ctx, cfg, keys, log)
+		s, err = openBackend(ctx, cfg, keys, log)
 	}
 	if err != nil {
 		return Exported{}, err
+	}
+	if r, ok := s.(*redisstore.Store); ok && r.New() {
+		return Exported{}, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, r.Location(), cfg.RedisPrefix), s.Close())
 	}
 	told, err := transfer.Export(ctx, w, s, o)
 	return told, errors.Join(err, s.Close())
@@ -100,23 +103,12 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Imported{}, err
 	}
-	s, err := openTransfer(ctx, cfg, keys, log)
+	s, err := openBackend(ctx, cfg, keys, log)
 	if err != nil {
 		return Imported{}, err
 	}
 	told, err := transfer.Import(ctx, file, s, o)
 	return told, errors.Join(err, s.Close())
-}
-
-// transferStore is a store as Export and Import need it.
-type transferStore interface {
-	transfer.Source
-	transfer.Target
-	io.Closer
-}
-
-func openTransfer(_ context.Context, cfg config.Config, keys *seal.Keys, _ *zap.Logger) (transferStore, error) {
-	return embedstore.Open(cfg.DataDir, embedstore.Options{Keys: keys})
 }
 
 // sealKeys reads the keys of --seal-key-file; nil: there are none.
@@ -136,6 +128,9 @@ func sealKeys(cfg config.Config, log *zap.Logger) (*seal.Keys, error) {
 
 // storeThere is ErrNoStore where opening the embedded store would make one.
 func storeThere(cfg config.Config) error {
+	if cfg.RedisURL != "" {
+		return nil
+	}
 	path := filepath.Join(cfg.DataDir, "store.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w in %s; name its folder with --data-dir", ErrNoStore, cfg.DataDir)

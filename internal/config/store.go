@@ -5,12 +5,15 @@ import "github.com/spf13/pflag"
 // AddStoreFlags puts the flags of the settings into fs that say where the store of
 // a hub is, to be read by ResolveStore.
 func AddStoreFlags(fs *pflag.FlagSet) {
-	AddFlags(fs, "config", "data-dir", "redis-url", "redis-prefix", "install-id", "accept-empty-store", "seal-key-file")
+	AddFlags(fs, "config", "data-dir", "redis-url", "redis-url-file", "redis-prefix", "install-id", "accept-empty-store", "seal-key-file")
 }
 
 // ResolveStore is Resolve for a command that opens the store of a hub and runs
-// none: the settings stand for themselves, and files that they name are not read.
+// none: of the files that settings name only that of the store's URL is read.
 func ResolveStore(fs *pflag.FlagSet, environ []string) (Config, error) {
-	c, _, err := resolve(fs, environ)
-	return c, err
+	c, origins, err := resolve(fs, environ)
+	if err != nil {
+		return c, err
+	}
+	return c, c.finishRedis(origins)
 }

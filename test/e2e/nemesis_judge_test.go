@@ -108,7 +108,7 @@ func (c *chronicle) judge() (complaints []string) {
 		c.judgeCallee(callee, byCallee[i], complain)
 		c.judgeOrder(callee, byCallee[i], complain)
 		c.judgeEnds(callee, byCallee[i], complain)
-		duplicates += c.duplicates(callee, byCallee[i])
+		duplicates += c.duplicates(byCallee[i])
 	}
 	if bound := c.faults * c.perFault; duplicates > bound {
 		complain("%d duplicates after %d faults, at most %d are promised", duplicates, c.faults, bound)
@@ -216,7 +216,7 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 
 // duplicates counts what arrived more often than once under one id. After a lost
 // tail everything may come again, so then nothing counts.
-func (c *chronicle) duplicates(who *callee, got []arrival) (n int) {
+func (c *chronicle) duplicates(got []arrival) (n int) {
 	if c.losses > 0 {
 		return 0
 	}

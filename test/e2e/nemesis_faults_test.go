@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// fault is something that goes wrong. begin makes it so, and returns what heals
+// it; nil: it heals by itself.
+type fault struct {
+	name  string
+	begin func() (heal func())
+	// loses says that acknowledged writes may be lost: changes of subscriptions
+	// are not made meanwhile, as nobody sends those again. tail says that they
+	// are lost.
+	loses, tail bool
+	// ofHub is a fault of a hub, which can come together with one of the store.
+	ofHub bool
+}
+
+// nemesis draws faults and makes them happen.
+type nemesis struct {
+	*world
+	rnd *rand.Rand
+}
+
+// between draws a time.
+func (m *nemesis) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(m.rnd.Int64N(int64(to-from)))
+}
+
+func (m *nemesis) someHub() *hub { return m.hubs[m.rnd.IntN(len(m.hubs))] }
+
+// hubFaults are those of the hubs' processes.
+func (m *nemesis) hubFaults() []fault {
+	return []fault{
+		{name: "hub killed", ofHub: true, begin: func() func() {
+			h := m.someHub()
+			h.kill()
+			return h.start
+		}},
+		{name: "hub frozen past its lease", ofHub: true, begin: func() func() {
+			h := m.someHub()
+			m.signal(h, syscall.SIGSTOP)
+			m.c.freezes++
+			time.Sleep(m.lease + m.between(0, time.Second))
+			return func() { m.signal(h, syscall.SIGCONT) }
+		}},
+		{name: "hub frozen for a moment", ofHub: true, begin: func() func() {
+			h := m.someHub()
+			m.signal(h, syscall.SIGSTOP)
+			m.c.freezes++
+			return func() { m.signal(h, syscall.SIGCONT) }
+		}},
+	}
+}
+
+func (m *nemesis) signal(h *hub, s syscall.Signal) {
+	m.t.Helper()
+	if err := h.cmd.Process.Signal(s); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// serverFaults are those of one Redis server, whichever has the role now.
+func (m *nemesis) serverFaults(server func() *redistest.Server) []fault {
+	return []fault{
+		{name: "Redis frozen", begin: func() func() {
+			s := server()
+			s.Freeze(m.t)
+			return func() { s.Continue(m.t) }
+		}},
+		{name: "connections killed", begin: func() func() {
+			_, _ = server().Try("CLIENT", "KILL", "TYPE", "normal") // our own connection may be among them
+			return nil
+		}},
+	}
+}
+
+// standaloneFaults are those of a single Redis, which hubs reach by a proxy.
+func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
+	return append(m.serverFaults(func() *redistest.Server { return s }),
+		fault{name: "Redis killed", begin: func() func() {
+			s.Kill(m.t)
+			return func() { s.Restart(m.t) }
+		}},
+		fault{name: "network cut", begin: func() func() {
+			p.setCut(true)
+			return func() { p.setCut(false) }
+		}},
+		fault{name: "network slow", begin: func() func() {
+			p.delay.Store(int64(m.between(10*time.Millisecond, 300*time.Millisecond)))
+			return func() { p.delay.Store(0) }
+		}},
+		fault{name: "connections broken", begin: func() func() {
+			p.setCut(true)
+			p.setCut(false)
+			return nil
+		}},
+		fault{name: "tail lost", loses: true, tail: true, begin: func() func() {
+			s.LoseTail(m.t, func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
+			return nil
+		}},
+	)
+}
+
+// sentinelFaults are those of a master with replicas.
+func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
+	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }),
+		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
+			s.Failover(m.t)
+			return nil
+		}},
+		fault{name: "promotion of a replica without the tail", loses: true, tail: true, begin: func() func() {
+			s.LoseTail(m.t, func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
+			return nil
+		}},
+	)
+}
+
+// clusterFaults are those of a Cluster. They hit the slot of some topic.
+func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
+	slot := func() int {
+		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
+		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, journal.Partition(journal.TopicID(topic))))
+	}
+	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }),
+		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
+			c.Failover(m.t, slot())
+			return nil
+		}},
+		fault{name: "slot moved", begin: func() func() {
+			n := slot()
+			to, _ := c.Owner(m.t, m.rnd.IntN(16384))
+			c.MigrateSlot(m.t, n, to)
+			return nil
+		}},
+		fault{name: "promotion of a replica without the tail", loses: true, tail: true, begin: func() func() {
+			c.LoseTail(m.t, slot(), func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
+			return nil
+		}},
+	)
+}
+
+// rage makes faults happen for a time, one after another or one of a hub together
+// with one of the store.
+func (m *nemesis) rage(faults []fault, duration time.Duration) {
+	m.t.Helper()
+	end := time.Now().Add(duration)
+	for time.Now().Before(end) {
+		time.Sleep(m.between(200*time.Millisecond, 1500*time.Millisecond))
+		first := faults[m.rnd.IntN(len(faults))]
+		if second := faults[m.rnd.IntN(len(faults))]; m.rnd.IntN(4) == 0 && second.ofHub && !first.ofHub {
+			m.happen(second, func() { m.happen(first, func() {}) })
+			continue
+		}
+		m.happen(first, func() {})
+	}
+	close(m.healed)
+}
+
+// happen makes a fault happen, and something more before it is healed.
+func (m *nemesis) happen(f fault, meanwhile func()) {
+	m.t.Helper()
+	if f.loses {
+		m.changing.Lock()
+		defer m.changing.Unlock()
+		time.Sleep(300 * time.Millisecond) // replicas have what was changed before
+	}
+	m.t.Logf("%8v %s", m.now().Round(time.Millisecond), f.name)
+	m.mu.Lock()
+	m.c.faults++
+	if f.tail {
+		m.c.losses++
+	}
+	m.c.lossy = m.c.lossy || f.loses
+	m.mu.Unlock()
+	heal := f.begin()
+	time.Sleep(m.between(100*time.Millisecond, 2*time.Second))
+	meanwhile()
+	if heal != nil {
+		heal()
+	}
+	m.t.Logf("%8v %s: healed", m.now().Round(time.Millisecond), f.name)
+}
+
+// replay says how to have the same schedule again.
+func replay(t *testing.T, seed uint64) {
+	t.Helper()
+	t.Logf("seed %d (repeat with -args -seed=%d -nemesis=%v)", seed, seed, *nemesisFlag)
+}

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/test/redistest"
+)
+
+var nemesisFlag = flag.Duration("nemesis", 6*time.Second, "how long each nemesis rages")
+
+const (
+	nemesisLease = 2 * time.Second
+	// What a fault may bring of duplicates: what was in flight, and two commit
+	// groups (invariant 7).
+	nemesisInFlight = 512
+	commitGroup     = 1024
+)
+
+// The promises of design section 9 under random faults, with the store of a
+// single hub.
+func TestNemesisEmbedded(t *testing.T) {
+	t.Parallel()
+	m := newNemesis(t)
+	m.addHub()
+	m.run(m.hubFaults())
+}
+
+// The same with two hubs on a single Redis that keeps an append-only file.
+func TestNemesisStandalone(t *testing.T) {
+	t.Parallel()
+	m := newNemesis(t)
+	redis := redistest.Standalone(t)
+	p := newProxy(t, redis.Addr())
+	m.addRedisHubs(2, "redis://"+p.addr())
+	m.run(append(m.hubFaults(), m.standaloneFaults(redis, p)...))
+}
+
+// The same with two hubs on a Redis with replicas that Sentinels watch.
+func TestNemesisSentinel(t *testing.T) {
+	t.Parallel()
+	m := newNemesis(t)
+	redis := redistest.Sentinel(t)
+	m.addRedisHubs(2, redis.URL())
+	m.run(append(m.hubFaults(), m.sentinelFaults(redis)...))
+}
+
+// The same with three hubs on a Redis Cluster with replicas.
+func TestNemesisCluster(t *testing.T) {
+	t.Parallel()
+	m := newNemesis(t)
+	redis := redistest.Cluster(t, redistest.Replicas(1))
+	m.addRedisHubs(3, redis.URL())
+	m.run(append(m.hubFaults(), m.clusterFaults(redis, nemesisPrefix)...))
+}
+
+const nemesisPrefix = "nemesis"
+
+func newNemesis(t *testing.T) *nemesis {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	replay(t, seed)
+	name := fnv.New64()
+	_, _ = name.Write([]byte(t.Name())) // never fails
+	return &nemesis{world: newWorld(t, nemesisLease), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
+}
+
+func (m *nemesis) addRedisHubs(n int, url string) {
+	m.t.Helper()
+	for range n {
+		m.addHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String())
+	}
+}
+
+// run publishes to callbacks that stay, come and go, or expire, while faults
+// happen; then it waits until all is delivered, and judges.
+func (m *nemesis) run(faults []fault) {
+	const topics, stay = 3, 10
+	m.t.Helper()
+	m.awaitReady()
+	m.c.grace = m.lease + 8*time.Second // a hub that takes over, and a sweep of it
+	m.c.perFault = nemesisInFlight + 2*commitGroup
+	ctx, cancel := context.WithCancel(m.t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	failed := make(chan error, 100)
+	background := func(do func() error) {
+		running.Go(func() {
+			if err := do(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	var sources []*stubbornSource
+	for n := range topics {
+		s := m.addTopic()
+		sources = append(sources, s)
+		m.must(s.publish(ctx)) // the topic is there before anything is lost
+		for range stay {
+			c := m.addCallee(n)
+			background(func() error { return m.stay(ctx, c) })
+		}
+	}
+	running.Wait()
+	for n, s := range sources {
+		background(func() error { return s.run(ctx, 50*time.Millisecond) })
+		rnd := rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
+		pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
+		for range 2 {
+			comes := m.addCallee(n)
+			background(func() error { return m.comeAndGo(ctx, comes, pause) })
+		}
+		expires := m.addCallee(n)
+		background(func() error { return m.expire(ctx, expires, 3*time.Second) })
+	}
+	m.rage(faults, *nemesisFlag)
+	cancel()
+	running.Wait()
+	close(failed)
+	for err := range failed {
+		m.t.Error(err)
+	}
+	m.converge()
+}
+
+func (m *nemesis) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatalf("%v\n%s", err, m.tails())
+	}
+}
+
+// converge waits until no promise is broken any more, and reports those that are
+// in the end.
+func (m *nemesis) converge() {
+	m.t.Helper()
+	ctx := context.WithoutCancel(m.t.Context())
+	var c *chronicle
+	var complaints []string
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		var err error
+		if c, err = m.collect(ctx); err == nil {
+			if complaints = c.judge(); len(complaints) == 0 {
+				break
+			}
+		} else {
+			complaints = []string{err.Error()}
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	for _, text := range complaints {
+		m.t.Error(text)
+	}
+	if len(complaints) > 0 {
+		m.t.Log(m.tails())
+	}
+	if c == nil {
+		m.t.Fatal(errors.New("the hubs could not be asked"))
+	}
+	m.t.Log(c.summary())
+}
+
+// summary tells how much happened.
+func (c *chronicle) summary() string {
+	intervals, rewinds, duplicates := 0, 0, 0
+	for _, t := range c.topics {
+		intervals += len(t.intervals)
+		rewinds += t.rewinds
+	}
+	seen := map[string]bool{}
+	for _, a := range c.arrived {
+		key := fmt.Sprint(a.callee, a.id)
+		if seen[key] {
+			duplicates++
+		}
+		seen[key] = true
+	}
+	return fmt.Sprintf("%d faults (%d lost tails, %d freezes of hubs): %d intervals, %d rewinds of Sources, %d callbacks, %d deliveries, %d duplicates",
+		c.faults, c.losses, c.freezes, intervals, rewinds, len(c.callees), len(c.arrived), duplicates)
+}

@@ -1,0 +1,366 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// world is a run of the nemesis: hubs that are one, Sources, and callbacks.
+type world struct {
+	t     *testing.T
+	start time.Time
+	hubs  []*hub
+	lease time.Duration // --owner-lease
+
+	servers []*httptest.Server
+	// healed is closed when no fault will come any more.
+	healed     chan struct{}
+	lastAnswer atomic.Pointer[string]
+
+	mu      sync.Mutex
+	c       chronicle
+	bodies  map[[32]byte][2]int // topic and number
+	callees map[string]int      // by path
+	checks  map[string]int      // verifications by path and mode
+	// changing is held by who subscribes and unsubscribes, and by faults that may
+	// lose such a change.
+	changing sync.Mutex
+}
+
+func newWorld(t *testing.T, lease time.Duration) *world {
+	t.Helper()
+	w := &world{
+		t: t, start: time.Now(), lease: lease, healed: make(chan struct{}),
+		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{},
+	}
+	w.lastAnswer.Store(new(string))
+	for range 8 {
+		s := httptest.NewServer(w)
+		t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+		w.servers = append(w.servers, s)
+	}
+	return w
+}
+
+func (w *world) now() time.Duration { return time.Since(w.start) }
+
+// addHub starts a hub that is one with the others.
+func (w *world) addHub(args ...string) {
+	w.t.Helper()
+	h := newHub(w.t, append([]string{"--public-url", hubURL, "--node-id", fmt.Sprint("hub-", len(w.hubs)), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
+	w.hubs = append(w.hubs, h)
+	h.start()
+}
+
+// learn remembers which interval a body is.
+func (w *world) learn(body []byte, topic, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bodies[sha256.Sum256(body)] = [2]int{topic, n}
+}
+
+// ServeHTTP is every callback: it says yes to all verifications and 200 to all
+// deliveries.
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		w.mu.Lock()
+		w.checks[r.URL.Path+" "+r.URL.Query().Get("hub.mode")]++
+		w.mu.Unlock()
+		_, _ = io.WriteString(rw, r.URL.Query().Get("hub.challenge"))
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the hub was cut off in the middle of it
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	which, known := w.bodies[sha256.Sum256(body)]
+	callee, ours := w.callees[r.URL.Path]
+	if !known || !ours || w.c.callees[callee].topic != which[0] {
+		w.t.Errorf("%s got what was never published to its topic: %.200q", r.URL.Path, body)
+		return
+	}
+	w.c.arrived = append(w.c.arrived, arrival{callee, which[1], r.Header.Get("Webhook-Id"), w.now()})
+}
+
+// addTopic makes a topic and its Source.
+func (w *world) addTopic() *stubbornSource {
+	n := len(w.c.topics)
+	story := &topicStory{url: fmt.Sprintf("http://127.0.0.1:1/%d/", n)} // nothing answers there: the topic check only warns
+	w.c.topics = append(w.c.topics, story)
+	return &stubbornSource{w: w, n: n, story: story, first: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// addCallee makes a callback for a topic.
+func (w *world) addCallee(topic int) *callee {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &callee{path: fmt.Sprintf("/%d/%d", topic, len(w.c.callees)), topic: topic}
+	w.callees[c.path] = len(w.c.callees)
+	w.c.callees = append(w.c.callees, c)
+	return c
+}
+
+func (w *world) callback(c *callee) string {
+	return w.servers[w.callees[c.path]%len(w.servers)].URL + c.path
+}
+
+// ask posts a subscription request to whatever hub answers, and returns when that
+// was accepted and verified.
+func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Duration) (accepted time.Duration, err error) {
+	form := url.Values{"hub.mode": {mode}, "hub.topic": {w.c.topics[c.topic].url}, "hub.callback": {w.callback(c)}, "hub.secret": {"s"}}
+	if lease > 0 {
+		form.Set("hub.lease_seconds", strconv.Itoa(int(lease/time.Second)))
+	}
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	before := w.checked(c, mode)
+	deadline := time.Now().Add(2 * time.Minute)
+	for n := 0; ; n++ {
+		limited, cancel := context.WithTimeout(ctx, 3*time.Second)
+		a, err := try(limited, http.MethodPost, w.hubs[n%len(w.hubs)].url(), header, []byte(form.Encode()))
+		cancel()
+		if err == nil && a.status == http.StatusAccepted {
+			break
+		}
+		if err == nil && a.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return 0, fmt.Errorf("a request to %s was answered %v (%w)", mode, a, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	accepted = w.now()
+	for w.checked(c, mode) == before {
+		if time.Now().After(deadline) {
+			return 0, fmt.Errorf("a request to %s was not verified within two minutes", mode)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return accepted, w.settled(ctx, c, mode, deadline)
+}
+
+// settled waits until a hub says that a verified request is done with.
+func (w *world) settled(ctx context.Context, c *callee, mode string, deadline time.Time) error {
+	for n := 0; ; n++ {
+		var sub struct {
+			State   string
+			Request *struct{} `json:"request"`
+		}
+		err := w.look(ctx, w.hubs[n%len(w.hubs)], "/api/v1/subscriptions/"+w.subID(c), &sub)
+		if err == nil && sub.Request == nil && (mode == "subscribe") == (sub.State != "ended") {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("a verified request to %s is %+v in the end (%w)", mode, sub, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (w *world) subID(c *callee) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(w.c.topics[c.topic].url+"\n"+w.callback(c))).String()
+}
+
+func (w *world) checked(c *callee, mode string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks[c.path+" "+mode]
+}
+
+// look gets a path of a hub's operator listener.
+func (w *world) look(ctx context.Context, h *hub, path string, into any) error {
+	limited, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	a, err := try(limited, http.MethodGet, "http://"+h.admin+path, nil, nil)
+	if err != nil {
+		return err
+	}
+	if a.status != http.StatusOK {
+		return fmt.Errorf("GET %s answered %d %s", path, a.status, a.body)
+	}
+	return json.Unmarshal(a.body, into)
+}
+
+// stay subscribes for good.
+func (w *world) stay(ctx context.Context, c *callee) error {
+	accepted, err := w.ask(ctx, c, "subscribe", 0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.sessions = append(c.sessions, session{accepted: accepted})
+	return err
+}
+
+// comeAndGo subscribes and unsubscribes until ctx ends; it is subscribed then.
+func (w *world) comeAndGo(ctx context.Context, c *callee, pause func() time.Duration) error {
+	whole := context.WithoutCancel(ctx)
+	for {
+		w.changing.Lock()
+		err := w.stay(whole, c)
+		w.changing.Unlock()
+		if err != nil || !wait(ctx, pause()) {
+			return err
+		}
+		w.changing.Lock()
+		leaving := w.now()
+		_, err = w.ask(whole, c, "unsubscribe", 0)
+		over := w.now()
+		w.mu.Lock()
+		last := &c.sessions[len(c.sessions)-1]
+		last.leaving, last.over = leaving, over
+		w.mu.Unlock()
+		w.changing.Unlock()
+		if err != nil {
+			return err
+		}
+		if !wait(ctx, pause()) {
+			return nil
+		}
+	}
+}
+
+// expire subscribes for a short lease, once.
+func (w *world) expire(ctx context.Context, c *callee, lease time.Duration) error {
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	accepted, err := w.ask(context.WithoutCancel(ctx), c, "subscribe", lease)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// The lease runs from the verification request, which was sent before now.
+	c.sessions = append(c.sessions, session{accepted: accepted, over: w.now() + lease, expires: true})
+	return err
+}
+
+// wait sleeps and reports whether ctx still goes on.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// collect asks the hubs what they say in the end, and returns the chronicle.
+func (w *world) collect(ctx context.Context) (*chronicle, error) {
+	w.mu.Lock()
+	c := w.c
+	c.arrived = slices.Clone(w.c.arrived)
+	w.mu.Unlock()
+	c.topics = nil
+	for n, t := range w.c.topics {
+		w.mu.Lock()
+		story := *t
+		w.mu.Unlock()
+		var err error
+		if story.journal, err = w.journalOf(ctx, n, t.url); err != nil {
+			return nil, err
+		}
+		c.topics = append(c.topics, &story)
+	}
+	for _, callee := range w.c.callees {
+		if err := w.gapsOf(ctx, callee); err != nil {
+			return nil, err
+		}
+	}
+	return &c, nil
+}
+
+// number is the interval that begins at an instant.
+func number(from time.Time) int {
+	return int(from.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) / time.Second)
+}
+
+func (w *world) journalOf(ctx context.Context, n int, topic string) (all []survivor, err error) {
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)).String()
+	for after := ""; ; {
+		var page struct {
+			Items []struct {
+				ID   string    `json:"id"`
+				From time.Time `json:"from"`
+			} `json:"items"`
+			Next string `json:"next"`
+		}
+		if err := w.look(ctx, w.hubs[0], "/api/v1/topics/"+id+"/notifications?limit=500&after="+url.QueryEscape(after), &page); err != nil {
+			return nil, fmt.Errorf("topic %d: %w", n, err)
+		}
+		for _, e := range page.Items {
+			all = append(all, survivor{number(e.From), e.ID})
+		}
+		if after = page.Next; after == "" {
+			return all, nil
+		}
+	}
+}
+
+func (w *world) gapsOf(ctx context.Context, c *callee) error {
+	var page struct {
+		Items []struct {
+			From, Until time.Time
+			Reason      string
+		} `json:"items"`
+	}
+	if err := w.look(ctx, w.hubs[0], "/api/v1/subscriptions/"+w.subID(c)+"/gaps?limit=500", &page); err != nil {
+		return fmt.Errorf("%s: %w", c.path, err)
+	}
+	c.gaps = nil
+	for _, g := range page.Items {
+		// A gap without a beginning is from the first on.
+		c.gaps = append(c.gaps, lostSpan{max(number(g.From), 0), number(g.Until) - 1, g.Reason})
+	}
+	return nil
+}
+
+// awaitReady waits until every hub is ready and, where there are several, no shard
+// is without an owner.
+func (w *world) awaitReady() {
+	w.t.Helper()
+	eventually(w.t, time.Minute, func() error {
+		for _, h := range w.hubs {
+			var info struct {
+				Nodes []struct {
+					ID     string `json:"id"`
+					Shards int    `json:"shards"`
+				} `json:"nodes"`
+				Unowned string `json:"unowned"`
+			}
+			if err := w.look(w.t.Context(), h, "/api/v1/info", &info); err != nil {
+				return err
+			}
+			if len(info.Nodes) != len(w.hubs) || info.Unowned != "" {
+				return fmt.Errorf("%s sees %+v", h.addr, info)
+			}
+			if a, err := try(w.t.Context(), http.MethodGet, "http://"+h.admin+"/readyz?verbose", nil, nil); err != nil || a.status != http.StatusOK {
+				return fmt.Errorf("%s is not ready: %v (%w)", h.addr, a, err)
+			}
+		}
+		return nil
+	})
+}
+
+// tails are the ends of the hubs' logs.
+func (w *world) tails() string {
+	var b strings.Builder
+	for n, h := range w.hubs {
+		fmt.Fprintf(&b, "--- hub %d\n", n)
+		for line := range strings.Lines(h.log.String()) {
+			if !strings.Contains(line, `"level":"info"`) {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String()
+}
