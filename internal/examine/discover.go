@@ -84,7 +84,7 @@ func worst(raw string, reasons []error) error {
 			all = all && (err == nil || errors.Is(err, kind))
 		}
 		if all {
-			return fmt.Errorf("%s: %w", raw, errors.Join(reasons[0]))
+			return fmt.Errorf("%s: %w", raw, reasons[0])
 		}
 	}
 	return fmt.Errorf("%w at %s: there is neither %s nor a link rel=\"resourcesync\", and it is no document of ResourceSync", ErrNoSource, raw, wellKnown)
@@ -98,13 +98,8 @@ func (x *examination) isDescription(ctx context.Context, at string) (string, err
 		return "", err
 	}
 	defer a.close()
-	switch {
-	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
-		return "", fmt.Errorf("%w: %s answers %s", ErrRefused, at, a.text())
-	case a.status >= 500:
-		return "", fmt.Errorf("%w: %s answers %s", ErrUnreachable, at, a.text())
-	case a.status != http.StatusOK:
-		return "", fmt.Errorf("%w: %s answers %s", ErrNoSource, at, a.text())
+	if err := a.refusal(); err != nil {
+		return "", err
 	}
 	h, err := resourcesync.NewReader(a.body, resourcesync.ReadOptions{Gzip: a.packed()}).Head()
 	if h.Capability == resourcesync.Description {
@@ -123,8 +118,8 @@ func (x *examination) follow(ctx context.Context, at string) ([]listed, error) {
 		return nil, err
 	}
 	defer a.close()
-	if a.status != http.StatusOK {
-		return nil, fmt.Errorf("%w: %s answers %s", ErrNoSource, at, a.text())
+	if err := a.refusal(); err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(io.LimitReader(a.body, maxFirst))
 	if err != nil {

@@ -90,5 +90,19 @@ func (x *examination) ask(ctx context.Context, method, where string, header []st
 	return &answer{url: where, status: resp.StatusCode, header: resp.Header, body: resp.Body, cancel: cancel}, nil
 }
 
-// status says in words what an answer was that is not 200.
+// text is the status in words.
 func (a *answer) text() string { return fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)) }
+
+// refusal says what an answer means that is not 200.
+func (a *answer) refusal() error {
+	why := ErrNoSource
+	switch {
+	case a.status == http.StatusOK:
+		return nil
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
+		why = ErrRefused
+	case a.status == http.StatusTooManyRequests, a.status >= 500:
+		why = ErrUnreachable
+	}
+	return fmt.Errorf("%w: %s answers %s", why, a.url, a.text())
+}
