@@ -41,7 +41,7 @@ func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 		reads, _ := b.asked()
 		next := b.publish(t, topicA, []byte("next"))
 		pass(3 * time.Second)
-		if after, _ := b.asked(); after-reads > remembered+lanes/10 {
+		if after, _ := b.asked(); after-reads > remembered+lanes/2 { // those in flight read once each
 			t.Errorf("%d reads for %d lanes", after-reads, lanes)
 		}
 		want := journal.Gap{
