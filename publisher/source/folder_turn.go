@@ -121,7 +121,7 @@ func (f *Folder) endBaseline() error {
 	if err := f.x.baseline(time.Now()); err != nil {
 		return err
 	}
-	f.o.Log.Info("the first scan of the folder is finished", "folder", f.dir, "resources", f.x.Len())
+	f.o.Log.Info("the first scan of the folder is finished", "event", "folder_ready", "folder", f.dir, "resources", f.x.Len())
 	f.finished()
 	f.signal()
 	return nil
@@ -180,7 +180,7 @@ func (f *Folder) looked(paths []string, all bool, p *pass) {
 	})
 	for path, err := range p.problems {
 		if known[path] != err.Error() && len(s.Problems) < maxProblems {
-			f.o.Log.Warn("this can't be published as it is", "folder", f.dir, "path", path, "error", err)
+			f.o.Log.Warn("this can't be published as it is", "event", "unpublishable", "folder", f.dir, "path", path, "error", err)
 		}
 		if len(s.Problems) < maxProblems {
 			s.Problems = append(s.Problems, Problem{path, err})
@@ -197,7 +197,7 @@ func (f *Folder) hold(count, total int) {
 		f.pending.everything(time.Now().Add(f.o.Unwatched))
 		if f.status.Held == 0 {
 			f.o.Log.Error("so much of the folder is gone that nothing is published as deleted: bring it back (is the disk mounted?), or accept the deletions",
-				"folder", f.dir, "gone", count, "resources", total)
+				"event", "deletions_held", "folder", f.dir, "gone", count, "resources", total)
 		}
 	}
 	f.status.Held = count
@@ -209,9 +209,9 @@ func (f *Folder) stopped(err error) {
 	defer f.mu.Unlock()
 	switch was := f.status.Err; {
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		f.o.Log.Error("the folder can't be published; it is tried again", "folder", f.dir, "error", err)
+		f.o.Log.Error("the folder can't be published; it is tried again", "event", "folder_failed", "folder", f.dir, "error", err)
 	case err == nil && was != nil:
-		f.o.Log.Info("the folder can be published again", "folder", f.dir)
+		f.o.Log.Info("the folder can be published again", "event", "folder_recovered", "folder", f.dir)
 	}
 	f.status.Err = err
 }
@@ -220,7 +220,7 @@ func (f *Folder) stopped(err error) {
 func (f *Folder) tellSlow() {
 	all, fresh := f.pending.slow(f.o.Patience, time.Now())
 	for _, path := range fresh[:min(len(fresh), maxProblems)] {
-		f.o.Log.Warn("this file is written to all the time, and is published when that ends", "folder", f.dir, "path", path)
+		f.o.Log.Warn("this file is written to all the time, and is published when that ends", "event", "file_busy", "folder", f.dir, "path", path)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -57,7 +57,7 @@ func (w *watch) restart() {
 	w.heard.Go(func() {
 		for err := range inotify.Errors {
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.log.Warn("watching the folder: an event could not be read; all is scanned", "folder", w.root, "error", err)
+				w.log.Warn("watching the folder: an event could not be read; all is scanned", "event", "watch_event_lost", "folder", w.root, "error", err)
 			}
 			w.lost()
 		}
@@ -122,7 +122,7 @@ func (w *watch) limit(err error) {
 	}
 	w.warned = true
 	w.log.Warn("not all of the folder can be watched, and changes in the rest are found by scanning it; on Linux raise fs.inotify.max_user_watches (or max_user_instances)",
-		"folder", w.root, "error", err)
+		"event", "unwatched", "folder", w.root, "error", err)
 }
 
 // whole reports whether all of the folder is watched.
