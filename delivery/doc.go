@@ -33,10 +33,15 @@
 // (attempt.go, watch.go), asks Decide what follows (decide.go), hands the result
 // to the settler, which stores results in groups (settle.go), and puts the lane
 // back. What subscriptions there are and which topics moved comes from Apply,
-// from hints, and for certain from the sweep (intake.go).
+// from hints, and for certain from the sweep (intake.go, sweep.go).
+//
+// A hub delivers to the subscriptions of the shards that it took (shard.go), until
+// it yields or loses them. Where the store lost its tail, the hub finds once for
+// each topic where its journal goes on, and records what is missing (rollback.go).
 //
 // The package may call callbacks through the Doer it is given, read the journal,
-// and read and commit subscriptions; it writes nothing else. Data comes in from
+// and read and commit subscriptions, and record with a topic what the store lost of
+// it; it writes nothing else. Data comes in from
 // package hub through the journal, and from package subscriptions through Apply
 // and the store; it goes on to the callbacks, and as cursors, attempts and gaps
 // to the store.
