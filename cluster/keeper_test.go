@@ -479,7 +479,7 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 		b.after(30 * time.Second)
 		now := h.now()
 		for shard := range Shards {
-			mine, stores := h.until[shard].Load()-now, b.store.until[shard].Sub(time.Now())
+			mine, stores := h.until[shard].Load()-now, time.Until(b.store.until[shard])
 			if mine > int64(stores-lease/10) {
 				t.Fatalf("the lease of shard %d ends in %s here, in %s in the store", shard, time.Duration(mine), stores)
 			}

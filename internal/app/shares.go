@@ -143,9 +143,9 @@ func (s *shares) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 // ranges writes rising numbers in short: 0-84 90.
 func ranges(shards []int) string {
 	var b strings.Builder
-	for i := 0; i < len(shards); {
-		from := i
-		for i++; i < len(shards) && shards[i] == shards[i-1]+1; i++ {
+	for from, i := 0, 1; from < len(shards); i++ {
+		if i < len(shards) && shards[i] == shards[i-1]+1 {
+			continue
 		}
 		if b.Len() > 0 {
 			b.WriteByte(' ')
@@ -153,6 +153,7 @@ func ranges(shards []int) string {
 		if fmt.Fprint(&b, shards[from]); i-1 > from {
 			fmt.Fprintf(&b, "-%d", shards[i-1])
 		}
+		from = i
 	}
 	return b.String()
 }

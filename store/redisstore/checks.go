@@ -20,7 +20,7 @@ var ErrRefused = errors.New("refused")
 
 // errEmptied is what every operation that writes returns once Redis is not the
 // store any more that Open found.
-var errEmptied = errors.New("Redis does not hold the store any more that this hub opened: it was emptied, or replaced by a server without the data. Nothing is stored until the hub is restarted; if there is a backup of Redis, restore that first")
+var errEmptied = errors.New("the store that this hub opened is not in Redis any more: it was emptied, or replaced by a server without the data. Nothing is stored until the hub is restarted; if there is a backup of Redis, restore that first")
 
 const (
 	// sameEvery is how often Redis is asked whether it holds the same store still,

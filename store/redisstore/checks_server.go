@@ -75,10 +75,10 @@ const leastVersion = 7
 // a hub must not work on.
 func (s *server) judge() (warnings []string, refuse error) {
 	warn := func(format string, args ...any) {
-		warnings = append(warnings, "Redis at "+s.addr+" "+fmt.Sprintf(format, args...))
+		warnings = append(warnings, "the Redis at "+s.addr+" "+fmt.Sprintf(format, args...))
 	}
 	no := func(format string, args ...any) {
-		refuse = errors.Join(refuse, fmt.Errorf("Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
+		refuse = errors.Join(refuse, fmt.Errorf("the Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
 	}
 	if s.info == nil {
 		warn("does not let this user ask for INFO, so version, memory and persistence could not be checked: allow it (ACL: +info), or see to it that maxmemory-policy is noeviction and appendonly yes")

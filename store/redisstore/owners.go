@@ -132,39 +132,40 @@ func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Durat
 // owners is the hash of the lease on a shard.
 func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nameOwners) }
 
-// leases makes calls for shards, one for each slot, with some arguments first.
-func (s *Store) leases(shards []int, first ...any) []call {
-	var bySlot [recordSlots]call
+// leases makes calls for shards, one for each slot, with some arguments first, and
+// says of which shards each is.
+func (s *Store) leases(shards []int, first ...any) (calls []call, of [][]int) {
+	var bySlot [recordSlots][]int
 	for _, shard := range shards {
-		c := &bySlot[shard%recordSlots]
-		if c.keys == nil {
-			c.keys, c.args = []string{s.key.owners(shard)}, append([]any{}, first...)
-		}
-		c.args = append(c.args, shard)
+		bySlot[shard%recordSlots] = append(bySlot[shard%recordSlots], shard)
 	}
-	calls := bySlot[:0]
-	for _, c := range bySlot {
-		if c.keys != nil {
-			calls = append(calls, c)
+	for _, shards := range bySlot {
+		if len(shards) == 0 {
+			continue
 		}
+		c := call{keys: []string{s.key.owners(shards[0])}, args: append([]any{}, first...)}
+		for _, shard := range shards {
+			c.args = append(c.args, shard)
+		}
+		calls, of = append(calls, c), append(of, shards)
 	}
-	return calls
+	return calls, of
 }
 
 // Owners implements cluster.Store.
 func (s *Store) Owners(ctx context.Context, shards []int) ([]string, error) {
-	calls := s.leases(shards)
+	calls, of := s.leases(shards)
 	owner := make(map[int]string, len(shards))
 	for i, cmd := range s.runAll(ctx, ownersScript, calls) {
-		of, err := cmd.StringSlice()
-		if err == nil && len(of) != len(calls[i].args) {
+		ids, err := cmd.StringSlice()
+		if err == nil && len(ids) != len(of[i]) {
 			err = errors.New("the answer has another length than the question")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("asking who owns which shard: %w", err)
 		}
-		for n, shard := range calls[i].args {
-			owner[shard.(int)] = of[n]
+		for n, shard := range of[i] {
+			owner[shard] = ids[n]
 		}
 	}
 	owners := make([]string, len(shards))
@@ -188,8 +189,7 @@ func (s *Store) Renew(ctx context.Context, owner string, shards []int, ttl time.
 // lease returns on which of the shards the owner has a lease now, and on which it
 // has none; of those whose slot did not answer, neither.
 func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
-	const first = 3
-	calls := s.leases(shards, owner, ttl.Milliseconds(), take)
+	calls, of := s.leases(shards, owner, ttl.Milliseconds(), take)
 	for i, cmd := range s.runAll(ctx, leaseScript, calls) {
 		got, cmdErr := cmd.StringSlice()
 		if cmdErr != nil {
@@ -200,11 +200,11 @@ func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.
 		for _, shard := range got {
 			in[shard] = true
 		}
-		for _, shard := range calls[i].args[first:] {
-			if n := shard.(int); in[strconv.Itoa(n)] {
-				has = append(has, n)
+		for _, shard := range of[i] {
+			if in[strconv.Itoa(shard)] {
+				has = append(has, shard)
 			} else {
-				hasNot = append(hasNot, n)
+				hasNot = append(hasNot, shard)
 			}
 		}
 	}
@@ -213,7 +213,8 @@ func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.
 
 // Release implements cluster.Store.
 func (s *Store) Release(ctx context.Context, owner string, shards []int) (err error) {
-	for _, cmd := range s.runAll(ctx, releaseScript, s.leases(shards, owner)) {
+	calls, _ := s.leases(shards, owner)
+	for _, cmd := range s.runAll(ctx, releaseScript, calls) {
 		if cmdErr := cmd.Err(); cmdErr != nil && !errors.Is(cmdErr, redis.Nil) {
 			err = fmt.Errorf("giving leases on shards back: %w", cmdErr)
 		}

@@ -186,7 +186,7 @@ func TestLeaseCommands(t *testing.T) {
 		if err := do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(server.Do(t, "INFO", "commandstats").(string)) {
+		for line := range strings.Lines(fmt.Sprint(server.Do(t, "INFO", "commandstats"))) {
 			var name string
 			var calls int
 			if at, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok {
