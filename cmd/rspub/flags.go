@@ -176,10 +176,10 @@ func (s *span) String() string {
 		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
 	}
 	text := d.String()
-	if d >= time.Minute {
+	if d > 0 && d%time.Minute == 0 {
 		text = strings.TrimSuffix(text, "0s")
 	}
-	if d >= time.Hour {
+	if d > 0 && d%time.Hour == 0 {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text

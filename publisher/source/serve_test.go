@@ -261,7 +261,7 @@ func TestStateWithinTheFolder(t *testing.T) {
 
 // Another public URL makes all documents anew; what the log still has stays listed.
 func TestSiteMoves(t *testing.T) {
-	x := newSite(t, nil)
+	x := newSite(t, withHub)
 	x.write(map[string]string{"a.txt": "A"})
 	x.build()
 	x.write(map[string]string{"b.txt": "B"})
@@ -278,6 +278,9 @@ func TestSiteMoves(t *testing.T) {
 		t.Errorf("the Change List has %+v", listed)
 	}
 	x.onlyNamed()
+	if got := x.do(http.MethodHead, "/new/changes/"); !strings.Contains(got.header.Get("Link"), "<"+x.server.URL+"/new/changes/>; rel=\"self\"") {
+		t.Errorf("the topic answers %d, %v", got.status, got.header)
+	}
 }
 
 // A reader of a document gets all of it even while the next is put in its place.

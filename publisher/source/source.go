@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -114,13 +116,20 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 		return err
 	}
 	changes, framework := options, options
-	changes.Dir, changes.Topic, changes.Kind = filepath.Join(state, "changes"), s.url(changesPath), publisher.Changes
-	framework.Dir, framework.Topic, framework.Kind = filepath.Join(state, "framework"), s.url(frameworkPath), publisher.Framework
+	changes.Dir, changes.Topic, changes.Kind = outboxDir(state, s.url(changesPath)), s.url(changesPath), publisher.Changes
+	framework.Dir, framework.Topic, framework.Kind = outboxDir(state, s.url(frameworkPath)), s.url(frameworkPath), publisher.Framework
 	if s.changes, err = publisher.Open(changes); err != nil {
 		return err
 	}
 	s.framework, err = publisher.Open(framework)
 	return err
+}
+
+// outboxDir is the folder for the outbox of a topic. Under another public URL a topic
+// is another, whose intervals begin anew.
+func outboxDir(state, topic string) string {
+	sum := sha256.Sum256([]byte(topic))
+	return filepath.Join(state, "outbox", hex.EncodeToString(sum[:8]))
 }
 
 // begin is where the log of changes begins, and so the first interval of a new

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rspub": main})
+}
+
+// The scripts run the real command, each in a folder of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			closed, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Setenv("CLOSED", closed.Addr().String())
+			return closed.Close()
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and wants an exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if code != args[0] {
+		ts.Fatalf("%q exits %s, want %s", args[1:], code, args[0])
+	}
+}
+
+// command runs rspub in this process.
+func command(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// testHub answers with a status and a body, and keeps the last request.
+type testHub struct {
+	*httptest.Server
+	status int
+	answer string
+	header http.Header
+	body   string
+}
+
+func newTestHub(t *testing.T) *testHub {
+	h := &testHub{status: http.StatusOK, answer: `{"id":"x1"}`}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method == http.MethodPost {
+			h.header, h.body = r.Header.Clone(), string(body)
+		}
+		if strings.HasPrefix(h.answer, "{") {
+			w.Header().Set("Content-Type", "application/problem+json")
+		}
+		w.WriteHeader(h.status)
+		_, _ = io.WriteString(w, h.answer)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+const topic = "https://example.org/changes/"
+
+// A notification is built of flags and posted with the headers of SRC-07.
+func TestPublishBuilds_SRC07(t *testing.T) {
+	h := newTestHub(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t0ken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := command(t, "", "publish", "--dev", "--hub", h.URL+"/", "--topic", topic, "--token-file", token,
+		"--capability-list", "https://example.org/capabilitylist.xml",
+		"--from", "2026-11-21T09:00:00Z", "--until", "2026-11-21T10:00:00+01:00", "--updated", "https://example.org/a", "--deleted", "https://example.org/b")
+	if code != 0 || !strings.Contains(out, "accepted") || !strings.Contains(out, "x1") {
+		t.Fatalf("%d, %s, %s", code, out, errs)
+	}
+	if h.header.Get("Content-Type") != "application/xml" || h.header.Get("Authorization") != "Bearer t0ken" || !strings.Contains(h.header.Get("Link"), "<"+topic+`>; rel="self"`) {
+		t.Errorf("it was posted with %v", h.header)
+	}
+	n, err := resourcesync.CheckNotification(strings.NewReader(h.body), resourcesync.DefaultLimits)
+	if err != nil || n.Entries != 2 || !n.Until.Equal(n.From) || n.Up != "https://example.org/capabilitylist.xml" {
+		t.Errorf("%+v, %v\n%s", n, err, h.body)
+	}
+}
+
+// A document goes as it is, from a file or standard input, signed with a secret.
+func TestPublishFile(t *testing.T) {
+	h := newTestHub(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, doc, _ := command(t, "", "publish", "--dry-run", "--from", "2026-11-21T09:00:00Z", "--created", "https://example.org/a")
+	h.answer = `{"id":"x2","duplicate":true}`
+	code, out, errs := command(t, doc, "publish", "--dev", "--json", "--hub", h.URL+"/", "--topic", topic, "--secret-file", secret, "-")
+	var got event
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || !got.Duplicate || got.ID != "x2" || got.Entries != 1 || got.Status != 200 {
+		t.Errorf("%d, %s, %s, %v", code, out, errs, err)
+	}
+	if h.body != doc || !strings.HasPrefix(h.header.Get("X-Hub-Signature"), "sha256=") {
+		t.Errorf("it was posted with %v:\n%s", h.header, h.body)
+	}
+	name := filepath.Join(t.TempDir(), "n.xml")
+	if err := os.WriteFile(name, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "", "publish", "--dev", "--hub", h.URL+"/", "--topic", topic, name); code != 0 || h.body != doc {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
+
+// Each refusal has its exit code, and says what to do.
+func TestPublishIsRefused(t *testing.T) {
+	h, good := newTestHub(t), newTestHub(t)
+	args := []string{"publish", "--dev", "--hub", h.URL + "/", "--topic", topic, "--from", "2026-11-21T09:00:00Z", "--created", "https://example.org/a"}
+	for _, test := range []struct {
+		status int
+		answer string
+		code   int
+		want   string
+	}{
+		{401, "who?", 4, "--token-file"},
+		{403, "no", 4, "Link headers"},
+		{409, `{"type":"x/gap","detail":"there is a gap","expected_from":"2026-11-20T00:00:00Z"}`, 4, "2026-11-20T00:00:00Z (--from)"},
+		{422, "bad", 4, "bad"},
+		{302, "", 4, "302"},
+		{503, "full", 5, "later"},
+		{429, "", 5, "later"},
+	} {
+		h.status, h.answer = test.status, test.answer
+		if code, out, errs := command(t, "", args...); code != test.code || !strings.Contains(errs, test.want) || out != "" {
+			t.Errorf("%d: exits %d, %q, %q", test.status, code, out, errs)
+		}
+	}
+	if code, out, _ := command(t, "", append(args, "--hub", good.URL+"/")...); code != 6 || !strings.Contains(out, good.URL) {
+		t.Errorf("one of two hubs: exits %d, %q", code, out)
+	}
+}
+
+// proc is rspub in a process of its own.
+type proc struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	url string
+	log chan string
+}
+
+// start runs rspub serve until it listens.
+func start(t *testing.T, args ...string) *proc {
+	t.Helper()
+	p := &proc{t: t, log: make(chan string, 1000)}
+	p.cmd = exec.CommandContext(t.Context(), "rspub", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...) //nolint:gosec // this program
+	errs, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan string, 1)
+	go func() {
+		defer close(p.log)
+		for lines := bufio.NewScanner(errs); lines.Scan(); {
+			var line struct{ Event, URL string }
+			_ = json.Unmarshal(lines.Bytes(), &line)
+			if line.Event == "listening" {
+				listening <- line.URL
+			}
+			p.log <- lines.Text()
+		}
+	}()
+	select {
+	case p.url = <-listening:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		var all strings.Builder
+		for line := range p.log {
+			all.WriteString(line + "\n")
+		}
+		t.Fatalf("it does not listen after 10 s\n%s", &all)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p
+}
+
+// stop ends it as a person would, and returns what it logged.
+func (p *proc) stop() string {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	var all strings.Builder
+	for line := range p.log {
+		all.WriteString(line + "\n")
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("it ends with %v\n%s", err, &all)
+	}
+	return all.String()
+}
+
+// said waits for a line of the log.
+func (p *proc) said(what string) {
+	p.t.Helper()
+	for end := time.After(30 * time.Second); ; {
+		select {
+		case line, ok := <-p.log:
+			if !ok {
+				p.t.Fatalf("it ended without saying %q", what)
+			}
+			if strings.Contains(line, what) {
+				return
+			}
+		case <-end:
+			p.t.Fatalf("it does not say %q", what)
+		}
+	}
+}
+
+// A folder is served, passes its own check, and goes on after a restart; at SIGTERM
+// it ends with 0.
+func TestServe(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("A"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := newTestHub(t)
+	args := []string{"--dir", dir, "--state-dir", state, "--dev", "--hub", h.URL + "/", "--settle", "10ms", "--list-every", "10ms"}
+	p := start(t, args...)
+	eventually(t, func() error {
+		code, out, errs := command(t, "", "check", "--dev", p.url)
+		if code != 0 || strings.Contains(out, "WARN") || !strings.Contains(out, "resourcelist.xml") {
+			return fmt.Errorf("check exits %d\n%s%s", code, out, errs)
+		}
+		return nil
+	})
+	if log := p.stop(); strings.Contains(log, `"level":"WARN"`) || strings.Contains(log, `"level":"ERROR"`) {
+		t.Errorf("it warns of something:\n%s", log)
+	}
+	p = start(t, args...)
+	eventually(t, func() error {
+		if code, out, _ := command(t, "", "check", "--json", "--dev", p.url); code != 0 || !strings.Contains(out, `"failed":0`) {
+			return fmt.Errorf("check exits %d\n%s", code, out)
+		}
+		return nil
+	})
+	p.stop()
+}
+
+// What keeps hubs and subscribers away is told at the start, with what to do, and
+// stops nothing.
+func TestServeChecksItself(t *testing.T) {
+	other := newTestHub(t)
+	p := start(t, "--dir", t.TempDir(), "--state-dir", t.TempDir(), "--dev", "--public-url", other.URL+"/", "--hub", "http://"+closed(t)+"/")
+	p.said("public_url_unreachable")
+	p.said("topic_check_failing")
+	p.said("hub_unreachable")
+	p.stop()
+}
+
+// closed is an address where nobody listens.
+func closed(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	return l.Addr().String()
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s: %v", err)
+		}
+	}
+}
+
+// Spans are written as people write them.
+func TestSpan(t *testing.T) {
+	for text, want := range map[string]string{"90s": "1m30s", "30d": "30d", "72h": "3d", "off": "off", "10m": "10m", "2h": "2h", "0s": "0s", "25h": "25h"} {
+		var s span
+		if err := s.Set(text); err != nil || s.String() != want {
+			t.Errorf("%s is written %s: %v", text, s.String(), err)
+		}
+	}
+	for _, text := range []string{"", "d", "1", "-1d", "1.5d", "99999999d"} {
+		if err := new(span).Set(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
