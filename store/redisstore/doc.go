@@ -43,8 +43,8 @@
 //
 // # What its user has to be allowed
 //
-// With the prefix rshub, a user of Redis with these rules has all rights that a
-// hub needs, and no more:
+// With the prefix rshub, a user of Redis with these rules has the rights that a
+// hub needs, and none to other keys:
 //
 //	~rshub:* &rshub:* -@all +@read +@write +@connection +@transaction +@pubsub
 //	+@scripting -@dangerous +info +time +command +cluster|slots
