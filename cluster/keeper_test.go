@@ -151,6 +151,7 @@ type part struct {
 	owns  func(int) bool
 
 	mu       sync.Mutex
+	begun    map[int]bool // and neither taken nor cut since
 	taken    map[int]bool
 	busy     map[int]bool
 	takes    map[int]int
@@ -200,6 +201,7 @@ func (p *part) Take(ctx context.Context, shard int) error {
 	}
 	p.mu.Lock()
 	p.takes[shard]++
+	p.begun[shard] = true
 	fail := p.takes[shard] <= p.fails
 	p.mu.Unlock()
 	if fail {
@@ -211,6 +213,7 @@ func (p *part) Take(ctx context.Context, shard int) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.begun, shard)
 	p.taken[shard] = true
 	p.work(shard, true)
 	return nil
@@ -234,6 +237,7 @@ func (p *part) Cut(shard int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts++
+	delete(p.begun, shard)
 	delete(p.taken, shard)
 	p.work(shard, false)
 }
@@ -276,7 +280,7 @@ func newBed(t *testing.T) *bed {
 // start runs a hub until its stop is called. Change, if not nil, is called first.
 func (b *bed) start(id string, change func(*Options, *part)) *hub {
 	p := &part{
-		floor: b.floor, id: id, taken: map[int]bool{}, busy: map[int]bool{}, takes: map[int]int{}, yielded: map[int]time.Duration{},
+		floor: b.floor, id: id, begun: map[int]bool{}, taken: map[int]bool{}, busy: map[int]bool{}, takes: map[int]int{}, yielded: map[int]time.Duration{},
 	}
 	o := Options{Store: reach{b.store, id}, Part: p, Self: Node{ID: id, Name: id}, Lease: lease, Drain: 15 * time.Second, Event: func(e Event) {
 		b.mu.Lock()
@@ -474,9 +478,9 @@ func TestFrozen(t *testing.T) {
 func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		slow := &slowStore{Store: reach{b.store, "a"}, by: 4 * time.Second}
+		slow := &slowStore{Store: reach{b.store, "a"}, acquires: 4 * time.Second, renewals: 4 * time.Second}
 		h := b.start("a", func(o *Options, _ *part) { o.Store = slow })
-		b.after(30 * time.Second)
+		b.after(28 * time.Second)
 		now := h.now()
 		for shard := range Shards {
 			mine, stores := h.until[shard].Load()-now, time.Until(b.store.until[shard])
@@ -488,21 +492,60 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
+// What was handed back while a renewal was under way is not owned again when that
+// is answered.
+func TestRenewalOfWhatIsHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		a := b.start("a", func(o *Options, p *part) {
+			o.Store, p.yieldFor = &slowStore{Store: o.Store, renewals: 4 * time.Second}, 3*time.Second
+		})
+		b.after(8500 * time.Millisecond)
+		c := b.start("b", nil)
+		b.after(6 * time.Second) // yields from 9 s to 12 s, renewal from 10 s to 14 s
+		b.shares([]*hub{a, c}, 128, 128)
+		two(t, b, map[string]*hub{"a": a, "b": c})
+		a.stop()
+		c.stop()
+	})
+}
+
+// A lease that the store knows nothing of any more is given up when it is renewed,
+// and the shard is taken again when it is free.
+func TestLostInTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", nil)
+		b.after(15500 * time.Millisecond) // renewed at 10 s
+		b.store.mu.Lock()
+		b.store.owners[3], b.store.until[3] = "thief", time.Now().Add(20*time.Second)
+		b.store.owners[4] = ""
+		b.store.mu.Unlock()
+		b.after(6 * time.Second)
+		if h.Owns(3) || !h.Owns(4) || h.part.cuts != 2 || h.part.takes[4] != 2 {
+			t.Errorf("owns the lost one: %t, the free one: %t, %d cuts, taken %d times", h.Owns(3), h.Owns(4), h.part.cuts, h.part.takes[4])
+		}
+		b.after(2 * lease)
+		b.shares([]*hub{h}, Shards)
+		h.stop()
+	})
+}
+
 // slowStore answers late: it does at once what it is asked for.
 type slowStore struct {
 	Store
-	by time.Duration
+	acquires, renewals time.Duration
 }
 
 func (s *slowStore) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
 	got, err := s.Store.Acquire(ctx, owner, shards, ttl)
-	time.Sleep(s.by)
+	time.Sleep(s.acquires)
 	return got, err
 }
 
 func (s *slowStore) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, gone []int, err error) {
 	kept, gone, err = s.Store.Renew(ctx, owner, shards, ttl)
-	time.Sleep(s.by)
+	time.Sleep(s.renewals)
 	return kept, gone, err
 }
 
@@ -529,8 +572,8 @@ func TestTakes(t *testing.T) {
 		third := b.start("c", nil)
 		b.after(5 * time.Second)
 		b.shares([]*hub{third}, third.Owned())
-		if third.Owned() < 85 || other.Owned() < 85 {
-			t.Errorf("%d and %d owned", other.Owned(), third.Owned())
+		if third.Owned() < 85 || other.Owned() < 85 || len(other.part.begun) != takesAtOnce {
+			t.Errorf("%d and %d owned, %d begun to take", other.Owned(), third.Owned(), len(other.part.begun))
 		}
 		other.stop()
 		b.after(3 * time.Second)
