@@ -29,6 +29,10 @@ type serveFlags struct {
 	schedule scheduleFlags
 
 	listen, publicURL, stateDir string
+	resume, resumeTopic         string
+	resumeFrom                  string
+	from                        time.Time // of resumeFrom
+	accept                      bool
 	every, drain                span
 	json                        bool
 	logLevel, logFormat         string
@@ -65,6 +69,10 @@ signal ends it at once. It logs to standard error; the line with
 	flags.Var(&f.every, "every", "`TIME` that a change waits for others at most before it is pushed")
 	f.schedule.add(flags)
 	f.call.add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
+	flags.StringVar(&f.resume, "resume", "", "`HUB` that stopped, because it and this Source disagree about what it has, and is to go on")
+	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` to --resume (default the changes of the only set)")
+	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the hub begins (default where it stopped)")
+	flags.BoolVar(&f.accept, "accept-deletions", false, "publish as deleted what is gone, even if it is more than --max-deleted")
 	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `LEVEL` on: debug, info, warn, error")
@@ -76,6 +84,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	log, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logFormat)
 	if err != nil {
 		return err
+	}
+	if f.resumeFrom != "" {
+		if f.from, err = datetime("--resume-from", f.resumeFrom); err != nil {
+			return err
+		}
+	}
+	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
+		return cli.Fail(cli.ExitUsage, "with several sets --resume-topic must say which topic is to go on")
 	}
 	if f.call.dev && !cmd.Flags().Changed("listen") {
 		f.listen = "127.0.0.1:8090"
@@ -167,7 +183,9 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener
 	checks := make(chan struct{})
 	go func() {
 		defer close(checks)
+		f.goOn(ctx, s, log)
 		f.checkSelf(ctx, s, log)
+		f.letGo(ctx, s, log)
 	}()
 
 	var err error

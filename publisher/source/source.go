@@ -268,32 +268,3 @@ func (s *Source) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// DescriptionURL is that of the Source Description, where subscribers begin.
-func (s *Source) DescriptionURL() string { return s.o.PublicURL + descriptionPath }
-
-// Description is the text of the Source Description, as Handler serves it.
-func (s *Source) Description() ([]byte, error) {
-	d := s.site.current().Documents[descriptionPath]
-	return os.ReadFile(filepath.Join(s.site.dir, d.File))
-}
-
-// Topics are the URIs of the topics, of changes and of the framework.
-func (s *Source) Topics() []string {
-	var all []string
-	for _, x := range s.sets {
-		if x.changes != nil {
-			all = append(all, x.url(changesPath), x.url(frameworkPath))
-		}
-	}
-	return all
-}
-
-// Resources is how many there are, in all sets.
-func (s *Source) Resources() int {
-	n := 0
-	for _, x := range s.sets {
-		n += x.index.Len()
-	}
-	return n
-}
