@@ -147,3 +147,28 @@ func publishAll(b *testing.B, s *Store, n int) []journal.Entry {
 	}
 	return out
 }
+
+// BenchmarkSize tells what Redis holds for a notification of 1 KB beside its
+// body as it is, and for a topic with one.
+func BenchmarkSize(b *testing.B) {
+	for name, topics := range map[string]int{"one-topic": 1, "topics": 5000} {
+		b.Run(name, func(b *testing.B) {
+			s := benchServer(b)
+			const n = 5000
+			before := usedMemory(b, s)
+			for b.Loop() {
+				for i := range n {
+					topic := fmt.Sprint(topicName, b.Name(), i%topics)
+					h, err := s.Head(b.Context(), topic)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if _, err := s.Append(b.Context(), time.Now(), topic, entry(i, noise(1000)), h.Version); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(usedMemory(b, s)-before)/float64(n*b.N), "bytes/notification")
+		})
+	}
+}
