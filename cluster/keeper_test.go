@@ -480,12 +480,14 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 		b := newBed(t)
 		slow := &slowStore{Store: reach{b.store, "a"}, acquires: 4 * time.Second, renewals: 4 * time.Second}
 		h := b.start("a", func(o *Options, _ *part) { o.Store = slow })
-		b.after(28 * time.Second)
-		now := h.now()
-		for shard := range Shards {
-			mine, stores := h.until[shard].Load()-now, time.Until(b.store.until[shard])
-			if mine > int64(stores-lease/10) {
-				t.Fatalf("the lease of shard %d ends in %s here, in %s in the store", shard, time.Duration(mine), stores)
+		for _, wait := range []time.Duration{5 * time.Second, 23 * time.Second} { // acquired; renewed
+			b.after(wait)
+			now := h.now()
+			for shard := range Shards {
+				mine, stores := h.until[shard].Load()-now, time.Until(b.store.until[shard])
+				if mine > int64(stores-lease/10) || mine < 0 {
+					t.Fatalf("the lease of shard %d ends in %s here, in %s in the store", shard, time.Duration(mine), stores)
+				}
 			}
 		}
 		h.stop()
@@ -498,11 +500,11 @@ func TestRenewalOfWhatIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		a := b.start("a", func(o *Options, p *part) {
-			o.Store, p.yieldFor = &slowStore{Store: o.Store, renewals: 4 * time.Second}, 3*time.Second
+			o.Store, p.yieldFor = &slowStore{Store: o.Store, renewals: 4 * time.Second, releases: 4 * time.Second}, 3*time.Second
 		})
 		b.after(8500 * time.Millisecond)
 		c := b.start("b", nil)
-		b.after(6 * time.Second) // yields from 9 s to 12 s, renewal from 10 s to 14 s
+		b.after(6 * time.Second) // yields from 9 s to 12 s, renewal from 10 s to 14 s, release from 12 s to 16 s
 		b.shares([]*hub{a, c}, 128, 128)
 		two(t, b, map[string]*hub{"a": a, "b": c})
 		a.stop()
@@ -534,7 +536,7 @@ func TestLostInTheStore(t *testing.T) {
 // slowStore answers late: it does at once what it is asked for.
 type slowStore struct {
 	Store
-	acquires, renewals time.Duration
+	acquires, renewals, releases time.Duration
 }
 
 func (s *slowStore) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
@@ -632,4 +634,10 @@ func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) { neverTwo(t, seed) })
 	}
+}
+
+func (s *slowStore) Release(ctx context.Context, owner string, shards []int) error {
+	err := s.Store.Release(ctx, owner, shards)
+	time.Sleep(s.releases)
+	return err
 }
