@@ -206,7 +206,7 @@ type scheduleFlags struct {
 func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	f.list, f.dump, f.rotate, f.archive = span(time.Minute), span(24*time.Hour), span(24*time.Hour), span(24*time.Hour)
 	f.keepChanges, f.keepArchive = span(7*24*time.Hour), span(30*24*time.Hour)
-	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes")
+	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
 	flags.IntVar(&f.keepDumps, "keep-dumps", 2, "`N` Resource Dumps are kept; each takes the space of the folder")
 	flags.Int64Var(&f.packageBytes, "package-bytes", 1<<30, "a package of a dump has about `N` bytes before compression")
@@ -218,8 +218,11 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *scheduleFlags) schedule() source.Schedule {
+	if f.list == 0 {
+		f.list = 1 // at once
+	}
 	return source.Schedule{
-		ResourceList: time.Duration(max(f.list, 1)), Dump: f.dump.positive(), Archive: f.archive.positive(),
+		ResourceList: time.Duration(f.list), Dump: f.dump.positive(), Archive: f.archive.positive(),
 		Rotate: f.rotate.positive(), RotateAt: f.rotateAt, KeepChanges: f.keepChanges.positive(), KeepArchive: f.keepArchive.positive(),
 		KeepDumps: f.keepDumps, PackageBytes: f.packageBytes,
 	}

@@ -114,8 +114,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	err = f.serve(cmd.Context(), s, listener, log, signals)
+	if errors.Is(err, errAtOnce) {
+		return cli.Fail(cli.ExitFailure, "%w", err)
+	}
 	return errors.Join(err, s.Close())
 }
+
+// errAtOnce is the end at a second signal, whatever is going on then.
+var errAtOnce = errors.New("ended at once by a second signal; what was under way is done again at the next start")
 
 // localURL is where a listener is reached on this machine.
 func localURL(addr net.Addr) string {
@@ -216,7 +222,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener
 	select {
 	case <-drained:
 	case <-signals:
-		os.Exit(cli.ExitFailure) //nolint:gocritic // at once is what is asked for
+		return errAtOnce
 	}
 	if err == nil {
 		log.Info("ended", "event", "stopped")

@@ -21,7 +21,11 @@ func (s *set) feed(ctx context.Context) error {
 		return err
 	}
 	defer snap.Close()
-	after := s.changes.Recorded()
+	offset, err := s.offset(snap)
+	if err != nil {
+		return err
+	}
+	after := max(s.changes.Recorded(), offset) - offset
 	if begin, at := snap.Begin(); after < begin {
 		if after > 0 {
 			s.log.Error("changes are missing in the outbox and in the log; subscribers are not told of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
@@ -49,7 +53,7 @@ func (s *set) feed(ctx context.Context) error {
 		}
 		if entry, ok := s.change(&c); ok {
 			found = append(found, c)
-			changes = append(changes, publisher.Change{Seq: c.Seq, At: c.At, Entry: entry})
+			changes = append(changes, publisher.Change{Seq: c.Seq + offset, At: c.At, Entry: entry})
 		}
 		if len(changes) == fed {
 			if err := record(); err != nil {
@@ -60,10 +64,26 @@ func (s *set) feed(ctx context.Context) error {
 	return record()
 }
 
+// offset is what the numbers of the log are behind those of the outbox. It is zero
+// until an index is lost and begun anew: then the log counts from 1 again, and the
+// outbox goes on.
+func (s *set) offset(snap *Snapshot) (uint64, error) {
+	offset, recorded := s.shelf.current().History.Offset, s.changes.Recorded()
+	if snap.Last().Seq+offset >= recorded {
+		return offset, nil
+	}
+	s.log.Warn("the index was begun anew; what changed before that and is not published never will be", "event", "index_begun_anew", "recorded", recorded)
+	return recorded, s.shelf.swap(func(c *catalogue) error { c.History.Offset = recorded; return nil })
+}
+
 // feedFramework records what the framework channel has yet to be told.
 func (s *set) feedFramework(ctx context.Context) error {
 	var changes []publisher.Change
-	for _, n := range s.shelf.current().History.Notices {
+	notices := s.shelf.current().History.Notices
+	if len(notices) == maxNotices && notices[0].Seq > s.framework.Recorded()+1 {
+		s.log.Warn("too many framework notifications wait to be recorded; the oldest are left out", "event", "notices_lost")
+	}
+	for _, n := range notices {
 		base := s.base
 		if n.Site {
 			base = s.site
@@ -95,7 +115,7 @@ func (s *set) prune() error {
 		}
 	}
 	if s.changes != nil {
-		through = min(through, s.changes.Recorded())
+		through = min(through, max(s.changes.Recorded(), h.Offset)-h.Offset)
 	}
 	if through == 0 {
 		return nil

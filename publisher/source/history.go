@@ -27,6 +27,8 @@ type history struct {
 	// the number of the last one that there was.
 	Notices []notice `json:"notices,omitempty"`
 	Noticed uint64   `json:"noticed"`
+	// Offset is added to the numbers of changes before they are recorded.
+	Offset uint64 `json:"offset,omitempty"`
 	// Capabilities are the entries of the Capability List in a word each.
 	Capabilities []string `json:"capabilities,omitempty"`
 }

@@ -257,3 +257,37 @@ func TestExport(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An index that is lost is begun anew, and what changes then is published: no number
+// that it gives a change is taken for one that was published before.
+func TestIndexIsLost(t *testing.T) {
+	h := newHub(t)
+	x := newSite(t, func(o *Options) {
+		o.Hubs, o.Every = []publisher.Hub{{URL: h.server.URL + "/"}}, time.Millisecond
+	})
+	x.build()
+	pushed := func(files map[string]string) {
+		t.Helper()
+		before := len(h.of(x.server.URL + "/changes/"))
+		x.write(files)
+		x.build()
+		x.step(x.sets[0].feed)
+		stop := x.run()
+		eventually(t, "what changed is not pushed", func() bool { return len(h.of(x.server.URL+"/changes/")) == before+len(files) })
+		stop()
+	}
+	pushed(map[string]string{"a": "1", "b": "1", "c": "1"})
+	x.close()
+	if err := os.RemoveAll(filepath.Join(x.o.StateDir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	x.open()
+	x.build()
+	pushed(map[string]string{"d": "1"})
+	x.close()
+	x.open()
+	pushed(map[string]string{"e": "1", "a": "2"})
+	if _, listed := x.changes("/changelist.xml"); len(listed) != 3 {
+		t.Errorf("%d changes are listed since the index was lost, want 3", len(listed))
+	}
+}

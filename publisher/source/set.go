@@ -188,7 +188,7 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 		urls[i] = s.url(shown[i].Path)
 		s.log.Debug("a document was written", "event", "document_written", "url", urls[i], "bytes", shown[i].Length)
 	}
-	if s.hooks.Built != nil {
+	if s.hooks.Built != nil && len(urls) > 0 {
 		slices.Sort(urls)
 		s.hooks.Built(s.name, urls)
 	}
