@@ -42,17 +42,14 @@ func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
 var errNotAsked = errors.New("not asked for")
 
 // verify answers a verification of intent, or takes a denial (DST-07 to DST-09).
+// What was not asked for costs no more than a look.
 func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string) {
-	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		http.Error(w, "The query cannot be read.", http.StatusBadRequest)
-		return
-	}
+	q, _ := url.ParseQuery(r.URL.RawQuery) // what can't be read was not asked for
 	mode, topic, challenge := websub.Mode(q.Get(websub.ParamMode)), q.Get(websub.ParamTopic), q.Get(websub.ParamChallenge)
 	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
 	var sub subscription
 	var renewed bool
-	err = s.update(func(tx *bbolt.Tx) error {
+	answer := func(tx *bbolt.Tx) error {
 		have, found, err := readSubscription(tx, token)
 		if err != nil {
 			return err
@@ -64,16 +61,24 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 		if !sub.answer(mode, lease, q.Get(websub.ParamReason), time.Now()) {
 			return errNotAsked
 		}
-		return putSubscription(tx, sub)
-	})
+		return nil
+	}
+	err := s.state.view(answer)
+	if err == nil {
+		err = s.update(func(tx *bbolt.Tx) error {
+			if err := answer(tx); err != nil {
+				return err
+			}
+			return putSubscription(tx, sub)
+		})
+	}
 	switch {
 	case errors.Is(err, errNotAsked):
 		s.refused(r, "unasked")
 		http.Error(w, "This was not asked for.", http.StatusNotFound)
 		return
 	case err != nil:
-		s.log.Error("a verification could not be stored", "event", "state_failed", "error", err)
-		http.Error(w, "The answer could not be stored; ask again.", http.StatusServiceUnavailable)
+		s.unstored(w, err)
 		return
 	}
 	switch mode {
@@ -105,7 +110,8 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 			b.Denied = "no reason given"
 		}
 		b.Wanted, b.ExpiresAt = "", time.Time{}
-	case mode == websub.ModeSubscribe && b.Wanted == mode:
+	case mode == websub.ModeSubscribe && b.EndedAt.IsZero() && (b.Wanted == mode || b.Wanted == "" && b.inForce(now)):
+		// The second is a hub that did not get the answer, or asks now and then.
 		const day = 24 * 3600
 		if lease <= 0 {
 			lease = day
@@ -113,7 +119,8 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 		d := time.Duration(min(lease, 10*365*day)) * time.Second
 		b.Wanted, b.Denied, b.DeniedAt = "", "", time.Time{}
 		b.VerifiedAt, b.ExpiresAt = now, now.Add(d)
-		b.RenewAt = now.Add(time.Duration(float64(d) * (0.75 + 0.1*rand.Float64()))) //nolint:gosec // spreads load, keeps no secret
+		b.RenewAt = now.Add(time.Duration(float64(min(d, renewWithin)) * (0.75 + 0.1*rand.Float64()))) //nolint:gosec // spreads load, keeps no secret
+	case mode == websub.ModeUnsubscribe && !b.EndedAt.IsZero():
 	case mode == websub.ModeUnsubscribe && b.Wanted == mode:
 		b.Wanted, b.ExpiresAt, b.EndedAt = "", time.Time{}, now
 	default:
@@ -133,6 +140,7 @@ func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token strin
 		}
 		var t tail
 		changesOnly, err = getJSON(tx.Bucket(metaBucket), tailKey, &t)
+		changesOnly = changesOnly || !s.o.Start.IsZero()
 		return err
 	})
 	switch {
@@ -148,16 +156,11 @@ func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token strin
 		http.Error(w, "The subscription is ended.", http.StatusGone)
 		return
 	}
-	body, err := egress.ReadBody(r.Body, s.o.MaxBody)
-	switch {
-	case errors.Is(err, egress.ErrTooLarge):
-		s.refused(r, "too large")
-		http.Error(w, "The notification is larger than this subscriber takes.", http.StatusRequestEntityTooLarge)
-		return
-	case err != nil:
-		http.Error(w, "The body could not be read.", http.StatusBadRequest)
+	body, done, ok := s.read(w, r)
+	if !ok {
 		return
 	}
+	defer done()
 	if sub.Secret != "" {
 		if err := websub.VerifySignature(r.Header.Get(websub.HeaderSignature), sub.Secret, body, s.o.methods()...); err != nil {
 			s.forged(w, r, err)
@@ -172,6 +175,51 @@ func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token strin
 	}
 	b.ID = r.Header.Get("Webhook-Id")
 	s.store(w, b, body)
+}
+
+// read reads a delivery, and answers one that can't be read. What all deliveries have
+// in memory, and the time that one takes, are bounded; done gives the memory back.
+func (s *Subscriber) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
+	size := r.ContentLength
+	if size < 0 {
+		size = s.o.MaxBody
+	}
+	if size > s.o.MaxBody {
+		s.tooLarge(w, r)
+		return nil, nil, false
+	}
+	done = func() { s.bodies.Add(-size) }
+	if s.bodies.Add(size) > bodiesAtOnce*s.o.MaxBody {
+		done()
+		s.postpone(w)
+		return nil, nil, false
+	}
+	wire := http.NewResponseController(w) // not every server can do this; then its own timeouts have to do
+	_ = wire.SetReadDeadline(time.Now().Add(time.Minute + time.Duration(size/slowest)*time.Second))
+	body, err := egress.ReadBody(r.Body, s.o.MaxBody)
+	if err == nil {
+		_ = wire.SetReadDeadline(time.Time{})
+		return body, done, true
+	}
+	done()
+	if errors.Is(err, egress.ErrTooLarge) {
+		s.tooLarge(w, r)
+	} else {
+		http.Error(w, "The body could not be read.", http.StatusBadRequest)
+	}
+	return nil, nil, false
+}
+
+func (s *Subscriber) tooLarge(w http.ResponseWriter, r *http.Request) {
+	s.refused(r, "too large")
+	http.Error(w, "The notification is larger than this subscriber takes.", http.StatusRequestEntityTooLarge)
+}
+
+// postpone tells the hub to come again.
+func (s *Subscriber) postpone(w http.ResponseWriter) {
+	s.count(func(c *Counts) { c.Postponed++ })
+	w.Header().Set("Retry-After", "10")
+	http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
 }
 
 // forged answers what is not signed, or not rightly (DST-13).
@@ -199,10 +247,8 @@ func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 	attrs := []any{"event", "notification_received", "notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until}
 	switch became {
 	case noRoom:
-		s.count(func(c *Counts) { c.Postponed++ })
 		s.wakeUp()
-		w.Header().Set("Retry-After", "10")
-		http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
+		s.postpone(w)
 		return
 	case duplicate:
 		s.count(func(c *Counts) { c.Duplicates++ })
@@ -220,9 +266,11 @@ func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 }
 
 func (s *Subscriber) unstored(w http.ResponseWriter, err error) {
-	s.log.Error("a notification could not be stored; the hub is told to come again", "event", "state_failed", "error", err)
+	if s.seldom("state_failed") {
+		s.log.Error("what a hub sent could not be stored; it is told to come again", "event", "state_failed", "error", err)
+	}
 	w.Header().Set("Retry-After", "10")
-	http.Error(w, "The notification could not be stored.", http.StatusServiceUnavailable)
+	http.Error(w, "It could not be stored.", http.StatusServiceUnavailable)
 }
 
 // refused counts and logs what was not let in.
@@ -233,5 +281,23 @@ func (s *Subscriber) refused(r *http.Request, why string) {
 		}
 		c.Refused[why]++
 	})
-	s.log.Warn("a request to the callback was refused", "event", "refused", "reason", why, "method", r.Method, "remote", r.RemoteAddr)
+	if s.seldom(why) {
+		s.log.Warn("a request to the callback was refused; more of the kind are only counted for a minute",
+			"event", "refused", "reason", why, "method", r.Method, "remote", r.RemoteAddr)
+	}
+}
+
+// seldom reports whether something that strangers can bring about is to be logged:
+// once a minute.
+func (s *Subscriber) seldom(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.told[what]; ok && time.Since(at) < time.Minute {
+		return false
+	}
+	if s.told == nil {
+		s.told = map[string]time.Time{}
+	}
+	s.told[what] = time.Now()
+	return true
 }

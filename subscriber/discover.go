@@ -42,13 +42,13 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 	defer func() { _ = p.Body.Close() }()
 	links := headerLinks(p)
 	if !hasHub(links) {
-		links = append(embeddedLinks(p), only(links, websub.RelResourceSync)...)
+		links = append(embeddedLinks(p), links...)
 	}
-	d := Discovery{Topic: p.url}
+	d := Discovery{}
 	for _, l := range links {
 		switch strings.ToLower(l.Rel) {
 		case websub.RelSelf:
-			if d.Topic == p.url {
+			if d.Topic == "" {
 				d.Topic = l.Href
 			}
 		case websub.RelHub:
@@ -60,6 +60,9 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 				d.CapabilityList = l.Href
 			}
 		}
+	}
+	if d.Topic == "" {
+		d.Topic = p.url
 	}
 	if len(d.Hubs) == 0 {
 		return d, fmt.Errorf("%s: %w", p.url, ErrNoHub)
@@ -74,7 +77,7 @@ func headerLinks(p page) []resourcesync.Link {
 		if l.Anchor != "" {
 			continue
 		}
-		target, err := resolve(p.url, l.Target)
+		target, err := absolute(p.url, l.Target)
 		if err != nil {
 			continue
 		}
@@ -115,12 +118,16 @@ func only(links []resourcesync.Link, rel string) []resourcesync.Link {
 	return out
 }
 
-// choose is the hub to subscribe at: https before http (DST-03).
-func choose(hubs []string) string {
-	for _, h := range hubs {
-		if strings.HasPrefix(strings.ToLower(h), "https:") {
-			return h
-		}
+// choose is the hub to subscribe at: https before http (DST-03), and the one that it
+// was before as long as the topic names it, in whatever order.
+func choose(hubs []string, before string) string {
+	secure := func(h string) bool { return strings.HasPrefix(strings.ToLower(h), "https:") }
+	first := hubs[0]
+	if i := slices.IndexFunc(hubs, secure); i >= 0 {
+		first = hubs[i]
 	}
-	return hubs[0]
+	if slices.Contains(hubs, before) && secure(before) == secure(first) {
+		return before
+	}
+	return first
 }

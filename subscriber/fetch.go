@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/egress"
@@ -47,7 +48,8 @@ func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) 
 			return page{}, fmt.Errorf("asking %s: %w", rawURL, err)
 		}
 		req.Header.Set("Accept", accept)
-		resp, err := client.Do(req) //nolint:bodyclose // the caller's, or closed by redirected
+		req.Header.Set("Cache-Control", "no-cache") // a cache's copy may lack what is looked for
+		resp, err := client.Do(req)                 //nolint:bodyclose // the caller's, or closed by redirected
 		if err != nil {
 			return page{}, fmt.Errorf("asking %s: %w", rawURL, egress.WithoutURL(err))
 		}
@@ -84,22 +86,35 @@ func redirected(resp *http.Response, from string) (string, error) {
 	return next, nil
 }
 
-// resolve returns the absolute form of a reference in a document from base.
+// resolve returns the absolute form of a reference that is followed from base,
+// which must not lead from https to http.
 func resolve(base, ref string) (string, error) {
+	to, err := absolute(base, ref)
+	if err == nil && strings.HasPrefix(base, "https:") && strings.HasPrefix(to, "http:") {
+		return "", errors.New("that leads from https to http")
+	}
+	return to, err
+}
+
+// absolute returns the absolute form of a reference in what came from base. One that
+// is absolute stays as it is written, since topics are compared byte by byte.
+func absolute(base, ref string) (string, error) {
 	b, err := url.Parse(base)
 	if err != nil {
 		return "", err
 	}
-	u, err := b.Parse(ref)
-	switch {
-	case err != nil:
+	ref, _, _ = strings.Cut(strings.TrimSpace(ref), "#")
+	given, err := url.Parse(ref)
+	if err != nil {
 		return "", err
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "", errors.New("that is no http or https URL")
-	case b.Scheme == "https" && u.Scheme == "http":
-		return "", errors.New("that leads from https to http")
 	}
-	u.Fragment = ""
+	u := b.ResolveReference(given)
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", errors.New("that is no http or https URL")
+	}
+	if given.IsAbs() {
+		return given.Scheme + ref[len(given.Scheme):], nil
+	}
 	return u.String(), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,12 +27,13 @@ type batch struct {
 	Repaired  bool      `json:"repaired,omitempty"` // taken from a Change List
 	Baseline  bool      `json:"baseline,omitempty"` // nothing but that the interval can't be had
 	Content   bool      `json:"content,omitempty"`  // the payload is no document about changes
+	Empty     bool      `json:"empty,omitempty"`    // nothing changed in the interval
 	// After and Skip tell which changes of an interval that overlaps were handed
 	// on before: those earlier than After, and those at After that Skip names.
 	After time.Time `json:"after,omitzero"`
 	Skip  []string  `json:"skip,omitempty"`
 
-	edge []string // the changes at Until, for the next one's Skip
+	edge []string // the changes at Until, for the next one's Skip; of one that is held, they stand in Skip
 }
 
 // tail is how far the inbox is complete.
@@ -74,7 +76,7 @@ func examine(mediaType string, body []byte, changesOnly bool) (batch, error) {
 		return b, nil
 	}
 	r := resourcesync.NewNotificationReader(bytes.NewReader(body), resourcesync.Limits{Bytes: int64(len(body)) + 1})
-	for {
+	for b.Empty = true; ; b.Empty = false {
 		e, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -83,16 +85,21 @@ func examine(mediaType string, body []byte, changesOnly bool) (batch, error) {
 			if changesOnly {
 				return b, fmt.Errorf("%w: %w", errNotification, err)
 			}
-			b.Content, b.edge = true, nil
+			b.Content, b.Empty, b.edge = true, false, nil
 			return b, nil
 		}
-		if u := r.Notification().Until; !u.IsZero() && e.Datetime.Equal(u) && len(b.edge) < maxEdge {
+		n := r.Notification()
+		atEnd := e.Datetime.Equal(n.Until) || e.Datetime.IsZero() && n.From.Equal(n.Until)
+		if !n.Until.IsZero() && atEnd && len(b.edge) < maxEdge {
 			b.edge = append(b.edge, name(&e))
 		}
 	}
 	n := r.Notification()
 	if !n.From.IsZero() && !n.Until.IsZero() {
 		b.From, b.Until = n.From, n.Until
+	}
+	if b.Until.Sub(b.Received) > ahead { // nothing would follow on it
+		return b, fmt.Errorf("%w: it lasts until %s, and that is yet to come", errNotification, resourcesync.FormatDatetime(b.Until))
 	}
 	return b, nil
 }
@@ -107,44 +114,61 @@ const (
 	noRoom // nothing was stored
 )
 
-// take stores a notification where it belongs, in tx.
+// take stores a notification where it belongs, in tx. The error is errUnchanged
+// where nothing had to be stored.
 func (s *Subscriber) take(tx *bbolt.Tx, b batch, payload []byte) (outcome, error) {
-	meta := tx.Bucket(metaBucket)
 	t, err := s.tail(tx)
 	if err != nil {
 		return noRoom, err
 	}
-	if s.counts.Backlog+int64(len(payload)) > s.o.MaxBacklog && s.counts.Backlog > 0 {
-		return noRoom, nil
-	}
-	if b.Until.IsZero() {
-		if b.ID != "" {
-			if again, err := remember(tx.Bucket(idsBucket), b.ID); again || err != nil {
-				return duplicate, err
-			}
-		}
-		return appended, s.append(tx, b, payload)
-	}
-	switch {
-	case t.Until.IsZero():
-	case b.From.After(t.Until):
+	ids := tx.Bucket(idsBucket)
+	continuous := !b.Until.IsZero()
+	switch full := s.full(len(payload)); {
+	case continuous && (t.Until.IsZero() || b.From.After(t.Until)):
 		return s.hold(tx, b, payload)
-	case b.Until.Before(t.Until), b.Until.Equal(t.Until) && b.From.Before(t.Until):
-		return duplicate, nil
-	case b.Until.Equal(t.Until): // of length zero: it may hold what its neighbours lack
-		b.edge = append(b.edge, t.Edge...)
+	case continuous && b.isIn(&t), !continuous && known(ids, b.ID):
+		return duplicate, errUnchanged
+	case full:
+		return noRoom, errUnchanged
+	case !continuous:
+		return appended, errors.Join(remember(ids, b.ID), s.append(tx, b, payload))
 	}
-	b.After, b.Skip = t.Until, t.Edge
-	if err := s.append(tx, b, payload); err != nil {
-		return noRoom, err
-	}
-	if err := putJSON(meta, tailKey, tail{Until: b.Until, Edge: bounded(b.edge)}); err != nil {
-		return noRoom, err
-	}
-	return appended, s.release(tx)
+	return appended, errors.Join(s.follow(tx, t, b, payload), s.release(tx))
 }
 
-func bounded(edge []string) []string { return edge[:min(len(edge), maxEdge)] }
+// full reports whether there is no room in the inbox. One that is empty takes
+// anything.
+func (s *Subscriber) full(more int) bool {
+	return s.counts.Batches > 0 && s.counts.Backlog+int64(more) > s.o.MaxBacklog
+}
+
+// isIn reports whether all of a notification that does not begin behind the tail was
+// there before. Two intervals that meet may each have changes of that instant
+// which the other lacks.
+func (b *batch) isIn(t *tail) bool {
+	if !b.Until.Equal(t.Until) {
+		return b.Until.Before(t.Until)
+	}
+	had := named(t.Edge)
+	return !slices.ContainsFunc(b.edge, func(n string) bool { return !had[n] })
+}
+
+// follow appends a notification that begins at the tail or before it, without what
+// was there before, and moves the tail to its end.
+func (s *Subscriber) follow(tx *bbolt.Tx, t tail, b batch, payload []byte) error {
+	to := tail{Until: b.Until, Edge: b.edge}
+	if b.Until.Equal(t.Until) {
+		to.Edge = append(to.Edge, t.Edge...)
+	}
+	to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
+	if !b.Empty {
+		b.After, b.Skip = t.Until, t.Edge
+		if err := s.append(tx, b, payload); err != nil {
+			return err
+		}
+	}
+	return putJSON(tx.Bucket(metaBucket), tailKey, to)
+}
 
 // tail returns how far the inbox is complete.
 func (s *Subscriber) tail(tx *bbolt.Tx) (tail, error) {
@@ -172,17 +196,18 @@ func (s *Subscriber) append(tx *bbolt.Tx, b batch, payload []byte) error {
 	return inbox.Put(number(n), raw)
 }
 
-// hold keeps a notification that came early.
+// hold keeps a notification that came early, or, where nothing is known of the
+// topic yet, the first. The half of the room is for those before it.
 func (s *Subscriber) hold(tx *bbolt.Tx, b batch, payload []byte) (outcome, error) {
 	bucket := tx.Bucket(heldBucket)
 	key := append([]byte(sortable(b.From)), sortable(b.Until)...)
 	if bucket.Get(key) != nil {
-		return duplicate, nil
+		return duplicate, errUnchanged
 	}
-	if s.counts.Held >= s.o.MaxHeld {
-		return noRoom, nil
+	if s.counts.Held >= s.o.MaxHeld || s.counts.Held > 0 && s.counts.Backlog+int64(len(payload)) > s.o.MaxBacklog/2 {
+		return noRoom, errUnchanged
 	}
-	b.Skip = b.edge // kept there for when it is released
+	b.Skip = b.edge
 	raw, err := packBatch(b, payload)
 	if err != nil {
 		return noRoom, err
@@ -196,72 +221,67 @@ func (s *Subscriber) hold(tx *bbolt.Tx, b batch, payload []byte) (outcome, error
 func (s *Subscriber) release(tx *bbolt.Tx) error {
 	bucket := tx.Bucket(heldBucket)
 	for {
-		key, raw := bucket.Cursor().First()
-		if key == nil {
-			return nil
-		}
-		b, payload, err := unpackBatch(raw)
-		if err != nil {
-			return err
-		}
 		t, err := s.tail(tx)
 		if err != nil {
 			return err
 		}
-		if b.From.After(t.Until) {
+		key, raw := bucket.Cursor().First()
+		if key == nil {
 			return nil
 		}
-		payload = bytes.Clone(payload)
-		if err := bucket.Delete(bytes.Clone(key)); err != nil {
+		b, payload, err := unpackBatch(bytes.Clone(raw))
+		if err != nil || t.Until.IsZero() || b.From.After(t.Until) {
 			return err
 		}
 		s.counts.Held--
 		s.counts.Backlog -= int64(len(raw))
-		b.edge, b.Skip = b.Skip, nil
-		if !b.Until.After(t.Until) {
-			continue // a repair has had it
-		}
-		b.After, b.Skip = t.Until, t.Edge
-		if err := s.append(tx, b, payload); err != nil {
+		if err := bucket.Delete(bytes.Clone(key)); err != nil {
 			return err
 		}
-		if err := putJSON(tx.Bucket(metaBucket), tailKey, tail{Until: b.Until, Edge: bounded(b.edge)}); err != nil {
+		s.wake.tell() // a gap may be closed by this
+		if b.edge, b.Skip = b.Skip, nil; b.isIn(&t) {
+			continue // a repair has had it
+		}
+		if err := s.follow(tx, t, b, payload); err != nil {
 			return err
 		}
 	}
 }
 
 // firstHeld returns where the earliest of those begins that wait; false: none does.
-func firstHeld(tx *bbolt.Tx) (from, until, received time.Time, ok bool, err error) {
+func firstHeld(tx *bbolt.Tx) (first batch, ok bool, err error) {
 	key, raw := tx.Bucket(heldBucket).Cursor().First()
 	if key == nil {
-		return from, until, received, false, nil
+		return first, false, nil
 	}
-	b, _, err := unpackBatch(raw)
-	return b.From, b.Until, b.Received, err == nil, err
+	first, _, err = unpackBatch(raw)
+	return first, err == nil, err
 }
 
 // sortable writes an instant so that the order of texts is that of instants.
 func sortable(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000") }
 
-// remember notes a Webhook-Id and reports whether it was noted before. The latest
-// keptIDs are kept, by number and by id.
-func remember(ids *bbolt.Bucket, id string) (again bool, err error) {
-	key := append([]byte{'i'}, id[:min(len(id), 200)]...)
-	if ids.Get(key) != nil {
-		return true, nil
+func idKey(id string) []byte { return append([]byte{'i'}, id[:min(len(id), 200)]...) }
+
+// known reports whether a Webhook-Id was remembered.
+func known(ids *bbolt.Bucket, id string) bool { return id != "" && ids.Get(idKey(id)) != nil }
+
+// remember notes a Webhook-Id. The latest keptIDs are kept, by number and by id.
+func remember(ids *bbolt.Bucket, id string) error {
+	if id == "" {
+		return nil
 	}
 	n, err := ids.NextSequence()
 	if err != nil {
-		return false, err
+		return err
 	}
+	byNumber := func(n uint64) []byte { return append([]byte{'n'}, number(n)...) }
 	if n > keptIDs {
-		old := append([]byte{'n'}, number(n-keptIDs)...)
-		if stale := bytes.Clone(ids.Get(old)); stale != nil {
-			if err := errors.Join(ids.Delete(stale), ids.Delete(old)); err != nil {
-				return false, err
+		if stale := bytes.Clone(ids.Get(byNumber(n - keptIDs))); stale != nil {
+			if err := errors.Join(ids.Delete(stale), ids.Delete(byNumber(n-keptIDs))); err != nil {
+				return err
 			}
 		}
 	}
-	return false, errors.Join(ids.Put(key, nil), ids.Put(append([]byte{'n'}, number(n)...), key))
+	return errors.Join(ids.Put(idKey(id), []byte{1}), ids.Put(byNumber(n), idKey(id)))
 }

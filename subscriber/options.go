@@ -70,6 +70,8 @@ type Options struct {
 	Client Doer
 	// Log is told what happens. Nil: nobody is.
 	Log *slog.Logger
+
+	ownClient bool // Client was made here
 }
 
 const (
@@ -78,12 +80,18 @@ const (
 	maxRedirects   = 5
 	subscribeFirst = 5 * time.Second // between tries to subscribe, doubled up to
 	subscribeMax   = 10 * time.Minute
-	verifyWithin   = 3 * time.Minute // for the hub to verify an accepted request
-	repairFirst    = 2 * time.Second // between tries to repair, doubled up to
+	verifyWithin   = 3 * time.Minute     // for the hub to verify an accepted request
+	renewWithin    = 31 * 24 * time.Hour // of a lease that is longer than any hub should give
+	beginAfter     = time.Second         // the first notification, which may have overtaken another
+	bodiesAtOnce   = 4                   // of the largest size, in memory
+	slowest        = 64 << 10            // bytes a second of a delivery
+	repairFirst    = 2 * time.Second     // between tries to repair, doubled up to
 	repairMax      = 5 * time.Minute
 	repairPatience = 10 * time.Minute // for lists that are behind the hub
+	repairGiveUp   = 24 * time.Hour   // for lists that can't be had
 	firstCheck     = time.Minute      // after the start
 	underWay       = time.Minute      // for which a change may be on its way through the hub
+	ahead          = 24 * time.Hour   // of our clock that another's may be
 	keptGaps       = 100
 	keptIDs        = 1024
 	maxEdge        = 10_000 // changes at one instant that are told apart
@@ -108,6 +116,13 @@ func (o *Options) setDefaults() error {
 	if strings.ContainsRune(o.Callback, '?') {
 		return errors.New("subscriber: Options.Callback has a query; name the URL that Handler is served at")
 	}
+	for name, v := range map[string]int64{
+		"Lease": int64(o.Lease), "MaxBody": o.MaxBody, "MaxBacklog": o.MaxBacklog, "HoldFor": int64(o.HoldFor), "MaxHeld": int64(o.MaxHeld),
+	} {
+		if v < 0 {
+			return fmt.Errorf("subscriber: Options.%s is negative; leave it out for its default", name)
+		}
+	}
 	orDefault(&o.MinSignature, websub.SHA256)
 	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {
 		return fmt.Errorf("subscriber: Options.MinSignature: %w", err)
@@ -126,7 +141,7 @@ func (o *Options) setDefaults() error {
 		if err != nil {
 			return fmt.Errorf("subscriber: %w", err)
 		}
-		o.Client = client
+		o.Client, o.ownClient = client, true
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package subscriber
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,23 +8,26 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/rshub/rshub/resourcesync"
 )
 
-// Why a gap was looked for.
-const (
-	GapMissed = "missed" // a notification came that begins later than the one before it ended
-	GapLease  = "lease"  // there was no lease for a while, or there is one for the first time
-	GapPulled = "pulled" // CatchUp was called
-	GapCheck  = "check"  // the Change List was asked whether anything was not pushed
+var (
+	// errBehind says that the Change Lists do not reach as far as the hub yet.
+	errBehind = errors.New("the Change List does not have it yet")
+	// errNoList says that the Source offers no Change List.
+	errNoList = errors.New("the Source offers no Change List for the topic")
+	// errFull says that the application has to take something first.
+	errFull = errors.New("there is no room for more before the application has committed some of what waits")
 )
 
-// errBehind says that the Change Lists do not reach as far as the hub yet.
-var errBehind = errors.New("the Change List does not have it yet")
+// tooOldError says that no list reaches back far enough.
+type tooOldError struct {
+	list string
+	from time.Time // since when there is everything
+}
 
-// errTooOld says that no list reaches back far enough.
-var errTooOld = errors.New("no Change List reaches back that far")
+func (e *tooOldError) Error() string {
+	return fmt.Sprintf("no Change List reaches back that far: %s has everything since %s only", e.list, e.from.UTC().Format(time.RFC3339Nano))
+}
 
 // catchUp has the Change List asked what was not pushed.
 func (s *Subscriber) catchUp(why string) {
@@ -55,16 +57,12 @@ func (s *Subscriber) CatchUp(ctx context.Context) error {
 
 // keepComplete repairs gaps until ctx ends.
 func (s *Subscriber) keepComplete(ctx context.Context) {
-	rest, begun := repairFirst, time.Time{}
+	rest := repairFirst
 	lastCheck := time.Now().Add(min(firstCheck, s.o.CheckEvery) - s.o.CheckEvery)
 	for {
 		woken := s.wake.wait()
 		job, wait, err := s.nextRepair(lastCheck)
 		if err == nil && job != nil {
-			if begun.IsZero() {
-				begun = time.Now()
-			}
-			job.patient = time.Since(begun) < repairPatience
 			s.repairing.Lock()
 			err = s.repair(ctx, job)
 			s.repairing.Unlock()
@@ -73,7 +71,7 @@ func (s *Subscriber) keepComplete(ctx context.Context) {
 					lastCheck = time.Now()
 					s.caughtUp(job.why)
 				}
-				rest, begun = repairFirst, time.Time{}
+				rest = repairFirst
 				continue
 			}
 		}
@@ -82,7 +80,7 @@ func (s *Subscriber) keepComplete(ctx context.Context) {
 		}
 		if err != nil {
 			s.log.Warn("a gap could not be repaired; it is tried again", "event", "repair_failed", "error", err, "wait", rest)
-			s.troubled(err)
+			s.troubled(repairing, err)
 			wait, woken = rest, nil
 			rest = min(2*rest, repairMax)
 		}
@@ -98,50 +96,69 @@ type repairJob struct {
 	// target is how far; zero: as far as the lists go. beyond is the end of the
 	// notification that begins at target.
 	target, beyond time.Time
-	// limit leaves out what happened after it and may still be pushed.
-	limit   time.Time
-	patient bool // lists that are behind are asked again
+	// limit leaves out what happened after it.
+	limit time.Time
 }
 
 // nextRepair is what is to be repaired now; nil: nothing for a time.
 func (s *Subscriber) nextRepair(lastCheck time.Time) (*repairJob, time.Duration, error) {
-	var from, until, received time.Time
-	var waits, begun bool
+	var t tail
+	var first batch
+	var waits bool
+	var gaps []Gap
 	err := s.state.view(func(tx *bbolt.Tx) (err error) {
-		var t tail
 		if t, err = s.tail(tx); err != nil {
 			return err
 		}
-		begun = !t.Until.IsZero()
-		from, until, received, waits, err = firstHeld(tx)
+		if gaps, err = readGaps(tx); err != nil {
+			return err
+		}
+		first, waits, err = firstHeld(tx)
 		return err
 	})
 	if err != nil {
 		return nil, 0, err
 	}
+	if slices.ContainsFunc(gaps, func(g Gap) bool { return g.isClosedBy(t.Until) }) {
+		return nil, 0, s.settle()
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	wait := lookAgain
+	held, wanted := s.counts.Held, s.wanted
+	s.mu.Unlock()
+	begun, now := !t.Until.IsZero(), time.Now()
 	if waits {
-		if wait = time.Until(received.Add(s.o.HoldFor)); wait <= 0 || s.counts.Held >= s.o.MaxHeld {
-			return &repairJob{why: GapMissed, target: from, beyond: until}, 0, nil
+		hold := s.o.HoldFor
+		if !begun {
+			hold = min(hold, beginAfter)
 		}
-	}
-	if !begun {
-		s.wanted = "" // nothing was received that anything could follow
-		return nil, wait, nil
-	}
-	if s.wanted != "" && !waits {
-		return &repairJob{why: s.wanted}, 0, nil
-	}
-	if s.o.CheckEvery > 0 && !waits {
-		check := time.Until(lastCheck.Add(s.o.CheckEvery))
-		if check <= 0 {
-			return &repairJob{why: GapCheck, limit: time.Now().Add(-underWay)}, 0, nil
+		wait := min(first.Received.Add(hold).Sub(now), hold)
+		switch {
+		case wait > 0 && held < s.o.MaxHeld:
+			return nil, wait, nil
+		case !begun:
+			return nil, 0, s.begin(first.From)
 		}
-		wait = min(wait, check)
+		return &repairJob{why: GapMissed, target: first.From, beyond: first.Until, limit: now.Add(ahead)}, 0, nil
 	}
-	return nil, wait, nil
+	check := lastCheck.Add(s.o.CheckEvery).Sub(now)
+	switch {
+	case !begun: // nothing was received that anything could follow
+		s.caughtUp(wanted)
+	case wanted != "":
+		return &repairJob{why: wanted, limit: now.Add(ahead)}, 0, nil
+	case s.o.CheckEvery > 0 && check <= 0:
+		return &repairJob{why: GapCheck, limit: now.Add(-underWay)}, 0, nil
+	case s.o.CheckEvery > 0:
+		return nil, min(check, lookAgain), nil
+	}
+	return nil, lookAgain, nil
+}
+
+// begin begins with the first notification.
+func (s *Subscriber) begin(at time.Time) error {
+	err := s.update(func(tx *bbolt.Tx) error { return s.reach(tx, tail{Until: at}) })
+	s.more.tell()
+	return err
 }
 
 func (s *Subscriber) caughtUp(why string) {
@@ -155,30 +172,55 @@ func (s *Subscriber) caughtUp(why string) {
 // repair hands on what the Change Lists have after the tail, in order, as if it
 // had been pushed, up to the target.
 func (s *Subscriber) repair(ctx context.Context, job *repairJob) error {
+	from, err := s.until()
+	if err != nil {
+		return err
+	}
+	gap := Gap{From: from, Until: job.target, Why: job.why, FoundAt: time.Now(), State: GapOpen}
+	missed := job.why == GapMissed
+	if missed {
+		if err := s.record(&gap); err != nil {
+			return err
+		}
+	}
+	before := gap.Changes
+	err = s.fill(ctx, job, &gap)
+	var old *tooOldError
+	age := time.Since(gap.FoundAt)
+	switch {
+	case err == nil:
+		return s.close(job, gap)
+	case ctx.Err() != nil:
+	case errors.As(err, &old):
+		return s.giveUp(job, gap, old.from, err)
+	case errors.Is(err, errNoList) && !missed && job.why != GapPulled:
+		return nil // nobody can be asked; if anything is missing, the next notification tells
+	case missed && (errors.Is(err, errNoList) || errors.Is(err, errBehind) && age > repairPatience || !errors.Is(err, errFull) && age > repairGiveUp):
+		return s.giveUp(job, gap, job.target, err)
+	}
+	if missed && gap.Changes > before {
+		err = errors.Join(err, s.record(&gap))
+	}
+	return err
+}
+
+// fill hands on what the Change Lists have for a gap.
+func (s *Subscriber) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*fetchTimeout)
 	defer cancel()
 	from, err := s.until()
 	if err != nil {
 		return err
 	}
-	gap := Gap{From: from, Until: job.target, Why: job.why, FoundAt: time.Now(), State: GapOpen}
-	if job.why == GapMissed {
-		if err := s.record(&gap); err != nil {
-			return err
-		}
-	}
 	list, archive, err := s.changeLists(ctx)
 	if err != nil {
 		return err
 	}
 	plan, err := makePlan(ctx, s.o.Client, list, archive, from)
-	if errors.Is(err, errTooOld) {
-		return s.giveUp(job, gap, plan, err)
-	}
+	gap.Via, gap.Unproven = plan.root, plan.unproven
 	if err != nil {
 		return err
 	}
-	gap.Via, gap.Unproven = plan.root, plan.unproven
 	reached := from
 	for _, l := range plan.lists {
 		if !job.target.IsZero() && l.from.After(job.target) {
@@ -194,92 +236,9 @@ func (s *Subscriber) repair(ctx context.Context, job *repairJob) error {
 			reached = until
 		}
 	}
-	if !job.target.IsZero() && reached.Before(job.target) {
-		if job.patient {
-			return fmt.Errorf("%s: %w", plan.root, errBehind)
-		}
-		gap.Unproven = true // nobody has it: what there is was handed on
+	if reached.Before(job.target) {
+		return fmt.Errorf("%s: %w", plan.root, errBehind)
 	}
-	return s.close(job, gap)
-}
-
-// close ends a repair: the inbox is complete up to the target, and what was held
-// goes on from there.
-func (s *Subscriber) close(job *repairJob, gap Gap) error {
-	gap.State, gap.RepairedAt = GapRepaired, time.Now()
-	err := s.update(func(tx *bbolt.Tx) error {
-		if !job.target.IsZero() {
-			if err := s.reach(tx, tail{Until: job.target}); err != nil {
-				return err
-			}
-		}
-		if gap.Until.IsZero() {
-			t, err := s.tail(tx)
-			if err != nil {
-				return err
-			}
-			gap.Until = t.Until
-		}
-		if gap.Changes == 0 && job.why != GapMissed || job.why == GapPulled {
-			return nil // nothing was missing
-		}
-		return putGap(tx, &gap)
-	})
-	if err != nil {
-		return err
-	}
-	if gap.Changes > 0 && job.why != GapPulled || job.why == GapMissed {
-		s.log.Info("a gap was repaired from the Source's Change Lists", "event", "gap_repaired",
-			"from", gap.From, "until", gap.Until, "changes", gap.Changes, "list", gap.Via, "why", gap.Why, "unproven", gap.Unproven)
-	}
-	s.troubled(nil)
-	s.more.tell()
-	return nil
-}
-
-// reach moves the tail on, where it is not further already, and takes what was
-// held and now follows.
-func (s *Subscriber) reach(tx *bbolt.Tx, to tail) error {
-	t, err := s.tail(tx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case to.Until.Equal(t.Until):
-		to.Edge = bounded(append(slices.Clone(t.Edge), to.Edge...))
-		fallthrough
-	case to.Until.After(t.Until):
-		if err := putJSON(tx.Bucket(metaBucket), tailKey, to); err != nil {
-			return err
-		}
-	}
-	return s.release(tx)
-}
-
-// giveUp tells the application that an interval can't be had (DST-16).
-func (s *Subscriber) giveUp(job *repairJob, gap Gap, p plan, why error) error {
-	to := job.target
-	if len(p.lists) > 0 && (to.IsZero() || p.lists[0].from.Before(to)) {
-		to = p.lists[0].from // from where on they have it again
-	}
-	if to.IsZero() {
-		return why
-	}
-	gap.Until, gap.State, gap.Via = to, GapBaseline, p.root
-	err := s.update(func(tx *bbolt.Tx) error {
-		if err := s.append(tx, batch{From: gap.From, Until: to, Baseline: true, Received: time.Now()}, nil); err != nil {
-			return err
-		}
-		if err := s.reach(tx, tail{Until: to}); err != nil {
-			return err
-		}
-		return putGap(tx, &gap)
-	})
-	if err != nil {
-		return err
-	}
-	s.log.Error("a gap cannot be repaired: a new baseline is needed", "event", "baseline_needed", "from", gap.From, "until", gap.Until, "error", why)
-	s.more.tell()
 	return nil
 }
 
@@ -288,70 +247,4 @@ func (s *Subscriber) until() (time.Time, error) {
 	var t tail
 	err := s.state.view(func(tx *bbolt.Tx) (err error) { t, err = s.tail(tx); return err })
 	return t.Until, err
-}
-
-// hand appends changes from a list to the inbox; all up to until are among them.
-func (s *Subscriber) hand(changes []resourcesync.Entry, until time.Time) error {
-	return s.update(func(tx *bbolt.Tx) error {
-		t, err := s.tail(tx)
-		if err != nil {
-			return err
-		}
-		b := batch{
-			From: t.Until, Until: until, Received: time.Now(), Repaired: true, MediaType: "application/xml",
-			After: t.Until, Skip: t.Edge,
-		}
-		skip := named(b.Skip)
-		changes = slices.DeleteFunc(changes, func(e resourcesync.Entry) bool { return b.had(&e, skip) })
-		for i := range changes {
-			if e := &changes[i]; e.Datetime.Equal(until) && len(b.edge) < maxEdge {
-				b.edge = append(b.edge, name(e))
-			}
-		}
-		if len(changes) > 0 {
-			payload, err := asNotification(changes, b.From, until)
-			if err != nil {
-				return err
-			}
-			if err := s.append(tx, b, payload); err != nil {
-				return err
-			}
-		}
-		return s.reach(tx, tail{Until: until, Edge: b.edge})
-	})
-}
-
-// asNotification writes changes as the notification that would have brought them.
-func asNotification(changes []resourcesync.Entry, from, until time.Time) ([]byte, error) {
-	if until.Before(from) {
-		until = from
-	}
-	var out bytes.Buffer
-	w, err := resourcesync.NewWriter(&out, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: until}, resourcesync.WriteOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range changes {
-		err := w.Write(e)
-		var broken *resourcesync.Error
-		if errors.As(err, &broken) {
-			// What is beyond the rules of today is left out, and the change kept.
-			err = w.Write(resourcesync.Entry{Loc: e.Loc, Change: e.Change, Datetime: e.Datetime, LastMod: e.LastMod})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("a change of %s: %w", e.Loc, err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-func named(edge []string) map[string]bool {
-	out := make(map[string]bool, len(edge))
-	for _, n := range edge {
-		out[n] = true
-	}
-	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,12 +43,14 @@ var (
 // format is the version of all this.
 const format = 1
 
-// state is what is on disk.
+// state is what is on disk. One goroutine changes it.
 type state struct {
-	db   *bbolt.DB
-	ops  chan *op
-	done chan struct{}
-	stop sync.Once
+	db     *bbolt.DB
+	undone func(*bbolt.Tx) error // puts what is in memory right after changes were undone
+	ops    chan *op
+	done   chan struct{}
+	ended  chan struct{} // the goroutine has
+	stop   sync.Once
 }
 
 // op is a change of the state that waits for its group.
@@ -60,11 +63,15 @@ type op struct {
 const groupMax = 256
 
 var (
-	errClosed     = errors.New("the subscriber is closed")
-	errNotWritten = errors.New("writing the subscriber's state")
+	errClosed = errors.New("the subscriber is closed")
+	// errUnchanged is what a change returns that found nothing to do. It is no
+	// failure, and costs no fsync where nobody else has anything to write.
+	errUnchanged = errors.New("nothing was to be changed")
 )
 
-func openState(dir string) (*state, error) {
+// openState opens the state in a folder, or begins a new one. Undone is called
+// at once, and whenever changes that had been made were taken back.
+func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
@@ -77,6 +84,9 @@ func openState(dir string) (*state, error) {
 		return nil, fmt.Errorf("subscriber: opening %s: %w", path, err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return fmt.Errorf("it is cut off: %w", errDamaged)
+		}
 		for _, name := range [][]byte{metaBucket, subsBucket, inboxBucket, heldBucket, gapsBucket, idsBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -87,23 +97,39 @@ func openState(dir string) (*state, error) {
 		case err != nil:
 			return err
 		case !found:
-			return putJSON(tx.Bucket(metaBucket), formatKey, format)
+			return errors.Join(putJSON(tx.Bucket(metaBucket), formatKey, format), undone(tx))
 		case have != format:
 			return fmt.Errorf("it has the format %d, and this program knows format %d only; use the newer one", have, format)
 		}
-		return nil
+		return undone(tx)
 	})
+	if err == nil {
+		err = syncDir(dir)
+	}
 	if err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("subscriber: opening %s: %w", path, err)
 	}
-	s := &state{db: db, ops: make(chan *op), done: make(chan struct{})}
+	s := &state{db: db, undone: undone, ops: make(chan *op), done: make(chan struct{}), ended: make(chan struct{})}
 	go s.write()
 	return s, nil
 }
 
+// errDamaged says what to do with a state that can't be read.
+var errDamaged = errors.New("the state is damaged; restore the folder, or begin with an empty one and a new baseline")
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the folder is the caller's
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // update changes the state; what it did is on disk when nil comes back. A change
-// that returns an error must not have written anything.
+// that returns an error leaves nothing behind. It may be called more than once,
+// the last time being what counts.
 func (s *state) update(change func(*bbolt.Tx) error) error {
 	o := &op{change: change, err: make(chan error, 1)}
 	select {
@@ -116,6 +142,7 @@ func (s *state) update(change func(*bbolt.Tx) error) error {
 
 // write makes changes, as many as there are under one fsync.
 func (s *state) write() {
+	defer close(s.ended)
 	for {
 		var group []*op
 		select {
@@ -132,34 +159,63 @@ func (s *state) write() {
 				more = false
 			}
 		}
-		s.commit(group)
+		for len(group) > 0 {
+			group = s.commit(group)
+		}
 	}
 }
 
-func (s *state) commit(group []*op) {
-	results := make([]error, len(group))
+// commit makes a group of changes and returns those that are to be made again,
+// because one among them failed and all were taken back with it.
+func (s *state) commit(group []*op) (again []*op) {
+	failed, idle := -1, 0
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for i, o := range group {
-			results[i] = o.change(tx)
+			err := o.change(tx)
+			if errors.Is(err, errUnchanged) {
+				idle++
+			} else if err != nil {
+				failed = i
+				return err
+			}
+		}
+		if idle == len(group) {
+			return errUnchanged // saves the fsync
 		}
 		return nil
 	})
-	for i, o := range group {
-		if err != nil {
-			o.err <- fmt.Errorf("%w: %w", errNotWritten, err)
-		} else {
-			o.err <- results[i]
-		}
+	if err != nil && idle < len(group) {
+		err = errors.Join(err, s.db.View(s.undone))
 	}
+	switch {
+	case failed >= 0:
+		group[failed].err <- err
+		return slices.Delete(group, failed, failed+1)
+	case errors.Is(err, errUnchanged):
+		err = nil
+	case err != nil:
+		err = fmt.Errorf("writing the subscriber's state: %w", err)
+	}
+	for _, o := range group {
+		o.err <- err
+	}
+	return nil
 }
 
-func (s *state) view(read func(*bbolt.Tx) error) error { return s.db.View(read) }
+func (s *state) view(read func(*bbolt.Tx) error) error {
+	err := s.db.View(read)
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return errClosed
+	}
+	return err
+}
 
 // close ends it. What waits for its group fails with errClosed.
 func (s *state) close() (err error) {
 	s.stop.Do(func() {
 		close(s.done)
-		err = s.db.Close() // waits for the transaction that is under way
+		<-s.ended
+		err = s.db.Close()
 	})
 	return err
 }
@@ -170,7 +226,7 @@ func getJSON(b *bbolt.Bucket, key []byte, v any) (found bool, err error) {
 		return false, nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return true, fmt.Errorf("the state is damaged at %q: %w", key, err)
+		return true, fmt.Errorf("%w (at %q: %w)", errDamaged, key, err)
 	}
 	return true, nil
 }
@@ -197,11 +253,11 @@ func packBatch(b batch, payload []byte) ([]byte, error) {
 
 func unpackBatch(raw []byte) (b batch, payload []byte, err error) {
 	if len(raw) < 4 || int64(binary.BigEndian.Uint32(raw)) > int64(len(raw)-4) {
-		return b, nil, errors.New("the state is damaged: a batch is cut off")
+		return b, nil, fmt.Errorf("%w (a batch is cut off)", errDamaged)
 	}
 	n := binary.BigEndian.Uint32(raw)
 	if err := json.Unmarshal(raw[4:4+n], &b); err != nil {
-		return b, nil, fmt.Errorf("the state is damaged: a batch has no description: %w", err)
+		return b, nil, fmt.Errorf("%w (a batch has no description: %w)", errDamaged, err)
 	}
 	return b, raw[4+n:], nil
 }

@@ -2,7 +2,6 @@ package subscriber
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,33 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
 )
-
-// States of a gap.
-const (
-	GapOpen     = "open"     // it is being repaired
-	GapRepaired = "repaired" // its changes were handed on
-	GapBaseline = "baseline" // it can't be had; a new baseline is needed
-)
-
-// Gap is an interval that was not pushed, or of which nobody knew whether it was.
-type Gap struct {
-	From       time.Time `json:"from"`
-	Until      time.Time `json:"until,omitzero"` // zero: to be found out
-	Why        string    `json:"why"`            // GapMissed, GapLease or GapCheck
-	State      string    `json:"state"`
-	FoundAt    time.Time `json:"found_at"`
-	RepairedAt time.Time `json:"repaired_at,omitzero"`
-	Changes    int       `json:"changes"`       // that the lists had
-	Via        string    `json:"via,omitempty"` // the Change List or index
-	// Unproven says that the lists do not tell whether they had everything.
-	Unproven bool `json:"unproven,omitempty"`
-
-	number uint64
-}
 
 // Counts are what a Subscriber counted since its folder was new.
 type Counts struct {
@@ -103,7 +80,7 @@ func (s *Subscriber) Status() (Status, error) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Counts, st.Trouble = s.counts.clone(), s.trouble
+	st.Counts, st.Trouble = s.counts.clone(), strings.Trim(strings.Join(s.trouble[:], "; "), "; ")
 	return st, err
 }
 
@@ -135,55 +112,6 @@ func (b *subscription) status(now time.Time) SubscriptionStatus {
 	return out
 }
 
-// record notes that a gap was found. One that is there already, open and from the
-// same instant, is it.
-func (s *Subscriber) record(gap *Gap) error {
-	return s.update(func(tx *bbolt.Tx) error {
-		gaps, err := readGaps(tx)
-		if err != nil {
-			return err
-		}
-		for _, g := range gaps {
-			if g.State == GapOpen && g.From.Equal(gap.From) {
-				gap.number, gap.FoundAt = g.number, g.FoundAt
-			}
-		}
-		return putGap(tx, gap)
-	})
-}
-
-func putGap(tx *bbolt.Tx, gap *Gap) error {
-	b := tx.Bucket(gapsBucket)
-	if gap.number == 0 {
-		n, err := b.NextSequence()
-		if err != nil {
-			return err
-		}
-		gap.number = n
-		if n > keptGaps {
-			if err := b.Delete(number(n - keptGaps)); err != nil {
-				return err
-			}
-		}
-	}
-	return putJSON(b, number(gap.number), gap)
-}
-
-func readGaps(tx *bbolt.Tx) ([]Gap, error) {
-	b := tx.Bucket(gapsBucket)
-	var out []Gap
-	err := b.ForEach(func(key, _ []byte) error {
-		var g Gap
-		_, err := getJSON(b, key, &g)
-		g.number = fromNumber(key)
-		out = append(out, g)
-		return err
-	})
-	return out, err
-}
-
-func fromNumber(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
-
 // statusFile is what ReadStatus reads, and statusEvery how often it is written.
 const (
 	statusFile  = "status.json"
@@ -195,7 +123,7 @@ func (s *Subscriber) keepStatus(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
-		if err := s.writeStatus(); err != nil && ctx.Err() == nil {
+		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.seldom("status_failed") {
 			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}
 		select {

@@ -53,7 +53,7 @@ type Change struct {
 // in order, until ctx ends or the range is left; it waits where there is nothing.
 // Each change comes at least once: again after a restart if it was not committed.
 // It is for one range at a time; a second one ends at once. Err tells why a range
-// ended that the caller did not end.
+// ended that the caller did not end. A change's Content belongs to the caller.
 func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] { return s.stream(ctx, true) }
 
 // Waiting is Changes, but ends when everything that is there was handed on.
@@ -69,7 +69,7 @@ func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
 		s.ended(nil)
 		at, err := s.Committed()
 		for err == nil && ctx.Err() == nil {
-			more := s.more.wait()
+			more := s.more.wait() // also told by Close, after which next fails
 			var b batch
 			var payload []byte
 			var n uint64
@@ -91,7 +91,7 @@ func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
 			}
 			var left bool
 			if left, err = s.handOut(ctx, at, b, payload, yield); left {
-				return
+				break
 			}
 			at = Cursor{Batch: n + 1}
 		}
@@ -131,10 +131,7 @@ func (s *Subscriber) next(at Cursor) (n uint64, b batch, payload []byte, err err
 func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []byte, yield func(Change) bool) (left bool, err error) {
 	c := Change{NotificationID: b.ID, From: b.From, Until: b.Until, Repaired: b.Repaired, MediaType: b.MediaType}
 	if b.Baseline || b.Content {
-		if at.Change > 0 {
-			return false, nil
-		}
-		c.Cursor, c.NeedsBaseline, c.Last = Cursor{at.Batch, 1}, b.Baseline, true
+		c.Cursor, c.NeedsBaseline, c.Last = Cursor{Batch: at.Batch + 1}, b.Baseline, true
 		if b.Content {
 			c.Content = payload
 		}
@@ -151,7 +148,9 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 		if err == nil && (i < at.Change || b.had(&e, skip)) {
 			continue
 		}
-		c.Last = err != nil
+		if c.Last = err != nil; c.Last {
+			c.Cursor = Cursor{Batch: at.Batch + 1}
+		}
 		if ready && !yield(c) {
 			return true, nil
 		}
@@ -175,14 +174,20 @@ func (s *Subscriber) Committed() (Cursor, error) {
 
 // Commit says that everything up to a cursor is done with. It is durable when it
 // returns, and what was committed does not come again. A cursor that is older
-// than the committed one changes nothing. It costs an fsync, shared by those who
-// commit at once: whoever has many small changes commits every so many.
+// than the committed one changes nothing, and one that no change had is an error. It
+// costs an fsync, shared by those who commit at once: whoever has many small changes
+// commits every so many.
 func (s *Subscriber) Commit(c Cursor) error {
 	return s.update(func(tx *bbolt.Tx) error {
 		meta, inbox := tx.Bucket(metaBucket), tx.Bucket(inboxBucket)
 		var have Cursor
-		if _, err := getJSON(meta, cursorKey, &have); err != nil || !have.before(c) {
+		switch _, err := getJSON(meta, cursorKey, &have); {
+		case err != nil:
 			return err
+		case c.Batch > inbox.Sequence()+1:
+			return fmt.Errorf("subscriber: the cursor %d.%d is not one of %s", c.Batch, c.Change, s.o.Dir)
+		case !have.before(c):
+			return errUnchanged
 		}
 		at := inbox.Cursor()
 		for key, raw := at.First(); key != nil && fromNumber(key) < c.Batch; key, raw = at.First() {

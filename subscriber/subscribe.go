@@ -43,7 +43,7 @@ func (s *Subscriber) keepSubscribed(ctx context.Context) {
 			}
 			rest = min(2*rest, subscribeMax)
 			s.log.Warn("subscribing failed; it is tried again", "event", "subscribe_failed", "topic", s.o.Topic, "error", err, "wait", wait)
-			s.troubled(err)
+			s.troubled(subscribing, err)
 			woken = nil // whoever wakes it does not shorten this
 		default:
 			rest = subscribeFirst
@@ -54,11 +54,17 @@ func (s *Subscriber) keepSubscribed(ctx context.Context) {
 	}
 }
 
-func (s *Subscriber) troubled(err error) {
+// What trouble is about.
+const (
+	subscribing = iota
+	repairing
+)
+
+func (s *Subscriber) troubled(about int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble = ""; err != nil {
-		s.trouble = err.Error()
+	if s.trouble[about] = ""; err != nil {
+		s.trouble[about] = err.Error()
 	}
 }
 
@@ -69,42 +75,66 @@ func (s *Subscriber) subscribe(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	now := time.Now()
-	switch due := current.due(now); {
-	case due > 0:
-		if current.inForce(now) {
-			s.troubled(nil)
+	if due := current.due(now); due > 0 && !s.o.moved(&current) {
+		if current.inForce(now) && current.Wanted == "" {
+			s.troubled(subscribing, nil)
 			if err := s.leave(ctx, others); err != nil {
 				s.log.Warn("an old subscription could not be ended; it is tried again", "event", "unsubscribe_failed", "error", err)
 				due = min(due, subscribeMax)
 			}
 		}
 		return due, nil
-	default:
-		found, err := s.find(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if current.Topic != found.Topic || current.Hub != found.Hubs[0] || !current.EndedAt.IsZero() {
-			current = newSubscription(found.Topic, found.Hubs[0], s.o.InsecureSecret)
-		}
-		return 2 * time.Second, s.ask(ctx, current, websub.ModeSubscribe)
 	}
+	if current.Wanted == websub.ModeSubscribe && !current.AcceptedAt.IsZero() {
+		err := fmt.Errorf("the hub %s accepted the request and did not verify it within %s: can it reach %s?", current.Hub, verifyWithin, s.o.Callback)
+		s.log.Warn("a subscription was not verified; it is asked for again", "event", "not_verified", "topic", current.Topic, "hub", current.Hub)
+		s.troubled(subscribing, err)
+	}
+	found, err := s.find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	hub := choose(found.Hubs, current.Hub)
+	if current.Topic != found.Topic || current.Hub != hub || current.Callback != s.o.callbackOf(current.Token) || !current.EndedAt.IsZero() {
+		current = s.o.newSubscription(found.Topic, hub)
+	}
+	return 2 * time.Second, s.ask(ctx, current, websub.ModeSubscribe)
 }
 
-// due is how long there is nothing to do for a subscription.
+// due is how long there is nothing to do for a subscription. No time of the past
+// keeps it from being looked at longer than it could if the clock was right.
 func (b *subscription) due(now time.Time) time.Duration {
 	switch {
 	case b.Token == "" || !b.EndedAt.IsZero():
 		return 0
 	case !b.DeniedAt.IsZero():
-		return b.DeniedAt.Add(deniedRest).Sub(now)
+		return min(b.DeniedAt.Add(deniedRest).Sub(now), deniedRest)
 	case b.Wanted == websub.ModeSubscribe && !b.AcceptedAt.IsZero():
-		return b.AcceptedAt.Add(verifyWithin).Sub(now)
+		return min(b.AcceptedAt.Add(verifyWithin).Sub(now), verifyWithin)
 	case b.Wanted == websub.ModeSubscribe || !b.inForce(now):
+		return 0
+	case b.VerifiedAt.Sub(now) > verifyWithin: // the clock was set back: who knows what the hub takes for the end
 		return 0
 	default:
 		return min(b.RenewAt.Sub(now), lookAgain)
 	}
+}
+
+// renewNow has the subscription in force renewed, since the hub may have lost it.
+func (s *Subscriber) renewNow() error {
+	current, _, err := s.mine()
+	if err != nil || current.Token == "" {
+		return err
+	}
+	defer s.wakeUp()
+	return s.update(func(tx *bbolt.Tx) error {
+		sub, found, err := readSubscription(tx, current.Token)
+		if err != nil || !found {
+			return err
+		}
+		sub.RenewAt = time.Now()
+		return putSubscription(tx, sub)
+	})
 }
 
 // mine reads the subscription that is wanted, and those that are not any more.
@@ -124,8 +154,8 @@ func (s *Subscriber) mine() (current subscription, others []subscription, err er
 	return current, others, err
 }
 
-// find finds the topic and the hub, which is the first of the Discovery's. A topic
-// that cannot be asked is subscribed to as it is named where the hub is given.
+// find finds the topic and its hubs. A topic that cannot be asked is subscribed to
+// as it is named where the hub is given.
 func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
 	d, err := Discover(ctx, s.o.Client, s.o.Topic)
 	if s.o.Hub != "" {
@@ -135,20 +165,22 @@ func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
 		d.Hubs = []string{s.o.Hub}
 		return d, nil
 	}
-	if err != nil {
-		return d, err
-	}
-	d.Hubs = []string{choose(d.Hubs)}
-	return d, nil
+	return d, err
 }
 
 // ask sends a request to subscribe or unsubscribe. What is asked for is on disk
 // before, since the hub may verify it before it answers (DST-07).
 func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode) error {
-	sub.Wanted, sub.AskedAt, sub.AcceptedAt = mode, time.Now(), time.Time{}
-	sub.Denied, sub.DeniedAt = "", time.Time{}
 	err := s.update(func(tx *bbolt.Tx) error {
+		if have, found, err := readSubscription(tx, sub.Token); err != nil {
+			return err
+		} else if found { // a hub may have said something meanwhile
+			sub = have
+		}
+		sub.Wanted, sub.AskedAt, sub.AcceptedAt = mode, time.Now(), time.Time{}
+		sub.Denied, sub.DeniedAt = "", time.Time{}
 		if mode == websub.ModeSubscribe {
+			sub.Asked = s.o.asked()
 			if err := tx.Bucket(metaBucket).Put(currentKey, []byte(sub.Token)); err != nil {
 				return err
 			}
@@ -159,7 +191,7 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 		return err
 	}
 	form := url.Values{
-		websub.ParamMode: {string(mode)}, websub.ParamTopic: {sub.Topic}, websub.ParamCallback: {s.callbackOf(sub.Token)},
+		websub.ParamMode: {string(mode)}, websub.ParamTopic: {sub.Topic}, websub.ParamCallback: {sub.Callback},
 	}
 	if mode == websub.ModeSubscribe {
 		form.Set(websub.ParamLeaseSeconds, strconv.FormatInt(int64(s.o.Lease/time.Second), 10))
@@ -176,8 +208,11 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 	s.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
 	return s.update(func(tx *bbolt.Tx) error {
 		now, found, err := readSubscription(tx, sub.Token)
-		if err != nil || !found || now.Wanted != mode {
-			return err // it was verified or denied meanwhile
+		if err != nil {
+			return err
+		}
+		if !found || now.Wanted != mode {
+			return errUnchanged // it was verified or denied meanwhile
 		}
 		now.AcceptedAt = time.Now()
 		return putSubscription(tx, now)

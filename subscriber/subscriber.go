@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -19,17 +20,21 @@ type Subscriber struct {
 	more  signal // the inbox has something new
 	wake  signal // the subscription or the gaps are to be looked at
 
+	closing   sync.Once
 	reading   sync.Mutex // held by the one who ranges over Changes
 	repairing sync.Mutex // one repair at a time
 
 	writing sync.Mutex // of the status file
 	written Status     // what is in it, without AsOf
 
+	bodies atomic.Int64 // bytes of deliveries that are being taken
+
 	mu       sync.Mutex
 	counts   Counts
-	counted  bool   // counts has what was stored of it
-	wanted   string // why the Change List is to be asked; empty: it is not
-	trouble  string // what keeps it from subscribing or repairing, for Status
+	counted  bool                 // counts has what was stored of it
+	told     map[string]time.Time // when a refusal was logged, by its reason
+	wanted   string               // why the Change List is to be asked; empty: it is not
+	trouble  [2]string            // what keeps it from subscribing, and from repairing
 	streamed error
 }
 
@@ -65,23 +70,25 @@ func Open(o Options) (*Subscriber, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	st, err := openState(o.Dir)
-	if err != nil {
-		return nil, err
-	}
-	s := &Subscriber{o: o, log: o.Log, state: st}
-	if err := s.recount(); err != nil {
-		_ = st.close()
+	s := &Subscriber{o: o, log: o.Log}
+	var err error
+	if s.state, err = openState(o.Dir, s.recount); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close ends it. A notification that comes after it is answered 503, so that the
-// hub comes again.
-func (s *Subscriber) Close() error {
-	err := s.writeStatus()
-	return errors.Join(err, s.state.close())
+// Close ends it, and a range over Changes with it. A notification that comes after
+// it is answered 503, so that the hub comes again. End Run before.
+func (s *Subscriber) Close() (err error) {
+	s.closing.Do(func() {
+		err = errors.Join(s.writeStatus(), s.state.close())
+		s.more.tell()
+		if c, ok := s.o.Client.(interface{ CloseIdleConnections() }); ok && s.o.ownClient {
+			c.CloseIdleConnections()
+		}
+	})
+	return err
 }
 
 // Run subscribes, renews the lease, and repairs gaps, until ctx ends; then it
@@ -100,15 +107,11 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 // update changes the state, with the counts that go with it.
 func (s *Subscriber) update(change func(*bbolt.Tx) error) error {
-	err := s.state.update(func(tx *bbolt.Tx) error {
+	return s.state.update(func(tx *bbolt.Tx) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return change(tx)
 	})
-	if errors.Is(err, errNotWritten) {
-		_ = s.recount()
-	}
-	return err
 }
 
 // count changes the counts that are kept in memory.
@@ -119,30 +122,29 @@ func (s *Subscriber) count(change func(*Counts)) {
 }
 
 // recount counts what is on disk.
-func (s *Subscriber) recount() error {
-	return s.state.view(func(tx *bbolt.Tx) error {
-		var c Counts
-		if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
+func (s *Subscriber) recount(tx *bbolt.Tx) error {
+	var c Counts
+	if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
+		return err
+	}
+	c.Backlog, c.Batches, c.Held = 0, 0, 0
+	for bucket, n := range map[string]*int{string(inboxBucket): &c.Batches, string(heldBucket): &c.Held} {
+		err := tx.Bucket([]byte(bucket)).ForEach(func(_, raw []byte) error {
+			*n++
+			c.Backlog += int64(len(raw))
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		c.Backlog, c.Batches, c.Held = 0, 0, 0
-		add := func(n *int) func(_, raw []byte) error {
-			return func(_, raw []byte) error { *n++; c.Backlog += int64(len(raw)); return nil }
-		}
-		if err := tx.Bucket(inboxBucket).ForEach(add(&c.Batches)); err != nil {
-			return err
-		}
-		if err := tx.Bucket(heldBucket).ForEach(add(&c.Held)); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.counted {
-			s.counts, s.counted = c, true
-		}
-		s.counts.Backlog, s.counts.Batches, s.counts.Held = c.Backlog, c.Batches, c.Held
-		return nil
-	})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.counted {
+		s.counts, s.counted = c, true
+	}
+	s.counts.Backlog, s.counts.Batches, s.counts.Held = c.Backlog, c.Batches, c.Held
+	return nil
 }
 
 // wakeUp has the subscription and the gaps looked at now.

@@ -17,6 +17,9 @@ type subscription struct {
 	Token string `json:"-"` // the last segment of its callback
 	Topic string `json:"topic"`
 	Hub   string `json:"hub"`
+	// Callback is its whole callback, and Asked what Options named when it was asked for.
+	Callback string `json:"callback"`
+	Asked    string `json:"asked"`
 	// Secret signs its deliveries; empty: they are unsigned. It stays the same
 	// over renewals, so that what is under way stays valid.
 	Secret string `json:"secret,omitempty"`
@@ -39,12 +42,22 @@ type subscription struct {
 }
 
 // newSubscription makes one with a callback of its own.
-func newSubscription(topic, hub string, insecureSecret bool) subscription {
+func (o *Options) newSubscription(topic, hub string) subscription {
 	sub := subscription{Token: rand.Text(), Topic: topic, Hub: hub}
-	if secretIsSafe(hub) || insecureSecret {
+	sub.Callback = o.callbackOf(sub.Token)
+	if secretIsSafe(hub) || o.InsecureSecret {
 		sub.Secret = rand.Text() + rand.Text()
 	}
 	return sub
+}
+
+// asked is what Options name of a subscription.
+func (o *Options) asked() string { return o.Topic + "\n" + o.Hub }
+
+// moved reports whether the Options are not those any more with which a
+// subscription was asked for.
+func (o *Options) moved(b *subscription) bool {
+	return b.Asked != o.asked() || b.Callback != o.callbackOf(b.Token)
 }
 
 // secretIsSafe reports whether a secret may be sent to a hub: over https, or
@@ -63,11 +76,11 @@ func (b *subscription) inForce(now time.Time) bool {
 	return b.EndedAt.IsZero() && b.ExpiresAt.After(now)
 }
 
-func (s *Subscriber) callbackOf(token string) string {
-	return strings.TrimSuffix(s.o.Callback, "/") + "/" + token
+func (o *Options) callbackOf(token string) string {
+	return strings.TrimSuffix(o.Callback, "/") + "/" + token
 }
 
-// subscription reads that of a token.
+// readSubscription reads that of a token.
 func readSubscription(tx *bbolt.Tx, token string) (sub subscription, found bool, err error) {
 	if token == "" {
 		return sub, false, nil
@@ -81,7 +94,7 @@ func putSubscription(tx *bbolt.Tx, sub subscription) error {
 	return putJSON(tx.Bucket(subsBucket), []byte(sub.Token), sub)
 }
 
-// subscriptions reads all of them.
+// readSubscriptions reads all of them.
 func readSubscriptions(tx *bbolt.Tx) ([]subscription, error) {
 	var out []subscription
 	err := tx.Bucket(subsBucket).ForEach(func(token, _ []byte) error {

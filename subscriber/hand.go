@@ -1,0 +1,145 @@
+package subscriber
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// handAll hands changes on in batches, in the order of time.
+func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, err error) {
+	order, times := inTime(changes, from)
+	for len(order) > 0 {
+		size := min(batchEntries, len(order))
+		for size < len(order) && times[order[size]].Equal(times[order[size-1]]) {
+			size++ // a batch ends between two instants
+		}
+		part := make([]resourcesync.Entry, size)
+		for i, k := range order[:size] {
+			part[i] = changes[k]
+		}
+		until := times[order[size-1]]
+		if size == len(order) && last.After(until) {
+			until = last
+		}
+		if err := s.hand(part, until, job); err != nil {
+			return n, err
+		}
+		n, order = n+size, order[size:]
+	}
+	return n, nil
+}
+
+// inTime returns the order of changes by time, where those without one stay behind
+// the change before them, and the time of each.
+func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []time.Time) {
+	at := from
+	times, order = make([]time.Time, len(changes)), make([]int, len(changes))
+	for i := range changes {
+		if d := changes[i].Datetime; !d.IsZero() {
+			at = d
+		}
+		times[i], order[i] = at, i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return times[a].Compare(times[b]) })
+	return order, times
+}
+
+// hand appends changes from a list to the inbox; all up to until are among them.
+func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repairJob) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		t, err := s.tail(tx)
+		if err != nil {
+			return err
+		}
+		if job.why != GapPulled && s.full(0) {
+			return errFull
+		}
+		b := batch{
+			From: t.Until, Until: until, Received: time.Now(), Repaired: true, MediaType: "application/xml",
+			After: t.Until, Skip: t.Edge,
+		}
+		skip := named(b.Skip)
+		var changes []resourcesync.Entry
+		for i := range all {
+			e := &all[i]
+			if b.had(e, skip) {
+				continue
+			}
+			changes = append(changes, *e)
+			if e.Datetime.Equal(until) && len(b.edge) < maxEdge {
+				b.edge = append(b.edge, name(e))
+			}
+		}
+		if len(changes) > 0 {
+			payload, err := asNotification(changes, b.From, until)
+			if err != nil {
+				return err
+			}
+			if err := s.append(tx, b, payload); err != nil {
+				return err
+			}
+		}
+		return s.reach(tx, tail{Until: until, Edge: b.edge})
+	})
+}
+
+// reach moves the tail on, where it is not further already, and takes what was
+// held and now follows.
+func (s *Subscriber) reach(tx *bbolt.Tx, to tail) error {
+	t, err := s.tail(tx)
+	if err != nil {
+		return err
+	}
+	if to.Until.Equal(t.Until) {
+		to.Edge = append(to.Edge, t.Edge...)
+	}
+	if !to.Until.Before(t.Until) {
+		to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
+		if err := putJSON(tx.Bucket(metaBucket), tailKey, to); err != nil {
+			return err
+		}
+	}
+	return s.release(tx)
+}
+
+// asNotification writes changes as the notification that would have brought them.
+func asNotification(changes []resourcesync.Entry, from, until time.Time) ([]byte, error) {
+	if until.Before(from) {
+		until = from
+	}
+	var out bytes.Buffer
+	w, err := resourcesync.NewWriter(&out, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: until}, resourcesync.WriteOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range changes {
+		err := w.Write(e)
+		var broken *resourcesync.Error
+		if errors.As(err, &broken) {
+			// What is beyond the rules of today is left out, and the change kept.
+			err = w.Write(resourcesync.Entry{Loc: e.Loc, Change: e.Change, Datetime: e.Datetime, LastMod: e.LastMod})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a change of %s: %w", e.Loc, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func named(edge []string) map[string]bool {
+	out := make(map[string]bool, len(edge))
+	for _, n := range edge {
+		out[n] = true
+	}
+	return out
+}

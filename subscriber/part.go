@@ -1,0 +1,156 @@
+package subscriber
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// part is what a Change List has between two instants.
+type part struct {
+	changes []resourcesync.Entry // in the order of the list
+	untimed prefix               // all of them, where none has a time
+	// until is how far the list is complete, as far as it can be told: at least the
+	// last of changes.
+	until time.Time
+}
+
+// readPart reads what a list has from an instant on, and where the job has a target
+// or a limit, not after that.
+func readPart(ctx context.Context, client Doer, l changeList, from time.Time, job *repairJob) (part, error) {
+	p := part{until: from}
+	d, err := open(ctx, client, l.url)
+	if err != nil {
+		return p, err
+	}
+	defer d.end()
+	if begins := d.head.From; begins.After(l.from) && begins.After(from) && !l.from.IsZero() {
+		return p, &tooOldError{l.url, begins} // its index says otherwise
+	}
+	timed, beyond, limited := false, false, false
+	for e, err := range d.Entries() {
+		if err != nil {
+			return p, fmt.Errorf("reading %s: %w", l.url, err)
+		}
+		if e.Datetime.IsZero() {
+			p.untimed.add(&e)
+			p.changes = append(p.changes, e)
+			continue
+		}
+		timed = true
+		switch {
+		case !job.target.IsZero() && e.Datetime.After(job.target):
+			beyond = true
+		case !job.limit.IsZero() && e.Datetime.After(job.limit):
+			limited = true
+		case !e.Datetime.Before(from):
+			p.changes = append(p.changes, e)
+			if e.Datetime.After(p.until) {
+				p.until = e.Datetime
+			}
+		}
+	}
+	if timed {
+		p.untimed = prefix{}
+	}
+	head, _ := d.Head() // complete by now
+	switch {
+	case beyond:
+		p.until = job.target
+	case limited:
+	case head.Until.After(p.until):
+		p.until = head.Until
+	case !job.beyond.IsZero() && d.modified.After(job.beyond):
+		p.until = job.target // it was written after all that was in between
+	}
+	return p, nil
+}
+
+// takeList hands on what a list has after the tail. It returns how many changes,
+// and how far the list is complete.
+func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
+	from, err := s.until()
+	if err != nil {
+		return 0, until, err
+	}
+	p, err := readPart(ctx, s.o.Client, l, from, job)
+	if err != nil {
+		return 0, until, err
+	}
+	if p.untimed.n > 0 {
+		if p.changes, err = s.unseen(l.url, p.changes); err != nil {
+			return 0, until, err
+		}
+	}
+	last := from
+	for i := range p.changes {
+		if d := p.changes[i].Datetime; d.After(last) {
+			last = d
+		}
+	}
+	if n, err = s.handAll(p.changes, from, last, job); err != nil {
+		return n, until, err
+	}
+	if p.untimed.n > 0 {
+		err = s.saw(l.url, p.untimed)
+	}
+	return n, p.until, err
+}
+
+// prefix is how a list without times begins: some libraries write such lists, to
+// which changes are only ever added.
+type prefix struct {
+	n    int
+	sums []string // of the first 1, 2, ... n entries; only the last is kept on disk
+}
+
+func (p *prefix) add(e *resourcesync.Entry) {
+	var before string
+	if p.n > 0 {
+		before = p.sums[p.n-1]
+	}
+	sum := sha256.Sum256([]byte(before + "\n" + e.Loc + "\n" + e.Change + "\n" + resourcesync.FormatDatetime(e.LastMod)))
+	p.sums = append(p.sums, hex.EncodeToString(sum[:16]))
+	p.n++
+}
+
+// seenPrefix is how far a list without times was handed on.
+type seenPrefix struct {
+	N   int    `json:"n"`
+	Sum string `json:"sum"`
+}
+
+func untimedKey(url string) []byte { return []byte("untimed:" + url) }
+
+// unseen leaves those changes of a list without times that were not handed on yet:
+// all, where it does not begin any more as it did.
+func (s *Subscriber) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
+	var seen seenPrefix
+	err := s.state.view(func(tx *bbolt.Tx) error {
+		_, err := getJSON(tx.Bucket(metaBucket), untimedKey(url), &seen)
+		return err
+	})
+	if err != nil || seen.N == 0 || seen.N > len(changes) {
+		return changes, err
+	}
+	var p prefix
+	for i := range changes[:seen.N] {
+		p.add(&changes[i])
+	}
+	if p.sums[seen.N-1] != seen.Sum {
+		return changes, nil
+	}
+	return changes[seen.N:], nil
+}
+
+func (s *Subscriber) saw(url string, p prefix) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		return putJSON(tx.Bucket(metaBucket), untimedKey(url), seenPrefix{p.n, p.sums[p.n-1]})
+	})
+}
