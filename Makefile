@@ -2,13 +2,14 @@
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
+DURATION ?= 10m
 BENCH    ?= .
 LINT      = bin/golangci-lint
 
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt fuzz bench clean
+.PHONY: help build run test lint fmt fuzz nemesis bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,10 @@ fmt: $(LINT) ## Format every Go file as the linters want it
 
 fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 	FUZZTIME=$(FUZZTIME) GO=$(GO) tools/fuzz
+
+nemesis: ## Torment hubs on real Redis servers for DURATION (10m), with 100,000 subscriptions; it prints its seeds
+	@tools/need redis-server
+	$(GO) test -count=1 -v -timeout 0 -run 'TestNemesis|TestHubs' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 $(if $(SEED),-seed=$(SEED))
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

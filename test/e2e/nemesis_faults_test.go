@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/journal"
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -128,7 +129,7 @@ func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
 func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 	slot := func() int {
 		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
-		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, journal.Partition(journal.TopicID(topic))))
+		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)))))
 	}
 	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }),
 		fault{name: "failover in the Cluster", loses: true, begin: func() func() {

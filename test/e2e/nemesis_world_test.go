@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,7 @@ type world struct {
 	t     *testing.T
 	start time.Time
 	hubs  []*hub
+	names int           // of hubs that were started
 	lease time.Duration // --owner-lease
 
 	servers []*httptest.Server
@@ -37,9 +39,9 @@ type world struct {
 	bodies  map[[32]byte][2]int // topic and number
 	callees map[string]int      // by path
 	checks  map[string]int      // verifications by path and mode
-	// changing is held by who subscribes and unsubscribes, and by faults that may
-	// lose such a change.
-	changing sync.Mutex
+	// changing is held for reading by who subscribes and unsubscribes, and for
+	// writing by faults that may lose such a change.
+	changing sync.RWMutex
 }
 
 func newWorld(t *testing.T, lease time.Duration) *world {
@@ -62,7 +64,8 @@ func (w *world) now() time.Duration { return time.Since(w.start) }
 // addHub starts a hub that is one with the others.
 func (w *world) addHub(args ...string) {
 	w.t.Helper()
-	h := newHub(w.t, append([]string{"--public-url", hubURL, "--node-id", fmt.Sprint("hub-", len(w.hubs)), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
+	w.names++
+	h := newHub(w.t, append([]string{"--public-url", hubURL, "--node-id", fmt.Sprint("hub-", w.names-1), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
 	w.hubs = append(w.hubs, h)
 	h.start()
 }
@@ -208,13 +211,13 @@ func (w *world) stay(ctx context.Context, c *callee) error {
 func (w *world) comeAndGo(ctx context.Context, c *callee, pause func() time.Duration) error {
 	whole := context.WithoutCancel(ctx)
 	for {
-		w.changing.Lock()
+		w.changing.RLock()
 		err := w.stay(whole, c)
-		w.changing.Unlock()
+		w.changing.RUnlock()
 		if err != nil || !wait(ctx, pause()) {
 			return err
 		}
-		w.changing.Lock()
+		w.changing.RLock()
 		leaving := w.now()
 		_, err = w.ask(whole, c, "unsubscribe", 0)
 		over := w.now()
@@ -222,7 +225,7 @@ func (w *world) comeAndGo(ctx context.Context, c *callee, pause func() time.Dura
 		last := &c.sessions[len(c.sessions)-1]
 		last.leaving, last.over = leaving, over
 		w.mu.Unlock()
-		w.changing.Unlock()
+		w.changing.RUnlock()
 		if err != nil {
 			return err
 		}
@@ -234,8 +237,8 @@ func (w *world) comeAndGo(ctx context.Context, c *callee, pause func() time.Dura
 
 // expire subscribes for a short lease, once.
 func (w *world) expire(ctx context.Context, c *callee, lease time.Duration) error {
-	w.changing.Lock()
-	defer w.changing.Unlock()
+	w.changing.RLock()
+	defer w.changing.RUnlock()
 	accepted, err := w.ask(context.WithoutCancel(ctx), c, "subscribe", lease)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,6 +255,14 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
+}
+
+// shardOf is the shard of a subscription id, or the partition of a topic id, as
+// the API counts them.
+func shardOf(id uuid.UUID) int {
+	h := fnv.New32a()
+	_, _ = h.Write(id[:]) // never fails
+	return int(h.Sum32() % 256)
 }
 
 // collect asks the hubs what they say in the end, and returns the chronicle.
@@ -324,19 +335,23 @@ func (w *world) gapsOf(ctx context.Context, c *callee) error {
 	return nil
 }
 
+// clusterInfo is what GET /api/v1/info says of the hubs.
+type clusterInfo struct {
+	Nodes []struct {
+		ID     string `json:"id"`
+		Shards int    `json:"shards"`
+		Owns   string `json:"owns"`
+	} `json:"nodes"`
+	Unowned string `json:"unowned"`
+}
+
 // awaitReady waits until every hub is ready and, where there are several, no shard
 // is without an owner.
 func (w *world) awaitReady() {
 	w.t.Helper()
 	eventually(w.t, time.Minute, func() error {
 		for _, h := range w.hubs {
-			var info struct {
-				Nodes []struct {
-					ID     string `json:"id"`
-					Shards int    `json:"shards"`
-				} `json:"nodes"`
-				Unowned string `json:"unowned"`
-			}
+			var info clusterInfo
 			if err := w.look(w.t.Context(), h, "/api/v1/info", &info); err != nil {
 				return err
 			}

@@ -1,0 +1,344 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/test/redistest"
+)
+
+var subsFlag = flag.Int("subs", 10_000, "how many subscriptions several hubs share in their test")
+
+// rshub runs a command of the binary and returns what it told on stderr.
+func rshub(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	var told bytes.Buffer
+	cmd.Stderr = &told
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("rshub %s: %v\n%s", strings.Join(args, " "), err, &told)
+	}
+	return told.String()
+}
+
+// writeSubscriptions writes a file for rshub import: subscriptions of n callees to
+// the first topic, which has no notification yet.
+func (w *world) writeSubscriptions(n int) string {
+	w.t.Helper()
+	name := filepath.Join(w.t.TempDir(), "rshub.jsonl")
+	f, err := os.Create(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := bufio.NewWriter(f)
+	lines := json.NewEncoder(out)
+	now := time.Now().UTC()
+	object := func(line map[string]any) {
+		if err := lines.Encode(line); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	object(map[string]any{"type": "rshub-export", "format": 1, "store": "test", "written_at": now, "secrets": "plain"})
+	zero := map[string]any{"position": "0", "nonce": "0", "seq": 0}
+	for range n {
+		c := w.addCallee(0)
+		c.sessions = []session{{}}
+		object(map[string]any{
+			"type": "subscription", "id": w.subID(c), "topic": w.c.topics[0].url, "callback": w.callback(c),
+			"in_force": map[string]any{
+				"secret": []byte("secret of " + c.path), "created_at": now, "verified_at": now, "expires_at": now.Add(time.Hour), "start": zero,
+				"cursor": map[string]any{"generation": now.UnixMicro(), "position": "0", "nonce": "0", "seq": 0},
+			},
+		})
+	}
+	object(map[string]any{"type": "end", "topics": 0, "pings": 0, "subscriptions": n})
+	if err := out.Flush(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	return name
+}
+
+// owners tells which hub owns each shard, by what a hub says.
+func (w *world) owners(h *hub) (of [256]string) {
+	w.t.Helper()
+	var info clusterInfo
+	if err := w.look(w.t.Context(), h, "/api/v1/info", &info); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, node := range info.Nodes {
+		for piece := range strings.FieldsSeq(node.Owns) {
+			from, to, several := strings.Cut(piece, "-")
+			if !several {
+				to = from
+			}
+			first, err1 := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err1 != nil || err2 != nil {
+				w.t.Fatalf("%s owns %q", node.ID, node.Owns)
+			}
+			for n := first; n <= last; n++ {
+				of[n] = node.ID
+			}
+		}
+	}
+	return of
+}
+
+// arrivedAt tells when each callee got an interval first.
+func (w *world) arrivedAt(n int) map[int]time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := map[int]time.Duration{}
+	for _, a := range w.c.arrived {
+		if _, there := at[a.callee]; a.n == n && !there {
+			at[a.callee] = a.at
+		}
+	}
+	return at
+}
+
+func (w *world) awaitArrival(n int) {
+	w.t.Helper()
+	eventually(w.t, 5*time.Minute, func() error {
+		if got := len(w.arrivedAt(n)); got != len(w.c.callees) {
+			return fmt.Errorf("interval %d arrived at %d callbacks of %d", n, got, len(w.c.callees))
+		}
+		return nil
+	})
+}
+
+// Hubs on one Redis share its subscriptions evenly; one that is killed has its
+// share delivered by the other; a third one takes a third.
+func TestHubsShareSubscriptions(t *testing.T) {
+	const lease = 3 * time.Second
+	redis := redistest.Standalone(t, redistest.Config("appendfsync", "everysec"))
+	w := newWorld(t, lease)
+	store := []string{"--redis-url", redis.URL()}
+	source := w.addTopic()
+	file := w.writeSubscriptions(*subsFlag)
+	start := time.Now()
+	told := rshub(t, append([]string{"import", file}, store...)...)
+	t.Logf("import took %v: %s", time.Since(start).Round(time.Millisecond), strings.TrimSpace(told))
+	if again := rshub(t, append([]string{"import", file}, store...)...); !strings.Contains(again, " 0 are new or changed") {
+		t.Errorf("the second import told %s", again)
+	}
+
+	hubArgs := append([]string{"--owner-lease", lease.String()}, store...)
+	for range 2 {
+		w.addHub(hubArgs...)
+	}
+	w.awaitReady()
+	before := w.owners(w.hubs[0])
+	shares, byShard := map[string]int{}, map[int][]int{}
+	for i, c := range w.c.callees {
+		shard := shardOf(uuid.MustParse(w.subID(c)))
+		shares[before[shard]]++
+		byShard[shard] = append(byShard[shard], i)
+	}
+	for _, h := range []string{"hub-0", "hub-1"} {
+		if even := *subsFlag / 2; shares[h] < even-even/10 || shares[h] > even+even/10 {
+			t.Errorf("%s has %d of %d subscriptions, which is not within a tenth of even", h, shares[h], *subsFlag)
+		}
+	}
+	must(t, source.publish(t.Context()))
+	w.awaitArrival(0)
+
+	w.hubs[0].kill()
+	killed := w.now()
+	w.hubs = w.hubs[1:]
+	must(t, source.publish(t.Context()))
+	w.awaitArrival(1)
+	at := w.arrivedAt(1)
+	var worst time.Duration // the first delivery of a shard that the dead hub owned
+	for shard, callees := range byShard {
+		if before[shard] != "hub-0" {
+			continue
+		}
+		first := at[callees[0]]
+		for _, c := range callees {
+			first = min(first, at[c])
+		}
+		worst = max(worst, first-killed)
+	}
+	t.Logf("shares %v; the dead hub's are delivered from %v on", shares, worst.Round(time.Millisecond))
+	if worst > lease+5*time.Second {
+		t.Errorf("a shard of the dead hub got its first delivery after %v, and lease + 5 s is %v", worst, lease+5*time.Second)
+	}
+
+	w.addHub(hubArgs...) // in the place of the dead one
+	w.awaitReady()
+	two := w.owners(w.hubs[0])
+	w.addHub(hubArgs...)
+	w.awaitReady()
+	eventually(t, time.Minute, func() error {
+		three, moved, count := w.owners(w.hubs[0]), 0, map[string]int{}
+		for n := range three {
+			count[three[n]]++
+			if three[n] != two[n] {
+				moved++
+			}
+		}
+		for _, h := range w.hubs {
+			if n := count[h.node()]; n < 77 || n > 86 {
+				return fmt.Errorf("with a third hub the shares are %v", count)
+			}
+		}
+		if moved < 77 || moved > 100 {
+			return fmt.Errorf("a third hub moved %d shards of 256", moved)
+		}
+		return nil
+	})
+	must(t, source.publish(t.Context()))
+	w.awaitArrival(2)
+}
+
+// node is the --node-id of h.
+func (h *hub) node() string { return h.args[3] }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While Redis is away, frozen or dead, publishes are answered 503 with Retry-After
+// in under two seconds; what was accepted is delivered, and all goes on by itself.
+func TestRedisAway(t *testing.T) {
+	redis := redistest.Standalone(t)
+	m := &nemesis{world: newWorld(t, nemesisLease)}
+	m.addRedisHubs(2, redis.URL())
+	m.awaitReady()
+	m.c.grace, m.c.perFault = time.Minute, nemesisInFlight+2*commitGroup
+	source := m.addTopic()
+	must(t, source.publish(t.Context()))
+	for range 5 {
+		must(t, m.stay(t.Context(), m.addCallee(0)))
+	}
+	for name, away := range map[string]struct{ begin, end func() }{
+		"frozen": {func() { redis.Freeze(t) }, func() { redis.Continue(t) }},
+		"dead":   {func() { redis.Kill(t) }, func() { redis.Restart(t) }},
+	} {
+		for range 20 {
+			must(t, source.publish(t.Context()))
+		}
+		m.c.faults++
+		away.begin()
+		body := notification(source.from(len(source.bodies)), source.from(len(source.bodies)+1), 0)
+		for _, h := range m.hubs {
+			for range 3 {
+				start := time.Now()
+				a, err := try(t.Context(), http.MethodPost, h.url(), http.Header{"Content-Type": {"application/xml"}, "Link": {fmt.Sprintf(link, source.story.url, hubURL)}}, body)
+				if took := time.Since(start); err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || took >= 2*time.Second {
+					t.Errorf("with Redis %s a publish was answered %+v, %v, after %v", name, a, err, took)
+				}
+			}
+		}
+		away.end()
+		must(t, source.publish(t.Context()))
+	}
+	close(m.healed)
+	m.converge()
+}
+
+// A hub that is frozen past its lease finds its shards taken over, and what it
+// stores late does no harm.
+func TestFrozenHub(t *testing.T) {
+	redis := redistest.Standalone(t)
+	m := &nemesis{world: newWorld(t, nemesisLease)}
+	m.addRedisHubs(2, redis.URL())
+	m.awaitReady()
+	m.c.grace, m.c.perFault, m.c.freezes = time.Minute, nemesisInFlight+2*commitGroup, 3
+	source := m.addTopic()
+	must(t, source.publish(t.Context()))
+	for range 20 {
+		must(t, m.stay(t.Context(), m.addCallee(0)))
+	}
+	for range 3 {
+		m.c.faults++
+		must(t, source.publish(t.Context())) // deliveries are on their way when it freezes
+		frozen := m.hubs[0]
+		m.signal(frozen, syscall.SIGSTOP)
+		n := len(source.bodies)
+		must(t, source.publish(t.Context()))
+		m.awaitArrival(n)
+		m.signal(frozen, syscall.SIGCONT)
+		must(t, source.publish(t.Context()))
+		m.awaitArrival(n + 1)
+		m.awaitReady()
+	}
+	m.converge()
+}
+
+// A Redis that is emptied while hubs work on it is told loudly: by the log, by
+// readiness, and by 503 to publishers, until the hubs are restarted; and a hub
+// that has its store pinned refuses the empty one.
+func TestRedisEmptied(t *testing.T) {
+	redis := redistest.Standalone(t)
+	m := &nemesis{world: newWorld(t, nemesisLease)}
+	m.addRedisHubs(2, redis.URL())
+	m.awaitReady()
+	source := m.addTopic()
+	must(t, source.publish(t.Context()))
+	redis.Do(t, "FLUSHALL")
+	body := notification(source.from(1), source.from(2), 0)
+	for _, h := range m.hubs {
+		eventually(t, 30*time.Second, func() error {
+			a, err := try(t.Context(), http.MethodGet, "http://"+h.admin+"/readyz?verbose", nil, nil)
+			if err != nil || a.status != http.StatusServiceUnavailable || !bytes.Contains(a.body, []byte("emptied")) {
+				return fmt.Errorf("readiness is %+v (%w)", a, err)
+			}
+			return nil
+		})
+		eventually(t, 10*time.Second, func() error {
+			if log := h.log.String(); !regexp.MustCompile(`"level":"error".*"event":"store_refused"`).MatchString(log) {
+				return fmt.Errorf("the log has no error of it:\n%s", log)
+			}
+			return nil
+		})
+		a, err := try(t.Context(), http.MethodPost, h.url(), http.Header{"Content-Type": {"application/xml"}, "Link": {fmt.Sprintf(link, source.story.url, hubURL)}}, body)
+		if err != nil || a.status != http.StatusServiceUnavailable {
+			t.Errorf("a publish was answered %+v, %v", a, err)
+		}
+	}
+	if n := redis.Do(t, "DBSIZE"); n != int64(0) {
+		// Heartbeats may be written; what counts is that no store was made.
+		if keys := redis.Do(t, "HLEN", nemesisPrefix+":{meta}:store"); keys != int64(0) {
+			t.Errorf("the hubs made a new store in the Redis that was emptied")
+		}
+	}
+	m.hubs[0].kill()
+	m.hubs[0].start()
+	eventually(t, 30*time.Second, func() error {
+		a, err := try(t.Context(), http.MethodGet, "http://"+m.hubs[0].admin+"/readyz", nil, nil)
+		if err != nil || a.status != http.StatusOK {
+			return fmt.Errorf("a restarted hub is not ready: %+v (%w)", a, err)
+		}
+		return nil
+	})
+	pinned := exec.CommandContext(t.Context(), binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--redis-url", redis.URL(), "--redis-prefix", nemesisPrefix, "--install-id", uuid.NewString())
+	out, err := pinned.CombinedOutput()
+	if code := pinned.ProcessState.ExitCode(); err == nil || code != 4 {
+		t.Errorf("a hub whose store is pinned ended with %d (%v):\n%s", code, err, out)
+	}
+}
