@@ -138,7 +138,7 @@ func TestInfoOfSeveralHubs(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(i) }))
 	defer s.Close()
 	vars := map[string]string{"RSHUB_ADMIN_URL": s.URL}
-	command(t, vars, "", "info").want(t, ExitOK, "redis redis://h:6379", "200, of 2 hubs; of none: 200-255", "NODE", "n2    72", "128-199", "10.0.0.1:8080", "3s ago")
+	command(t, vars, "", "info").want(t, ExitOK, "redis redis://h:6379", "200, of 2 hubs; of none: 200-255", "NODE", "n2    72 ", "128-199", "10.0.0.1:8080", "3s ago")
 	i.NodesError = "the store is away"
 	command(t, vars, "", "info").want(t, ExitOK, "not known: the store is away")
 }

@@ -81,16 +81,19 @@ func shardsOf(i admin.Info) string {
 	return text
 }
 
+// shownOwns is how much is shown of which shards a hub owns; --json has all.
+const shownOwns = 32
+
 // nodes writes the hubs on one store.
 func nodes(env Env, out io.Writer, all []admin.Node) error {
 	g := grid{out: out, width: env.width(out), columns: []column{
-		{"NODE", whole}, {"SHARDS", whole}, {"OWNS", asURL}, {"LISTENS", dropped}, {"OPERATOR", dropped}, {"VERSION", dropped}, {"STARTED", dropped}, {"SEEN", whole},
+		{"NODE", whole}, {"SHARDS", whole}, {"LISTENS", dropped}, {"OPERATOR", dropped}, {"VERSION", dropped}, {"STARTED", dropped}, {"SEEN", whole}, {"OWNS", dropped},
 	}}
 	now := time.Now()
 	var rows [][]string
 	for _, n := range all {
 		rows = append(rows, []string{
-			n.ID, strconv.Itoa(n.Shards), n.Owns, n.Addresses.Public, n.Addresses.Admin, n.Version, away(n.StartedAt, now), away(n.SeenAt, now),
+			n.ID, strconv.Itoa(n.Shards), n.Addresses.Public, n.Addresses.Admin, n.Version, away(n.StartedAt, now), away(n.SeenAt, now), shorten(n.Owns, shownOwns),
 		})
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
