@@ -17,6 +17,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/cli"
 )
 
 func TestMain(m *testing.M) {
@@ -179,6 +182,15 @@ func (h *fakeHub) Start(context.Context) error { return h.start }
 func (h *fakeHub) Failed() <-chan error        { return h.failed }
 func (h *fakeHub) Reload()                     { h.reload <- struct{}{} }
 func (h *fakeHub) Stop(context.Context) error  { h.stops <- struct{}{}; return <-h.stop }
+
+// A store that no hub may work on ends it with a code of its own.
+func TestServeIsRefused(t *testing.T) {
+	h := &fakeHub{start: fmt.Errorf("opening: %w", app.ErrStoreRefused)}
+	var e *cli.Error
+	if err := serve(h, zap.NewNop(), nil); !errors.As(err, &e) || e.Code != cli.ExitRefused {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestServeEnds(t *testing.T) {
 	broken := errors.New("broken")
