@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,17 +25,28 @@ const exitNever = 65
 // termFor is how long a command may take to end when rssub does.
 const termFor = 10 * time.Second
 
-// runCommand runs the command for one change and returns its exit code.
-func runCommand(ctx context.Context, command string, c *subscriber.Change) (code int, err error) {
+// longestVariable is how much of a value stands in the environment: a system refuses
+// to start a command with more, and the Source decides how long it is. Standard input
+// has all of it.
+const longestVariable = 32 << 10
+
+// command is what --exec runs, and where its output goes.
+type command struct {
+	line        string
+	out, errOut io.Writer
+}
+
+// run runs the command for one change and returns its exit code.
+func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err error) {
 	n := newNotification(c)
 	n.add(c)
 	input, err := json.Marshal(n)
 	if err != nil {
 		return -1, err
 	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command) //nolint:gosec // it is the user's own
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", x.line) //nolint:gosec // it is the user's own
 	cmd.Stdin = bytes.NewReader(append(input, '\n'))
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = x.out, x.errOut
 	cmd.Env = append(os.Environ(), environment(c)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = termFor
@@ -45,6 +59,32 @@ func runCommand(ctx context.Context, command string, c *subscriber.Change) (code
 		return -1, err
 	}
 	return 0, nil
+}
+
+// untilDone runs the command for a change until it says that it is done with.
+// False: ctx ended before.
+func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.Change) bool {
+	const first, most = time.Second, time.Minute
+	for wait := first; ; wait = min(2*wait, most) {
+		code, err := x.run(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err == nil && code == 0:
+			return true
+		case err == nil && code == exitNever:
+			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
+			return true
+		}
+		log.Warn("the command failed for a change; it is run again", "event", "exec_failed", "url", c.Loc, "exit_code", code, "error", err, "wait", wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+	}
 }
 
 // environment is what a command is told of a change. What a Source says stands in
@@ -67,9 +107,13 @@ func environment(c *subscriber.Change) []string {
 	case c.Content != nil:
 		kind = "content"
 	}
-	return []string{
+	env := []string{
 		"RSSUB_CHANGE=" + kind, "RSSUB_URL=" + c.Loc, "RSSUB_DATETIME=" + at(c.Datetime), "RSSUB_LENGTH=" + length,
 		"RSSUB_HASH=" + c.Hash, "RSSUB_TYPE=" + first(c.Type, c.MediaType), "RSSUB_NOTIFICATION_ID=" + c.NotificationID,
 		"RSSUB_FROM=" + at(c.From), "RSSUB_UNTIL=" + at(c.Until), "RSSUB_REPAIRED=" + strconv.FormatBool(c.Repaired),
 	}
+	for i, v := range env {
+		env[i] = strings.ReplaceAll(v[:min(len(v), longestVariable)], "\x00", "")
+	}
+	return env
 }

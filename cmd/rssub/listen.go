@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"time"
 	"unicode/utf8"
 
@@ -79,6 +78,9 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	f.o.Lease, f.o.CheckEvery = span(f.lease), span(f.check)
+	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
+		return cli.Fail(cli.ExitUsage, "--state-dir %s is of the topic %q; name another folder, or delete it to begin anew", f.o.Dir, st.Topic)
+	}
 	ctx, cancel := untilSignal(cmd)
 	defer cancel()
 	l, err := listenOn(ctx, f.listen)
@@ -101,7 +103,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Run(running) }()
 	handed := make(chan error, 1)
-	go func() { handed <- f.handOn(running, s, cmd.OutOrStdout()) }()
+	go func() { handed <- f.handOn(running, s, cmd.OutOrStdout(), cmd.ErrOrStderr()) }()
 	select {
 	case err = <-handed:
 		stop()
@@ -145,12 +147,13 @@ func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
 }
 
 // handOn prints notifications, or runs a command for each change, until ctx ends.
-func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out io.Writer) error {
+func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out, errOut io.Writer) error {
+	exec := command{f.command, out, errOut}
 	var n *notification
 	for c := range s.Changes(ctx) {
 		switch {
 		case f.command != "":
-			if !runUntilDone(ctx, f.o.Log, f.command, &c) {
+			if !exec.untilDone(ctx, f.o.Log, &c) {
 				return nil
 			}
 		default:
@@ -235,30 +238,4 @@ func newChange(e *resourcesync.Entry) change {
 		out.Links = append(out.Links, link{l.Rel, l.Href})
 	}
 	return out
-}
-
-// runUntilDone runs the command for a change until it says that it is done with.
-// False: ctx ended before.
-func runUntilDone(ctx context.Context, log *slog.Logger, command string, c *subscriber.Change) bool {
-	const first, most = time.Second, time.Minute
-	for wait := first; ; wait = min(2*wait, most) {
-		code, err := runCommand(ctx, command, c)
-		switch {
-		case ctx.Err() != nil:
-			return false
-		case err == nil && code == 0:
-			return true
-		case err == nil && code == exitNever:
-			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
-			return true
-		}
-		log.Warn("the command failed for a change; it is run again", "event", "exec_failed", "url", c.Loc, "exit_code", code, "error", err, "wait", wait)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C:
-		}
-	}
 }
