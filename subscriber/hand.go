@@ -28,10 +28,11 @@ func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time,
 		if size == len(order) && last.After(until) {
 			until = last
 		}
-		if err := s.hand(part, until, job); err != nil {
+		handed, err := s.hand(part, until, job)
+		if err != nil {
 			return n, err
 		}
-		n, order = n+size, order[size:]
+		n, order = n+handed, order[size:]
 	}
 	return n, nil
 }
@@ -52,8 +53,9 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 }
 
 // hand appends changes from a list to the inbox; all up to until are among them.
-func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repairJob) error {
-	return s.update(func(tx *bbolt.Tx) error {
+// It returns how many there were that nobody had had.
+func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
+	err = s.update(func(tx *bbolt.Tx) error {
 		t, err := s.tail(tx)
 		if err != nil {
 			return err
@@ -86,8 +88,13 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 				return err
 			}
 		}
+		n = len(changes)
 		return s.reach(tx, tail{Until: until, Edge: b.edge})
 	})
+	if err != nil {
+		n = 0
+	}
+	return n, err
 }
 
 // reach moves the tail on, where it is not further already, and takes what was
