@@ -15,7 +15,7 @@ func neverTwo(t *testing.T, seed uint64) {
 	b := newBed(t)
 	b.store.hangs = seed%2 == 0
 	live := map[string]*hub{}
-	for i := range 60 {
+	for i := range 40 {
 		id := fmt.Sprint("hub ", i)
 		switch n := rnd.IntN(10); {
 		case n < 4 && len(live) < 5 || len(live) == 0:
