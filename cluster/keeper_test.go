@@ -526,8 +526,11 @@ func TestLostInTheStore(t *testing.T) {
 		b.store.owners[4] = ""
 		b.store.mu.Unlock()
 		b.after(6 * time.Second)
-		if h.Owns(3) || !h.Owns(4) || h.part.cuts != 2 || h.part.takes[4] != 2 {
-			t.Errorf("owns the lost one: %t, the free one: %t, %d cuts, taken %d times", h.Owns(3), h.Owns(4), h.part.cuts, h.part.takes[4])
+		h.part.mu.Lock()
+		cuts, takes := h.part.cuts, h.part.takes[4]
+		h.part.mu.Unlock()
+		if h.Owns(3) || !h.Owns(4) || cuts != 2 || takes != 2 {
+			t.Errorf("owns the lost one: %t, the free one: %t, %d cuts, taken %d times", h.Owns(3), h.Owns(4), cuts, takes)
 		}
 		b.after(2 * lease)
 		b.shares([]*hub{h}, Shards)
