@@ -231,9 +231,7 @@ func TestRedisAway(t *testing.T) {
 	m.c.grace, m.c.perFault = time.Minute, nemesisInFlight+2*commitGroup
 	source := m.addTopic()
 	must(t, source.publish(t.Context()))
-	for range 5 {
-		must(t, m.stay(t.Context(), m.addCallee(0)))
-	}
+	m.stayAll(0, 5)
 	for name, away := range map[string]struct{ begin, end func() }{
 		"frozen": {func() { redis.Freeze(t) }, func() { redis.Continue(t) }},
 		"dead":   {func() { redis.Kill(t) }, func() { redis.Restart(t) }},
@@ -270,9 +268,7 @@ func TestFrozenHub(t *testing.T) {
 	m.c.grace, m.c.perFault, m.c.freezes = time.Minute, nemesisInFlight+2*commitGroup, 3
 	source := m.addTopic()
 	must(t, source.publish(t.Context()))
-	for range 20 {
-		must(t, m.stay(t.Context(), m.addCallee(0)))
-	}
+	m.stayAll(0, 20)
 	for range 3 {
 		m.c.faults++
 		must(t, source.publish(t.Context())) // deliveries are on their way when it freezes
@@ -287,6 +283,40 @@ func TestFrozenHub(t *testing.T) {
 		m.awaitReady()
 	}
 	m.converge()
+}
+
+// A Redis that lost its tail: the gap is recorded with the topic, the Source is
+// told to send again what was lost, and that is delivered under its new ids.
+func TestLostTail(t *testing.T) {
+	const before, tail = 5, 7
+	redis := redistest.Standalone(t)
+	m := &nemesis{world: newWorld(t, nemesisLease)}
+	m.addRedisHubs(2, redis.URL())
+	m.awaitReady()
+	m.c.grace, m.c.perFault, m.c.faults, m.c.losses, m.c.lossy = time.Minute, 0, 1, 1, true
+	source := m.addTopic()
+	must(t, source.publish(t.Context()))
+	m.stayAll(0, 10)
+	for range before {
+		must(t, source.publish(t.Context()))
+	}
+	m.awaitArrival(before)
+	redis.LoseTail(t, func() {
+		for range tail {
+			must(t, source.publish(t.Context()))
+		}
+		m.awaitArrival(before + tail)
+	})
+	must(t, source.publish(t.Context())) // is told of it
+	if source.story.rewinds != 1 {
+		t.Errorf("the Source was told %d times to send again", source.story.rewinds)
+	}
+	m.converge()
+	for _, c := range m.c.callees {
+		if len(c.gaps) != 1 || c.gaps[0] != (lostSpan{before + 1, before + tail, "rolled_back"}) {
+			t.Errorf("%s has the gaps %v, want one of what was lost", c.path, c.gaps)
+		}
+	}
 }
 
 // A Redis that is emptied while hubs work on it is told loudly: by the log, by

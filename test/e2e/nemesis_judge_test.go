@@ -52,6 +52,7 @@ type survivor struct {
 
 // callee is a subscription: a callback and when it wanted what.
 type callee struct {
+	n        int // of all callees
 	path     string
 	topic    int
 	sessions []session

@@ -102,22 +102,19 @@ func (m *nemesis) run(faults []fault) {
 		})
 	}
 	var sources []*stubbornSource
-	for n := range topics {
+	for range topics {
 		s := m.addTopic()
 		sources = append(sources, s)
 		m.must(s.publish(ctx)) // the topic is there before anything is lost
-		for range stay {
-			c := m.addCallee(n)
-			background(func() error { return m.stay(ctx, c) })
-		}
 	}
-	running.Wait()
+	for n := range topics {
+		m.stayAll(n, stay)
+	}
 	for n, s := range sources {
 		background(func() error { return s.run(ctx, 50*time.Millisecond) })
-		rnd := rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
-		pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
 		for range 2 {
-			comes := m.addCallee(n)
+			comes, rnd := m.addCallee(n), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
+			pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
 			background(func() error { return m.comeAndGo(ctx, comes, pause) })
 		}
 		expires := m.addCallee(n)

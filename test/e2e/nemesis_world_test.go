@@ -38,7 +38,8 @@ type world struct {
 	c       chronicle
 	bodies  map[[32]byte][2]int // topic and number
 	callees map[string]int      // by path
-	checks  map[string]int      // verifications by path and mode
+	wants   map[string]string   // by path, the mode that it confirms now
+	checks  map[string]int      // verifications that were confirmed, by path and mode
 	// changing is held for reading by who subscribes and unsubscribes, and for
 	// writing by faults that may lose such a change.
 	changing sync.RWMutex
@@ -48,7 +49,7 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 	t.Helper()
 	w := &world{
 		t: t, start: time.Now(), lease: lease, healed: make(chan struct{}),
-		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{},
+		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{}, wants: map[string]string{},
 	}
 	w.lastAnswer.Store(new(string))
 	for range 8 {
@@ -77,13 +78,22 @@ func (w *world) learn(body []byte, topic, n int) {
 	w.bodies[sha256.Sum256(body)] = [2]int{topic, n}
 }
 
-// ServeHTTP is every callback: it says yes to all verifications and 200 to all
-// deliveries.
+// ServeHTTP is every callback: it confirms what it wants now, and says 200 to all
+// deliveries. A hub may take up a request that was sent to it long ago, while it
+// was frozen, and that was made again at another one since.
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
+		mode := r.URL.Query().Get("hub.mode")
 		w.mu.Lock()
-		w.checks[r.URL.Path+" "+r.URL.Query().Get("hub.mode")]++
+		wanted := w.wants[r.URL.Path] == mode
+		if wanted {
+			w.checks[r.URL.Path+" "+mode]++
+		}
 		w.mu.Unlock()
+		if !wanted {
+			http.NotFound(rw, r)
+			return
+		}
 		_, _ = io.WriteString(rw, r.URL.Query().Get("hub.challenge"))
 		return
 	}
@@ -114,14 +124,14 @@ func (w *world) addTopic() *stubbornSource {
 func (w *world) addCallee(topic int) *callee {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &callee{path: fmt.Sprintf("/%d/%d", topic, len(w.c.callees)), topic: topic}
+	c := &callee{n: len(w.c.callees), path: fmt.Sprintf("/%d/%d", topic, len(w.c.callees)), topic: topic}
 	w.callees[c.path] = len(w.c.callees)
 	w.c.callees = append(w.c.callees, c)
 	return c
 }
 
 func (w *world) callback(c *callee) string {
-	return w.servers[w.callees[c.path]%len(w.servers)].URL + c.path
+	return w.servers[c.n%len(w.servers)].URL + c.path
 }
 
 // ask posts a subscription request to whatever hub answers, and returns when that
@@ -132,7 +142,7 @@ func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Dura
 		form.Set("hub.lease_seconds", strconv.Itoa(int(lease/time.Second)))
 	}
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	before := w.checked(c, mode)
+	before := w.want(c, mode)
 	deadline := time.Now().Add(2 * time.Minute)
 	for n := 0; ; n++ {
 		limited, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -178,6 +188,14 @@ func (w *world) subID(c *callee) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(w.c.topics[c.topic].url+"\n"+w.callback(c))).String()
 }
 
+// want sets what a callee confirms, and returns how often it did so before.
+func (w *world) want(c *callee, mode string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wants[c.path] = mode
+	return w.checks[c.path+" "+mode]
+}
+
 func (w *world) checked(c *callee, mode string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,6 +223,21 @@ func (w *world) stay(ctx context.Context, c *callee) error {
 	defer w.mu.Unlock()
 	c.sessions = append(c.sessions, session{accepted: accepted})
 	return err
+}
+
+// stayAll makes n callees of a topic and subscribes them for good.
+func (w *world) stayAll(topic, n int) {
+	w.t.Helper()
+	failed := make(chan error, n)
+	for range n {
+		c := w.addCallee(topic)
+		go func() { failed <- w.stay(w.t.Context(), c) }()
+	}
+	for range n {
+		if err := <-failed; err != nil {
+			w.t.Fatalf("%v\n%s", err, w.tails())
+		}
+	}
 }
 
 // comeAndGo subscribes and unsubscribes until ctx ends; it is subscribed then.
@@ -240,6 +273,7 @@ func (w *world) expire(ctx context.Context, c *callee, lease time.Duration) erro
 	w.changing.RLock()
 	defer w.changing.RUnlock()
 	accepted, err := w.ask(context.WithoutCancel(ctx), c, "subscribe", lease)
+	w.want(c, "") // it is not renewed
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// The lease runs from the verification request, which was sent before now.
