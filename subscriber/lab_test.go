@@ -281,8 +281,8 @@ func (l *lab) name(c *Change) string {
 func (l *lab) want(want string) {
 	l.Helper()
 	if got := l.waiting(); got != want {
-		st, _ := l.sub.Status()
-		l.Errorf("handed on: %q, want %q (%+v)", got, want, st)
+		st := l.status()
+		l.Errorf("handed on: %q, want %q (counts %+v, gaps %s, trouble %q)", got, want, st.Counts, l.gaps(), st.Trouble)
 	}
 }
 

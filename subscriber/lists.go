@@ -37,21 +37,23 @@ func makePlan(ctx context.Context, client Doer, list, archive string, since time
 	if err != nil {
 		return p, err
 	}
-	if _, open := p.covers(since); !open && index != "" {
-		if _, err := p.read(ctx, client, index, 0); err != nil && !isGone(err) {
-			return p, err
+	hole, open := p.covers(since)
+	for _, more := range []string{index, archive} {
+		if open || more == "" || more == archive && hole.IsZero() {
+			continue
 		}
-	}
-	if hole, _ := p.covers(since); !hole.IsZero() && archive != "" {
-		if _, err := p.read(ctx, client, archive, 0); err != nil && !isGone(err) {
-			return p, err
+		if _, failed := p.read(ctx, client, more, 0); failed != nil && !isGone(failed) {
+			err = errors.Join(err, failed)
 		}
+		hole, open = p.covers(since)
 	}
-	hole, _ := p.covers(since)
-	if !hole.IsZero() {
-		return p, &tooOldError{list, hole}
+	switch {
+	case hole.IsZero():
+		return p, nil // as far as the lists go
+	case err != nil:
+		return p, err
 	}
-	return p, nil
+	return p, &tooOldError{list, hole}
 }
 
 // isGone reports whether a document is not there, and not only now.
