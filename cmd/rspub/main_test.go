@@ -182,7 +182,7 @@ type proc struct {
 func start(t *testing.T, args ...string) *proc {
 	t.Helper()
 	p := &proc{t: t, log: make(chan string, 1000)}
-	p.cmd = exec.CommandContext(t.Context(), "rspub", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...) //nolint:gosec // this program
+	p.cmd = exec.CommandContext(t.Context(), "rspub", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...)
 	errs, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

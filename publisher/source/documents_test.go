@@ -162,7 +162,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	x.build()
 	for round := range 8 {
 		x.close()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileWriting$") //nolint:gosec // this program
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileWriting$")
 		cmd.Env = append(os.Environ(), writing+"="+strings.Join([]string{x.o.PublicURL, x.dir, x.o.StateDir}, "\n"))
 		out, err := cmd.StdoutPipe()
 		if err != nil {

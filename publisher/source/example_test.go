@@ -26,7 +26,7 @@ func Example() {
 		PublicURL: app.URL + "/books/",
 		StateDir:  state,
 		Sets:      []source.Set{{Folder: source.FolderOptions{Dir: dir}}},
-		Hooks:     source.Hooks{Built: func(_ string, urls []string) { done <- struct{}{} }},
+		Hooks:     source.Hooks{Built: func(string, []string) { done <- struct{}{} }},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -310,7 +310,7 @@ func BenchmarkServeDocument(b *testing.B) {
 	h := x.Handler()
 	for b.Loop() {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/resourcelist.xml", http.NoBody))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/resourcelist.xml", http.NoBody))
 		if w.Code != http.StatusOK {
 			b.Fatal(w.Code)
 		}
