@@ -2,7 +2,9 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,42 +22,91 @@ type Copy struct {
 	o     Options
 	log   *slog.Logger
 	web   *web
-	hosts hosts
 	root  *os.Root // the copy's folder
 	state *state
-	folds bool // the file system takes a.txt and A.txt for one
+	folds bool   // the file system takes a.txt and A.txt for one
+	temp  string // what a dry run uses in place of folders that are not there yet
 
-	busy    [256]sync.Mutex // by URL
+	claims  claims
 	placing sync.Mutex
 	placed  map[string]string // URLs by the folded paths that they were given and that are not recorded yet
 
+	deleting sync.Mutex // held by the one who uses up the share of deletions
+
+	known    sync.Mutex
+	names    []string // of the sets that the Source has
 	handlers handlers
 }
 
-// Open opens the copy in Options.Dir, or begins one. The error says which option
-// is wrong, or what is wrong with the folder.
+// Open opens the copy in Options.Dir, or begins one. With Options.DryRun it writes
+// nothing there. The error says which option is wrong, or what is wrong with the folder.
 func Open(o Options) (*Copy, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
+	c := &Copy{log: o.Log, placed: map[string]string{}, claims: claims{of: map[string]chan struct{}{}}}
+	if o.DryRun {
+		if err := c.standIn(&o); err != nil {
+			return nil, fmt.Errorf("destination: %w", err)
+		}
+	}
+	c.o, c.web = o, newWeb(&o)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil { //nolint:gosec // a copy is for others to read
 		return nil, fmt.Errorf("destination: %w", err)
 	}
-	st, err := openState(o.StateDir)
-	if err != nil {
+	var err error
+	if c.state, err = openState(o.StateDir); err != nil {
+		_ = os.RemoveAll(c.temp) // nothing, where it is empty
 		return nil, err
 	}
-	root, err := os.OpenRoot(o.Dir)
-	if err == nil {
-		err = root.MkdirAll(partsDir, 0o700)
+	c.root, err = os.OpenRoot(o.Dir)
+	if err == nil && !o.DryRun {
+		if err = c.root.MkdirAll(partsDir, 0o700); err == nil {
+			err = c.cleanUp()
+		}
 	}
 	if err != nil {
-		_ = st.db.Close()
+		_ = c.Close()
 		return nil, fmt.Errorf("destination: %w", err)
 	}
-	c := &Copy{o: o, log: o.Log, web: newWeb(&o), root: root, state: st, placed: map[string]string{}}
-	c.folds = c.probeFolding()
+	c.folds = !o.DryRun && c.probeFolding()
 	return c, nil
+}
+
+// standIn gives a dry run folders of its own for those that are not there yet.
+func (c *Copy) standIn(o *Options) error {
+	missing := func(name string) bool {
+		_, err := os.Stat(name)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if !missing(o.Dir) && !missing(filepath.Join(o.StateDir, stateFile)) {
+		return nil
+	}
+	var err error
+	if c.temp, err = os.MkdirTemp("", "rssub-dry-run-"); err != nil {
+		return err
+	}
+	if missing(filepath.Join(o.StateDir, stateFile)) {
+		o.StateDir = filepath.Join(c.temp, "state")
+	}
+	if missing(o.Dir) {
+		o.Dir = filepath.Join(c.temp, "copy")
+	}
+	return nil
+}
+
+// cleanUp removes what a run that was killed left.
+func (c *Copy) cleanUp() error {
+	lists, err := filepath.Glob(filepath.Join(c.o.StateDir, "list-*.xml"))
+	if err != nil {
+		return err
+	}
+	for _, l := range lists {
+		if err := os.Remove(l); err != nil {
+			return err
+		}
+	}
+	return c.cleanParts()
 }
 
 // probeFolding finds out whether the file system tells upper from lower case.
@@ -72,7 +123,12 @@ func (c *Copy) probeFolding() bool {
 // Close ends it.
 func (c *Copy) Close() error {
 	err := c.state.db.Close()
-	_ = c.root.Close()
+	if c.root != nil {
+		_ = c.root.Close()
+	}
+	if c.temp != "" {
+		err = errors.Join(err, os.RemoveAll(c.temp))
+	}
 	return err
 }
 
@@ -84,24 +140,38 @@ func (c *Copy) sets(ctx context.Context) ([]namedSet, error) {
 		return nil, err
 	}
 	var out []namedSet
+	var names []string
 	for _, s := range source.Sets {
 		n := namedSet{Set: s, name: s.CapabilityList}
-		if n.name == "" {
-			n.name = s.Documents[resourcesync.ResourceList]
+		for _, d := range copyable {
+			if n.name == "" {
+				n.name = s.Documents[d]
+			}
 		}
-		if n.name == "" || slices.ContainsFunc(out, func(have namedSet) bool { return have.name == n.name }) {
-			continue
-		}
-		if !n.offers(resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump) {
+		switch {
+		case !n.offers(copyable...):
 			c.log.Warn("a set of the Source offers nothing to copy", "event", "set_empty", "set", n.name)
-			continue
+		case !slices.Contains(names, n.name):
+			out, names = append(out, n), append(names, n.name)
 		}
-		out = append(out, n)
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("the Source at %s offers no Resource List, dump or Change List", c.o.Source)
 	}
+	c.known.Lock()
+	defer c.known.Unlock()
+	c.names = names
 	return out, nil
+}
+
+// copyable are the documents that a copy can be made from.
+var copyable = []string{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
+
+// isSet reports whether the Source has a set of that name.
+func (c *Copy) isSet(name string) bool {
+	c.known.Lock()
+	defer c.known.Unlock()
+	return slices.Contains(c.names, name)
 }
 
 // namedSet is a set of resources of the Source.

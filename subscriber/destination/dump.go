@@ -1,10 +1,11 @@
 package destination
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -13,84 +14,125 @@ import (
 )
 
 // fromDump takes a baseline from a Resource Dump.
-func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, t *tally) (time.Time, error) {
-	began := time.Now()
-	docs, err := c.download(ctx, address)
+func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
+	docs, err := c.download(ctx, address, resourcesync.ResourceDump, setState{})
 	if err != nil {
-		return time.Time{}, err
+		return st, err
 	}
 	defer docs.remove()
+	if docs.at.Before(st.Due) {
+		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
+	}
+	newer := map[string]want{}
+	if !st.BaselineAt.IsZero() {
+		if newer, _, err = c.newer(ctx, set, docs.at); err != nil {
+			return st, err
+		}
+	}
+	t.baseline(address)
 	listed := map[key]struct{}{}
+	for url := range newer {
+		listed[keyOf(url)] = struct{}{}
+	}
 	for e, err := range docs.entries() {
 		if err != nil {
-			return time.Time{}, err
+			return st, fmt.Errorf("reading %s: %w", address, err)
 		}
-		err = c.withPackage(ctx, &e, func(d *resourcesync.DumpReader) error {
-			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) { listed[keyOf(e.Loc)] = struct{}{} })
+		err = c.withPackage(ctx, &e, resourcesync.ResourceDumpManifest, func(d *resourcesync.DumpReader) error {
+			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
+				listed[keyOf(e.Loc)] = struct{}{}
+				_, ok := newer[e.Loc]
+				return !ok
+			})
 		})
 		if err != nil {
-			return time.Time{}, err
+			return st, err
 		}
 	}
-	if err := c.deleteUnlisted(ctx, set, listed, t); err != nil {
-		return time.Time{}, err
+	if err := c.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
+		return st, err
 	}
-	if docs.at.IsZero() {
-		return began, nil
-	}
-	return docs.at, nil
+	return setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at}, nil
 }
 
-// fromChangeDumps applies the packages of a Change Dump that end after since, and
-// returns how far they reach.
-func (c *Copy) fromChangeDumps(ctx context.Context, set namedSet, since time.Time, t *tally) (time.Time, error) {
+// errHole says that something is missing before a package.
+var errHole = errors.New("no package of the Change Dump has what happened")
+
+// fromChangeDumps applies the packages of a Change Dump that end after since. Each time it
+// calls reached with how far that is.
+func (c *Copy) fromChangeDumps(ctx context.Context, set namedSet, since time.Time, t *tally, reached func(time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
-	docs, err := c.download(ctx, address)
+	docs, err := c.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
-		return since, err
+		return err
 	}
 	defer docs.remove()
 	until := since
 	for e, err := range docs.entries() {
 		switch {
 		case err != nil:
-			return until, err
+			return fmt.Errorf("reading %s: %w", address, err)
 		case !e.Until.IsZero() && !e.Until.After(since):
 			continue
 		case e.From.After(until):
-			return until, fmt.Errorf("%s: %w between %s and %s", address, errHole, resourcesync.FormatDatetime(until), resourcesync.FormatDatetime(e.From))
+			return &holeError{address, until, e.From}
 		}
 		last := until
-		err = c.withPackage(ctx, &e, func(d *resourcesync.DumpReader) error {
-			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) {
+		err = c.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
+			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
 				if e.Datetime.After(last) {
 					last = e.Datetime
 				}
+				return e.Datetime.IsZero() || !e.Datetime.Before(since) // those before are in the copy
 			})
 		})
 		if err != nil {
-			return until, err
+			return err
 		}
 		if until = last; e.Until.After(until) {
 			until = e.Until
 		}
+		if err := reached(until); err != nil {
+			return err
+		}
 	}
-	return until, nil
+	return nil
 }
 
-// errHole says that something is missing before a package.
-var errHole = errors.New("no package of the Change Dump has what happened")
+// holeError says what a Change Dump lacks.
+type holeError struct {
+	dump        string
+	from, until time.Time
+}
+
+func (e *holeError) Error() string {
+	return fmt.Sprintf("%s: %v between %s and %s", e.dump, errHole, resourcesync.FormatDatetime(e.from), resourcesync.FormatDatetime(e.until))
+}
+
+func (e *holeError) Unwrap() error { return errHole }
 
 // withPackage fetches a package, verifies it and opens it.
-func (c *Copy) withPackage(ctx context.Context, e *resourcesync.Entry, use func(*resourcesync.DumpReader) error) error {
+func (c *Copy) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
 	w := wanted("", e)
-	w.mirrors = nil
-	part, err := c.fetchPart(ctx, w)
-	if err != nil {
-		return fmt.Errorf("the package %s: %w", e.Loc, err)
+	name := partsDir + "/" + digest(w.url, 16) + whole
+	var err error
+	if _, there := c.adopt(ctx, w, name); !there {
+		_, err = c.fetchFrom(ctx, w, w.url, name)
 	}
-	defer func() { _ = c.root.Remove(part) }()
-	f, err := c.root.Open(part)
+	if err == nil {
+		err = c.openPackage(name, capability, use)
+	}
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the package %s: %w", e.Loc, err)
+	}
+	if ctx.Err() == nil { // what was fetched whole need not be fetched again
+		_ = c.root.Remove(name)
+	}
+	return err
+}
+
+func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpReader) error) error {
+	f, err := c.root.Open(name)
 	if err != nil {
 		return err
 	}
@@ -100,110 +142,78 @@ func (c *Copy) withPackage(ctx context.Context, e *resourcesync.Entry, use func(
 		return err
 	}
 	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{})
-	if err == nil {
-		err = use(d)
-	}
 	if err != nil {
-		return fmt.Errorf("the package %s: %w", e.Loc, err)
+		return err
 	}
-	return nil
+	if head := d.Head(); head.Capability != capability {
+		return fmt.Errorf("its manifest is a %q, and a %q is wanted", head.Capability, capability)
+	}
+	return use(d)
 }
 
-// fetchPart fetches something into a part of its own, verified, and returns the
-// name of it.
-func (c *Copy) fetchPart(ctx context.Context, w want) (string, error) {
-	name := partsDir + "/" + digest(w.url, 16) + ".whole"
-	_, err := c.fetchFrom(ctx, w, w.url, name)
-	return name, err
-}
+// atHand is the largest resource of a package that is read before there is a worker
+// for it. Larger ones are written one at a time.
+const atHand = 64 << 10
 
-// unpack takes the resources of a package into the copy.
-func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, seen func(*resourcesync.Entry)) error {
+// unpack takes those resources of a package into the copy that take says.
+func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
 	var failed error
-	deleted := map[string]want{} // by the last change of each
-	results := func(yield func(result) bool) {
+	deleted := map[string]want{}
+	wants := func(yield func(want) bool) {
 		for e, err := range d.Entries() {
 			if err != nil {
 				failed = err
 				return
 			}
-			seen(&e)
+			if !take(&e) {
+				continue
+			}
 			w := wanted(set.name, &e)
 			if e.Change == resourcesync.Deleted {
 				deleted[w.url] = w
 				continue
 			}
 			delete(deleted, w.url)
-			res := result{want: w, what: Copied}
-			if f, ok := c.has(w); ok {
-				res.what, res.file = Unchanged, f
-			} else if res.file, res.err = c.unpackOne(w, d, e); res.err != nil {
-				res.what = Failed
-			}
-			if ctx.Err() != nil || !yield(res) {
+			if !c.yieldPacked(ctx, d, &e, w, yield) {
 				return
 			}
 		}
 	}
-	if err := c.recordAll(t, "dump", results); err != nil {
+	if err := c.carryOut(ctx, t, "dump", 0, wants); err != nil {
 		return err
 	}
-	if err := errors.Join(failed, ctx.Err()); err != nil {
-		return err
+	if failed != nil {
+		return failed
 	}
 	return c.deleteAll(ctx, slices.Collect(maps.Values(deleted)), t, "the Source deleted it")
 }
 
-// recordAll stores results that are there already.
-func (c *Copy) recordAll(t *tally, what string, results iter.Seq[result]) error {
-	r := &run{c: c, tally: t, what: what, began: time.Now(), results: make(chan result, storeSome)}
-	stored := make(chan error, 1)
-	go func() { stored <- r.record() }()
-	for res := range results {
-		if res.what == Unchanged {
-			t.event(res.event())
-			continue
-		}
-		r.results <- res
+// yieldPacked hands on what is wanted with its content. What the package lacks is
+// left to be fetched by itself.
+func (c *Copy) yieldPacked(ctx context.Context, d *resourcesync.DumpReader, e *resourcesync.Entry, w want, yield func(want) bool) bool {
+	if _, there := c.has(w); there {
+		return yield(w)
 	}
-	close(r.results)
-	return <-stored
-}
-
-// unpackOne writes one resource of a package into the copy.
-func (c *Copy) unpackOne(w want, d *resourcesync.DumpReader, e resourcesync.Entry) (file, error) {
-	mu := &c.busy[keyOf(w.url)[0]]
-	mu.Lock()
-	defer mu.Unlock()
-	p, err := c.place(w.url)
+	in, err := d.Open(*e)
 	if err != nil {
-		return file{}, &refusedError{err}
-	}
-	in, err := d.Open(e)
-	if err != nil {
-		return file{}, err
+		return yield(w)
 	}
 	defer func() { _ = in.Close() }()
-	part, err := c.openPart(w, w.url)
-	if err != nil {
-		return file{}, err
+	if w.length >= 0 && w.length <= atHand {
+		raw, err := io.ReadAll(io.LimitReader(in, atHand+1))
+		if err == nil {
+			w.bytes = bytes.NewReader(raw)
+		}
+		return yield(w)
 	}
-	defer part.close()
-	part.hash, part.have = resourcesync.NewHasher(part.of...), 0
-	if err := part.f.Truncate(0); err != nil {
-		return file{}, err
+	w.bytes, w.used = in, make(chan struct{})
+	if !yield(w) {
+		return false
 	}
-	if err := part.take(in, c.limit(w)); err != nil {
-		return file{}, err
+	select {
+	case <-w.used:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	got := part.hash.Digests()
-	if err := part.verify(w, got); err != nil {
-		return file{}, err
-	}
-	if err := c.moveIn(part, p, w.lastMod); err != nil {
-		return file{}, err
-	}
-	return file{
-		Path: p, Set: w.set, Length: part.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal, LastMod: w.lastMod,
-	}, nil
 }

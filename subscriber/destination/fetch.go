@@ -8,10 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"path"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/egress"
@@ -19,68 +15,12 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// want is a resource as the Source describes it.
-type want struct {
-	url     string
-	set     string
-	length  int64 // -1: not said
-	digests resourcesync.Digests
-	lastMod time.Time
-	mirrors []mirror
-
-	change         string
-	changedAt      time.Time
-	notificationID string
-	tries          int // of earlier runs
-}
-
-// mirror is a link to the same bytes (duplicate), or to others that will do
-// (alternate).
-type mirror struct {
-	URL       string `json:"url"`
-	Alternate bool   `json:"alternate,omitempty"`
-	Pri       int    `json:"pri,omitempty"`
-	Length    int64  `json:"length"`
-	Hash      string `json:"hash,omitempty"`
-}
-
-// wanted is what an entry says.
-func wanted(set string, e *resourcesync.Entry) want {
-	w := want{
-		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
-		change: e.Change, changedAt: e.Datetime,
-	}
-	if e.HasLength && e.Length >= 0 {
-		w.length = e.Length
-	}
-	for _, l := range e.Links {
-		duplicate := strings.EqualFold(l.Rel, "duplicate")
-		if !duplicate && !strings.EqualFold(l.Rel, "alternate") {
-			continue
-		}
-		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash}
-		if m.Pri == 0 {
-			m.Pri = 999_999
-		}
-		if l.HasLength {
-			m.Length = l.Length
-		}
-		w.mirrors = append(w.mirrors, m)
-	}
-	slices.SortStableFunc(w.mirrors, func(a, b mirror) int {
-		if a.Alternate != b.Alternate {
-			if a.Alternate {
-				return 1
-			}
-			return -1
-		}
-		return a.Pri - b.Pri
-	})
-	return w
-}
-
 // mismatchError says that bytes came which are not those that the Source describes.
-type mismatchError struct{ what string }
+// Short: the answer may have been cut off.
+type mismatchError struct {
+	what  string
+	short bool
+}
 
 func (e *mismatchError) Error() string { return e.what }
 
@@ -91,17 +31,30 @@ func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
 // fetch brings a resource into the copy: from its address, or else from one that
-// the Source names instead. It returns the record of it.
-func (c *Copy) fetch(ctx context.Context, w want) (file, error) {
+// the Source names instead. It returns the record of it. The path stays the
+// resource's until release.
+func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 	p, err := c.place(w.url)
 	if err != nil {
 		return file{}, &refusedError{err}
 	}
-	if f, ok := c.adopt(w, p); ok {
+	defer func() {
+		if err != nil {
+			c.release(p)
+		}
+	}()
+	if f, ok := c.adopt(ctx, w, p); ok {
 		return f, nil
 	}
-	f, err := c.fetchFrom(ctx, w, w.url, p)
-	if err == nil || ctx.Err() != nil {
+	if w.bytes != nil {
+		f, err := c.put(w, p)
+		if err == nil || fatal(err) {
+			return f, err
+		}
+		c.log.Warn("a resource in a package is not what the Source says; it is fetched by itself", "event", "package_wrong", "url", w.url, "error", err)
+	}
+	f, err = c.fetchFrom(ctx, w, w.url, p)
+	if err == nil || ctx.Err() != nil || fatal(err) {
 		return f, err
 	}
 	for _, m := range w.mirrors {
@@ -124,7 +77,7 @@ func (c *Copy) fetch(ctx context.Context, w want) (file, error) {
 
 // adopt takes a file that is there already: one that was fetched and not recorded
 // before a crash, or that was there before the copy was.
-func (c *Copy) adopt(w want, p string) (file, bool) {
+func (c *Copy) adopt(ctx context.Context, w want, p string) (file, bool) {
 	if len(w.digests.Algorithms()) == 0 {
 		return file{}, false
 	}
@@ -132,7 +85,7 @@ func (c *Copy) adopt(w want, p string) (file, bool) {
 	if err != nil || !info.Mode().IsRegular() || w.length >= 0 && info.Size() != w.length {
 		return file{}, false
 	}
-	got, n, err := c.hashFile(p, w.digests.Algorithms()...)
+	got, n, err := c.hashFile(ctx, p, w.digests.Algorithms()...)
 	if err != nil || got.Compare(w.digests) != resourcesync.Equal {
 		return file{}, false
 	}
@@ -140,113 +93,125 @@ func (c *Copy) adopt(w want, p string) (file, bool) {
 	return file{Path: p, Set: w.set, Length: n, Hash: got.String(), Said: true, LastMod: w.lastMod}, true
 }
 
-// fetchFrom tries an address up to fetchTries times.
+// put writes a resource whose content is at hand.
+func (c *Copy) put(w want, p string) (file, error) {
+	part, err := c.openPart(w, w.url, false)
+	if err != nil {
+		return file{}, err
+	}
+	defer part.close()
+	if err := part.take(w.bytes, c.limit(w)); err != nil {
+		return file{}, err
+	}
+	return part.moveIn(w, p)
+}
+
+// fetchFrom tries an address up to fetchTries times, and more often where its host
+// asks to come again.
 func (c *Copy) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
+	return patiently(ctx, func() (file, error) { return c.fetchOnce(ctx, w, address, p) })
+}
+
+// patiently does something again where that may help.
+func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	wait := tryFirst
 	for try := 1; ; try++ {
-		f, err := c.fetchOnce(ctx, w, address, p)
-		if err == nil || ctx.Err() != nil || try == fetchTries || !passing(err) {
-			return f, err
+		v, err := do()
+		if err == nil || ctx.Err() != nil || !passing(err) {
+			return v, err
 		}
-		if !sleep(ctx, wait) {
-			return f, ctx.Err()
+		var status *subscriber.StatusError
+		asked := errors.As(err, &status) && (status.Status == http.StatusTooManyRequests || status.Status == http.StatusServiceUnavailable)
+		if try >= askedTries || !asked && try >= fetchTries {
+			return v, err
 		}
-		wait *= 4
+		if !asked && !sleep(ctx, wait) { // for who asked, web waits
+			return v, ctx.Err()
+		}
+		wait = min(4*wait, tryMax)
 	}
 }
 
 // passing reports whether an error may be another one next time.
 func passing(err error) bool {
-	var status *subscriber.StatusError
-	var host *HostError
-	var refused *refusedError
+	var (
+		status   *subscriber.StatusError
+		host     *HostError
+		away     *awayError
+		refused  *refusedError
+		mismatch *mismatchError
+	)
 	switch {
-	case errors.As(err, &host), errors.As(err, &refused), egress.Classify(err) == egress.FailureRefused, errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &host), errors.As(err, &away), errors.As(err, &refused), egress.Classify(err) == egress.FailureRefused,
+		fatal(err), errors.Is(err, fs.ErrPermission):
 		return false
+	case errors.As(err, &mismatch):
+		return mismatch.short
 	case errors.As(err, &status):
-		return status.Status >= 500 || status.Status == http.StatusTooManyRequests || status.Status == http.StatusRequestTimeout
+		return status.Status >= 500 || status.Status == http.StatusTooManyRequests || status.Status == http.StatusRequestTimeout ||
+			status.Status == http.StatusRequestedRangeNotSatisfiable
 	}
 	return true
 }
 
 // fetchOnce asks for a resource, and renames what came once it is verified.
 func (c *Copy) fetchOnce(ctx context.Context, w want, address, p string) (file, error) {
-	part, err := c.openPart(w, address)
+	part, err := c.openPart(w, address, true)
 	if err != nil {
-		return file{}, &refusedError{err}
+		return file{}, err
 	}
 	defer part.close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	header := part.header()
 	have, conditional := c.unlessChanged(w, p, header)
 	resp, err := c.ask(ctx, address, header)
 	if err != nil {
-		return file{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusNotModified && conditional {
-		have.LastMod = w.lastMod
-		return have, nil
-	}
-	if err := part.begin(resp, c.limit(w)); err != nil {
-		return file{}, err
-	}
-	body := &watched{r: resp.Body, timer: time.AfterFunc(stallTimeout, func() { cancel(errStalled) })}
-	defer body.timer.Stop()
-	if err := part.take(body, c.limit(w)); err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
-			err = cause
+		var status *subscriber.StatusError
+		if errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable {
+			part.discard()
 		}
 		return file{}, err
 	}
-	got := part.hash.Digests()
-	if err := part.verify(w, got); err != nil {
-		part.discard()
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusNotModified {
+		if !conditional {
+			return file{}, &refusedError{fmt.Errorf("%s answered 304 to a question without a condition", address)}
+		}
+		have.LastMod = w.lastMod
+		return have, nil
+	}
+	if err := part.begin(resp, address, c.limit(w)); err != nil {
 		return file{}, err
 	}
-	if err := c.moveIn(part, p, w.lastMod); err != nil {
+	if err := part.take(resp.Body, c.limit(w)); err != nil {
 		return file{}, err
 	}
-	return file{
-		Path: p, Set: w.set, Length: part.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal,
-		LastMod: w.lastMod, ETag: resp.Header.Get("ETag"), Modified: resp.Header.Get("Last-Modified"),
-	}, nil
+	f, err := part.moveIn(w, p)
+	f.ETag, f.Modified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	return f, err
 }
 
 // unlessChanged asks for a resource only if it is another than the copy has, where
 // the Source gives no hash that would tell.
 func (c *Copy) unlessChanged(w want, p string, header http.Header) (file, bool) {
-	f, ok, err := c.state.file(w.url)
-	if err != nil || !ok || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
+	f, ok := c.state.file(w.url)
+	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
 		return f, false
 	}
-	if info, err := c.root.Lstat(p); err != nil || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
+	if info, err := c.root.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
 		return f, false
 	}
-	if f.ETag != "" {
-		header.Set("If-None-Match", f.ETag)
-	}
-	if f.Modified != "" {
-		header.Set("If-Modified-Since", f.Modified)
-	}
-	return f, f.ETag != "" || f.Modified != ""
+	return f, ifChanged(header, f.ETag, f.Modified)
 }
 
-var errStalled = fmt.Errorf("nothing came for %v", stallTimeout)
-
-// watched puts the end off as long as something comes.
-type watched struct {
-	r     io.Reader
-	timer *time.Timer
-}
-
-func (b *watched) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if n > 0 {
-		b.timer.Reset(stallTimeout)
+// ifChanged sets the conditions of a request; false: there are none.
+func ifChanged(header http.Header, etag, modified string) bool {
+	if etag != "" {
+		header.Set("If-None-Match", etag)
 	}
-	return n, err
+	if modified != "" {
+		header.Set("If-Modified-Since", modified)
+	}
+	return etag != "" || modified != ""
 }
 
 // limit is how many bytes of a resource are read at most.
@@ -257,8 +222,8 @@ func (c *Copy) limit(w want) int64 {
 	return c.o.MaxFile
 }
 
-// ask sends a GET, and follows redirects to hosts that may be called. An answer of
-// 429 or 503 holds up everything that is wanted of its host.
+// ask sends a GET, and follows redirects to hosts that may be called. The answer is
+// 200, 206 or 304; its body holds one of the host's slots until it is closed.
 func (c *Copy) ask(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	for range maxRedirects + 1 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -266,26 +231,26 @@ func (c *Copy) ask(ctx context.Context, address string, header http.Header) (*ht
 			return nil, &refusedError{err}
 		}
 		req.Header = header.Clone()
-		if err := c.hosts.wait(ctx, egress.HostPort(req.URL)); err != nil {
+		h, err := c.web.host(req.URL)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", address, err)
+		}
+		if err := h.enter(ctx); err != nil {
 			return nil, err
 		}
-		// The header has its own limit; the body is watched by whoever reads it.
-		timed, cancel := context.WithCancelCause(ctx)
-		timer := time.AfterFunc(headerTime, func() { cancel(errStalled) })
-		resp, err := c.web.Do(req.WithContext(timed))
-		timer.Stop()
+		resp, err := c.web.Do(req)
 		if err != nil {
-			cancel(nil)
+			h.leave()
 			return nil, fmt.Errorf("%s: %w", address, egress.WithoutURL(err))
 		}
 		switch resp.StatusCode {
 		case http.StatusOK, http.StatusPartialContent, http.StatusNotModified:
-			resp.Body = closing{resp.Body, func() { cancel(nil) }}
+			resp.Body = closing{resp.Body, h.leave}
 			return resp, nil
 		}
-		next, err := c.judge(resp, address)
+		next, err := judge(resp, address)
 		_ = resp.Body.Close()
-		cancel(nil)
+		h.leave()
 		if err != nil {
 			return nil, err
 		}
@@ -294,20 +259,19 @@ func (c *Copy) ask(ctx context.Context, address string, header http.Header) (*ht
 	return nil, &refusedError{fmt.Errorf("%s: more than %d redirects", address, maxRedirects)}
 }
 
+// closing does something else, too, when it is closed, which happens once.
 type closing struct {
 	io.ReadCloser
 	then func()
 }
 
 func (c closing) Close() error {
-	err := c.ReadCloser.Close()
-	c.then()
-	return err
+	defer c.then()
+	return c.ReadCloser.Close()
 }
 
-// judge says where an answer other than 200 or 206 leads, or what is wrong.
-func (c *Copy) judge(resp *http.Response, address string) (next string, err error) {
-	status := &subscriber.StatusError{URL: address, Status: resp.StatusCode, RetryAfter: retryAfter(resp)}
+// judge says where an answer other than 200, 206 or 304 leads, or what is wrong.
+func judge(resp *http.Response, address string) (next string, err error) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		next, err := resolve(address, resp.Header.Get("Location"))
@@ -315,12 +279,11 @@ func (c *Copy) judge(resp *http.Response, address string) (next string, err erro
 			return "", &refusedError{fmt.Errorf("%s redirects to %q: %w", address, resp.Header.Get("Location"), err)}
 		}
 		return next, nil
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		c.hosts.hold(egress.HostPort(resp.Request.URL), max(status.RetryAfter, time.Second))
 	}
-	return "", status
+	return "", &subscriber.StatusError{URL: address, Status: resp.StatusCode, RetryAfter: retryAfter(resp)}
 }
 
+// resolve is the address that a reference in a document means.
 func resolve(base, ref string) (string, error) {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -339,40 +302,31 @@ func resolve(base, ref string) (string, error) {
 	return u.String(), nil
 }
 
-func retryAfter(resp *http.Response) time.Duration {
-	v := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(v); err == nil && n >= 0 {
-		return time.Duration(min(n, 24*3600)) * time.Second
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(t))
-	}
-	return 0
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // hashFile reads a file of the copy.
-func (c *Copy) hashFile(p string, of ...resourcesync.Algorithm) (resourcesync.Digests, int64, error) {
+func (c *Copy) hashFile(ctx context.Context, p string, of ...resourcesync.Algorithm) (resourcesync.Digests, int64, error) {
 	f, err := c.root.Open(p)
 	if err != nil {
 		return resourcesync.Digests{}, 0, err
 	}
 	defer func() { _ = f.Close() }()
 	h := resourcesync.NewHasher(of...)
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, until{ctx, f}); err != nil {
 		return resourcesync.Digests{}, 0, err
 	}
 	return h.Digests(), h.Length(), nil
+}
+
+// until is a reader that ends with a context.
+type until struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one call
+	r   io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
 }
 
 // setTime gives a file the time of modification that the Source tells.
@@ -383,21 +337,4 @@ func (c *Copy) setTime(p string, t time.Time) {
 	if err := c.root.Chtimes(p, time.Time{}, t); err != nil {
 		c.log.Debug("the time of a file could not be set", "event", "chtimes_failed", "path", p, "error", err)
 	}
-}
-
-// moveIn renames a verified part to its place.
-func (c *Copy) moveIn(part *part, p string, lastMod time.Time) error {
-	if err := part.finish(); err != nil {
-		return err
-	}
-	if dir := path.Dir(p); dir != "." {
-		if err := c.root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	c.setTime(part.name, lastMod)
-	if err := c.root.Rename(part.name, p); err != nil {
-		return err
-	}
-	return nil
 }

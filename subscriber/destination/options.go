@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +36,8 @@ type Options struct {
 	Tokens map[string]string
 	// Parallel is how many requests go to one host at once: 8.
 	Parallel int
-	// MaxDelete is how many files may be deleted within an hour.
+	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and
+	// ten at least; a list that is empty deletes nothing then. More are held back.
 	MaxDelete Share
 	// MaxFile is the largest resource in bytes where the Source does not say how
 	// long it is: 16 GiB.
@@ -86,39 +86,6 @@ const (
 	BaselineDump Baseline = "dump" // the Resource Dump
 )
 
-// Share is a number of files: N, or Part of the copy where that is set. The zero
-// Share is a tenth of the copy, and ten files at least.
-type Share struct {
-	N    int
-	Part float64
-	set  bool
-}
-
-// ParseShare reads a number, such as "100", or a part, such as "25%".
-func ParseShare(s string) (Share, error) {
-	if p, ok := strings.CutSuffix(s, "%"); ok {
-		f, err := strconv.ParseFloat(p, 64)
-		if err == nil && f >= 0 && f <= 100 {
-			return Share{Part: f / 100, set: true}, nil
-		}
-	} else if n, err := strconv.Atoi(s); err == nil && n >= 0 {
-		return Share{N: n, set: true}, nil
-	}
-	return Share{}, fmt.Errorf("%q is no number of files and no part of the copy; write it like 100 or 25%%", s)
-}
-
-// of returns how many files that is of a copy of n.
-func (s Share) of(n int) int {
-	switch {
-	case !s.set && s.N == 0 && s.Part == 0:
-		return max(10, n/10)
-	case s.Part > 0:
-		return int(s.Part * float64(n))
-	default:
-		return s.N
-	}
-}
-
 // What became of a resource.
 const (
 	Copied    = "copied"  // it is in the copy as the Source has it now
@@ -160,9 +127,14 @@ const (
 	maxRedirects = 5
 	fetchTries   = 3
 	tryFirst     = 500 * time.Millisecond
-	hostPauseMax = 5 * time.Minute
+	askedTries   = 8 // of a host that asked to come again later
+	tryMax       = 10 * time.Second
+	hostPauseMax = 5 * time.Minute  // that is waited for a host; what asks for more fails
+	hostRest     = time.Minute      // of a host that does not answer
 	stallTimeout = 30 * time.Second // without a byte
+	slowest      = 1 << 10          // bytes a second
 	headerTime   = 30 * time.Second
+	mirrorsMax   = 8       // of one resource that are tried
 	resumeFrom   = 1 << 20 // bytes from which on a part is kept for the next try
 	maxProblems  = 100     // that a Report names
 	deleteWindow = time.Hour
@@ -193,6 +165,8 @@ func (o *Options) setDefaults() error {
 	}
 	if o.StateDir == "" {
 		o.StateDir = filepath.Join(o.Dir, stateName)
+	} else if err := o.checkStateDir(); err != nil {
+		return err
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 8
@@ -219,59 +193,36 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-func (r Root) check() error {
-	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
-		return fmt.Errorf("destination: a root's URL %q is no http URL that ends with a slash", r.URL)
+// checkStateDir refuses a folder that resources could be written to.
+func (o *Options) checkStateDir() error {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return fmt.Errorf("destination: %w", err)
 	}
-	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) {
-		return fmt.Errorf("destination: a root's folder %q leads out of the copy", r.Dir)
+	state, err := filepath.Abs(o.StateDir)
+	if err != nil {
+		return fmt.Errorf("destination: %w", err)
+	}
+	within, err := filepath.Rel(dir, state)
+	if err != nil || !filepath.IsLocal(within) {
+		return nil //nolint:nilerr // it has nothing to do with the copy
+	}
+	if top, _, _ := strings.Cut(filepath.ToSlash(within), "/"); top != stateName {
+		return fmt.Errorf("destination: the state folder %s is in the copy, where resources go; name one outside of it, or below %s",
+			o.StateDir, filepath.Join(o.Dir, stateName))
 	}
 	return nil
 }
 
-// web calls the hosts that may be called, and gives each its own token. It is a
-// subscriber.Doer.
-type web struct {
-	client subscriber.Doer
-	hosts  map[string]bool
-	tokens map[string]string
-}
-
-func newWeb(o *Options) *web {
-	w := &web{client: o.Client, hosts: map[string]bool{}, tokens: map[string]string{}}
-	w.hosts[egress.HostPortOf(o.Source)] = true
-	for _, h := range o.Hosts {
-		w.hosts[strings.ToLower(h)] = true
+func (r Root) check() error {
+	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
+		return fmt.Errorf("destination: a root's URL %q is no http URL that ends with a slash", r.URL)
 	}
-	for h, token := range o.Tokens {
-		w.tokens[strings.ToLower(h)] = token
+	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) || path.Clean(r.Dir) != r.Dir {
+		return fmt.Errorf("destination: a root's folder %q leads out of the copy, or is not written in its shortest form", r.Dir)
 	}
-	return w
-}
-
-// HostError says that a host was not called.
-type HostError struct{ Host string }
-
-func (e *HostError) Error() string {
-	return fmt.Sprintf("%s is another host than the Source's; allow it (--allow-host %s) if it is to be trusted", e.Host, e.Host)
-}
-
-// Do sends a request to an allowed host. What goes to hubs is no GET, and the
-// topic names them; everything else does not leave the allowed hosts.
-func (w *web) Do(req *http.Request) (*http.Response, error) {
-	host, name := egress.HostPort(req.URL), strings.ToLower(req.URL.Hostname())
-	if req.Method == http.MethodGet {
-		if !w.hosts[host] && !w.hosts[name] {
-			return nil, &HostError{host}
-		}
-		token, ok := w.tokens[host]
-		if !ok {
-			token = w.tokens[name]
-		}
-		if token != "" {
-			req = req.Clone(req.Context())
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
+	if top, _, _ := strings.Cut(r.Dir, "/"); isStateName(top) {
+		return fmt.Errorf("destination: a root's folder %q is that of the copy's own state", r.Dir)
 	}
-	return w.client.Do(req)
+	return nil
 }

@@ -7,74 +7,89 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/resourcesync"
 )
 
 // partsDir is where resources are written until they are whole; it is in the copy
-// so that they can be renamed into it.
-const partsDir = stateName + "/parts"
+// so that they can be renamed into it. What is needed to go on with one stands beside
+// it in a file that ends in notes, and a package of a dump ends in whole.
+const (
+	partsDir  = stateName + "/parts"
+	notes     = ".json"
+	whole     = ".whole"
+	partsKept = 7 * 24 * time.Hour
+)
 
 // part is a resource on its way. A large one stays when the connection breaks, and
 // is gone on with where its server can prove that it is still the same.
 type part struct {
-	copy *Copy
-	name string // in the copy
-	f    *os.File
-	hash *resourcesync.Hasher
-	have int64 // bytes from an earlier try
-	from validator
-	keep bool
-	of   []resourcesync.Algorithm
+	copy  *Copy
+	name  string // in the copy
+	f     *os.File
+	hash  *resourcesync.Hasher
+	have  int64 // bytes from an earlier try
+	from  validator
+	noted bool // there is a file with from
+	keep  bool
+	moved bool
 }
 
 // validator is how an earlier answer is recognised.
 type validator struct {
 	ETag string `json:"etag"` // a strong one
-	URL  string `json:"url"`
+	URL  string `json:"url"`  // that was asked
 }
 
-func (c *Copy) openPart(w want, address string) (*part, error) {
-	p := &part{copy: c, name: partsDir + "/" + digest(w.url, 16), of: w.digests.Algorithms()}
-	if len(p.of) == 0 {
-		p.of = []resourcesync.Algorithm{resourcesync.SHA256}
+// openPart begins a part. With resume it goes on with one that came from the same
+// address, if there is one.
+func (c *Copy) openPart(w want, address string, resume bool) (*part, error) {
+	of := w.digests.Algorithms()
+	if len(of) == 0 {
+		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
-	f, err := c.root.OpenFile(p.name, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	p.f = f
-	if raw, err := c.root.ReadFile(p.name + ".json"); err == nil && json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" {
-		if info, err := f.Stat(); err == nil {
-			p.have = info.Size()
+	p := &part{copy: c, name: partsDir + "/" + digest(w.url, 16), hash: resourcesync.NewHasher(of...)}
+	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
+	if resume {
+		if raw, err := c.root.ReadFile(p.name + notes); err == nil {
+			p.noted = true
+			info, err := c.root.Lstat(p.name)
+			if json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" &&
+				err == nil && info.Mode().IsRegular() && (w.length < 0 || info.Size() < w.length) {
+				p.have, how = info.Size(), os.O_RDWR|os.O_CREATE
+			}
 		}
 	}
-	return p, nil
+	var err error
+	p.f, err = c.root.OpenFile(p.name, how, 0o644)
+	return p, err
 }
 
 // header is what to ask with.
 func (p *part) header() http.Header {
 	h := http.Header{"Accept-Encoding": {"identity"}}
 	if p.have > 0 {
+		p.keep = true // whatever becomes of this try
 		h.Set("Range", "bytes="+strconv.FormatInt(p.have, 10)+"-")
 		h.Set("If-Range", p.from.ETag)
 	}
 	return h
 }
 
-// begin readies the part for the body of an answer.
-func (p *part) begin(resp *http.Response, limit int64) error {
-	p.hash = resourcesync.NewHasher(p.of...)
+// begin readies the part for the body of an answer of 200 or 206.
+func (p *part) begin(resp *http.Response, address string, limit int64) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which nobody asked for", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
-		if !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") || p.have == 0 {
+		if p.have == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") {
 			p.discard()
-			return errors.New("a part came that was not asked for")
+			return errors.New("a part of it came that was not asked for")
 		}
 		if _, err := io.Copy(p.hash, io.NewSectionReader(p.f, 0, p.have)); err != nil {
 			return err
@@ -82,45 +97,48 @@ func (p *part) begin(resp *http.Response, limit int64) error {
 		if _, err := p.f.Seek(p.have, io.SeekStart); err != nil {
 			return err
 		}
-		p.keep = true
 	} else {
-		if err := p.f.Truncate(0); err != nil {
-			return err
+		if p.have > 0 {
+			if err := p.f.Truncate(0); err != nil {
+				return err
+			}
 		}
 		p.have = 0
-		if err := p.remember(resp); err != nil {
+		if err := p.remember(resp, address); err != nil {
 			return err
 		}
 	}
 	if n := resp.ContentLength; n >= 0 && p.have+n > limit {
-		return &mismatchError{fmt.Sprintf("it has %d bytes, and the Source says %d at most", p.have+n, limit)}
+		p.discard()
+		return &mismatchError{what: fmt.Sprintf("it has %d bytes, and may have %d", p.have+n, limit)}
 	}
 	return nil
 }
 
 // remember notes how to go on with a large part.
-func (p *part) remember(resp *http.Response) error {
+func (p *part) remember(resp *http.Response, address string) error {
 	tag := resp.Header.Get("ETag")
-	if resp.ContentLength < resumeFrom || !strings.HasPrefix(tag, `"`) {
-		return ignoreMissing(p.copy.root.Remove(p.name + ".json"))
+	p.keep = resp.ContentLength >= resumeFrom && strings.HasPrefix(tag, `"`)
+	if !p.keep {
+		return nil
 	}
-	raw, err := json.Marshal(validator{ETag: tag, URL: resp.Request.URL.String()})
+	raw, err := json.Marshal(validator{ETag: tag, URL: address})
 	if err != nil {
 		return err
 	}
-	p.keep = true
-	return p.copy.root.WriteFile(p.name+".json", raw, 0o644)
+	p.noted = true
+	return p.copy.root.WriteFile(p.name+notes, raw, 0o600)
 }
 
 // take reads the body, as far as limit.
 func (p *part) take(body io.Reader, limit int64) error {
-	n, err := io.Copy(io.MultiWriter(p.f, p.hash), io.LimitReader(body, limit-p.have+1))
+	n, err := io.Copy(io.MultiWriter(p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
 		return egress.WithoutURL(err)
 	}
 	if p.have+n > limit {
 		p.discard()
-		return &mismatchError{fmt.Sprintf("it has more than the %d bytes that it may have", limit)}
+		return &mismatchError{what: fmt.Sprintf("it has more than the %d bytes that it may have", limit)}
 	}
 	return nil
 }
@@ -128,39 +146,84 @@ func (p *part) take(body io.Reader, limit int64) error {
 // verify compares what came with what the Source says.
 func (p *part) verify(w want, got resourcesync.Digests) error {
 	if n := p.hash.Length(); w.length >= 0 && n != w.length {
-		return &mismatchError{fmt.Sprintf("it has %d bytes, and the Source says %d", n, w.length)}
+		return &mismatchError{fmt.Sprintf("it has %d bytes, and the Source says %d", n, w.length), n < w.length}
 	}
 	if got.Compare(w.digests) == resourcesync.Different {
-		return &mismatchError{fmt.Sprintf("its hash is %s, and the Source says %s", got, w.digests)}
+		return &mismatchError{what: fmt.Sprintf("its hash is %s, and the Source says %s", got, w.digests)}
 	}
 	return nil
+}
+
+// moveIn renames a part to its place, once it is verified, and returns the record.
+func (p *part) moveIn(w want, to string) (file, error) {
+	got := p.hash.Digests()
+	if err := p.verify(w, got); err != nil {
+		p.discard()
+		return file{}, err
+	}
+	err := p.f.Close()
+	p.f = nil
+	if err == nil && path.Dir(to) != "." {
+		err = p.copy.root.MkdirAll(path.Dir(to), 0o755)
+	}
+	if err == nil {
+		p.copy.setTime(p.name, w.lastMod)
+		err = p.copy.root.Rename(p.name, to)
+	}
+	if err != nil {
+		p.discard()
+		return file{}, err
+	}
+	p.moved = true
+	return file{
+		Path: to, Set: w.set, Length: p.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal, LastMod: w.lastMod,
+	}, nil
 }
 
 // discard leaves nothing to go on with.
 func (p *part) discard() { p.keep = false }
 
-// finish closes a part that is whole.
-func (p *part) finish() error {
-	p.keep = true // until it is renamed
-	err := p.f.Close()
-	p.f = nil
-	return errors.Join(err, ignoreMissing(p.copy.root.Remove(p.name+".json")))
-}
-
 // close ends a part, and removes it unless it can be gone on with.
 func (p *part) close() {
 	if p.f != nil {
 		_ = p.f.Close()
-		if !p.keep {
-			_ = p.copy.root.Remove(p.name)
-			_ = p.copy.root.Remove(p.name + ".json")
-		}
+	}
+	if p.keep && !p.moved {
+		return
+	}
+	if !p.moved {
+		_ = p.copy.root.Remove(p.name)
+	}
+	if p.noted {
+		_ = p.copy.root.Remove(p.name + notes)
 	}
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+// cleanParts removes what earlier runs left and nobody goes on with any more.
+func (c *Copy) cleanParts() error {
+	dir, err := c.root.Open(partsDir)
+	if err != nil {
+		return err
 	}
-	return err
+	defer func() { _ = dir.Close() }()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		name := e.Name()
+		noted := there[strings.TrimSuffix(name, notes)+notes] || strings.HasSuffix(name, whole)
+		if err == nil && noted && time.Since(info.ModTime()) < partsKept {
+			continue
+		}
+		if err := c.root.RemoveAll(partsDir + "/" + name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,13 +1,16 @@
 package destination
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Problem is a resource that could not be had or deleted.
 type Problem struct {
-	URL    string `json:"url"`
+	URL    string `json:"url,omitempty"`
+	Path   string `json:"path,omitempty"` // of a file that belongs to no resource
 	Change string `json:"change,omitempty"`
 	Why    string `json:"why"`
 }
@@ -39,14 +42,31 @@ func (r *Report) InSync() bool { return r.Failed == 0 && r.Held == 0 }
 
 // tally counts a Report from several goroutines.
 type tally struct {
-	mu     sync.Mutex
-	failed map[string]struct{} // the URLs of Failed and Held
+	mu sync.Mutex
+	// undone are the resources, by URL or path, that are not as they should be
+	// now; what comes right later in a run is no problem any more.
+	undone map[string]undone
 	Report
 }
 
+type undone struct {
+	held bool
+	why  *Problem // nil: there were many before it
+}
+
+func newTally(source string) *tally {
+	return &tally{Report: Report{Source: source, Began: time.Now(), Problems: []Problem{}}, undone: map[string]undone{}}
+}
+
+// event counts an event.
 func (t *tally) event(e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	name := e.URL
+	if name == "" {
+		name = e.Path
+	}
+	delete(t.undone, name)
 	switch e.What {
 	case Copied:
 		t.Copied++
@@ -55,26 +75,50 @@ func (t *tally) event(e Event) {
 		t.Deleted++
 	case Unchanged:
 		t.Unchanged++
-	case Failed:
-		t.Failed++
-	case HeldBack:
-		t.Held++
-	}
-	if e.What == Failed || e.What == HeldBack {
-		if t.failed == nil {
-			t.failed = map[string]struct{}{}
+	case Failed, HeldBack:
+		u := undone{held: e.What == HeldBack}
+		if len(t.undone) < 10*maxProblems {
+			u.why = &Problem{URL: e.URL, Change: e.Change, Why: e.Err.Error()}
+			if e.URL == "" {
+				u.why.Path = e.Path
+			}
 		}
-		t.failed[e.URL] = struct{}{}
+		t.undone[name] = u
 	}
-	if e.Err != nil && len(t.Problems) < maxProblems {
-		t.Problems = append(t.Problems, Problem{e.URL, e.Change, e.Err.Error()})
-	}
+}
+
+// baseline notes where a baseline comes from.
+func (t *tally) baseline(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Baseline = address
 }
 
 // tried reports whether a resource failed in this run already.
 func (t *tally) tried(url string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.failed[url]
+	_, ok := t.undone[url]
 	return ok
+}
+
+// report is the Report of a run that has ended.
+func (t *tally) report() Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.Report
+	r.Took = time.Since(r.Began)
+	for _, u := range t.undone {
+		if u.held {
+			r.Held++
+		} else {
+			r.Failed++
+		}
+		if u.why != nil {
+			r.Problems = append(r.Problems, *u.why)
+		}
+	}
+	slices.SortFunc(r.Problems, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Path, b.Path)) })
+	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
+	return r
 }

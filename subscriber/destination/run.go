@@ -3,29 +3,62 @@ package destination
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"iter"
-	"path"
+	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/resourcesync"
 )
 
 const (
-	queued    = 4096 // resources that wait for one host
+	queued    = 1024 // resources that wait for one host
 	storeSome = 256  // results that are stored together, at the latest after storeIn
 	storeIn   = 200 * time.Millisecond
 )
 
+// claims are the resources that somebody works on, until what became of them is
+// recorded: so the record is always of what was done last.
+type claims struct {
+	mu sync.Mutex
+	of map[string]chan struct{}
+}
+
+// take waits until nobody else has a resource; false: ctx ended before.
+func (c *claims) take(ctx context.Context, url string) bool {
+	for {
+		c.mu.Lock()
+		busy := c.of[url]
+		if busy == nil {
+			c.of[url] = make(chan struct{})
+			c.mu.Unlock()
+			return true
+		}
+		c.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (c *claims) give(url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.of[url])
+	delete(c.of, url)
+}
+
 // result is what became of a resource.
 type result struct {
 	want
-	what string
-	file file
-	err  error
-	took time.Duration
+	what    string
+	touched bool // Unchanged, and yet the record is another
+	file    file
+	err     error
+	took    time.Duration
 }
 
 // run carries out what is wanted: each host has its own workers, and one goroutine
@@ -40,27 +73,25 @@ type run struct {
 	bytes   int64
 	failed  int
 	results chan result
+	stop    context.CancelCauseFunc
 }
 
 // carryOut fetches, or deletes, what is wanted, and stores what became of each. It
-// returns when all is stored; an error is that of the state, or says that ctx
-// ended.
+// returns when all is stored; an error is that of the state or of the disk, or says
+// that ctx ended.
 func (c *Copy) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[want]) error {
-	r := &run{c: c, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome)}
-	stored := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{c: c, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome), stop: cancel}
+	stored := make(chan struct{})
 	go func() {
-		err := r.record()
-		if err != nil {
-			cancel() // nothing is fetched that can't be recorded
-		}
-		stored <- err
+		defer close(stored)
+		r.record()
 	}()
 	var workers sync.WaitGroup
 	queues := map[string]chan want{}
 	for w := range wants {
-		host := egress.HostPortOf(w.url)
+		host := c.hostOf(w.url)
 		q := queues[host]
 		if q == nil {
 			q = make(chan want, queued)
@@ -85,144 +116,187 @@ func (c *Copy) carryOut(ctx context.Context, t *tally, what string, total int, w
 		close(q)
 	}
 	workers.Wait()
-	ended := ctx.Err()
 	close(r.results)
-	return errors.Join(<-stored, ended)
+	<-stored
+	return context.Cause(ctx)
+}
+
+// hostOf is the queue of a URL: that of its host, or of all that are not called.
+func (c *Copy) hostOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	h, err := c.web.host(u)
+	if err != nil {
+		return ""
+	}
+	return h.name
 }
 
 // work does what is wanted of one resource.
 func (r *run) work(ctx context.Context, w want) {
-	if ctx.Err() != nil {
+	if w.used != nil {
+		defer close(w.used)
+	}
+	if ctx.Err() != nil || !r.c.claims.take(ctx, w.url) {
 		return
 	}
-	mu := &r.c.busy[keyOf(w.url)[0]]
-	mu.Lock() // a resource is worked on by one at a time
-	defer mu.Unlock()
 	begun := time.Now()
-	res := result{want: w, what: Copied}
-	if w.change == resourcesync.Deleted {
-		res.what = Deleted
-		res.file, res.err = r.c.remove(w)
-	} else {
-		res.file, res.err = r.c.fetch(ctx, w)
+	res, ok := r.c.handle(ctx, w)
+	switch {
+	case fatal(res.err):
+		r.stop(res.err)
+		ok = false
+	case ctx.Err() != nil && res.err != nil: // cut off: that was no failure
+		ok = false
 	}
-	res.file.ChangedAt = w.changedAt
-	if ctx.Err() != nil && res.err != nil {
-		return // cut off: that was no failure
+	if !ok {
+		r.c.claims.give(w.url)
+		return
+	}
+	res.took = time.Since(begun)
+	res.bytes, res.used = nil, nil
+	r.results <- res
+}
+
+// fatal reports whether an error is one of the disk, and no resource's: then nothing
+// else will do better.
+func fatal(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO)
+}
+
+// handle does what is wanted of one resource, which is claimed. False: it is not
+// wanted any more.
+func (c *Copy) handle(ctx context.Context, w want) (res result, ok bool) {
+	res = result{want: w, what: Unchanged}
+	if w.again {
+		f, failed := c.state.failure(w.url)
+		if !failed || f.Change != w.change || !f.ChangedAt.Equal(w.changedAt) {
+			return res, false
+		}
+	}
+	if w.change == resourcesync.Deleted {
+		if c.isThere(w.url) {
+			res.what = Deleted
+			if !c.o.DryRun {
+				res.file, res.err = c.remove(w)
+			}
+		}
+	} else if have, there := c.has(w); there {
+		res.file = have
+		res.touched = c.refresh(&res.file, w)
+	} else {
+		res.what = Copied
+		if c.o.DryRun {
+			res.file.Length = max(0, w.length)
+		} else {
+			res.file, res.err = c.fetch(ctx, w)
+			res.file.ChangedAt = w.changedAt
+		}
 	}
 	if res.err != nil {
 		res.what = Failed
 	}
-	res.took = time.Since(begun)
-	r.results <- res
+	return res, true
 }
 
-// remove deletes the file of a resource, and the folders that it leaves empty.
-func (c *Copy) remove(w want) (file, error) {
-	f, known, err := c.state.file(w.url)
-	if err != nil {
-		return f, err
+// refresh brings what is remembered of a file up to date, where the Source tells
+// another time of the same bytes, or has the resource in another set.
+func (c *Copy) refresh(f *file, w want) (touched bool) {
+	if c.o.DryRun {
+		return false
 	}
-	if !known { // fetched and not recorded before a crash, perhaps
-		if f.Path, err = c.wish(w.url); err != nil {
-			return f, nil //nolint:nilerr // what has no place is not there
-		}
-		if owner := c.state.owner(c.fold(f.Path)); owner != "" {
-			return file{}, nil
-		}
+	if !w.lastMod.IsZero() && !w.lastMod.Equal(f.LastMod) {
+		c.setTime(f.Path, w.lastMod)
+		f.LastMod, touched = w.lastMod, true
 	}
-	if err := c.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) && !notThere(c, f.Path) {
-		return f, err
+	if f.Set != w.set && !c.isSet(f.Set) {
+		f.Set, touched = w.set, true
 	}
-	for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
-		if c.root.Remove(dir) != nil {
-			break // it is not empty
-		}
-	}
-	return f, nil
-}
-
-// notThere reports whether there is no file at a path, for instance as one of the
-// folders above is a file.
-func notThere(c *Copy, p string) bool {
-	info, err := c.root.Lstat(p)
-	return err != nil || info.IsDir()
+	return touched
 }
 
 // record stores results until there are no more.
-func (r *run) record() error {
+func (r *run) record() {
 	timer := time.NewTimer(storeIn)
 	defer timer.Stop()
-	batch := newSettled()
-	var events []Event
-	flush := func() error {
-		if err := r.c.state.store(batch, time.Now()); err != nil {
-			return err
+	var batch []result
+	flush := func() {
+		if err := r.store(batch); err != nil {
+			r.stop(err) // nothing is fetched that can't be recorded
 		}
-		r.c.settled(batch)
-		for _, e := range events {
-			r.tally.event(e)
-			r.c.o.Event(e)
-		}
-		batch, events = newSettled(), nil
+		batch = batch[:0]
 		r.progress(false)
-		return nil
 	}
-	var failed error
 	for {
 		select {
 		case res, more := <-r.results:
 			if !more {
-				if failed == nil {
-					failed = flush()
-				}
+				flush()
 				r.progress(true)
-				return failed
+				return
 			}
-			if failed != nil {
-				continue // so that no worker waits for ever
-			}
-			r.add(batch, res)
-			events = append(events, res.event())
-			if batch.len() >= storeSome {
-				failed = flush()
+			if batch = append(batch, res); len(batch) >= storeSome {
+				flush()
 			}
 		case <-timer.C:
 			timer.Reset(storeIn)
-			if failed == nil {
-				failed = flush()
-			}
+			flush()
 		}
 	}
 }
 
-// add adds a result to what is stored next.
-func (r *run) add(batch *settled, res result) {
-	r.done++
-	url := res.url
-	delete(batch.files, url)
-	delete(batch.gone, url)
-	delete(batch.failed, url)
-	switch res.what {
-	case Copied:
-		r.bytes += res.file.Length
-		batch.files[url], batch.keys[url] = res.file, r.c.fold(res.file.Path)
-	case Deleted:
-		batch.gone[url] = r.c.fold(res.file.Path)
-		batch.deleted++
-	default:
-		r.failed++
-		batch.failed[url] = res.failure()
+// store makes results durable, and tells of them.
+func (r *run) store(batch []result) error {
+	c, d := r.c, newSettled()
+	defer func() {
+		for i := range batch {
+			c.claims.give(batch[i].url)
+			if batch[i].what == Copied {
+				c.release(batch[i].file.Path)
+			}
+		}
+	}()
+	for i := range batch { // each of another URL, as they are claimed
+		res := &batch[i]
+		switch res.what {
+		case Copied:
+			d.files[res.url] = res.file
+		case Deleted:
+			d.gone[res.url] = res.file.Path
+			d.deleted++
+		case Failed:
+			d.failed[res.url] = res.failure(res.err)
+		case Unchanged:
+			if _, failed := c.state.failure(res.url); res.touched {
+				d.files[res.url] = res.file
+			} else if failed {
+				d.well[res.url] = true
+			}
+		}
 	}
-}
-
-// settled lets go of paths that are recorded now.
-func (c *Copy) settled(batch *settled) {
-	c.placing.Lock()
-	defer c.placing.Unlock()
-	for _, key := range batch.keys {
-		delete(c.placed, key)
+	if d.len() > 0 && !c.o.DryRun {
+		if err := c.state.store(d, c.fold, time.Now()); err != nil {
+			return err
+		}
 	}
+	for i := range batch {
+		res := &batch[i]
+		r.done++
+		switch res.what {
+		case Copied:
+			r.bytes += res.file.Length
+		case Failed:
+			r.failed++
+		}
+		e := res.event()
+		r.tally.event(e)
+		if e.What != Unchanged {
+			c.o.Event(e)
+		}
+	}
+	return nil
 }
 
 func (r *run) progress(finished bool) {
@@ -235,28 +309,5 @@ func (res *result) event() Event {
 	return Event{
 		What: res.what, URL: res.url, Path: res.file.Path, Bytes: res.file.Length, Hash: res.file.Hash,
 		Change: res.change, ChangedAt: res.changedAt, NotificationID: res.notificationID, Took: res.took, Err: res.err,
-	}
-}
-
-// Pauses between the tries of a resource that could not be had, while following.
-const (
-	againFirst = 2 * time.Second
-	againMax   = time.Hour
-)
-
-// failure is what is remembered of a resource that could not be had.
-func (res *result) failure() failure {
-	wait := againFirst << min(res.tries, 12)
-	return failure{
-		Set: res.set, Change: res.change, Length: res.length, Hash: res.digests.String(), LastMod: res.lastMod, Links: res.mirrors,
-		Why: res.err.Error(), Tries: res.tries + 1, NextAt: time.Now().Add(min(wait, againMax)), ChangedAt: res.changedAt,
-	}
-}
-
-// again is what is wanted of a resource that could not be had.
-func (f *failure) again(url string) want {
-	return want{
-		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
-		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries,
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -18,7 +18,7 @@ import (
 //	files    file records, as JSON, by URL
 //	paths    URLs by path, folded where the file system folds
 //	failed   what could not be had, as JSON, by URL
-//	deletes  the files that were deleted within the last hour, by time
+//	deletes  how many files were deleted within the last hour, by time
 //	sets     how far each set is, as JSON, by its name
 var (
 	filesBucket   = []byte("files")
@@ -30,7 +30,10 @@ var (
 	formatKey     = []byte("format")
 )
 
-const format = 1
+const (
+	format    = 1
+	stateFile = "copy.db"
+)
 
 // file is what is known of a resource in the copy.
 type file struct {
@@ -71,187 +74,165 @@ type setState struct {
 	CapabilityList string    `json:"capability_list,omitempty"`
 	BaselineAt     time.Time `json:"baseline_at,omitzero"` // of a complete one
 	From           string    `json:"from,omitempty"`       // the list or dump that it came from
+	// Due is as of when a new baseline has to be, since changes before it can't be
+	// had; zero: none is needed.
+	Due time.Time `json:"due,omitzero"`
 	// DumpsUntil is how far Change Dumps were taken, where there is no Change List.
 	DumpsUntil time.Time `json:"dumps_until,omitzero"`
+	// ETag and Modified are the validators of the list at From, where it has no parts.
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"`
 }
 
+// state is what is remembered on disk. It may be shared between goroutines.
 type state struct {
-	db *bbolt.DB
+	db    *bbolt.DB
+	n     atomic.Int64 // of files
+	retry atomic.Int64 // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
 }
 
 func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
-	name := filepath.Join(dir, "copy.db")
-	db, err := bbolt.Open(name, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
+	name := filepath.Join(dir, stateFile)
+	db, err := openDB(name)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("destination: %s is in use by another process; end that one, or name another folder", name)
+	}
+	s := &state{db: db}
+	if err == nil {
+		if err = s.prepare(); err != nil {
+			_ = db.Close()
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("destination: opening %s: %w", name, err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	return s, nil
+}
+
+// openDB opens the file. What bbolt finds damaged it may also panic of.
+func openDB(name string) (db *bbolt.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = damagedError{fmt.Errorf("%v", p)}
+		}
+	}()
+	db, err = bbolt.Open(name, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
+	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
+		err = damagedError{err}
+	}
+	return db, err
+}
+
+// damagedError says what to do about a state that can't be used.
+type damagedError struct{ err error }
+
+func (e damagedError) Error() string {
+	return e.err.Error() + ": the file is damaged. Move it away and sync again: what is in the copy already, and as it should be, is not fetched again"
+}
+
+func (e damagedError) Unwrap() error { return e.err }
+
+func (s *state) prepare() error {
+	return s.db.Update(func(tx *bbolt.Tx) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = damagedError{fmt.Errorf("%v", p)}
+			}
+		}()
 		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, deletesBucket, setsBucket, metaBucket} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}
 		}
+		s.n.Store(int64(tx.Bucket(filesBucket).Stats().KeyN))
+		s.retry.Store(1)
+		raw := tx.Bucket(metaBucket).Get(formatKey)
+		if raw == nil {
+			return putJSON(tx.Bucket(metaBucket), string(formatKey), format)
+		}
 		var have int
-		found, err := getJSON(tx.Bucket(metaBucket), formatKey, &have)
-		switch {
-		case err != nil:
-			return err
-		case !found:
-			return putJSON(tx.Bucket(metaBucket), formatKey, format)
-		case have != format:
-			return fmt.Errorf("it has the format %d, and this program knows format %d only", have, format)
+		if err := json.Unmarshal(raw, &have); err != nil || have != format {
+			return fmt.Errorf("it has the format %q, and this program knows format %d only", raw, format)
 		}
 		return nil
 	})
-	if err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("destination: opening %s: %w", name, err)
-	}
-	return &state{db}, nil
 }
 
-func getJSON(b *bbolt.Bucket, key []byte, v any) (found bool, err error) {
-	raw := b.Get(key)
-	if raw == nil {
-		return false, nil
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return true, fmt.Errorf("the state is damaged at %q: %w", key, err)
-	}
-	return true, nil
-}
-
-func putJSON(b *bbolt.Bucket, key []byte, v any) error {
+func putJSON(b *bbolt.Bucket, key string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return b.Put(key, raw)
-}
-
-// file returns what is known of a URL.
-func (s *state) file(url string) (f file, ok bool, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		ok, err = getJSON(tx.Bucket(filesBucket), []byte(url), &f)
-		return err
-	})
-	return f, ok, err
-}
-
-// owner is the URL that is kept at a path; empty: none.
-func (s *state) owner(key string) (url string) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
-		url = string(tx.Bucket(pathsBucket).Get([]byte(key)))
-		return nil
-	})
-	return url
+	return b.Put([]byte(key), raw)
 }
 
 // count is how many files there are.
-func (s *state) count() (n int) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
-		n = tx.Bucket(pathsBucket).Stats().KeyN
-		return nil
-	})
-	return n
+func (s *state) count() int { return int(s.n.Load()) }
+
+func (s *state) putSet(name string, st setState) error {
+	return s.db.Update(func(tx *bbolt.Tx) error { return putJSON(tx.Bucket(setsBucket), name, st) })
 }
 
-// files goes over all files, some at a time, so that changes may be made meanwhile.
-func (s *state) files() iter.Seq2[string, file] {
-	const page = 1000
-	return func(yield func(string, file) bool) {
-		var after []byte
-		for {
-			type pair struct {
-				url string
-				f   file
-			}
-			var got []pair
-			_ = s.db.View(func(tx *bbolt.Tx) error {
-				c := tx.Bucket(filesBucket).Cursor()
-				k, v := c.Seek(after)
-				for ; k != nil && len(got) < page; k, v = c.Next() {
-					var f file
-					if json.Unmarshal(v, &f) == nil {
-						got = append(got, pair{string(k), f})
-					}
-				}
-				return nil
-			})
-			for _, p := range got {
-				if !yield(p.url, p.f) {
-					return
-				}
-			}
-			if len(got) < page {
-				return
-			}
-			after = append([]byte(got[len(got)-1].url), 0)
-		}
-	}
-}
-
-// failures are what could not be had.
-func (s *state) failures() (map[string]failure, error) {
-	out := map[string]failure{}
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(failedBucket)
-		return b.ForEach(func(k, _ []byte) error {
-			var f failure
-			_, err := getJSON(b, k, &f)
-			out[string(k)] = f
-			return err
-		})
-	})
-	return out, err
-}
-
-// settled is what is to be stored of some resources, together.
+// settled is what is to be stored of some resources, together. A URL is in one of
+// the maps only.
 type settled struct {
-	files   map[string]file // that are in the copy now
-	keys    map[string]string
-	gone    map[string]string // URLs that are not any more, and the keys of their paths
-	failed  map[string]failure
+	files   map[string]file    // that are in the copy now, recorded anew
+	gone    map[string]string  // that are not any more, and their paths
+	failed  map[string]failure // that could not be had
+	well    map[string]bool    // that are as they should be
 	deleted int
 }
 
 func newSettled() *settled {
-	return &settled{files: map[string]file{}, keys: map[string]string{}, gone: map[string]string{}, failed: map[string]failure{}}
+	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}}
 }
 
-func (d *settled) len() int { return len(d.files) + len(d.gone) + len(d.failed) }
+func (d *settled) len() int { return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) }
 
-// store makes d durable.
-func (s *state) store(d *settled, now time.Time) error {
-	if d.len() == 0 {
-		return nil
-	}
-	return s.db.Update(func(tx *bbolt.Tx) error {
+// store makes d durable. Fold is Copy.fold.
+func (s *state) store(d *settled, fold func(string) string, now time.Time) error {
+	var n, retry int64
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		n, retry = 0, 0
 		files, paths, failed := tx.Bucket(filesBucket), tx.Bucket(pathsBucket), tx.Bucket(failedBucket)
-		for url, key := range d.gone {
-			if err := errors.Join(files.Delete([]byte(url)), paths.Delete([]byte(key)), failed.Delete([]byte(url))); err != nil {
+		drop := func(url string) error { // forgets the file of a URL, and its path
+			raw := files.Get([]byte(url))
+			if raw == nil {
+				return nil
+			}
+			n--
+			var have file
+			if json.Unmarshal(raw, &have) == nil && string(paths.Get([]byte(fold(have.Path)))) == url {
+				if err := paths.Delete([]byte(fold(have.Path))); err != nil {
+					return err
+				}
+			}
+			return files.Delete([]byte(url))
+		}
+		for url := range d.gone {
+			if err := errors.Join(drop(url), failed.Delete([]byte(url))); err != nil {
 				return err
 			}
 		}
 		for url, f := range d.files {
-			if err := errors.Join(putJSON(files, []byte(url), f), paths.Put([]byte(d.keys[url]), []byte(url)), failed.Delete([]byte(url))); err != nil {
+			n++
+			if err := errors.Join(drop(url), putJSON(files, url, f), paths.Put([]byte(fold(f.Path)), []byte(url)), failed.Delete([]byte(url))); err != nil {
+				return err
+			}
+		}
+		for url := range d.well {
+			if err := failed.Delete([]byte(url)); err != nil {
 				return err
 			}
 		}
 		for url, f := range d.failed {
-			var have file
-			if found, err := getJSON(files, []byte(url), &have); err != nil {
-				return err
-			} else if found && have.ChangedAt.After(f.ChangedAt) {
-				continue // a newer change was carried out meanwhile
+			if at := f.NextAt.UnixNano(); retry == 0 || at < retry {
+				retry = at
 			}
-			if err := putJSON(failed, []byte(url), f); err != nil {
+			if err := putJSON(failed, url, f); err != nil {
 				return err
 			}
 		}
@@ -260,57 +241,27 @@ func (s *state) store(d *settled, now time.Time) error {
 		}
 		return countDeletes(tx.Bucket(deletesBucket), d.deleted, now)
 	})
+	if err != nil {
+		return fmt.Errorf("writing the state of the copy: %w", err)
+	}
+	s.n.Add(n)
+	if have := s.retry.Load(); retry != 0 && (have == 0 || retry < have) {
+		s.retry.Store(retry)
+	}
+	return nil
 }
 
 // countDeletes adds to how many files were deleted, and forgets what was long ago.
 func countDeletes(b *bbolt.Bucket, n int, now time.Time) error {
-	key := []byte(now.UTC().Format(time.RFC3339Nano))
-	old := []byte(now.Add(-deleteWindow).UTC().Format(time.RFC3339Nano))
+	old := string(instant(now.Add(-deleteWindow)))
 	c := b.Cursor()
-	for k, _ := c.First(); k != nil && string(k) < string(old); k, _ = c.First() {
+	for k, _ := c.First(); k != nil && string(k) < old; k, _ = c.First() {
 		if err := b.Delete(k); err != nil {
 			return err
 		}
 	}
-	return putJSON(b, key, n)
-}
-
-// deletes is how many files were deleted within the window.
-func (s *state) deletes(now time.Time) (n int) {
-	old := now.Add(-deleteWindow).UTC().Format(time.RFC3339Nano)
-	_ = s.db.View(func(tx *bbolt.Tx) error {
-		c := tx.Bucket(deletesBucket).Cursor()
-		for k, v := c.Seek([]byte(old)); k != nil; k, v = c.Next() {
-			var one int
-			_ = json.Unmarshal(v, &one)
-			n += one
-		}
-		return nil
-	})
-	return n
-}
-
-func (s *state) set(name string) (st setState, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		_, err := getJSON(tx.Bucket(setsBucket), []byte(name), &st)
-		return err
-	})
-	return st, err
-}
-
-func (s *state) putSet(name string, st setState) error {
-	return s.db.Update(func(tx *bbolt.Tx) error { return putJSON(tx.Bucket(setsBucket), []byte(name), st) })
-}
-
-// forget drops the failure of a URL.
-func (s *state) forget(url string) error {
-	there := false
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		there = tx.Bucket(failedBucket).Get([]byte(url)) != nil
-		return nil
-	})
-	if err != nil || !there {
-		return err
-	}
-	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(failedBucket).Delete([]byte(url)) })
+	key := string(instant(now))
+	var before int
+	_ = json.Unmarshal(b.Get([]byte(key)), &before)
+	return putJSON(b, key, before+n)
 }

@@ -19,14 +19,13 @@ const together = 1000
 // and from a baseline again where these do not reach back far enough or where there
 // are none. The Report says what was done; what could not be had is in it and no
 // error. An error says that the Source, or the copy's own state, could not be
-// worked with; what was done before it stays done.
+// worked with (*HostError, *subscriber.StatusError, ErrBehind among others); what was
+// done before it stays done.
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
-	t := &tally{Report: Report{Source: c.o.Source, Began: time.Now(), DryRun: c.o.DryRun, Problems: []Problem{}}}
+	t := newTally(c.o.Source)
+	t.DryRun = c.o.DryRun
 	err := c.sync(ctx, t)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.Took = time.Since(t.Began)
-	return t.Report, err
+	return t.report(), err
 }
 
 func (c *Copy) sync(ctx context.Context, t *tally) error {
@@ -41,106 +40,113 @@ func (c *Copy) sync(ctx context.Context, t *tally) error {
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("the set %s: %w", set.name, err))
 		}
+		if ctx.Err() != nil || fatal(err) {
+			return failed
+		}
 		until = append(until, to)
 	}
-	if failed == nil && !c.o.DryRun {
-		failed = c.tryAgain(ctx, t, time.Time{})
-	}
-	if len(until) == 1 {
+	if len(until) == 1 && failed == nil {
 		t.Until = until[0]
 	}
-	return failed
+	return errors.Join(failed, c.tryAgain(ctx, t, time.Time{}))
 }
 
 // syncSet brings one set in step, and returns as of when it is.
 func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
-	st, err := c.state.set(set.name)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if c.needsBaseline(set, st) {
-		if st, err = c.newBaseline(ctx, set, t); err != nil || c.o.DryRun {
+	st := c.state.set(set.name)
+	var behind error
+	took := needsBaseline(set, st)
+	if took {
+		next, err := c.newBaseline(ctx, set, st, t)
+		switch {
+		case errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero():
+			behind = err // what comes after it can be carried out nevertheless
+		case err != nil || c.o.DryRun:
 			return st.BaselineAt, err
 		}
+		st = next
 	}
+	var err error
+	at := st.BaselineAt
 	switch {
 	case set.offers(resourcesync.ChangeList):
-		return c.pull(ctx, set, st, t)
+		at, err = c.pull(ctx, set, st, t)
 	case set.offers(resourcesync.ChangeDump) && !c.o.DryRun:
-		return c.pullDumps(ctx, set, st, t)
-	case t.Baseline == "": // there are no changes to be had: the list again
-		st, err = c.newBaseline(ctx, set, t)
+		at, err = c.pullDumps(ctx, set, st, t)
+	case !took && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump): // there are no changes to be had: the list again
+		st, err = c.newBaseline(ctx, set, st, t)
+		at = st.BaselineAt
 	}
-	return st.BaselineAt, err
+	return at, errors.Join(behind, err)
 }
 
-// needsBaseline reports whether a set has none yet, or had nothing that it could be
-// taken from and now has.
-func (c *Copy) needsBaseline(set namedSet, st setState) bool {
-	return st.BaselineAt.IsZero() || st.From == "" && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump)
-}
-
-// newBaseline takes a baseline, and remembers that it is there.
-func (c *Copy) newBaseline(ctx context.Context, set namedSet, t *tally) (setState, error) {
-	st := setState{CapabilityList: set.CapabilityList}
-	at, err := c.baseline(ctx, set, t)
-	if errors.Is(err, errNoBaseline) { // changes only: whatever they say from the beginning on
-		at, err = time.Unix(1, 0).UTC(), nil
-	}
-	if err != nil || c.o.DryRun {
-		return st, err
-	}
-	st.BaselineAt, st.From, st.DumpsUntil = at, t.Baseline, at
-	return st, c.state.putSet(set.name, st)
-}
-
-// pull takes what the Change Lists have.
+// pull takes what the Change Lists have. Where they say that changes were missed it
+// takes a baseline, and then what the lists have after that.
 func (c *Copy) pull(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	if c.o.DryRun {
-		_, err := subscriber.ReadChanges(ctx, c.web, set.Set, st.BaselineAt, func(e resourcesync.Entry) error {
-			what := Copied
-			if e.Change == resourcesync.Deleted {
-				what = Deleted
-			}
-			t.event(Event{What: what, URL: e.Loc, Change: e.Change, Bytes: max(0, e.Length)})
-			return nil
-		})
-		return st.BaselineAt, err
+		return st.BaselineAt, c.pretend(ctx, set, st, t)
 	}
 	s, err := c.openSubscriber(set, st, "")
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.CatchUp(ctx); err != nil {
-		return time.Time{}, err
-	}
-	again, err := c.applyAll(ctx, set, s, s.Waiting(ctx), t)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if again {
-		if _, err := c.newBaseline(ctx, set, t); err != nil {
+	for round := 1; ; round++ {
+		if err := s.CatchUp(ctx); err != nil {
+			return time.Time{}, err
+		}
+		missed, err := c.applyAll(ctx, set, s, s.Waiting(ctx), t)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !missed {
+			status, err := s.Status()
+			return status.Until, err
+		}
+		if round > 2 {
+			return time.Time{}, errors.New("the Source's Change Lists say each time that changes were missed")
+		}
+		c.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
+		if _, err := c.newBaseline(ctx, set, c.state.set(set.name), t); err != nil && !errors.Is(err, ErrBehind) || round == 2 && err != nil {
 			return time.Time{}, err
 		}
 	}
-	status, err := s.Status()
-	return status.Until, err
+}
+
+// pretend tells what pull would do.
+func (c *Copy) pretend(ctx context.Context, set namedSet, st setState, t *tally) error {
+	since := st.BaselineAt
+	if status, err := subscriber.ReadStatus(c.subscriberDir(set.name)); err == nil && status.Until.After(since) {
+		since = status.Until
+	}
+	var changes []subscriber.Change
+	_, err := subscriber.ReadChanges(ctx, c.web, set.Set, since, func(e resourcesync.Entry) error {
+		changes = append(changes, subscriber.Change{Entry: e})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, set, changes, t)
 }
 
 // pullDumps takes what the Change Dumps have, or else a baseline.
 func (c *Copy) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
-	until, err := c.fromChangeDumps(ctx, set, st.DumpsUntil, t)
-	if errors.Is(err, errHole) {
-		c.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "error", err)
-		st, err = c.newBaseline(ctx, set, t)
-		return st.BaselineAt, err
+	since := st.DumpsUntil
+	err := c.fromChangeDumps(ctx, set, since, t, func(until time.Time) error {
+		st.DumpsUntil = until
+		return c.state.putSet(set.name, st)
+	})
+	var hole *holeError
+	if errors.As(err, &hole) {
+		c.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)
+		st.Due = hole.until
+		if err := c.state.putSet(set.name, st); err != nil {
+			return since, err
+		}
+		st, err = c.newBaseline(ctx, set, st, t)
 	}
-	if err != nil {
-		return until, err
-	}
-	st.DumpsUntil = until
-	return until, c.state.putSet(set.name, st)
+	return st.DumpsUntil, err
 }
 
 // openSubscriber opens the stream of changes of a set, which begins at the
@@ -150,52 +156,57 @@ func (c *Copy) openSubscriber(set namedSet, st setState, callback string) (*subs
 	if callback == "" {
 		topic = ""
 	}
-	hub := c.o.Hub
 	return subscriber.Open(subscriber.Options{
-		Dir: c.subscriberDir(set.name), Topic: topic, Hub: hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret,
+		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
 		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, Client: c.web, Log: c.log,
 	})
 }
 
-// applyAll carries changes out, some at a time, and commits them. It reports
-// whether the stream said that a baseline is needed.
-func (c *Copy) applyAll(ctx context.Context, set namedSet, s *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (baseline bool, err error) {
+// applyAll carries changes out, some at a time, and commits them. It ends, and reports so,
+// where the stream says that changes were missed.
+func (c *Copy) applyAll(ctx context.Context, set namedSet, s *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (missed bool, err error) {
 	var batch []subscriber.Change
 	flush := func() error {
-		again, err := c.apply(ctx, set, batch, t)
-		if err != nil || len(batch) == 0 {
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := c.apply(ctx, set, batch, t); err != nil {
 			return err
 		}
-		baseline = baseline || again
 		last := batch[len(batch)-1].Cursor
 		batch = batch[:0]
 		return s.Commit(last)
 	}
 	for change := range changes {
-		if batch = append(batch, change); len(batch) == together {
+		batch = append(batch, change)
+		if change.NeedsBaseline {
+			return true, flush()
+		}
+		if len(batch) == together {
 			if err := flush(); err != nil {
-				return baseline, err
+				return false, err
 			}
 		}
 	}
-	return baseline, errors.Join(flush(), s.Err(), ctx.Err())
+	return false, errors.Join(flush(), s.Err(), ctx.Err())
 }
 
 // apply carries out changes: of each resource the last one, deletions first, so
-// that a folder may take the place of a file. It reports whether one of them says
-// that a baseline is needed.
-func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) (baseline bool, err error) {
+// that a folder may take the place of a file. That a baseline is needed it remembers.
+func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
 	last := map[string]int{}
 	for i := range changes {
 		if changes[i].NeedsBaseline {
-			baseline = true
+			if err := c.missed(set, &changes[i]); err != nil {
+				return err
+			}
 		}
 		if changes[i].Loc != "" {
 			last[changes[i].Loc] = i
 		}
 	}
-	var deletes, fetches []want
+	var deletes, others []want
 	for i := range changes {
 		e := &changes[i]
 		if k, ok := last[e.Loc]; !ok || k != i {
@@ -203,78 +214,51 @@ func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Cha
 		}
 		w := wanted(set.name, &e.Entry)
 		w.notificationID = e.NotificationID
-		switch {
-		case e.Change != resourcesync.Deleted:
-			fetches = append(fetches, w)
-		case c.isThere(w.url):
+		if e.Change == resourcesync.Deleted && c.isThere(w.url) {
 			deletes = append(deletes, w)
-		default:
-			c.forget(w.url)
+		} else {
+			others = append(others, w)
 		}
 	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil {
-		return baseline, err
+	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(others) == 0 {
+		return err
 	}
-	if len(fetches) == 0 {
-		return baseline, nil
-	}
-	return baseline, c.carryOut(ctx, t, "changes", len(fetches), c.lacking(fetches, t))
+	return c.carryOut(ctx, t, "changes", len(others), values(others))
 }
 
-// lacking are those that are not in the copy as they are wanted.
-func (c *Copy) lacking(wants []want, t *tally) iter.Seq[want] {
-	return func(yield func(want) bool) {
-		for _, w := range wants {
-			if f, ok := c.has(w); ok && f.Said {
-				c.forget(w.url)
-				t.event(Event{What: Unchanged, URL: w.url, Path: f.Path})
-				continue
-			}
-			if !yield(w) {
-				return
-			}
-		}
+// missed remembers that a set needs a new baseline, before the change that says so
+// is committed.
+func (c *Copy) missed(set namedSet, change *subscriber.Change) error {
+	st := c.state.set(set.name)
+	if change.Until.After(st.Due) {
+		st.Due = change.Until
 	}
-}
-
-// isThere reports whether there is anything of a resource to delete.
-func (c *Copy) isThere(url string) bool {
-	if _, known, err := c.state.file(url); known || err != nil {
-		return true
-	}
-	p, err := c.wish(url)
-	if err != nil || c.state.owner(c.fold(p)) != "" {
-		return false
-	}
-	return !notThere(c, p)
-}
-
-// forget drops what is remembered of an earlier failure of a resource.
-func (c *Copy) forget(url string) {
-	if err := c.state.forget(url); err != nil {
-		c.log.Warn("the state could not be written", "event", "state_failed", "error", err)
-	}
+	return c.state.putSet(set.name, st)
 }
 
 // tryAgain tries what could not be had, where its time has come by now; at the zero
 // time that is all.
 func (c *Copy) tryAgain(ctx context.Context, t *tally, now time.Time) error {
-	failed, err := c.state.failures()
-	if err != nil || len(failed) == 0 {
-		return err
-	}
-	var deletes, fetches []want
-	for url, f := range failed {
-		switch w := f.again(url); {
+	var deletes []want
+	n := 0
+	for url, f := range c.state.failures() {
+		switch {
 		case !now.IsZero() && f.NextAt.After(now), t.tried(url):
 		case f.Change == resourcesync.Deleted:
-			deletes = append(deletes, w)
+			deletes = append(deletes, f.again(url))
 		default:
-			fetches = append(fetches, w)
+			n++
 		}
 	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(fetches) == 0 {
+	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || n == 0 {
 		return err
 	}
-	return c.carryOut(ctx, t, "changes", len(fetches), values(fetches))
+	return c.carryOut(ctx, t, "changes", n, func(yield func(want) bool) {
+		for url, f := range c.state.failures() {
+			due := now.IsZero() || !f.NextAt.After(now)
+			if due && f.Change != resourcesync.Deleted && !t.tried(url) && !yield(f.again(url)) {
+				return
+			}
+		}
+	})
 }

@@ -1,0 +1,257 @@
+package destination
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
+)
+
+// What a list and its parts may be, together.
+const (
+	maxParts     = 50_000
+	maxList      = 64 << 20 // bytes of one document, as it is sent
+	maxLists     = 16 << 30 // bytes of all
+	maxResources = 50_000_000
+)
+
+// documents are a list and its parts, on disk, so that they stay the same while
+// they are worked on.
+type documents struct {
+	capability string // of all of them; a sitemap has none
+	parts      []string
+	bytes      int64
+	// at is as of when they describe the Source: what changed later is not
+	// in them, what changed earlier is.
+	at time.Time
+	// etag and modified are the validators of the list, where it has no parts.
+	etag, modified string
+}
+
+// fetched is one of the documents.
+type fetched struct {
+	name string // of the file
+	url  string // after redirects
+	head resourcesync.Head
+	at   time.Time // as of when it is
+	resp *http.Response
+}
+
+func (d *documents) remove() {
+	for _, p := range d.parts {
+		_ = os.Remove(p)
+	}
+}
+
+// errUnchanged says that a list is the one that was there the last time.
+var errUnchanged = errors.New("the list did not change")
+
+// download fetches a list, or an index and its parts, of a capability. With the
+// validators of the last time it may be errUnchanged.
+func (c *Copy) download(ctx context.Context, address, capability string, last setState) (*documents, error) {
+	d := &documents{capability: capability}
+	header := http.Header{}
+	if last.From == address {
+		ifChanged(header, last.ETag, last.Modified)
+	}
+	top, err := c.downloadOne(ctx, d, address, header)
+	if err != nil {
+		return nil, err
+	}
+	d.at = top.at
+	if !top.head.Index {
+		d.parts = []string{top.name}
+		d.etag, d.modified = top.resp.Header.Get("ETag"), top.resp.Header.Get("Last-Modified")
+		return d, nil
+	}
+	defer func() { _ = os.Remove(top.name) }()
+	if err := c.downloadParts(ctx, d, top); err != nil {
+		d.remove()
+		return nil, err
+	}
+	return d, nil
+}
+
+// downloadParts fetches what an index names, each once. The whole is as of the
+// earliest of them, where the index does not say.
+func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) error {
+	had := map[string]bool{index.url: true}
+	return readDocument(index.name, func(r *resourcesync.Reader) error {
+		for e, err := range r.Entries() {
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", index.url, err)
+			}
+			address, err := resolve(index.url, e.Loc)
+			switch {
+			case err != nil:
+				return fmt.Errorf("%s names %q: %w", index.url, e.Loc, err)
+			case address == index.url:
+				return fmt.Errorf("%s is an index that names itself", index.url)
+			case len(d.parts) == maxParts:
+				return fmt.Errorf("%s names more than %d parts", index.url, maxParts)
+			case had[address]:
+				continue
+			}
+			had[address] = true
+			part, err := c.downloadOne(ctx, d, address, http.Header{})
+			if err != nil {
+				return err
+			}
+			d.parts = append(d.parts, part.name)
+			if part.head.Index {
+				return fmt.Errorf("%s is an index within the index %s", address, index.url)
+			}
+			if index.head.At.IsZero() && part.at.Before(d.at) {
+				d.at = part.at
+			}
+		}
+		return nil
+	})
+}
+
+// downloadOne fetches one document into a file.
+func (c *Copy) downloadOne(ctx context.Context, d *documents, address string, header http.Header) (fetched, error) {
+	header.Set("Accept", "application/xml, text/xml;q=0.9, */*;q=0.1")
+	began := time.Now()
+	return patiently(ctx, func() (fetched, error) {
+		resp, err := c.ask(ctx, address, header)
+		if err != nil {
+			return fetched{}, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode == http.StatusNotModified && len(header) > 1 {
+			return fetched{}, &refusedError{errUnchanged}
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fetched{}, &subscriber.StatusError{URL: address, Status: resp.StatusCode}
+		}
+		got := fetched{url: resp.Request.URL.String(), resp: resp}
+		if got.name, err = c.keep(d, resp.Body); err == nil {
+			got.head, err = headOf(got.name, d.capability)
+		}
+		if err != nil {
+			_ = os.Remove(got.name)
+			return fetched{}, fmt.Errorf("reading %s: %w", address, err)
+		}
+		got.at = asOf(&got, began)
+		return got, nil
+	})
+}
+
+// keep writes a document to a file.
+func (c *Copy) keep(d *documents, body io.Reader) (name string, err error) {
+	f, err := os.CreateTemp(c.o.StateDir, "list-*.xml")
+	if err != nil {
+		return "", err
+	}
+	n, err := io.Copy(f, io.LimitReader(body, maxList+1))
+	err = errors.Join(err, f.Close())
+	d.bytes += n
+	switch {
+	case err != nil:
+	case n > maxList:
+		err = &refusedError{fmt.Errorf("it has more than %d bytes", maxList)}
+	case d.bytes > maxLists:
+		err = &refusedError{fmt.Errorf("the list and its parts have more than %d bytes", int64(maxLists))}
+	}
+	return f.Name(), err
+}
+
+// headOf reads the head of a downloaded document, which has to be of a capability,
+// or a sitemap in place of a Resource List.
+func headOf(name, capability string) (head resourcesync.Head, err error) {
+	err = readDocument(name, func(r *resourcesync.Reader) error {
+		head, err = r.Head()
+		return err
+	})
+	if err != nil {
+		return head, &refusedError{err}
+	}
+	if head.Capability != capability && (head.Capability != "" || capability != resourcesync.ResourceList) {
+		return head, &refusedError{fmt.Errorf("it is a document of the capability %q, and a %q is wanted", head.Capability, capability)}
+	}
+	return head, nil
+}
+
+// asOf is as of when a document describes the Source: what it says, or else when it
+// was made, or sent; never later than it was asked for.
+func asOf(d *fetched, began time.Time) time.Time {
+	at := d.head.At
+	if at.IsZero() {
+		at = began
+		for _, name := range []string{"Date", "Last-Modified"} {
+			if t, err := http.ParseTime(d.resp.Header.Get(name)); err == nil && t.Before(at) {
+				at = t
+			}
+		}
+	}
+	if at.After(began) {
+		at = began
+	}
+	return at.UTC()
+}
+
+// readDocument reads a downloaded document.
+func readDocument(name string, read func(*resourcesync.Reader) error) error {
+	f, err := os.Open(filepath.Clean(name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	b := bufio.NewReader(f)
+	magic, _ := b.Peek(2)
+	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b}))
+}
+
+// entries goes over the resources, or packages, of all parts.
+func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
+	return func(yield func(resourcesync.Entry, error) bool) {
+		for _, p := range d.parts {
+			left := false
+			err := readDocument(p, func(r *resourcesync.Reader) error {
+				for e, err := range r.Entries() {
+					if err != nil {
+						return err
+					}
+					if !yield(e, nil) {
+						left = true
+						return nil
+					}
+				}
+				return nil
+			})
+			if left {
+				return
+			}
+			if err != nil {
+				yield(resourcesync.Entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+// resources are the keys of all that is listed. A list that can't be read to its
+// end gives an error, before anything is done about it.
+func (d *documents) resources() (map[key]struct{}, error) {
+	out := map[key]struct{}{}
+	for e, err := range d.entries() {
+		if err != nil {
+			return nil, err
+		}
+		out[keyOf(e.Loc)] = struct{}{}
+		if len(out) > maxResources {
+			return nil, fmt.Errorf("the list has more than %d resources", maxResources)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,134 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// host is what is known of one that is called: how many requests it takes at once,
+// and until when it asked to be left alone.
+type host struct {
+	name  string
+	slots chan struct{} // has one for each request that may be sent now
+
+	mu      sync.Mutex
+	until   time.Time // nothing is sent before
+	down    time.Time // it does not answer: nothing is tried before
+	bad     int       // answers in a row that were none
+	good    int       // answers since the number of slots was raised
+	kept    int       // slots that are kept back
+	surplus int       // slots to be kept back when they are left
+}
+
+func newHost(name string, parallel int) *host {
+	h := &host{name: name, slots: make(chan struct{}, parallel)}
+	for range parallel {
+		h.slots <- struct{}{}
+	}
+	return h
+}
+
+// enter waits for one of the requests that may be sent at once. Leave ends it.
+func (h *host) enter(ctx context.Context) error {
+	select {
+	case <-h.slots:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *host) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.surplus > 0 {
+		h.surplus--
+		h.kept++
+		return
+	}
+	h.slots <- struct{}{}
+}
+
+// awayError says that a host is not called for a while.
+type awayError struct {
+	host string
+	why  string
+	wait time.Duration
+}
+
+func (e *awayError) Error() string {
+	return fmt.Sprintf("%s %s; it is called again in %v", e.host, e.why, e.wait.Round(time.Second))
+}
+
+// wait waits until the host may be called: an error says that this would take too
+// long, or that ctx ended.
+func (h *host) wait(ctx context.Context) error {
+	for {
+		h.mu.Lock()
+		now := time.Now()
+		pause, down := h.until.Sub(now), h.down.Sub(now)
+		h.mu.Unlock()
+		switch {
+		case down > 0:
+			return &awayError{h.name, "did not answer many times in a row", down}
+		case pause > hostPauseMax:
+			return &awayError{h.name, "asked to be left alone", pause}
+		case pause <= 0:
+			return nil
+		}
+		if !sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// failed notes that the host did not answer.
+func (h *host) failed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.worse()
+}
+
+// worse counts a failure, and has the host rest after many in a row. Called with mu held.
+func (h *host) worse() {
+	if h.bad++; h.bad >= 20+2*cap(h.slots) {
+		h.down = time.Now().Add(hostRest)
+	}
+}
+
+// answered notes an answer. One that asks for less (429, 503) halves the requests
+// that are sent at once, and holds them back for a while; good ones raise them again.
+func (h *host) answered(status int, after time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	open := cap(h.slots) - h.kept - h.surplus
+	switch {
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		h.worse()
+		now := time.Now()
+		if now.After(h.until) { // those that were under way are not counted twice
+			h.surplus += open / 2
+		}
+		if t := now.Add(max(after, time.Second)); t.After(h.until) {
+			h.until = t
+		}
+		h.good = 0
+	case status >= http.StatusInternalServerError:
+		h.worse()
+	default:
+		h.bad = 0
+		if h.good++; h.good < open || h.kept+h.surplus == 0 {
+			return
+		}
+		h.good = 0
+		if h.surplus > 0 {
+			h.surplus--
+			return
+		}
+		h.kept--
+		h.slots <- struct{}{}
+	}
+}

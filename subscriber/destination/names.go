@@ -1,0 +1,164 @@
+package destination
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// stateName is the folder of the copy that belongs to the copy itself.
+const stateName = ".rssub"
+
+// nameMax is the longest name of a file in bytes, and pathMax that of a path.
+const (
+	nameMax = 255
+	pathMax = 3072
+)
+
+// A URL becomes a path so that no two URLs share one and any file system takes it:
+//
+//   - what stands behind the root's URL, segment by segment, percent-decoded;
+//   - a byte that some file system can't have in a name, or that is no UTF-8, is
+//     written %XX; likewise a point or space at the end, the first letter of a name
+//     that Windows keeps for itself, and a % that would be taken for one of these;
+//   - an empty segment is %- and a query follows its segment behind %q;
+//   - a name over 255 bytes keeps its beginning, and ends with %~ and a hash.
+//
+// Where the result is taken by another URL, or by a folder, %~ and a hash of the
+// URL are added; where a folder of it is taken by a file, %~ and a hash are added to
+// the folder's name (place).
+
+// mapPath is the path of a URL below the root with that URL.
+func mapPath(rootURL, rawURL string) (string, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "", err
+	}
+	r, err := url.Parse(rootURL)
+	if err != nil {
+		return "", err
+	}
+	rest, ok := strings.CutPrefix(u.EscapedPath(), r.EscapedPath())
+	if !ok {
+		return "", errors.New("it is not below the root")
+	}
+	segments := strings.Split(rest, "/")
+	for i, s := range segments {
+		decoded, err := url.PathUnescape(s)
+		if err != nil {
+			return "", err
+		}
+		name := escape(decoded)
+		if i == len(segments)-1 && (u.RawQuery != "" || u.ForceQuery) {
+			name += "%q" + escape(u.RawQuery)
+		}
+		segments[i] = shorten(name)
+	}
+	p := strings.Join(segments, "/")
+	if len(p) > pathMax {
+		return "", fmt.Errorf("its path would have %d bytes, more than %d", len(p), pathMax)
+	}
+	return p, nil
+}
+
+// apart writes the path of a resource so that it does not lead into the copy's own
+// folder, whatever root or host it comes from.
+func apart(p string) string {
+	top, rest, below := strings.Cut(p, "/")
+	if !isStateName(top) {
+		return p
+	}
+	top = fmt.Sprintf("%%%02X", top[0]) + top[1:]
+	if !below {
+		return top
+	}
+	return top + "/" + rest
+}
+
+// isStateName reports whether some file system takes a name for that of the copy's
+// own folder: those that fold case, ignore characters that are not seen, or have
+// short names beside the long ones.
+func isStateName(name string) bool {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, name)
+	short, isShort := strings.CutPrefix(strings.ToUpper(seen), "RSSUB~")
+	return strings.EqualFold(seen, stateName) || isShort && strings.Trim(short, "0123456789") == ""
+}
+
+const unsafe = `<>:"/\|?*`
+
+// escape makes one name of any text.
+func escape(s string) string {
+	if s == "" {
+		return "%-"
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		last := i+n == len(s)
+		switch {
+		case r == utf8.RuneError && n == 1, r < 0x20, r == 0x7f,
+			r < utf8.RuneSelf && strings.ContainsRune(unsafe, r),
+			last && (r == '.' || r == ' '),
+			i == 0 && reserved(s), r == '%' && meant(s[i+1:]):
+			for _, b := range []byte(s[i : i+n]) {
+				fmt.Fprintf(&out, "%%%02X", b)
+			}
+		default:
+			out.WriteString(s[i : i+n])
+		}
+		i += n
+	}
+	return out.String()
+}
+
+// meant reports whether what stands behind a % makes it one that mapPath or place
+// wrote.
+func meant(rest string) bool {
+	const hex = "0123456789ABCDEFabcdef"
+	if rest == "" {
+		return false
+	}
+	return strings.ContainsRune("-q~", rune(rest[0])) ||
+		len(rest) > 1 && strings.ContainsRune(hex, rune(rest[0])) && strings.ContainsRune(hex, rune(rest[1]))
+}
+
+// reserved reports whether Windows keeps a name for a device.
+func reserved(s string) bool {
+	base, _, _ := strings.Cut(s, ".")
+	switch base = strings.ToUpper(strings.TrimRight(base, " ")); base {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	port, ok := strings.CutPrefix(base, "COM")
+	if !ok {
+		port, ok = strings.CutPrefix(base, "LPT")
+	}
+	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
+}
+
+// shorten makes a name that is too long short enough.
+func shorten(name string) string {
+	if len(name) <= nameMax {
+		return name
+	}
+	cut := nameMax - 40
+	for !utf8.RuneStart(name[cut]) {
+		cut--
+	}
+	return name[:cut] + "%~" + digest(name, 16)
+}
+
+func digest(s string, n int) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:n])
+}

@@ -1,0 +1,119 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// findExtra finds what is in the copy and not listed: files of resources, and
+// files of which nothing is known below the folders that resources go to.
+func (a *audit) findExtra(ctx context.Context) error {
+	c := a.c
+	var roots []string
+	add := func(dir string) {
+		if !slices.Contains(roots, dir) {
+			roots = append(roots, dir)
+		}
+	}
+	add(c.rootOf(c.o.Source).Dir)
+	for _, r := range c.o.Roots {
+		add(r.Dir)
+	}
+	for url, f := range c.state.files() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		add(c.rootOf(url).Dir)
+		if _, ok := a.listed[keyOf(url)]; ok {
+			continue
+		}
+		if info, err := c.root.Lstat(f.Path); err != nil || info.IsDir() {
+			continue
+		}
+		if a.repair {
+			a.extra = append(a.extra, gone(f.Set, url))
+		}
+		a.note(Finding{Extra, url, f.Path, "the Source does not list it"})
+	}
+	for _, dir := range roots {
+		within := func(other string) bool { return other != dir && (other == "." || strings.HasPrefix(dir, other+"/")) }
+		if slices.ContainsFunc(roots, within) {
+			continue // it is looked through with that
+		}
+		if err := a.findStrays(ctx, path.Clean(dir)); err != nil {
+			return fmt.Errorf("looking through the copy: %w", err)
+		}
+	}
+	return nil
+}
+
+// findStrays finds the files of a folder that belong to no resource.
+func (a *audit) findStrays(ctx context.Context, dir string) error {
+	return fs.WalkDir(a.c.root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.IsDir() && p == stateName:
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		at := a.c.fold(p)
+		if _, known := a.unknown[keyOf(at)]; known || a.c.state.owner(at) != "" {
+			return nil
+		}
+		if a.repair {
+			a.strays = append(a.strays, p)
+		}
+		a.note(Finding{Extra, "", p, "it belongs to no resource of the Source"})
+		return nil
+	})
+}
+
+// repair fetches what an audit found missing or differing, and deletes what it
+// found extra.
+func (c *Copy) repair(ctx context.Context, a *audit, t *tally) error {
+	const why = "the Source does not list it"
+	if err := c.deleteAll(ctx, a.extra, t, why); err != nil {
+		return err
+	}
+	if err := c.deleteStrays(a.strays, t, why); err != nil || len(a.lacking) == 0 {
+		return err
+	}
+	return c.carryOut(ctx, t, "repair", len(a.lacking), values(a.lacking))
+}
+
+// deleteStrays deletes files of which nothing is recorded, all or none as deleteAll
+// does.
+func (c *Copy) deleteStrays(strays []string, t *tally, why string) error {
+	if len(strays) == 0 {
+		return nil
+	}
+	c.deleting.Lock()
+	defer c.deleting.Unlock()
+	held := c.tooMany(len(strays), why)
+	d := newSettled()
+	for _, p := range strays {
+		e := Event{What: Deleted, Path: p}
+		if e.Err = held; held != nil {
+			e.What = HeldBack
+		} else if e.Err = c.unlink(p); e.Err != nil {
+			e.What = Failed
+		} else {
+			d.deleted++
+		}
+		t.event(e)
+		c.o.Event(e)
+	}
+	return c.state.store(d, c.fold, time.Now())
+}

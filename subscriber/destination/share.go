@@ -1,0 +1,43 @@
+package destination
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Share is a number of files: N, or Part of the copy where that is set. The zero
+// Share is a tenth of the copy, and ten files at least.
+type Share struct {
+	N    int
+	Part float64
+	set  bool
+}
+
+// ParseShare reads a number, such as "100", or a part, such as "25%".
+func ParseShare(s string) (Share, error) {
+	if p, ok := strings.CutSuffix(s, "%"); ok {
+		f, err := strconv.ParseFloat(p, 64)
+		if err == nil && f >= 0 && f <= 100 {
+			return Share{Part: f / 100, set: true}, nil
+		}
+	} else if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+		return Share{N: n, set: true}, nil
+	}
+	return Share{}, fmt.Errorf("%q is no number of files and no part of the copy; write it like 100 or 25%%", s)
+}
+
+// of returns how many files that is of a copy of n.
+func (s Share) of(n int) int {
+	switch {
+	case s.byDefault():
+		return max(10, n/10)
+	case s.Part > 0:
+		return int(s.Part * float64(n))
+	default:
+		return s.N
+	}
+}
+
+// byDefault reports whether nobody said how many files.
+func (s Share) byDefault() bool { return !s.set && s.N == 0 && s.Part == 0 }

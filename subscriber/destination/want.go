@@ -1,0 +1,121 @@
+package destination
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// want is a resource as the Source describes it.
+type want struct {
+	url     string
+	set     string
+	length  int64 // -1: not said
+	digests resourcesync.Digests
+	lastMod time.Time
+	mirrors []mirror
+
+	change         string
+	changedAt      time.Time
+	notificationID string
+
+	force bool // what the copy has is not to be trusted
+	tries int  // of earlier runs
+	again bool // it comes from a failure, and is of no interest if that is not there any more
+
+	bytes io.Reader     // its content, where that is at hand; it is used once
+	used  chan struct{} // closed when bytes is not needed any more
+}
+
+// mirror is a link to the same bytes (duplicate), or to others that will do
+// (alternate).
+type mirror struct {
+	URL       string `json:"url"`
+	Alternate bool   `json:"alternate,omitempty"`
+	Pri       int    `json:"pri,omitempty"`
+	Length    int64  `json:"length"`
+	Hash      string `json:"hash,omitempty"`
+}
+
+// wanted is what an entry says.
+func wanted(set string, e *resourcesync.Entry) want {
+	w := want{
+		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
+		change: e.Change, changedAt: e.Datetime,
+	}
+	if e.HasLength && e.Length >= 0 {
+		w.length = e.Length
+	}
+	for _, l := range e.Links {
+		duplicate := strings.EqualFold(l.Rel, "duplicate")
+		if !duplicate && !strings.EqualFold(l.Rel, "alternate") {
+			continue
+		}
+		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash}
+		if m.Pri == 0 {
+			m.Pri = 999_999
+		}
+		if l.HasLength {
+			m.Length = l.Length
+		}
+		w.mirrors = append(w.mirrors, m)
+	}
+	slices.SortStableFunc(w.mirrors, func(a, b mirror) int {
+		if a.Alternate != b.Alternate {
+			if a.Alternate {
+				return 1
+			}
+			return -1
+		}
+		return a.Pri - b.Pri
+	})
+	w.mirrors = w.mirrors[:min(len(w.mirrors), mirrorsMax)]
+	return w
+}
+
+// Pauses between the tries of a resource that could not be had, while following.
+const (
+	againFirst = 2 * time.Second
+	againMax   = time.Hour
+)
+
+// failure is what is remembered of a resource that could not be had.
+func (w *want) failure(why error) failure {
+	wait := againFirst << min(w.tries, 12)
+	return failure{
+		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
+		Why: why.Error(), Tries: w.tries + 1, NextAt: time.Now().Add(min(wait, againMax)), ChangedAt: w.changedAt,
+	}
+}
+
+// again is what is wanted of a resource that could not be had.
+func (f *failure) again(url string) want {
+	return want{
+		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
+		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
+	}
+}
+
+// has reports whether a resource is in the copy as it is wanted, as far as can be
+// told without reading it. The time of modification counts only where no change was
+// told of: that may have kept it.
+func (c *Copy) has(w want) (file, bool) {
+	f, ok := c.state.file(w.url)
+	if !ok || w.force {
+		return f, false
+	}
+	info, err := c.root.Lstat(f.Path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
+		return f, false
+	}
+	switch resourcesync.ParseHashes(f.Hash).Compare(w.digests) {
+	case resourcesync.Equal:
+		return f, true
+	case resourcesync.Different:
+		return f, false
+	}
+	return f, w.change == "" && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
+}
