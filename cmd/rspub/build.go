@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sort"
+	"slices"
 	"syscall"
 	"time"
 
@@ -100,7 +100,8 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	if err := f.build(ctx, s, sets); err != nil {
 		return err
 	}
-	sort.Strings(urls)
+	slices.Sort(urls)
+	urls = slices.Compact(urls) // some are written more than once
 	if f.json {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
 			Out       string   `json:"out"`
