@@ -261,6 +261,7 @@ func TestRedisAway(t *testing.T) {
 // A hub that is frozen past its lease finds its shards taken over, and what it
 // stores late does no harm.
 func TestFrozenHub(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Standalone(t)
 	m := &nemesis{world: newWorld(t, nemesisLease)}
 	m.addRedisHubs(2, redis.URL())
@@ -288,6 +289,7 @@ func TestFrozenHub(t *testing.T) {
 // A Redis that lost its tail: the gap is recorded with the topic, the Source is
 // told to send again what was lost, and that is delivered under its new ids.
 func TestLostTail(t *testing.T) {
+	t.Parallel()
 	const before, tail = 5, 7
 	redis := redistest.Standalone(t)
 	m := &nemesis{world: newWorld(t, nemesisLease)}
@@ -323,6 +325,7 @@ func TestLostTail(t *testing.T) {
 // readiness, and by 503 to publishers, until the hubs are restarted; and a hub
 // that has its store pinned refuses the empty one.
 func TestRedisEmptied(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Standalone(t)
 	m := &nemesis{world: newWorld(t, nemesisLease)}
 	m.addRedisHubs(2, redis.URL())

@@ -180,12 +180,13 @@ func (who *callee) lost(n int) bool {
 }
 
 // judgeOrder: intervals arrive in their order the first time. That none is passed
-// over without a gap judgeCallee sees; what is not wanted may be late.
+// over without a gap judgeCallee sees. What is not wanted, or in a gap, may be late:
+// a lost tail may take a cursor back behind it.
 func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string, ...any)) {
 	seen := map[int]bool{}
 	newest := -1
 	for _, a := range got {
-		if seen[a.n] || !who.wants(c.topics[who.topic].intervals[a.n]) {
+		if seen[a.n] || who.lost(a.n) || !who.wants(c.topics[who.topic].intervals[a.n]) {
 			continue
 		}
 		seen[a.n] = true

@@ -83,6 +83,11 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.drop(0, 5)
 			c.arrive(0, 5, 20*time.Second)
 		}, "interval 5 arrived first after 9"},
+		"out of order, after it was in a gap": {func(c *chronicle) {
+			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
+			c.drop(0, 5)
+			c.arrive(0, 5, 20*time.Second)
+		}, ""},
 		"duplicates": {func(c *chronicle) { c.arrive(0, 5, 20*time.Second); c.arrive(0, 6, 20*time.Second) }, ""},
 		"too many duplicates": {func(c *chronicle) {
 			for n := range 3 {
