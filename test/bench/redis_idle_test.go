@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// idleFor is how long an idle hub is watched: what it does once a minute it does
+// once.
+const idleFor = time.Minute
+
+// BenchmarkRedisIdle counts what an idle hub with 100,000 topics (a tenth of that
+// without RSHUB_BENCH_FULL), of one notification and one subscription that has it,
+// asks of Redis.
+func BenchmarkRedisIdle(b *testing.B) {
+	redis, n := startRedis(b), sized(100_000)
+	store := openRedis(b, redis)
+	each(b, count(n), func(ctx context.Context, i int) error {
+		topic, now := fmt.Sprintf("http://127.0.0.1:1/topic/%d", i), time.Now()
+		e := journal.Entry{From: now.Add(-time.Minute), Until: now, Kind: journal.KindChange, MediaType: "application/xml", Body: []byte("<urlset/>")}
+		stored, err := store.Append(ctx, now, topic, e, "")
+		if err != nil {
+			return err
+		}
+		s := subscribed(topic, fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i), journal.Head{Last: stored.Anchor()})
+		_, err = store.Update(ctx, s.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+			return subscriptions.Record{Subscription: &s}, nil
+		})
+		return err
+	})
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+	startRedisHub(b, redis)
+	settle(b, redis)
+	for b.Loop() {
+		before, worked, start := used(b, redis), cpuOf(b, redis), time.Now()
+		time.Sleep(idleFor)
+		cpu := cpuOf(b, redis) - worked
+		all, of := used(b, redis).since(before)
+		took := time.Since(start).Seconds()
+		b.Logf("of a minute:%v", of)
+		b.ReportMetric((all-2)/took, "commands/s") // but for the questions about its processor
+		b.ReportMetric(of["evalsha"]/took, "scripts/s")
+		b.ReportMetric(cpu/took*100, "redis-cpu-%")
+	}
+	b.ReportMetric(float64(n), "topics")
+}
+
+// count counts from 0 to n-1.
+func count(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// settle waits until a hub that has just begun has read the heads of its topics.
+func settle(b *testing.B, redis *redistest.Server) {
+	b.Helper()
+	for range 300 {
+		before := used(b, redis)
+		time.Sleep(time.Second)
+		if _, of := used(b, redis).since(before); of["hget"] < 100 {
+			return
+		}
+	}
+	b.Fatal("the hub is not idle after five minutes")
+}
