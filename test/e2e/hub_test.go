@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// binary is the rshub under test, built once for all tests of the package.
+// binary is the rshub under test, built once for all tests of the package, with the
+// other commands beside it.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -31,10 +32,10 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "rshub")
-		build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "github.com/rshub/rshub/cmd/rshub")
+		build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+"/", "github.com/rshub/rshub/cmd/...")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building rshub: %v\n%s", err, out)
+			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
 			return 1
 		}
 		return m.Run()

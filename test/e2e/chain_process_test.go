@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// exitUnreachable is what rssub ends with where its Source does not answer.
+const exitUnreachable = 5
+
+// process is one command that serves until it is told to end, on ports and folders
+// that outlive it. As a service manager would, it is started again when it ends
+// because what it needs is away.
+type process struct {
+	t    *testing.T
+	name string
+	args []string // the binary first
+	log  *logBuffer
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	exited   chan struct{} // closed when cmd has ended for good
+	wanted   bool          // to run
+	starts   int
+	gaveUp   int // how often it ended since what it needs was away
+	exitCode int
+}
+
+func newProcess(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: name, args: args, log: &logBuffer{}}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// start runs the process and waits until it listens.
+func (p *process) start() {
+	p.t.Helper()
+	p.mu.Lock()
+	p.wanted = true
+	before := p.cmd
+	p.mu.Unlock()
+	if err := p.launch(before); err != nil {
+		p.t.Fatalf("%s: %v\n%s", p.name, err, p.log)
+	}
+}
+
+// launch starts the process anew in the place of one that has ended, unless that was
+// done or it is not wanted any more.
+func (p *process) launch(before *exec.Cmd) error {
+	p.mu.Lock()
+	if !p.wanted || p.cmd != before {
+		p.mu.Unlock()
+		return nil
+	}
+	cmd := exec.CommandContext(context.Background(), p.args[0], p.args[1:]...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	stderr, err := cmd.StderrPipe()
+	if err == nil {
+		cmd.Stdout = cmd.Stderr // what it prints is of use beside its log
+		err = cmd.Start()
+	}
+	exited, listening := make(chan struct{}), make(chan struct{})
+	if err == nil {
+		p.cmd, p.exited = cmd, exited
+		p.starts++
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	go p.watch(cmd, stderr, listening, exited)
+	select {
+	case <-listening:
+		return nil
+	case <-exited:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.wanted && p.exitCode != exitUnreachable {
+			return fmt.Errorf("it ended with %d before it listened", p.exitCode)
+		}
+		return nil // it is started again
+	case <-time.After(time.Minute):
+		return errors.New("it does not listen after a minute")
+	}
+}
+
+// watch reads the log until the process ends.
+func (p *process) watch(cmd *exec.Cmd, stderr io.Reader, listening, exited chan struct{}) {
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, 1<<20)
+	for seen := false; lines.Scan(); {
+		p.log.add(lines.Bytes())
+		var line struct {
+			Event string `json:"event"`
+		}
+		if !seen && json.Unmarshal(lines.Bytes(), &line) == nil && line.Event == "listening" {
+			seen = true
+			close(listening)
+		}
+	}
+	_ = cmd.Wait()
+	p.mu.Lock()
+	p.exitCode = cmd.ProcessState.ExitCode()
+	again := p.wanted && p.exitCode == exitUnreachable
+	unexpected := p.wanted && !again
+	if again {
+		p.gaveUp++
+	}
+	p.mu.Unlock()
+	close(exited)
+	switch {
+	case again:
+		time.Sleep(200 * time.Millisecond)
+		if err := p.launch(cmd); err != nil {
+			p.t.Errorf("%s: %v\n%s", p.name, err, p.log)
+		}
+	case unexpected:
+		p.t.Errorf("%s ended by itself with %d:\n%s", p.name, cmd.ProcessState.ExitCode(), p.log)
+	}
+}
+
+// unwanted returns what runs, and has it not started again.
+func (p *process) unwanted() (*exec.Cmd, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = false
+	return p.cmd, p.exited
+}
+
+// kill ends the process as a power cut would.
+func (p *process) kill() {
+	if cmd, exited := p.unwanted(); cmd != nil {
+		_ = cmd.Process.Kill() // unless it has ended
+		<-exited
+	}
+}
+
+// terminate asks the process to end and returns its exit code.
+func (p *process) terminate() int {
+	p.t.Helper()
+	cmd, exited := p.unwanted()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatalf("%s: %v\n%s", p.name, err, p.log)
+	}
+	select {
+	case <-exited:
+	case <-time.After(time.Minute):
+		p.t.Fatalf("%s still runs a minute after SIGTERM:\n%s", p.name, p.log)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// run runs a command to its end and returns its exit code and what it printed.
+func run(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	var all bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &all, &all
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, &all)
+	}
+	return cmd.ProcessState.ExitCode(), all.String()
+}
+
+// forwarder passes connections on to one of several addresses, as a load balancer
+// does: in turn, and to the next where nobody listens.
+type forwarder struct {
+	listen net.Listener
+	to     []string
+	turn   atomic.Uint32
+}
+
+func newForwarder(t *testing.T, to ...string) *forwarder {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &forwarder{listen: l, to: to}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { f.serve(ctx, in) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		running.Wait()
+	})
+	return f
+}
+
+func (f *forwarder) addr() string { return f.listen.Addr().String() }
+
+// serve passes on what comes, both ways, until either end has enough.
+func (f *forwarder) serve(ctx context.Context, in net.Conn) {
+	defer func() { _ = in.Close() }()
+	var out net.Conn
+	first := int(f.turn.Add(1))
+	for i := range f.to {
+		var err error
+		if out, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", f.to[(first+i)%len(f.to)]); err == nil {
+			break
+		}
+	}
+	if out == nil {
+		return // nobody is there: the connection is closed
+	}
+	defer func() { _ = out.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = in.Close(); _ = out.Close() })()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[1], way[0]) // broken off by the other way, or by the end
+			_ = in.Close()
+			_ = out.Close()
+		})
+	}
+	both.Wait()
+}
