@@ -325,6 +325,26 @@ func TestRolledBackAfterRestart(t *testing.T) {
 	})
 }
 
+// The same where the hub has delivered once since it started: it remembers the
+// entry that it began after, too, and goes no further back.
+func TestRolledBackAfterTheFirstDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for range 4 {
+			b.publish(t, topicA, []byte("x"))
+		}
+		b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		lost := b.publish(t, topicA, []byte("lost"))
+		pass(time.Second)
+		b.rollback(topicA, 1)
+		again := b.publish(t, topicA, []byte("5"))
+		pass(time.Second)
+		b.wantOrder(cb(0), lost, again)
+	})
+}
+
 // A store that cannot be read delays, and counts as no failed attempt.
 func TestStoreTroubleIsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

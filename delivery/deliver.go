@@ -207,11 +207,14 @@ func (d *Dispatcher) holds(j job) bool {
 }
 
 // stillDue tells, right before an attempt, whether the subscription is still to
-// get it (HUB-49), and from this hub, and with which secret. It remembers that the journal holds
-// the entry.
+// get it (HUB-49), and from this hub, and with which secret. It remembers that the
+// journal holds the entry, and held the one before it, after which that was read.
 func (d *Dispatcher) stillDue(j job, b *body) (secret string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if j.cursor.position > 0 {
+		j.lane.topic.saw(j.cursor.anchor)
+	}
 	j.lane.topic.saw(b.anchor)
 	return j.lane.secret, j.tenure.delivers() && d.holds(j) && j.lane.expires > time.Now().UnixNano()
 }
