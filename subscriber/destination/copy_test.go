@@ -1,13 +1,16 @@
 package destination_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,18 +25,22 @@ import (
 // into it.
 type source struct {
 	*httptest.Server
-	t  *testing.T
+	t  testing.TB
 	mu sync.Mutex
 
 	files    map[string]string // by path below /data/
 	changes  []resourcesync.Entry
 	at       time.Time // of the Resource List
+	offers   []string  // the documents of the Capability List
+	packages []string  // of the dump
 	gets     map[string]int
 	override map[string]http.HandlerFunc
 }
 
-func newSource(t *testing.T) *source {
-	s := &source{t: t, files: map[string]string{}, gets: map[string]int{}, at: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), override: map[string]http.HandlerFunc{}}
+func newSource(t testing.TB) *source {
+	s := &source{t: t, files: map[string]string{}, gets: map[string]int{}, at: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), override: map[string]http.HandlerFunc{},
+		offers: []string{resourcesync.ResourceList, resourcesync.ChangeList},
+	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
@@ -55,17 +62,28 @@ func (s *source) serve(w http.ResponseWriter, r *http.Request) {
 	case p == "/.well-known/resourcesync":
 		s.write(w, resourcesync.Head{Capability: resourcesync.Description}, resourcesync.Entry{Loc: s.URL + "/capabilitylist.xml", Capability: resourcesync.CapabilityList})
 	case p == "/capabilitylist.xml":
-		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up("/.well-known/resourcesync")},
-			resourcesync.Entry{Loc: s.URL + "/resourcelist.xml", Capability: resourcesync.ResourceList},
-			resourcesync.Entry{Loc: s.URL + "/changelist.xml", Capability: resourcesync.ChangeList})
+		var entries []resourcesync.Entry
+		for _, o := range s.offers {
+			entries = append(entries, resourcesync.Entry{Loc: s.URL + "/" + o + ".xml", Capability: o})
+		}
+		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up("/.well-known/resourcesync")}, entries...)
 	case p == "/resourcelist.xml":
 		var entries []resourcesync.Entry
 		for name := range s.files {
-			entries = append(entries, s.entry(name, ""))
+			if !slices.Contains(s.packages, name) {
+				entries = append(entries, s.entry(name, ""))
+			}
 		}
 		s.write(w, resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: up("/capabilitylist.xml")}, entries...)
 	case p == "/changelist.xml":
 		s.write(w, resourcesync.Head{Capability: resourcesync.ChangeList, From: s.at, Links: up("/capabilitylist.xml")}, s.changes...)
+	case p == "/resourcedump.xml":
+		var entries []resourcesync.Entry
+		for _, name := range s.packages {
+			e := s.entry(name, "")
+			entries = append(entries, e)
+		}
+		s.write(w, resourcesync.Head{Capability: resourcesync.ResourceDump, At: s.at, Links: up("/capabilitylist.xml")}, entries...)
 	case strings.HasPrefix(p, "/data/"):
 		body, ok := s.files[strings.TrimPrefix(p, "/data/")]
 		if !ok {
@@ -89,7 +107,8 @@ func (s *source) entry(name, change string) resourcesync.Entry {
 
 func (s *source) write(w http.ResponseWriter, h resourcesync.Head, entries ...resourcesync.Entry) {
 	w.Header().Set("Content-Type", "application/xml")
-	out, err := resourcesync.NewWriter(w, h, resourcesync.WriteOptions{})
+	var body bytes.Buffer
+	out, err := resourcesync.NewWriter(&body, h, resourcesync.WriteOptions{})
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -99,7 +118,10 @@ func (s *source) write(w http.ResponseWriter, h resourcesync.Head, entries ...re
 			s.t.Error(err)
 		}
 	}
-	_ = out.Close()
+	if err := out.Close(); err != nil {
+		s.t.Error(err)
+	}
+	_, _ = w.Write(body.Bytes()) // to somebody who may be gone
 }
 
 // put changes a file, and lists that as a change after seconds.
@@ -154,8 +176,8 @@ func (s *source) same(dir string) {
 		}
 		return nil
 	})
-	if fmt.Sprint(got) != fmt.Sprint(s.files) {
-		s.t.Errorf("the copy has %v, the Source %v", got, s.files)
+	if !maps.Equal(got, s.files) {
+		s.t.Errorf("the copy has %.2000v, the Source %.2000v", got, s.files)
 	}
 }
 

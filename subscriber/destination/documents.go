@@ -18,7 +18,6 @@ import (
 
 // What a list and its parts may be, together.
 const (
-	maxParts     = 50_000
 	maxList      = 64 << 20 // bytes of one document, as it is sent
 	maxLists     = 16 << 30 // bytes of all
 	maxResources = 50_000_000
@@ -81,11 +80,34 @@ func (c *Copy) download(ctx context.Context, address, capability string, last se
 	return d, nil
 }
 
-// downloadParts fetches what an index names, each once. The whole is as of the
-// earliest of them, where the index does not say.
+// downloadParts fetches what an index names. The whole is as of the earliest of
+// them, where the index does not say.
 func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) error {
-	had := map[string]bool{index.url: true}
-	return readDocument(index.name, func(r *resourcesync.Reader) error {
+	addresses, err := partsOf(index)
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		part, err := c.downloadOne(ctx, d, address, http.Header{})
+		if err != nil {
+			return err
+		}
+		d.parts = append(d.parts, part.name)
+		if part.head.Index {
+			return fmt.Errorf("%s is an index within the index %s", address, index.url)
+		}
+		if index.head.At.IsZero() && part.at.Before(d.at) {
+			d.at = part.at
+		}
+	}
+	return nil
+}
+
+// partsOf are the addresses that an index names, each once. It is read to its end
+// before one of them is asked for.
+func partsOf(index fetched) (addresses []string, err error) {
+	had := map[string]bool{}
+	err = readDocument(index.name, func(r *resourcesync.Reader) error {
 		for e, err := range r.Entries() {
 			if err != nil {
 				return fmt.Errorf("reading %s: %w", index.url, err)
@@ -96,26 +118,14 @@ func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) e
 				return fmt.Errorf("%s names %q: %w", index.url, e.Loc, err)
 			case address == index.url:
 				return fmt.Errorf("%s is an index that names itself", index.url)
-			case len(d.parts) == maxParts:
-				return fmt.Errorf("%s names more than %d parts", index.url, maxParts)
-			case had[address]:
-				continue
-			}
-			had[address] = true
-			part, err := c.downloadOne(ctx, d, address, http.Header{})
-			if err != nil {
-				return err
-			}
-			d.parts = append(d.parts, part.name)
-			if part.head.Index {
-				return fmt.Errorf("%s is an index within the index %s", address, index.url)
-			}
-			if index.head.At.IsZero() && part.at.Before(d.at) {
-				d.at = part.at
+			case !had[address]:
+				had[address] = true
+				addresses = append(addresses, address)
 			}
 		}
 		return nil
 	})
+	return addresses, err
 }
 
 // downloadOne fetches one document into a file.

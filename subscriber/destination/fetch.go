@@ -274,9 +274,13 @@ func (c closing) Close() error {
 func judge(resp *http.Response, address string) (next string, err error) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		next, err := resolve(address, resp.Header.Get("Location"))
+		location := resp.Header.Get("Location")
+		if location == "" {
+			break
+		}
+		next, err := resolve(address, location)
 		if err != nil {
-			return "", &refusedError{fmt.Errorf("%s redirects to %q: %w", address, resp.Header.Get("Location"), err)}
+			return "", &refusedError{fmt.Errorf("%s redirects to %q: %w", address, location, err)}
 		}
 		return next, nil
 	}

@@ -125,4 +125,4 @@ func (s *state) deletes(now time.Time) (n int) {
 }
 
 // instant is a time as a key.
-func instant(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) } //nolint:gosec // of this century
+func instant(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
