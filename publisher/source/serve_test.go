@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -314,5 +315,44 @@ func BenchmarkServeDocument(b *testing.B) {
 		if w.Code != http.StatusOK {
 			b.Fatal(w.Code)
 		}
+	}
+}
+
+// The Capability List has each document that there is once, and both channels with
+// their hubs; it changes with them (SRC-11, DOC-32).
+func TestCapabilityList_SRC11_DOC32(t *testing.T) {
+	x := newSite(t, withHub)
+	x.build()
+	h, entries := x.read("/capabilitylist.xml")
+	if up, _ := h.Link("up"); up.Href != x.server.URL+"/.well-known/resourcesync" {
+		t.Errorf("its up is %s", up.Href)
+	}
+	channels := make(map[string]string)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Capability, "-notification") {
+			channels[e.Capability] = e.Loc
+			if len(e.Links) != 1 || e.Links[0].Rel != "hub" || e.Links[0].Href != "https://hub.example.org/" {
+				t.Errorf("%s has the links %+v", e.Loc, e.Links)
+			}
+			continue
+		}
+		if got := x.get(e.Loc); got.status != http.StatusOK {
+			t.Errorf("%s is listed, and answers %d", e.Loc, got.status)
+		}
+	}
+	if channels[resourcesync.ChangeNotification] != x.server.URL+"/changes/" || channels[resourcesync.FrameworkNotification] != x.server.URL+"/framework/" {
+		t.Errorf("the channels are %v", channels)
+	}
+	x.close()
+	x.o.Hubs = append(x.o.Hubs, publisher.Hub{URL: "https://other.example.org/"})
+	x.open()
+	if _, entries := x.read("/capabilitylist.xml"); len(entries[len(entries)-1].Links) != 2 {
+		t.Errorf("with another hub the channel is %+v", entries[len(entries)-1])
+	}
+	x.close()
+	x.o.Hubs = nil
+	x.open()
+	if _, entries := x.read("/capabilitylist.xml"); strings.HasSuffix(entries[len(entries)-1].Capability, "-notification") {
+		t.Error("without hubs there is a channel")
 	}
 }
