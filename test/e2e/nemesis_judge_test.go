@@ -42,6 +42,29 @@ type posted struct {
 	sent     time.Duration // when it was posted first
 	accepted time.Duration // when it was answered 200 first; 0: never
 	ids      []string      // those it was answered with
+	// again is when it was posted and accepted under an id, where the store had
+	// lost it and it was sent again.
+	again map[string]sending
+}
+
+type sending struct{ sent, accepted time.Duration }
+
+// surviving returns the story with its intervals as those that survived were
+// posted: one that the store lost was not there before it was sent again.
+func (t *topicStory) surviving() *topicStory {
+	out := *t
+	out.intervals = slices.Clone(t.intervals)
+	for _, s := range t.journal {
+		if s.n >= len(out.intervals) {
+			continue
+		}
+		if when, ok := out.intervals[s.n].again[s.id]; ok {
+			i := *out.intervals[s.n]
+			i.sent, i.accepted = when.sent, when.accepted
+			out.intervals[s.n] = &i
+		}
+	}
+	return &out
 }
 
 // survivor is a notification that is in the journal.
@@ -103,6 +126,12 @@ func (c *chronicle) judge() (complaints []string) {
 	}
 	for _, t := range c.topics {
 		c.judgeTopic(t, complain)
+	}
+	told := c.topics
+	defer func() { c.topics = told }()
+	c.topics = nil
+	for _, t := range told {
+		c.topics = append(c.topics, t.surviving())
 	}
 	duplicates := 0
 	for i, callee := range c.callees {

@@ -122,6 +122,13 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.topics[0].journal[5].id = "another"
 			c.arrived = append(c.arrived, arrival{0, 5, "another", 20 * time.Second})
 		}, ""},
+		"lost by the store before it left, and sent again after": {func(c *chronicle) {
+			c.lossy, c.losses = true, 1
+			c.topics[0].journal[3].id = "another"
+			c.topics[0].intervals[3].again = map[string]sending{"another": {5 * time.Second, 6 * time.Second}}
+			c.drop(1, 3)
+			c.arrived = append(c.arrived, arrival{0, 3, "another", 6 * time.Second})
+		}, ""},
 		"an interval that was not sent again": {func(c *chronicle) {
 			c.lossy = true
 			c.topics[0].journal = c.topics[0].journal[:9]

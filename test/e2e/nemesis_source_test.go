@@ -19,8 +19,9 @@ type stubbornSource struct {
 	story  *topicStory
 	bodies [][]byte
 	first  time.Time // where its first interval begins
-	// at is the interval that is to be accepted next.
-	at int
+	// at is the interval that is to be accepted next, since is from when on.
+	at    int
+	since time.Duration
 }
 
 const link = `<%s>; rel="self", <%s>; rel="hub"`
@@ -54,7 +55,8 @@ func (s *stubbornSource) publish(ctx context.Context) error {
 	s.w.learn(body, s.n, n)
 	s.bodies = append(s.bodies, body)
 	s.w.mu.Lock()
-	s.story.intervals = append(s.story.intervals, &posted{sent: s.w.now()})
+	s.since = s.w.now()
+	s.story.intervals = append(s.story.intervals, &posted{sent: s.since, again: map[string]sending{}})
 	s.w.mu.Unlock()
 	deadline := time.Now().Add(2 * time.Minute)
 	for try := 0; s.at < len(s.bodies); try++ {
@@ -108,13 +110,17 @@ func (s *stubbornSource) accepted(r receipt) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	i := s.story.intervals[s.at]
+	now := s.w.now()
 	if i.accepted == 0 {
-		i.accepted = s.w.now()
+		i.accepted = now
+	} else if _, known := i.again[r.ID]; !known && !slices.Contains(i.ids, r.ID) {
+		i.again[r.ID] = sending{s.since, now}
 	}
 	if !slices.Contains(i.ids, r.ID) {
 		i.ids = append(i.ids, r.ID)
 	}
 	s.at++
+	s.since = now
 }
 
 // rewind goes back to the interval that the hub expects: one that was sent before.
@@ -129,7 +135,7 @@ func (s *stubbornSource) rewind(problem []byte) error {
 		if s.from(n).Equal(p.ExpectedFrom) {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
-			s.at = n
+			s.at, s.since = n, s.w.now()
 			s.story.rewinds++
 			return nil
 		}
