@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,11 @@ func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	path := filepath.Join(dir, "subscriber.db")
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
+	err := checkWhole(path)
+	var db *bbolt.DB
+	if err == nil {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
+	}
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("subscriber: %s is in use by another process; end that one, or name another folder", path)
 	}
@@ -84,9 +89,6 @@ func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 		return nil, fmt.Errorf("subscriber: opening %s: %w", path, err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
-			return fmt.Errorf("it is cut off: %w", errDamaged)
-		}
 		for _, name := range [][]byte{metaBucket, subsBucket, inboxBucket, heldBucket, gapsBucket, idsBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -113,6 +115,25 @@ func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 	s := &state{db: db, undone: undone, ops: make(chan *op), done: make(chan struct{}), ended: make(chan struct{})}
 	go s.write()
 	return s, nil
+}
+
+// checkWhole refuses a file that is cut off, since bbolt, which maps it into memory,
+// would end the process when it comes to where the file ends.
+func checkWhole(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return fmt.Errorf("%w (the file is cut off)", errDamaged)
+		}
+		return nil
+	})
+	return errors.Join(err, db.Close())
 }
 
 // errDamaged says what to do with a state that can't be read.
