@@ -17,6 +17,11 @@ const (
 	retentionIdle = time.Minute
 )
 
+// ageParts of the age that is kept pass between looks at how old the oldest
+// notification of every topic is: that is not in its head, and each topic has to be
+// asked for.
+const ageParts = 100
+
 // topicsPage is how many heads are read from the store at once.
 const topicsPage = 256
 
@@ -32,6 +37,7 @@ type retention struct {
 	// nil: all of them.
 	owns func(partition int) bool
 	log  *zap.Logger
+	aged time.Time // when ages were looked at last; trim's own
 }
 
 // mine are the partitions that this hub trims.
@@ -126,10 +132,17 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 		}
 	}
 	cut := rule.Cut(now, sizes)
-	for _, topic := range topics {
+	old := rule.Age > 0 && now.Sub(r.aged) >= rule.Age/ageParts
+	for i, topic := range topics {
+		if !old && (cut.KeepBytes < 0 || sizes[i] <= cut.KeepBytes) {
+			continue
+		}
 		if _, err := r.store.Trim(ctx, topic, cut); err != nil {
 			return err
 		}
+	}
+	if old {
+		r.aged = now
 	}
 	return nil
 }

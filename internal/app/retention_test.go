@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -67,5 +68,67 @@ func TestRetentionOfSeveralHubs(t *testing.T) {
 	}
 	if got := kept(); got != after {
 		t.Errorf("a hub that owns nothing trimmed %v to %v", after, got)
+	}
+}
+
+// trimCounter counts what a store is asked to trim.
+type trimCounter struct {
+	*storetest.Memory
+	trims int
+}
+
+func (c *trimCounter) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	c.trims++
+	return c.Memory.Trim(ctx, topic, cut)
+}
+
+// Every topic is asked for what is too old in a while, and meanwhile those alone
+// that have too much.
+func TestRetentionAsksFewTopics(t *testing.T) {
+	store := &trimCounter{Memory: storetest.NewMemory()}
+	const topics, age = 50, 100 * time.Hour
+	begin := time.Now()
+	put := func(n, size int) {
+		t.Helper()
+		topic := fmt.Sprint("https://example.org/", n)
+		head, err := store.Head(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := journal.Entry{Kind: journal.KindContent, Body: make([]byte, size)}
+		if _, err := store.Append(t.Context(), begin, topic, e, head.Version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range topics {
+		put(n, 10)
+	}
+	r := &retention{store: store, log: zap.NewNop(), rule: journal.Retention{Age: age, PerTopic: 100}}
+	for _, step := range []struct {
+		at    time.Duration
+		trims int
+		what  string
+	}{
+		{0, topics, "at the start all"},
+		{time.Minute, 0, "a minute later none"},
+		{age / ageParts, topics, "after a hundredth of the age all"},
+		{age / ageParts, 1, "then the one that has too much"},
+		{age + age/ageParts, topics, "when they are too old all"},
+	} {
+		if step.trims == 1 {
+			put(7, 95)
+		}
+		store.trims = 0
+		if err := r.trim(t.Context(), begin.Add(step.at)); err != nil {
+			t.Fatal(err)
+		}
+		if store.trims != step.trims {
+			t.Errorf("%s are asked for: %d of %d", step.what, store.trims, topics)
+		}
+	}
+	for n := range topics {
+		if head, err := store.Head(t.Context(), fmt.Sprint("https://example.org/", n)); err != nil || head.Entries != 0 {
+			t.Errorf("topic %d keeps %d notifications that are too old, %v", n, head.Entries, err)
+		}
 	}
 }
