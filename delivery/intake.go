@@ -23,9 +23,7 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) {
 	if t == nil || t.yielding {
 		return
 	}
-	if t.touched != nil {
-		t.touched[s.ID] = struct{}{}
-	}
+	t.touched[s.ID] = struct{}{}
 	d.apply(&s, host, now)
 }
 

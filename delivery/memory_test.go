@@ -317,6 +317,9 @@ func (m *memory) Requests(context.Context, int, uuid.UUID, int) ([]subscriptions
 func (m *memory) Changed(_ context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if since > m.clock {
+		return nil, 0, subscriptions.ErrChangesLost
+	}
 	var out []uuid.UUID
 	for id, r := range m.records {
 		if r.changed > since && subscriptions.Shard(id) == shard {

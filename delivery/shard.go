@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,8 +54,8 @@ type tenure struct {
 	// could not be read.
 	changed uint64
 	again   map[uuid.UUID]struct{}
-	// touched are the subscriptions that Apply was called for while the store
-	// was being read: what was read of them may be older. Nil: nothing is read.
+	// touched are the subscriptions that Apply was called for since the last sweep
+	// began, or the tenure: what is being read of them may be older.
 	touched map[uuid.UUID]struct{}
 }
 
@@ -83,7 +84,7 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	// What is still to be stored of a tenure that was cut is not to be done again.
 	d.settler.flush(ctx)
 	start := time.Now()
-	if err := d.load(ctx, n, t); err != nil {
+	if err := d.load(ctx, n, t, nil); err != nil {
 		d.drop(s, t)
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -95,7 +96,7 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	if s.tenure != t {
 		return fmt.Errorf("taking up shard %d: %w", n, errLost)
 	}
-	t.loaded, t.touched = true, nil
+	t.loaded = true
 	d.log.Debug("the subscriptions of a shard were read", zap.String("event", "shard_loaded"),
 		zap.Int("shard", n), zap.Int("subscriptions", len(s.lanes)), zap.Duration("duration", time.Since(start)))
 	return nil
@@ -283,8 +284,9 @@ func (d *Dispatcher) lane(id uuid.UUID) *lane { return d.shardOf(id).lanes[id] }
 // pageSize is how many records are read from the store at once.
 const pageSize = 1000
 
-// load makes lanes of all subscriptions of a shard that have not ended.
-func (d *Dispatcher) load(ctx context.Context, n int, t *tenure) error {
+// load makes lanes of all subscriptions of a shard that have not ended, and takes
+// those that it reads out of unlisted, which may be nil.
+func (d *Dispatcher) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
 	// The counter is read before what it counts.
 	_, next, err := d.o.Subscriptions.Changed(ctx, n, 0)
 	if err != nil {
@@ -300,6 +302,7 @@ func (d *Dispatcher) load(ctx context.Context, n int, t *tenure) error {
 		for _, rec := range page {
 			if rec.Subscription != nil {
 				d.applyRead(t, rec.Subscription)
+				delete(unlisted, rec.Subscription.ID)
 			}
 			d.found(rec)
 		}
@@ -334,11 +337,12 @@ func (d *Dispatcher) applyRead(t *tenure, s *subscriptions.Subscription) bool {
 	return true
 }
 
-// watchTouched begins or ends a time in which Apply notes what it is called for.
-func (d *Dispatcher) watchTouched(t *tenure, on bool) {
+// takeTouched has what Apply was called for read again, and begins anew to note it.
+func (d *Dispatcher) takeTouched(t *tenure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t.touched = nil; on {
+	if len(t.touched) > 0 {
+		maps.Copy(t.again, t.touched)
 		t.touched = make(map[uuid.UUID]struct{})
 	}
 }

@@ -2,9 +2,12 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/subscriptions"
@@ -70,20 +73,20 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 	return failed
 }
 
-// sweepShard takes over what changed in a shard.
+// sweepShard takes over what changed in a shard. What Apply told of it is read
+// once more: the store may lose it before its counter was asked for.
 func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
+	d.takeTouched(t)
 	ids, next, failed := d.o.Subscriptions.Changed(ctx, n, t.changed)
-	if failed == nil {
+	switch {
+	case failed == nil:
 		t.changed = next
 		for _, id := range ids {
 			t.again[id] = struct{}{}
 		}
+	case errors.Is(failed, subscriptions.ErrChangesLost):
+		failed = d.loadAgain(ctx, n, t)
 	}
-	if len(t.again) == 0 {
-		return failed
-	}
-	d.watchTouched(t, true)
-	defer d.watchTouched(t, false)
 	for id := range t.again {
 		rec, err := d.o.Subscriptions.Get(ctx, id)
 		if err != nil {
@@ -99,6 +102,29 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 		}
 	}
 	return failed
+}
+
+// loadAgain reads a shard anew, since the store can't tell what changed. Lanes that
+// it does not list are to be read one by one: a store that lost its tail may have
+// lost their subscriptions.
+func (d *Dispatcher) loadAgain(ctx context.Context, n int, t *tenure) error {
+	unlisted := make(map[uuid.UUID]struct{})
+	d.mu.Lock()
+	if s := &d.shards[n]; s.tenure == t {
+		for id := range s.lanes {
+			unlisted[id] = struct{}{}
+		}
+	}
+	d.mu.Unlock()
+	if err := d.load(ctx, n, t, unlisted); err != nil {
+		return err
+	}
+	if len(unlisted) > 0 {
+		d.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
+			zap.String("event", "subscriptions_lost"), zap.Int("shard", n), zap.Int("subscriptions", len(unlisted)))
+	}
+	maps.Copy(t.again, unlisted)
+	return nil
 }
 
 // walkAll looks at every lane. A clock that jumped ahead and came back left

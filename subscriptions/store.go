@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,10 @@ type Record struct {
 	Subscription *Subscription
 	Request      *Request
 }
+
+// ErrChangesLost says that a store does not know a counter value that it gave: what
+// changed since then is too long ago, or the store lost its tail.
+var ErrChangesLost = errors.New("the store does not know any more which subscriptions changed")
 
 // Registry reads and changes records. It may be shared between goroutines;
 // what it returns belongs to the caller.
@@ -37,6 +42,8 @@ type Registry interface {
 	// Changed returns the ids of a shard whose record was changed by Update, or
 	// ended by Commit, since the counter value since, and the value to ask with
 	// next time. Asked with 0 it returns all. It may return more than changed.
+	// ErrChangesLost: the store does not know since, and neither what changed, nor
+	// what was deleted or lost.
 	Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error)
 }
 

@@ -115,9 +115,8 @@ func (s *Store) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, error)
 // changesKept is about how many changes of a shard are told one by one.
 const changesKept = 1024
 
-// Changed implements subscriptions.Registry. Asked with a value that is over
-// 1,024 changes of the shard behind, or that Redis does not know (any more), it
-// returns all that are stored.
+// Changed implements subscriptions.Registry. A value that is over 1,024 changes of
+// the shard behind is lost, and one from a tail that Redis lost.
 //
 // A change is an entry of a stream, and the counter value its id. A shard in
 // which nothing changed costs one command.
@@ -131,8 +130,10 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
 	}
-	// Where the first is not since, that was trimmed, or Redis lost its tail.
-	if since > 0 && len(changes) > 0 && changes[0].ID == from {
+	if since > 0 {
+		if len(changes) == 0 || changes[0].ID != from {
+			return nil, 0, subscriptions.ErrChangesLost
+		}
 		ids, next = changedIDs(changes)
 		if len(changes) == 1 {
 			ids = nil
@@ -141,11 +142,6 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 	}
 	// The value is read before what it counts. Records that were deleted are
 	// known from the changes alone.
-	if since > 0 {
-		if changes, err = s.client.XRange(ctx, k.changes, "-", "+").Result(); err != nil {
-			return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
-		}
-	}
 	known, next := changedIDs(changes)
 	if ids, err = s.idsIn(ctx, k.ids()); err != nil {
 		return nil, 0, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)

@@ -1,0 +1,68 @@
+package delivery
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// A store that lost its tail may have lost subscriptions with it. Their lanes stop,
+// whether the sweep had heard of them or not, and the others go on.
+func TestLostSubscriptionsGetNothing(t *testing.T) {
+	for name, swept := range map[string]bool{"after a sweep": true, "before it": false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			kept, _ := b.two()
+			b.run()
+			defer b.end()
+			pass(b.d.o.Sweep + time.Second)
+			before := b.state()
+			lost := b.sibling(kept)
+			b.d.Apply(lost)
+			if swept {
+				pass(2 * b.d.o.Sweep)
+			}
+			one := b.publish(t, topicA, []byte("one"))
+			pass(time.Second)
+			b.wantOrder(lost.Callback, one)
+			b.lose(lost.ID, before)
+			pass(2 * b.d.o.Sweep)
+			two := b.publish(t, topicA, []byte("two"))
+			pass(time.Minute)
+			b.wantOrder(lost.Callback, one)
+			b.wantOrder(kept.Callback, one, two)
+			if n := b.d.Stats().Lanes; n != 2 {
+				t.Errorf("%s: %d lanes", name, n)
+			}
+		})
+	}
+}
+
+// sibling is a subscription to topicA in the shard of another.
+func (b *bed) sibling(of subscriptions.Subscription) subscriptions.Subscription {
+	for n := 1; ; n++ {
+		id := subscriptions.ID(topicA, cb(n))
+		if b.records[id] == nil && subscriptions.Shard(id) == shardOf(of) {
+			return b.subscribe(topicA, cb(n))
+		}
+	}
+}
+
+// state is the counter of the records.
+func (m *memory) state() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clock
+}
+
+// lose has the store lose a record and the end of its counter.
+func (m *memory) lose(id uuid.UUID, clock uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.records, id)
+	m.clock = clock
+}
