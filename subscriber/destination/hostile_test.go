@@ -249,6 +249,7 @@ func hashOf(body string) string {
 // a file system has it, is in the copy.
 func TestCollisions(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
 	want := map[string]string{"/data/x": "file", "/data/x/y": "below", "/data/x/y/z": "further below", "/data/x?q=1": "query", "/data/%78": "escaped"}
 	var list strings.Builder
 	for p, body := range want {

@@ -91,6 +91,7 @@ func (c *Copy) pull(ctx context.Context, set namedSet, st setState, t *tally) (t
 		return time.Time{}, err
 	}
 	defer func() { _ = s.Close() }()
+	var behind error
 	for round := 1; ; round++ {
 		if err := s.CatchUp(ctx); err != nil {
 			return time.Time{}, err
@@ -101,14 +102,14 @@ func (c *Copy) pull(ctx context.Context, set namedSet, st setState, t *tally) (t
 		}
 		if !missed {
 			status, err := s.Status()
-			return status.Until, err
+			return status.Until, errors.Join(behind, err)
 		}
-		if round > 2 {
+		if round == 3 {
 			return time.Time{}, errors.New("the Source's Change Lists say each time that changes were missed")
 		}
 		c.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
-		if _, err := c.newBaseline(ctx, set, c.state.set(set.name), t); err != nil && !errors.Is(err, ErrBehind) || round == 2 && err != nil {
-			return time.Time{}, err
+		if _, behind = c.newBaseline(ctx, set, c.state.set(set.name), t); behind != nil && !errors.Is(behind, ErrBehind) {
+			return time.Time{}, behind
 		}
 	}
 }

@@ -1,0 +1,480 @@
+package destination_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// changesDocument is a change list as it stands.
+func changesDocument(attributes, body string) string {
+	return strings.Replace(document("urlset", "changelist", body), ` at="2026-01-01T00:00:00Z"`, attributes, 1)
+}
+
+// Lists as the Python library writes them: the Change List has no from, its changes
+// no datetime, and a deletion the lastmod of what was deleted (DST-16).
+func TestListsOfThePythonLibrary(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		s.put(name, "first "+name, 0)
+	}
+	entry := func(name, change string) string {
+		md := fmt.Sprintf(`<rs:md change="%s"/>`, change)
+		if body, ok := s.files[name]; ok {
+			md = fmt.Sprintf(`<rs:md change="%s" hash="%s" length="%d"/>`, change, hashOf(body), len(body))
+		}
+		return "<url><loc>" + s.URL + "/data/" + name + "</loc><lastmod>2020-01-01T00:00:00Z</lastmod>" + md + "</url>"
+	}
+	s.set("/changelist.xml", answer(changesDocument("", "")))
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 3 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.put("a", "second a", 0)
+	s.put("d", "new", 0)
+	delete(s.files, "b")
+	list := entry("a", "updated") + entry("b", "deleted") + entry("d", "created")
+	s.set("/changelist.xml", answer(changesDocument("", list)))
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	s.put("c", "second c", 0) // the list grows at its end
+	s.set("/changelist.xml", answer(changesDocument("", list+entry("c", "updated"))))
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync {
+		t.Errorf("%v %+v", err, a)
+	}
+}
+
+// Times with offsets order changes by the instant that they mean.
+func TestTimesWithOffsets(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.put("a", "first", 0)
+	c := s.open(dir)
+	s.set("/changelist.xml", answer(changesDocument(` from="2026-01-01T00:00:00Z"`, "")))
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.files["a"] = "second"
+	s.set("/changelist.xml", answer(changesDocument(` from="2026-01-01T00:00:00Z"`,
+		`<url><loc>`+s.URL+`/data/a</loc><rs:md change="deleted" datetime="2026-01-02T09:00:00+09:00"/></url>`+
+			`<url><loc>`+s.URL+`/data/a</loc><rs:md change="created" datetime="2026-01-01T23:30:00-01:00" hash="`+hashOf("second")+`"/></url>`)))
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// More deletions than are allowed are held back, also over restarts, until a run
+// that allows them; what came back meanwhile is not deleted.
+func TestMaxDelete(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	share := func(text string) func(*destination.Options) {
+		return func(o *destination.Options) {
+			m, err := destination.ParseShare(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.MaxDelete = m
+		}
+	}
+	for i := range 20 {
+		s.put(fmt.Sprint(i), "body", 0)
+	}
+	c := s.open(dir, share("5"))
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for i := range 20 {
+		all[fmt.Sprint(i)] = "body"
+	}
+	for i := range 4 {
+		s.drop(fmt.Sprint(i), i+1)
+	}
+	if r, err := c.Sync(t.Context()); err != nil || r.Deleted != 4 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	_ = c.Close()
+	for i := range 3 {
+		s.drop(fmt.Sprint(i+4), i+10)
+	}
+	c = s.open(dir, share("5")) // 4 of the 5 were used by the process before
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Deleted != 0 || r.Held != 3 || r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "4")); err != nil {
+		t.Error(err)
+	}
+	s.put("4", "body", 20) // it is there again
+	if r, err = c.Sync(t.Context()); err != nil || r.Held != 2 {
+		t.Errorf("%v %+v", err, r)
+	}
+	_ = c.Close()
+	c = s.open(dir, share("100%"))
+	if r, err = c.Sync(t.Context()); err != nil || r.Deleted != 2 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// pack makes a package of a dump.
+func pack(t testing.TB, h resourcesync.Head, entries map[string]string, each func(*resourcesync.Entry)) string {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := resourcesync.NewDumpWriter(&out, h, resourcesync.DumpWriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for loc, body := range entries {
+		e := resourcesync.Entry{Loc: loc, Path: fmt.Sprintf("/r/%d", i), Hash: hashOf(body), Length: int64(len(body)), HasLength: true}
+		i++
+		if each != nil {
+			each(&e)
+		}
+		if err := w.Write(e, strings.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func dumped(s *source, n int) map[string]string {
+	in := map[string]string{}
+	for i := range n {
+		name := fmt.Sprintf("r%d/%d", i%7, i)
+		body := fmt.Sprintf("body of %d %s", i, strings.Repeat("x", i%100*10))
+		if i == 3 {
+			body = strings.Repeat("large ", 100_000)
+		}
+		s.put(name, body, 0)
+		in[s.URL+"/data/"+name] = body
+	}
+	return in
+}
+
+// A Source that has a dump only is copied from it, and audited by what it said.
+func TestDumpOnly(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceDump}
+	in := dumped(s, 50)
+	head := resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}
+	s.put("part.zip", pack(t, head, in, nil), 0)
+	s.packages = []string{"part.zip"}
+	c := s.open(dir)
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied != 50 || !r.InSync() || s.gets["/data/r1/1"] != 0 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	delete(s.files, "part.zip")
+	s.same(dir)
+	a, err := c.Audit(t.Context(), false)
+	if err != nil || !a.InSync || a.Equal != 50 || len(a.Recorded) != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "r1/1"), []byte("bit rot"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired == nil || a.Repaired.Copied != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+	s.same(dir)
+}
+
+// A package that is damaged, or not what its dump says, brings nothing into the copy;
+// where there is a list, that is used.
+func TestHostileDumps(t *testing.T) {
+	up := []resourcesync.Link{{Rel: "up", Href: "http://example.org/capabilitylist.xml"}}
+	head := resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: time.Now().Add(-time.Hour), Links: up}
+	cases := map[string]func(s *source, in map[string]string) string{
+		"wrong hash of the package": func(s *source, in map[string]string) string {
+			s.set("/data/part.zip", answer(pack(t, head, in, nil)+" "))
+			return pack(t, head, in, nil)
+		},
+		"no package": func(*source, map[string]string) string { return "PK nothing" },
+		"changes": func(s *source, in map[string]string) string {
+			return pack(t, resourcesync.Head{Capability: resourcesync.ChangeDumpManifest, From: s.at, Links: up}, in, func(e *resourcesync.Entry) {
+				e.Change, e.Datetime = resourcesync.Created, s.at
+			})
+		},
+		"zip slip":  func(s *source, _ map[string]string) string { return zipped(t, s, "../../evil", []byte("body")) },
+		"a bomb":    func(s *source, _ map[string]string) string { return zipped(t, s, "bomb", make([]byte, 64<<20)) },
+		"not there": func(s *source, _ map[string]string) string { s.set("/data/part.zip", http.NotFound); return "x" },
+	}
+	for name, make := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, only := range []bool{true, false} {
+				s, top := newSource(t), t.TempDir()
+				dir := filepath.Join(top, "copy")
+				s.offers = []string{resourcesync.ResourceDump}
+				in := dumped(s, 5)
+				if !only {
+					s.offers = append(s.offers, resourcesync.ResourceList)
+				}
+				s.put("part.zip", make(s, in), 0)
+				s.packages = []string{"part.zip"}
+				r, err := s.open(dir).Sync(t.Context())
+				if only != (err != nil) || !only && r.Copied != 5 {
+					t.Errorf("%v %+v", err, r)
+				}
+				delete(s.files, "part.zip")
+				if only {
+					s.files = map[string]string{}
+				}
+				s.same(dir)
+				if left, _ := filepath.Glob(filepath.Join(top, "evil")); len(left) > 0 {
+					t.Error(left)
+				}
+			}
+		})
+	}
+}
+
+// A token goes to its host only, also where a redirect leads to another.
+func TestTokensStayWithTheirHost(t *testing.T) {
+	var mu sync.Mutex
+	var leaked []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a := r.Header.Get("Authorization"); a != "" && a != "Bearer of-other" {
+			leaked = append(leaked, a)
+		}
+		_, _ = io.WriteString(w, "moved")
+	}))
+	defer other.Close()
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "body", 0)
+	s.put("b", "moved", 0)
+	s.set("/data/b", redirect(other.URL+"/b"))
+	asked := 0
+	s.set("/data/a", func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.Header.Get("Authorization") != "Bearer of-source" {
+			t.Errorf("the Source was sent %q", r.Header.Get("Authorization"))
+		}
+		_, _ = io.WriteString(w, "body")
+	})
+	host := other.Listener.Addr().String()
+	c := s.open(dir, func(o *destination.Options) {
+		o.Hosts = []string{host}
+		o.Tokens = map[string]string{s.Listener.Addr().String(): "of-source", host: "of-other"}
+	})
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || asked != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	if len(leaked) > 0 {
+		t.Errorf("another host was sent %q", leaked)
+	}
+}
+
+// A mirror serves where the resource itself can't be had, and an alternate last.
+func TestMirrors(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	s.put("a", "body", 0)
+	s.set("/data/a", http.NotFound)
+	s.set("/mirror", answer("body"))
+	s.set("/wrong", answer("bodX"))
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", `<url><loc>`+s.URL+`/data/a</loc><rs:md hash="`+hashOf("body")+`" length="4"/>`+
+		`<rs:ln rel="alternate" href="`+s.URL+`/wrong"/><rs:ln rel="duplicate" pri="2" href="`+s.URL+`/mirror"/><rs:ln rel="duplicate" pri="1" href="`+s.URL+`/wrong"/></url>`)))
+	r, err := s.open(dir).Sync(t.Context())
+	if err != nil || !r.InSync() || r.Copied != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// What was cut off goes on where it stopped, if the server proves that it is the same.
+func TestResumesWithRange(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	body := strings.Repeat("0123456789abcdef", 200_000)
+	s.put("large", body, 0)
+	var ranges []string
+	s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
+		ranges = append(ranges, r.Header.Get("Range"))
+		w.Header().Set("ETag", `"v1"`)
+		if len(ranges) == 1 {
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			_, _ = io.WriteString(w, body[:len(body)/2])
+			return // and the connection breaks
+		}
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(body))
+	})
+	r, err := s.open(dir).Sync(t.Context())
+	if err != nil || !r.InSync() || len(ranges) != 2 || !strings.HasPrefix(ranges[1], "bytes=") {
+		t.Errorf("%v %+v; asked for %q", err, r, ranges)
+	}
+	s.same(dir)
+}
+
+// A plain sitemap is a Source, asked only for what changed.
+func TestPlainSitemap(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "body", 0)
+	s.set("/sitemap.xml", answer(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>`+s.URL+`/data/a</loc></url></urlset>`))
+	c := s.open(dir, func(o *destination.Options) { o.Source = s.URL + "/sitemap.xml" })
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 || !r.InSync() {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.same(dir)
+	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Unverifiable != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("bodX"), 0o600); err != nil { // as long as it was
+		t.Fatal(err)
+	}
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired == nil || a.Repaired.Copied != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+	s.same(dir)
+}
+
+// A Source that has changes only is copied from these.
+func TestChangesOnly(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ChangeList}
+	s.put("a", "body", 1)
+	s.put("b", "body", 2)
+	s.drop("b", 3)
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	s.put("c", "body", 4)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// Where the Change List does not reach back far enough, a baseline is taken that is
+// later than what was missed, or the run says that there is none yet.
+func TestMissedChanges(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "body", 0)
+	s.put("b", "body", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := s.at
+	s.put("c", "missed", 0) // no list tells of it
+	s.mu.Lock()
+	delete(s.files, "b")
+	s.at, s.changes = old.Add(time.Minute), nil
+	s.mu.Unlock()
+	s.set("/resourcelist.xml", func(w http.ResponseWriter, _ *http.Request) { // an old one
+		_, _ = io.WriteString(w, strings.Replace(document("urlset", "resourcelist", "<url><loc>"+s.URL+"/data/a</loc></url>"), "2026-01-01T00:00:00Z", resourcesync.FormatDatetime(old), 1))
+	})
+	s.put("d", "new", 5)
+	if r, err := c.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), "try again when the Source has made a new one") {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.set("/resourcelist.xml", nil)
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.Baseline == "" {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// A dry run says what a run would do, and writes nothing.
+func TestDryRun(t *testing.T) {
+	s, dir := newSource(t), filepath.Join(t.TempDir(), "copy")
+	for i := range 5 {
+		s.put(fmt.Sprint(i), "body", 0)
+	}
+	dry := func(o *destination.Options) { o.DryRun = true }
+	c := s.open(dir, dry)
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied != 5 || !r.DryRun {
+		t.Errorf("%v %+v", err, r)
+	}
+	_ = c.Close()
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is there: %v", err)
+	}
+	c = s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	s.put("1", "other", 1)
+	s.put("new", "body", 2)
+	s.drop("2", 3)
+	c = s.open(dir, dry)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	_ = c.Close()
+	if raw, _ := os.ReadFile(filepath.Join(dir, "1")); string(raw) != "body" {
+		t.Errorf("a dry run wrote %q", raw)
+	}
+	c = s.open(dir)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}
+
+// One file that can't be had is tried again by the next run, and its success counts.
+func TestSeveralSets(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("one/a", "body", 0)
+	s.put("two/b", "body", 0)
+	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/.well-known/resourcesync"}}
+	s.set("/.well-known/resourcesync", func(w http.ResponseWriter, _ *http.Request) {
+		s.write(w, resourcesync.Head{Capability: resourcesync.Description}, resourcesync.Entry{Loc: s.URL + "/caps/one", Capability: resourcesync.CapabilityList},
+			resourcesync.Entry{Loc: s.URL + "/caps/two", Capability: resourcesync.CapabilityList})
+	})
+	for _, set := range []string{"one", "two"} {
+		s.set("/caps/"+set, func(w http.ResponseWriter, _ *http.Request) {
+			s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up}, resourcesync.Entry{Loc: s.URL + "/list/" + set, Capability: resourcesync.ResourceList})
+		})
+		s.set("/list/"+set, func(w http.ResponseWriter, _ *http.Request) {
+			var entries []resourcesync.Entry
+			for name := range s.files {
+				if strings.HasPrefix(name, set) {
+					entries = append(entries, s.entry(name, ""))
+				}
+			}
+			s.write(w, resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/caps/" + set}}}, entries...)
+		})
+	}
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.same(dir)
+	s.put("two/b", "changed", 0)
+	delete(s.files, "one/a")
+	s.put("one/c", "new", 0)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 2 {
+		t.Errorf("%v %+v", err, a)
+	}
+}
