@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -31,6 +32,9 @@ Don't audit a copy while rssub follow works on it: end that one first.`,
 			o, err := f.options(cmd, args[0])
 			if err != nil {
 				return err
+			}
+			if _, err := os.Stat(f.dir); err != nil {
+				return cli.Fail(cli.ExitNotFound, "%w; name the folder of the copy with --dir", err)
 			}
 			show := newProgress(cmd.ErrOrStderr())
 			o.Progress = show.tell
@@ -73,6 +77,9 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	row(out, "the copy is", verdict)
 	if !r.AsOf.IsZero() {
 		row(out, "as of", r.AsOf.UTC().Format(time.RFC3339Nano))
+	}
+	for _, set := range r.Recorded {
+		row(out, "by record", set+" has no Resource List: its files were compared with what the Source said when they were copied")
 	}
 	row(out, "equal", fmt.Sprintf("%d, %s read", r.Equal, sizeOf(r.Bytes)))
 	row(out, destination.Missing, r.Missing)

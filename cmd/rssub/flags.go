@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -49,7 +50,6 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
-	_ = cmd.MarkFlagRequired("dir")
 }
 
 // addBaseline adds those about how the copy begins.
@@ -74,6 +74,9 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: span(f.checkEvery), Lease: span(f.lease),
 		Tokens: map[string]string{},
+	}
+	if f.dir == "" {
+		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")
 	}
 	switch f.baseline {
 	case "", "auto":
@@ -146,17 +149,28 @@ func explained(err error, log *slog.Logger) error {
 	case errors.Is(err, context.Canceled):
 		log.Info("interrupted; the next run goes on from here", "event", "interrupted")
 		return &cli.Error{Code: cli.ExitPartial}
+	case errors.Is(err, destination.ErrBehind):
+		code = cli.ExitPartial
 	case errors.As(err, &host):
 		code = cli.ExitRefused
 	case errors.As(err, &status):
-		code = cli.ExitUnreachable
-		if status.Status == 404 {
-			code = cli.ExitNotFound
-		}
+		code = exitOf(status.Status)
 	case egress.Classify(err) == egress.FailureRefused:
 		code = cli.ExitRefused
 	case egress.Classify(err) == egress.FailureConnect, egress.Classify(err) == egress.FailureTimeout:
 		code = cli.ExitUnreachable
 	}
 	return &cli.Error{Code: code, Err: err}
+}
+
+// exitOf is the exit code for an answer of the Source.
+func exitOf(status int) int {
+	switch status {
+	case http.StatusNotFound, http.StatusGone:
+		return cli.ExitNotFound
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return cli.ExitRefused
+	default:
+		return cli.ExitUnreachable
+	}
 }

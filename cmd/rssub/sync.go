@@ -42,8 +42,10 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 			defer cancel()
 			report, err := c.Sync(ctx)
 			show.end()
-			if out := printReport(cmd.OutOrStdout(), report, f.json); err == nil {
-				err = out
+			if f.json || err == nil || began(&report) {
+				if out := printReport(cmd.OutOrStdout(), report, f.json); err == nil {
+					err = out
+				}
 			}
 			if err != nil {
 				return explained(err, o.Log)
@@ -59,6 +61,9 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")
 	return cmd
 }
+
+// began reports whether there is anything to report.
+func began(r *destination.Report) bool { return r.Copied+r.Deleted+r.Unchanged+r.Failed+r.Held > 0 }
 
 // printReport prints what a run did.
 func printReport(w io.Writer, r destination.Report, asJSON bool) error {
@@ -78,7 +83,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	row(out, "unchanged", r.Unchanged)
 	row(out, "failed", r.Failed)
 	if r.Held > 0 {
-		row(out, "not deleted", fmt.Sprintf("%d, more than --max-delete allows", r.Held))
+		row(out, "not deleted", fmt.Sprintf("%d; run again with a larger --max-delete if that is right", r.Held))
 	}
 	if !r.Until.IsZero() {
 		row(out, "in step as of", r.Until.UTC().Format(time.RFC3339Nano))
@@ -92,7 +97,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 
 func printProblems(w io.Writer, problems []destination.Problem, all int) error {
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "FAIL  %s  %s\n", p.URL, p.Why); err != nil {
+		if _, err := fmt.Fprintf(w, "FAIL  %s  %s\n", first(p.URL, p.Path), p.Why); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func (c *Copy) deleteAll(ctx context.Context, wants []want, t *tally, why string
 // with deleting held.
 func (c *Copy) tooMany(n int, why string) error {
 	lately := c.state.deletes(time.Now())
-	allowed := max(0, c.o.MaxDelete.of(c.state.count())-lately)
+	allowed := max(0, c.o.MaxDelete.of(c.state.count()+lately)-lately) // of what there was an hour ago
 	if n <= allowed {
 		return nil
 	}

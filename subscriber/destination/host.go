@@ -63,6 +63,12 @@ func (e *awayError) Error() string {
 	return fmt.Sprintf("%s %s; it is called again in %v", e.host, e.why, e.wait.Round(time.Second))
 }
 
+// Timeout makes it one for egress.Classify: the host can't be reached now.
+func (e *awayError) Timeout() bool { return true }
+
+// Temporary makes it a net.Error.
+func (e *awayError) Temporary() bool { return true }
+
 // wait waits until the host may be called: an error says that this would take too
 // long, or that ctx ended.
 func (h *host) wait(ctx context.Context) error {

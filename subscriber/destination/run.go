@@ -191,8 +191,12 @@ func (c *Copy) handle(ctx context.Context, w want) (res result, ok bool) {
 		if c.o.DryRun {
 			res.file.Length = max(0, w.length)
 		} else {
+			before := c.recorded(w)
 			res.file, res.err = c.fetch(ctx, w)
 			res.file.ChangedAt = w.changedAt
+			if res.err == nil && before != "" && res.file.Hash == before {
+				res.what, res.touched = Unchanged, true
+			}
 		}
 	}
 	if res.err != nil {
@@ -253,7 +257,7 @@ func (r *run) store(batch []result) error {
 	defer func() {
 		for i := range batch {
 			c.claims.give(batch[i].url)
-			if batch[i].what == Copied {
+			if batch[i].file.Path != "" {
 				c.release(batch[i].file.Path)
 			}
 		}

@@ -2,12 +2,13 @@ package destination
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
 
-// Share is a number of files: N, or Part of the copy where that is set. The zero
-// Share is a tenth of the copy, and ten files at least.
+// Share is a number of files: N, or Part of the copy where that is set, 1 being all
+// of it whatever that is. The zero Share is a tenth of the copy, and ten files at least.
 type Share struct {
 	N    int
 	Part float64
@@ -32,6 +33,8 @@ func (s Share) of(n int) int {
 	switch {
 	case s.byDefault():
 		return max(10, n/10)
+	case s.Part >= 1:
+		return math.MaxInt
 	case s.Part > 0:
 		return int(s.Part * float64(n))
 	default:

@@ -119,3 +119,16 @@ func (c *Copy) has(w want) (file, bool) {
 	}
 	return f, w.change == "" && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
 }
+
+// recorded is the hash of what the copy has of a resource; empty: it has nothing, or
+// nothing that can be trusted.
+func (c *Copy) recorded(w want) string {
+	f, ok := c.state.file(w.url)
+	if !ok || w.force {
+		return ""
+	}
+	if info, err := c.root.Lstat(f.Path); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length {
+		return ""
+	}
+	return f.Hash
+}

@@ -131,6 +131,9 @@ func (stalledError) Error() string { return "the answer stalled or came too slow
 // Timeout makes it one for egress.Classify.
 func (stalledError) Timeout() bool { return true }
 
+// Temporary makes it a net.Error.
+func (stalledError) Temporary() bool { return true }
+
 var errStalled error = stalledError{}
 
 // watched is a body that ends with errStalled when nothing comes for stallTimeout,

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/cli"
+)
+
+// sitemap is a Source that is one list with hashes.
+type sitemap struct {
+	*httptest.Server
+	mu    sync.Mutex
+	files map[string]string
+	empty bool
+}
+
+func newSitemap(t *testing.T) *sitemap {
+	s := &sitemap{files: map[string]string{"/a.txt": "hello\n", "/b/c.txt": "there\n"}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if body, ok := s.files[r.URL.Path]; ok {
+			_, _ = fmt.Fprint(w, body)
+			return
+		}
+		if r.URL.Path != "/list.xml" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		_, _ = fmt.Fprint(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>`)
+		for _, p := range []string{"/a.txt", "/b/c.txt", "/gone.txt"} {
+			if _, ok := s.files[p]; !s.empty && (ok || p == "/gone.txt") {
+				_, _ = fmt.Fprintf(w, `<url><loc>%s%s</loc><rs:md length="6"/></url>`, s.URL, p)
+			}
+		}
+		_, _ = fmt.Fprint(w, `</urlset>`)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// rssub runs the command and returns its exit code and what it printed.
+func rssub(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// One 404 stops nothing; it is printed, and the exit code is 6 until it is there.
+func TestSyncAndAudit(t *testing.T) {
+	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
+	args := []string{s.URL + "/list.xml", "--dir", dir, "--dev", "--map", s.URL + "/=."}
+	if code, out, errs := rssub(t.Context(), append([]string{"sync", "--dry-run"}, args...)...); code != cli.ExitOK || !strings.Contains(out, "(dry run: would be)") {
+		t.Errorf("dry run: %d\n%s%s", code, out, errs)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a dry run made the folder: %v", err)
+	}
+	if code, _, errs := rssub(t.Context(), append([]string{"audit"}, args...)...); code != cli.ExitNotFound || !strings.Contains(errs, "--dir") {
+		t.Errorf("audit of nothing: %d %s", code, errs)
+	}
+	code, out, errs := rssub(t.Context(), append([]string{"sync"}, args...)...)
+	if code != cli.ExitPartial || !strings.Contains(out, "gone.txt answered 404") || !strings.Contains(out, "copied") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "b/c.txt")); err != nil || string(raw) != "there\n" {
+		t.Errorf("%q, %v", raw, err)
+	}
+	s.mu.Lock()
+	s.files["/gone.txt"] = "again\n"
+	s.mu.Unlock()
+	code, out, errs = rssub(t.Context(), append([]string{"sync", "--json"}, args...)...)
+	var report map[string]any
+	if err := json.Unmarshal([]byte(out), &report); code != cli.ExitOK || err != nil || report["copied"] != 1.0 || report["failed"] != 0.0 {
+		t.Errorf("%d %v\n%s%s", code, err, out, errs)
+	}
+	if code, out, errs = rssub(t.Context(), append([]string{"audit"}, args...)...); code != cli.ExitOK || !strings.Contains(out, "in sync") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs = rssub(t.Context(), append([]string{"audit"}, args...)...); code != cli.ExitPartial || !strings.Contains(out, "NOT in sync") || !strings.Contains(out, "stray") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if code, out, errs = rssub(t.Context(), append([]string{"audit", "--repair"}, args...)...); code != cli.ExitOK || !strings.Contains(out, "1 copied, 1 deleted") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	s.mu.Lock()
+	s.empty = true
+	s.mu.Unlock()
+	if code, out, errs = rssub(t.Context(), append([]string{"sync"}, args...)...); code != cli.ExitPartial || !strings.Contains(out, "empty all at once") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if code, out, errs = rssub(t.Context(), append([]string{"sync", "--max-delete", "100%"}, args...)...); code != cli.ExitOK || !strings.Contains(out, "deleted") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a.txt")); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
+func TestCopyExitCodes(t *testing.T) {
+	s := newSitemap(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"sync", s.URL}, cli.ExitUsage, "dir"},
+		{[]string{"sync", "--dir", "x"}, cli.ExitUsage, "arg"},
+		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--max-delete", "some"}, cli.ExitUsage, "write it like 100 or 25%"},
+		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--map", "nothing"}, cli.ExitUsage, "URL=FOLDER"},
+		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--baseline", "tape"}, cli.ExitUsage, "auto, list and dump"},
+		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--token-file", "h"}, cli.ExitUsage, "HOST=FILE"},
+		{[]string{"sync", s.URL + "/nothing", "--dir", "DIR", "--dev"}, cli.ExitNotFound, "404"},
+		{[]string{"sync", s.URL + "/list.xml", "--dir", "DIR"}, cli.ExitRefused, "--allow-cidr"},
+		{[]string{"sync", "http://127.0.0.1:1/", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "127.0.0.1:1"},
+		{[]string{"follow", s.URL, "--dir", "DIR", "--listen", "127.0.0.1:0"}, cli.ExitUsage, "--callback-url"},
+	} {
+		for i := range c.args {
+			if c.args[i] == "DIR" {
+				c.args[i] = filepath.Join(t.TempDir(), "copy")
+			}
+		}
+		code, _, errs := rssub(t.Context(), c.args...)
+		if code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%q exits %d, want %d:\n%s", c.args, code, c.code, errs)
+		}
+	}
+}
+
+// Follow of a Source without a hub copies it, prints what it did, and ends with ctx.
+func TestFollowWithoutHub(t *testing.T) {
+	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(dir, "b/c.txt")); err == nil {
+				time.AfterFunc(500*time.Millisecond, cancel) // so that it is printed
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	code, out, errs := rssub(ctx, "follow", s.URL+"/list.xml", "--dir", dir, "--dev", "--listen", "127.0.0.1:0", "--map", s.URL+"/=.")
+	if code != cli.ExitOK || !strings.Contains(out, "copied b/c.txt 6 B") || !strings.Contains(out, "failed") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, name := range []string{"sync", "follow", "audit"} {
+		code, out, _ := rssub(t.Context(), name, "-h")
+		if code != cli.ExitOK || !strings.Contains(out, "Examples:") || !strings.Contains(out, "--max-delete") {
+			t.Errorf("%s -h: %d\n%s", name, code, out)
+		}
+	}
+}
