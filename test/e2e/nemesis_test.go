@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-var nemesisFlag = flag.Duration("nemesis", 6*time.Second, "how long each nemesis rages")
+var nemesisFlag = flag.Duration("nemesis", 4*time.Second, "how long each nemesis rages")
 
 const (
 	nemesisLease = 2 * time.Second
