@@ -106,12 +106,12 @@ func TestForeignDeliveries_DST11_DST12(t *testing.T) {
 		l.want("0.5")
 		l.pushed(0, 1, 0.5)
 		w := httptest.NewRecorder()
-		l.sub.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/cb/AAAA", failing{}))
+		l.sub.Handler().ServeHTTP(w, httptest.NewRequestWithContext(l.Context(), http.MethodPost, "/cb/AAAA", failing{}))
 		if w.Code != 404 {
 			l.Errorf("to nobody: %d", w.Code)
 		}
 		w = httptest.NewRecorder()
-		l.sub.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPut, l.form(0).Get(websub.ParamCallback), nil))
+		l.sub.Handler().ServeHTTP(w, httptest.NewRequestWithContext(l.Context(), http.MethodPut, l.form(0).Get(websub.ParamCallback), nil))
 		if w.Code != 405 || w.Header().Get("Allow") != "GET, POST" {
 			l.Errorf("a PUT: %d", w.Code)
 		}
@@ -195,7 +195,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			l.Errorf("too large: %d", w.Code)
 		}
 		post := func(body io.Reader) int {
-			r := httptest.NewRequest(http.MethodPost, l.form(0).Get(websub.ParamCallback), body)
+			r := httptest.NewRequestWithContext(l.Context(), http.MethodPost, l.form(0).Get(websub.ParamCallback), body)
 			r.ContentLength = -1
 			w := httptest.NewRecorder()
 			l.sub.Handler().ServeHTTP(w, r)

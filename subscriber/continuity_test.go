@@ -16,7 +16,7 @@ import (
 // once, and in order (DST-16).
 func TestAnyOrder_DST16(t *testing.T) {
 	for seed := range uint64(12) {
-		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's
+		rnd := rand.New(rand.NewPCG(seed, 1))
 		subscribed(t, func(l *lab) { l.o.MaxHeld = 1 + rnd.IntN(20) }, func(l *lab) {
 			type interval struct {
 				from, until float64
@@ -211,8 +211,13 @@ func TestContent(t *testing.T) {
 		l := newLab(t)
 		l.after(3 * time.Second)
 		for i, c := range []struct{ media, body, id string }{
-			{"text/plain", "one", "a"}, {"application/atom+xml", "<feed/>", "b"}, {"text/plain", "one", "a"}, {"application/json", "{}", ""},
-			{"application/json", "{}", ""}, {"", "none", "c"}, {"application/xml", "<urlset", "d"},
+			{"text/plain", "one", "a"},
+			{"application/atom+xml", "<feed/>", "b"},
+			{"text/plain", "one", "a"},
+			{"application/json", "{}", ""},
+			{"application/json", "{}", ""},
+			{"", "none", "c"},
+			{"application/xml", "<urlset", "d"},
 		} {
 			if w := l.post(c.media, []byte(c.body), "Webhook-Id", c.id); w.Code != 204 {
 				t.Errorf("%d: %d %s", i, w.Code, w.Body)

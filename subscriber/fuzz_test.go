@@ -58,7 +58,7 @@ func FuzzCallback(f *testing.F) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.URL = &url.URL{Path: "/cb/" + path, RawQuery: query}
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)

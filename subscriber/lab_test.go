@@ -141,7 +141,7 @@ func (l *lab) hub(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sub := l.sub
-	time.AfterFunc(time.Second, func() {
+	time.AfterFunc(time.Second, func() { //nolint:contextcheck // it outlives the request
 		w := l.get(sub, r.PostForm.Get(websub.ParamCallback), r.PostForm.Get(websub.ParamMode), r.PostForm.Get(websub.ParamTopic), "abc", lease)
 		if w.Code != http.StatusOK || w.Body.String() != "abc" {
 			l.Errorf("a verification was answered %d %q", w.Code, w.Body)
@@ -152,7 +152,7 @@ func (l *lab) hub(w http.ResponseWriter, r *http.Request) {
 // get asks a callback for a verification.
 func (l *lab) get(sub *Subscriber, callback, mode, topic, challenge string, lease int) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	sub.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: mode},
+	sub.Handler().ServeHTTP(w, httptest.NewRequestWithContext(l.Context(), http.MethodGet, websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: mode},
 		websub.Param{Name: websub.ParamTopic, Value: topic}, websub.Param{Name: websub.ParamChallenge, Value: challenge},
 		websub.Param{Name: websub.ParamLeaseSeconds, Value: strconv.Itoa(lease)}), nil))
 	return w
@@ -223,7 +223,7 @@ func (l *lab) notification(from, until float64, entries ...resourcesync.Entry) [
 func (l *lab) post(mediaType string, body []byte, header ...string) *httptest.ResponseRecorder {
 	l.Helper()
 	f := l.form(-1)
-	r := httptest.NewRequest(http.MethodPost, f.Get(websub.ParamCallback), bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(l.Context(), http.MethodPost, f.Get(websub.ParamCallback), bytes.NewReader(body))
 	r.Header.Set("Content-Type", mediaType)
 	if secret := f.Get(websub.ParamSecret); secret != "" {
 		r.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(secret, body))

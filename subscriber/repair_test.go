@@ -226,11 +226,11 @@ func TestPythonList(t *testing.T) {
 			if !modified.IsZero() {
 				w.Header().Set("Last-Modified", modified.UTC().Format(http.TimeFormat))
 			}
-			fmt.Fprint(w, `<?xml version='1.0'?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="changelist"/>`)
+			_, _ = fmt.Fprint(w, `<?xml version='1.0'?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="changelist"/>`)
 			for i := range n {
-				fmt.Fprintf(w, `<url><loc>https://source.example/r/p%d</loc><lastmod>2001-01-01T00:00:00Z</lastmod><rs:md change="updated"/></url>`, i)
+				_, _ = fmt.Fprintf(w, `<url><loc>https://source.example/r/p%d</loc><lastmod>2001-01-01T00:00:00Z</lastmod><rs:md change="updated"/></url>`, i)
 			}
-			fmt.Fprint(w, `</urlset>`)
+			_, _ = fmt.Fprint(w, `</urlset>`)
 		})
 		if err := l.sub.CatchUp(l.Context()); err != nil {
 			l.Fatal(err)

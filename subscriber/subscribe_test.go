@@ -233,13 +233,12 @@ func TestHubFails_DST05(t *testing.T) {
 // (DST-07).
 func TestVerifiedBeforeAccepted_DST07(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l *lab
-		l = newLab(t, func(n *lab) {
+		l := newLab(t, func(n *lab) {
 			n.page(labHub, func(w http.ResponseWriter, r *http.Request) {
 				_ = r.ParseForm()
 				n.forms = append(n.forms, r.PostForm)
 				sub := n.sub
-				if got := n.get(sub, r.PostForm.Get(websub.ParamCallback), "subscribe", labTopic, "abc", 1000); got.Code != 200 {
+				if got := n.get(sub, r.PostForm.Get(websub.ParamCallback), "subscribe", labTopic, "abc", 1000); got.Code != 200 { //nolint:contextcheck // it is another request
 					t.Errorf("%d", got.Code)
 				}
 				http.Error(w, "lost", http.StatusGatewayTimeout)

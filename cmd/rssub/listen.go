@@ -23,6 +23,7 @@ type listenFlags struct {
 	command string
 	lease   cli.Span
 	check   cli.Span
+	hold    cli.Span
 	leave   bool
 	call    cli.CallFlags
 	log     cli.LogFlags
@@ -62,14 +63,17 @@ repeated by the next start, but for what a crash cut off.`,
 	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	flags.Var(&f.lease, "lease", "`TIME` to ask for (default: 10d)")
 	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never (default: 1h)")
+	flags.Var(&f.hold, "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List (default: 10s)")
 	flags.BoolVar(&f.leave, "unsubscribe", false, "unsubscribe at the end, instead of leaving the subscription for the next start")
 	f.call.Add(flags, "for a Source and hub on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
-	_ = cmd.MarkFlagRequired("topic")
 	return cmd
 }
 
 func (f *listenFlags) run(cmd *cobra.Command) error {
+	if f.o.Topic == "" {
+		return cli.Fail(cli.ExitUsage, "--topic is missing: the URL of what to listen to")
+	}
 	var err error
 	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {
 		return err
@@ -77,7 +81,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Allow, err = f.call.Ranges(); err != nil {
 		return err
 	}
-	f.o.Lease, f.o.CheckEvery = span(f.lease), span(f.check)
+	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), span(f.check), span(f.hold)
 	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
 		return cli.Fail(cli.ExitUsage, "--state-dir %s is of the topic %q; name another folder, or delete it to begin anew", f.o.Dir, st.Topic)
 	}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
+)
+
+// What a Source says reaches the command in its environment and on its standard
+// input, and never as a part of the command; however long it is.
+func TestCommandIsTold(t *testing.T) {
+	c := &subscriber.Change{
+		Entry:          resourcesync.Entry{Loc: "https://x.example/$(touch owned)`id`'\"; exit 3" + strings.Repeat("x", 300_000), Change: "created", Length: 7, HasLength: true},
+		NotificationID: "n1", From: time.Unix(0, 0), Until: time.Unix(1, 5), Repaired: true,
+	}
+	var out, errOut bytes.Buffer
+	x := command{`printf '%s|' "$RSSUB_CHANGE" "$(printf %.35s "$RSSUB_URL")" "$RSSUB_LENGTH" "$RSSUB_FROM" "$RSSUB_UNTIL" "$RSSUB_REPAIRED" "$RSSUB_DATETIME"; wc -c; echo told >&2`, &out, &errOut}
+	if code, err := x.run(t.Context(), c); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	fields := strings.Split(strings.TrimSpace(out.String()), "|")
+	want := []string{"created", "https://x.example/$(touch owned)`id", "7", "1970-01-01T00:00:00Z", "1970-01-01T00:00:01.000000005Z", "true", ""}
+	if len(fields) != 8 || strings.Join(fields[:7], "|") != strings.Join(want, "|") || len(fields[7]) < 6 || errOut.String() != "told\n" {
+		t.Errorf("%q %q", fields, &errOut)
+	}
+	for want, c := range map[string]*subscriber.Change{
+		"needs-baseline": {NeedsBaseline: true}, "content": {Content: []byte{}, MediaType: "text/plain"},
+	} {
+		if env := environment(c); env[0] != "RSSUB_CHANGE="+want {
+			t.Errorf("%q", env)
+		}
+	}
+}
+
+// 0 and 65 end a change, anything else has the command run again, until rssub ends.
+func TestExitCodes(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.DiscardHandler)
+	for line, want := range map[string]bool{"exit 0": true, "exit 65": true, "exit 1": false, "kill -9 $$": false, "/nowhere": false} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if want {
+			ctx = t.Context()
+		}
+		if done := (command{line, &out, &out}).untilDone(ctx, log, &subscriber.Change{}); done != want {
+			t.Errorf("%s: done is %v", line, done)
+		}
+		cancel()
+	}
+}

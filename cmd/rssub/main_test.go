@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rssub": main})
+}
+
+// The scripts run the real command, each in a folder of its own. CLOSED is an address
+// at which nobody listens, and TAKEN one at which somebody does.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			closed, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			taken, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = taken.Close() })
+			e.Setenv("CLOSED", closed.Addr().String())
+			e.Setenv("TAKEN", taken.Addr().String())
+			return closed.Close()
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and wants an exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if code != args[0] {
+		ts.Fatalf("%q exits %s, want %s", args[1:], code, args[0])
+	}
+}
