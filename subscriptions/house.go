@@ -20,26 +20,27 @@ const (
 
 // keepHouse takes up what is pending and then goes round the shards of this hub: it ends
 // what expired for good, forgets what ended long ago, and takes up requests that
-// the queue does not know of.
+// the queue does not know of. A shard that came to this hub is looked through at once,
+// so that the limit per host and the census hold, and one that went is forgotten.
 func (s *Service) keepHouse(ctx context.Context) {
-	for shard := 0; shard < journal.Partitions; shard++ {
-		for s.o.Owns(shard) && !s.load(ctx, shard) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(storeRest):
+	var mine [journal.Partitions]bool
+	for turn := 0; ; turn = (turn + 1) % journal.Partitions {
+		wait := housePause
+		for shard := range mine {
+			owns := s.o.Owns(shard)
+			if owns == mine[shard] && shard != turn {
+				continue
 			}
+			if owns && !mine[shard] && !s.load(ctx, shard) || !s.lookThrough(ctx, shard, owns) {
+				wait = storeRest
+				break
+			}
+			mine[shard] = owns
 		}
-		s.lookThrough(ctx, shard) // the limit per host and the census hold from the start
-	}
-	ticker := time.NewTicker(housePause)
-	defer ticker.Stop()
-	for shard := 0; ; shard = (shard + 1) % journal.Partitions {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-			s.lookThrough(ctx, shard)
+		case <-time.After(wait):
 		}
 	}
 }
@@ -63,21 +64,21 @@ func (s *Service) load(ctx context.Context, shard int) bool {
 	}
 }
 
-// lookThrough keeps house in one shard, and forgets what it counted of one that is
-// not this hub's.
-func (s *Service) lookThrough(ctx context.Context, shard int) {
+// lookThrough keeps house in one shard, or forgets what it counted of one that this hub
+// does not own. False: the store failed it, or ctx ended.
+func (s *Service) lookThrough(ctx context.Context, shard int, owns bool) bool {
 	var after uuid.UUID
 	var census Census
 	counts := make(map[string]int)
-	if !s.o.Owns(shard) {
+	if !owns {
 		s.counted(shard, census, counts)
-		return
+		return true
 	}
 	for ctx.Err() == nil {
 		records, err := s.o.Store.List(ctx, shard, after, page)
 		if err != nil {
 			s.trouble(ctx, uuid.Nil, err)
-			return
+			return false
 		}
 		for _, rec := range records {
 			var kept Record
@@ -89,9 +90,10 @@ func (s *Service) lookThrough(ctx context.Context, shard int) {
 		}
 		if len(records) < page {
 			s.counted(shard, census, counts)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // counted replaces what is known of a shard by what a walk over it found.

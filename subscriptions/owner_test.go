@@ -151,3 +151,39 @@ func TestLimitsAreShared(t *testing.T) {
 		}
 	}
 }
+
+// What the limit per host and the census count holds as soon as a shard is this
+// hub's, which it is a moment after the start, or when another hub died.
+func TestShardsAreCountedWhenTheyCome(t *testing.T) {
+	var owned atomic.Bool
+	o := Options{MaxPerHost: 3, Owns: func(int) bool { return owned.Load() }}
+	virtual(t, o, func(t *testing.T, w *world) {
+		for n := range 4 {
+			s := aSubscription()
+			if n == 3 {
+				s.EndedAt = time.Now()
+			}
+			s.Callback = fmt.Sprintf("https://%s/%d", cbHost, n)
+			s.ID = ID(s.Topic, s.Callback)
+			w.store.records[s.ID] = Record{Subscription: s}
+		}
+		defer w.run(t)()
+		settle(10 * time.Second)
+		if c := w.Census(); c != (Census{}) {
+			t.Errorf("counted of another hub's shards: %+v", c)
+		}
+		owned.Store(true)
+		settle(2 * time.Second)
+		if c := w.Census(); c.Ended != 1 {
+			t.Errorf("%d of the one that ended is counted", c.Ended)
+		}
+		if err := w.Accept(t.Context(), subscribe("https://"+cbHost+"/more"), ""); !errors.As(err, new(*LimitError)) {
+			t.Errorf("one more than the host may have: %v", err)
+		}
+		owned.Store(false)
+		settle(2 * time.Second)
+		if c := w.Census(); c != (Census{}) {
+			t.Errorf("counted of what another hub took over: %+v", c)
+		}
+	})
+}
