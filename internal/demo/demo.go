@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -27,7 +28,8 @@ import (
 // Options say where the demo works. The zero value works in the current folder.
 type Options struct {
 	// Data is the folder that is published, ./demo-data, and Copy that of the copy,
-	// ./demo-copy. Data gets some files where there is no such folder.
+	// ./demo-copy. Data gets some files where there is no such folder. Copy has to be
+	// empty or of an earlier demo, since what Data lacks is deleted there.
 	Data, Copy string
 	Version    string
 	Out        io.Writer
@@ -80,6 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	select {
 	case <-ctx.Done():
+		d.lines.say("ended; " + d.o.Data + " and " + d.o.Copy + " stay")
 		return nil
 	case err := <-failed:
 		return err
@@ -90,6 +93,12 @@ func Run(ctx context.Context, o Options) error {
 
 // prepare makes the folders.
 func (d *demo) prepare() (err error) {
+	if err := apart(d.o.Data, d.o.Copy); err != nil {
+		return err
+	}
+	if err := claim(d.o.Copy); err != nil {
+		return err
+	}
 	if err := fill(d.o.Data); err != nil {
 		return err
 	}
@@ -97,30 +106,6 @@ func (d *demo) prepare() (err error) {
 		return err
 	}
 	d.defers(func() { _ = os.RemoveAll(d.state) })
-	return nil
-}
-
-// examples are the files of a new folder.
-var examples = map[string]string{
-	"README.txt":       "Change anything in this folder: the copy follows.\n",
-	"a.txt":            "Hello, world\n",
-	"letters/greek.md": "# α β γ\n",
-}
-
-// fill makes a folder with examples where there is none.
-func fill(dir string) error {
-	if _, err := os.Stat(dir); err == nil || !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	for name, text := range examples {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // for the reader to look at
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as above
-			return err
-		}
-	}
 	return nil
 }
 
@@ -154,8 +139,9 @@ func (d *demo) start(ctx context.Context, failed chan<- error) error {
 }
 
 func (d *demo) startHub(ctx context.Context) error {
+	at := address(ctx, 8080)
 	args := []string{
-		"--dev", "--listen", address(ctx, 8080), "--admin-listen", address(ctx, 8081),
+		"--dev", "--listen", at, "--public-url", "http://" + at + "/", "--admin-listen", address(ctx, 8081),
 		"--data-dir", filepath.Join(d.state, "hub"), "--drain", "2s",
 	}
 	cfg, _, err := config.Load(args, nil)
@@ -209,12 +195,8 @@ func (d *demo) startCopy(ctx context.Context, from string, failed chan<- error) 
 		return err
 	}
 	d.lines.source = from + "data/"
-	all, err := destination.ParseShare("100%")
-	if err != nil {
-		return err
-	}
 	d.copy, err = destination.Open(destination.Options{
-		Source: from, Dir: d.o.Copy, StateDir: filepath.Join(d.state, "copy"), MaxDelete: all,
+		Source: from, Dir: d.o.Copy, StateDir: filepath.Join(d.state, "copy"), MaxDelete: destination.Share{N: math.MaxInt},
 		Roots:    []destination.Root{{URL: from + "data/", Dir: "."}},
 		Callback: "http://" + l.Addr().String() + "/", Allow: egress.DevAllow(), Event: d.lines.event, Log: d.o.Log,
 	})
@@ -242,8 +224,7 @@ func (d *demo) baseline(ctx context.Context, from string) error {
 		}
 		pause(ctx)
 	}
-	report, err := d.copy.Sync(ctx)
-	if err != nil {
+	if _, err := d.copy.Sync(ctx); err != nil {
 		return err
 	}
 	audit, err := d.copy.Audit(ctx, true) // what an earlier demo left over is deleted
@@ -254,7 +235,11 @@ func (d *demo) baseline(ctx context.Context, from string) error {
 	if !audit.InSync {
 		verdict = fmt.Sprintf("not in sync: %d missing, %d differing, %d extra", audit.Missing, audit.Differing, audit.Extra)
 	}
-	d.lines.say(fmt.Sprintf("baseline: %d files copied, %d were there; the copy is %s", report.Copied, report.Unchanged, verdict))
+	done := fmt.Sprintf("%d files", audit.Equal)
+	if audit.Repaired != nil && audit.Repaired.Deleted > 0 {
+		done += fmt.Sprintf(", %d of an earlier demo deleted", audit.Repaired.Deleted)
+	}
+	d.lines.say("baseline: " + done + "; the copy is " + verdict)
 	return nil
 }
 
@@ -344,13 +329,14 @@ func pause(ctx context.Context) {
 }
 
 // address is one on loopback: with the port that people expect, or if that is in use
-// with any.
+// with a free one.
 func address(ctx context.Context, port int) string {
-	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
-	if err != nil {
-		return "127.0.0.1:0"
+	const free = 0
+	for _, p := range []int{port, free} {
+		if l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p))); err == nil {
+			_ = l.Close()
+			return l.Addr().String()
+		}
 	}
-	_ = l.Close()
-	return at
+	return "127.0.0.1:0" // the error of listening there says what is wrong
 }

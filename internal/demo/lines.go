@@ -5,9 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
@@ -29,7 +32,7 @@ type lines struct {
 
 // delivered is what is known of the deliveries of a notification.
 type delivered struct {
-	at time.Time // the first
+	at time.Time // the first that was not refused
 	n  int
 }
 
@@ -53,13 +56,20 @@ func (l *lines) posted(_ string, p publisher.Posted) {
 	}
 }
 
-// watch notes when notifications are delivered.
+// watch notes when notifications are delivered. That is before they are answered,
+// since what they tell of may be carried out before the answer is written.
 func (l *lines) watch(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Webhook-Id")
+		if r.Method != http.MethodPost || id == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		l.arrived(id)
 		answer := &answered{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(answer, r)
-		if id := r.Header.Get("Webhook-Id"); r.Method == http.MethodPost && answer.status/100 == 2 && id != "" {
-			l.arrived(id)
+		if answer.status/100 != 2 {
+			l.refused(id)
 		}
 	})
 }
@@ -79,8 +89,10 @@ func (l *lines) arrived(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d, known := l.delivered[id]
-	if !known {
+	if d.n == 0 {
 		d.at = time.Now()
+	}
+	if !known {
 		if l.order = append(l.order, id); len(l.order) > remembered {
 			delete(l.delivered, l.order[0])
 			l.order = l.order[1:]
@@ -88,6 +100,16 @@ func (l *lines) arrived(id string) {
 	}
 	d.n++
 	l.delivered[id] = d
+}
+
+// refused takes back that a notification arrived: it is delivered again.
+func (l *lines) refused(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d, known := l.delivered[id]; known {
+		d.n--
+		l.delivered[id] = d
+	}
 }
 
 // event prints what became of a change.
@@ -119,9 +141,9 @@ func (l *lines) way(e destination.Event) string {
 	switch {
 	case e.NotificationID == "":
 		return " found in the Change List"
-	case !ok: // the answer is on its way still
+	case !ok: // long ago
 		return " delivered"
-	case d.n == 1:
+	case d.n <= 1:
 		return " delivered to 1 subscriber in " + since(e.ChangedAt, d.at)
 	default:
 		return fmt.Sprintf(" delivered %d times, first in %s", d.n, since(e.ChangedAt, d.at))
@@ -133,11 +155,14 @@ func since(from, to time.Time) string {
 	return fmt.Sprintf("%d ms", max(0, to.Sub(from).Milliseconds()))
 }
 
-// name is a resource's path in the folder.
+// name is a resource's path in the folder, as it can be shown in one line.
 func (l *lines) name(address string) string {
 	path, _ := strings.CutPrefix(address, l.source)
 	if plain, err := url.PathUnescape(path); err == nil {
-		return plain
+		path = plain
+	}
+	if strings.ContainsFunc(path, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return strconv.Quote(path)
 	}
 	return path
 }
