@@ -30,6 +30,7 @@ type Copy struct {
 	claims  claims
 	placing sync.Mutex
 	placed  map[string]string // URLs by the folded paths that they were given and that are not recorded yet
+	above   map[string]int    // how many of them are below a folder
 
 	deleting sync.Mutex // held by the one who uses up the share of deletions
 
@@ -44,7 +45,7 @@ func Open(o Options) (*Copy, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Copy{log: o.Log, placed: map[string]string{}, claims: claims{of: map[string]chan struct{}{}}}
+	c := &Copy{log: o.Log, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
 	if o.DryRun {
 		if err := c.standIn(&o); err != nil {
 			return nil, fmt.Errorf("destination: %w", err)

@@ -80,7 +80,7 @@ func (c *Copy) place(rawURL string) (string, error) {
 	name := segments[len(segments)-1]
 	for _, name := range []string{name, beside(name, rawURL)} {
 		if p := path.Join(dir, name); c.folderAt(dir) && c.free(p, rawURL) {
-			c.placed[c.fold(p)] = rawURL
+			c.hold(c.fold(p), rawURL)
 			return p, nil
 		}
 	}
@@ -118,10 +118,8 @@ func (c *Copy) free(p, rawURL string) bool {
 	if owner := c.owner(key); owner != "" && owner != rawURL {
 		return false
 	}
-	for other := range c.placed { // few: those under way
-		if strings.HasPrefix(other, key+"/") {
-			return false
-		}
+	if c.above[key] > 0 {
+		return false
 	}
 	info, err := c.root.Lstat(p)
 	return (err != nil || !info.IsDir()) && !c.state.below(key)
@@ -135,11 +133,30 @@ func (c *Copy) owner(key string) string {
 	return c.state.owner(key)
 }
 
+// hold keeps a path for a URL. Called with placing held.
+func (c *Copy) hold(key, rawURL string) {
+	if c.placed[key] == "" {
+		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
+			c.above[dir]++
+		}
+	}
+	c.placed[key] = rawURL
+}
+
 // release lets go of a path that a URL was given.
 func (c *Copy) release(p string) {
 	c.placing.Lock()
 	defer c.placing.Unlock()
-	delete(c.placed, c.fold(p))
+	key := c.fold(p)
+	if c.placed[key] == "" {
+		return
+	}
+	delete(c.placed, key)
+	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
+		if c.above[dir]--; c.above[dir] == 0 {
+			delete(c.above, dir)
+		}
+	}
 }
 
 // fold is a path as the file system of the copy tells it from others.

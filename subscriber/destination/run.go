@@ -14,8 +14,8 @@ import (
 
 const (
 	queued    = 1024 // resources that wait for one host
-	storeSome = 256  // results that are stored together, at the latest after storeIn
-	storeIn   = 200 * time.Millisecond
+	storeSome = 4096 // results that are stored together, at the latest after storeIn
+	storeIn   = 500 * time.Millisecond
 )
 
 // claims are the resources that somebody works on, until what became of them is
