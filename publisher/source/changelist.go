@@ -163,7 +163,7 @@ func (b *changeLists) expired(now time.Time) bool {
 		if last := i == len(b.history.Periods)-1; last {
 			return false // the index keeps the newest
 		}
-		if b.schedule.expired(p, now) || p.Indexed && b.schedule.unlisted(p, now) {
+		if b.unneeded(p) && (b.schedule.expired(p, now) || p.Indexed && b.schedule.unlisted(p, now)) {
 			return true
 		}
 	}
@@ -174,13 +174,25 @@ func (b *changeLists) expired(now time.Time) bool {
 // that an index stays one.
 func (b *changeLists) expire(now time.Time) {
 	h := &b.history
-	for len(h.Periods) > 1 && (b.schedule.expired(h.Periods[0], now) || len(h.Periods) > mostKept) {
+	for len(h.Periods) > 1 && (b.unneeded(h.Periods[0]) && b.schedule.expired(h.Periods[0], now) || len(h.Periods) > mostKept) {
 		h.Periods = h.Periods[1:]
 	}
 	for i := range max(len(h.Periods)-1, 0) {
 		p := &h.Periods[i]
-		p.Indexed = p.Indexed && !b.schedule.unlisted(*p, now)
+		p.Indexed = p.Indexed && !(b.unneeded(*p) && b.schedule.unlisted(*p, now))
 	}
+}
+
+// unneeded reports whether nobody needs a closed list who begins with the current
+// Resource List or Resource Dump: it ended before them. Where little changes they
+// may be older than what is kept.
+func (b *changeLists) unneeded(p period) bool {
+	h := &b.history
+	if !h.List.At.IsZero() && p.Until.After(h.List.At) {
+		return false
+	}
+	n := len(h.Dumps)
+	return n == 0 || !p.Until.After(h.Dumps[n-1].At)
 }
 
 // unlisted reports whether a closed list has been beside the open one for long

@@ -2,8 +2,13 @@ package source
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // as documents have it
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +101,7 @@ func (x *site) log(after uint64) (all []Change) {
 	return all
 }
 
-// churn changes the index, as a scan of the folder would, at a time.
+// churn changes the folder and the index with it, as a scan would, at a time.
 func (x *site) churn(random *rand.Rand, n int, now time.Time) {
 	x.t.Helper()
 	var steps []step
@@ -104,8 +109,11 @@ func (x *site) churn(random *rand.Rand, n int, now time.Time) {
 		path := fmt.Sprintf("%d/%d.txt", random.IntN(3), random.IntN(20))
 		s := step{path: path}
 		if random.IntN(4) > 0 {
-			s.now = &record{Resource: Resource{Path: path, ModTime: now.UTC(), Length: int64(random.IntN(1000)), MediaType: "text/plain"}}
-			s.now.SHA256[0] = byte(random.IntN(256))
+			text := fmt.Sprint(random.Uint64())
+			x.write(map[string]string{path: text})
+			s.now = &record{Resource: Resource{Path: path, Length: int64(len(text)), SHA256: shaOf(text), MD5: md5.Sum([]byte(text)), MediaType: "text/plain"}} //nolint:gosec // as documents have it
+		} else if err := os.Remove(filepath.Join(x.dir, path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			x.t.Fatal(err)
 		}
 		steps = append(steps, s)
 	}
@@ -206,8 +214,16 @@ func TestChangeListsExpire_DOC45(t *testing.T) {
 	}
 	first := index[0].Loc
 
+	// Who begins with the Resource List, or the dump, needs all changes since.
 	s.schedule.KeepChanges = time.Nanosecond
 	x.step(s.buildChangeLists)
+	list, _ := x.read("/resourcelist.xml")
+	if from, _ := x.changes("/changelist.xml"); from.After(list.At) {
+		t.Errorf("the Resource List is of %v, and the Change List begins at %v", list.At, from)
+	}
+	x.step(s.buildResourceList)
+	x.step(s.buildChangeLists)
+	x.step(s.buildDumps)
 	x.step(s.buildDumps)
 	if _, index = x.read("/changelist.xml"); len(index) != 2 {
 		t.Errorf("%d lists are in the index, want the newest that is closed and the open one", len(index))
