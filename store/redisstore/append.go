@@ -18,7 +18,8 @@ const maxTopicChanges = 1 << 14
 // appendScript stores an entry as the newest of a topic: the one atomic step of
 // invariant 2.
 //
-//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 body if it is in chunks
+//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 latest change, 7 body if
+//	        it is in chunks
 //	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
 //	        be none, 3 new head record, 4 notification id, 5 what ids has of it,
 //	        6 position-nonce, 7 packed entry, 8 size, 9 body, empty: it is in chunks,
@@ -38,16 +39,16 @@ end
 if ARGV[9] ~= '' then
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
 else
-  if redis.call('HLEN', KEYS[6]) ~= tonumber(ARGV[10]) then return {2} end
+  if redis.call('HLEN', KEYS[7]) ~= tonumber(ARGV[10]) then return {2} end
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'c', ARGV[10])
-  redis.call('PERSIST', KEYS[6])
+  redis.call('PERSIST', KEYS[7])
 end
 redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
 if ARGV[11] ~= '' and redis.call('LPUSH', KEYS[3], ARGV[11]) > tonumber(ARGV[12]) then
   redis.call('LTRIM', KEYS[3], 0, ARGV[12] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-` + tellChange("KEYS[5]", "ARGV[1]", "ARGV[13]") + `
+` + tellChange("KEYS[5]", "KEYS[6]", "ARGV[1]", "ARGV[13]") + `
 redis.pcall(ARGV[16], ARGV[15], ARGV[14])
 return {1}
 `)
@@ -55,14 +56,17 @@ return {1}
 // tellChange is the part of a script that puts a topic at the end of the
 // changes. What it is put under is the time in microseconds, and always more
 // than before: so a hub that asks with a value from before a failover gets what
-// came after it, though the changes lost their tail.
-func tellChange(changes, topic, most string) string {
+// came after it, though the changes lost their tail. The same number is put into
+// latest, of which Poll reads many at once.
+func tellChange(changes, latest, topic, most string) string {
 	return `
 local time = redis.call('TIME')
 local n = time[1] * 1000000 + time[2]
 local last = redis.call('ZRANGE', ` + changes + `, 0, 0, 'REV', 'WITHSCORES')
 if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
-if redis.call('ZADD', ` + changes + `, string.format('%.0f', n), ` + topic + `) == 1 then
+n = string.format('%.0f', n)
+redis.call('SET', ` + latest + `, n)
+if redis.call('ZADD', ` + changes + `, n, ` + topic + `) == 1 then
   redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)
 end`
 }
@@ -115,7 +119,7 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 // that has the version of h still: a trim makes one.
 func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
 	version, topic := h.Version, h.Topic
-	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes}
+	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.latest}
 	if chunks > 0 {
 		names = append(names, s.key.body(e.ID))
 	}

@@ -96,7 +96,7 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 				return swapped(s.run(t.Context(), headScript, []string{k.heads}, k.field, revision, next))
 			},
 			"restoreScript": func() (bool, string, error) {
-				return swapped(s.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes}, k.field, revision, next, maxTopicChanges, s.hints.message(topicName), k.hints, s.publish()))
+				return swapped(s.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes, k.latest}, k.field, revision, next, maxTopicChanges, s.hints.message(topicName), k.hints, s.publish()))
 			},
 			"trimScript": func() (bool, string, error) {
 				return swapped(s.run(t.Context(), trimScript, []string{k.heads, k.entries, k.ids}, k.field, revision, next, "1-0"))

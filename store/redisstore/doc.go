@@ -16,6 +16,7 @@
 //	P:{p:n}:ids              hash    notification id -> topic id, position, nonce
 //	P:{p:n}:body:ID          hash    chunk number -> part of a large body
 //	P:{p:n}:changes          zset    topic id, by the time of its latest entry in microseconds
+//	P:{p:n}:latest           the greatest of these times, which is cheaper to ask for (poll.go)
 //	P:{p:n}:marks            hash    topic id -> packed mark; "rev" -> revision of the hash
 //	P:{p:n}:hints            channel (no key) of the topics that got an entry
 //	P:{r:k}:cursors          hash    subscription id -> packed cursor, of the shards n with n mod 8 = k

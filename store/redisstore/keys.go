@@ -45,6 +45,7 @@ const (
 	nameHeads   = "heads"
 	nameIDs     = "ids"
 	nameChanges = "changes"
+	nameLatest  = "latest"
 	nameMarks   = "marks"
 	nameHints   = "hints"
 
@@ -59,7 +60,7 @@ type topicKeys struct {
 	id        uuid.UUID
 	field     string // of the topic in the hashes of its partition
 
-	heads, entries, intervals, ids, changes, hints string
+	heads, entries, intervals, ids, changes, latest, hints string
 }
 
 func (k keys) topic(topic string) topicKeys { return k.topicID(journal.TopicID(topic)) }
@@ -73,6 +74,7 @@ func (k keys) topicID(id uuid.UUID) topicKeys {
 		intervals: k.partition(n, beginsIntervals+id.String()),
 		ids:       k.partition(n, nameIDs),
 		changes:   k.partition(n, nameChanges),
+		latest:    k.partition(n, nameLatest),
 		hints:     k.partition(n, nameHints),
 	}
 }

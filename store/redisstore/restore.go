@@ -11,7 +11,7 @@ import (
 // restoreScript stores the head record of a topic with all that is remembered of
 // its intervals.
 //
-//	KEYS    1 heads, 2 intervals, 3 changes
+//	KEYS    1 heads, 2 intervals, 3 changes, 4 latest change
 //	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
 //	        be none, 3 new head record, 4 most changes, 5 hint, 6 its channel,
 //	        7 command that publishes it, 8.. packed intervals, oldest first
@@ -24,7 +24,7 @@ if revision ~= ARGV[2] then return {0, now} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('DEL', KEYS[2])
 for i = 8, #ARGV do redis.call('LPUSH', KEYS[2], ARGV[i]) end
-` + tellChange("KEYS[3]", "ARGV[1]", "ARGV[4]") + `
+` + tellChange("KEYS[3]", "KEYS[4]", "ARGV[1]", "ARGV[4]") + `
 redis.pcall(ARGV[7], ARGV[6], ARGV[5])
 return {1}
 `)
@@ -60,7 +60,7 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 		for _, i := range remembered {
 			args = append(args, journal.PackInterval(i))
 		}
-		names := []string{k.heads, k.intervals, k.changes}
+		names := []string{k.heads, k.intervals, k.changes, k.latest}
 		done, now, err := swapped(s.run(ctx, restoreScript, names, args...))
 		if err != nil {
 			return err
