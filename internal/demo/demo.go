@@ -42,7 +42,8 @@ type Options struct {
 const (
 	startWithin = 30 * time.Second
 	stopWithin  = 15 * time.Second
-	settle      = 150 * time.Millisecond // a file that was left alone for this long is published
+	settle      = 100 * time.Millisecond // a file that was left alone for this long is published
+	together    = 20 * time.Millisecond  // changes so close are one notification
 )
 
 // demo is one demo under way.
@@ -173,7 +174,7 @@ func (d *demo) startSource(ctx context.Context, failed chan<- error) (string, er
 		PublicURL: at, StateDir: filepath.Join(d.state, "source"),
 		Sets:     []source.Set{{Folder: source.FolderOptions{Dir: d.o.Data, Settle: settle, MaxDeleted: 1}}},
 		Hubs:     []publisher.Hub{{URL: d.hub.HubURL()}},
-		Every:    50 * time.Millisecond,
+		Every:    together,
 		Schedule: source.Schedule{ResourceList: time.Second, Dump: -1, Archive: -1},
 		Hooks:    source.Hooks{Posted: d.lines.posted},
 		Client:   http.DefaultClient, Log: d.o.Log,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -40,6 +41,60 @@ func TestReadme(t *testing.T) {
 	h.active(1)
 	shell(t, commands[1], "200 OK", `"duplicate":false`)
 	shell(t, commands[1], "200 OK", `"duplicate":true`)
+}
+
+// README's three commands as they stand there, on other ports: what is put in one
+// folder appears in the other.
+func TestReadmeThreeCommands(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	must(t, err)
+	block := regexp.MustCompile("(?s)```sh\n(go run ./cmd/rshub serve --dev .*?)```\n\n(.*?)\n").FindSubmatch(readme)
+	if block == nil {
+		t.Fatal("README does not have the three commands")
+	}
+	dir := t.TempDir()
+	hubAddr, sourceAddr, callback := freeAddr(t), freeAddr(t), freeAddr(t)
+	ports := strings.NewReplacer("go run ./cmd/", filepath.Dir(binary)+"/", "http://localhost:8080/", "http://"+hubAddr+"/", "http://localhost:8090/", "http://"+sourceAddr+"/",
+		"rshub serve", "rshub serve --admin-listen "+freeAddr(t)+" --public-url http://"+hubAddr+"/ --listen "+hubAddr,
+		"rspub serve", "rspub serve --public-url http://"+sourceAddr+"/ --listen "+sourceAddr, "rssub follow", "rssub follow --listen "+callback)
+	addrs := []string{hubAddr, sourceAddr, callback}
+	commands := strings.Split(strings.TrimSpace(string(block[1])), "\n")
+	if len(commands) != len(addrs) {
+		t.Fatalf("README has the commands %q", commands)
+	}
+	for i, line := range commands {
+		before, serve, _ := strings.Cut(line, "go run ")
+		serve, _, _ = strings.Cut("go run "+serve, "#")
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", before+"exec "+ports.Replace(serve))
+		out := &output{}
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+		must(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		eventually(t, time.Minute, func() error {
+			conn, err := dial(addrs[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w\n%s", line, err, out)
+			}
+			return conn.Close()
+		})
+		if i == 1 { // the Source has a list once it has scanned the folder
+			(&chain{t: t, source: "http://" + sourceAddr + "/"}).awaitList()
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "books", "one.txt"), []byte("one"), 0o600))
+	where := regexp.MustCompile("`(copy/.*?)`").FindSubmatch(block[2])
+	if where == nil {
+		t.Fatalf("README does not say where the copies are: %s", block[2])
+	}
+	name := filepath.Join(dir, strings.Replace(string(where[1]), "localhost_8090", strings.Replace(sourceAddr, ":", "_", 1), 1), "one.txt")
+	eventually(t, time.Minute, func() error {
+		b, err := os.ReadFile(name)
+		if err == nil && string(b) != "one" {
+			err = fmt.Errorf("%s has %q", name, b)
+		}
+		return err
+	})
 }
 
 // callbackCommand runs `rshub callback`; at the end of the test it has to have
