@@ -112,7 +112,7 @@ func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n
 	for ; len(stored) > 0; n++ {
 		part := stored[:min(chunkSize, len(stored))]
 		stored = stored[len(part):]
-		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.HSet(ctx, key, strconv.Itoa(n), part)
 			p.Expire(ctx, key, chunksKept)
 			return nil

@@ -97,6 +97,14 @@ func (s *Store) same(ctx context.Context) error {
 	return errEmptied
 }
 
+// gone returns errEmptied once the store was emptied.
+func (s *Store) gone() error {
+	if err := s.writable(); errors.Is(err, errEmptied) {
+		return err
+	}
+	return nil
+}
+
 // decide has operations that write refused from now on with why, or, with nil, be
 // taken again; but never once the store was emptied.
 func (s *Store) decide(why error) {

@@ -94,14 +94,20 @@ func (s *Store) knowHead(k topicKeys, topic, raw string) (headRecord, error) {
 
 // headAt returns the head record that is remembered of a topic if it has the
 // version, and else the one that is stored. The remembered one may be an old
-// one: whoever writes finds out by its revision.
+// one: whoever writes finds out by its revision. That of a topic without a head is
+// not found out by, so there it is made sure that Redis was not emptied a moment ago:
+// what is published then would be for nobody.
 func (s *Store) headAt(ctx context.Context, k topicKeys, topic string, version journal.Version) (headRecord, error) {
-	if raw, ok := s.heads.Get(k.id); ok {
+	if raw, ok := s.heads.Get(k.id); ok && raw != "" {
 		if h, err := openHead(raw, topic); err == nil && h.Version == version {
 			return h, nil
 		}
 	}
-	return s.readHead(ctx, k, topic)
+	h, err := s.readHead(ctx, k, topic)
+	if err == nil && h.revision == "" {
+		err = s.same(ctx)
+	}
+	return h, err
 }
 
 // headScript stores the head record of a topic.

@@ -106,8 +106,12 @@ for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 2))) do
 end
 `)
 
-// Heartbeat implements cluster.Store.
+// Heartbeat implements cluster.Store. A hub whose store was emptied lives no more, and
+// gets no leases: it can't store what it does, and one that was started anew can.
 func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Duration) ([]cluster.Node, error) {
+	if err := s.gone(); err != nil && ttl > 0 {
+		return nil, err
+	}
 	node, err := json.Marshal(self)
 	if err != nil {
 		return nil, err
@@ -189,6 +193,9 @@ func (s *Store) Renew(ctx context.Context, owner string, shards []int, ttl time.
 // lease returns on which of the shards the owner has a lease now, and on which it
 // has none; of those whose slot did not answer, neither.
 func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
+	if err := s.gone(); err != nil {
+		return nil, nil, err
+	}
 	calls, of := s.leases(shards, owner, ttl.Milliseconds(), take)
 	for i, cmd := range s.runAll(ctx, leaseScript, calls) {
 		got, cmdErr := cmd.StringSlice()

@@ -256,16 +256,18 @@ func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int
 		return len(f) != len(after) || after != uuid.Nil && cmp.Compare(f, begin) <= 0
 	})
 	slices.Sort(fields)
-	if fields = fields[:min(limit, len(fields))]; len(fields) == 0 {
-		return nil, nil
-	}
-	found, err := s.client.HMGet(ctx, key, fields...).Result()
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range found {
-		if v, ok := v.(string); ok { // else it was deleted meanwhile
-			values = append(values, v)
+	// Fields may be deleted meanwhile, and a page that is not full is the last one.
+	for len(values) < limit && len(fields) > 0 {
+		some := fields[:min(limit-len(values), len(fields))]
+		fields = fields[len(some):]
+		found, err := s.client.HMGet(ctx, key, some...).Result()
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range found {
+			if v, ok := v.(string); ok {
+				values = append(values, v)
+			}
 		}
 	}
 	return values, nil
