@@ -28,6 +28,7 @@ func (s *Source) Build(ctx context.Context) error {
 			{x.schedule.ChangeList > 0, x.buildChangeLists},
 			{x.schedule.ResourceList > 0, x.buildResourceList},
 			{true, x.buildDumps},
+			{x.schedule.ChangeList > 0, x.buildChangeLists}, // of what the dumps left out
 		}
 		for _, step := range steps {
 			if !step.wanted {

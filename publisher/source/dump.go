@@ -24,13 +24,9 @@ type item struct {
 	change   *Change // nil in a Resource Dump
 }
 
-// errStale says that a file is not any more what the index has of it. Such a one
-// is left out of a dump: the change that it is comes after it in a Change List.
-var errStale = errors.New("the file has changed")
-
 // writePackage writes a package of a dump (DOC-38, DOC-43). Items whose file has
-// changed since it was indexed are left out.
-func (s *set) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) error {
+// changed since it was indexed are left out, and returned.
+func (s *set) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
 	h.Links = []resourcesync.Link{s.upLink()}
 	try := packageTry{moved: make(map[int]bool)}
 	for {
@@ -39,9 +35,12 @@ func (s *set) writePackage(ctx context.Context, e *edition, path string, h resou
 		case errors.Is(err, errStale):
 			try.moved[at] = true // it was begun with, so the package is of no use
 		case err != nil:
-			return err
+			return nil, err
 		case try.options.Store || readable(filepath.Join(e.shelf.dir, e.last().File)):
-			return nil
+			for i := range try.moved {
+				left = append(left, items[i].resource)
+			}
+			return left, nil
 		default:
 			e.dropLast()
 			try.options.Store = true
@@ -88,8 +87,11 @@ func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourc
 		if try.moved[i] {
 			continue
 		}
-		if err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
+		var packed bool
+		if packed, err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
 			at = i
+		} else if err == nil && !packed {
+			try.moved[i] = true
 		}
 	}
 	if err == nil {
@@ -102,30 +104,33 @@ func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourc
 	return 0, d.Close()
 }
 
-// pack writes one item. A file that is seen to have changed before anything of it
-// was written is passed over, and else an error that wraps errStale.
-func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) error {
+// pack writes one item, and returns false for one that it passes over, since its
+// file was seen to have changed before anything of it was written. Where that shows
+// later, the error wraps errStale.
+func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
 	entry, ok := s.entry(&x.resource)
 	if x.change != nil {
 		entry, ok = s.change(x.change)
 	}
 	if !ok {
-		return nil
+		return true, nil // it is in no list either
 	}
 	if entry.Change == resourcesync.Deleted {
-		return w.Write(entry)
+		return true, w.Write(entry)
 	}
 	f, same, err := s.openIndexed(&x.resource)
+	if f != nil {
+		defer func() { _ = f.Close() }() // only read
+	}
+	if err == nil && f != nil && !same {
+		same, err = sameBytes(f, &x.resource)
+	}
 	switch {
 	case err != nil:
 		s.odd.note(s.log, x.resource.Path, fmt.Sprintf("it can't be read: %v", err))
-		return nil
-	case f == nil:
-		return nil
-	}
-	defer func() { _ = f.Close() }() // only read
-	if !same {
-		return nil
+		return true, nil // it will not be any more so for being told again
+	case !same:
+		return false, nil
 	}
 	entry.Path = "/" + dataPath + x.resource.Path
 	in := &reading{r: f}
@@ -136,9 +141,9 @@ func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) error {
 		err = w.Write(entry, in)
 	}
 	if refused := refusedBy(err); in.err != nil || refused != nil && refused.Kind == resourcesync.BadPackage {
-		return fmt.Errorf("%s: %w while it was read: %w", x.resource.Path, errStale, err)
+		return false, fmt.Errorf("%s: %w while it was read: %w", x.resource.Path, errStale, err)
 	}
-	return err
+	return err == nil, err
 }
 
 // reading remembers why a file could not be read.
@@ -191,8 +196,17 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 	if n := len(h.Dumps); n > 0 && (time.Since(h.Dumps[n-1].Written) < s.schedule.Dump || h.Dumps[n-1].Last == snap.Last().Seq) {
 		return nil
 	}
+	if s.gone() {
+		return nil // the log says why
+	}
 	e := s.shelf.edition()
-	dump, err := s.writeResourceDump(ctx, e, snap)
+	dump, left, err := s.writeResourceDump(ctx, e, snap)
+	if err == nil && len(left) >= leastLeft && len(left) > snap.Len()/2 {
+		err = errEmptied
+	}
+	if err == nil {
+		err = s.renew(left)
+	}
 	if err != nil {
 		e.discard()
 		return err
@@ -211,17 +225,19 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 }
 
 // writeResourceDump writes the packages of a Resource Dump, the document that lists
-// them, and the same for the archive.
-func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (collection, error) {
-	dump := collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
+// them, and the same for the archive. It returns what was left out.
+func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (dump collection, left []Resource, err error) {
+	dump = collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
 	var entries []resourcesync.Entry
 	var items []item
 	var size int64
 	flush := func() error {
 		path := fmt.Sprintf("dumps/resourcedump-%d-%d.zip", e.number, len(entries)+1)
-		if err := s.writePackage(ctx, e, path, resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: snap.At}, items); err != nil {
+		moved, err := s.writePackage(ctx, e, path, resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: snap.At}, items)
+		if err != nil {
 			return err
 		}
+		left = append(left, moved...)
 		p := packaging{Path: path, At: snap.At}
 		dump.Packages = append(dump.Packages, p)
 		entries = append(entries, s.packageEntry(p, e.last()))
@@ -230,18 +246,18 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 	}
 	for r, err := range snap.Resources() {
 		if err != nil {
-			return dump, err
+			return dump, left, err
 		}
 		if len(items) > 0 && (size+r.Length > s.schedule.PackageBytes || len(items) == packageEntries) {
 			if err := flush(); err != nil {
-				return dump, err
+				return dump, left, err
 			}
 		}
 		items, size = append(items, item{resource: r}), size+r.Length
 	}
 	if len(items) > 0 || len(entries) == 0 {
 		if err := flush(); err != nil {
-			return dump, err
+			return dump, left, err
 		}
 	}
 	for _, path := range []string{dump.Path, resourceDumpPath} {
@@ -253,10 +269,10 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 			h.Links = s.links("", "")
 		}
 		if err := s.writeSplit(e, path, h, entries); err != nil {
-			return dump, err
+			return dump, left, err
 		}
 	}
-	return dump, nil
+	return dump, left, nil
 }
 
 // packageEntry is what a dump says of a package.

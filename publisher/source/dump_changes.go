@@ -40,7 +40,11 @@ func (s *set) buildChangeDump(ctx context.Context, p period) error {
 		return err
 	}
 	e := s.shelf.edition()
-	if err := s.writeChangeDump(ctx, e, &p, items); err != nil {
+	left, err := s.writeChangeDump(ctx, e, &p, items)
+	if err == nil {
+		err = s.renew(left)
+	}
+	if err != nil {
 		e.discard()
 		return err
 	}
@@ -89,8 +93,9 @@ func lastChanges(snap *Snapshot, p period) ([]item, error) {
 	return kept, nil
 }
 
-// writeChangeDump writes the packages of a period, and the dump that lists them.
-func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items []item) error {
+// writeChangeDump writes the packages of a period, and the dump that lists them. It
+// returns what was left out.
+func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items []item) (left []Resource, err error) {
 	p.Dump, p.Packages = fmt.Sprintf("archive/changedump-%d.xml", p.After+1), nil
 	var entries []resourcesync.Entry
 	from := p.From
@@ -106,33 +111,39 @@ func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items 
 		}
 		x := packaging{Path: fmt.Sprintf("dumps/changedump-%d-%d.zip", p.After+1, len(entries)+1), From: from, Until: until}
 		h := resourcesync.Head{Capability: resourcesync.ChangeDumpManifest, From: from, Until: until}
-		if err := s.writePackage(ctx, e, x.Path, h, rest[:n]); err != nil {
-			return err
+		moved, err := s.writePackage(ctx, e, x.Path, h, rest[:n])
+		if err != nil {
+			return nil, err
 		}
+		left = append(left, moved...)
 		p.Packages = append(p.Packages, x)
 		entries = append(entries, s.packageEntry(x, e.last()))
 		rest, from = rest[n:], until
 	}
-	return s.writeSplit(e, p.Dump, resourcesync.Head{
+	return left, s.writeSplit(e, p.Dump, resourcesync.Head{
 		Capability: resourcesync.ChangeDump, From: p.From, Until: p.Until, Links: s.links("", ""),
 	}, entries)
 }
 
 // changeDumps writes the Change Dump, of the closed Change Lists that are beside
-// the open one, and the archive, of all.
+// the open one, and the archive, of all. Where one in the middle never got a dump,
+// since its changes were gone when dumps were asked for, the Change Dump begins
+// after it: it has no hole.
 func (s *set) changeDumps(e *edition, c *catalogue) error {
 	var entries, members []resourcesync.Entry
 	var from time.Time
+	hole := false
 	for _, p := range c.History.Periods {
 		if p.Dump == "" {
+			hole = true
 			continue
 		}
 		members = append(members, resourcesync.Entry{Loc: s.url(p.Dump), From: p.From, Until: p.Until})
 		if !p.Indexed {
 			continue
 		}
-		if from.IsZero() {
-			from = p.From
+		if from.IsZero() || hole {
+			from, entries, hole = p.From, nil, false
 		}
 		for _, x := range p.Packages {
 			d, ok := c.Documents[x.Path]

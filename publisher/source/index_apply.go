@@ -150,6 +150,34 @@ func (b *batch) log(change string, r *record) error {
 	return log.Put(seqKey(c.Seq), packChange(&c, r.stat.mtime))
 }
 
+// renew logs those of the resources as updated that the index has still with these
+// bytes, and returns how many. It is for whom nothing else would be told: of the
+// others the log has a later change.
+func (x *Index) renew(now time.Time, resources []Resource) (logged int, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := batch{head: x.head, now: now.UnixMicro()}
+	err = x.db.Update(func(tx *bbolt.Tx) error {
+		b.tx = tx
+		for i := range resources {
+			r, err := getRecord(tx, resources[i].Path)
+			if err == nil && r != nil && r.sameBytes(&resources[i]) {
+				err = b.log(resourcesync.Updated, r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return putHead(tx, b.head)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("writing to the index: %w", closedOr(err))
+	}
+	logged = int(b.head.last.seq - x.head.last.seq) //nolint:gosec // one for each at most
+	x.head = b.head
+	return logged, nil
+}
+
 // baseline says that the first scan is finished: from now on changes are logged.
 func (x *Index) baseline(now time.Time) error {
 	x.mu.Lock()

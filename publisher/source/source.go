@@ -229,15 +229,11 @@ func (s *set) relay(ctx context.Context) {
 // buildDumps writes the dumps that are due, and removes from the log what is in
 // documents by now.
 func (s *set) buildDumps(ctx context.Context) error {
+	var err error
 	if s.schedule.Dump > 0 {
-		if err := s.buildResourceDump(ctx); err != nil {
-			return err
-		}
-		if err := s.buildChangeDumps(ctx); err != nil {
-			return err
-		}
+		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx))
 	}
-	return s.prune()
+	return errors.Join(err, s.prune()) // the log must not grow for ever over one that fails
 }
 
 // sweep removes what older documents named, when nobody reads them any more.
