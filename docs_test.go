@@ -22,6 +22,7 @@ var rules = slices.Concat(
 	numbered("HUB", 60, 61),
 	numbered("DOC", 10, 20), numbered("DOC", 30, 46), numbered("DOC", 50, 61),
 	numbered("SRC", 1, 4), numbered("SRC", 6, 15),
+	numbered("DST", 1, 19),
 )
 
 // later are the rules that this version makes no claim about.

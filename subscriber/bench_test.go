@@ -42,7 +42,9 @@ func BenchmarkReceive(b *testing.B) {
 			})
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			server.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = senders
+			if tr, ok := server.Client().Transport.(*http.Transport); ok {
+				tr.MaxIdleConnsPerHost = senders
+			}
 			body := []byte(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">` +
 				`<rs:md capability="framework-notification"/><url><loc>https://source.example/list</loc><rs:md change="updated" capability="resourcelist"/></url><!--` +
 				strings.Repeat("x", 750) + `--></urlset>`)

@@ -244,7 +244,7 @@ func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 		s.unstored(w, err)
 		return
 	}
-	attrs := []any{"event", "notification_received", "notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until}
+	log := s.log.With("notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
 	switch became {
 	case noRoom:
 		s.wakeUp()
@@ -252,14 +252,14 @@ func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 		return
 	case duplicate:
 		s.count(func(c *Counts) { c.Duplicates++ })
-		s.log.Debug("a notification that was there came again", attrs...)
+		log.Debug("a notification that was there came again", "event", "notification_received")
 	case held:
 		s.count(func(c *Counts) { c.Received++; c.Early++ })
-		s.log.Info("a notification came before the one that it follows, and waits", attrs...)
+		log.Info("a notification came before the one that it follows, and waits", "event", "notification_received")
 		s.wakeUp()
 	case appended:
 		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
-		s.log.Debug("a notification came", attrs...)
+		log.Debug("a notification came", "event", "notification_received")
 		s.more.tell()
 	}
 	w.WriteHeader(http.StatusNoContent)
