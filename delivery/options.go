@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -70,6 +71,12 @@ type Options struct {
 	// Sweep is how often the store is asked what changed, in case a hint was
 	// lost. 5 s.
 	Sweep time.Duration
+	// Poll, where a store far away offers it, is asked first in each sweep: about all
+	// partitions and shards that matter, by the values with which Changes and Changed
+	// were asked last. It returns those of which these would tell something new, or
+	// that the value is lost. An error says that some could not be asked. Nil: each is
+	// asked by itself.
+	Poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
 
 	// Owns tells whether this hub still owns a shard that it took. It is asked right
 	// before each exchange, as Cut may come late where the hub was frozen, and must

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -51,12 +52,14 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 	default:
 		return nil // nothing was taken yet
 	}
+	due := d.sweepable()
+	if d.o.Poll != nil {
+		var err error
+		due, err = d.poll(ctx, due)
+		note("all", "partitions and shards", err)
+	}
 	for i := range d.shards {
-		d.mu.Lock()
-		moved, t := d.partitions[i] > 0, d.shards[i].tenure
-		has := t != nil && t.loaded
-		d.mu.Unlock()
-		if moved {
+		if due.partitions[i] {
 			topics, next, err := d.o.Journal.Changes(ctx, i, d.moves.since[i])
 			note("partition", i, err)
 			if err == nil {
@@ -66,11 +69,56 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 				d.touch(url)
 			}
 		}
-		if has {
+		if t := due.shards[i]; t != nil {
 			note("shard", i, d.sweepShard(ctx, i, t))
 		}
 	}
 	return failed
+}
+
+// swept is what a sweep asks the store about.
+type swept struct {
+	partitions [journal.Partitions]bool
+	shards     [journal.Partitions]*tenure // nil: not this one
+}
+
+// sweepable is all that there is to ask about.
+func (d *Dispatcher) sweepable() (all swept) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.shards {
+		all.partitions[i] = d.partitions[i] > 0
+		if t := d.shards[i].tenure; t != nil && t.loaded {
+			all.shards[i] = t
+		}
+	}
+	return all
+}
+
+// poll returns what there is something new of, or something left from before.
+func (d *Dispatcher) poll(ctx context.Context, all swept) (due swept, err error) {
+	partitions, shards := make(map[int]uint64), make(map[int]uint64)
+	d.mu.Lock()
+	for i, t := range all.shards {
+		if all.partitions[i] {
+			partitions[i] = d.moves.since[i]
+		}
+		if t == nil {
+			continue
+		}
+		if shards[i] = t.changed; len(t.again)+len(t.touched) > 0 {
+			due.shards[i] = t
+		}
+	}
+	d.mu.Unlock()
+	moved, changed, err := d.o.Poll(ctx, partitions, shards)
+	for _, i := range moved {
+		due.partitions[i] = true
+	}
+	for _, i := range changed {
+		due.shards[i] = all.shards[i]
+	}
+	return due, err
 }
 
 // sweepShard takes over what changed in a shard. What Apply told of it is read

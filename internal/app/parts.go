@@ -89,6 +89,7 @@ func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Di
 		Journal:       a.store,
 		Subscriptions: a.store,
 		Owns:          shares.Owns,
+		Poll:          a.poll(),
 		Client:        client,
 		HubURL:        a.hubURL,
 		UserAgent:     a.userAgent(),

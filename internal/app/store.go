@@ -82,6 +82,15 @@ func (a *App) openStore(ctx context.Context) error {
 	return err
 }
 
+// poll asks about all partitions and shards at once, where the store offers that.
+// Nil: it does not.
+func (a *App) poll() func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
+	if s, ok := a.backend.(*redisstore.Store); ok {
+		return s.Poll
+	}
+	return nil
+}
+
 // storeInfo says where the store is.
 func (a *App) storeInfo() admin.StoreInfo {
 	if s, ok := a.backend.(*redisstore.Store); ok {
