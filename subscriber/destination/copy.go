@@ -127,6 +127,9 @@ func (c *Copy) Close() error {
 	if c.root != nil {
 		_ = c.root.Close()
 	}
+	if c.o.end != nil {
+		c.o.end()
+	}
 	if c.temp != "" {
 		err = errors.Join(err, os.RemoveAll(c.temp))
 	}

@@ -68,6 +68,8 @@ type Options struct {
 	// and are called from several goroutines. Nil: nobody is told.
 	Event    func(Event)
 	Progress func(Progress)
+
+	end func() // closes what a Client of our own keeps open; nil: it is another's
 }
 
 // Root is where the resources of a part of a Source go.
@@ -188,7 +190,7 @@ func (o *Options) setDefaults() error {
 		if err != nil {
 			return fmt.Errorf("destination: %w", err)
 		}
-		o.Client = client
+		o.Client, o.end = client, client.CloseIdleConnections
 	}
 	return nil
 }
