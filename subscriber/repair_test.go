@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,13 +188,13 @@ func TestListIsBehind(t *testing.T) {
 // stream goes on with a baseline.
 func TestListIsAway(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
-		asked := 0
-		l.page(labList, func(w http.ResponseWriter, _ *http.Request) { asked++; http.Error(w, "away", http.StatusBadGateway) })
+		var asked atomic.Int32
+		l.page(labList, func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); http.Error(w, "away", http.StatusBadGateway) })
 		l.pushed(30, 40, 35)
 		l.after(repairGiveUp - time.Hour)
 		l.want("")
-		if asked < 200 || asked > 400 {
-			l.Errorf("asked %d times in a day", asked)
+		if n := asked.Load(); n < 200 || n > 400 {
+			l.Errorf("asked %d times in a day", n)
 		}
 		l.after(2 * time.Hour)
 		l.want("baseline 0-30 35")
