@@ -224,6 +224,8 @@ func TestPythonList(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
 		n, modified := 1, time.Time{}
 		l.page(labList, func(w http.ResponseWriter, _ *http.Request) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
 			if !modified.IsZero() {
 				w.Header().Set("Last-Modified", modified.UTC().Format(http.TimeFormat))
 			}
@@ -239,10 +241,14 @@ func TestPythonList(t *testing.T) {
 		l.want("p0")
 		l.pushed(0, 10, 5)
 		l.pushed(30, 40, 35)
+		l.mu.Lock()
 		n = 3
+		l.mu.Unlock()
 		l.after(time.Minute)
 		l.want("5 p1 p2")
+		l.mu.Lock()
 		n, modified = 4, l.second(50)
+		l.mu.Unlock()
 		l.after(repairMax)
 		l.want("p3 35")
 		if st := l.status(); len(st.Gaps) != 1 || !st.Gaps[0].Unproven || st.Gaps[0].State != GapRepaired || st.Gaps[0].Changes != 3 {

@@ -192,7 +192,9 @@ func TestNeverVerified_DST05(t *testing.T) {
 		if key(l, 0) != key(l, 1) {
 			t.Error("another callback")
 		}
+		l.mu.Lock()
 		l.lease = 1000
+		l.mu.Unlock()
 		l.after(verifyWithin)
 		if st := l.status(); st.Subscriptions[0].State != "active" || st.Trouble != "" {
 			t.Errorf("%+v", st)
@@ -207,6 +209,8 @@ func TestHubFails_DST05(t *testing.T) {
 		retryAfter := ""
 		l := newLab(t, func(l *lab) {
 			l.page(labHub, func(w http.ResponseWriter, _ *http.Request) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
 				l.asked = append(l.asked, time.Now())
 				w.Header().Set("Retry-After", retryAfter)
 				http.Error(w, "no such\nluck", http.StatusTooManyRequests)
@@ -219,7 +223,9 @@ func TestHubFails_DST05(t *testing.T) {
 		if st := l.status(); !strings.Contains(st.Trouble, `429 Too Many Requests: no such\nluck`) {
 			t.Errorf("%q", st.Trouble)
 		}
+		l.mu.Lock()
 		retryAfter = "1800"
+		l.mu.Unlock()
 		l.after(subscribeMax)
 		n := len(l.asked)
 		l.after(29 * time.Minute)
