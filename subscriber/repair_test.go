@@ -189,7 +189,10 @@ func TestListIsBehind(t *testing.T) {
 func TestListIsAway(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
 		var asked atomic.Int32
-		l.page(labList, func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); http.Error(w, "away", http.StatusBadGateway) })
+		l.page(labList, func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			http.Error(w, "away", http.StatusBadGateway)
+		})
 		l.pushed(30, 40, 35)
 		l.after(repairGiveUp - time.Hour)
 		l.want("")
