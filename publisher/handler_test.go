@@ -118,6 +118,21 @@ func TestTopicURI_SRC02_SRC03(t *testing.T) {
 	}
 }
 
+func TestTopicHasOneRepresentation_SRC05(t *testing.T) {
+	b := newBed(t, hubA, hubB)
+	p := b.open(nil)
+	b.record(p, 0, 1, together)
+	cutAll(t, p)
+	plain := ask(t, p.Handler(), http.MethodGet, bedTopic)
+	for name, value := range map[string]string{"Accept": "text/html", "Accept-Encoding": "gzip", "Accept-Language": "de"} {
+		r := ask(t, p.Handler(), http.MethodGet, bedTopic, name, value)
+		checkLinks(t, r)
+		if r.StatusCode != http.StatusOK || r.body != plain.body || r.Header.Get("Content-Encoding") != "" || r.Header.Get("ETag") != plain.Header.Get("ETag") {
+			t.Errorf("with %s: %s the topic answers %d %v", name, value, r.StatusCode, r.Header)
+		}
+	}
+}
+
 func TestHandlerRefuses(t *testing.T) {
 	b := newBed(t, hubA, hubB)
 	p := b.open(nil)
