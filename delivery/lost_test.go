@@ -1,6 +1,9 @@
 package delivery
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +20,13 @@ func TestLostSubscriptionsGetNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t)
 			kept, _ := b.two()
+			lists := &failing{memory: b.memory, shard: shardOf(kept)}
+			b.d.o.Subscriptions = lists
 			b.run()
 			defer b.end()
 			pass(b.d.o.Sweep + time.Second)
 			before := b.state()
+			lists.fail.Store(true)
 			lost := b.sibling(kept)
 			b.d.Apply(lost)
 			if swept {
@@ -30,7 +36,7 @@ func TestLostSubscriptionsGetNothing(t *testing.T) {
 			pass(time.Second)
 			b.wantOrder(lost.Callback, one)
 			b.lose(lost.ID, before)
-			pass(2 * b.d.o.Sweep)
+			pass(3 * b.d.o.Sweep) // the first time it can't be read
 			two := b.publish(t, topicA, []byte("two"))
 			pass(time.Minute)
 			b.wantOrder(lost.Callback, one)
@@ -50,6 +56,20 @@ func (b *bed) sibling(of subscriptions.Subscription) subscriptions.Subscription 
 			return b.subscribe(topicA, cb(n))
 		}
 	}
+}
+
+// failing fails one List of a shard.
+type failing struct {
+	*memory
+	shard int
+	fail  atomic.Bool
+}
+
+func (f *failing) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	if shard == f.shard && f.fail.CompareAndSwap(true, false) {
+		return nil, errors.New("the store fails over")
+	}
+	return f.memory.List(ctx, shard, after, limit)
 }
 
 // state is the counter of the records.

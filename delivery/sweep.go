@@ -164,7 +164,9 @@ func (d *Dispatcher) loadAgain(ctx context.Context, n int, t *tenure) error {
 		}
 	}
 	d.mu.Unlock()
+	since := t.changed
 	if err := d.load(ctx, n, t, unlisted); err != nil {
+		t.changed = since // so that the next sweep reads all of it
 		return err
 	}
 	if len(unlisted) > 0 {
