@@ -39,7 +39,7 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 
 nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, and whole chains; it prints its seeds
 	@tools/need redis-server
-	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 $(if $(SEED),-seed=$(SEED))
+	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 $(if $(SEED),-seed=$(SEED))
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

@@ -19,25 +19,21 @@ import (
 	"time"
 )
 
-// exitUnreachable is what rssub ends with where its Source does not answer.
-const exitUnreachable = 5
-
 // process is one command that serves until it is told to end, on ports and folders
-// that outlive it. As a service manager would, it is started again when it ends
-// because what it needs is away.
+// that outlive it. That it ends by itself is an error, even if all that it needs is
+// away.
 type process struct {
 	t    *testing.T
 	name string
 	args []string // the binary first
 	log  *logBuffer
+	hear func(line []byte) // where not nil it is told what the process prints
 
-	mu       sync.Mutex
-	cmd      *exec.Cmd
-	exited   chan struct{} // closed when cmd has ended for good
-	wanted   bool          // to run
-	starts   int
-	gaveUp   int // how often it ended since what it needs was away
-	exitCode int
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has ended
+	wanted bool          // to run
+	starts int
 }
 
 func newProcess(t *testing.T, name string, args ...string) *process {
@@ -52,21 +48,14 @@ func (p *process) start() {
 	p.t.Helper()
 	p.mu.Lock()
 	p.wanted = true
-	before := p.cmd
 	p.mu.Unlock()
-	if err := p.launch(before); err != nil {
+	if err := p.launch(); err != nil {
 		p.t.Fatalf("%s: %v\n%s", p.name, err, p.log)
 	}
 }
 
-// launch starts the process anew in the place of one that has ended, unless that was
-// done or it is not wanted any more.
-func (p *process) launch(before *exec.Cmd) error {
+func (p *process) launch() error {
 	p.mu.Lock()
-	if !p.wanted || p.cmd != before {
-		p.mu.Unlock()
-		return nil
-	}
 	cmd := exec.CommandContext(context.Background(), p.args[0], p.args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
 	stderr, err := cmd.StderrPipe()
@@ -88,12 +77,7 @@ func (p *process) launch(before *exec.Cmd) error {
 	case <-listening:
 		return nil
 	case <-exited:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.wanted && p.exitCode != exitUnreachable {
-			return fmt.Errorf("it ended with %d before it listened", p.exitCode)
-		}
-		return nil // it is started again
+		return fmt.Errorf("it ended with %d before it listened", cmd.ProcessState.ExitCode())
 	case <-time.After(time.Minute):
 		return errors.New("it does not listen after a minute")
 	}
@@ -105,6 +89,9 @@ func (p *process) watch(cmd *exec.Cmd, stderr io.Reader, listening, exited chan 
 	lines.Buffer(nil, 1<<20)
 	for seen := false; lines.Scan(); {
 		p.log.add(lines.Bytes())
+		if p.hear != nil {
+			p.hear(lines.Bytes())
+		}
 		var line struct {
 			Event string `json:"event"`
 		}
@@ -115,26 +102,15 @@ func (p *process) watch(cmd *exec.Cmd, stderr io.Reader, listening, exited chan 
 	}
 	_ = cmd.Wait()
 	p.mu.Lock()
-	p.exitCode = cmd.ProcessState.ExitCode()
-	again := p.wanted && p.exitCode == exitUnreachable
-	unexpected := p.wanted && !again
-	if again {
-		p.gaveUp++
-	}
+	unexpected := p.wanted
 	p.mu.Unlock()
 	close(exited)
-	switch {
-	case again:
-		time.Sleep(200 * time.Millisecond)
-		if err := p.launch(cmd); err != nil {
-			p.t.Errorf("%s: %v\n%s", p.name, err, p.log)
-		}
-	case unexpected:
+	if unexpected {
 		p.t.Errorf("%s ended by itself with %d:\n%s", p.name, cmd.ProcessState.ExitCode(), p.log)
 	}
 }
 
-// unwanted returns what runs, and has it not started again.
+// unwanted returns what runs, which is to end now.
 func (p *process) unwanted() (*exec.Cmd, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
