@@ -125,6 +125,9 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 			}
 		}
 	}
+	if !(f.maxDeleted > 0 && f.maxDeleted <= 1) {
+		return nil, cli.Fail(cli.ExitUsage, "--max-deleted %v is no share: write 0.1 for a tenth of all resources, and 1 for all of them", f.maxDeleted)
+	}
 	if (f.dir == "") == (len(f.sets) == 0) {
 		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER")
 	}
