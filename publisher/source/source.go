@@ -174,9 +174,10 @@ func (s *set) openShelf(dir string) (err error) {
 			return err
 		}
 	}
-	return s.show(s.shelf.edition(), func(c *catalogue) error {
+	e := s.shelf.edition()
+	return s.show(e, func(c *catalogue) error {
 		c.History.Site = s.base
-		return nil
+		return s.retire(e, c)
 	})
 }
 
