@@ -54,8 +54,13 @@ func (p *process) start() {
 	}
 }
 
+// launch starts the process, unless it is not wanted any more.
 func (p *process) launch() error {
 	p.mu.Lock()
+	if !p.wanted {
+		p.mu.Unlock()
+		return nil
+	}
 	cmd := exec.CommandContext(context.Background(), p.args[0], p.args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
 	stderr, err := cmd.StderrPipe()
@@ -77,7 +82,12 @@ func (p *process) launch() error {
 	case <-listening:
 		return nil
 	case <-exited:
-		return fmt.Errorf("it ended with %d before it listened", cmd.ProcessState.ExitCode())
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.wanted {
+			return fmt.Errorf("it ended with %d before it listened", cmd.ProcessState.ExitCode())
+		}
+		return nil // it was killed before that
 	case <-time.After(time.Minute):
 		return errors.New("it does not listen after a minute")
 	}
