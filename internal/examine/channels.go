@@ -52,6 +52,10 @@ func (x *examination) topic(ctx context.Context, s subject, e *resourcesync.Entr
 		s.fail("SRC-02", "it answers %s to GET and %s to HEAD; both must be 200", a.text(), head.text())
 		return
 	}
+	if a.url != e.Loc || head.url != e.Loc {
+		s.fail("SRC-02", "it redirects to %s; a hub follows no redirect, and is going to refuse what is published", a.url)
+		return
+	}
 	links := websub.ParseLinks(a.header.Values("Link"))
 	self, named := websub.Targets(links, websub.RelSelf), websub.Targets(links, websub.RelHub)
 	good := true

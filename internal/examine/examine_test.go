@@ -130,6 +130,17 @@ func TestFoundByLinks_SRC12_SRC13(t *testing.T) {
 	}
 }
 
+// moved redirects a path to itself with a query.
+func moved(path string) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.URL.Path == path && r.URL.RawQuery == "" {
+			http.Redirect(w, r, path+"?moved", http.StatusFound)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}
+}
+
 // edit replaces text in the answer of a path.
 func edit(path, old, with string) func(http.ResponseWriter, *http.Request, http.Handler) {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
@@ -205,6 +216,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"another type":                {header("/data/20.txt", "Content-Type", "image/png"), "its Content-Type is image/png"},
 		"packages are gone":           {status("/dumps/", 404), "FAIL dump"},
 		"topic is gone":               {status("/changes/", 404), "FAIL topic " + s.URL + "/changes/: it answers 404"},
+		"topic elsewhere":             {moved("/changes/"), "it redirects to " + s.URL + "/changes/?moved"},
 		"topic without Link":          {header("/changes/", "Link", ""), `has 0 Link headers with rel="self"`},
 		"topic is another":            {edit("/changes/", s.URL+"/changes/", s.URL+"/other/"), "says that it is"},
 		"topic without hub":           {edit("/changes/", `rel="hub"`, `rel="other"`), "does not name the hub"},
