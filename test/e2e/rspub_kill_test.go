@@ -13,15 +13,20 @@ import (
 
 // begin starts the process and does not wait until it listens.
 func (p *process) begin() {
+	p.t.Helper()
 	p.mu.Lock()
 	p.wanted = true
-	before := p.cmd
+	before := p.starts
 	p.mu.Unlock()
-	go func() {
-		if err := p.launch(before); err != nil {
-			p.t.Errorf("%s: %v\n%s", p.name, err, p.log)
+	go func() { _ = p.launch() }() // it may be killed before; watch tells if it ends by itself
+	eventually(p.t, time.Minute, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.starts == before {
+			return fmt.Errorf("%s has not been started", p.name)
 		}
-	}()
+		return nil
+	})
 }
 
 // moments are when rspub is killed: each returns a channel that has something when
