@@ -305,6 +305,13 @@ func (l *lab) gaps() string {
 }
 
 // after lets time pass.
+// asks is how often the hub was asked.
+func (l *lab) asks() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.asked)
+}
+
 func (l *lab) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // subscribed runs a test of a lab that is subscribed, and has had everything up to

@@ -116,20 +116,18 @@ func (b *subscription) status(now time.Time) SubscriptionStatus {
 const (
 	statusFile  = "status.json"
 	statusEvery = 2 * time.Second
+	statusRest  = time.Minute // and where nothing changed but the time
 )
 
 // keepStatus writes the status for those who look from outside.
 func (s *Subscriber) keepStatus(ctx context.Context) {
-	tick := time.NewTicker(statusEvery)
-	defer tick.Stop()
 	for {
+		changed := s.changed.wait()
 		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.seldom("status_failed") {
 			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, statusRest, changed) || !pause(ctx, statusEvery, nil) {
 			return
-		case <-tick.C:
 		}
 	}
 }

@@ -61,6 +61,7 @@ const (
 )
 
 func (s *Subscriber) troubled(about int, err error) {
+	defer s.changed.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.trouble[about] = ""; err != nil {

@@ -217,7 +217,7 @@ func TestHubFails_DST05(t *testing.T) {
 			})
 		})
 		l.after(time.Hour)
-		if n := len(l.asked); n < 8 || n > 15 {
+		if n := l.asks(); n < 8 || n > 15 {
 			t.Errorf("%d requests in an hour", n)
 		}
 		if st := l.status(); !strings.Contains(st.Trouble, `429 Too Many Requests: no such\nluck`) {
@@ -227,9 +227,9 @@ func TestHubFails_DST05(t *testing.T) {
 		retryAfter = "1800"
 		l.mu.Unlock()
 		l.after(subscribeMax)
-		n := len(l.asked)
+		n := l.asks()
 		l.after(29 * time.Minute)
-		if len(l.asked) > n+1 {
+		if l.asks() > n+1 {
 			t.Error("asked before Retry-After")
 		}
 	})

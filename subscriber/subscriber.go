@@ -24,6 +24,7 @@ type Subscriber struct {
 	reading   sync.Mutex // held by the one who ranges over Changes
 	repairing sync.Mutex // one repair at a time
 
+	changed signal     // the status may be another
 	writing sync.Mutex // of the status file
 	written Status     // what is in it, without AsOf
 
@@ -107,6 +108,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 // update changes the state, with the counts that go with it.
 func (s *Subscriber) update(change func(*bbolt.Tx) error) error {
+	defer s.changed.tell()
 	return s.state.update(func(tx *bbolt.Tx) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -116,6 +118,7 @@ func (s *Subscriber) update(change func(*bbolt.Tx) error) error {
 
 // count changes the counts that are kept in memory.
 func (s *Subscriber) count(change func(*Counts)) {
+	defer s.changed.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.counts)
