@@ -21,7 +21,7 @@ var rules = slices.Concat(
 	numbered("HUB", 1, 18), numbered("HUB", 20, 30), numbered("HUB", 40, 57),
 	numbered("HUB", 60, 61),
 	numbered("DOC", 10, 20), numbered("DOC", 30, 46), numbered("DOC", 50, 61),
-	numbered("SRC", 1, 4), numbered("SRC", 6, 15),
+	numbered("SRC", 1, 17),
 	numbered("DST", 1, 19),
 )
 
