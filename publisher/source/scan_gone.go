@@ -82,7 +82,7 @@ func (p *pass) remove(ctx context.Context, paths []string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		switch kind, _, err := p.look(path); {
+		switch kind, err := p.reach(path); {
 		case kind == isUnknown:
 			p.problem(path, err)
 		case kind == isFile && !p.f.ignoresAbove(path):
@@ -92,4 +92,22 @@ func (p *pass) remove(ctx context.Context, paths []string) error {
 		}
 	}
 	return p.f.apply(steps)
+}
+
+// reach is look for a path that was not walked to: a link above it, which the system
+// would follow, leads nowhere either.
+func (p *pass) reach(path string) (kind, error) {
+	for i := range len(path) {
+		if path[i] != '/' {
+			continue
+		}
+		switch above, _, err := p.look(path[:i]); above {
+		case isUnknown:
+			return isUnknown, err
+		case isNothing, isFile:
+			return isNothing, nil
+		}
+	}
+	is, _, err := p.look(path)
+	return is, err
 }
