@@ -26,6 +26,7 @@ type pushBed struct {
 	t         *testing.T
 	seed      uint64
 	folder    string
+	aside     string // what is in the folder at once is renamed from there
 	state     string // of rspub
 	source    string // its URL
 	publisher *process
@@ -53,7 +54,7 @@ type pushHub struct {
 
 func newPushBed(t *testing.T, hubs int) *pushBed {
 	t.Helper()
-	b := &pushBed{t: t, seed: *seedFlag, folder: t.TempDir(), state: t.TempDir(), listening: make(chan struct{}, 1), recorded: make(chan struct{}, 1)}
+	b := &pushBed{t: t, seed: *seedFlag, folder: t.TempDir(), aside: t.TempDir(), state: t.TempDir(), listening: make(chan struct{}, 1), recorded: make(chan struct{}, 1)}
 	if b.seed == 0 {
 		b.seed = rand.Uint64()
 	}
@@ -186,14 +187,18 @@ func (b *pushBed) begin() {
 	})
 }
 
-// writeOnce writes a file that nobody touches again: a change that cannot become
-// one with another.
+// writeOnce puts a file into the folder that nobody touches again: one change, that
+// can be neither two nor one with another.
 func (b *pushBed) writeOnce() error {
 	dir := filepath.Join(b.folder, fmt.Sprint("once ", b.once/500))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	err := os.WriteFile(filepath.Join(dir, fmt.Sprint(b.once)), fmt.Append(nil, "file ", b.once), 0o644)
+	name := filepath.Join(b.aside, "file")
+	if err := os.WriteFile(name, fmt.Append(nil, "file ", b.once), 0o644); err != nil {
+		return err
+	}
+	err := os.Rename(name, filepath.Join(dir, fmt.Sprint(b.once)))
 	b.once++
 	return err
 }
@@ -225,7 +230,7 @@ func (b *pushBed) changing() (end func()) {
 	b.t.Helper()
 	busy := filepath.Join(b.folder, "busy")
 	must(b.t, os.Mkdir(busy, 0o755))
-	c := newChanger(busy, b.t.TempDir(), b.rnd(1))
+	c := newChanger(busy, b.aside, b.rnd(1))
 	for range 30 {
 		must(b.t, c.write(c.free([]string{".", "a", "b"})))
 	}
