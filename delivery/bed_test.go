@@ -289,6 +289,19 @@ func cb(n int) string { return fmt.Sprintf("http://h%d.example/cb", n) }
 
 const topicA, topicB = "https://source.example/a", "https://source.example/b"
 
+// tell stores a subscription as it is now, and tells the Dispatcher.
+func (b *bed) tell(s subscriptions.Subscription) {
+	b.t.Helper()
+	_, err := b.memory.Update(context.Background(), s.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+		rec.Subscription = &s
+		return rec, nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.d.Apply(s)
+}
+
 // wantOrder complains unless exactly these entries were delivered to a URL, in
 // this order.
 func (b *bed) wantOrder(url string, entries ...journal.Entry) {

@@ -33,7 +33,7 @@ func TestCensus(t *testing.T) {
 		}
 		expired := never
 		expired.ExpiresAt = time.Now()
-		b.d.Apply(expired)
+		b.tell(expired)
 		pass(censusEvery)
 
 		c := b.d.Census()

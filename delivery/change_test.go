@@ -181,7 +181,7 @@ func TestEndTakesEffectAtOnce_HUB49(t *testing.T) {
 		pass(time.Second) // one is in flight, two are ready, one waits
 		for _, s := range subs {
 			s.EndedAt = time.Now()
-			b.d.Apply(s)
+			b.tell(s)
 		}
 		b.publish(t, topicA, []byte("two"))
 		pass(time.Hour)
