@@ -232,7 +232,7 @@ func TestRspubHubAway_SRC08(t *testing.T) {
 // stored is how much rspub has on its disk for hubs.
 func (b *pushBed) stored() (size int64) {
 	b.t.Helper()
-	must(b.t, filepath.WalkDir(filepath.Join(b.state), func(name string, d fs.DirEntry, err error) error {
+	must(b.t, filepath.WalkDir(b.state, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it was just replaced
 		}
