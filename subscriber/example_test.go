@@ -47,7 +47,7 @@ func Example() {
 		}
 	}
 	cancel()
-	_ = <-running // what it ends with is nil
+	<-running // what it ends with is nil
 	// Output:
 	// created https://source.example/a
 	// updated https://source.example/b

@@ -81,7 +81,7 @@ func IsTerminal(w io.Writer) bool {
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file descriptor is small
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
 }
 
@@ -113,7 +113,7 @@ func (s *Span) Set(text string) error {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err == nil {
-			*s = Span(time.Duration(n) * 24 * time.Hour) //nolint:gosec // of 16 bits
+			*s = Span(time.Duration(n) * 24 * time.Hour)
 		}
 		return err
 	}

@@ -38,7 +38,8 @@ type source struct {
 }
 
 func newSource(t testing.TB) *source {
-	s := &source{t: t, files: map[string]string{}, gets: map[string]int{}, at: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), override: map[string]http.HandlerFunc{},
+	s := &source{
+		t: t, files: map[string]string{}, gets: map[string]int{}, at: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), override: map[string]http.HandlerFunc{},
 		offers: []string{resourcesync.ResourceList, resourcesync.ChangeList},
 	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

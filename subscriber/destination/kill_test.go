@@ -15,16 +15,18 @@ import (
 
 func TestMain(m *testing.M) {
 	if from := os.Getenv("DESTINATION_TEST_SYNC"); from != "" {
-		os.Exit(syncUntilKilled(from, os.Getenv("DESTINATION_TEST_DIR")))
+		syncUntilKilled(from, os.Getenv("DESTINATION_TEST_DIR"))
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// syncUntilKilled is the process that the kill test kills.
-func syncUntilKilled(from, dir string) int {
+// syncUntilKilled is the process that the kill test kills. It returns when it can't
+// go on.
+func syncUntilKilled(from, dir string) {
 	all, err := destination.ParseShare("100%")
 	if err != nil {
-		return 1
+		return
 	}
 	for {
 		c, err := destination.Open(destination.Options{
@@ -32,7 +34,7 @@ func syncUntilKilled(from, dir string) int {
 		})
 		if err != nil {
 			fmt.Println(err)
-			return 1
+			return
 		}
 		_, _ = c.Sync(context.Background()) // what changes meanwhile may fail
 		_ = c.Close()

@@ -58,7 +58,7 @@ func unmapped(name string) (string, bool) {
 		if name[i] == '%' && i+2 < len(name) {
 			hi, lo := strings.IndexByte(hex, name[i+1]), strings.IndexByte(hex, name[i+2])
 			if hi >= 0 && lo >= 0 {
-				out.WriteByte(byte(hi<<4 | lo)) //nolint:gosec // two digits
+				out.WriteByte(byte(hi<<4 | lo))
 				i += 2
 				continue
 			}

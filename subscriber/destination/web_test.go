@@ -78,7 +78,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := testCopy(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, 1)
 		began := time.Now()
-		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, errStalled) || time.Since(began) != headerTime {
+		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, errStalled) || time.Since(began) != headerTime { //nolint:bodyclose // there is none
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -150,17 +150,17 @@ func TestDeadHostIsLeftAlone(t *testing.T) {
 		asked := 0
 		d := testCopy(func(*http.Request) (*http.Response, error) { asked++; return nil, errors.New("no route") }, 4)
 		for range 1000 {
-			_, _ = d.ask(t.Context(), "http://h/a", http.Header{})
+			_, _ = d.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
 		}
 		if asked != 28 {
 			t.Errorf("asked %d times", asked)
 		}
 		var away *awayError
-		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &away) {
+		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &away) { //nolint:bodyclose // there is none
 			t.Error(err)
 		}
 		time.Sleep(hostRest)
-		_, _ = d.ask(t.Context(), "http://h/a", http.Header{})
+		_, _ = d.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
 		if asked != 29 {
 			t.Errorf("asked %d times", asked)
 		}
