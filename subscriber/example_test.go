@@ -47,7 +47,9 @@ func Example() {
 		}
 	}
 	cancel()
-	<-running // what it ends with is nil
+	if err := <-running; err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// created https://source.example/a
 	// updated https://source.example/b
