@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,29 +17,29 @@ import (
 // asked one by one.
 type polled struct {
 	*memory
-	polls, changes, changed int
-	fail                    func(shard int) bool // this one cannot be asked about
+	polls, changes, changed atomic.Int64
+	fail                    atomic.Int64 // 1 more than the shard that cannot be asked about; 0: all can
 }
 
 func (p *polled) Changes(ctx context.Context, partition int, since uint64) ([]string, uint64, error) {
-	p.changes++
+	p.changes.Add(1)
 	return p.memory.Changes(ctx, partition, since)
 }
 
 func (p *polled) Changed(ctx context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
-	p.changed++
+	p.changed.Add(1)
 	return p.memory.Changed(ctx, shard, since)
 }
 
 func (p *polled) poll(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
-	p.polls++
+	p.polls.Add(1)
 	for n, since := range partitions {
 		if topics, _, _ := p.memory.Changes(ctx, n, since); len(topics) > 0 {
 			moved = append(moved, n)
 		}
 	}
 	for n, since := range shards {
-		if p.fail != nil && p.fail(n) {
+		if p.fail.Load() == int64(n)+1 {
 			err = errors.New("away")
 		} else if ids, _, lost := p.memory.Changed(ctx, n, since); len(ids) > 0 || lost != nil {
 			changed = append(changed, n)
@@ -68,10 +69,12 @@ func TestSweepAsksAtOnce(t *testing.T) {
 		pass(2 * b.d.o.Sweep)
 		calm := func(what string) {
 			t.Helper()
-			store.polls, store.changes, store.changed = 0, 0, 0
+			store.polls.Store(0)
+			store.changes.Store(0)
+			store.changed.Store(0)
 			pass(10 * b.d.o.Sweep)
-			if store.polls < 9 || store.changes+store.changed > 0 {
-				t.Errorf("%s: %d polls, %d questions about partitions and %d about shards", what, store.polls, store.changes, store.changed)
+			if store.polls.Load() < 9 || store.changes.Load()+store.changed.Load() > 0 {
+				t.Errorf("%s: %d polls, %d questions about partitions and %d about shards", what, store.polls.Load(), store.changes.Load(), store.changed.Load())
 			}
 		}
 		calm("idle")
@@ -82,7 +85,7 @@ func TestSweepAsksAtOnce(t *testing.T) {
 		calm("after a notification")
 
 		// Another hub ends one, while the shard of the other cannot be asked about.
-		store.fail = func(n int) bool { return n == shardOf(mine) }
+		store.fail.Store(int64(shardOf(mine)) + 1)
 		for _, s := range []subscriptions.Subscription{mine, other} {
 			end := func(rec subscriptions.Record) (subscriptions.Record, error) {
 				rec.Subscription.EndedAt = time.Now()
@@ -96,7 +99,7 @@ func TestSweepAsksAtOnce(t *testing.T) {
 		if n := b.d.Stats().Lanes; n != 1 {
 			t.Errorf("%d lanes with one end seen", n)
 		}
-		store.fail = nil
+		store.fail.Store(0)
 		pass(2 * b.d.o.Sweep)
 		if n := b.d.Stats().Lanes; n != 0 {
 			t.Errorf("%d lanes with both ends seen", n)
@@ -105,10 +108,10 @@ func TestSweepAsksAtOnce(t *testing.T) {
 		// What Apply told is read once more, whether the store counted it or not.
 		back := b.sibling(mine)
 		pass(2 * b.d.o.Sweep)
-		store.changed = 0
+		store.changed.Store(0)
 		b.d.Apply(back)
 		pass(2 * b.d.o.Sweep)
-		if store.changed == 0 {
+		if store.changed.Load() == 0 {
 			t.Error("what Apply told was not read once more")
 		}
 		calm("in the end")
