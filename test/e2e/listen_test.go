@@ -36,7 +36,8 @@ func TestListenMissesNothing(t *testing.T) {
 	h.active(1)
 
 	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- scribble(folder, stop, rand.New(rand.NewPCG(rnd.Uint64(), 2))) }()
+	changes := rand.New(rand.NewPCG(rnd.Uint64(), 2)) // rnd itself is for this goroutine
+	go func() { stopped <- scribble(folder, stop, changes) }()
 	for range 50 {
 		time.Sleep(time.Duration(30+rnd.IntN(200)) * time.Millisecond)
 		l.kill()
