@@ -84,7 +84,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 		say := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
 		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
 	}
-	log, err := newLog(cmd.ErrOrStderr(), "warn", "")
+	log, err := cli.NewLog(cmd.ErrOrStderr(), "warn", "")
 	if err != nil {
 		return err
 	}

@@ -20,15 +20,15 @@ import (
 
 // checkFlags are those of `rspub check`.
 type checkFlags struct {
-	call         callFlags
+	call         cli.CallFlags
 	sample, most int
 	maxPackage   int64
-	timeout      span
+	timeout      cli.Span
 	json         bool
 }
 
 func checkCommand() *cobra.Command {
-	f := checkFlags{timeout: span(time.Minute)}
+	f := checkFlags{timeout: cli.Span(time.Minute)}
 	cmd := &cobra.Command{
 		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cobra.ExactArgs(1),
 		Long: `Looks at a Source as a subscriber would, this one or anybody's: how it is found,
@@ -50,12 +50,12 @@ let in or the address is one that is not called, 5 where the server can't be rea
 	flags.Int64Var(&f.maxPackage, "max-package", 64<<20, "fetch packages of dumps up to `N` bytes; 0: none")
 	flags.Var(&f.timeout, "timeout", "`TIME` for each request")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one for all")
-	f.call.add(flags, "allow loopback and private addresses")
+	f.call.Add(flags, "allow loopback and private addresses")
 	return cmd
 }
 
 func (f *checkFlags) run(cmd *cobra.Command, url string) error {
-	client, err := f.call.client()
+	client, err := clientOf(&f.call)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"net/netip"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,31 +13,13 @@ import (
 	"github.com/rshub/rshub/publisher/source"
 )
 
-// callFlags say whom the command may call.
-type callFlags struct {
-	allow []string
-	dev   bool
-}
-
-func (f *callFlags) add(flags *pflag.FlagSet, dev string) {
-	flags.StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that hubs and URLs may be in; repeatable")
-	flags.BoolVar(&f.dev, "dev", false, dev)
-}
-
-// client makes the requests to hosts that somebody named.
-func (f *callFlags) client() (*egress.Client, error) {
-	o := egress.Options{UserAgent: "rspub"}
-	if f.dev {
-		o.Allow = egress.DevAllow()
+// clientOf makes the requests to hosts that somebody named.
+func clientOf(f *cli.CallFlags) (*egress.Client, error) {
+	allow, err := f.Ranges()
+	if err != nil {
+		return nil, err
 	}
-	for _, s := range f.allow {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, cli.Fail(cli.ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
-		}
-		o.Allow = append(o.Allow, p)
-	}
-	c, err := egress.New(o)
+	c, err := egress.New(egress.Options{UserAgent: "rspub", Allow: allow})
 	if err != nil {
 		return nil, cli.Fail(cli.ExitUsage, "--allow-cidr: %w", err)
 	}
@@ -64,11 +43,11 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	if f.tokenFile != "" && f.secretFile != "" {
 		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file are two ways of the same: give one of them")
 	}
-	token, err := credential("--token-file", f.tokenFile)
+	token, err := cli.Credential("--token-file", f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := credential("--secret-file", f.secretFile)
+	secret, err := cli.Credential("--secret-file", f.secretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -79,33 +58,17 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	return hubs, nil
 }
 
-// credential reads the one line of a file.
-func credential(flag, name string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(name) //nolint:gosec // the user names the file
-	if err != nil {
-		return "", cli.Fail(cli.ExitUsage, "%s: %w", flag, err)
-	}
-	line := strings.TrimSpace(string(text))
-	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", cli.Fail(cli.ExitUsage, "%s %s must hold one line and nothing else", flag, name)
-	}
-	return line, nil
-}
-
 // setFlags name the folders.
 type setFlags struct {
 	dir          string
 	sets, ignore []string
-	rescan       span
-	settle       span
+	rescan       cli.Span
+	settle       cli.Span
 	maxDeleted   float64
 }
 
 func (f *setFlags) add(cmd *cobra.Command) {
-	f.rescan, f.settle = span(source.DefaultRescan), span(source.DefaultSettle)
+	f.rescan, f.settle = cli.Span(source.DefaultRescan), cli.Span(source.DefaultSettle)
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
@@ -148,51 +111,8 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 	return sets, nil
 }
 
-// span is a duration as a flag: 90s, 10m, 72h, 30d, or off.
-type span time.Duration
-
-// Set implements pflag.Value.
-func (s *span) Set(text string) error {
-	if text == "off" {
-		*s = -1
-		return nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err == nil {
-			*s = span(time.Duration(n) * 24 * time.Hour)
-		}
-		return err
-	}
-	d, err := time.ParseDuration(text)
-	*s = span(max(d, 0))
-	return err
-}
-
-// String implements pflag.Value.
-func (s *span) String() string {
-	d := time.Duration(*s)
-	switch {
-	case d < 0:
-		return "off"
-	case d > 0 && d%(24*time.Hour) == 0:
-		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
-	}
-	text := d.String()
-	if d > 0 && d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d > 0 && d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// Type implements pflag.Value.
-func (s *span) Type() string { return "duration" }
-
-// positive is a span in which no time at all means never, too.
-func (s span) positive() time.Duration {
+// positive is a time in which none at all means never, too.
+func positive(s cli.Span) time.Duration {
 	if s == 0 {
 		return -1
 	}
@@ -201,14 +121,14 @@ func (s span) positive() time.Duration {
 
 // scheduleFlags say when documents are written and how long they are kept.
 type scheduleFlags struct {
-	list, dump, rotate, archive, keepChanges, keepArchive span
+	list, dump, rotate, archive, keepChanges, keepArchive cli.Span
 	rotateAt, keepDumps                                   int
 	packageBytes                                          int64
 }
 
 func (f *scheduleFlags) add(flags *pflag.FlagSet) {
-	f.list, f.dump, f.rotate, f.archive = span(time.Minute), span(24*time.Hour), span(24*time.Hour), span(24*time.Hour)
-	f.keepChanges, f.keepArchive = span(7*24*time.Hour), span(30*24*time.Hour)
+	f.list, f.dump, f.rotate, f.archive = cli.Span(time.Minute), cli.Span(24*time.Hour), cli.Span(24*time.Hour), cli.Span(24*time.Hour)
+	f.keepChanges, f.keepArchive = cli.Span(7*24*time.Hour), cli.Span(30*24*time.Hour)
 	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
 	flags.IntVar(&f.keepDumps, "keep-dumps", 2, "`N` Resource Dumps are kept; each takes the space of the folder")
@@ -225,8 +145,8 @@ func (f *scheduleFlags) schedule() source.Schedule {
 		f.list = 1 // at once
 	}
 	return source.Schedule{
-		ResourceList: time.Duration(f.list), Dump: f.dump.positive(), Archive: f.archive.positive(),
-		Rotate: f.rotate.positive(), RotateAt: f.rotateAt, KeepChanges: f.keepChanges.positive(), KeepArchive: f.keepArchive.positive(),
+		ResourceList: time.Duration(f.list), Dump: positive(f.dump), Archive: positive(f.archive),
+		Rotate: positive(f.rotate), RotateAt: f.rotateAt, KeepChanges: positive(f.keepChanges), KeepArchive: positive(f.keepArchive),
 		KeepDumps: f.keepDumps, PackageBytes: f.packageBytes,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/publisher/source"
 )
 
@@ -29,7 +30,7 @@ type progress struct {
 // newProgress shows a bar where w is a terminal, and else has lines said.
 func newProgress(w io.Writer, say func(line string), name string) *progress {
 	p := &progress{say: say, name: name}
-	if isTerminal(w) {
+	if cli.IsTerminal(w) {
 		// How much there is to come nobody knows.
 		p.bar = progressbar.NewOptions64(-1,
 			progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true), progressbar.OptionSpinnerType(14),

@@ -21,16 +21,16 @@ import (
 // publishFlags are those of `rspub publish`.
 type publishFlags struct {
 	hubs                      hubFlags
-	call                      callFlags
+	call                      cli.CallFlags
 	topic, list, location     string
 	created, updated, deleted []string
 	from, until               string
-	timeout                   span
+	timeout                   cli.Span
 	dryRun, json              bool
 }
 
 func publishCommand() *cobra.Command {
-	f := publishFlags{timeout: span(30 * time.Second)}
+	f := publishFlags{timeout: cli.Span(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cobra.MaximumNArgs(1),
 		Long: `Posts one change notification, once: the document FILE, standard input (-), or one
@@ -62,7 +62,7 @@ a hub can't be reached or can't take it now, 6 where some hubs have it and some 
 	flags.Var(&f.timeout, "timeout", "`TIME` that one hub gets")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the notification and post nothing")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each hub")
-	f.call.add(flags, "allow hubs on loopback and private addresses")
+	f.call.Add(flags, "allow hubs on loopback and private addresses")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := f.call.client()
+	client, err := clientOf(&f.call)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 			log.Warn("hubs are going to refuse what is published here: "+why+". A proxy in front must let the Link header of answers pass", "event", "topic_check_failing", "topic", topic)
 		}
 	}
-	client, err := f.call.client()
+	client, err := clientOf(&f.call)
 	if err != nil {
 		return // it was made before
 	}

@@ -25,7 +25,7 @@ import (
 type serveFlags struct {
 	sets     setFlags
 	hubs     hubFlags
-	call     callFlags
+	call     cli.CallFlags
 	schedule scheduleFlags
 
 	listen, publicURL, stateDir string
@@ -33,13 +33,13 @@ type serveFlags struct {
 	resumeFrom                  string
 	from                        time.Time // of resumeFrom
 	accept                      bool
-	every, drain                span
+	every, drain                cli.Span
 	json                        bool
-	logLevel, logFormat         string
+	log                         cli.LogFlags
 }
 
 func serveCommand() *cobra.Command {
-	f := serveFlags{every: span(publisher.DefaultEvery), drain: span(10 * time.Second)}
+	f := serveFlags{every: cli.Span(publisher.DefaultEvery), drain: cli.Span(10 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Publish a folder as a whole Source", Args: cobra.NoArgs,
 		Long: `Publishes a folder: scans it, watches it, serves it with every document of
@@ -68,20 +68,19 @@ signal ends it at once. It logs to standard error; the line with
 	f.hubs.add(flags)
 	flags.Var(&f.every, "every", "`TIME` that a change waits for others at most before it is pushed")
 	f.schedule.add(flags)
-	f.call.add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
+	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
 	flags.StringVar(&f.resume, "resume", "", "`HUB` that stopped, because it and this Source disagree about what it has, and is to go on")
 	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` to --resume (default the changes of the only set)")
 	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the hub begins (default where it stopped)")
 	flags.BoolVar(&f.accept, "accept-deletions", false, "publish as deleted what is gone, even if it is more than --max-deleted")
 	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document")
-	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `LEVEL` on: debug, info, warn, error")
-	flags.StringVar(&f.logFormat, "log-format", "", "`FORMAT` of the log: json or console (default console on a terminal, else json)")
+	f.log.Add(flags)
 	return cmd
 }
 
 func (f *serveFlags) run(cmd *cobra.Command) error {
-	log, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logFormat)
+	log, err := f.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
 		return cli.Fail(cli.ExitUsage, "with several sets --resume-topic must say which topic is to go on")
 	}
-	if f.call.dev && !cmd.Flags().Changed("listen") {
+	if f.call.Dev && !cmd.Flags().Changed("listen") {
 		f.listen = "127.0.0.1:8090"
 	}
 	// Before anything is begun, so that no signal is missed.
@@ -142,7 +141,7 @@ func (f *serveFlags) open(cmd *cobra.Command, log *slog.Logger) (*source.Source,
 	if err != nil {
 		return nil, err
 	}
-	client, err := f.call.client()
+	client, err := clientOf(&f.call)
 	if err != nil {
 		return nil, err
 	}

@@ -58,21 +58,25 @@ func (f *LogFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "log-format", "", "json or console `FORM` of the log (default: console on a terminal, else json)")
 }
 
-// Logger writes to w. An error is for ExitUsage.
-func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
+// Logger writes to w as the flags say. An error is for ExitUsage.
+func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) { return NewLog(w, f.level, f.format) }
+
+// NewLog writes to w from a level on: lines for people where that is a terminal or
+// format is console, else JSON. An error is for ExitUsage.
+func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(f.level)); err != nil {
-		return nil, Fail(ExitUsage, "--log-level %q is none of debug, info, warn and error", f.level)
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, Fail(ExitUsage, "--log-level %q is none of debug, info, warn and error", level)
 	}
 	o.Level = l
 	switch {
-	case f.format == "console", f.format == "" && IsTerminal(w):
+	case format == "console", format == "" && IsTerminal(w):
 		return slog.New(slog.NewTextHandler(w, &o)), nil
-	case f.format == "json", f.format == "":
+	case format == "json", format == "":
 		return slog.New(slog.NewJSONHandler(w, &o)), nil
 	}
-	return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", f.format)
+	return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
 }
 
 // IsTerminal reports whether w is shown to a person.
@@ -132,10 +136,10 @@ func (s *Span) String() string {
 		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
 	}
 	text := d.String()
-	if d >= time.Minute {
+	if d > 0 && d%time.Minute == 0 {
 		text = strings.TrimSuffix(text, "0s")
 	}
-	if d >= time.Hour {
+	if d > 0 && d%time.Hour == 0 {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
