@@ -59,6 +59,7 @@ type Keeper struct {
 	renew time.Duration // between renewals
 	base  time.Time     // what monotonic times count from
 	poke  chan struct{} // a lease may be over earlier than guard thinks
+	ready chan struct{} // closed when begun is set
 	slots chan struct{} // one for each Take at a time
 	work  sync.WaitGroup
 
@@ -103,7 +104,7 @@ func New(o Options) *Keeper {
 	k := &Keeper{
 		o: o, base: time.Now(), tick: longestTick, renew: time.Hour,
 		poke: make(chan struct{}, 1), slots: make(chan struct{}, takesAtOnce),
-		nodes: []Node{o.Self},
+		ready: make(chan struct{}), nodes: []Node{o.Self},
 	}
 	if o.Lease > 0 {
 		k.tick, k.renew = min(longestTick, o.Lease/30), o.Lease/3
@@ -168,11 +169,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 	ticker := time.NewTicker(k.tick)
 	defer ticker.Stop()
+	ready := k.ready
 	for ctx.Err() == nil {
 		k.step(ctx)
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
+		case <-ready: // it is told of without a tick's delay
+			ready = nil
 		}
 	}
 	k.leave(keeping, ticker.C)

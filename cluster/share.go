@@ -140,6 +140,7 @@ func (k *Keeper) countBegun() {
 		}
 	}
 	k.begun.Store(true)
+	close(k.ready)
 }
 
 // pause waits, at most until ctx ends.

@@ -85,10 +85,10 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	d.settler.flush(ctx)
 	start := time.Now()
 	if err := d.load(ctx, n, t, nil); err != nil {
-		d.drop(s, t)
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+		d.drop(s, t) // it ends ctx too
 		return fmt.Errorf("taking up shard %d: %w", n, err)
 	}
 	d.mu.Lock()

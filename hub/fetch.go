@@ -40,9 +40,17 @@ const (
 	anyMedia = "application/octet-stream"
 )
 
+var allPartitions = func() (all []int) {
+	for partition := range journal.Partitions {
+		all = append(all, partition)
+	}
+	return all
+}()
+
 // Fetch fetches the topics of this hub's partitions that were pinged, here or at
-// another hub, those of before a restart included, until ctx ends; what is not done by then stays marked. It returns nil. It is
-// not to be called twice at a time.
+// another hub, those of before a restart included, until ctx ends; what is not
+// done by then stays marked. It returns nil. It is not to be called twice at a
+// time.
 func (h *Handler) Fetch(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -59,9 +67,14 @@ func (h *Handler) Fetch(ctx context.Context) error {
 			if forget {
 				forgot = time.Now()
 			}
-			h.sweep(ctx, forget)
 			sweep.Reset(h.sweepPause())
+			if !h.sweep(ctx, allPartitions, forget) {
+				sweep.Reset(storeRest)
+			}
 		case <-h.fetches.wake:
+			if !h.sweep(ctx, h.fetches.taken(), false) {
+				sweep.Reset(storeRest)
+			}
 		case <-due.C:
 		}
 		for ctx.Err() == nil {
@@ -75,37 +88,46 @@ func (h *Handler) Fetch(ctx context.Context) error {
 	}
 }
 
-// sweep takes up the marks that wait. Where forget is set it forgets those of
-// topics that nothing came of for journal.MarkKeep.
-func (h *Handler) sweep(ctx context.Context, forget bool) {
-	now := h.o.Now()
-	for partition := range journal.Partitions {
-		if !h.o.Owns(partition) {
-			continue
-		}
-		var after uuid.UUID
-		for {
-			marks, err := h.o.Marks.Marks(ctx, partition, after, sweepPage)
-			if err != nil {
-				h.trouble(ctx, err)
-				return
-			}
-			for _, m := range marks {
-				if m.Waiting() {
-					h.fetches.resume(m, now)
-				} else if forget {
-					if err := h.forget(ctx, m, now); err != nil {
-						h.trouble(ctx, err)
-						return
-					}
-				}
-			}
-			if len(marks) < sweepPage {
-				break
-			}
-			after = journal.TopicID(marks[len(marks)-1].Topic)
+// Take has the topics of a partition fetched that were pinged before this hub
+// owned it. It does not wait.
+func (h *Handler) Take(partition int) { h.fetches.take(partition) }
+
+// sweep takes up the marks of partitions that wait, those of other hubs left out.
+// Where forget is set it forgets those of topics that nothing came of for
+// journal.MarkKeep. False: the store failed it.
+func (h *Handler) sweep(ctx context.Context, partitions []int, forget bool) bool {
+	for _, partition := range partitions {
+		if err := h.sweepOne(ctx, partition, forget); err != nil {
+			h.trouble(ctx, err)
+			return false
 		}
 	}
+	return true
+}
+
+func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) error {
+	now := h.o.Now()
+	var after uuid.UUID
+	for h.o.Owns(partition) {
+		marks, err := h.o.Marks.Marks(ctx, partition, after, sweepPage)
+		if err != nil {
+			return err
+		}
+		for _, m := range marks {
+			if m.Waiting() {
+				h.fetches.resume(m, now)
+			} else if forget {
+				if err := h.forget(ctx, m, now); err != nil {
+					return err
+				}
+			}
+		}
+		if len(marks) < sweepPage {
+			return nil
+		}
+		after = journal.TopicID(marks[len(marks)-1].Topic)
+	}
+	return nil
 }
 
 func (h *Handler) sweepPause() time.Duration {

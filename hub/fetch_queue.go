@@ -36,6 +36,7 @@ type fetchQueue struct {
 	waiting fetchHeap
 	classes [2]fetchClass // that did not fail yet, that did
 	rest    time.Time     // nothing begins before
+	news    []int         // partitions that take was called for, and taken was not
 }
 
 // fetchJob is the fetching of one topic. While it runs its worker owns the
@@ -236,6 +237,23 @@ func (q *fetchQueue) restUntil(now, t time.Time) bool {
 	}
 	q.rest = t
 	return true
+}
+
+// take notes that a partition is this hub's from now on.
+func (q *fetchQueue) take(partition int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.news = append(q.news, partition)
+	q.signal()
+}
+
+// taken returns what take noted, once.
+func (q *fetchQueue) taken() []int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	news := q.news
+	q.news = nil
+	return news
 }
 
 func (q *fetchQueue) signal() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -118,6 +119,16 @@ type brokenMarks struct {
 	marks
 	ping       func(ctx context.Context) error
 	setFetched func(m journal.Mark) error
+	list       func() error
+}
+
+func (b *brokenMarks) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error) {
+	if b.list != nil {
+		if err := b.list(); err != nil {
+			return nil, err
+		}
+	}
+	return b.marks.Marks(ctx, partition, after, limit)
 }
 
 func (b *brokenMarks) Ping(ctx context.Context, now time.Time, topics []string) error {

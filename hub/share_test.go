@@ -1,12 +1,15 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // alone is the number of hubs where there is one.
@@ -44,6 +47,42 @@ func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 		o.Owns = func(int) bool { return owned.Load() }
 		o.Live = func() int { return 2 }
 	})
+}
+
+// HUB-60: what was pinged before this hub owned the partition, which is before each
+// start of a hub, is fetched as soon as it does.
+func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
+	var owned, broken atomic.Bool
+	inBed(t, func(b *bed) {
+		b.o.Marks = &brokenMarks{marks: b.store, list: func() error {
+			if broken.Load() {
+				return errors.New("no route to host")
+			}
+			return nil
+		}}
+		b.web.set(topic, served("text/plain", "x"))
+		b.pinged(topic)
+		time.Sleep(time.Second)
+		owned.Store(true)
+		b.Take(journal.Partition(journal.TopicID(topic)))
+		synctest.Wait()
+		if n := len(b.web.times(topic)); n != 1 || b.mark(topic).Waiting() {
+			t.Errorf("%d fetches; marked: %+v", n, b.mark(topic))
+		}
+		// While the store fails it waits for that alone.
+		owned.Store(false)
+		b.pinged(topic)
+		broken.Store(true)
+		owned.Store(true)
+		b.Take(journal.Partition(journal.TopicID(topic)))
+		time.Sleep(time.Second)
+		broken.Store(false)
+		time.Sleep(2 * storeRest)
+		synctest.Wait()
+		if n := len(b.web.times(topic)); n != 2 || b.mark(topic).Waiting() {
+			t.Errorf("%d fetches after the store failed; marked: %+v", n, b.mark(topic))
+		}
+	}, func(o *Options) { o.Owns = func(int) bool { return owned.Load() } })
 }
 
 // Each of several hubs lets its part of a rate through, from the moment on when

@@ -50,6 +50,7 @@ func (a *App) startParts(ctx context.Context) error {
 	if a.hub, err = a.hubHandler(client, topics, service, shares); err != nil {
 		return err
 	}
+	shares.hub = a.hub
 	a.serve(ctx, a.publicListener(ctx))
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// It hands back what it has before deliveries end.

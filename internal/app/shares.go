@@ -15,6 +15,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub"
 )
 
 // shares is the part of the store that this hub works on: it keeps the shards
@@ -24,8 +25,9 @@ type shares struct {
 	store cluster.Store
 	log   *zap.Logger
 	begun time.Time
-	// dispatcher works on them. It is set before the Keeper runs.
+	// dispatcher and hub work on them. They are set before the Keeper runs.
 	dispatcher *delivery.Dispatcher
+	hub        *hub.Handler
 	told       atomic.Bool // delivery_started is logged
 }
 
@@ -33,7 +35,10 @@ type shares struct {
 type part struct{ s *shares }
 
 // Take implements cluster.Part.
-func (p part) Take(ctx context.Context, shard int) error { return p.s.dispatcher.Take(ctx, shard) }
+func (p part) Take(ctx context.Context, shard int) error {
+	p.s.hub.Take(shard)
+	return p.s.dispatcher.Take(ctx, shard)
+}
 
 // Yield implements cluster.Part.
 func (p part) Yield(ctx context.Context, shard int) { p.s.dispatcher.Yield(ctx, shard) }
