@@ -52,7 +52,7 @@ func TestLostSubscriptionsGetNothing(t *testing.T) {
 func (b *bed) sibling(of subscriptions.Subscription) subscriptions.Subscription {
 	for n := 1; ; n++ {
 		id := subscriptions.ID(topicA, cb(n))
-		if b.records[id] == nil && subscriptions.Shard(id) == shardOf(of) {
+		if b.record(id) == nil && subscriptions.Shard(id) == shardOf(of) {
 			return b.subscribe(topicA, cb(n))
 		}
 	}
@@ -83,6 +83,6 @@ func (m *memory) state() uint64 {
 func (m *memory) lose(id uuid.UUID, clock uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.records, id)
+	delete(m.records[subscriptions.Shard(id)], id)
 	m.clock = clock
 }

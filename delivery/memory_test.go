@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	topics  map[string]*memTopic
-	records map[uuid.UUID]*memRecord
+	records [journal.Partitions]map[uuid.UUID]*memRecord // by shard
 	clock   uint64
 	hints   []chan string
 	mute    bool // no hints
@@ -52,7 +53,11 @@ var (
 )
 
 func newMemory() *memory {
-	return &memory{topics: make(map[string]*memTopic), records: make(map[uuid.UUID]*memRecord)}
+	m := &memory{topics: make(map[string]*memTopic)}
+	for shard := range m.records {
+		m.records[shard] = make(map[uuid.UUID]*memRecord)
+	}
+	return m
 }
 
 func (m *memory) topic(url string) *memTopic {
@@ -138,11 +143,16 @@ func (m *memory) subscribe(topic, callback string, more ...func(*subscriptions.S
 func (m *memory) store(rec subscriptions.Record) {
 	m.clock++
 	id := rec.Subscription.ID
-	if m.records[id] == nil {
-		m.records[id] = &memRecord{}
+	r := m.record(id)
+	if r == nil {
+		r = &memRecord{}
+		m.records[subscriptions.Shard(id)][id] = r
 	}
-	m.records[id].Record, m.records[id].changed = rec, m.clock
+	r.Record, r.changed = rec, m.clock
 }
+
+// record is that of a subscription; nil: there is none.
+func (m *memory) record(id uuid.UUID) *memRecord { return m.records[subscriptions.Shard(id)][id] }
 
 func (m *memory) last(url string) journal.Anchor {
 	mt := m.topic(url)
@@ -272,7 +282,7 @@ func (m *memory) listeners() int {
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.records[id]; r != nil {
+	if r := m.record(id); r != nil {
 		return r.copied(), nil
 	}
 	return subscriptions.Record{}, nil
@@ -286,21 +296,34 @@ func (r *memRecord) copied() subscriptions.Record {
 func (m *memory) Update(_ context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rec, err := change(m.records[id].copied())
+	rec, err := change(m.record(id).copied())
 	if err != nil {
 		return rec, err
 	}
-	rec.Subscription.Cursor = journal.Merge(rec.Subscription.Cursor, m.records[id].Subscription.Cursor)
+	rec.Subscription.Cursor = journal.Merge(rec.Subscription.Cursor, m.record(id).Subscription.Cursor)
 	m.store(rec)
-	return m.records[id].copied(), nil
+	return m.record(id).copied(), nil
+}
+
+// all are the records, for who holds the lock or is alone.
+func (m *memory) all() iter.Seq[*memRecord] {
+	return func(yield func(*memRecord) bool) {
+		for _, of := range m.records {
+			for _, r := range of {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (m *memory) List(_ context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []subscriptions.Record
-	for id, r := range m.records {
-		if subscriptions.Shard(id) == shard && bytes.Compare(id[:], after[:]) > 0 {
+	for id, r := range m.records[shard] {
+		if bytes.Compare(id[:], after[:]) > 0 {
 			out = append(out, r.copied())
 		}
 	}
@@ -321,8 +344,8 @@ func (m *memory) Changed(_ context.Context, shard int, since uint64) ([]uuid.UUI
 		return nil, 0, subscriptions.ErrChangesLost
 	}
 	var out []uuid.UUID
-	for id, r := range m.records {
-		if r.changed > since && subscriptions.Shard(id) == shard {
+	for id, r := range m.records[shard] {
+		if r.changed > since {
 			out = append(out, id)
 		}
 	}
@@ -340,7 +363,7 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 	m.commits++
 	m.history = append(m.history, commits)
 	for _, c := range commits {
-		r := m.records[c.ID]
+		r := m.record(c.ID)
 		if r == nil || c.Cursor.Compare(r.Subscription.Cursor) <= 0 {
 			continue
 		}
@@ -370,7 +393,7 @@ func (m *memory) asked() (reads, commits int) {
 func (m *memory) stored(s subscriptions.Subscription) (subscriptions.Subscription, []subscriptions.Attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.records[s.ID]
+	r := m.record(s.ID)
 	return *r.Subscription, slices.SortedFunc(slices.Values(r.attempts), func(a, b subscriptions.Attempt) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Number, b.Number))
 	})

@@ -70,20 +70,20 @@ func TestRetryTakesEffectAtOnce(t *testing.T) {
 // counts from its first attempt.
 func TestRetryKeepsTheFirstAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, func(o *Options) { o.Policy.GiveUp = 12 * time.Hour })
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), answers(500))
 		b.run()
 		defer b.end()
 		began := time.Now()
 		b.publish(t, topicA, []byte("one"))
-		pass(71 * time.Hour)
+		pass(11 * time.Hour)
 		if _, err := b.operator().Retry(t.Context(), sub.ID); err != nil {
 			t.Fatal(err)
 		}
 		pass(90 * time.Minute)
 		s, _ := b.stored(sub)
-		if len(s.Gaps) != 1 || s.Gaps[0].Reason != journal.GapGaveUp || s.Gaps[0].At.Sub(began) != 72*time.Hour {
+		if len(s.Gaps) != 1 || s.Gaps[0].Reason != journal.GapGaveUp || s.Gaps[0].At.Sub(began) != 12*time.Hour {
 			t.Errorf("%+v", s.Gaps)
 		}
 	})

@@ -63,7 +63,7 @@ func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 				t.Fatalf("callback %d got %d", n, len(got))
 			}
 		}
-		for _, r := range b.records {
+		for r := range b.memory.all() {
 			if c := r.Subscription.Cursor; c.Anchor != next.Anchor() && r.Subscription.Callback != cb(0) {
 				t.Fatalf("stored %+v", c)
 			}

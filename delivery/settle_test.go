@@ -44,7 +44,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		delivered := len(b.delivered())
 		stored := 0
 		b.memory.mu.Lock()
-		for _, r := range b.records {
+		for r := range b.memory.all() {
 			stored += int(r.Subscription.Cursor.Seq)
 		}
 		b.memory.mu.Unlock()
@@ -63,7 +63,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 			t.Errorf("%d delivered", got)
 		}
 		b.end()
-		for _, r := range b.records {
+		for r := range b.memory.all() {
 			if r.Subscription.Cursor.Seq != 100 {
 				t.Errorf("stored %+v", r.Subscription.Cursor)
 			}
