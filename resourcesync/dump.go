@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"strings"
+	"sync/atomic"
 )
 
 // manifestName is where a package says what it holds (DOC-38).
@@ -87,8 +88,8 @@ func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
 	switch {
 	case fence.left < 0 || err == nil && len(z.File) > l.Files:
 		return nil, overPackage("the package has more than %d files, or a directory that is too large for so many", l.Files)
-	case fence.err != nil:
-		return nil, fmt.Errorf("reading the package: %w", fence.err)
+	case fence.err.Load() != nil:
+		return nil, fmt.Errorf("reading the package: %w", *fence.err.Load())
 	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are judged below
 		return nil, badPackage("DOC-36", "the package is no ZIP file, or a damaged one: %v", err)
 	}
@@ -194,7 +195,7 @@ type fence struct {
 	r    io.ReaderAt
 	left int64
 	open bool
-	err  error // of r
+	err  atomic.Pointer[error] // of r; several goroutines may read
 }
 
 func (f *fence) ReadAt(p []byte, off int64) (int, error) {
@@ -208,7 +209,7 @@ func (f *fence) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n, err := f.r.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		f.err = err
+		f.err.Store(&err)
 	}
 	return n, err
 }

@@ -29,7 +29,8 @@ type DumpReadOptions struct {
 // BadPackage or OverLimit, and what is wrong with its manifest one of the kinds
 // that Reader has; other errors are those of the underlying reader.
 //
-// It is for one goroutine, as are the bitstreams that it opens.
+// It is for one goroutine, but for Open and OpenLink, which several may call while
+// that one goes over the entries. Each bitstream is for one goroutine.
 type DumpReader struct {
 	parcel   *parcel
 	manifest io.ReadCloser
@@ -213,8 +214,8 @@ func (d *damaged) Read(p []byte) (int, error) {
 // damage tells an error that the package itself gave rise to from one of reading
 // it.
 func (p *parcel) damage(name string, err error) error {
-	if p.source.err != nil {
-		return fmt.Errorf("reading %s in the package: %w", quote([]byte(name)), p.source.err)
+	if broken := p.source.err.Load(); broken != nil {
+		return fmt.Errorf("reading %s in the package: %w", quote([]byte(name)), *broken)
 	}
 	return badPackage("DOC-36", "%s in the package is damaged: %v", quote([]byte(name)), err)
 }

@@ -1,13 +1,10 @@
 package destination
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -79,7 +76,7 @@ func (c *Copy) fromChangeDumps(ctx context.Context, set namedSet, since time.Tim
 		}
 		last := until
 		err = c.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
-			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
+			return c.unpackChanges(ctx, set, d, t, func(e *resourcesync.Entry) bool {
 				if e.Datetime.After(last) {
 					last = e.Datetime
 				}
@@ -151,69 +148,44 @@ func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpR
 	return use(d)
 }
 
-// atHand is the largest resource of a package that is read before there is a worker
-// for it. Larger ones are written one at a time.
-const atHand = 64 << 10
-
-// unpack takes those resources of a package into the copy that take says.
+// unpack takes the resources of a package into the copy that take says.
 func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
 	var failed error
-	deleted := map[string]want{}
-	wants := func(yield func(want) bool) {
+	err := c.carryOut(ctx, t, "dump", 0, func(yield func(want) bool) {
 		for e, err := range d.Entries() {
 			if err != nil {
 				failed = err
 				return
 			}
-			if !take(&e) {
-				continue
-			}
-			w := wanted(set.name, &e)
-			if e.Change == resourcesync.Deleted {
-				deleted[w.url] = w
-				continue
-			}
-			delete(deleted, w.url)
-			if !c.yieldPacked(ctx, d, &e, w, yield) {
+			if take(&e) && !yield(packed(set.name, d, &e)) {
 				return
 			}
 		}
-	}
-	if err := c.carryOut(ctx, t, "dump", 0, wants); err != nil {
-		return err
-	}
-	if failed != nil {
-		return failed
-	}
-	return c.deleteAll(ctx, slices.Collect(maps.Values(deleted)), t, "the Source deleted it")
+	})
+	return errors.Join(err, failed)
 }
 
-// yieldPacked hands on what is wanted with its content. What the package lacks is
-// left to be fetched by itself.
-func (c *Copy) yieldPacked(ctx context.Context, d *resourcesync.DumpReader, e *resourcesync.Entry, w want, yield func(want) bool) bool {
-	if _, there := c.has(w); there {
-		return yield(w)
-	}
-	in, err := d.Open(*e)
-	if err != nil {
-		return yield(w)
-	}
-	defer func() { _ = in.Close() }()
-	if w.length >= 0 && w.length <= atHand {
-		raw, err := io.ReadAll(io.LimitReader(in, atHand+1))
-		if err == nil {
-			w.bytes = bytes.NewReader(raw)
+// unpackChanges carries out those changes of a package that take says.
+func (c *Copy) unpackChanges(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
+	var wants []want
+	for e, err := range d.Entries() {
+		if err != nil {
+			return err
 		}
-		return yield(w)
+		if take(&e) {
+			wants = append(wants, packed(set.name, d, &e))
+		}
 	}
-	w.bytes, w.used = in, make(chan struct{})
-	if !yield(w) {
-		return false
+	return c.change(ctx, t, wants)
+}
+
+// packed is what an entry of a package says, with its content. What the package lacks
+// is fetched by itself.
+func packed(set string, d *resourcesync.DumpReader, e *resourcesync.Entry) want {
+	w := wanted(set, e)
+	if e.Path != "" {
+		in := *e // the next one takes its place
+		w.open = func() (io.ReadCloser, error) { return d.Open(in) }
 	}
-	select {
-	case <-w.used:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return w
 }

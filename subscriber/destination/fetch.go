@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/egress"
@@ -46,7 +47,7 @@ func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 	if f, ok := c.adopt(ctx, w, p); ok {
 		return f, nil
 	}
-	if w.bytes != nil {
+	if w.open != nil {
 		f, err := c.put(w, p)
 		if err == nil || fatal(err) {
 			return f, err
@@ -100,7 +101,12 @@ func (c *Copy) put(w want, p string) (file, error) {
 		return file{}, err
 	}
 	defer part.close()
-	if err := part.take(w.bytes, c.limit(w)); err != nil {
+	in, err := w.open()
+	if err != nil {
+		return file{}, err
+	}
+	defer func() { _ = in.Close() }()
+	if err := part.take(in, c.limit(w)); err != nil {
 		return file{}, err
 	}
 	return part.moveIn(w, p)
@@ -314,11 +320,17 @@ func (c *Copy) hashFile(ctx context.Context, p string, of ...resourcesync.Algori
 	}
 	defer func() { _ = f.Close() }()
 	h := resourcesync.NewHasher(of...)
-	if _, err := io.Copy(h, until{ctx, f}); err != nil {
+	buffer := buffers.Get().(*[64 << 10]byte) //nolint:errcheck // there is nothing else in it
+	defer buffers.Put(buffer)
+	if _, err := io.CopyBuffer(h, until{ctx, f}, buffer[:]); err != nil {
 		return resourcesync.Digests{}, 0, err
 	}
 	return h.Digests(), h.Length(), nil
 }
+
+// buffers are for reading files: one for each would be most of the work where these
+// are small.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // until is a reader that ends with a context.
 type until struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path"
@@ -163,12 +164,14 @@ func (p *part) moveIn(w want, to string) (file, error) {
 	}
 	err := p.f.Close()
 	p.f = nil
-	if err == nil && path.Dir(to) != "." {
-		err = p.copy.root.MkdirAll(path.Dir(to), 0o755)
-	}
 	if err == nil {
 		p.copy.setTime(p.name, w.lastMod)
 		err = p.copy.root.Rename(p.name, to)
+	}
+	if errors.Is(err, fs.ErrNotExist) && path.Dir(to) != "." {
+		if err = p.copy.root.MkdirAll(path.Dir(to), 0o755); err == nil {
+			err = p.copy.root.Rename(p.name, to)
+		}
 	}
 	if err != nil {
 		p.discard()

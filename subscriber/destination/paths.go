@@ -102,7 +102,7 @@ func beside(name, of string) string {
 // folderAt reports whether a path is that of a folder, or may become one: no file is
 // there, and none is about to be. Called with placing held.
 func (c *Copy) folderAt(dir string) bool {
-	if dir == "." {
+	if dir == "." || c.above[c.fold(dir)] > 0 { // something else is on its way into it
 		return true
 	}
 	if info, err := c.root.Lstat(dir); err == nil {

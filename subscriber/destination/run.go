@@ -136,9 +136,6 @@ func (c *Copy) hostOf(rawURL string) string {
 
 // work does what is wanted of one resource.
 func (r *run) work(ctx context.Context, w want) {
-	if w.used != nil {
-		defer close(w.used)
-	}
 	if ctx.Err() != nil || !r.c.claims.take(ctx, w.url) {
 		return
 	}
@@ -156,7 +153,7 @@ func (r *run) work(ctx context.Context, w want) {
 		return
 	}
 	res.took = time.Since(begun)
-	res.bytes, res.used = nil, nil
+	res.open = nil
 	r.results <- res
 }
 

@@ -193,31 +193,39 @@ func (c *Copy) applyAll(ctx context.Context, set namedSet, s *subscriber.Subscri
 	return false, errors.Join(flush(), s.Err(), ctx.Err())
 }
 
-// apply carries out changes: of each resource the last one, deletions first, so
-// that a folder may take the place of a file. That a baseline is needed it remembers.
+// apply carries out changes. That a baseline is needed it remembers.
 func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
-	last := map[string]int{}
+	var wants []want
 	for i := range changes {
-		if changes[i].NeedsBaseline {
-			if err := c.missed(set, &changes[i]); err != nil {
+		e := &changes[i]
+		if e.NeedsBaseline {
+			if err := c.missed(set, e); err != nil {
 				return err
 			}
 		}
-		if changes[i].Loc != "" {
-			last[changes[i].Loc] = i
+		if e.Loc != "" {
+			w := wanted(set.name, &e.Entry)
+			w.notificationID = e.NotificationID
+			wants = append(wants, w)
 		}
 	}
+	return c.change(ctx, t, wants)
+}
+
+// change carries out changes that came one after the other: of each resource the last
+// one, deletions first, so that a folder may take the place of a file.
+func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
+	last := map[string]int{}
+	for i := range wants {
+		last[wants[i].url] = i
+	}
 	var deletes, others []want
-	for i := range changes {
-		e := &changes[i]
-		if k, ok := last[e.Loc]; !ok || k != i {
-			continue
-		}
-		w := wanted(set.name, &e.Entry)
-		w.notificationID = e.NotificationID
-		if e.Change == resourcesync.Deleted && c.isThere(w.url) {
+	for i, w := range wants {
+		switch {
+		case last[w.url] != i:
+		case w.change == resourcesync.Deleted && c.isThere(w.url):
 			deletes = append(deletes, w)
-		} else {
+		default:
 			others = append(others, w)
 		}
 	}

@@ -26,8 +26,7 @@ type want struct {
 	tries int  // of earlier runs
 	again bool // it comes from a failure, and is of no interest if that is not there any more
 
-	bytes io.Reader     // its content, where that is at hand; it is used once
-	used  chan struct{} // closed when bytes is not needed any more
+	open func() (io.ReadCloser, error) // its content, where that is at hand
 }
 
 // mirror is a link to the same bytes (duplicate), or to others that will do
