@@ -254,8 +254,12 @@ func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 		s.count(func(c *Counts) { c.Duplicates++ })
 		log.Debug("a notification that was there came again", "event", "notification_received")
 	case held:
-		s.count(func(c *Counts) { c.Received++; c.Early++ })
+		s.count(func(c *Counts) { c.Received++; c.Early++; c.LastReceived = b.Received })
 		log.Info("a notification came before the one that it follows, and waits", "event", "notification_received")
+		s.wakeUp()
+	case first:
+		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
+		log.Info("the first notification came, and waits a moment for one that it may have overtaken", "event", "notification_received")
 		s.wakeUp()
 	case appended:
 		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })

@@ -52,6 +52,59 @@ func TestVerification_DST07(t *testing.T) {
 	})
 }
 
+// In no state of a subscription is anything confirmed that was not asked for, and what
+// is refused changes nothing (DST-07, DST-14).
+func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
+	const token, topic = "TOKEN", "https://source.example/topic"
+	s, err := Open(Options{Dir: t.TempDir(), Topic: topic, Callback: "https://me.example/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	now := time.Now()
+	later, before := now.Add(time.Hour), now.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		b    subscription
+		mode websub.Mode
+		want int
+	}{
+		"asked":                      {subscription{Wanted: websub.ModeSubscribe}, websub.ModeSubscribe, 200},
+		"in force":                   {subscription{ExpiresAt: later}, websub.ModeSubscribe, 200},
+		"a lease that ran out":       {subscription{VerifiedAt: before, ExpiresAt: before}, websub.ModeSubscribe, 404},
+		"denied":                     {subscription{Denied: "no", DeniedAt: before}, websub.ModeSubscribe, 404},
+		"about to be ended":          {subscription{Wanted: websub.ModeUnsubscribe, ExpiresAt: later}, websub.ModeSubscribe, 404},
+		"ended":                      {subscription{Wanted: websub.ModeSubscribe, ExpiresAt: later, EndedAt: before}, websub.ModeSubscribe, 404},
+		"the end was asked":          {subscription{Wanted: websub.ModeUnsubscribe, ExpiresAt: later}, websub.ModeUnsubscribe, 200},
+		"the end, again":             {subscription{EndedAt: before}, websub.ModeUnsubscribe, 200},
+		"the end was not asked":      {subscription{ExpiresAt: later}, websub.ModeUnsubscribe, 404},
+		"the end, while it is asked": {subscription{Wanted: websub.ModeSubscribe}, websub.ModeUnsubscribe, 404},
+		"a denial":                   {subscription{ExpiresAt: later}, websub.ModeDenied, 200},
+		"a denial of what ended":     {subscription{EndedAt: before}, websub.ModeDenied, 404},
+	} {
+		c.b.Token, c.b.Topic = token, topic
+		read := func() (b subscription) {
+			if err := s.state.view(func(tx *tx) (err error) { b, _, err = readSubscription(tx, token); return err }); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		if err := s.update(func(tx *tx) error { return putSubscription(tx, c.b) }); err != nil {
+			t.Fatal(err)
+		}
+		stored := read()
+		w := httptest.NewRecorder()
+		target := websub.AppendQuery("https://me.example/"+token, websub.Param{Name: websub.ParamMode, Value: string(c.mode)},
+			websub.Param{Name: websub.ParamTopic, Value: topic}, websub.Param{Name: websub.ParamChallenge, Value: "ch4ll"})
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		if w.Code != c.want || (w.Body.String() == "ch4ll") != (c.want == 200) {
+			t.Errorf("%s: %d %q, want %d", name, w.Code, w.Body, c.want)
+		}
+		if now := read(); c.want == 404 && now != stored {
+			t.Errorf("%s: %+v became %+v", name, stored, now)
+		}
+	}
+}
+
 // What is unsigned or not rightly signed is refused and counted, and nothing of it is
 // handed on; a method weaker than the floor counts as none (DST-13).
 func TestSignatures_DST13(t *testing.T) {
@@ -163,6 +216,19 @@ func TestDurableBefore204_DST10(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is answered 2xx has to outlive a power failure, which no test can bring about:
+// the database is not told to leave out an fsync.
+func TestSynced_DST10(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir(), Topic: "https://source.example/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if s.state.db.NoSync || s.state.db.NoGrowSync {
+		t.Error("commits are not synced")
+	}
 }
 
 // Without room on the disk the hub is told to come again, nothing is half there,

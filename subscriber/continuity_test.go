@@ -108,6 +108,14 @@ func TestEdges_DOC13(t *testing.T) {
 			l.Errorf("%+v", st.Counts)
 		}
 	})
+	subscribed(t, nil, func(l *lab) { // the same resource twice at one instant
+		at2 := l.change(2)
+		gone := at2
+		gone.Change = resourcesync.Deleted
+		l.post("application/xml", l.notification(0, 2, at2))
+		l.post("application/xml", l.notification(2, 3, at2, gone))
+		l.want("2 2")
+	})
 	subscribed(t, nil, func(l *lab) { // without a time, of length zero
 		untimed := resourcesync.Entry{Loc: "https://source.example/r/x", Change: resourcesync.Created}
 		for range 2 {
@@ -128,6 +136,9 @@ func TestBegins_DST16(t *testing.T) {
 		l.pushed(5, 10, 7)
 		l.after(beginAfter)
 		l.want("7 15")
+		if c := l.status().Counts; c.Received != 2 || c.Early != 0 || c.LastReceived.IsZero() {
+			l.Errorf("nothing was early yet: %+v", c)
+		}
 		l.pushed(20, 30, 25)
 		l.want("25")
 	})

@@ -111,6 +111,7 @@ const (
 	appended outcome = iota
 	duplicate
 	held
+	first  // held, and nothing is known of the topic yet
 	noRoom // nothing was stored
 )
 
@@ -125,7 +126,11 @@ func (s *Subscriber) take(tx *bbolt.Tx, b batch, payload []byte) (outcome, error
 	continuous := !b.Until.IsZero()
 	switch full := s.full(len(payload)); {
 	case continuous && (t.Until.IsZero() || b.From.After(t.Until)):
-		return s.hold(tx, b, payload)
+		became, err := s.hold(tx, b, payload)
+		if became == held && t.Until.IsZero() {
+			became = first
+		}
+		return became, err
 	case continuous && b.isIn(&t), !continuous && known(ids, b.ID):
 		return duplicate, errUnchanged
 	case full:

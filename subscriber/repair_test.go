@@ -295,6 +295,25 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
+// What is pulled may reach beyond what waits for others: that is dropped then, and
+// nothing goes back behind it.
+func TestCatchUpPassesWhatIsHeld(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		l.pushed(0, 10, 5)
+		l.pushed(20, 30, 25)
+		l.listed(5, 15, 25, 35)
+		if err := l.sub.CatchUp(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		l.want("5 15 25 35")
+		if st := l.status(); st.Counts.Held != 0 || !st.Until.Equal(l.second(35)) {
+			l.Errorf("until %v, %+v", st.Until, st.Counts)
+		}
+		l.pushed(30, 40, 35)
+		l.want("")
+	})
+}
+
 // A long repair is handed on in batches, in order, and does not outgrow the backlog.
 func TestLongRepair(t *testing.T) {
 	subscribed(t, func(l *lab) { l.o.MaxBacklog = 256 << 10 }, func(l *lab) {

@@ -108,6 +108,9 @@ func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 	if err == nil {
 		err = syncDir(dir)
 	}
+	// The folder's own name has to last too. Who may not read the folder around it
+	// made it long ago.
+	_ = syncDir(filepath.Dir(filepath.Clean(dir)))
 	if err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("subscriber: opening %s: %w", path, err)
