@@ -11,6 +11,7 @@ import (
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/websub"
 )
 
 // clientOf makes the requests to hosts that somebody named.
@@ -53,6 +54,9 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	}
 	var hubs []publisher.Hub
 	for _, h := range f.hubs {
+		if err := websub.CheckURL("--hub", h); err != nil {
+			return nil, cli.Fail(cli.ExitUsage, "%w", err)
+		}
 		hubs = append(hubs, publisher.Hub{URL: h, Token: token, Secret: secret})
 	}
 	return hubs, nil

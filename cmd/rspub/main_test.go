@@ -154,8 +154,13 @@ func TestPublishIsRefused(t *testing.T) {
 		want   string
 	}{
 		{401, "who?", 4, "--token-file"},
-		{403, "no", 4, "Link headers"},
-		{409, `{"type":"x/gap","detail":"there is a gap","expected_from":"2026-11-20T00:00:00Z"}`, 4, "2026-11-20T00:00:00Z (--from)"},
+		{403, "no", 4, "no. The topic must answer with Link headers"},
+		{403, `{"type":"x/no-credential","detail":"Publishing here takes a credential."}`, 4, "a credential. Give it with --token-file"},
+		{403, `{"type":"x/topic-denied","detail":"The topic URI answered 404."}`, 4, "answered 404.\n"},
+		{403, `{"type":"x/content-mismatch","detail":"other bytes"}`, 4, "--content-location"},
+		{404, "", 4, "own public URL?"},
+		{501, "", 4, "own public URL?"},
+		{409, `{"type":"x/gap","detail":"there is a gap","expected_from":"2026-11-20T00:00:00Z"}`, 4, "there is a gap. Give it --from 2026-11-20T00:00:00Z"},
 		{422, "bad", 4, "bad"},
 		{302, "", 4, "302"},
 		{503, "full", 5, "later"},
@@ -164,6 +169,11 @@ func TestPublishIsRefused(t *testing.T) {
 		h.status, h.answer = test.status, test.answer
 		if code, out, errs := command(t, "", args...); code != test.code || !strings.Contains(errs, test.want) || out != "" {
 			t.Errorf("%d: exits %d, %q, %q", test.status, code, out, errs)
+		}
+	}
+	for _, wrong := range [][]string{{"--hub", "hub.example"}, {"--topic", "changes"}, {"--content-location", "x"}} {
+		if code, _, errs := command(t, "", append(args, wrong...)...); code != 2 || !strings.Contains(errs, wrong[0]+" is not an http or https URL") {
+			t.Errorf("%v: exits %d, %q", wrong, code, errs)
 		}
 	}
 	if code, out, _ := command(t, "", append(args, "--hub", good.URL+"/")...); code != 6 || !strings.Contains(out, good.URL) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 // publishFlags are those of `rspub publish`.
@@ -85,6 +87,11 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 	hubs, err := f.hubs.resolve()
 	if err != nil {
 		return err
+	}
+	for _, u := range []struct{ flag, url string }{{"--topic", f.topic}, {"--capability-list", f.list}, {"--content-location", f.location}} {
+		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
+			return cli.Fail(cli.ExitUsage, "%w", err)
+		}
 	}
 	client, err := clientOf(&f.call)
 	if err != nil {
@@ -201,23 +208,40 @@ func datetime(flag, text string) (time.Time, error) {
 	return t, nil
 }
 
-// explain gives an error its exit code, and says what to do.
+// explain gives an error its exit code, and says what to do where the hub, which
+// knows more, has not.
 func (f *publishFlags) explain(err error) error {
 	var refused *publisher.RefusedError
 	if !errors.As(err, &refused) {
-		return cli.Fail(cli.ExitUnreachable, "%w; is this the hub's public URL, and is it running? For a private address: --allow-cidr or --dev", err)
+		return advise(cli.ExitUnreachable, err, "Is this the hub's public URL, and is it running? For a private address: --allow-cidr or --dev")
 	}
 	switch code := refused.Status; {
-	case code == http.StatusTooManyRequests, code >= 500:
-		return cli.Fail(cli.ExitUnreachable, "%w; post the same again later", err)
+	case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented:
+		return advise(cli.ExitUnreachable, err, "Post the same again later")
 	case code == http.StatusConflict && !refused.ExpectedFrom.IsZero():
-		return cli.Fail(cli.ExitRefused, "%w; the interval must begin at %s (--from)", err, resourcesync.FormatDatetime(refused.ExpectedFrom))
+		return advise(cli.ExitRefused, err, "Give it --from "+resourcesync.FormatDatetime(refused.ExpectedFrom)+", and what changed since")
 	case code == http.StatusUnauthorized:
-		return cli.Fail(cli.ExitRefused, "%w; see --token-file and --secret-file", err)
-	case code == http.StatusForbidden:
-		return cli.Fail(cli.ExitRefused, "%w; the topic must answer with Link headers that name itself and this hub, and serve these bytes unless a token or secret covers it", err)
+		return advise(cli.ExitRefused, err, "It is what --token-file or --secret-file holds")
+	case code == http.StatusForbidden && refused.Type == "no-credential":
+		return advise(cli.ExitRefused, err, "Give it with --token-file or --secret-file")
+	case code == http.StatusForbidden && refused.Type == "content-mismatch":
+		return advise(cli.ExitRefused, err, "Have the topic serve these very bytes before they are posted, name a copy of them with --content-location, or give a token or secret that covers the topic")
+	case code == http.StatusForbidden && refused.Type == "":
+		return advise(cli.ExitRefused, err, "The topic must answer with Link headers that name itself and this hub, and serve these bytes unless a token or secret covers it")
+	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code == http.StatusNotImplemented, code/100 == 3:
+		return advise(cli.ExitRefused, err, "Is this the hub's own public URL?")
 	}
 	return cli.Fail(cli.ExitRefused, "%w", err)
+}
+
+// advise adds a sentence to an error, whose own may have a full stop or not.
+func advise(code int, err error, what string) error {
+	if !strings.HasSuffix(err.Error(), ".") {
+		what = ". " + what
+	} else {
+		what = " " + what
+	}
+	return cli.Fail(code, "%w%s", err, what)
 }
 
 // outcome is what became of the notification at one hub.

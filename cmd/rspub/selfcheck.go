@@ -30,7 +30,7 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 	}
 	for _, topic := range s.Topics() {
 		if why := namesHubs(ctx, own, topic, f.hubs.hubs); why != "" && ctx.Err() == nil {
-			log.Warn("hubs are going to refuse what is published here: "+why+". A proxy in front must let the Link header of answers pass", "event", "topic_check_failing", "topic", topic)
+			log.Warn("hubs are going to refuse what is published here: "+why, "event", "topic_check_failing", "topic", topic)
 		}
 	}
 	client, err := clientOf(&f.call)
@@ -62,22 +62,24 @@ func leadsHere(ctx context.Context, client *http.Client, s *source.Source) strin
 	return ""
 }
 
-// namesHubs looks at a topic as a hub does before it takes a notification (HUB-53).
+// namesHubs looks at a topic as a hub does before it takes a notification (HUB-53). It
+// returns what is wrong and what to do.
 func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []string) string {
 	status, header, _, err := ask(ctx, client, http.MethodHead, topic)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the topic %s: %v", topic, err)
+		return fmt.Sprintf("the topic %s: %v. Its URL must lead to this Source, as all below --public-url", topic, err)
 	case status != http.StatusOK:
-		return fmt.Sprintf("the topic %s answers %d", topic, status)
+		return fmt.Sprintf("the topic %s answers %d. Its URL must lead to this Source, as all below --public-url", topic, status)
 	}
+	const mend = "A proxy in front must let the Link header of answers pass"
 	links := websub.ParseLinks(header.Values("Link"))
 	if self := websub.Targets(links, websub.RelSelf); !slices.Equal(self, []string{topic}) {
-		return fmt.Sprintf("the answer of the topic %s does not name it as self", topic)
+		return fmt.Sprintf("the answer of the topic %s does not name it as self. %s", topic, mend)
 	}
 	for _, hub := range hubs {
 		if !slices.Contains(websub.Targets(links, websub.RelHub), hub) {
-			return fmt.Sprintf("the answer of the topic %s does not name the hub %s", topic, hub)
+			return fmt.Sprintf("the answer of the topic %s does not name the hub %s. %s", topic, hub, mend)
 		}
 	}
 	return ""
