@@ -76,7 +76,11 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
 			return true
 		}
-		log.Warn("the command failed for a change; it is run again", "event", "exec_failed", "url", c.Loc, "exit_code", code, "error", err, "wait", wait)
+		said := []any{"event", "exec_failed", "url", c.Loc, "exit_code", code, "wait", wait}
+		if err != nil {
+			said = append(said, "error", err)
+		}
+		log.Warn("the command failed for a change; it is run again, and nothing else before it is done", said...)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/websub"
 )
 
 // listenFlags are those of `rssub listen`.
@@ -73,6 +75,16 @@ repeated by the next start, but for what a crash cut off.`,
 func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Topic == "" {
 		return cli.Fail(cli.ExitUsage, "--topic is missing: the URL of what to listen to")
+	}
+	for _, u := range []struct{ flag, url string }{
+		{"--topic", f.o.Topic}, {"--hub", f.o.Hub}, {"--callback-url", f.o.Callback}, {"--change-list", f.o.ChangeList},
+	} {
+		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
+			return cli.Fail(cli.ExitUsage, "%w", err)
+		}
+	}
+	if strings.ContainsRune(f.o.Callback, '?') {
+		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without, each subscription gets a path below it")
 	}
 	var err error
 	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {

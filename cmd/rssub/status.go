@@ -81,9 +81,13 @@ func printStatus(w io.Writer, st *subscriber.Status) error {
 	for _, s := range st.Subscriptions {
 		row(out, "subscription", describe(&s))
 	}
+	if st.Topic != "" && len(st.Subscriptions) == 0 {
+		row(out, "subscription", "none yet")
+	}
 	row(out, "received until", stamp(st.Until))
-	row(out, "waiting", fmt.Sprintf("%d notifications, %s; %d more wait for what comes before them", st.Counts.Batches, sizeOf(st.Counts.Backlog), st.Counts.Held))
-	row(out, "received", fmt.Sprintf("%d (%d early), %d duplicates, %d put off", st.Counts.Received, st.Counts.Early, st.Counts.Duplicates, st.Counts.Postponed))
+	row(out, "to be handed on", fmt.Sprintf("%s, %s; %d more wait for what comes before them", notifications(uint64(st.Counts.Batches)), sizeOf(st.Counts.Backlog), st.Counts.Held)) //nolint:gosec // a count
+	row(out, "received", fmt.Sprintf("%s (%d before their turn), %d duplicates; the hub was told %d times to come again",
+		notifications(st.Counts.Received), st.Counts.Early, st.Counts.Duplicates, st.Counts.Postponed))
 	for _, why := range slices.Sorted(maps.Keys(st.Counts.Refused)) {
 		row(out, "refused", fmt.Sprintf("%d: %s", st.Counts.Refused[why], why))
 	}
@@ -96,6 +100,13 @@ func printStatus(w io.Writer, st *subscriber.Status) error {
 	}
 	row(out, "as of", stamp(st.AsOf))
 	return out.Flush()
+}
+
+func notifications(n uint64) string {
+	if n == 1 {
+		return "1 notification"
+	}
+	return fmt.Sprintf("%d notifications", n)
 }
 
 func unproven(g subscriber.Gap) string {

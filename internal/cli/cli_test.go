@@ -346,3 +346,16 @@ func serveJSON(t *testing.T, pattern string, v any) (vars map[string]string) {
 	t.Cleanup(s.Close)
 	return map[string]string{"RSHUB_ADMIN_URL": s.URL}
 }
+
+// What the ends log as JSON has durations in seconds, as the hub's log has.
+func TestLogInSeconds(t *testing.T) {
+	var out bytes.Buffer
+	log, err := NewLog(&out, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("x", "wait", 1500*time.Millisecond)
+	if !strings.Contains(out.String(), `"wait":1.5`) {
+		t.Errorf("%s", &out)
+	}
+}

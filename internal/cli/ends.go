@@ -74,9 +74,18 @@ func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	case format == "console", format == "" && IsTerminal(w):
 		return slog.New(slog.NewTextHandler(w, &o)), nil
 	case format == "json", format == "":
+		o.ReplaceAttr = inSeconds
 		return slog.New(slog.NewJSONHandler(w, &o)), nil
 	}
 	return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
+}
+
+// inSeconds writes durations as seconds, as the log of rshub has them.
+func inSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
+	}
+	return a
 }
 
 // IsTerminal reports whether w is shown to a person.
