@@ -128,14 +128,23 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 // newer are the resources of a set that changed since its list was made, by the
 // last change of each, and until when that is known.
 func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[string]want, time.Time, error) {
-	out := map[string]want{}
-	if !set.offers(resourcesync.ChangeList) {
-		return out, since, nil
+	out, until := map[string]want{}, since
+	var err error
+	switch {
+	case set.offers(resourcesync.ChangeList):
+		until, err = subscriber.ReadChanges(ctx, c.web, set.Set, since, func(e resourcesync.Entry) error {
+			out[e.Loc] = wanted(set.name, &e)
+			return nil
+		})
+	case set.offers(resourcesync.ChangeDump) && !c.o.DryRun:
+		err = c.changeDumps(ctx, set, since, func(wants []want) error {
+			for _, w := range wants {
+				w.open = nil // the package will be gone
+				out[w.url] = w
+			}
+			return nil
+		}, func(to time.Time) error { until = to; return nil })
 	}
-	until, err := subscriber.ReadChanges(ctx, c.web, set.Set, since, func(e resourcesync.Entry) error {
-		out[e.Loc] = wanted(set.name, &e)
-		return nil
-	})
 	if err != nil && ctx.Err() == nil {
 		c.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
 		return map[string]want{}, since, nil

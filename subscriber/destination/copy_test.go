@@ -225,3 +225,9 @@ func TestSyncAndAudit(t *testing.T) {
 	}
 	s.same(dir)
 }
+
+// read is a file of a copy; empty: there is none.
+func read(dir, name string) string {
+	raw, _ := os.ReadFile(filepath.Join(dir, name))
+	return string(raw)
+}

@@ -55,9 +55,9 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 // errHole says that something is missing before a package.
 var errHole = errors.New("no package of the Change Dump has what happened")
 
-// fromChangeDumps applies the packages of a Change Dump that end after since. Each time it
-// calls reached with how far that is.
-func (c *Copy) fromChangeDumps(ctx context.Context, set namedSet, since time.Time, t *tally, reached func(time.Time) error) error {
+// changeDumps goes over the packages of a Change Dump that end after since. With each it
+// calls use, for what it says and has, and then reached with how far that is.
+func (c *Copy) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]want) error, reached func(time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
 	docs, err := c.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
@@ -74,26 +74,42 @@ func (c *Copy) fromChangeDumps(ctx context.Context, set namedSet, since time.Tim
 		case e.From.After(until):
 			return &holeError{address, until, e.From}
 		}
-		last := until
 		err = c.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
-			return c.unpackChanges(ctx, set, d, t, func(e *resourcesync.Entry) bool {
-				if e.Datetime.After(last) {
-					last = e.Datetime
+			wants, last, err := changesOf(set, d, since)
+			if err != nil {
+				return err
+			}
+			for _, t := range []time.Time{last, e.Until} {
+				if t.After(until) {
+					until = t
 				}
-				return e.Datetime.IsZero() || !e.Datetime.Before(since) // those before are in the copy
-			})
+			}
+			return use(wants)
 		})
 		if err != nil {
 			return err
-		}
-		if until = last; e.Until.After(until) {
-			until = e.Until
 		}
 		if err := reached(until); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// changesOf are the changes of a package from since on, and when the last was.
+func changesOf(set namedSet, d *resourcesync.DumpReader, since time.Time) (wants []want, last time.Time, err error) {
+	for e, err := range d.Entries() {
+		if err != nil {
+			return nil, last, err
+		}
+		if e.Datetime.After(last) {
+			last = e.Datetime
+		}
+		if e.Datetime.IsZero() || !e.Datetime.Before(since) {
+			wants = append(wants, packed(set.name, d, &e))
+		}
+	}
+	return wants, last, nil
 }
 
 // holeError says what a Change Dump lacks.
@@ -163,20 +179,6 @@ func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpRea
 		}
 	})
 	return errors.Join(err, failed)
-}
-
-// unpackChanges carries out those changes of a package that take says.
-func (c *Copy) unpackChanges(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
-	var wants []want
-	for e, err := range d.Entries() {
-		if err != nil {
-			return err
-		}
-		if take(&e) {
-			wants = append(wants, packed(set.name, d, &e))
-		}
-	}
-	return c.change(ctx, t, wants)
 }
 
 // packed is what an entry of a package says, with its content. What the package lacks

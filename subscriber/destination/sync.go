@@ -134,10 +134,12 @@ func (c *Copy) pretend(ctx context.Context, set namedSet, st setState, t *tally)
 // pullDumps takes what the Change Dumps have, or else a baseline.
 func (c *Copy) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
-	err := c.fromChangeDumps(ctx, set, since, t, func(until time.Time) error {
-		st.DumpsUntil = until
-		return c.state.putSet(set.name, st)
-	})
+	err := c.changeDumps(ctx, set, since,
+		func(wants []want) error { return c.change(ctx, t, wants) },
+		func(until time.Time) error {
+			st.DumpsUntil = until
+			return c.state.putSet(set.name, st)
+		})
 	var hole *holeError
 	if errors.As(err, &hole) {
 		c.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)

@@ -144,6 +144,81 @@ func TestRetryAfterHoldsTheHost(t *testing.T) {
 	})
 }
 
+// What one host asks for, or that it does not answer, is of no matter to another.
+func TestHostsAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := testCopy(func(r *http.Request) (*http.Response, error) {
+			switch r.URL.Host {
+			case "h":
+				return response(503, http.Header{"Retry-After": {"200"}}, strings.NewReader("")), nil
+			case "dead":
+				return nil, errors.New("no route")
+			}
+			return response(200, nil, strings.NewReader("")), nil
+		}, 4)
+		d.web.allowed["dead"], d.web.allowed["well"] = true, true
+		var status *subscriber.StatusError
+		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &status) { //nolint:bodyclose // there is none
+			t.Error(err)
+		}
+		for range 100 {
+			_, _ = d.ask(t.Context(), "http://dead/a", http.Header{}) //nolint:bodyclose // there is none
+		}
+		began := time.Now()
+		for range 100 {
+			resp, err := d.ask(t.Context(), "http://well/a", http.Header{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+		if waited := time.Since(began); waited != 0 || len(d.web.hosts["well:80"].slots) != 4 {
+			t.Errorf("it waited %v, and has %d slots", waited, len(d.web.hosts["well:80"].slots))
+		}
+	})
+}
+
+// A host that answers again is as one that always did.
+func TestHostsRecover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := true
+		asked := 0
+		d := testCopy(func(*http.Request) (*http.Response, error) {
+			asked++
+			if bad {
+				return nil, errors.New("no route")
+			}
+			return response(200, nil, strings.NewReader("")), nil
+		}, 4)
+		ask := func(n int) (failed int) {
+			for range n {
+				resp, err := d.ask(t.Context(), "http://h/a", http.Header{})
+				if err != nil {
+					failed++
+					continue
+				}
+				_ = resp.Body.Close()
+			}
+			return failed
+		}
+		for range 10 { // never as many in a row as make it rest
+			bad = true
+			ask(27)
+			bad = false
+			if n := ask(1); n != 0 {
+				t.Fatalf("it is left alone after %d questions", asked)
+			}
+		}
+		bad = true
+		ask(28)
+		time.Sleep(hostRest)
+		bad = false
+		if n := ask(100); n != 0 {
+			t.Errorf("%d of 100 were not asked after the rest", n)
+		}
+	})
+}
+
 // A host that does not answer is not asked a million times.
 func TestDeadHostIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

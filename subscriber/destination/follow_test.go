@@ -1,0 +1,250 @@
+package destination_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/destination"
+	"github.com/rshub/rshub/websub"
+)
+
+// within is more than anything here takes.
+const within = 30 * time.Second
+
+// pushing is a Source with a hub, and a copy that follows it.
+type pushing struct {
+	*source
+	dir      string
+	events   chan destination.Event
+	callback chan string // that was subscribed and verified
+	secret   atomic.Value
+	until    time.Time // of the last notification
+	sent     int
+}
+
+// follow makes a copy that follows s.
+func follow(t *testing.T, s *source) *pushing {
+	p := &pushing{source: s, dir: t.TempDir(), events: make(chan destination.Event, 1000), callback: make(chan string, 10), until: s.at}
+	hub := httptest.NewServer(http.HandlerFunc(p.hub))
+	t.Cleanup(hub.Close)
+	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/.well-known/resourcesync"}}
+	s.set("/capabilitylist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up},
+			resourcesync.Entry{Loc: s.URL + "/resourcelist.xml", Capability: resourcesync.ResourceList},
+			resourcesync.Entry{Loc: s.URL + "/changelist.xml", Capability: resourcesync.ChangeList},
+			resourcesync.Entry{Loc: s.URL + "/changes/", Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: hub.URL}}})
+	})
+	s.set("/changes/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", `<`+s.URL+`/changes/>; rel="self", <`+hub.URL+`>; rel="hub"`)
+	})
+	var handler atomic.Pointer[http.Handler]
+	me := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*handler.Load()).ServeHTTP(w, r) }))
+	t.Cleanup(me.Close)
+	c := s.open(p.dir, func(o *destination.Options) {
+		o.Callback, o.CheckEvery, o.Event = me.URL+"/cb", -1, func(e destination.Event) { p.events <- e }
+	})
+	h := c.Handler()
+	handler.Store(&h)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Follow(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// hub accepts what it is asked for, and verifies it.
+func (p *pushing) hub(w http.ResponseWriter, r *http.Request) {
+	callback, secret := r.PostFormValue(websub.ParamCallback), r.PostFormValue(websub.ParamSecret)
+	to := websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: r.PostFormValue(websub.ParamMode)},
+		websub.Param{Name: websub.ParamTopic, Value: r.PostFormValue(websub.ParamTopic)}, websub.Param{Name: websub.ParamChallenge, Value: "abc"},
+		websub.Param{Name: websub.ParamLeaseSeconds, Value: "3600"})
+	w.WriteHeader(http.StatusAccepted)
+	go func() {
+		resp, err := http.Get(to) //nolint:noctx // it is on loopback, and short
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			p.t.Errorf("a verification was answered %s", resp.Status)
+		}
+		p.secret.Store(secret)
+		p.callback <- callback
+	}()
+}
+
+// subscribed waits for a callback that was verified.
+func (p *pushing) subscribed() string {
+	p.t.Helper()
+	select {
+	case callback := <-p.callback:
+		return callback
+	case <-time.After(within):
+		p.t.Fatal("nobody subscribed")
+		return ""
+	}
+}
+
+// push notifies the subscriber of changes that no list has.
+func (p *pushing) push(callback string, entries ...resourcesync.Entry) (id string) {
+	p.t.Helper()
+	from := p.until
+	p.until, p.sent = from.Add(time.Minute), p.sent+1
+	id = fmt.Sprintf("id-%d", p.sent)
+	var body bytes.Buffer
+	out, err := resourcesync.NewWriter(&body, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: p.until}, resourcesync.WriteOptions{})
+	for i, e := range entries {
+		e.Datetime = from.Add(time.Duration(i+1) * time.Second)
+		if err == nil {
+			err = out.Write(e)
+		}
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, callback, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	req.Header.Set("Webhook-Id", id)
+	req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(p.secret.Load().(string), body.Bytes())) //nolint:errcheck,forcetypeassert // it is one
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		p.t.Fatalf("a notification was answered %s", resp.Status)
+	}
+	return id
+}
+
+// happens waits for an event.
+func (p *pushing) happens(what, path, id string) destination.Event {
+	p.t.Helper()
+	deadline := time.After(within)
+	for {
+		select {
+		case e := <-p.events:
+			if e.What == what && e.URL == p.URL+"/data/"+path && e.NotificationID == id {
+				return e
+			}
+			p.t.Logf("meanwhile %s %s %q %v", e.What, e.URL, e.NotificationID, e.Err)
+		case <-deadline:
+			p.t.Fatalf("%s was not %s by %q", path, what, id)
+		}
+	}
+}
+
+func (p *pushing) asked(path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gets[path]
+}
+
+// entryOf is what the Source says of a file now.
+func (p *pushing) entryOf(name, change string) resourcesync.Entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if change == resourcesync.Deleted {
+		return resourcesync.Entry{Loc: p.URL + "/data/" + name, Change: change}
+	}
+	return p.entry(name, change)
+}
+
+func (p *pushing) same() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.source.same(p.dir)
+}
+
+// What a hub pushes is carried out without asking for any list; what of it can't be had
+// holds up nothing, and is had when it is there.
+func TestFollowsPushes(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "first", 0)
+	s.put("b", "first", 0)
+	s.put("folder", "a file", 0)
+	p := follow(t, s)
+	p.happens(destination.Copied, "a", "")
+	callback := p.subscribed()
+	p.same()
+	s.put("a", "second", 0)
+	s.put("new/c", "new", 0)
+	id := p.push(callback, p.entryOf("a", resourcesync.Updated), p.entryOf("new/c", resourcesync.Created))
+	e := p.happens(destination.Copied, "new/c", id)
+	if e.Change != resourcesync.Created || e.Hash != hashOf("new") || e.Bytes != 3 {
+		t.Errorf("%+v", e)
+	}
+	p.happens(destination.Copied, "a", id)
+	p.same()
+	lists := p.asked("/changelist.xml")
+
+	s.mu.Lock()
+	delete(s.files, "b")
+	delete(s.files, "folder")
+	s.mu.Unlock()
+	s.put("folder/in", "a folder", 0)
+	id = p.push(callback, p.entryOf("b", resourcesync.Deleted), p.entryOf("folder", resourcesync.Deleted), p.entryOf("folder/in", resourcesync.Created))
+	p.happens(destination.Copied, "folder/in", id)
+	p.same()
+
+	s.put("later", "body", 0)
+	s.set("/data/later", http.NotFound)
+	id = p.push(callback, p.entryOf("later", resourcesync.Created))
+	if e := p.happens(destination.Failed, "later", id); e.Err == nil {
+		t.Errorf("%+v", e)
+	}
+	s.put("d", "body", 0)
+	p.happens(destination.Copied, "d", p.push(callback, p.entryOf("d", resourcesync.Created)))
+	s.set("/data/later", nil)
+	p.happens(destination.Copied, "later", "") // tried again by itself
+	p.same()
+	if now := p.asked("/changelist.xml"); now != lists {
+		t.Errorf("the Change List was asked for %d times meanwhile", now-lists)
+	}
+}
+
+// A notification that was lost shows in the next one; the Change List makes up for it.
+func TestFollowsOverAGap(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "first", 0)
+	p := follow(t, s)
+	callback := p.subscribed()
+	s.put("lost", "lost", 90) // in the interval of the notification that is not sent
+	p.until = p.until.Add(2 * time.Minute)
+	s.put("a", "second", 150)
+	p.push(callback, p.entryOf("a", resourcesync.Updated))
+	p.happens(destination.Copied, "lost", "")
+	for deadline := time.Now().Add(within); ; {
+		p.mu.Lock()
+		same := p.files["a"] == read(p.dir, "a")
+		p.mu.Unlock()
+		if same {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a is not as it should be")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.same()
+}
