@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -76,11 +77,11 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
 			return true
 		}
-		said := []any{"event", "exec_failed", "url", c.Loc, "exit_code", code, "wait", wait}
-		if err != nil {
-			said = append(said, "error", err)
+		if err == nil {
+			err = fmt.Errorf("exit code %d", code)
 		}
-		log.Warn("the command failed for a change; it is run again, and nothing else before it is done", said...)
+		log.Warn("the command failed for a change; it is run again, and nothing else before it is done",
+			"event", "exec_failed", "url", c.Loc, "wait", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

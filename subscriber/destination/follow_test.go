@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ type pushing struct {
 	*source
 	dir      string
 	events   chan destination.Event
-	callback chan string // that was subscribed and verified
+	came     []destination.Event // that nobody asked for yet
+	callback chan string         // that was subscribed and verified
 	secret   atomic.Value
 	until    time.Time // of the last notification
 	sent     int
@@ -136,19 +138,24 @@ func (p *pushing) push(callback string, entries ...resourcesync.Entry) (id strin
 	return id
 }
 
-// happens waits for an event.
+// happens waits for an event, which may have come already; no event is had twice.
 func (p *pushing) happens(what, path, id string) destination.Event {
 	p.t.Helper()
+	is := func(e destination.Event) bool {
+		return e.What == what && e.URL == p.URL+"/data/"+path && e.NotificationID == id
+	}
 	deadline := time.After(within)
 	for {
+		if i := slices.IndexFunc(p.came, is); i >= 0 {
+			e := p.came[i]
+			p.came = slices.Delete(p.came, i, i+1)
+			return e
+		}
 		select {
 		case e := <-p.events:
-			if e.What == what && e.URL == p.URL+"/data/"+path && e.NotificationID == id {
-				return e
-			}
-			p.t.Logf("meanwhile %s %s %q %v", e.What, e.URL, e.NotificationID, e.Err)
+			p.came = append(p.came, e)
 		case <-deadline:
-			p.t.Fatalf("%s was not %s by %q", path, what, id)
+			p.t.Fatalf("%s was not %s by %q, but there came %+v", path, what, id, p.came)
 		}
 	}
 }
