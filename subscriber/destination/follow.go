@@ -66,7 +66,7 @@ func (c *Copy) Handler() http.Handler {
 
 const (
 	followAgain = 10 * time.Second // after the Source could not be worked with
-	gather      = 50 * time.Millisecond
+	gather      = 10 * time.Millisecond
 	retrySweep  = time.Second
 	retryShare  = 20               // part of the time that looking for what is to be tried again may take
 	pollEvery   = 5 * time.Minute  // of a Source without a hub
@@ -203,7 +203,7 @@ func (c *Copy) poll(ctx context.Context, set namedSet) error {
 
 // consume carries out what the stream hands on, what comes close together at once.
 func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber) error {
-	feed := make(chan subscriber.Change)
+	feed := make(chan subscriber.Change, together) // what comes while others are carried out
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	defer reader.Wait()
@@ -211,6 +211,7 @@ func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscrib
 	reader.Go(func() {
 		defer close(feed)
 		for change := range s.Changes(ctx) {
+			change.Content = nil // a topic may have it, a copy has not
 			select {
 			case feed <- change:
 			case <-ctx.Done():

@@ -32,7 +32,7 @@ type pushing struct {
 }
 
 // follow makes a copy that follows s.
-func follow(t *testing.T, s *source) *pushing {
+func follow(t testing.TB, s *source) *pushing {
 	p := &pushing{source: s, dir: t.TempDir(), events: make(chan destination.Event, 1000), callback: make(chan string, 10), until: s.at}
 	hub := httptest.NewServer(http.HandlerFunc(p.hub))
 	t.Cleanup(hub.Close)
@@ -254,4 +254,38 @@ func TestFollowsOverAGap(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	p.same()
+}
+
+// BenchmarkFollow measures how long a change takes from its push to the event that it is
+// copied: alone, and each of 300 that come at once. Most of it is flushing to the disk.
+func BenchmarkFollow(b *testing.B) {
+	s := newSource(b)
+	s.put("a", "body", 0)
+	p := follow(b, s)
+	callback := p.subscribed()
+	n := 0
+	push := func() (name, id string) {
+		name = fmt.Sprint("f", n)
+		n++
+		s.put(name, "body", 0)
+		return name, p.push(callback, p.entryOf(name, resourcesync.Created))
+	}
+	for b.Loop() {
+		began := time.Now()
+		for range 20 {
+			name, id := push()
+			p.happens(destination.Copied, name, id)
+		}
+		b.ReportMetric(float64(time.Since(began).Microseconds())/20/1000, "alone-ms")
+		began = time.Now()
+		ids := map[string]string{}
+		for range 300 {
+			name, id := push()
+			ids[name] = id
+		}
+		for name, id := range ids {
+			p.happens(destination.Copied, name, id)
+		}
+		b.ReportMetric(float64(time.Since(began).Microseconds())/300/1000, "of-many-ms")
+	}
 }
