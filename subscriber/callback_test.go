@@ -247,6 +247,14 @@ func TestDiskFull(t *testing.T) {
 			l.Errorf("%+v, was %+v", now, before)
 		}
 		l.sub.state.db.MaxSize = 0
+		writes := func() int64 { st := l.sub.state.db.Stats().TxStats; return st.GetWrite() }
+		failed := writes()
+		l.pushed(0, 1, 0.5) // what it is a duplicate of may not be on disk
+		synced := writes()
+		l.pushed(0, 1, 0.5)
+		if synced == failed || writes() != synced {
+			l.Error("a duplicate is answered after a failed write without one that succeeds, or every time with one")
+		}
 		if w := l.post("application/xml", big); w.Code != 204 {
 			l.Errorf("%d %s", w.Code, w.Body)
 		}

@@ -234,10 +234,14 @@ func TestContent(t *testing.T) {
 				t.Errorf("%d: %d %s", i, w.Code, w.Body)
 			}
 		}
+		long := strings.Repeat("x", 300)
+		for _, id := range []string{long + "1", long + "2", long + "1"} { // told apart however long they are
+			l.post("text/plain", []byte(id[300:]), "Webhook-Id", id)
+		}
 		for range 8 {
 			go l.post("text/plain", []byte("many"), "Webhook-Id", "e")
 		}
-		l.want("one <feed/> {} {} none <urlset many")
+		l.want("one <feed/> {} {} none <urlset 1 2 many")
 		for i := range keptIDs + 10 {
 			l.post("text/plain", []byte("x"), "Webhook-Id", fmt.Sprint(i))
 		}

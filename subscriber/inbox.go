@@ -266,7 +266,13 @@ func firstHeld(tx *bbolt.Tx) (first batch, ok bool, err error) {
 // sortable writes an instant so that the order of texts is that of instants.
 func sortable(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000") }
 
-func idKey(id string) []byte { return append([]byte{'i'}, id[:min(len(id), 200)]...) }
+func idKey(id string) []byte {
+	if len(id) > 200 {
+		sum := sha256.Sum256([]byte(id))
+		id = string(sum[:])
+	}
+	return append([]byte{'i'}, id...)
+}
 
 // known reports whether a Webhook-Id was remembered.
 func known(ids *bbolt.Bucket, id string) bool { return id != "" && ids.Get(idKey(id)) != nil }

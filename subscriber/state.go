@@ -52,6 +52,7 @@ type state struct {
 	done   chan struct{}
 	ended  chan struct{} // the goroutine has
 	stop   sync.Once
+	unsure bool // of write: a commit failed, and what it wrote can be seen without being on disk
 }
 
 // op is a change of the state that waits for its group.
@@ -203,7 +204,7 @@ func (s *state) commit(group []*op) (again []*op) {
 				return err
 			}
 		}
-		if idle == len(group) {
+		if idle == len(group) && !s.unsure {
 			return errUnchanged // saves the fsync
 		}
 		return nil
@@ -218,7 +219,10 @@ func (s *state) commit(group []*op) (again []*op) {
 	case errors.Is(err, errUnchanged):
 		err = nil
 	case err != nil:
+		s.unsure = true
 		err = fmt.Errorf("writing the subscriber's state: %w", err)
+	default:
+		s.unsure = false
 	}
 	for _, o := range group {
 		o.err <- err

@@ -49,7 +49,10 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 	cmd.Stdin = bytes.NewReader(append(input, '\n'))
 	cmd.Stdout, cmd.Stderr = x.out, x.errOut
 	cmd.Env = append(os.Environ(), environment(c)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	// What the shell has started is told as well: the next start runs the command
+	// again, and not beside one that is left over.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = termFor
 	err = cmd.Run()
 	var exit *exec.ExitError

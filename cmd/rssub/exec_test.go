@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,5 +55,37 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s: done is %v", line, done)
 		}
 		cancel()
+	}
+}
+
+// At the end of rssub all that the command has started ends, and not its shell alone.
+func TestNothingIsLeftOver(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	x := command{`sh -c 'echo $$ > "$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done' '` + file + `'; true`, os.Stdout, &out}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _, _ = x.run(ctx, &subscriber.Change{}) }()
+	var raw []byte
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var err error
+		if raw, err = os.ReadFile(file); err == nil { //nolint:gosec // the test's own
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the command does not run")
+		}
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	for deadline := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatal("what the shell had started runs on")
+		}
 	}
 }

@@ -48,7 +48,7 @@ func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
 		return putHead(tx, b.head)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("writing to the index: %w", closedOr(err))
+		return 0, x.failed(err)
 	}
 	logged = int(b.head.last.seq - x.head.last.seq) //nolint:gosec // at most a few per step
 	x.head = b.head
@@ -171,7 +171,7 @@ func (x *Index) renew(now time.Time, resources []Resource) (logged int, err erro
 		return putHead(tx, b.head)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("writing to the index: %w", closedOr(err))
+		return 0, x.failed(err)
 	}
 	logged = int(b.head.last.seq - x.head.last.seq) //nolint:gosec // one for each at most
 	x.head = b.head
@@ -200,10 +200,24 @@ func (x *Index) write(h head, fn func(tx *bbolt.Tx) error) error {
 		return putHead(tx, h)
 	})
 	if err != nil {
-		return fmt.Errorf("writing to the index: %w", closedOr(err))
+		return x.failed(err)
 	}
 	x.head = h
 	return nil
+}
+
+// failed is the error of a transaction. One whose commit failed at the very end may
+// have happened all the same, as far as anybody can see: then the head is that of
+// now, and what is logged next is not put over what is logged. Mu is held.
+func (x *Index) failed(err error) error {
+	_ = x.db.View(func(tx *bbolt.Tx) error { // where this fails, so does all that follows
+		h, err := unpackHead(tx.Bucket(bucketMeta).Get(keyHead))
+		if err == nil {
+			x.head = h
+		}
+		return err
+	})
+	return fmt.Errorf("writing to the index: %w", closedOr(err))
 }
 
 // Cut says which changes the log need not have any more.
@@ -258,7 +272,7 @@ func (x *Index) prune(cut Cut) (removed int, err error) {
 		return putHead(tx, h)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("pruning the log of changes: %w", closedOr(err))
+		return 0, x.failed(err)
 	}
 	x.head = h
 	return removed, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -59,6 +60,32 @@ func snap(t testing.TB, x *Index) *Snapshot {
 	s, err := x.Snapshot()
 	must(t, err)
 	return s
+}
+
+// A commit that is said to have failed may have happened: nothing is logged over what
+// it logged.
+func TestUncertainCommit(t *testing.T) {
+	x, _ := newIndex(t)
+	now := time.Now()
+	must(t, x.baseline(now))
+	put(t, x, now, "a", "1")
+	before := x.head
+	put(t, x, now, "b", "1")
+	x.head = before // as the failure leaves it
+	if err := x.write(x.head, func(*bbolt.Tx) error { return os.ErrInvalid }); !errors.Is(err, os.ErrInvalid) {
+		t.Fatal(err)
+	}
+	put(t, x, now, "c", "1")
+	s := snap(t, x)
+	defer s.Close()
+	var got []string
+	for c, err := range s.Changes(0) {
+		must(t, err)
+		got = append(got, c.Resource.Path)
+	}
+	if !slices.Equal(got, []string{"a", "b", "c"}) || s.Len() != 3 {
+		t.Errorf("the log has %v, of %d resources", got, s.Len())
+	}
 }
 
 // SRC-09, DOC-18: times of changes rise strictly, also where the clock goes back, a
