@@ -1,15 +1,12 @@
 package destination_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -133,159 +130,6 @@ func TestMaxDelete(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 	s.same(dir)
-}
-
-// pack makes a package of a dump.
-func pack(t testing.TB, h resourcesync.Head, entries map[string]string, each func(*resourcesync.Entry)) string {
-	t.Helper()
-	var out bytes.Buffer
-	w, err := resourcesync.NewDumpWriter(&out, h, resourcesync.DumpWriteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := 0
-	for loc, body := range entries {
-		e := resourcesync.Entry{Loc: loc, Path: fmt.Sprintf("/r/%d", i), Hash: hashOf(body), Length: int64(len(body)), HasLength: true}
-		i++
-		if each != nil {
-			each(&e)
-		}
-		if err := w.Write(e, strings.NewReader(body)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
-}
-
-func dumped(s *source, n int) map[string]string {
-	in := map[string]string{}
-	for i := range n {
-		name := fmt.Sprintf("r%d/%d", i%7, i)
-		body := fmt.Sprintf("body of %d %s", i, strings.Repeat("x", i%100*10))
-		if i == 3 {
-			body = strings.Repeat("large ", 100_000)
-		}
-		s.put(name, body, 0)
-		in[s.URL+"/data/"+name] = body
-	}
-	return in
-}
-
-// A Source that has a dump only is copied from it, and audited by what it said.
-func TestDumpOnly(t *testing.T) {
-	s, dir := newSource(t), t.TempDir()
-	s.offers = []string{resourcesync.ResourceDump}
-	in := dumped(s, 50)
-	head := resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}
-	s.put("part.zip", pack(t, head, in, nil), 0)
-	s.packages = []string{"part.zip"}
-	c := s.open(dir)
-	r, err := c.Sync(t.Context())
-	if err != nil || r.Copied != 50 || !r.InSync() || s.gets["/data/r1/1"] != 0 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	delete(s.files, "part.zip")
-	s.same(dir)
-	a, err := c.Audit(t.Context(), false)
-	if err != nil || !a.InSync || a.Equal != 50 || len(a.Recorded) != 1 {
-		t.Errorf("%v %+v", err, a)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "r1/1"), []byte("bit rot"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if a, err = c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired == nil || a.Repaired.Copied != 1 {
-		t.Errorf("%v %+v", err, a)
-	}
-	s.same(dir)
-}
-
-// A package that is damaged, or not what its dump says, brings nothing into the copy;
-// where there is a list, that is used.
-func TestHostileDumps(t *testing.T) {
-	up := []resourcesync.Link{{Rel: "up", Href: "http://example.org/capabilitylist.xml"}}
-	head := resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: time.Now().Add(-time.Hour), Links: up}
-	cases := map[string]func(s *source, in map[string]string) string{
-		"wrong hash of the package": func(s *source, in map[string]string) string {
-			s.set("/data/part.zip", answer(pack(t, head, in, nil)+" "))
-			return pack(t, head, in, nil)
-		},
-		"no package": func(*source, map[string]string) string { return "PK nothing" },
-		"changes": func(s *source, in map[string]string) string {
-			return pack(t, resourcesync.Head{Capability: resourcesync.ChangeDumpManifest, From: s.at, Links: up}, in, func(e *resourcesync.Entry) {
-				e.Change, e.Datetime = resourcesync.Created, s.at
-			})
-		},
-		"zip slip":  func(s *source, _ map[string]string) string { return zipped(t, s, "../../evil", []byte("body")) },
-		"a bomb":    func(s *source, _ map[string]string) string { return zipped(t, s, "bomb", make([]byte, 64<<20)) },
-		"not there": func(s *source, _ map[string]string) string { s.set("/data/part.zip", http.NotFound); return "x" },
-	}
-	for name, make := range cases {
-		t.Run(name, func(t *testing.T) {
-			for _, only := range []bool{true, false} {
-				s, top := newSource(t), t.TempDir()
-				dir := filepath.Join(top, "copy")
-				s.offers = []string{resourcesync.ResourceDump}
-				in := dumped(s, 5)
-				if !only {
-					s.offers = append(s.offers, resourcesync.ResourceList)
-				}
-				s.put("part.zip", make(s, in), 0)
-				s.packages = []string{"part.zip"}
-				r, err := s.open(dir).Sync(t.Context())
-				if only != (err != nil) || !only && r.Copied != 5 {
-					t.Errorf("%v %+v", err, r)
-				}
-				delete(s.files, "part.zip")
-				if only {
-					s.files = map[string]string{}
-				}
-				s.same(dir)
-				if left, _ := filepath.Glob(filepath.Join(top, "evil")); len(left) > 0 {
-					t.Error(left)
-				}
-			}
-		})
-	}
-}
-
-// A token goes to its host only, also where a redirect leads to another.
-func TestTokensStayWithTheirHost(t *testing.T) {
-	var mu sync.Mutex
-	var leaked []string
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if a := r.Header.Get("Authorization"); a != "" && a != "Bearer of-other" {
-			leaked = append(leaked, a)
-		}
-		_, _ = io.WriteString(w, "moved")
-	}))
-	defer other.Close()
-	s, dir := newSource(t), t.TempDir()
-	s.put("a", "body", 0)
-	s.put("b", "moved", 0)
-	s.set("/data/b", redirect(other.URL+"/b"))
-	asked := 0
-	s.set("/data/a", func(w http.ResponseWriter, r *http.Request) {
-		if asked++; r.Header.Get("Authorization") != "Bearer of-source" {
-			t.Errorf("the Source was sent %q", r.Header.Get("Authorization"))
-		}
-		_, _ = io.WriteString(w, "body")
-	})
-	host := other.Listener.Addr().String()
-	c := s.open(dir, func(o *destination.Options) {
-		o.Hosts = []string{host}
-		o.Tokens = map[string]string{s.Listener.Addr().String(): "of-source", host: "of-other"}
-	})
-	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || asked != 1 {
-		t.Errorf("%v %+v", err, r)
-	}
-	if len(leaked) > 0 {
-		t.Errorf("another host was sent %q", leaked)
-	}
 }
 
 // A mirror serves where the resource itself can't be had, and an alternate last.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -12,57 +11,6 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
-
-// handlers are the callbacks of the sets, by the segment of the path that leads to
-// each.
-type handlers struct {
-	mu      sync.Mutex
-	by      map[string]http.Handler
-	known   bool // Follow knows which there are
-	waiting int  // those that are not there yet
-}
-
-// get returns the one for a path, and whether there will be no others.
-func (h *handlers) get(path string) (http.Handler, bool) {
-	segments := strings.Split(path, "/")
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.by[segments[max(0, len(segments)-2)]], h.known && h.waiting <= 0
-}
-
-func (h *handlers) set(name string, to http.Handler) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.by == nil {
-		h.by = map[string]http.Handler{}
-	}
-	h.by[name] = to
-	h.waiting--
-}
-
-// expect says how many sets there are.
-func (h *handlers) expect(n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waiting, h.known = h.waiting+n, true
-}
-
-// Handler is what hubs call at Options.Callback and below it. Until Follow has
-// opened the set in question it answers 503, so that hubs come again.
-func (c *Copy) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, ready := c.handlers.get(r.URL.Path)
-		switch {
-		case h != nil:
-			h.ServeHTTP(w, r)
-		case !ready:
-			w.Header().Set("Retry-After", "5")
-			http.Error(w, "The copy is not ready for notifications yet.", http.StatusServiceUnavailable)
-		default:
-			http.Error(w, "There is no such callback.", http.StatusNotFound)
-		}
-	})
-}
 
 const (
 	followAgain = 10 * time.Second // after the Source could not be worked with

@@ -133,3 +133,40 @@ func TestNoTokenForOthers(t *testing.T) {
 		}
 	}
 }
+
+// A token goes to its host only, also where a redirect leads to another.
+func TestTokensStayWithTheirHost(t *testing.T) {
+	var mu sync.Mutex
+	var leaked []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a := r.Header.Get("Authorization"); a != "" && a != "Bearer of-other" {
+			leaked = append(leaked, a)
+		}
+		_, _ = io.WriteString(w, "moved")
+	}))
+	defer other.Close()
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "body", 0)
+	s.put("b", "moved", 0)
+	s.set("/data/b", redirect(other.URL+"/b"))
+	asked := 0
+	s.set("/data/a", func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.Header.Get("Authorization") != "Bearer of-source" {
+			t.Errorf("the Source was sent %q", r.Header.Get("Authorization"))
+		}
+		_, _ = io.WriteString(w, "body")
+	})
+	host := other.Listener.Addr().String()
+	c := s.open(dir, func(o *destination.Options) {
+		o.Hosts = []string{host}
+		o.Tokens = map[string]string{s.Listener.Addr().String(): "of-source", host: "of-other"}
+	})
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || asked != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	if len(leaked) > 0 {
+		t.Errorf("another host was sent %q", leaked)
+	}
+}
