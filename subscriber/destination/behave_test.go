@@ -130,6 +130,9 @@ func TestMaxDelete(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 	s.same(dir)
+	if r, err = c.Sync(t.Context()); err != nil || r.Deleted+r.Unchanged != 0 { // nothing is held any more
+		t.Errorf("%v %+v", err, r)
+	}
 }
 
 // A mirror serves where the resource itself can't be had, and an alternate last.

@@ -185,6 +185,9 @@ func TestHostileResources(t *testing.T) {
 				t.Errorf("%v %+v", err, r)
 			}
 			s.same(dir)
+			if r, err := d.Sync(t.Context()); err != nil || r.Copied+r.Unchanged != 0 { // and the one after it has forgotten
+				t.Errorf("%v %+v", err, r)
+			}
 		})
 	}
 }
