@@ -140,10 +140,8 @@ func TestChangesArePushed_SRC01_SRC06_SRC15_DOC20(t *testing.T) {
 	x.open()
 	stop = x.run()
 	eventually(t, "what changed meanwhile is not pushed", func() bool { return len(h.of(url("/changes/"))) == 5 })
-	eventually(t, "what was pushed is not in the Change Lists", func() bool {
-		_, listed := x.changes("/changelist.xml")
-		return len(listed) == 5
-	})
+	// They are not read while they are written: an open one may be closed in between.
+	eventually(t, "what was pushed is not in the Change Lists", func() bool { return x.sets[0].shelf.current().History.Last == 5 })
 	eventually(t, "the Change Dump was not told of", func() bool {
 		return slices.ContainsFunc(h.of(url("/framework/")), func(e resourcesync.Entry) bool { return e.Capability == resourcesync.ChangeDumpArchive })
 	})

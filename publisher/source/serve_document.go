@@ -40,6 +40,10 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 		}
 		if packed {
 			h.Set("Content-Encoding", "gzip")
+			// Which http leaves to us where there is an encoding.
+			if info, err := f.Stat(); err == nil {
+				h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+			}
 		}
 		http.ServeContent(w, r, "", d.Modified, f)
 		_ = f.Close() // only read

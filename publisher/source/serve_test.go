@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,23 @@ func TestDocumentsAreServedFromFiles(t *testing.T) {
 	packed := x.get("/resourcelist.xml", "Accept-Encoding", "gzip, deflate")
 	if packed.header.Get("Content-Encoding") != "gzip" || packed.header.Get("Vary") != "Accept-Encoding" || packed.header.Get("ETag") == tag {
 		t.Errorf("compressed it has the headers %v", packed.header)
+	}
+	if packed.header.Get("Content-Length") != strconv.Itoa(len(packed.body)) {
+		t.Errorf("the compressed list is of length %q", packed.header.Get("Content-Length"))
+	}
+	for _, c := range []struct {
+		status int
+		length string
+		header []string
+	}{
+		{206, "10", []string{"Range", "bytes=0-9"}},
+		{304, "", []string{"If-None-Match", packed.header.Get("ETag")}},
+		{200, strconv.Itoa(len(packed.body)), []string{"Range", "bytes=0-9", "If-Range", `"another"`}},
+	} {
+		r := x.get("/resourcelist.xml", append(c.header, "Accept-Encoding", "gzip")...)
+		if r.status != c.status || r.header.Get("Content-Length") != c.length || c.length != "" && strconv.Itoa(len(r.body)) != c.length {
+			t.Errorf("%v of the compressed list: %d, %v, %d bytes", c.header, r.status, r.header, len(r.body))
+		}
 	}
 	z, err := gzip.NewReader(strings.NewReader(packed.body))
 	if err != nil {
