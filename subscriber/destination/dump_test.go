@@ -128,3 +128,29 @@ func TestHostileDumps(t *testing.T) {
 		})
 	}
 }
+
+// What is another kind of document than the Resource Dump that it should be is
+// refused before a package is asked for.
+func TestAnotherKindOfDump(t *testing.T) {
+	for name, kind := range map[string]string{
+		"a sitemap": "", "a list": resourcesync.ResourceList, "a Change Dump": resourcesync.ChangeDump, "a manifest": resourcesync.ResourceDumpManifest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSource(t), t.TempDir()
+			s.offers = []string{resourcesync.ResourceDump}
+			head := resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/resourcedump.xml"}}}
+			s.set("/part.zip", answer(pack(t, head, dumped(s, 3), nil)))
+			dump := document("urlset", kind, `<url><loc>`+s.URL+`/part.zip</loc></url>`)
+			if kind == "" {
+				dump = strings.Replace(dump, ` capability=""`, "", 1)
+			}
+			s.set("/resourcedump.xml", answer(dump))
+			r, err := s.open(dir).Sync(t.Context())
+			if err == nil || !strings.Contains(err.Error(), `"resourcedump" is wanted`) || s.gets["/part.zip"] != 0 {
+				t.Errorf("%v %+v; the package was asked for %d times", err, r, s.gets["/part.zip"])
+			}
+			s.files = map[string]string{}
+			s.same(dir)
+		})
+	}
+}
