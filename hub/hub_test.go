@@ -36,8 +36,9 @@ type memory struct {
 	topics  map[string][]journal.Entry
 	fail    error
 	appends int
-	// before is called with each Append before anything is looked at.
-	before func()
+	// before is called with each Append before anything is looked at, and between
+	// with each Interval.
+	before, between func()
 }
 
 func (m *memory) Head(_ context.Context, topic string) (journal.Head, error) {
@@ -56,6 +57,9 @@ func (m *memory) Head(_ context.Context, topic string) (journal.Head, error) {
 }
 
 func (m *memory) Interval(_ context.Context, topic string, from, until time.Time) (journal.Interval, error) {
+	if m.between != nil {
+		m.between()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.topics[topic] {

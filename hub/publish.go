@@ -207,12 +207,29 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 	return h.decide(ctx, p)
 }
 
-// decide asks validate.Continuity about the topic's present head.
+// decide asks validate.Continuity about the topic's present head. A refusal counts
+// if the head is still the same after it: another publish may come between the
+// questions to the store, or a failover, after which the answers are of two stores.
 func (h *Handler) decide(ctx context.Context, p *publication) error {
-	var err error
-	if p.head, err = h.o.Journal.Head(ctx, p.topic); err != nil {
-		return fmt.Errorf("reading the head of the topic: %w", err)
+	head, err := h.o.Journal.Head(ctx, p.topic)
+	for range maxAppends {
+		if err != nil {
+			return fmt.Errorf("reading the head of the topic: %w", err)
+		}
+		p.head = head
+		refused := h.compare(ctx, p)
+		if refused == nil {
+			return nil
+		}
+		if head, err = h.o.Journal.Head(ctx, p.topic); err == nil && head.Version == p.head.Version {
+			return refused
+		}
 	}
+	return busyTopic()
+}
+
+// compare decides about p by its head.
+func (h *Handler) compare(ctx context.Context, p *publication) error {
 	var known *journal.Interval
 	if p.entry.Timed() {
 		i, err := h.o.Journal.Interval(ctx, p.topic, p.entry.From, p.entry.Until)
@@ -281,6 +298,10 @@ func (h *Handler) authorise(ctx context.Context, p *publication) error {
 // to come again.
 const maxAppends = 16
 
+func busyTopic() error {
+	return refuse(busy, "Too many notifications for this topic come in at once. Try again in a second.").retryAfter(time.Second)
+}
+
 // append is the last stage: compare and set on the head that was decided about,
 // and decide anew when it has moved (invariant 2).
 func (h *Handler) append(ctx context.Context, p *publication) error {
@@ -313,7 +334,7 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 			return err
 		}
 	}
-	return refuse(busy, "Too many notifications for this topic come in at once. Try again in a second.").retryAfter(time.Second)
+	return busyTopic()
 }
 
 func (p *publication) accept(id uuid.UUID, at journal.Position, duplicate bool) {

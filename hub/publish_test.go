@@ -366,6 +366,34 @@ func TestTheDecisionIsMadeAnewWhenTheHeadMoves(t *testing.T) {
 	})
 }
 
+// Invariant 2: a refusal is of one state of the store. One that lost its tail while
+// it was asked does not make an interval of before an overlap, which would tell the
+// Source to go on behind what was lost.
+func TestARefusalIsOfOneHead(t *testing.T) {
+	w := newWorld(t)
+	w.accept(publish(doc(0, 1, "a")))
+	w.accept(publish(doc(1, 2, "b")))
+	w.journal.between = func() {
+		w.journal.between = nil
+		w.journal.topics[topic] = w.journal.topics[topic][:1]
+	}
+	if got := w.accept(publish(doc(1, 2, "b"))); got.Duplicate || w.journal.stored() != 2 {
+		t.Errorf("%+v, %d stored", got, w.journal.stored())
+	}
+	n := 2
+	w.journal.between = func() {
+		between := w.journal.between
+		w.journal.between = nil
+		w.accept(publish(doc(n, n+1, "c")))
+		w.journal.between = between
+		n++
+	}
+	rec := w.do(publish(doc(0, 2, "d")))
+	if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") != "1" || n != 2+maxAppends {
+		t.Errorf("with a head that moves on and on: %d after %d times: %s", rec.Code, n-2, rec.Body)
+	}
+}
+
 // Publishers have an allowance each, and so has each topic host; strangers can't
 // use up that of those with a token.
 func TestPublishRates(t *testing.T) {

@@ -19,9 +19,10 @@ type stubbornSource struct {
 	story  *topicStory
 	bodies [][]byte
 	first  time.Time // where its first interval begins
-	// at is the interval that is to be accepted next, since is from when on.
-	at    int
-	since time.Duration
+	// at is the interval that is to be accepted next, since is from when on, and
+	// reached where it has been at most.
+	at, reached int
+	since       time.Duration
 }
 
 const link = `<%s>; rel="self", <%s>; rel="hub"`
@@ -120,10 +121,11 @@ func (s *stubbornSource) accepted(r receipt) {
 		i.ids = append(i.ids, r.ID)
 	}
 	s.at++
-	s.since = now
+	s.since, s.reached = now, max(s.reached, s.at)
 }
 
-// rewind goes back to the interval that the hub expects: one that was sent before.
+// rewind goes to the interval that the hub expects: back to one that was sent before,
+// or forward again to where it was already, when there were two masters for a moment.
 func (s *stubbornSource) rewind(problem []byte) error {
 	var p struct {
 		ExpectedFrom time.Time `json:"expected_from"`
@@ -131,7 +133,7 @@ func (s *stubbornSource) rewind(problem []byte) error {
 	if err := json.Unmarshal(problem, &p); err != nil {
 		return fmt.Errorf("%w: %s", err, problem)
 	}
-	for n := range s.at {
+	for n := range s.reached + 1 {
 		if s.from(n).Equal(p.ExpectedFrom) {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()

@@ -78,6 +78,9 @@ func (w *world) learn(body []byte, topic, n int) {
 	w.bodies[sha256.Sum256(body)] = [2]int{topic, n}
 }
 
+// unwanted is under which checks counts the verifications that were refused.
+const unwanted = "unwanted"
+
 // ServeHTTP is every callback: it confirms what it wants now, and says 200 to all
 // deliveries. A hub may take up a request that was sent to it long ago, while it
 // was frozen, and that was made again at another one since.
@@ -86,9 +89,10 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		mode := r.URL.Query().Get("hub.mode")
 		w.mu.Lock()
 		wanted := w.wants[r.URL.Path] == mode
-		if wanted {
-			w.checks[r.URL.Path+" "+mode]++
+		if !wanted {
+			mode = unwanted
 		}
+		w.checks[r.URL.Path+" "+mode]++
 		w.mu.Unlock()
 		if !wanted {
 			http.NotFound(rw, r)
@@ -135,35 +139,48 @@ func (w *world) callback(c *callee) string {
 }
 
 // ask posts a subscription request to whatever hub answers, and returns when that
-// was accepted and verified.
+// was accepted and verified. Where another request of before is asked about, which a
+// hub that was frozen took up late, that has replaced this one, which is made again.
 func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Duration) (accepted time.Duration, err error) {
 	form := url.Values{"hub.mode": {mode}, "hub.topic": {w.c.topics[c.topic].url}, "hub.callback": {w.callback(c)}, "hub.secret": {"s"}}
 	if lease > 0 {
 		form.Set("hub.lease_seconds", strconv.Itoa(int(lease/time.Second)))
 	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	before := w.want(c, mode)
 	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		refused := w.checked(c, unwanted)
+		if err := w.post(ctx, form, deadline); err != nil {
+			return 0, fmt.Errorf("a request to %s %w", mode, err)
+		}
+		accepted = w.now()
+		for w.checked(c, mode) == before && w.checked(c, unwanted) == refused {
+			if time.Now().After(deadline) {
+				return 0, fmt.Errorf("a request to %s was not verified within two minutes", mode)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if w.checked(c, mode) > before {
+			return accepted, w.settled(ctx, c, mode, deadline)
+		}
+	}
+}
+
+// post makes a request until a hub accepts it.
+func (w *world) post(ctx context.Context, form url.Values, deadline time.Time) error {
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	for n := 0; ; n++ {
 		limited, cancel := context.WithTimeout(ctx, 3*time.Second)
 		a, err := try(limited, http.MethodPost, w.hubs[n%len(w.hubs)].url(), header, []byte(form.Encode()))
 		cancel()
 		if err == nil && a.status == http.StatusAccepted {
-			break
+			return nil
 		}
 		if err == nil && a.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			return 0, fmt.Errorf("a request to %s was answered %v (%w)", mode, a, err)
+			return fmt.Errorf("was answered %v (%w)", a, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	accepted = w.now()
-	for w.checked(c, mode) == before {
-		if time.Now().After(deadline) {
-			return 0, fmt.Errorf("a request to %s was not verified within two minutes", mode)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return accepted, w.settled(ctx, c, mode, deadline)
 }
 
 // settled waits until a hub says that a verified request is done with.
