@@ -13,7 +13,8 @@ type step int
 const (
 	advance step = iota // the hub has it: the next
 	again               // the same bytes, after a while
-	rewind              // the hub lost its tail: from Expected on
+	rewind              // the hub lost its tail: from expected on
+	rejoin              // it has what it had lost: from expected on
 	divide              // it is too large: in parts
 	halt                // only Resume goes on
 )
@@ -36,9 +37,9 @@ type verdict struct {
 	advice string
 }
 
-// decide says what follows the POST of i, whose outcome is err. Begins reports
-// whether an interval begins at an instant.
-func decide(err error, i interval, begins func(time.Time) bool) verdict {
+// decide says what follows the POST of i, whose outcome is err, to a hub that has had
+// all before reached. Begins reports whether an interval begins at an instant.
+func decide(err error, i interval, reached time.Time, begins func(time.Time) bool) verdict {
 	var refused *RefusedError
 	if err == nil {
 		return verdict{step: advance}
@@ -49,7 +50,7 @@ func decide(err error, i interval, begins func(time.Time) bool) verdict {
 	v := verdict{step: again, wait: refused.RetryAfter, expected: refused.ExpectedFrom}
 	switch s := refused.Status; {
 	case s == http.StatusConflict:
-		return discontinuity(refused, i, begins)
+		return discontinuity(refused, i, reached, begins)
 	case s == http.StatusRequestEntityTooLarge && i.Entries > 1:
 		v.step, v.advice = divide, "It is sent in parts."
 	case s == http.StatusRequestEntityTooLarge:
@@ -69,7 +70,7 @@ func decide(err error, i interval, begins func(time.Time) bool) verdict {
 }
 
 // discontinuity is what follows a 409 (contract of the hub URI: expected_from).
-func discontinuity(refused *RefusedError, i interval, begins func(time.Time) bool) verdict {
+func discontinuity(refused *RefusedError, i interval, reached time.Time, begins func(time.Time) bool) verdict {
 	expected := refused.ExpectedFrom
 	v := verdict{step: halt, expected: expected, loud: true}
 	switch {
@@ -78,6 +79,10 @@ func discontinuity(refused *RefusedError, i interval, begins func(time.Time) boo
 			"Find out which changes the hub has, then call Resume with the instant to go on from; the hub expects %s.", stamp(i.From), orUnknown(expected))
 	case expected.IsZero() || expected.Equal(i.From):
 		return verdict{step: again, loud: true, wait: refused.RetryAfter, advice: "The hub refuses what it says it expects; the same bytes are sent again."}
+	case expected.After(i.From) && (expected.Equal(reached) || expected.Before(reached) && begins(expected)):
+		// Behind the hub's URL there was another store for a moment, as in a failover.
+		v.step, v.loud = rejoin, false
+		v.advice = fmt.Sprintf("The hub has what it was sent up to %s after all.", stamp(expected))
 	case expected.After(i.From):
 		v.advice = fmt.Sprintf("The hub has more than it was sent from here, up to %s: this outbox was restored from a backup, or somebody else publishes to the topic. "+
 			"Resume with %s if nothing is missing between, and what was recorded since is published from there.", stamp(expected), stamp(expected))

@@ -147,6 +147,55 @@ func TestHubThatLostItsTailGetsItAgain_SRC09(t *testing.T) {
 	})
 }
 
+// A hub that lost its tail and then has it after all, as in a failover in which there
+// are two stores for a moment, is followed; one that has more than it was ever sent is
+// not.
+func TestHubThatHasItsTailAfterAll_SRC09(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		h := b.hubs[hubA]
+		p := b.open(nil)
+		stop := b.running(p)
+		for n := range 10 {
+			b.record(p, n, n+1, together)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries := h.journal()
+		expects := func(instants ...time.Time) {
+			h.set(func(h *bedHub) {
+				h.answers = func(w http.ResponseWriter) bool {
+					if len(instants) == 0 {
+						return false
+					}
+					w.WriteHeader(http.StatusConflict)
+					_, _ = fmt.Fprintf(w, `{"expected_from":%q}`, instants[0].Format(time.RFC3339Nano))
+					instants = instants[1:]
+					return true
+				}
+			})
+		}
+		for n, at := range []time.Time{entries[9].Until, entries[7].From} {
+			expects(entries[4].From, at)
+			b.record(p, 10+n, 11+n, together)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.check(12)
+		if log := b.logged(); strings.Count(log, "event=hub_rejoined") != 2 {
+			t.Errorf("the log: %s", log)
+		}
+		expects(entries[4].From, entries[9].Until.Add(time.Hour))
+		b.record(p, 12, 13, together)
+		if err := p.Flush(t.Context()); err == nil || p.Status().Hubs[0].Stopped == "" {
+			t.Errorf("a hub that has what it was never sent: %v, %+v", err, p.Status().Hubs[0])
+		}
+		stop()
+	})
+}
+
 // An empty interval is published as a heartbeat, and only then (DOC-13).
 func TestHeartbeat_DOC13(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Minute} {

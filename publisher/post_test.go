@@ -99,7 +99,7 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 	single := i
 	single.Entries = 1
 	known := func(at time.Time) bool {
-		return at.Equal(from.Add(-5*time.Second)) || at.Equal(from) || at.Equal(i.Until)
+		return at.Equal(from.Add(-5*time.Second)) || at.Equal(from) || at.Equal(i.Until) || at.Equal(i.Until.Add(10*time.Second))
 	}
 	at := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
 	for _, c := range []struct {
@@ -114,7 +114,8 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		{"lost its tail", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-5)}, i, rewind, false},
 		{"lost more than is kept", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-6)}, i, halt, true},
 		{"is ahead", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(3)}, i, halt, true},
-		{"is ahead by an interval of ours", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(10)}, i, halt, true},
+		{"has again what it had lost", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(10)}, i, rejoin, false},
+		{"is ahead by an interval that it was not sent", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(20)}, i, halt, true},
 		{"has other bytes", &RefusedError{Status: 409, Type: "conflict", ExpectedFrom: at(-5)}, i, halt, true},
 		{"contradicts itself", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(0)}, i, again, true},
 		{"does not say", &RefusedError{Status: 409}, i, again, true},
@@ -129,7 +130,7 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		{"elsewhere", &RefusedError{Status: 307}, i, again, true},
 		{"invalid", &RefusedError{Status: 422}, i, again, true},
 	} {
-		v := decide(c.err, c.i, known)
+		v := decide(c.err, c.i, at(10), known)
 		if v.step != c.want || v.loud != c.loud || (v.advice == "") != (c.want == advance) {
 			t.Errorf("%s: %+v", c.name, v)
 		}

@@ -149,6 +149,8 @@ func parseName(name string) (from time.Time, ok bool) {
 type mark struct {
 	// Until is the watermark; zero: before all intervals.
 	Until time.Time `json:"until,omitzero"`
+	// Reached is the latest that the watermark was since Resume; zero: Until.
+	Reached time.Time `json:"reached,omitzero"`
 	// Refused is the size of the smallest notification that was too large for the
 	// hub, in bytes; 0: none was.
 	Refused int64 `json:"refused,omitempty"`
@@ -159,6 +161,14 @@ func unpackMark(b []byte) (m mark, err error) {
 		return mark{}, errDamaged
 	}
 	return m, nil
+}
+
+// moveTo is the mark after the hub said that it has what comes before an instant.
+func (m mark) moveTo(until time.Time) mark {
+	if m.Until = until; until.After(m.Reached) {
+		m.Reached = until
+	}
+	return m
 }
 
 // state is what an outbox knows beside its queue and its intervals.

@@ -92,7 +92,7 @@ func (s *sender) resume(ctx context.Context, from time.Time) error {
 	was := m.Until
 	s.round++ // what a POST under way comes to does not count any more
 	s.mu.Unlock()
-	m.Until, m.Refused = from, 0
+	m = mark{Until: from}
 	if err := s.set(ctx, m); err != nil {
 		return err
 	}

@@ -195,7 +195,10 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 			Took: time.Since(start), Receipt: receipt, Err: err,
 		})
 	}
-	v := decide(err, i, s.p.begins)
+	s.mu.Lock()
+	reached := s.m.Reached
+	s.mu.Unlock()
+	v := decide(err, i, reached, s.p.begins)
 	return s.follow(ctx, i, round, receipt, v, err)
 }
 
@@ -210,10 +213,13 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 	case advance:
 		log.Info("the hub has the interval", slog.String("event", "interval_posted"),
 			slog.Int("entries", i.Entries), slog.Bool("duplicate", r.Duplicate), slog.String("notification_id", r.ID))
-		return 0, s.move(ctx, round, func(m *mark) { m.Until = i.Until })
+		return 0, s.move(ctx, round, func(m *mark) { *m = m.moveTo(i.Until) })
 	case rewind:
 		log.Warn("the hub lost its tail, which is sent again", slog.String("event", "hub_rewound"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		return s.pause(), s.move(ctx, round, func(m *mark) { m.Until = v.expected })
+		return s.pause(), s.move(ctx, round, func(m *mark) { *m = m.moveTo(v.expected) })
+	case rejoin:
+		log.Warn("the hub has what it had lost", slog.String("event", "hub_rejoined"), slog.Time("expected", v.expected), slog.Any("error", cause))
+		return s.pause(), s.move(ctx, round, func(m *mark) { *m = m.moveTo(v.expected) })
 	case divide:
 		log.Warn("the interval is too large for the hub", slog.String("event", "interval_too_large"), slog.Int64("bytes", i.Size), slog.Any("error", cause))
 		return 0, s.move(ctx, round, func(m *mark) { m.Refused = i.Size })
