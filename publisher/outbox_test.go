@@ -22,29 +22,35 @@ func TestRecordsShareWrites(t *testing.T) {
 	p := openAt(t, t.TempDir(), nil)
 	commits := 0
 	commit := p.box.commit
-	gate := make(chan struct{})
+	entered, gate := make(chan struct{}), make(chan struct{})
 	p.box.commit = func(tx *bbolt.Tx) error {
 		if commits++; commits == 1 {
+			close(entered)
 			<-gate
 		}
 		return commit(tx)
 	}
 	var group sync.WaitGroup
-	for n := range 50 {
+	record := func(n int) {
 		group.Go(func() {
 			if err := p.Record(t.Context(), change(0, time.Time{}, resource(n))); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	for waiting := 0; waiting < 49; {
+	record(0)
+	<-entered
+	for n := range 49 {
+		record(1 + n)
+	}
+	for waiting := 0; waiting < 49; time.Sleep(time.Millisecond) {
 		p.box.waitMu.Lock()
 		waiting = len(p.box.waiting)
 		p.box.waitMu.Unlock()
 	}
 	close(gate)
 	group.Wait()
-	if commits > 2 {
+	if commits != 2 {
 		t.Errorf("%d commits for two groups", commits)
 	}
 	_, entries := cutEntries(t, p)
