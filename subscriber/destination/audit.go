@@ -149,7 +149,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 				failed = err
 				return
 			}
-			if _, ok := newer[e.Loc]; !ok && !yield(wanted(set.name, &e)) {
+			if _, ok := newer[e.Loc]; !ok && !yield(asListed(wanted(set.name, &e))) {
 				return
 			}
 		}

@@ -104,7 +104,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 				failed = err
 				return
 			}
-			if _, ok := newer[e.Loc]; !ok && !yield(wanted(set.name, &e)) {
+			if _, ok := newer[e.Loc]; !ok && !yield(asListed(wanted(set.name, &e))) {
 				return
 			}
 		}

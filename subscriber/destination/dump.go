@@ -173,7 +173,7 @@ func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpRea
 				failed = err
 				return
 			}
-			if take(&e) && !yield(packed(set.name, d, &e)) {
+			if take(&e) && !yield(asListed(packed(set.name, d, &e))) {
 				return
 			}
 		}

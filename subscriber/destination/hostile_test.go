@@ -335,3 +335,33 @@ func TestOptionsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A list or dump of resources says what there is; that it calls something deleted
+// deletes nothing.
+func TestListsDeleteNothing(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	for i := range 20 {
+		s.put(fmt.Sprint(i), "body", 0)
+	}
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var list strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&list, `<url><loc>%s/data/%d</loc><rs:md change="deleted"/></url>`, s.URL, i)
+	}
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", list.String())))
+	if r, err := c.Sync(t.Context()); r.Deleted != 0 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	s.offers = []string{resourcesync.ResourceDump}
+	s.set("/resourcedump.xml", answer(document("urlset", "resourcedump", `<url><loc>`+s.URL+`/part.zip</loc></url>`)))
+	s.set("/part.zip", answer(zippedManifest(t, document("urlset", "resourcedump-manifest", list.String()))))
+	if r, err := c.Sync(t.Context()); r.Deleted != 0 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+}

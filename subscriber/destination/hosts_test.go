@@ -19,7 +19,8 @@ type crowd struct {
 	mu        sync.Mutex
 	now, most map[string]int // by host
 	full      int
-	open      chan struct{} // closed when as many as full are there
+	open      chan struct{} // closed when as many as full are there, or that took too long
+	once      sync.Once
 }
 
 func (c *crowd) enter(host string) {
@@ -30,17 +31,14 @@ func (c *crowd) enter(host string) {
 	for _, n := range c.now {
 		all += n
 	}
-	if all == c.full {
-		select {
-		case <-c.open:
-		default:
-			close(c.open)
-		}
-	}
 	c.mu.Unlock()
+	if all == c.full {
+		c.once.Do(func() { close(c.open) })
+	}
 	select {
 	case <-c.open:
 	case <-time.After(within):
+		c.once.Do(func() { close(c.open) })
 	}
 }
 

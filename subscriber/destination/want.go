@@ -75,6 +75,13 @@ func wanted(set string, e *resourcesync.Entry) want {
 	return w
 }
 
+// asListed is what an entry of a list or dump of resources says: that there is such a
+// resource. It can't be deleted by what it says of changes, past Options.MaxDelete.
+func asListed(w want) want {
+	w.change, w.changedAt = "", time.Time{}
+	return w
+}
+
 // Pauses between the tries of a resource that could not be had, while following.
 const (
 	againFirst = 2 * time.Second
