@@ -69,13 +69,20 @@ func (m *nemesis) signal(h *hub, s syscall.Signal) {
 	}
 }
 
-// serverFaults are those of one Redis server, whichever has the role now.
-func (m *nemesis) serverFaults(server func() *redistest.Server) []fault {
+// serverFaults are those of one Redis server, whichever has the role now. Where
+// others may take it for dead while it is frozen, settle waits until they are done:
+// then writes may be lost.
+func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(testing.TB)) []fault {
 	return []fault{
-		{name: "Redis frozen", begin: func() func() {
+		{name: "Redis frozen", loses: settle != nil, begin: func() func() {
 			s := server()
 			s.Freeze(m.t)
-			return func() { s.Continue(m.t) }
+			return func() {
+				s.Continue(m.t)
+				if settle != nil {
+					settle(m.t)
+				}
+			}
 		}},
 		{name: "connections killed", begin: func() func() {
 			_, _ = server().Try("CLIENT", "KILL", "TYPE", "normal") // our own connection may be among them
@@ -86,7 +93,7 @@ func (m *nemesis) serverFaults(server func() *redistest.Server) []fault {
 
 // standaloneFaults are those of a single Redis, which hubs reach by a proxy.
 func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
-	return append(m.serverFaults(func() *redistest.Server { return s }),
+	return append(m.serverFaults(func() *redistest.Server { return s }, nil),
 		fault{name: "Redis killed", begin: func() func() {
 			s.Kill(m.t)
 			return func() { s.Restart(m.t) }
@@ -113,7 +120,7 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 
 // sentinelFaults are those of a master with replicas.
 func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
-	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }),
+	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.Settle),
 		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
 			s.Failover(m.t)
 			return nil
@@ -131,7 +138,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
 		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)))))
 	}
-	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }),
+	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.Settle),
 		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
 			c.Failover(m.t, slot())
 			return nil

@@ -247,6 +247,12 @@ func (c *Nodes) Failover(t testing.TB, slot int) {
 	c.settle(t, old, slot)
 }
 
+// Settle waits until a failover that may have begun is over.
+func (c *Nodes) Settle(t testing.TB) {
+	t.Helper()
+	calm(t, c.ready)
+}
+
 // settle waits until another than the old one has the slot and all is well.
 func (c *Nodes) settle(t testing.TB, old *Server, slot int) {
 	t.Helper()

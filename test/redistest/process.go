@@ -178,3 +178,28 @@ func await(what string, check func() error) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// lull is how long a failover that is going to begin takes at most until it shows.
+const lull = 3 * time.Second
+
+// calm waits until what check reports has been well for a lull.
+func calm(t testing.TB, check func() error) {
+	t.Helper()
+	var well time.Time
+	err := await("calm after a failover", func() error {
+		if err := check(); err != nil {
+			well = time.Time{}
+			return err
+		}
+		if well.IsZero() {
+			well = time.Now()
+		}
+		if since := time.Since(well); since < lull {
+			return fmt.Errorf("well for %v only", since)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -152,6 +152,18 @@ func (s *Sentinels) Failover(t testing.TB) {
 	}
 }
 
+// Settle waits until a failover that may have begun is over.
+func (s *Sentinels) Settle(t testing.TB) {
+	t.Helper()
+	calm(t, func() error {
+		master, err := s.master()
+		if err != nil {
+			return err
+		}
+		return s.synced(master)
+	})
+}
+
 // settled reports whether another than the old one is the master and all
 // follow it.
 func (s *Sentinels) settled(old *Server) error {
