@@ -269,3 +269,46 @@ func TestRunWaitsForTheDisk(t *testing.T) {
 		stop()
 	})
 }
+
+// The bytes of a large interval are on disk before the interval is, and where they
+// are not those any more that it was cut with nobody is sent them.
+func TestLargeIntervals(t *testing.T) {
+	p := openAt(t, t.TempDir(), nil)
+	if p.box.db.NoSync || p.box.db.NoGrowSync {
+		t.Error("commits are not synced")
+	}
+	const n = 40
+	for i := range n {
+		if err := p.Record(t.Context(), change(0, time.Time{}, resource(i)+"/"+strings.Repeat("x", 1900))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(p.box.files.dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.cut(t.Context(), time.Time{})
+	if s := p.box.standing(); err == nil || s.kept != 0 || s.queued != n || s.Begun {
+		t.Errorf("without a folder for files: %v, %+v", err, s)
+	}
+	if err := os.Mkdir(p.box.files.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	is, entries := cutEntries(t, p)
+	if len(is) != 1 || !is[0].InFile || len(entries) != n {
+		t.Fatalf("%d entries in %+v", len(entries), is)
+	}
+	body, err := p.box.body(is[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	body[len(body)/2] ^= 1
+	if err := os.WriteFile(p.box.files.path(is[0]), body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.box.body(is[0]); !errors.Is(err, errDamaged) {
+		t.Errorf("with another byte: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -66,6 +66,9 @@ func snap(t testing.TB, x *Index) *Snapshot {
 // it logged.
 func TestUncertainCommit(t *testing.T) {
 	x, _ := newIndex(t)
+	if x.db.NoSync || x.db.NoGrowSync {
+		t.Error("commits are not synced")
+	}
 	now := time.Now()
 	must(t, x.baseline(now))
 	put(t, x, now, "a", "1")
