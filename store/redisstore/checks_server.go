@@ -34,7 +34,7 @@ func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) 
 			}
 		}
 	}
-	for _, name := range []string{"appendfsync", "save"} {
+	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write"} {
 		value, err := c.ConfigGet(ctx, name).Result()
 		if err = unlessForbidden(err); err != nil {
 			return s, err
@@ -89,6 +89,7 @@ func (s *server) judge() (warnings []string, refuse error) {
 		}
 		s.judgeMemory(warn, no)
 		s.judgePersistence(warn)
+		s.judgeReplicas(warn)
 	}
 	switch off := s.ahead.Abs(); {
 	case s.noClock:
@@ -131,5 +132,11 @@ func (s *server) judgePersistence(warn say) {
 		warn("keeps nothing on disk: when it ends, all subscriptions and notifications are lost; set appendonly yes")
 	default:
 		warn("keeps snapshots alone (appendonly no): when it ends by itself, all since the latest of them is lost, subscriptions too; set appendonly yes")
+	}
+}
+
+func (s *server) judgeReplicas(warn say) {
+	if n := s.info["connected_slaves"]; n != "" && n != "0" && s.config["min-replicas-to-write"] == "0" {
+		warn("has replicas and min-replicas-to-write 0: in a failover it may go on for seconds beside the new master, and what it takes then is lost, subscriptions too; set min-replicas-to-write 1")
 	}
 }
