@@ -126,6 +126,13 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 {{- range .Sets}}
 <link rel="resourcesync" href="{{.}}">
 {{- end}}
+<style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; }
+h2 { font-size: 1.1rem; margin-top: 2rem; }
+pre { padding: .8rem; overflow-x: auto; border: 1px solid #8886; border-radius: .3rem; }
+</style>
 </head>
 <body>
 <h1>ResourceSync at {{.Host}}</h1>
@@ -140,8 +147,12 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 {{- end}}
 </ul>
 {{- with .Hubs}}
-<p>Changes are pushed through:</p>
-<ul>{{range .}}<li>{{.}}</li>{{end}}</ul>
+<h2>Pushed through</h2>
+<ul>
+{{- range .}}
+<li><a href="{{.}}">{{.}}</a></li>
+{{- end}}
+</ul>
 {{- end}}
 </body>
 </html>
