@@ -43,7 +43,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		return
 	}
 	defer d.bodies.put(b)
-	if !d.o.Owns(subscriptions.Shard(j.lane.id)) { // Cut is about to come
+	if !d.ownsLane(j.lane) { // Cut is about to come
 		d.pause([]*lane{j.lane}, func() { d.release(j) })
 		return
 	}
@@ -90,6 +90,9 @@ func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 	}
 }
 
+// ownsLane tells whether the lane's shard is this hub's at this moment.
+func (d *Dispatcher) ownsLane(l *lane) bool { return d.o.Owns(subscriptions.Shard(l.id)) }
+
 // errSuperseded says that the lane got another cursor, or is gone.
 var errSuperseded = errors.New("the subscription changed meanwhile")
 
@@ -103,7 +106,7 @@ func (d *Dispatcher) notNow(ctx context.Context, j job, b *body, err error) {
 	case errors.Is(err, errNoRoom):
 		d.park(j, b)
 	default:
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errLost) {
 			d.log.Warn("a notification could not be read; it is read again", zap.String("event", "read_failed"),
 				zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id), zap.Error(err))
 		}

@@ -32,9 +32,13 @@ func (f *fork) covers(a anchor) bool {
 // read before and that the journal still has: what follows may come twice, nothing
 // is skipped (invariant 5). What was lost is recorded with the topic before that
 // (invariant 10). The first job that finds its cursor lost does so, and others wait
-// for it.
+// for it. Only an owner does: the generations of one that was frozen would be later
+// than those of who took over, and end what that one stores.
 func (d *Dispatcher) reanchor(ctx context.Context, j *job) error {
 	for {
+		if !d.ownsLane(j.lane) {
+			return errLost
+		}
 		f, mine := d.forkOf(j)
 		if mine {
 			d.findFork(ctx, j, f)
@@ -190,7 +194,7 @@ func (d *Dispatcher) rewindAll(t *topic, f *fork) (commits []subscriptions.Commi
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := len(t.lanes) - 1; i >= 0; i-- {
-		if l := t.lanes[i]; l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) {
+		if l := t.lanes[i]; l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) && d.ownsLane(l) {
 			commits = append(commits, d.goBack(l, f))
 		}
 		if i%chunk == 0 {
@@ -207,7 +211,7 @@ func (d *Dispatcher) rewindAll(t *topic, f *fork) (commits []subscriptions.Commi
 func (d *Dispatcher) rewind(l *lane, f *fork) (c subscriptions.Commit, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l.state == gone || !f.covers(l.cursor.anchor) {
+	if l.state == gone || !f.covers(l.cursor.anchor) || !d.ownsLane(l) {
 		return c, false
 	}
 	return d.goBack(l, f), true

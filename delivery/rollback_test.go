@@ -110,3 +110,58 @@ func (n *noRecorder) RecordGap(ctx context.Context, url string, g journal.Gap) e
 	}
 	return n.memory.RecordGap(ctx, url, g)
 }
+
+// Invariants 3 and 5: a hub that was frozen past its lease while it read, and whose
+// read then tells that the store lost its tail, takes nobody back: the new owner
+// did, and goes on storing where it is.
+func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var owns atomic.Bool
+		owns.Store(true)
+		a := newBed(t, func(o *Options) { o.Owns = func(int) bool { return owns.Load() } })
+		sub := a.subscribe(topicA, cb(0))
+		held := &heldReads{memory: a.memory, free: make(chan struct{})}
+		a.d.o.Journal, a.d.bodies.reader = held, held
+		a.run()
+		defer a.end()
+		for n := range 5 {
+			a.publish(t, topicA, fmt.Append(nil, n))
+			pass(time.Second)
+		}
+		held.on.Store(true)
+		owns.Store(false)
+		a.rollback(topicA, 2)
+		b := newBed(t)
+		b.memory = a.memory
+		b.d.o.Journal, b.d.o.Subscriptions, b.d.settler.store, b.d.bodies.reader = a.memory, a.memory, a.memory, a.memory
+		b.run()
+		b.publish(t, topicA, []byte("next"))
+		pass(40 * time.Second)
+		before, _ := b.stored(sub)
+		close(held.free)
+		pass(time.Second)
+		if after, _ := b.stored(sub); after.Cursor != before.Cursor || after.Cursor.Seq != 4 {
+			t.Errorf("the former owner stored %+v, and there was %+v", after.Cursor, before.Cursor)
+		}
+		last := b.publish(t, topicA, []byte("last"))
+		pass(10 * time.Second)
+		if s, _ := b.stored(sub); s.Cursor.Anchor != last.Anchor() {
+			t.Errorf("the owner's commits are dropped: %+v", s.Cursor)
+		}
+		b.end()
+	})
+}
+
+// heldReads holds reads up while it is on.
+type heldReads struct {
+	*memory
+	on   atomic.Bool
+	free chan struct{}
+}
+
+func (h *heldReads) Read(ctx context.Context, url string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
+	if h.on.Load() {
+		<-h.free
+	}
+	return h.memory.Read(ctx, url, after, limit, maxBytes)
+}

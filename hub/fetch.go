@@ -24,7 +24,7 @@ const (
 	// sweepEvery is how often the marks are gone through for those that wait and
 	// are not known of, and forgetEvery for those that are to be forgotten.
 	// Where there are several hubs, a ping may have come to another: then a sweep
-	// comes every sweepSoon.
+	// comes every sweepSoon, and soon after the store failed one.
 	sweepEvery  = time.Minute
 	sweepSoon   = 5 * time.Second
 	forgetEvery = time.Hour
@@ -34,6 +34,8 @@ const (
 	// long storing what became of a fetch may take.
 	storeRest  = 5 * time.Second
 	settleTime = 5 * time.Second
+	// overtakenPause is when a topic is fetched again whose journal went on meanwhile.
+	overtakenPause = time.Second
 	// maxDetail is how many bytes of a refusal are kept in a mark.
 	maxDetail = 1000
 	// anyMedia is the type of what is served without one (RFC 9110, 8.3).
@@ -57,23 +59,26 @@ func (h *Handler) Fetch(ctx context.Context) error {
 	due, sweep := time.NewTimer(0), time.NewTimer(0)
 	defer due.Stop()
 	defer sweep.Stop()
-	var forgot time.Time
+	var swept, forgot time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sweep.C:
-			forget := time.Since(forgot) >= forgetEvery
-			if forget {
-				forgot = time.Now()
+			sweep.Reset(sweepSoon)
+			if h.o.Live() <= 1 && time.Since(swept) < sweepEvery {
+				break // no ping came to another hub
 			}
-			sweep.Reset(h.sweepPause())
+			forget := time.Since(forgot) >= forgetEvery
+			if swept = time.Now(); forget {
+				forgot = swept
+			}
 			if !h.sweep(ctx, allPartitions, forget) {
-				sweep.Reset(storeRest)
+				swept = time.Time{}
 			}
 		case <-h.fetches.wake:
 			if !h.sweep(ctx, h.fetches.taken(), false) {
-				sweep.Reset(storeRest)
+				swept = time.Time{}
 			}
 		case <-due.C:
 		}
@@ -130,13 +135,6 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 	return nil
 }
 
-func (h *Handler) sweepPause() time.Duration {
-	if h.o.Live() > 1 {
-		return sweepSoon
-	}
-	return sweepEvery
-}
-
 // owns tells whether this hub fetches a topic.
 func (h *Handler) owns(topic string) bool {
 	return h.o.Owns(journal.Partition(journal.TopicID(topic)))
@@ -180,11 +178,20 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if !m.Waiting() {
 		return next{}
 	}
+	j.pings = m.Pings
+	head, err := h.o.Journal.Head(ctx, j.topic)
+	if err != nil {
+		h.trouble(ctx, err)
+		return next{keep: true}
+	}
 	start := time.Now()
-	p := &publication{topic: j.topic, fetched: true}
+	p := &publication{topic: j.topic, fetched: true, since: head.Version}
 	status, err := h.fetch(ctx, p)
 	if err != nil && ctx.Err() != nil {
 		return next{keep: true} // the mark stays for the next start
+	}
+	if errors.Is(err, errOvertaken) {
+		return next{keep: true, due: time.Now().Add(overtakenPause)}
 	}
 	now := h.o.Now()
 	var wait *validate.WaitError

@@ -44,6 +44,7 @@ type fetchQueue struct {
 type fetchJob struct {
 	topic     string
 	unsettled *journal.Mark // was fetched, and is to be stored
+	pings     uint64        // that the mark had when it was read last
 
 	host       string
 	due, floor time.Time // floor: not before, whoever pings
@@ -112,12 +113,18 @@ func (j *fetchJob) hurry(now time.Time) {
 }
 
 // resume has a topic fetched whose mark was found in the store, at the wall-clock
-// time now, if it is not known of. A time further off than any pause is what a
+// time now, if it is not known of, or soon if it was pinged since. A time further off than any pause is what a
 // clock that jumped left behind, and does not count.
 func (q *fetchQueue) resume(m journal.Mark, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.jobs[m.Topic] != nil {
+	if j := q.jobs[m.Topic]; j != nil {
+		if j.index >= 0 && m.Pings > j.pings { // another hub was pinged
+			j.pings = m.Pings
+			j.hurry(time.Now())
+			heap.Fix(&q.waiting, j.index)
+			q.signal()
+		}
 		return
 	}
 	due := time.Now()

@@ -31,8 +31,9 @@ type publication struct {
 	bodyLength int64
 
 	// fetch, in the place of admit and read
-	fetched bool // the topic's own answer, which speaks for itself
-	plain   bool // of a media type that is no notification's (HUB-61)
+	fetched bool            // the topic's own answer, which speaks for itself
+	plain   bool            // of a media type that is no notification's (HUB-61)
+	since   journal.Version // of the head before it
 
 	body *body // read
 
@@ -240,9 +241,17 @@ func (h *Handler) compare(ctx context.Context, p *publication) error {
 			return fmt.Errorf("looking for the interval: %w", err)
 		}
 	}
+	if p.fetched && p.plain && p.head.Version != p.since {
+		return errOvertaken
+	}
 	p.decision = validate.Continuity(p.head, known, p.entry, h.o.AcceptGaps)
 	return discontinuity(p.decision, &p.entry)
 }
+
+// errOvertaken says that the journal of a topic went on while its content was
+// fetched: what was fetched may be older than what is there, as where another hub
+// took the partition over meanwhile.
+var errOvertaken = errors.New("the topic's journal went on while the topic was fetched")
 
 // discontinuity is the refusal that a decision amounts to; nil where it is none.
 func discontinuity(d validate.Decision, e *journal.Entry) error {

@@ -1,15 +1,18 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 )
 
 // alone is the number of hubs where there is one.
@@ -83,6 +86,90 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 			t.Errorf("%d fetches after the store failed; marked: %+v", n, b.mark(topic))
 		}
 	}, func(o *Options) { o.Owns = func(int) bool { return owned.Load() } })
+}
+
+// HUB-60: a ping that another hub took is seen within seconds, from the moment on
+// when there is one, and hurries a fetch that failed as one that came here does.
+func TestPingsAtOtherHubs_HUB60(t *testing.T) {
+	live := new(atomic.Int64)
+	live.Store(1)
+	inBed(t, func(b *bed) {
+		elsewhere := func() (at time.Time) {
+			t.Helper()
+			if err := b.store.Ping(b.t.Context(), time.Now(), []string{topic}); err != nil {
+				t.Fatal(err)
+			}
+			return time.Now()
+		}
+		first := func(at time.Time) time.Duration {
+			n := len(b.web.times(topic))
+			for range 3600 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if times := b.web.times(topic); len(times) > n {
+					return times[n].Sub(at)
+				}
+			}
+			return time.Hour
+		}
+		b.web.set(topic, served("text/plain", "x"))
+		live.Store(2)
+		time.Sleep(time.Second)
+		if took := first(elsewhere()); took > sweepSoon {
+			t.Errorf("the first was fetched after %v", took)
+		}
+		b.web.set(topic, refusing(503, &validate.UnsureError{Reason: "the topic URI answered 503"}))
+		b.pinged(topic)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		n := len(b.web.times(topic))
+		for len(b.web.times(topic)) == n { // just tried: the next is far off
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		b.web.set(topic, served("text/plain", "y"))
+		if took := first(elsewhere()); took > sweepSoon+pingedAgain {
+			t.Errorf("one that had failed was fetched after %v", took)
+		}
+	}, func(o *Options) { o.Live = func() int { return int(live.Load()) } })
+}
+
+// HUB-61: content that a hub was still fetching when its partition went to another,
+// which fetched something newer, does not go out after that.
+func TestOvertakenFetch_HUB61(t *testing.T) {
+	owner := new(atomic.Int64)
+	inBed(t, func(a *bed) {
+		slow, first := make(chan struct{}), new(sync.Once)
+		a.web.set(topic, func(ctx context.Context) (validate.Fetched, error) {
+			f, err := served("text/plain", "one")(ctx)
+			first.Do(func() { <-slow })
+			return f, err
+		})
+		a.pinged(topic)
+		b := &bed{store: a.store, web: &web{serve: map[string]func(context.Context) (validate.Fetched, error){}, fetched: map[string][]time.Time{}}}
+		b.start(a.t, func(o *Options) {
+			o.Owns = func(int) bool { return owner.Load() == 1 }
+			o.Live = func() int { return 2 }
+		})
+		defer func() { b.stop() }()
+		owner.Store(1)
+		b.web.set(topic, served("text/plain", "two"))
+		b.pinged(topic)
+		time.Sleep(10 * time.Second)
+		close(slow)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var got []string
+		for _, e := range a.entries() {
+			got = append(got, string(e.Body))
+		}
+		if !slices.Equal(got, []string{"two"}) || a.mark(topic).Waiting() {
+			t.Errorf("the journal has %q; marked: %+v", got, a.mark(topic))
+		}
+	}, func(o *Options) {
+		o.Owns = func(int) bool { return owner.Load() == 0 }
+		o.Live = func() int { return 2 }
+	})
 }
 
 // Each of several hubs lets its part of a rate through, from the moment on when

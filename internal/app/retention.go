@@ -58,7 +58,7 @@ func (r *retention) run(ctx context.Context) error {
 	var last time.Time
 	grew := false
 	for {
-		if now := time.Now(); grew || now.Sub(last) >= retentionIdle {
+		if now := time.Now(); (grew || now.Sub(last) >= retentionIdle) && len(r.mine()) > 0 {
 			r.report(ctx, r.trim(ctx, now))
 			last, grew = now, false
 		}

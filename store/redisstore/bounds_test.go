@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/redistest"
 )
 
 // Invariant 12.
@@ -120,5 +122,24 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 				t.Errorf("%s, which may have run before: stored %t, %v", name, stored, err)
 			}
 		}
+	}
+}
+
+// A Redis that is full takes cursors, which take no more room than before, so that
+// what it has is still delivered.
+func TestFullRedisTakesCursors(t *testing.T) {
+	server := redistest.Standalone(t)
+	s := openStore(t, Options{URL: server.URL()})
+	sub := subscriptionNo(1)
+	set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1048576")
+	t.Cleanup(func() { server.Do(t, "CONFIG", "SET", "maxmemory", "0") })
+	c := sub.Cursor
+	c.Position++
+	if err := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: c}}); err != nil {
+		t.Error(err)
+	}
+	if rec, err := s.Get(t.Context(), sub.ID); err != nil || rec.Subscription.Cursor.Position != c.Position {
+		t.Errorf("%+v, %v", rec.Subscription, err)
 	}
 }

@@ -26,7 +26,7 @@ import (
 //	KEYS    1 cursors; then, for each commit with attempts, the list of these
 //	ARGV    1 how many attempts are kept; then for each commit: id, cursor, count of its attempts, the attempts
 //	returns the ids whose stored cursor cannot be read
-var commitScript = newScript(`
+var commitScript = newScript(`#!lua flags=allow-oom
 local byte, number = string.byte, struct.unpack
 local function greater(a, b)
   local a1, a2, a3 = number('>I6I6I6', a)

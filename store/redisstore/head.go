@@ -116,7 +116,7 @@ func (s *Store) headAt(ctx context.Context, k topicKeys, topic string, version j
 //	ARGV    1 topic, 2 revision that the stored one must have, empty: there must be none,
 //	        3 new head record
 //	returns {1} it is stored; {0, head record} the stored one is another
-var headScript = newScript(`
+var headScript = newScript(`#!lua flags=allow-oom
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local revision = string.sub(now, 2, 9)
 if revision == string.sub(ARGV[3], 2, 9) then return {1} end
