@@ -107,12 +107,19 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 			return found, err
 		}
 	}
-	for _, l := range links {
-		if found, err := d.from(ctx, l.Href, ups); found || err != nil {
-			return found, err
-		}
+	if len(links) == 0 {
+		return false, err
 	}
-	return false, err
+	// Each leads to a set, and one that cannot be read would be missing.
+	found := false
+	for _, l := range links[:min(len(links), maxSets)] {
+		one, err := d.from(ctx, l.Href, ups)
+		if err != nil {
+			return false, err
+		}
+		found = found || one
+	}
+	return found, nil
 }
 
 // document takes what a document says.

@@ -85,6 +85,7 @@ type audit struct {
 	unknown map[key]struct{}
 	done    int
 	total   int
+	sets    []string // that were compared
 	// For a repair: what it fetches, and what it deletes, the strays by path.
 	repair  bool
 	lacking []want
@@ -102,6 +103,7 @@ func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
 		return a, err
 	}
 	for _, set := range sets {
+		a.sets = append(a.sets, set.name)
 		until, err := a.set(ctx, set)
 		if err != nil {
 			return a, fmt.Errorf("the set %s: %w", set.name, err)

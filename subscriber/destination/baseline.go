@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -90,11 +91,9 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 	if err != nil {
 		return st, fmt.Errorf("reading %s: %w", address, err)
 	}
-	newer := map[string]want{}
-	if !st.BaselineAt.IsZero() { // changes later than the list were carried out already
-		if newer, _, err = c.newer(ctx, set, docs.at); err != nil {
-			return st, err
-		}
+	newer, err := c.left(ctx, set, docs.at, st)
+	if err != nil {
+		return st, err
 	}
 	t.baseline(address)
 	var failed error
@@ -123,6 +122,17 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 	}
 	next := setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}
 	return next, nil
+}
+
+// left are the resources of a set that a baseline leaves to the changes since: those
+// that changed, where st tells of a baseline before it, as they were carried out
+// already; of a first one those that were deleted, which would come only to go again.
+func (c *Copy) left(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]want, error) {
+	newer, _, err := c.newer(ctx, set, since)
+	if st.BaselineAt.IsZero() {
+		maps.DeleteFunc(newer, func(_ string, w want) bool { return w.change != resourcesync.Deleted })
+	}
+	return newer, err
 }
 
 // newer are the resources of a set that changed since its list was made, by the

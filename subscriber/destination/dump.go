@@ -20,11 +20,9 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}
-	newer := map[string]want{}
-	if !st.BaselineAt.IsZero() {
-		if newer, _, err = c.newer(ctx, set, docs.at); err != nil {
-			return st, err
-		}
+	newer, err := c.left(ctx, set, docs.at, st)
+	if err != nil {
+		return st, err
 	}
 	t.baseline(address)
 	listed := map[key]struct{}{}
