@@ -59,13 +59,13 @@ func (f *copyFlags) addBaseline(cmd *cobra.Command) {
 
 // addSubscription adds those about being told of changes.
 func (f *copyFlags) addSubscription(cmd *cobra.Command) {
-	f.lease, f.checkEvery = 0, 0
+	f.lease, f.checkEvery = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags := cmd.Flags()
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
-	flags.Var(&f.lease, "lease", "`TIME` to ask for (default: 10d)")
-	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never (default: 1h)")
+	flags.Var(&f.lease, "lease", "`TIME` to ask for")
+	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
 }
 
 // options reads the flags.

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +23,7 @@ type Source struct {
 	o    Options
 	site *shelf // the documents of the Source as a whole
 	sets []*set
+	lock *os.File // of the state folder
 }
 
 // Open opens the Source and its state, which it makes where there is none. Nothing
@@ -40,6 +43,9 @@ func Open(o Options) (*Source, error) {
 
 func (s *Source) open() (err error) {
 	if s.o.StateDir, err = filepath.Abs(s.o.StateDir); err != nil {
+		return err
+	}
+	if s.lock, err = lockFolder(s.o.StateDir); err != nil {
 		return err
 	}
 	for _, o := range s.o.Sets {
@@ -263,5 +269,29 @@ func (s *Source) Close() error {
 			errs = append(errs, x.index.Close())
 		}
 	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close()) // which unlocks it
+	}
 	return errors.Join(errs...)
+}
+
+// lockFolder makes a folder where there is none, and locks it for one process,
+// whatever its sets are: they share the documents of the site. ErrLocked: another has
+// it.
+func lockFolder(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator names the folder
+	if err != nil {
+		return nil, err
+	}
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, errors.Join(fmt.Errorf("%w: another process has %s open; stop it, or choose another folder", ErrLocked, dir), f.Close())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
+	}
+	return f, nil
 }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -154,4 +155,20 @@ func names(t testing.TB, dir string) []string {
 		all = append(all, e.Name())
 	}
 	return all
+}
+
+// One process has a state folder, whatever the sets are that another would have in
+// it: they would share the documents of the site.
+func TestStateFolderIsOpenOnce(t *testing.T) {
+	x := newSite(t, nil)
+	o := x.o
+	o.Sets = []Set{{Name: "other", Folder: FolderOptions{Dir: t.TempDir()}}}
+	if s, err := Open(o); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second time: %v", err)
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+	x.close()
+	x.open()
 }
