@@ -113,8 +113,8 @@ func (j *fetchJob) hurry(now time.Time) {
 }
 
 // resume has a topic fetched whose mark was found in the store, at the wall-clock
-// time now, if it is not known of, or soon if it was pinged since. A time further off than any pause is what a
-// clock that jumped left behind, and does not count.
+// time now, if it is not known of, or soon if it was pinged since. A time further
+// off than any pause is what a clock that jumped left behind, and does not count.
 func (q *fetchQueue) resume(m journal.Mark, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

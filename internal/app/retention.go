@@ -58,6 +58,7 @@ func (r *retention) run(ctx context.Context) error {
 	var last time.Time
 	grew := false
 	for {
+		// At the start there is nothing to trim until shards are taken.
 		if now := time.Now(); (grew || now.Sub(last) >= retentionIdle) && len(r.mine()) > 0 {
 			r.report(ctx, r.trim(ctx, now))
 			last, grew = now, false

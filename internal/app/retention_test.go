@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -69,6 +71,39 @@ func TestRetentionOfSeveralHubs(t *testing.T) {
 	if got := kept(); got != after {
 		t.Errorf("a hub that owns nothing trimmed %v to %v", after, got)
 	}
+}
+
+// What is over the limits at a start is trimmed as soon as partitions are owned, and
+// not a minute after it.
+func TestRetentionBeginsWithThePartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, owned := storetest.NewMemory(), new(atomic.Bool)
+		const topic = "https://example.org/"
+		for range 2 {
+			head, err := store.Head(t.Context(), topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Append(t.Context(), time.Now(), topic, journal.Entry{Kind: journal.KindContent, Body: make([]byte, 100)}, head.Version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 100}, owns: func(int) bool { return owned.Load() }}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.run(ctx) }()
+		time.Sleep(time.Second)
+		owned.Store(true)
+		time.Sleep(retentionBusy)
+		synctest.Wait()
+		if head, err := store.Head(t.Context(), topic); err != nil || head.Bytes > 100 {
+			t.Errorf("%d bytes are kept (%v)", head.Bytes, err)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // trimCounter counts what a store is asked to trim.

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/rshub/rshub/internal/cli"
 )
 
 // odd is a Source over files that have odd names, with a change of each.
@@ -32,14 +30,8 @@ func odd(t *testing.T) *site {
 // and the schemas (DOC-34, DOC-51, DOC-61).
 func TestOddNamesAreValid_DOC34_DOC51_DOC61(t *testing.T) {
 	x := odd(t)
-	var out bytes.Buffer
-	cmd := cli.Validate()
-	cmd.SetArgs([]string{"--dev", "--follow", "--strict", "--pause", "0s", x.DescriptionURL()})
-	cmd.SetOut(&out)
-	cmd.SetErr(&out)
-	cmd.SilenceUsage = true
-	if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Contains(out.String(), "WARN") {
-		t.Errorf("%v\n%s", err, &out)
+	if out, err := follow(t, x); err != nil || strings.Contains(out, "WARN") {
+		t.Errorf("%v\n%s", err, out)
 	}
 	for path, d := range x.sets[0].shelf.current().Documents {
 		if d.Type != xmlType {

@@ -47,38 +47,42 @@ func grown(t *testing.T) *site {
 // all agree with each other.
 func TestValidateFollows(t *testing.T) {
 	x := grown(t)
+	out, err := follow(t, x)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"description", "capabilitylist", "resourcelist index", "resourcelist at", "changelist index", "changelist from", "resourcedump at", "changedump from",
+		"resourcelist-archive,", "resourcedump-archive,", "changelist-archive", "changedump-archive",
+	} {
+		if !strings.Contains(out, ": "+want) {
+			t.Errorf("there is no %s among\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "WARN") {
+		t.Errorf("there are warnings:\n%s", out)
+	}
+}
+
+// follow validates all documents of a Source, as rshub validate does.
+func follow(t *testing.T, x *site) (said string, err error) {
+	t.Helper()
 	var out bytes.Buffer
 	cmd := cli.Validate()
 	cmd.SetArgs([]string{"--dev", "--follow", "--strict", "--pause", "0s", x.DescriptionURL()})
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
 	cmd.SilenceUsage = true
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	for _, want := range []string{
-		"description", "capabilitylist", "resourcelist index", "resourcelist at", "changelist index", "changelist from", "resourcedump at", "changedump from",
-		"resourcelist-archive,", "resourcedump-archive,", "changelist-archive", "changedump-archive",
-	} {
-		if !strings.Contains(out.String(), ": "+want) {
-			t.Errorf("there is no %s among\n%s", want, &out)
-		}
-	}
-	if strings.Contains(out.String(), "WARN") {
-		t.Errorf("there are warnings:\n%s", &out)
-	}
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
 }
 
 // So do the documents of a Source without a single resource.
 func TestValidateFollowsNothing(t *testing.T) {
 	x := newSite(t, nil)
 	x.build()
-	var out bytes.Buffer
-	cmd := cli.Validate()
-	cmd.SetArgs([]string{"--dev", "--follow", "--strict", "--pause", "0s", x.DescriptionURL()})
-	cmd.SetOut(&out)
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Errorf("%v\n%s", err, &out)
+	if out, err := follow(t, x); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
