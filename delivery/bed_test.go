@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -261,15 +260,12 @@ func (b *bed) run() {
 	b.runAlone()
 }
 
-// runAlone starts the Dispatcher without a shard, and lets it begin to listen.
+// runAlone starts the Dispatcher without a shard. It listens on return.
 func (b *bed) runAlone() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	before := b.memory.listeners()
 	go func() { done <- b.d.Run(ctx) }()
-	for n := 0; n < 10_000 && b.memory.listeners() == before; n++ {
-		runtime.Gosched()
-	}
+	<-b.memory.listened
 	b.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

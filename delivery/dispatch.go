@@ -108,6 +108,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	go func() { settled <- d.settler.run(commits) }()
+	// It is heard what moves before the first head is read.
+	hints := d.o.Journal.Hints(ctx)
 	for range d.o.MaxInflight {
 		senders.Go(func() { d.send(d.exchanges) })
 	}
@@ -115,7 +117,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		others.Go(func() { d.readHeads(ctx) })
 	}
 	others.Go(func() { d.loop(ctx) })
-	others.Go(func() { d.listen(ctx) })
+	others.Go(func() { d.listen(hints) })
 	others.Go(func() { d.sweepOn(ctx) })
 	others.Go(func() { d.takeCensuses(ctx) })
 

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -301,5 +302,38 @@ func TestRetriesGetHalfOfAHost(t *testing.T) {
 		if st := b.d.Stats(); st.Delivered != 31 {
 			t.Errorf("%+v", st)
 		}
+	})
+}
+
+// deaf is a journal whose hints begin only when the Dispatcher has done whatever it
+// does without them, and something was published since.
+type deaf struct {
+	*memory
+	publish func()
+}
+
+func (j *deaf) Hints(ctx context.Context) <-chan string {
+	synctest.Wait()
+	j.publish()
+	return j.memory.Hints(ctx)
+}
+
+// What is published while Run starts is delivered at once: it listens before it
+// reads a head.
+func TestPublishWhileItStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var entry journal.Entry
+		var store *deaf
+		b := newBed(t, func(o *Options) {
+			store = &deaf{}
+			o.Journal = store
+		})
+		store.memory = b.memory
+		store.publish = func() { entry = b.publish(t, topicA, []byte("one")) }
+		b.subscribe(topicA, cb(0))
+		b.run()
+		synctest.Wait()
+		b.wantOrder(cb(0), entry)
+		b.end()
 	})
 }

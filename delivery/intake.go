@@ -64,9 +64,9 @@ func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
 	}
 }
 
-// listen follows the hints of the journal.
-func (d *Dispatcher) listen(ctx context.Context) {
-	for topic := range d.o.Journal.Hints(ctx) {
+// listen follows the hints of the journal until they end.
+func (d *Dispatcher) listen(hints <-chan string) {
+	for topic := range hints {
 		d.touch(topic)
 	}
 }

@@ -26,6 +26,8 @@ type memory struct {
 	clock   uint64
 	hints   []chan string
 	mute    bool // no hints
+	// listened gets one for each call of Hints.
+	listened chan struct{}
 
 	reads, bodies, commits, heads, recorded int
 	history                                 [][]subscriptions.Commit
@@ -53,7 +55,7 @@ var (
 )
 
 func newMemory() *memory {
-	m := &memory{topics: make(map[string]*memTopic)}
+	m := &memory{topics: make(map[string]*memTopic), listened: make(chan struct{}, 16)}
 	for shard := range m.records {
 		m.records[shard] = make(map[uuid.UUID]*memRecord)
 	}
@@ -255,6 +257,7 @@ func (m *memory) Hints(ctx context.Context) <-chan string {
 	defer m.mu.Unlock()
 	in, out := make(chan string, 100), make(chan string)
 	m.hints = append(m.hints, in)
+	m.listened <- struct{}{}
 	go func() {
 		defer close(out)
 		for {
@@ -271,12 +274,6 @@ func (m *memory) Hints(ctx context.Context) <-chan string {
 		}
 	}()
 	return out
-}
-
-func (m *memory) listeners() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.hints)
 }
 
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {

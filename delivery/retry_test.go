@@ -257,6 +257,7 @@ func TestRestartKeepsWaits(t *testing.T) {
 		pass(3 * time.Minute)
 		b.end()
 		second := newBed(t, func(o *Options) { o.Journal, o.Subscriptions, o.Client = b.memory, b.memory, b.wire })
+		second.memory = b.memory
 		second.run()
 		defer second.end()
 		pass(time.Hour)
