@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // Nodes is a Redis Cluster of three masters, and their replicas.
@@ -33,7 +35,7 @@ func startCluster(g *group) (*Nodes, error) {
 			{"cluster-require-full-coverage", "yes"},
 			{"cluster-replica-validity-factor", "0"},
 			{"cluster-allow-replica-migration", "no"},
-			{"cluster-port", fmt.Sprint(freePort())},
+			{"cluster-port", fmt.Sprint(ports.Free())},
 		}
 		if g.encrypted {
 			more = append(more, [2]string{"tls-cluster", "yes"})

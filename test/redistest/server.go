@@ -3,12 +3,12 @@ package redistest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // Standalone starts one server.
@@ -95,7 +95,7 @@ func (g *group) data(more ...[2]string) (*Server, error) {
 func (g *group) server(access Access, directives [][2]string, flags ...string) (*Server, error) {
 	var err error
 	for range 5 {
-		s := &Server{Access: access, name: fmt.Sprintf("server %d", len(g.all)), port: freePort(), flags: flags}
+		s := &Server{Access: access, name: fmt.Sprintf("server %d", len(g.all)), port: ports.Free(), flags: flags}
 		s.dir = filepath.Join(g.dir, fmt.Sprint(s.port))
 		if err = s.configure(directives); err != nil {
 			return nil, err
@@ -135,19 +135,4 @@ func (s *Server) configure(directives [][2]string) error {
 		return fmt.Errorf("redistest: %w", err)
 	}
 	return os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(b.String()), 0o600)
-}
-
-// freePort returns a loopback port on which nothing listens. It is below the
-// ones that the kernel gives to outgoing connections, so that a server that was
-// killed gets its port back.
-func freePort() int {
-	for {
-		port := 10240 + rand.IntN(32768-10240) //nolint:gosec // G404: not a secret
-		//nolint:noctx // it returns at once
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
-		if err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
 }
