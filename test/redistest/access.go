@@ -102,7 +102,7 @@ func (a *Access) certify(dir string) error {
 // reply: nil, a string, an int64 or a []any of these.
 func (s *Server) Do(t testing.TB, args ...string) any {
 	t.Helper()
-	reply, err := s.Try(args...)
+	reply, err := s.try(bound, args...)
 	if err != nil {
 		t.Fatalf("redistest: %s to %s: %v; its log ends:\n%s", strings.Join(args, " "), s.name, err, s.LogTail())
 	}
@@ -110,8 +110,10 @@ func (s *Server) Do(t testing.TB, args ...string) any {
 }
 
 // Try is Do for those who can go on without a reply. It waits 5 s at most.
-func (s *Server) Try(args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func (s *Server) Try(args ...string) (any, error) { return s.try(5*time.Second, args...) }
+
+func (s *Server) try(limit time.Duration, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
 	if err != nil {

@@ -18,8 +18,8 @@ type Nodes struct {
 const slots = 16384
 
 // Cluster starts a Cluster of three masters that share the slots evenly, with
-// [Replicas] of each. It takes a node for dead after two seconds and answers
-// nothing while a slot has no master.
+// [Replicas] of each. It takes a node for dead after [Dead] and answers nothing while
+// a slot has no master.
 func Cluster(t testing.TB, opts ...Option) *Nodes {
 	t.Helper()
 	return lend(t, "cluster", opts, startCluster)
@@ -31,7 +31,7 @@ func startCluster(g *group) (*Nodes, error) {
 		more := [][2]string{
 			{"cluster-enabled", "yes"},
 			{"cluster-config-file", "nodes.conf"},
-			{"cluster-node-timeout", "2000"},
+			{"cluster-node-timeout", fmt.Sprint(g.dead().Milliseconds())},
 			{"cluster-require-full-coverage", "yes"},
 			{"cluster-replica-validity-factor", "0"},
 			{"cluster-allow-replica-migration", "no"},
@@ -303,7 +303,7 @@ func (c *Nodes) MigrateSlot(t testing.TB, slot int, to *Server) {
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []string{"MIGRATE", "127.0.0.1", fmt.Sprint(to.port), "", "0", "5000"}
+		migrate := []string{"MIGRATE", "127.0.0.1", fmt.Sprint(to.port), "", "0", "60000"}
 		if c.User != "" {
 			migrate = append(migrate, "AUTH2", ownUser, ownPassword)
 		}

@@ -17,6 +17,7 @@ type options struct {
 	rules      string
 	replicas   int
 	shared     bool
+	steady     bool
 }
 
 // Config sets a directive of redis.conf for every data server, for example
@@ -46,8 +47,12 @@ func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
 // Shared asks for the servers that other tests of this binary with the same
 // options have, and leaves them running. Such tests choose distinct prefixes
-// and do the servers no harm.
-func Shared() Option { return func(o *options) { o.shared = true } }
+// and do the servers no harm, which are [Steady] therefore.
+func Shared() Option { return func(o *options) { o.shared, o.steady = true, true } }
+
+// Steady says that the test does the servers no harm: none is taken for dead that
+// doesn't answer for as long as [Dead], as on a busy machine.
+func Steady() Option { return func(o *options) { o.steady = true } }
 
 var shared = struct {
 	sync.Mutex

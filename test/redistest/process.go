@@ -16,8 +16,9 @@ import (
 )
 
 // bound is how long anything that is waited for may take. The machine may be
-// busy with other tests.
-const bound = 60 * time.Second
+// busy with other tests, and sentinels that had to wait for it act again half a
+// minute later only.
+const bound = 3 * time.Minute
 
 // base is the folder of all servers of this process. A shell removes it when
 // this process has ended, however it ends: its standard input, a pipe, is
@@ -180,7 +181,21 @@ func await(what string, check func() error) error {
 }
 
 // lull is how long a failover that is going to begin takes at most until it shows.
-const lull = 3 * time.Second
+const lull = Dead + 2*time.Second
+
+// Dead is after what time without an answer Sentinels and the nodes of a Cluster
+// take a master for dead and put another in its place: longer than a busy machine
+// keeps a server waiting that is well.
+const Dead = 4 * time.Second
+
+// dead returns that time for the servers of a group. Where nobody does them harm, to
+// put another in the place of one would be harm.
+func (o *options) dead() time.Duration {
+	if o.steady {
+		return time.Minute
+	}
+	return Dead
+}
 
 // calm waits until what check reports has been well for a lull.
 func calm(t testing.TB, check func() error) {

@@ -17,7 +17,7 @@ type Sentinels struct {
 }
 
 // Sentinel starts a master, two replicas and three sentinels, which take the
-// master for dead after a second.
+// master for dead after [Dead].
 func Sentinel(t testing.TB, opts ...Option) *Sentinels {
 	t.Helper()
 	return lend(t, "sentinel", opts, startSentinels)
@@ -65,7 +65,7 @@ func startSentinels(g *group) (*Sentinels, error) {
 func (s *Sentinels) monitorConfig(g *group) [][2]string {
 	c := [][2]string{
 		{"sentinel", fmt.Sprintf("monitor %s 127.0.0.1 %d 2", masterName, s.Data[0].port)},
-		{"sentinel", "down-after-milliseconds " + masterName + " 1000"},
+		{"sentinel", fmt.Sprintf("down-after-milliseconds %s %d", masterName, g.dead().Milliseconds())},
 		{"sentinel", "failover-timeout " + masterName + " 3000"},
 	}
 	if g.user != "" {
