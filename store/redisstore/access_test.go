@@ -41,7 +41,7 @@ func TestUserWithFewRightsPassesTheSuiteOverTLS(t *testing.T) {
 			return s.URL(), s.CAFile, s.Servers()
 		},
 	} {
-		url, ca, servers := start(redistest.TLS(), redistest.ACL("hub", "pass word@/?", aclRules), redistest.Config("tls-auth-clients", "no"))
+		url, ca, servers := start(redistest.TLS(), redistest.ACL("hub", "pass word@/?", aclRules), redistest.Config("tls-auth-clients", "no"), redistest.Steady())
 		for _, s := range servers {
 			s.Do(t, "ACL", "SETUSER", "tester", "on", ">test", "~*", "&*", "+@all")
 		}

@@ -129,7 +129,7 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 // what it has is still delivered.
 func TestFullRedisTakesCursors(t *testing.T) {
 	server := redistest.Standalone(t)
-	s := openStore(t, Options{URL: server.URL()})
+	s := openStore(t, Options{URL: server.URL(), Timeout: patience})
 	sub := subscriptionNo(1)
 	set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1048576")

@@ -83,7 +83,7 @@ func hubsOn(t *testing.T, n int) (stores []*Store) {
 // openPinned opens a store, with or without an id that it has to have.
 func openPinned(t *testing.T, url, prefix, id string, accept bool) (*Store, error) {
 	t.Helper()
-	s, err := Open(context.WithoutCancel(t.Context()), Options{URL: url, Prefix: prefix, InstallID: id, AcceptEmpty: accept})
+	s, err := Open(context.WithoutCancel(t.Context()), Options{URL: url, Prefix: prefix, InstallID: id, AcceptEmpty: accept, Timeout: patience})
 	if err == nil {
 		t.Cleanup(func() { _ = s.Close() })
 	}
@@ -163,7 +163,7 @@ func TestEmptied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Standalone(t)
 			told := make(chan error, 8)
-			s, err := Open(context.WithoutCancel(t.Context()), Options{URL: server.URL(), Refusing: func(err error) { told <- err }})
+			s, err := Open(context.WithoutCancel(t.Context()), Options{URL: server.URL(), Refusing: func(err error) { told <- err }, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +215,7 @@ func TestEmptied(t *testing.T) {
 func TestNothingIsAppendedToAnEmptiedStore(t *testing.T) {
 	server := redistest.Standalone(t)
 	for range 20 {
-		s, err := Open(t.Context(), Options{URL: server.URL()})
+		s, err := Open(t.Context(), Options{URL: server.URL(), Timeout: patience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func read(t testing.TB, s *Store, topic string, after journal.Anchor) []journal.
 // was not is there once or not at all.
 func TestKilledRedisKeepsWhatWasAcknowledged(t *testing.T) {
 	server := redistest.Standalone(t)
-	s := openStore(t, Options{URL: server.URL()})
+	s := openStore(t, Options{URL: server.URL(), Timeout: patience})
 	const writers = 8
 	var done atomic.Bool
 	var acked [writers][]journal.Entry
@@ -122,16 +122,21 @@ func TestFrozenRedisIsToldSoon(t *testing.T) {
 	server := redistest.Standalone(t)
 	s := openStore(t, Options{URL: server.URL()})
 	publish(t, s, topicName, 1)
-	h, err := s.Head(t.Context(), topicName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var h journal.Head
+	eventually(t, "a head", func() (there bool) {
+		var err error
+		h, err = s.Head(t.Context(), topicName)
+		return err == nil
+	})
 	server.Freeze(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, appendErr := s.Append(ctx, time.Now(), topicName, entry(1, "x"), h.Version)
-	if !errors.Is(appendErr, ErrAway) || ctx.Err() != nil {
-		t.Errorf("Append: %v, want ErrAway before 2 s", appendErr)
+	soon := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := s.Append(ctx, time.Now(), topicName, entry(1, "x"), h.Version)
+		return errors.Is(err, ErrAway) && ctx.Err() == nil
+	}
+	if !soon() && !soon() && !soon() { // the machine may be busy for once
+		t.Error("Append does not return ErrAway before 2 s")
 	}
 	server.Continue(t)
 	eventually(t, "an answer", func() bool { _, err := s.Head(t.Context(), topicName); return err == nil })
@@ -166,8 +171,12 @@ func TestLostTailIsNoticed(t *testing.T) {
 	})
 }
 
+// failoverTimeout is for a command, such that a busy machine answers in time, and
+// one to a server that is gone leaves time for others.
+const failoverTimeout = 10 * time.Second
+
 func lostTail(t *testing.T, url string, servers []*redistest.Server, loseTail func(write func())) {
-	s := openStore(t, Options{URL: url})
+	s := openStore(t, Options{URL: url, Timeout: failoverTimeout})
 	kept := publish(t, s, topicName, 5)
 	_, since, err := s.Changes(t.Context(), s.key.topic(topicName).partition, 0)
 	if err != nil {
@@ -177,7 +186,7 @@ func lostTail(t *testing.T, url string, servers []*redistest.Server, loseTail fu
 	var lost []journal.Entry
 	loseTail(func() { lost = publish(t, s, topicName, 3) })
 
-	other := openStore(t, Options{URL: url}) // a hub that saw nothing of it
+	other := openStore(t, Options{URL: url, Timeout: failoverTimeout}) // a hub that saw nothing of it
 	for _, hub := range []*Store{s, other} {
 		eventually(t, "the new master", func() bool {
 			h, err := hub.Head(t.Context(), topicName)
@@ -313,7 +322,7 @@ func TestLostAnswerIsNoMovedHead(t *testing.T) {
 
 func TestHighWaterIsRefused(t *testing.T) {
 	server := redistest.Standalone(t)
-	s := openStore(t, Options{URL: server.URL()})
+	s := openStore(t, Options{URL: server.URL(), Timeout: patience})
 	entries := publish(t, s, topicName, 20)
 	refused := func(full bool) func() bool {
 		return func() bool {

@@ -39,17 +39,16 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 		}
 		// A hub's own hints come once.
 		own := a.Hints(t.Context())
-		hears(t, b, own, topicName) // it listens
-		for len(own) > 0 {
-			<-own
-		}
+		hears(t, b, own, topicName+"first") // it listens; further hints of that may be on their way
 		publish(t, a, topicName, 1)
 		publish(t, b, topicName+"last", 1)
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != topicName+"last" {
 			select {
 			case topic := <-own:
-				got = append(got, topic)
+				if topic != topicName+"first" {
+					got = append(got, topic)
+				}
 			case <-time.After(patience):
 				t.Fatalf("hints of %v", got)
 			}
@@ -62,7 +61,7 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 
 func TestHintsComeAgainAfterAConnectionBroke(t *testing.T) {
 	server := redistest.Standalone(t)
-	a, b := openStore(t, Options{URL: server.URL()}), openStore(t, Options{URL: server.URL()})
+	a, b := openStore(t, Options{URL: server.URL(), Timeout: patience}), openStore(t, Options{URL: server.URL(), Timeout: patience})
 	hints := b.Hints(t.Context())
 	hears(t, a, hints, topicName)
 	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")

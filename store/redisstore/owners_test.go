@@ -51,7 +51,7 @@ func TestLeases(t *testing.T) {
 			acquire("a b", []int{0, 7, 250}, time.Minute, 0, 7, 250)
 			acquire("b", shards, 50*time.Millisecond, 8, 255)
 			acquire("a b", []int{7}, time.Minute, 7) // it comes again
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 				if got, err := s.Owners(t.Context(), []int{8, 255}); err != nil || time.Now().After(deadline) {
 					t.Fatalf("the leases of b do not end: %v %v", got, err)
 				} else if got[0] == "" && got[1] == "" {
@@ -128,7 +128,7 @@ func TestHeartbeat(t *testing.T) {
 	if all := beat(b, 50*time.Millisecond); len(all) != 2 || all["a/1"] != a || all["b/1"] != b {
 		t.Errorf("%+v", all)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(beat(a, time.Minute)) > 1; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(beat(a, time.Minute)) > 1; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("b lives for ever")
 		}
@@ -179,8 +179,9 @@ func TestLeaseCommands(t *testing.T) {
 	if _, err := s.Heartbeat(t.Context(), node, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	// count is how many commands of leases there were while do ran.
-	count := func(do func(ctx context.Context) error) (n int) {
+	// counted is how many commands of leases there were while do ran, and those with
+	// which the store looks every second whether it is still there.
+	counted := func(do func(ctx context.Context) error) (n int) {
 		t.Helper()
 		server.Do(t, "CONFIG", "RESETSTAT")
 		if err := do(t.Context()); err != nil {
@@ -200,6 +201,14 @@ func TestLeaseCommands(t *testing.T) {
 		}
 		return n
 	}
+	// count is without those.
+	count := func(do func(ctx context.Context) error) int {
+		least := counted(do)
+		for range 9 {
+			least = min(least, counted(do))
+		}
+		return least
+	}
 	if n := count(func(ctx context.Context) error { _, _, err := s.Renew(ctx, "a", allShards(), time.Minute); return err }); n > 8*4 {
 		t.Errorf("a renewal of all leases costs %d commands", n)
 	}
@@ -215,7 +224,7 @@ func TestKeepersOnRedis(t *testing.T) {
 	var stops []func()
 	start := func(i int) {
 		id := fmt.Sprint("hub ", i)
-		k := cluster.New(cluster.Options{Store: stores[i], Part: noPart{}, Self: cluster.Node{ID: id, Name: id}, Lease: 2 * time.Second, Drain: time.Second})
+		k := cluster.New(cluster.Options{Store: stores[i], Part: noPart{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = k.Run(ctx) }()
@@ -223,7 +232,7 @@ func TestKeepersOnRedis(t *testing.T) {
 	}
 	even := func(n int, least int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			sum, fewest := 0, cluster.Shards
 			for _, k := range keepers[len(keepers)-n:] {
 				sum, fewest = sum+k.Owned(), min(fewest, k.Owned())

@@ -36,7 +36,7 @@ func eachTopology(t *testing.T, test func(t *testing.T, url string)) {
 
 // patience is how long tests wait for what has to come, and for a Redis that has
 // few of the machine's cores.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var prefixesUsed atomic.Int64
 
