@@ -237,6 +237,9 @@ func (d *Dispatcher) judge(j job, out outcome) {
 	case j.probe && h.suspect:
 		h.step = up(h.step)
 		d.probeLater(h)
+		if j.class != trusted && h.queued[trusted].len() > 0 {
+			d.probeSoon(h) // they came during the probe, which would have been theirs
+		}
 	case unreachable(status):
 		if h.failures++; h.failures >= suspectAfter && !h.suspect {
 			h.suspect, h.revive, h.step = true, true, 0

@@ -175,9 +175,43 @@ func TestAnswerEndsSuspicion(t *testing.T) {
 	})
 }
 
+// One that is published to during a probe of its host waits for the end of that
+// and the short step, not for the ladder's.
+func TestTenantWhileItsHostIsProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		const host, good = "shared.example", "http://shared.example/good"
+		b.set(host, hangs)
+		b.set(good, answers(200))
+		for n := range 20 {
+			b.subscribe(topicB, fmt.Sprintf("http://%s/%d", host, n))
+		}
+		b.subscribe(topicA, good, served)
+		b.run()
+		defer b.end()
+		b.publish(t, topicB, []byte("x"))
+		pass(time.Minute)
+		for began := time.Now(); time.Since(began) < time.Hour || b.d.Stats().InFlight == 0; {
+			pass(time.Second)
+		}
+		if st := b.d.Stats(); st.Suspects != 1 || st.InFlight != 1 {
+			t.Fatalf("%+v", st)
+		}
+		now := time.Now()
+		b.publish(t, topicA, []byte("x"))
+		pass(time.Minute)
+		if got := b.at(good); len(got) != 1 || got[0].at.Sub(now) > 45*time.Second {
+			t.Errorf("a minute later: %v", got)
+		}
+	})
+}
+
 // Where tenants share a host, the callbacks of one that hang do not hold up those
 // of another for longer than a step of the ladder and the probe that is under way,
 // however many they are and though they make the host suspect again and again.
+// A tenant that no slot is left for once the host has answered another waits for
+// what is in flight besides, and for what gets a slot in the moment between the
+// first of its timeouts and the third: 30 s and three times 15 s.
 func TestTenantsOfASuspectHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -204,7 +238,7 @@ func TestTenantsOfASuspectHost(t *testing.T) {
 				if len(got) != k+1 {
 					t.Fatalf("publish %d: tenant %d got %d", k, n, len(got))
 				}
-				if late := got[k].at.Sub(now); late > 70*time.Second {
+				if late := got[k].at.Sub(now); late > 75*time.Second {
 					t.Fatalf("publish %d: tenant %d had to wait %v", k, n, late)
 				}
 			}
