@@ -79,6 +79,8 @@ func TestClassify(t *testing.T) {
 
 // Connecting, a name server that does not answer included, takes 5 s at most.
 func TestConnectTimeout(t *testing.T) {
+	// Net reads its settings at the first look-up. In a bubble they would stay there.
+	_, _ = resolver(t, nil).LookupHost(t.Context(), "nowhere.test")
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, Options{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -170,12 +172,19 @@ func rawServer(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
+// closedPort is an address where nothing listens, and nothing else can until the
+// test ends: it is the far end of a connection.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = l.Close() })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
 }
