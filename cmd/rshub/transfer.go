@@ -230,6 +230,9 @@ func openImport(stdin io.Reader, name string) (f *os.File, done func(), err erro
 	done = func() { _ = f.Close() }
 	if name != "-" {
 		f, err = os.Open(name) //nolint:gosec // G304: the operator names the file
+		if errors.Is(err, os.ErrNotExist) {
+			err = cli.Fail(cli.ExitNotFound, "there is no file %s; name one, or - for standard input", name)
+		}
 		return f, done, err
 	}
 	if f, err = os.CreateTemp("", "rshub-import-"); err != nil {

@@ -49,7 +49,7 @@ func TestExportAndImport(t *testing.T) {
 	code, _, stderr = try(t, strings.Replace(whole, "change", "news", 1), "import", "--data-dir", old, "-")
 	is("a wrong line", code, cli.ExitRefused, stderr, "line 2: ")
 	code, _, stderr = try(t, "", "import", "--data-dir", old, filepath.Join(dir, "none"))
-	is("no file", code, cli.ExitFailure, stderr, "no such file")
+	is("no file", code, cli.ExitNotFound, stderr, "there is no file")
 
 	code, stdout, stderr := try(t, "", "export", "--data-dir", old)
 	is("neither key nor word", code, cli.ExitRefused, stderr, "--without-secrets")

@@ -28,7 +28,7 @@ type checkFlags struct {
 }
 
 func checkCommand() *cobra.Command {
-	f := checkFlags{timeout: cli.Span(time.Minute)}
+	f := checkFlags{sample: 20, most: 1000, maxPackage: 64 << 20, timeout: cli.Span(time.Minute)}
 	cmd := &cobra.Command{
 		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cobra.ExactArgs(1),
 		Long: `Looks at a Source as a subscriber would, this one or anybody's: how it is found,
@@ -45,16 +45,19 @@ let in or the address is one that is not called, 5 where the server can't be rea
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.sample, "sample", 20, "fetch `N` resources of each list; 0: none")
-	flags.IntVar(&f.most, "max-documents", 1000, "look at `N` documents at most")
-	flags.Int64Var(&f.maxPackage, "max-package", 64<<20, "fetch packages of dumps up to `N` bytes; 0: none")
-	flags.Var(&f.timeout, "timeout", "`TIME` for each request")
+	flags.Var(cli.AtLeast(&f.sample, 0), "sample", "fetch `N` resources of each list; 0: none")
+	flags.Var(cli.AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most")
+	flags.Var(cli.AtLeast(&f.maxPackage, 0), "max-package", "fetch packages of dumps up to `N` bytes; 0: none")
+	flags.Var(cli.Positive(&f.timeout), "timeout", "`TIME` for each request")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one for all")
 	f.call.Add(flags, "allow loopback and private addresses")
 	return cmd
 }
 
 func (f *checkFlags) run(cmd *cobra.Command, url string) error {
+	if err := cli.CheckAddress("URL", url); err != nil {
+		return err
+	}
 	client, err := clientOf(&f.call)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
-	flags.Var(&f.settle, "settle", "`TIME` for which a file must have been left alone before it counts as written")
+	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` for which a file must have been left alone before it counts as written")
 	flags.Float64Var(&f.maxDeleted, "max-deleted", source.DefaultMaxDeleted, "`SHARE` of all resources that may be gone at one look; if more are, none is published as deleted until they are back")
 }
 
@@ -115,14 +115,6 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 	return sets, nil
 }
 
-// positive is a time in which none at all means never, too.
-func positive(s cli.Span) time.Duration {
-	if s == 0 {
-		return -1
-	}
-	return time.Duration(s)
-}
-
 // scheduleFlags say when documents are written and how long they are kept.
 type scheduleFlags struct {
 	list, dump, rotate, archive, keepChanges, keepArchive cli.Span
@@ -133,12 +125,13 @@ type scheduleFlags struct {
 func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	f.list, f.dump, f.rotate, f.archive = cli.Span(time.Minute), cli.Span(24*time.Hour), cli.Span(24*time.Hour), cli.Span(24*time.Hour)
 	f.keepChanges, f.keepArchive = cli.Span(7*24*time.Hour), cli.Span(30*24*time.Hour)
+	f.keepDumps, f.packageBytes, f.rotateAt = 2, 1<<30, 10_000
 	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
-	flags.IntVar(&f.keepDumps, "keep-dumps", 2, "`N` Resource Dumps are kept; each takes the space of the folder")
-	flags.Int64Var(&f.packageBytes, "package-bytes", 1<<30, "a package of a dump has about `N` bytes before compression")
+	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "`N` Resource Dumps are kept; each takes the space of the folder")
+	flags.Var(cli.AtLeast(&f.packageBytes, 1), "package-bytes", "a package of a dump has about `N` bytes before compression")
 	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and another begun; off: only by --rotate-at")
-	flags.IntVar(&f.rotateAt, "rotate-at", 10_000, "a Change List has `N` changes at most")
+	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "a Change List has `N` changes at most")
 	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists, and their dumps, are listed beside the open one; off: for ever")
 	flags.Var(&f.archive, "archive-every", "`TIME` between two Resource Lists in the archive; off: no archives")
 	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists are in the archives; off: for ever")
@@ -149,8 +142,8 @@ func (f *scheduleFlags) schedule() source.Schedule {
 		f.list = 1 // at once
 	}
 	return source.Schedule{
-		ResourceList: time.Duration(f.list), Dump: positive(f.dump), Archive: positive(f.archive),
-		Rotate: positive(f.rotate), RotateAt: f.rotateAt, KeepChanges: positive(f.keepChanges), KeepArchive: positive(f.keepArchive),
+		ResourceList: time.Duration(f.list), Dump: f.dump.OrNever(), Archive: f.archive.OrNever(),
+		Rotate: f.rotate.OrNever(), RotateAt: f.rotateAt, KeepChanges: f.keepChanges.OrNever(), KeepArchive: f.keepArchive.OrNever(),
 		KeepDumps: f.keepDumps, PackageBytes: f.packageBytes,
 	}
 }

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rspub": main})
 }
 
-// The scripts run the real command, each in a folder of its own.
+// The scripts run the real command, each in a folder of its own. CLOSED is an address
+// at which nobody listens, and TAKEN one at which somebody does.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true,
@@ -36,7 +37,13 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			taken, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = taken.Close() })
 			e.Setenv("CLOSED", closed.Addr().String())
+			e.Setenv("TAKEN", taken.Addr().String())
 			return closed.Close()
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

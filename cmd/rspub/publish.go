@@ -61,7 +61,7 @@ a hub can't be reached or can't take it now, 6 where some hubs have it and some 
 	flags.StringVar(&f.until, "until", "", "`DATETIME` at which it ends (default now)")
 	flags.StringVar(&f.list, "capability-list", "", "`URL` of the Capability List that the topic is in")
 	flags.StringVar(&f.location, "content-location", "", "`URL` of an immutable copy below the topic, which the hub may compare with")
-	flags.Var(&f.timeout, "timeout", "`TIME` that one hub gets")
+	flags.Var(cli.Positive(&f.timeout), "timeout", "`TIME` that one hub gets")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the notification and post nothing")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each hub")
 	f.call.Add(flags, "allow hubs on loopback and private addresses")

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -61,12 +62,12 @@ signal ends it at once. It logs to standard error; the line with
 	}
 	flags := cmd.Flags()
 	f.sets.add(cmd)
-	flags.Var(&f.sets.rescan, "rescan", "`TIME` between two scans of the whole folder, for what watching it misses")
+	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, for what watching it misses")
 	flags.StringVar(&f.listen, "listen", ":8090", "`ADDR` to listen on; with --dev 127.0.0.1:8090")
 	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/)")
 	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` for what has to outlive a restart")
 	f.hubs.add(flags)
-	flags.Var(&f.every, "every", "`TIME` that a change waits for others at most before it is pushed")
+	flags.Var(cli.Positive(&f.every), "every", "`TIME` that a change waits for others at most before it is pushed")
 	f.schedule.add(flags)
 	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
 	flags.StringVar(&f.resume, "resume", "", "`HUB` that stopped, because it and this Source disagree about what it has, and is to go on")
@@ -89,6 +90,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if f.resume != "" && !slices.Contains(f.hubs.hubs, f.resume) {
+		return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", f.resume)
+	}
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
 		return cli.Fail(cli.ExitUsage, "with several sets --resume-topic must say which topic is to go on")
 	}
@@ -100,9 +104,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", f.listen)
+	listener, err := cli.Listen(cmd.Context(), f.listen)
 	if err != nil {
-		return cli.Fail(cli.ExitFailure, "%w; give another address with --listen", err)
+		return err
 	}
 	defer func() { _ = listener.Close() }() // the server has, unless there is none yet
 	if f.publicURL == "" {
@@ -165,7 +169,9 @@ func explain(err error) error {
 	switch {
 	case errors.Is(err, source.ErrLocked):
 		return cli.Fail(cli.ExitFailure, "%w; is another rspub running? Each needs a --state-dir of its own", err)
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrNotExist):
+		return cli.Fail(cli.ExitNotFound, "%w", err)
+	case errors.Is(err, os.ErrPermission):
 		return cli.Fail(cli.ExitFailure, "%w", err)
 	}
 	return cli.Fail(cli.ExitUsage, "%w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
+	"github.com/rshub/rshub/websub"
 )
 
 // copyFlags describe a copy.
@@ -44,9 +46,10 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: resources below URL go to FOLDER of the copy, . being the copy itself; repeatable (default: a folder for each host)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
 	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host; repeatable")
-	flags.IntVar(&f.parallel, "parallel", 8, "`N` requests to one host at once")
+	f.parallel, f.maxFile = 8, 16<<30
+	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
 	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or N% of the copy, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
-	flags.Int64Var(&f.maxFile, "max-file", 16<<30, "largest resource in `BYTES` where the Source does not say how long it is")
+	flags.Var(cli.AtLeast(&f.maxFile, 1), "max-file", "largest resource in `BYTES` where the Source does not say how long it is")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
@@ -64,7 +67,7 @@ func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
-	flags.Var(&f.lease, "lease", "`TIME` to ask for")
+	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
 }
 
@@ -72,11 +75,20 @@ func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
-		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: span(f.checkEvery), Lease: span(f.lease),
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease),
 		Tokens: map[string]string{},
 	}
 	if f.dir == "" {
 		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")
+	}
+	err := errors.Join(cli.CheckAddress("SOURCE", source), checkURLs(f.callback, named{"--hub", f.hub}))
+	if err != nil {
+		return o, err
+	}
+	for _, h := range f.hosts {
+		if !isHost(h) {
+			return o, cli.Fail(cli.ExitUsage, "--allow-host %q must be a HOST or HOST:PORT", h)
+		}
 	}
 	switch f.baseline {
 	case "", "auto":
@@ -97,8 +109,8 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	}
 	for _, t := range f.tokens {
 		host, file, ok := strings.Cut(t, "=")
-		if !ok || host == "" || file == "" {
-			return o, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE", t)
+		if !ok || !isHost(host) || file == "" {
+			return o, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE, with a HOST or HOST:PORT", t)
 		}
 		token, err := cli.Credential("--token-file", file)
 		if err != nil {
@@ -106,7 +118,6 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 		}
 		o.Tokens[host] = token
 	}
-	var err error
 	if f.maxDelete != "" {
 		if o.MaxDelete, err = destination.ParseShare(f.maxDelete); err != nil {
 			return o, cli.Fail(cli.ExitUsage, "--max-delete: %w", err)
@@ -123,9 +134,36 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 	c, err := destination.Open(o)
 	if err != nil {
-		return nil, &cli.Error{Code: cli.ExitFailure, Err: err}
+		code := cli.ExitFailure
+		if wrong := (*destination.OptionsError)(nil); errors.As(err, &wrong) {
+			code = cli.ExitUsage
+		}
+		return nil, &cli.Error{Code: code, Err: err}
 	}
 	return c, nil
+}
+
+// named is a URL and the flag that it came with; empty: it did not.
+type named struct{ flag, url string }
+
+// checkURLs returns an error for ExitUsage where one of URLs is none, or the callback
+// is not fit to be one.
+func checkURLs(callback string, others ...named) error {
+	for _, u := range append(others, named{"--callback-url", callback}) {
+		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
+			return cli.Fail(cli.ExitUsage, "%w", err)
+		}
+	}
+	if strings.ContainsRune(callback, '?') {
+		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without, each subscription gets a path below it")
+	}
+	return nil
+}
+
+// isHost reports whether text is a host, or host:port, and nothing else.
+func isHost(text string) bool {
+	u, err := url.Parse("http://" + text)
+	return err == nil && u.Hostname() != "" && u.Host == text
 }
 
 func span(s cli.Span) time.Duration { return time.Duration(s) }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
-	"github.com/rshub/rshub/websub"
 )
 
 // listenFlags are those of `rssub listen`.
@@ -64,10 +62,10 @@ repeated by the next start, but for what a crash cut off.`,
 	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List that gaps are repaired from (default: as the Source says)")
 	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	f.lease, f.check = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
-	flags.Var(&f.lease, "lease", "`TIME` to ask for")
+	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
 	f.hold = cli.Span(10 * time.Second)
-	flags.Var(&f.hold, "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List")
+	flags.Var(cli.Positive(&f.hold), "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List")
 	flags.BoolVar(&f.leave, "unsubscribe", false, "unsubscribe at the end, instead of leaving the subscription for the next start")
 	f.call.Add(flags, "for a Source and hub on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
@@ -78,24 +76,17 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Topic == "" {
 		return cli.Fail(cli.ExitUsage, "--topic is missing: the URL of what to listen to")
 	}
-	for _, u := range []struct{ flag, url string }{
-		{"--topic", f.o.Topic}, {"--hub", f.o.Hub}, {"--callback-url", f.o.Callback}, {"--change-list", f.o.ChangeList},
-	} {
-		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
-			return cli.Fail(cli.ExitUsage, "%w", err)
-		}
+	err := checkURLs(f.o.Callback, named{"--topic", f.o.Topic}, named{"--hub", f.o.Hub}, named{"--change-list", f.o.ChangeList})
+	if err != nil {
+		return err
 	}
-	if strings.ContainsRune(f.o.Callback, '?') {
-		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without, each subscription gets a path below it")
-	}
-	var err error
 	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	if f.o.Allow, err = f.call.Ranges(); err != nil {
 		return err
 	}
-	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), span(f.check), span(f.hold)
+	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), f.check.OrNever(), span(f.hold)
 	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
 		return cli.Fail(cli.ExitUsage, "--state-dir %s is of the topic %q; name another folder, or delete it to begin anew", f.o.Dir, st.Topic)
 	}

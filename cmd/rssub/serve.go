@@ -19,9 +19,9 @@ type listening struct {
 
 // listenOn opens the address of --listen.
 func listenOn(ctx context.Context, addr string) (*listening, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	l, err := cli.Listen(ctx, addr)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailure, "%w; give another address with --listen", err)
+		return nil, err
 	}
 	return &listening{Listener: l, failed: make(chan error, 1)}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -65,9 +64,9 @@ type callback struct {
 
 // serve listens until ctx ends.
 func (c *callback) serve(ctx context.Context, addr string, stderr io.Writer) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	l, err := Listen(ctx, addr)
 	if err != nil {
-		return Fail(ExitFailure, "%w; give another address with --listen", err)
+		return err
 	}
 	say(stderr, "The callback is http://%s/ (any path). Ctrl-C ends it.\n", l.Addr())
 	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}

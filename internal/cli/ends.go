@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -131,8 +132,19 @@ func (s *Span) Set(text string) error {
 		return err
 	}
 	d, err := time.ParseDuration(text)
-	*s = Span(max(d, 0))
+	if err == nil && d < 0 {
+		err = errors.New("a time can't be negative")
+	}
+	*s = Span(d)
 	return err
+}
+
+// OrNever is the time where none at all means never, too, which is negative.
+func (s Span) OrNever() time.Duration {
+	if s == 0 {
+		s = -1
+	}
+	return time.Duration(s)
 }
 
 // String implements pflag.Value.

@@ -50,7 +50,8 @@ be reached.`,
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object for each document")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail where there would be a warning")
 	cmd.Flags().BoolVar(&f.follow, "follow", false, "check the documents that are listed, too, and whether they agree")
-	cmd.Flags().IntVar(&f.most, "max-documents", 1000, "look at `N` documents at most with --follow")
+	f.most = 1000
+	cmd.Flags().Var(AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most with --follow")
 	cmd.Flags().DurationVar(&f.pause, "pause", 100*time.Millisecond, "`TIME` between two requests to one host")
 	cmd.Flags().StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that URLs may be in; repeatable")
 	cmd.Flags().BoolVar(&f.dev, "dev", false, "allow loopback and private addresses")
@@ -65,7 +66,7 @@ func (f *validateFlags) run(cmd *cobra.Command, name string) error {
 	out := cmd.OutOrStdout()
 	w := &walk{
 		inputs: inputs{stdin: cmd.InOrStdin(), client: client, pause: f.pause},
-		strict: f.strict, follow: f.follow, left: max(f.most, 1), seen: make(map[string]*document),
+		strict: f.strict, follow: f.follow, left: f.most, seen: make(map[string]*document),
 		report: func(v *verdict) error {
 			if f.json {
 				return json.NewEncoder(out).Encode(v)

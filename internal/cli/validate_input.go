@@ -152,8 +152,6 @@ func (s *inputs) fetch(ctx context.Context, name string) (input, error) {
 	return input{}, Fail(ExitFailure, "%s redirects more than %d times", name, maxRedirects)
 }
 
-func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
-
 // ask sends one request, and once more where the server says when to.
 func (s *inputs) ask(ctx context.Context, where string) (*http.Response, error) {
 	u, err := url.Parse(where)

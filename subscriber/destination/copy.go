@@ -40,10 +40,11 @@ type Copy struct {
 }
 
 // Open opens the copy in Options.Dir, or begins one. With Options.DryRun it writes
-// nothing there. The error says which option is wrong, or what is wrong with the folder.
+// nothing there. The error says which option is wrong (*OptionsError), or what is wrong
+// with the folder.
 func Open(o Options) (*Copy, error) {
 	if err := o.setDefaults(); err != nil {
-		return nil, err
+		return nil, &OptionsError{err}
 	}
 	c := &Copy{log: o.Log, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
 	if o.DryRun {

@@ -142,6 +142,12 @@ const (
 	deleteWindow = time.Hour
 )
 
+// OptionsError says which of the Options is wrong. Nothing was begun.
+type OptionsError struct{ error }
+
+// Unwrap returns what it says.
+func (e *OptionsError) Unwrap() error { return e.error }
+
 func (o *Options) setDefaults() error {
 	u, err := url.Parse(o.Source)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
