@@ -84,9 +84,11 @@ func run(t testing.TB, p *publisher.Publisher) {
 	})
 }
 
+// freeAddr is an address that is free, and stays so: connections to others do not
+// come from there.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.3:0")
 	if err != nil {
 		t.Fatal(err)
 	}
