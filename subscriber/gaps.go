@@ -102,7 +102,6 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 		if !told {
 			return nil // nothing was missing
 		}
-		gap := gap
 		if job.target.IsZero() {
 			t, err := s.tail(tx)
 			if err != nil {
@@ -110,6 +109,7 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 			}
 			gap.Until = t.Until
 		}
+		gap := gap
 		return putGap(tx, &gap)
 	})
 	if err != nil {

@@ -1,6 +1,8 @@
 package subscriber
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -59,9 +61,11 @@ func TestLongLease(t *testing.T) {
 }
 
 // A lease that ran out while the hub was away is asked for again, with the same
-// callback, and what happened in between is taken from the Change List.
+// callback, and what happened in between is taken from the Change List. The log tells
+// the gap as the status does.
 func TestLostLease(t *testing.T) {
-	subscribed(t, func(l *lab) { l.lease = 1000 }, func(l *lab) {
+	var log bytes.Buffer
+	subscribed(t, func(l *lab) { l.lease, l.o.Log = 1000, slog.New(slog.NewJSONHandler(&log, nil)) }, func(l *lab) {
 		l.pushed(0, 10, 5)
 		l.page(labHub, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "away", http.StatusBadGateway) })
 		l.after(2000 * time.Second)
@@ -77,6 +81,9 @@ func TestLostLease(t *testing.T) {
 		l.want("5 15")
 		if got := l.gaps(); got != "lease repaired 10-15:1" {
 			l.Error(got)
+		}
+		if want := `"event":"gap_repaired","from":"` + stamp(l, 10) + `","until":"` + stamp(l, 15) + `"`; !strings.Contains(log.String(), want) {
+			l.Errorf("the log lacks %s:\n%s", want, log.String())
 		}
 	})
 }
