@@ -136,7 +136,7 @@ func call[T any](r *real, status int, method, path, body string) T {
 // until waits for a condition.
 func (r *real) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("it never came that %s", what)
 		}

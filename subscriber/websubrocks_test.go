@@ -68,7 +68,7 @@ func (r *rocks) request(t *testing.T) url.Values {
 	select {
 	case f := <-r.asked:
 		return f
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the hub was not asked")
 		return nil
 	}

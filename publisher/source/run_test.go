@@ -75,7 +75,7 @@ func (h *hub) of(topic string) []resourcesync.Entry {
 // eventually waits until check is content.
 func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !check(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !check(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after 30 s: %s", what)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // within is more than anything here takes.
-const within = 30 * time.Second
+const within = 2 * time.Minute
 
 // pushing is a Source with a hub, and a copy that follows it.
 type pushing struct {
