@@ -33,6 +33,7 @@ type memory struct {
 	history                                 [][]subscriptions.Commit
 	// failRead and failCommit, where set, are asked before each.
 	failRead, failBody, failCommit func() error
+	failGet                        func(uuid.UUID) error // the same
 }
 
 type memTopic struct {
@@ -279,6 +280,11 @@ func (m *memory) Hints(ctx context.Context) <-chan string {
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.failGet != nil {
+		if err := m.failGet(id); err != nil {
+			return subscriptions.Record{}, err
+		}
+	}
 	if r := m.record(id); r != nil {
 		return r.copied(), nil
 	}

@@ -139,6 +139,9 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 		rec, err := d.o.Subscriptions.Get(ctx, id)
 		if err != nil {
 			failed = fmt.Errorf("subscription %v: %w", id, err)
+			if errors.Is(err, journal.ErrPacked) {
+				delete(t.again, id) // whoever stores it anew has it told again
+			}
 			continue
 		}
 		d.found(rec)

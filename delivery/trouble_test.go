@@ -74,6 +74,39 @@ func TestUnreadableRecordStallsNobody(t *testing.T) {
 	})
 }
 
+// A change that cannot be read hides no other, and is not asked for every few
+// seconds.
+func TestUnreadableChangeIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.run()
+		var asked int
+		damaged := b.subscribe(topicA, cb(0))
+		b.failGet = func(id uuid.UUID) error {
+			if id != damaged.ID {
+				return nil
+			}
+			asked++
+			return fmt.Errorf("its cursor: %w", journal.ErrPacked)
+		}
+		for n := range 20 {
+			b.subscribe(topicA, cb(n+1))
+		}
+		pass(time.Hour)
+		b.publish(t, topicA, []byte("one"))
+		pass(time.Second)
+		for n := range 20 {
+			if got := len(b.at(cb(n + 1))); got != 1 {
+				t.Errorf("callback %d got %d", n+1, got)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("it was asked for %d times", asked)
+		}
+		b.end()
+	})
+}
+
 // A time that a clock which jumped left far in the future holds nothing up for
 // longer than the longest wait, neither in the store nor in memory.
 func TestWaitLeftByAClock(t *testing.T) {

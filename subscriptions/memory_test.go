@@ -23,7 +23,8 @@ type memory struct {
 	mu      sync.Mutex
 	records map[uuid.UUID]Record
 	updates int
-	fail    error // what every method returns instead, if set
+	fail    error     // what every method returns instead, if set
+	damaged uuid.UUID // the one that cannot be read
 }
 
 var _ Registry = (*memory)(nil)
@@ -46,6 +47,9 @@ func clone(rec Record) Record {
 func (m *memory) Get(_ context.Context, id uuid.UUID) (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if id == m.damaged && m.fail == nil {
+		return Record{}, journal.ErrPacked
+	}
 	return clone(m.records[id]), m.fail
 }
 

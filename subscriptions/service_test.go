@@ -489,6 +489,25 @@ func TestStoreTroubleLosesNothing(t *testing.T) {
 	})
 }
 
+// A record that cannot be read holds up no other request.
+func TestUnreadableRecordHoldsUpNobody(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		for i := range 50 {
+			w.accept(t, subscribe(fmt.Sprintf("https://host%d.example/", i)))
+		}
+		w.store.damaged = ID(topic, "https://host7.example/")
+		defer w.run(t)()
+		settle(time.Second)
+		if n := len(w.eventsNamed(EventVerified)); n != 49 {
+			t.Errorf("%d were verified at once, want 49", n)
+		}
+		settle(time.Hour)
+		if n := len(w.eventsNamed(EventTrouble)); n == 0 || n > 100 {
+			t.Errorf("%d events of trouble", n)
+		}
+	})
+}
+
 // HUB-29, invariant 10: a lease that ran out stops deliveries at once and calls
 // nobody; the end is written when it can't be resumed, with one gap, and the
 // ended subscription can be read for a week.

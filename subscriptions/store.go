@@ -34,10 +34,11 @@ type Registry interface {
 	// with two nils is deleted.
 	Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error)
 	// List returns records of a shard ordered by id, after the given one, up to
-	// limit of them.
+	// limit of them. What cannot be read of them is left out, so that the rest
+	// goes on, where the store was given somebody to tell; else it is an error.
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error)
 	// Requests lists the pending requests of a shard by subscription id, after
-	// the given one, up to limit of them.
+	// the given one, up to limit of them. It leaves out what List does.
 	Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Request, error)
 	// Changed returns the ids of a shard whose record was changed by Update, or
 	// ended by Commit, since the counter value since, and the value to ask with

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -277,8 +278,14 @@ func (s *Service) unsettled(ctx context.Context, j *job, err error) (keep bool) 
 	return true
 }
 
-// rest gives the store time to recover; nothing that waits is lost.
+// rest gives the store time to recover; nothing that waits is lost. A record that
+// cannot be read is looked at no more until somebody finds it again: it is no
+// reason for others to wait.
 func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
+	if errors.Is(err, journal.ErrPacked) {
+		s.trouble(ctx, j.id, err)
+		return false
+	}
 	j.due = time.Now()
 	if s.queue.restUntil(j.due, j.due.Add(jitter(storeRest))) { // told once for all that run
 		s.trouble(ctx, j.id, err)

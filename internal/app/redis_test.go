@@ -13,16 +13,20 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// eventually waits for something, 20 s at most. Not returns what is the matter.
+// eventually waits for something, a minute at most. Not returns what is the matter.
 func eventually(t *testing.T, not func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		what := not()
 		if what == "" {
 			return
@@ -31,6 +35,23 @@ func eventually(t *testing.T, not func() string) {
 			t.Fatal(what)
 		}
 	}
+}
+
+// postUntil posts until the status is as wanted. A hub may have to wait too long for a
+// Redis that is busy, and says so.
+func postUntil(t *testing.T, want int, target, media, body, link string) {
+	t.Helper()
+	eventually(t, func() string {
+		switch status, _ := post(t, target, media, body, link); status {
+		case want:
+			return ""
+		case http.StatusServiceUnavailable:
+			return "it is told to come again"
+		default:
+			t.Fatalf("a request was answered %d, want %d", status, want)
+			return ""
+		}
+	})
 }
 
 // counting is a callback that confirms everything and counts what it gets.
@@ -65,7 +86,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	prefix := "app-" + uuid.NewString()
 	var hubs []*App
 	for i := range 2 {
-		a := newApp(t, "--topic-check=off", "--public-url=http://hub.example/", "--redis-url="+server.URL(), "--redis-prefix="+prefix, "--owner-lease=2s", fmt.Sprint("--node-id=n", i))
+		a := newApp(t, "--topic-check=off", "--public-url=http://hub.example/", "--redis-url="+server.URL(), "--redis-prefix="+prefix, "--owner-lease=20s", fmt.Sprint("--node-id=n", i))
 		if err := a.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -92,9 +113,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	for i := range callbacks {
 		callbacks[i] = newCounting(t)
 		form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callbacks[i].URL}}
-		if status, _ := post(t, "http://"+hubs[0].Addr()+"/", "application/x-www-form-urlencoded", form.Encode(), ""); status != http.StatusAccepted {
-			t.Fatalf("subscribing: %d", status)
-		}
+		postUntil(t, http.StatusAccepted, "http://"+hubs[0].Addr()+"/", "application/x-www-form-urlencoded", form.Encode(), "")
 		if hubs[0].shares.Load().Owns(subscriptions.Shard(subscriptions.ID(topic, callbacks[i].URL))) {
 			owned++
 		}
@@ -113,10 +132,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	each("verified", func(c *counting) int64 { return c.verified.Load() }, 1)
 	publish := func(hub *App, minute int) {
 		t.Helper()
-		status, _ := post(t, "http://"+hub.Addr()+"/", "application/xml", notification(minute, minute+1), `<`+topic+`>; rel="self", <http://hub.example/>; rel="hub"`)
-		if status != http.StatusOK {
-			t.Fatalf("publishing: %d", status)
-		}
+		postUntil(t, http.StatusOK, "http://"+hub.Addr()+"/", "application/xml", notification(minute, minute+1), `<`+topic+`>; rel="self", <http://hub.example/>; rel="hub"`)
 	}
 	delivered := func(c *counting) int64 { return c.delivered.Load() }
 	publish(hubs[1], 0)
@@ -172,5 +188,102 @@ func TestStoreIsPinned(t *testing.T) {
 	a := newApp(t, "--redis-url="+server.URL(), "--redis-prefix=app-"+uuid.NewString(), "--install-id=one")
 	if err := a.Start(t.Context()); !errors.Is(err, ErrStoreRefused) || !strings.Contains(err.Error(), "--accept-empty-store") {
 		t.Errorf("%v", err)
+	}
+}
+
+// One subscription that cannot be read, as it is damaged or a newer version wrote
+// it, keeps a hub neither from becoming ready nor from delivering to the others; the
+// log names it.
+func TestUnreadableSubscriptionStopsNothing(t *testing.T) {
+	server := redistest.Standalone(t)
+	prefix := "app-" + uuid.NewString()
+	core, logs := observer.New(zapcore.ErrorLevel)
+	start := func() *App {
+		a := newApp(t, "--topic-check=off", "--public-url=http://hub.example/", "--redis-url="+server.URL(), "--redis-prefix="+prefix)
+		a.log = zap.New(core)
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = a.Stop(t.Context()) }) //nolint:usetesting // it has not ended then
+		eventually(t, func() string {
+			if status, body := get(t, "http://"+a.AdminAddr()+"/readyz"); status != http.StatusOK {
+				return body
+			}
+			return ""
+		})
+		return a
+	}
+	a := start()
+	const topic = "http://127.0.0.1:1/topic"
+	damaged, other := newCounting(t), newCounting(t)
+	for _, c := range []*counting{damaged, other} {
+		form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {c.URL}}
+		if status, _ := post(t, "http://"+a.Addr()+"/", "application/x-www-form-urlencoded", form.Encode(), ""); status != http.StatusAccepted {
+			t.Fatalf("subscribing: %d", status)
+		}
+	}
+	id := subscriptions.ID(topic, damaged.URL)
+	for _, c := range []*counting{damaged, other} {
+		eventually(t, func() string {
+			if rec, err := a.backend.Get(t.Context(), subscriptions.ID(topic, c.URL)); err != nil || rec.Subscription == nil {
+				return fmt.Sprintf("it is not verified: %v", err)
+			}
+			return ""
+		})
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, server.URL(), id)
+
+	a = start()
+	if status, _ := post(t, "http://"+a.Addr()+"/", "application/xml", notification(0, 1), `<`+topic+`>; rel="self", <http://hub.example/>; rel="hub"`); status != http.StatusOK {
+		t.Fatalf("publishing: %d", status)
+	}
+	eventually(t, func() string {
+		if other.delivered.Load() != 1 {
+			return "the other subscriber got nothing"
+		}
+		return ""
+	})
+	if damaged.delivered.Load() != 0 {
+		t.Error("something was delivered to a subscription that cannot be read")
+	}
+	told := logs.FilterField(zap.String("event", "subscription_unreadable")).All()
+	if len(told) != 1 || told[0].ContextMap()["subscription_id"] != id.String() {
+		t.Errorf("the log says %v", logs.All())
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// damage makes the version byte of each value that has a subscription's id for its
+// field one of a newer version.
+func damage(t *testing.T, redisURL string, id uuid.UUID) {
+	t.Helper()
+	o, err := redis.ParseURL(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer func() { _ = client.Close() }()
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for _, key := range keys {
+		// Most are no hash.
+		if value, err := client.HGet(t.Context(), key, string(id[:])).Bytes(); err == nil && len(value) > 0 {
+			value[0] = 200
+			damaged++
+			if err := client.HSet(t.Context(), key, string(id[:]), value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if damaged == 0 {
+		t.Fatal("nothing is stored of the subscription")
 	}
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"sync"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/admin"
@@ -29,10 +31,11 @@ type backend interface {
 	Close() error
 }
 
-// openBackend opens the store that the settings name.
-func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *zap.Logger) (backend, error) {
+// openBackend opens the store that the settings name. Unreadable is told of
+// subscriptions that cannot be read; nil: reading them fails.
+func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *zap.Logger, unreadable func(uuid.UUID, error)) (backend, error) {
 	if cfg.RedisURL == "" {
-		s, err := embedstore.Open(cfg.DataDir, embedstore.Options{Keys: keys})
+		s, err := embedstore.Open(cfg.DataDir, embedstore.Options{Keys: keys, Unreadable: unreadable})
 		if err != nil {
 			return nil, err
 		}
@@ -49,6 +52,7 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 			}
 			log.Error("nothing is stored any more", zap.String("event", "store_refused"), zap.Error(why))
 		},
+		Unreadable: unreadable,
 	})
 	if err != nil {
 		return nil, err
@@ -78,8 +82,19 @@ func (a *App) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.backend, err = openBackend(ctx, a.cfg, keys, a.log)
+	a.backend, err = openBackend(ctx, a.cfg, keys, a.log, logUnreadable(a.log))
 	return err
+}
+
+// logUnreadable tells the operator of each subscription that cannot be read, once.
+func logUnreadable(log *zap.Logger) func(uuid.UUID, error) {
+	var told sync.Map
+	return func(id uuid.UUID, why error) {
+		if _, before := told.LoadOrStore(id, true); !before {
+			log.Error("what is stored of a subscription cannot be read, so the hub goes on without it",
+				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
+		}
+	}
 }
 
 // poll asks about all partitions and shards at once, where the store offers that.

@@ -2,6 +2,7 @@ package embedstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,18 +23,30 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record
 	return rec, err
 }
 
+// readRecord returns a record; with an error, what can be read of it.
 func (s *Store) readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
-	if rec.Subscription, err = s.readSubscription(tx, key); err != nil {
-		return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
-	}
+	rec.Subscription, err = s.readSubscription(tx, key)
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
-		r, err := subscriptions.UnpackRequest(v, s.keys)
-		if err != nil {
-			return subscriptions.Record{}, fmt.Errorf("subscription id %x: %w", key[1:], err)
+		r, requestErr := subscriptions.UnpackRequest(v, s.keys)
+		if requestErr == nil {
+			rec.Request = &r
 		}
-		rec.Request = &r
+		err = cmp.Or(err, requestErr)
 	}
-	return rec, nil
+	if err != nil {
+		err = fmt.Errorf("subscription %v: %w", uuid.UUID(key[1:]), err)
+	}
+	return rec, err
+}
+
+// leaveOut tells of what List or Requests leaves out. An error: there is nobody
+// to tell.
+func (s *Store) leaveOut(key []byte, why error) error {
+	if why == nil || s.unreadable == nil {
+		return why
+	}
+	s.unreadable(uuid.UUID(key[1:]), why)
+	return nil
 }
 
 // readSubscription returns a subscription with its cursor; nil: there is none.
@@ -124,8 +137,10 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 				return false, nil
 			}
 			rec, err := s.readRecord(tx, key)
-			records = append(records, rec)
-			return true, err
+			if rec.Subscription != nil || rec.Request != nil {
+				records = append(records, rec)
+			}
+			return true, s.leaveOut(key, err)
 		})
 	})
 	if err != nil {
@@ -171,10 +186,12 @@ func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit 
 		return nil, ctx.Err()
 	}
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return scan(tx.Bucket(bucketRequests), prefixOf(shard), afterKey(shard, after), func(_, v []byte) (bool, error) {
+		return scan(tx.Bucket(bucketRequests), prefixOf(shard), afterKey(shard, after), func(k, v []byte) (bool, error) {
 			r, err := subscriptions.UnpackRequest(v, s.keys)
-			requests = append(requests, r)
-			return len(requests) < limit, err
+			if err == nil {
+				requests = append(requests, r)
+			}
+			return len(requests) < limit, s.leaveOut(k, err)
 		})
 	})
 	if err != nil {

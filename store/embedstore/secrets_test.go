@@ -231,7 +231,7 @@ func TestMovedSecretIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Get(t.Context(), id)
-	if !errors.Is(err, seal.ErrDamaged) || !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), fmt.Sprintf("%x", id[:])) {
+	if !errors.Is(err, seal.ErrDamaged) || !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), id.String()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
@@ -36,6 +37,9 @@ type Options struct {
 	// then reads the whole database once. Where a key is missing it returns an
 	// error that wraps a *seal.KeyError and changes no secret.
 	Keys *seal.Keys
+	// Unreadable is told what List and Requests leave out as it cannot be read: it
+	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
+	Unreadable func(id uuid.UUID, why error)
 }
 
 // Errors of a store as such.
@@ -65,6 +69,8 @@ type Store struct {
 	keys    *seal.Keys
 	secrets Secrets
 	bodies  bodies
+	// unreadable is Options.Unreadable.
+	unreadable func(id uuid.UUID, why error)
 
 	// mu guards db and fault: held for reading by every view, and for writing
 	// while the file is closed or opened again.
@@ -104,7 +110,7 @@ func Open(dir string, o Options) (opened *Store, err error) {
 		}
 	}()
 	s := &Store{
-		dir: dir, minFree: o.MinFree, keys: o.Keys, commit: (*bbolt.Tx).Commit,
+		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, commit: (*bbolt.Tx).Commit,
 		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
 		ops:     make(chan *op),
 		stop:    make(chan struct{}),

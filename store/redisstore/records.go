@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -115,19 +116,19 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 	return out, nil
 }
 
-// unpackRecord reads the values of a record. Its errors wrap journal.ErrPacked.
+// unpackRecord reads the values of a record; with an error, what can be read of
+// it. Its errors wrap journal.ErrPacked.
 func (s *Store) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
-	if rec.Subscription, err = s.unpackSubscription(id, v); err != nil {
-		return subscriptions.Record{}, err
-	}
+	rec.Subscription, err = s.unpackSubscription(id, v)
 	if v.request != "" {
-		r, err := subscriptions.UnpackRequest([]byte(v.request), s.sealing)
-		if err != nil {
-			return subscriptions.Record{}, fmt.Errorf("subscription %v: %w", id, err)
+		r, requestErr := subscriptions.UnpackRequest([]byte(v.request), s.sealing)
+		if requestErr == nil {
+			rec.Request = &r
+		} else {
+			err = cmp.Or(err, fmt.Errorf("subscription %v: %w", id, requestErr))
 		}
-		rec.Request = &r
 	}
-	return rec, nil
+	return rec, err
 }
 
 // unpackSubscription returns a subscription with its cursor; nil: there is none.

@@ -20,7 +20,7 @@ import (
 func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
 	err = s.eachRecord(ctx, shard, after, limit, s.key.records(shard).ids(), func(id uuid.UUID, v stored) (bool, error) {
 		rec, err := s.unpackRecord(id, v)
-		if err != nil || rec.Subscription == nil && rec.Request == nil {
+		if err = s.leaveOut(id, err); err != nil || rec.Subscription == nil && rec.Request == nil {
 			return false, err
 		}
 		records = append(records, rec)
@@ -36,7 +36,7 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (requests []subscriptions.Request, err error) {
 	err = s.eachRecord(ctx, shard, after, limit, []string{s.key.records(shard).requests}, func(id uuid.UUID, v stored) (bool, error) {
 		rec, err := s.unpackRecord(id, stored{request: v.request})
-		if err != nil || rec.Request == nil {
+		if err = s.leaveOut(id, err); err != nil || rec.Request == nil {
 			return false, err
 		}
 		requests = append(requests, *rec.Request)
@@ -46,6 +46,16 @@ func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit 
 		return nil, fmt.Errorf("reading the requests of shard %d: %w", shard, err)
 	}
 	return requests, nil
+}
+
+// leaveOut tells of what List or Requests leaves out. An error: there is nobody
+// to tell.
+func (s *Store) leaveOut(id uuid.UUID, why error) error {
+	if why == nil || s.unreadable == nil {
+		return why
+	}
+	s.unreadable(id, why)
+	return nil
 }
 
 // ids are the keys of the hashes whose fields are the ids of all records.

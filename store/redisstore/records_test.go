@@ -194,6 +194,64 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 	}
 }
 
+// One record that cannot be read hides none of the others, nor what can be read
+// of it, where there is somebody to tell.
+func TestDamagedRecordIsLeftOut(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	told := map[uuid.UUID]error{}
+	s.unreadable = func(id uuid.UUID, why error) { told[id] = why }
+	sub := subscriptionNo(1)
+	shard, beside := subscriptions.Shard(sub.ID), subscriptionNo(2)
+	for i := 3; subscriptions.Shard(beside.ID) != shard; i++ {
+		beside = subscriptionNo(i)
+	}
+	both := func(sub subscriptions.Subscription) subscriptions.Record {
+		return subscriptions.Record{Subscription: &sub, Request: &subscriptions.Request{ID: uuid.New(), Topic: sub.Topic, Callback: sub.Callback}}
+	}
+	k := s.key.recordsOf(sub.ID)
+	for name, c := range map[string]struct {
+		hash       string
+		subs, reqs int // how many can be read
+	}{"cursor": {k.cursors, 1, 2}, "subscription": {k.subs, 1, 2}, "request": {k.requests, 2, 1}} {
+		set(t, s, sub.ID, both(sub))
+		set(t, s, beside.ID, both(beside))
+		whole := s.client.HGet(t.Context(), c.hash, string(sub.ID[:])).Val()
+		s.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole[:len(whole)-1])
+		for limit := 1; limit < 4; limit++ {
+			clear(told)
+			var subs, reqs int
+			for after, more := uuid.Nil, true; more; {
+				page, err := s.List(t.Context(), shard, after, limit)
+				if err != nil {
+					t.Fatalf("with a damaged %s: %v", name, err)
+				}
+				for _, rec := range page {
+					if after = beside.ID; rec.Subscription != nil {
+						after = rec.Subscription.ID
+					} else if rec.Request != nil {
+						after = rec.Request.SubscriptionID()
+					}
+					if rec.Subscription != nil {
+						subs++
+					}
+					if rec.Request != nil {
+						reqs++
+					}
+				}
+				more = len(page) == limit
+			}
+			if subs != c.subs || reqs != c.reqs || len(told) != 1 || !errors.Is(told[sub.ID], journal.ErrPacked) {
+				t.Errorf("with a damaged %s, in pages of %d: %d subscriptions and %d requests, told of %v", name, limit, subs, reqs, told)
+			}
+		}
+		requests, err := s.Requests(t.Context(), shard, uuid.Nil, 10)
+		if err != nil || len(requests) != c.reqs {
+			t.Errorf("with a damaged %s: %d requests, %v", name, len(requests), err)
+		}
+		s.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole)
+	}
+}
+
 // A hub asks with a value that the store lost, or has trimmed: it is told so, and
 // asks for all.
 func TestChangedWithAValueThatIsNotKnown(t *testing.T) {

@@ -42,6 +42,9 @@ type Options struct {
 	// Refusing is told why every operation that writes is refused from now on;
 	// nil: they are taken again. It must not wait. Nil: nobody is told.
 	Refusing func(why error)
+	// Unreadable is told what List and Requests leave out as it cannot be read: it
+	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
+	Unreadable func(id uuid.UUID, why error)
 }
 
 // Errors of a store as such.
@@ -89,6 +92,8 @@ type Store struct {
 	highest [journal.Partitions]atomic.Uint64
 	hints   *hints
 	memory  memory
+	// unreadable is Options.Unreadable.
+	unreadable func(id uuid.UUID, why error)
 
 	location string // for people, without a password
 	checks   checks
@@ -124,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		panic(err) // its size is right
 	}
-	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location()}
+	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location(), unreadable: o.Unreadable}
 	s.checks.told = o.Refusing
 	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
