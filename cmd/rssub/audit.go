@@ -78,6 +78,9 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	if !r.AsOf.IsZero() {
 		row(out, "as of", r.AsOf.UTC().Format(time.RFC3339Nano))
 	}
+	if len(r.Sets) > 1 {
+		printAudited(out, r.Sets)
+	}
 	for _, set := range r.Recorded {
 		row(out, "by record", set+" has no Resource List: its files were compared with what the Source said when they were copied")
 	}
@@ -97,6 +100,17 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 		row(out, "...", fmt.Sprintf("and %d more", more))
 	}
 	return out.Flush()
+}
+
+// printAudited tells several sets apart.
+func printAudited(out io.Writer, sets []destination.SetAudit) {
+	for _, s := range sets {
+		row(out, "set", s.Set)
+		if !s.AsOf.IsZero() {
+			row(out, "  as of", s.AsOf.UTC().Format(time.RFC3339Nano))
+		}
+		row(out, "  found", fmt.Sprintf("%d equal, %d missing, %d differing, %d unverifiable", s.Equal, s.Missing, s.Differing, s.Unverifiable))
+	}
 }
 
 func first(a, b string) string {

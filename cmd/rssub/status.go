@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/destination"
 )
 
 func statusCommand() *cobra.Command {
@@ -36,6 +37,9 @@ repaired, and what was counted.`,
 				return printJSON(cmd.OutOrStdout(), all)
 			}
 			for i := range all {
+				if i > 0 {
+					_, _ = fmt.Fprintln(cmd.OutOrStdout()) // the next line tells what goes wrong
+				}
 				if err := printStatus(cmd.OutOrStdout(), &all[i]); err != nil {
 					return err
 				}
@@ -49,32 +53,26 @@ repaired, and what was counted.`,
 }
 
 // statuses reads that of the folder, and those of the sets of a copy.
-func statuses(dir string) ([]subscriber.Status, error) {
+func statuses(dir string) ([]destination.SetStatus, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder with --state-dir", err)
 	}
-	dirs, err := filepath.Glob(filepath.Join(dir, "set-*"))
-	if err != nil {
-		return nil, err
+	all, err := destination.ReadStatus(dir)
+	st, missing := subscriber.ReadStatus(dir)
+	if missing == nil {
+		all = slices.Insert(all, 0, destination.SetStatus{Status: st})
 	}
-	out := []subscriber.Status{}
-	var missing error
-	for _, d := range append([]string{dir}, dirs...) {
-		st, err := subscriber.ReadStatus(d)
-		if err != nil {
-			missing = err
-			continue
-		}
-		out = append(out, st)
+	if len(all) == 0 {
+		return nil, cli.Fail(cli.ExitNotFound, "%w", cmp.Or(err, missing))
 	}
-	if len(out) == 0 {
-		return nil, cli.Fail(cli.ExitNotFound, "%w", missing)
-	}
-	return out, nil
+	return all, nil
 }
 
-func printStatus(w io.Writer, st *subscriber.Status) error {
+func printStatus(w io.Writer, st *destination.SetStatus) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if st.Set != "" {
+		row(out, "set", st.Set)
+	}
 	if st.Topic != "" {
 		row(out, "topic", st.Topic)
 	}

@@ -75,7 +75,9 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	if r.DryRun {
 		would = " (dry run: would be)"
 	}
-	if r.Baseline != "" {
+	if len(r.Sets) > 1 {
+		printSets(out, r.Sets)
+	} else if r.Baseline != "" {
 		row(out, "baseline", r.Baseline)
 	}
 	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, sizeOf(r.Bytes), would))
@@ -93,6 +95,22 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		return err
 	}
 	return printProblems(w, r.Problems, r.Failed+r.Held)
+}
+
+// printSets tells several sets apart.
+func printSets(out io.Writer, sets []destination.SetReport) {
+	for _, s := range sets {
+		row(out, "set", s.Set)
+		if s.Baseline != "" {
+			row(out, "  baseline", s.Baseline)
+		}
+		if !s.Until.IsZero() {
+			row(out, "  in step as of", s.Until.UTC().Format(time.RFC3339Nano))
+		}
+		if s.Error != "" {
+			row(out, "  failed", s.Error)
+		}
+	}
 }
 
 func printProblems(w io.Writer, problems []destination.Problem, all int) error {

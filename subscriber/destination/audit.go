@@ -35,8 +35,10 @@ type AuditReport struct {
 	Began  time.Time     `json:"began"`
 	Took   time.Duration `json:"took_ns"`
 	// AsOf is the state of the Source that the copy was compared with: that of its
-	// list, and of the changes after it; zero where there are several sets.
-	AsOf time.Time `json:"as_of,omitzero"`
+	// list, and of the changes after it; zero where there are several sets, of which
+	// Sets has each.
+	AsOf time.Time  `json:"as_of,omitzero"`
+	Sets []SetAudit `json:"sets"`
 	// Recorded are sets that have no Resource List: their files were compared
 	// with what the Source said when they were copied.
 	Recorded     []string  `json:"recorded,omitempty"`
@@ -50,6 +52,17 @@ type AuditReport struct {
 	Findings     []Finding `json:"findings"` // the first of each kind
 	// Repaired is what a repair did; nil: none was asked for, or needed.
 	Repaired *Report `json:"repaired,omitempty"`
+}
+
+// SetAudit is what an audit found of one set, in the Source's order. Extra files are
+// no set's.
+type SetAudit struct {
+	Set          string    `json:"set"`            // the URL of its Capability List, or of what it has instead
+	AsOf         time.Time `json:"as_of,omitzero"` // as in AuditReport; zero: it is one of Recorded
+	Equal        int       `json:"equal"`
+	Missing      int       `json:"missing"`
+	Differing    int       `json:"differing"`
+	Unverifiable int       `json:"unverifiable"`
 }
 
 // Audit compares the copy with what the Source lists, byte by byte: every file is
@@ -96,7 +109,7 @@ type audit struct {
 func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
 	a := &audit{
 		c: c, repair: repair, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
-		report: AuditReport{Source: c.o.Source, Began: time.Now(), Findings: []Finding{}},
+		report: AuditReport{Source: c.o.Source, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.sets(ctx)
 	if err != nil {
@@ -104,10 +117,16 @@ func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
 	}
 	for _, set := range sets {
 		a.sets = append(a.sets, set.name)
+		was := a.findings()
 		until, err := a.set(ctx, set)
 		if err != nil {
 			return a, fmt.Errorf("the set %s: %w", set.name, err)
 		}
+		is := a.findings()
+		a.report.Sets = append(a.report.Sets, SetAudit{
+			Set: set.name, AsOf: until, Equal: is.Equal - was.Equal,
+			Missing: is.Missing - was.Missing, Differing: is.Differing - was.Differing, Unverifiable: is.Unverifiable - was.Unverifiable,
+		})
 		if len(sets) == 1 {
 			a.report.AsOf = until
 		}
@@ -121,6 +140,11 @@ func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
 	r.Took = time.Since(r.Began)
 	a.progress(true)
 	return a, nil
+}
+
+// findings are those of all sets until now.
+func (a *audit) findings() SetAudit {
+	return SetAudit{Equal: a.report.Equal, Missing: a.counts[Missing], Differing: a.counts[Differing], Unverifiable: a.counts[Unverifiable]}
 }
 
 // set compares one set, and returns as of when the Source is known.

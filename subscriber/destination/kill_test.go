@@ -42,11 +42,14 @@ func syncUntilKilled(from, dir string) {
 }
 
 // A process that is killed at any point leaves a copy that the next one brings in
-// step: 40 times in a row, while files come, change, go, and take the place of folders.
+// step: 40 times in a row, while files come, change and go, and once there is a baseline
+// take the place of folders. A baseline that is taken anew deletes last, so what took
+// the place of something else meanwhile would lie beside it.
 func TestKilledAtRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
+	const swaps = 10 // the first round with them
 	s, dir := newSource(t), t.TempDir()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -54,8 +57,25 @@ func TestKilledAtRandom(t *testing.T) {
 	for i := range 60 {
 		s.put(fmt.Sprintf("d%d/%d", i%5, i), fmt.Sprintf("first %d", i), 0)
 	}
+	all, err := destination.ParseShare("100%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inStep := func() *destination.Copy {
+		c := s.open(dir, func(o *destination.Options) { o.MaxDelete = all })
+		report, err := c.Sync(t.Context())
+		if err != nil || !report.InSync() {
+			t.Errorf("%v %+v", err, report)
+		}
+		return c
+	}
 	after := 0
 	for round := range 40 {
+		if round == swaps {
+			if err := inStep().Close(); err != nil {
+				t.Error(err)
+			}
+		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), "DESTINATION_TEST_SYNC="+s.URL, "DESTINATION_TEST_DIR="+dir)
 		if err := cmd.Start(); err != nil {
@@ -69,7 +89,11 @@ func TestKilledAtRandom(t *testing.T) {
 			case <-time.After(5 * time.Millisecond):
 				after++
 				name, folder := fmt.Sprintf("d%d/%d", r.IntN(5), r.IntN(60)), fmt.Sprintf("swap%d", r.IntN(3))
-				switch r.IntN(5) {
+				what := r.IntN(5)
+				if round < swaps {
+					what = r.IntN(3)
+				}
+				switch what {
 				case 0, 1:
 					s.put(name, fmt.Sprintf("round %d, change %d", round, after), after)
 				case 2:
@@ -90,15 +114,7 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 	}
-	all, err := destination.ParseShare("100%")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := s.open(dir, func(o *destination.Options) { o.MaxDelete = all })
-	report, err := c.Sync(t.Context())
-	if err != nil || !report.InSync() {
-		t.Errorf("%v %+v", err, report)
-	}
+	c := inStep()
 	a, err := c.Audit(t.Context(), false)
 	if err != nil || !a.InSync {
 		t.Errorf("%v %+v", err, a)

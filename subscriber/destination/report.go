@@ -21,7 +21,7 @@ type Report struct {
 	Began    time.Time     `json:"began"`
 	Took     time.Duration `json:"took_ns"`
 	DryRun   bool          `json:"dry_run,omitempty"`
-	Baseline string        `json:"baseline,omitempty"` // the list or dump that it was taken from; empty: none was
+	Baseline string        `json:"baseline,omitempty"` // the list or dump that it was taken from, the last of several; empty: none was
 	Copied   int           `json:"copied"`
 	Deleted  int           `json:"deleted"`
 	// Unchanged were there already as they should be.
@@ -35,6 +35,16 @@ type Report struct {
 	// Until is how far the copy is in step with the Source, zero where its sets
 	// differ or do not tell.
 	Until time.Time `json:"until,omitzero"`
+	// Sets are the Source's, in its order, as far as the run came.
+	Sets []SetReport `json:"sets,omitempty"`
+}
+
+// SetReport is how far a run brought one set.
+type SetReport struct {
+	Set      string    `json:"set"`                // the URL of its Capability List, or of what it has instead
+	Baseline string    `json:"baseline,omitempty"` // as in Report
+	Until    time.Time `json:"until,omitzero"`     // how far it is in step; zero: it does not tell
+	Error    string    `json:"error,omitempty"`    // why it could not be brought in step
 }
 
 // InSync reports whether the run left nothing undone.
@@ -92,6 +102,28 @@ func (t *tally) baseline(address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Baseline = address
+	if n := len(t.Sets); n > 0 {
+		t.Sets[n-1].Baseline = address
+	}
+}
+
+// begin says which set the run is about from now on.
+func (t *tally) begin(set string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Sets = append(t.Sets, SetReport{Set: set})
+}
+
+// end says how far the run brought the set that was begun last.
+func (t *tally) end(until time.Time, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := &t.Sets[len(t.Sets)-1]
+	if err != nil {
+		last.Error = err.Error()
+		return
+	}
+	last.Until = until
 }
 
 // tried reports whether a resource failed in this run already.

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -47,13 +51,35 @@ func TestSetsOfAPage_DST01_SRC13(t *testing.T) {
 	}
 	twoSets(s)
 	c := s.open(dir, func(o *destination.Options) { o.Source = s.URL + "/" })
-	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 6 || !r.InSync() {
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied != 6 || !r.InSync() {
 		t.Fatalf("%v %+v", err, r)
 	}
+	var want []destination.SetReport
+	for _, set := range []string{"a", "b"} {
+		at := s.URL + "/" + set + "/"
+		want = append(want, destination.SetReport{Set: at + "capabilitylist.xml", Baseline: at + "resourcelist.xml", Until: s.at})
+	}
+	if !slices.Equal(r.Sets, want) || !r.Until.IsZero() {
+		t.Errorf("the sets %+v, want %+v", r.Sets, want)
+	}
 	s.same(dir)
-	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 6 {
+	if err := os.Remove(filepath.Join(dir, "b", "1")); err != nil {
+		t.Fatal(err)
+	}
+	audited := []destination.SetAudit{{Set: want[0].Set, AsOf: s.at, Equal: 3}, {Set: want[1].Set, AsOf: s.at, Equal: 2, Missing: 1}}
+	if a, err := c.Audit(t.Context(), false); err != nil || a.InSync || a.Equal != 5 || !slices.Equal(a.Sets, audited) {
 		t.Errorf("%v %+v", err, a)
 	}
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Equal != 6 {
+		t.Errorf("%v %+v", err, a)
+	}
+	// One that can't be had says so, and the other is in step nevertheless.
+	s.set("/b/resourcelist.xml", http.NotFound)
+	if r, err = c.Sync(t.Context()); err == nil || r.Sets[0].Error != "" || !strings.Contains(r.Sets[1].Error, "404") || !r.Sets[1].Until.IsZero() {
+		t.Errorf("%v %+v", err, r)
+	}
+	twoSets(s)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +89,41 @@ func TestSetsOfAPage_DST01_SRC13(t *testing.T) {
 		t.Errorf("an audit of one set: %v %+v", err, a)
 	}
 	s.same(dir)
+}
+
+// The status of each set says which it is, while the copy is open too, and in the
+// order of their URLs.
+func TestStatusNamesTheSet(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "of a", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, ".rssub")
+	got, err := destination.ReadStatus(state)
+	if err != nil || len(got) != 1 || got[0].Set != s.URL+"/capabilitylist.xml" || got[0].Until.IsZero() {
+		t.Errorf("%v %+v", err, got)
+	}
+	if err := os.CopyFS(filepath.Join(state, "set-0"), os.DirFS(filepath.Join(state, setFolder(t, state)))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "set-0", "set"), []byte("https://z.example/\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = destination.ReadStatus(state); err != nil || len(got) != 2 || got[1].Set != "https://z.example/" {
+		t.Errorf("%v %+v", err, got)
+	}
+}
+
+// setFolder is the name of the only set's folder.
+func setFolder(t *testing.T, state string) string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(state, "set-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v %v", err, dirs)
+	}
+	return filepath.Base(dirs[0])
 }
 
 // A first baseline takes nothing that was deleted since: what is new in the copy is

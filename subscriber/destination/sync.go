@@ -36,7 +36,9 @@ func (c *Copy) sync(ctx context.Context, t *tally) error {
 	var failed error
 	var until []time.Time
 	for _, set := range sets {
+		t.begin(set.name)
 		to, err := c.syncSet(ctx, set, t)
+		t.end(to, err)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("the set %s: %w", set.name, err))
 		}
@@ -159,11 +161,18 @@ func (c *Copy) openSubscriber(set namedSet, st setState, callback string) (*subs
 	if callback == "" {
 		topic = ""
 	}
-	return subscriber.Open(subscriber.Options{
+	s, err := subscriber.Open(subscriber.Options{
 		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
 		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, Client: c.web, Log: c.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := nameSet(c.subscriberDir(set.name), set.name); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // applyAll carries changes out, some at a time, and commits them. It ends, and reports so,
