@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -19,6 +20,7 @@ import (
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"
 )
@@ -260,39 +262,31 @@ func (refusing) Do(*http.Request) (*http.Response, error) {
 
 // A topic that outgrows its own limit is trimmed at once, not at the next look.
 func TestRetentionFollowsPublishes(t *testing.T) {
-	store, err := embedstore.Open(t.TempDir(), embedstore.Options{MinFree: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := store.Close(); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		r := retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 250}}
+		go func() { ended <- r.run(ctx) }()
+		synctest.Wait() // it listens
+		const topic = "https://example.org/busy"
+		for range 3 {
+			head, err := store.Head(t.Context(), topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := journal.Entry{Kind: journal.KindContent, Body: make([]byte, 100)}
+			if _, err := store.Append(t.Context(), time.Now(), topic, e, head.Version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if head, err := store.Head(t.Context(), topic); err != nil || head.Bytes != 200 || head.Trimmed.Seq != 1 {
+			t.Errorf("%d bytes are kept, over 250, and trimmed up to %d (%v)", head.Bytes, head.Trimmed.Seq, err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	r := retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 250}}
-	go func() { ended <- r.run(ctx) }()
-	const topic = "https://example.org/busy"
-	// Until a hint is heard the listener may not be there yet.
-	for deadline := time.Now().Add(retentionBusy / 2); ; {
-		head, err := store.Head(t.Context(), topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if head.Trimmed.Seq > 0 && head.Bytes <= 250 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are kept, over 250", head.Bytes)
-		}
-		e := journal.Entry{Kind: journal.KindContent, Body: make([]byte, 100)}
-		if _, err := store.Append(t.Context(), time.Now(), topic, e, head.Version); err != nil && !errors.Is(err, journal.ErrHeadMoved) {
-			t.Fatal(err)
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	})
 }

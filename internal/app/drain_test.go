@@ -53,7 +53,7 @@ func TestPublishIsToldWhileDeliveriesEnd(t *testing.T) {
 	answer := sync.OnceFunc(func() { close(release) })
 	defer answer()
 
-	a := newApp(t, "--topic-check=off")
+	a := newApp(t, "--topic-check=off", "--timeout=5m", "--drain=5m")
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

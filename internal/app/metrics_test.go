@@ -50,7 +50,7 @@ const meteredTopic = "http://127.0.0.1:1/topic"
 func startMetered(t *testing.T) *metered {
 	t.Helper()
 	m := &metered{t: t, App: newApp(t, "--topic-check=off", "--continuity=flag",
-		"--retry-first=200ms", "--retry-max=200ms", "--give-up=1500ms", "--timeout=500ms")}
+		"--retry-first=200ms", "--retry-max=200ms", "--give-up=5s", "--timeout=2s")}
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (m *metered) moves(what string, do func(), names ...string) {
 // until waits until nothing is missing.
 func (m *metered) until(what string, missing func(figures) string) {
 	m.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		wrong := missing(m.figures())
 		if wrong == "" {
 			return

@@ -159,6 +159,9 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		if gone.denied.Load() == 0 {
 			return "the callback is not told of the end"
 		}
+		if left := hubs[0].dispatcher.Load().Subscribers(topic) + hubs[1].dispatcher.Load().Subscribers(topic); left != n-1 {
+			return fmt.Sprintf("the owner has not noticed it: together they deliver to %d", left)
+		}
 		return ""
 	})
 	callbacks = callbacks[1:]

@@ -28,7 +28,7 @@ func TestAloneOwnsAll(t *testing.T) {
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); a.starting() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); a.starting() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(a.starting())
 		}

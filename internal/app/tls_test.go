@@ -335,7 +335,7 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 	}
 	for serial := int64(2); serial < 2+changes; serial++ {
 		f.put(t, newPair(t, serial, nextYear()))
-		for deadline := time.Now().Add(20 * time.Second); a.certificate.serial() != serial; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); a.certificate.serial() != serial; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("certificate %d is not there", serial)
 			}
