@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/test/ports"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -23,7 +24,7 @@ var changesFlag = flag.Int("changes", 300, "how many changes of files the chain 
 func TestChain(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
-	addr := freeAddr(t)
+	addr := ports.Addr()
 	c.hubURL = "http://" + addr + "/"
 	c.addHub(addr, "--data-dir", filepath.Join(t.TempDir(), "data"))
 	c.run()
@@ -34,7 +35,7 @@ func TestChainRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Config("appendfsync", "everysec"))
 	c := newChain(t)
-	addrs := []string{freeAddr(t), freeAddr(t)}
+	addrs := []string{ports.Addr(), ports.Addr()}
 	c.hubURL = "http://" + newForwarder(t, addrs...).addr() + "/"
 	for _, addr := range addrs {
 		c.addHub(addr, "--redis-url", redis.URL(), "--owner-lease", nemesisLease.String())
@@ -73,7 +74,7 @@ func newChain(t *testing.T) *chain {
 func (c *chain) rnd(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(c.seed, purpose)) }
 
 func (c *chain) addHub(addr string, args ...string) {
-	admin := freeAddr(c.t)
+	admin := ports.Addr()
 	c.admins = append(c.admins, admin)
 	c.hubs = append(c.hubs, newProcess(c.t, fmt.Sprint("hub ", len(c.hubs)), append([]string{
 		binary, "serve", "--listen", addr, "--public-url", c.hubURL, "--admin-listen", admin, local, "--retry-first", "200ms", "--log-format", "json",
@@ -81,7 +82,7 @@ func (c *chain) addHub(addr string, args ...string) {
 }
 
 func (c *chain) addSource() {
-	addr := freeAddr(c.t)
+	addr := ports.Addr()
 	c.source = "http://" + addr + "/"
 	c.publisher = newProcess(c.t, "rspub", command("rspub"), "serve", "--dir", c.folder, "--listen", addr, "--public-url", c.source, local,
 		"--state-dir", c.t.TempDir(), "--hub", c.hubURL, "--settle", "100ms", "--every", "100ms", "--list-every", "2s",
@@ -90,7 +91,7 @@ func (c *chain) addSource() {
 
 func (c *chain) addFollower() {
 	n := len(c.followers)
-	addr, dir := freeAddr(c.t), filepath.Join(c.t.TempDir(), fmt.Sprint("copy-", n))
+	addr, dir := ports.Addr(), filepath.Join(c.t.TempDir(), fmt.Sprint("copy-", n))
 	c.copies = append(c.copies, dir)
 	c.followers = append(c.followers, newProcess(c.t, fmt.Sprint("rssub ", n), append(c.onCopy("follow", dir), "--listen", addr,
 		"--callback-url", "http://"+addr+"/", "--log-format", "json")...))

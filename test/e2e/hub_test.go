@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // binary is the rshub under test, built once for all tests of the package, with the
@@ -58,7 +59,7 @@ type hub struct {
 // newHub prepares a hub on a fresh folder and free ports; start runs it.
 func newHub(t *testing.T, args ...string) *hub {
 	t.Helper()
-	return &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), addr: freeAddr(t), admin: freeAddr(t), args: args, log: &logBuffer{}}
+	return &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), addr: ports.Addr(), admin: ports.Addr(), args: args, log: &logBuffer{}}
 }
 
 func startHub(t *testing.T, args ...string) *hub {
@@ -110,8 +111,8 @@ func (h *hub) start() {
 	case <-listening:
 	case <-exited:
 		h.t.Fatalf("the hub ended before it listened:\n%s", h.log)
-	case <-time.After(30 * time.Second):
-		h.t.Fatalf("the hub does not listen after 30 s:\n%s", h.log)
+	case <-time.After(2 * time.Minute):
+		h.t.Fatalf("the hub does not listen after two minutes:\n%s", h.log)
 	}
 }
 
@@ -132,8 +133,8 @@ func (h *hub) terminate() int {
 	}
 	select {
 	case <-h.exited:
-	case <-time.After(time.Minute):
-		h.t.Fatalf("the hub still runs a minute after SIGTERM:\n%s", h.log)
+	case <-time.After(2 * time.Minute):
+		h.t.Fatalf("the hub still runs two minutes after SIGTERM:\n%s", h.log)
 	}
 	return h.cmd.ProcessState.ExitCode()
 }
@@ -262,17 +263,6 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// freeAddr returns a loopback address on which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // logBuffer keeps the last lines that a process wrote.

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // heard is one line of rssub listen, as it is promised to those who read it.
@@ -53,7 +55,7 @@ type listener struct {
 }
 
 func newListener(t *testing.T, args ...string) *listener {
-	l := &listener{t: t, addr: freeAddr(t), dir: filepath.Join(t.TempDir(), "state")}
+	l := &listener{t: t, addr: ports.Addr(), dir: filepath.Join(t.TempDir(), "state")}
 	l.args = append([]string{"listen", "--listen", l.addr, "--state-dir", l.dir, "--dev", "--log-format", "json"}, args...)
 	t.Cleanup(l.kill)
 	return l

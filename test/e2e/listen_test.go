@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // A Source pushes through a hub, and a proxy that drops, doubles, delays and
@@ -24,7 +26,7 @@ func TestListenMissesNothing(t *testing.T) {
 		rnd = rand.New(rand.NewPCG(*seedFlag, 8))
 	}
 	h := startHub(t, "--retry-first", "50ms", "--retry-max", "300ms")
-	folder, addr := t.TempDir(), freeAddr(t)
+	folder, addr := t.TempDir(), ports.Addr()
 	source := newProcess(t, "rspub", command("rspub"), "serve", "--dir", folder, "--listen", addr, "--public-url", "http://"+addr+"/", local,
 		"--state-dir", t.TempDir(), "--hub", h.url(), "--settle", "20ms", "--every", "50ms", "--list-every", "off", "--log-format", "json")
 	source.start()
@@ -58,7 +60,7 @@ func TestListenMissesNothing(t *testing.T) {
 	})
 	t.Logf("of the deliveries were %v; %d lines", m.did, len(l.all()))
 	var want []listed
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		want = changeList(t, "http://"+addr+"/changelist.xml")
 		if n := len(want); n == 0 || !strings.HasSuffix(want[n-1].Loc, "/the%20last%20one") {
 			return fmt.Errorf("the Change List ends after %d changes", n)
@@ -67,7 +69,7 @@ func TestListenMissesNothing(t *testing.T) {
 	})
 	judgeListened(t, l.got(), want)
 
-	eventually(t, 10*time.Second, func() error { // the status is written every two seconds
+	eventually(t, time.Minute, func() error { // the status is written every two seconds
 		st := l.status()
 		for _, g := range st.Gaps {
 			if g.State != "repaired" {
@@ -161,7 +163,7 @@ func TestListenToPlainContent(t *testing.T) {
 	for i, text := range []string{"first", "a\nsecond", "\xff\x00"} {
 		body = text
 		h.form("hub.mode", "publish", "hub.url", topic.URL+"/").want(t, http.StatusAccepted)
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, time.Minute, func() error {
 			if n := len(l.all()); n != i+1 {
 				return fmt.Errorf("%d lines, want %d\n%s", n, i+1, &l.log)
 			}
@@ -211,7 +213,7 @@ esac
 			want = append(want, line)
 		}
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		raw, err := os.ReadFile(out)
 		if got := strings.Split(strings.TrimSpace(string(raw)), "\n"); err != nil || !slices.Equal(got, want) {
 			return fmt.Errorf("the command was run for\n%s\nwant\n%s\n%s", raw, strings.Join(want, "\n"), &l.log)

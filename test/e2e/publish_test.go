@@ -37,7 +37,7 @@ func TestDelivery(t *testing.T) {
 	header.Set("Link", header.Get("Link")+`, <http://127.0.0.1/capabilitylist.xml>; rel="resourcesync"`)
 	r := decodeReceipt(t, do(t, http.MethodPost, h.url(), header, body).want(t, http.StatusOK))
 
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if n := len(subscriber.got()); n != 1 {
 			return fmt.Errorf("%d deliveries", n)
 		}
@@ -94,7 +94,7 @@ func TestRetriedPublishIsADuplicate(t *testing.T) {
 		t.Errorf("first %+v, again %+v, after a kill %+v", first, again, afterKill)
 	}
 	last := h.accepted(src.topic, src.next(0))
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if got := subscriber.got(); len(got) == 0 || got[len(got)-1].id != last.ID {
 			return fmt.Errorf("the last one is not there yet")
 		}
@@ -177,7 +177,7 @@ func TestUnconfirmedRenewalKeepsTheOldSecret(t *testing.T) {
 	h.active(1)
 	subscriber.onGet(http.NotFound)
 	h.subscribe(src.topic, callback, "hub.secret", "new").want(t, http.StatusAccepted)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if len(subscriber.asked()) < 2 {
 			return fmt.Errorf("the renewal was not verified yet")
 		}
@@ -185,7 +185,7 @@ func TestUnconfirmedRenewalKeepsTheOldSecret(t *testing.T) {
 	})
 	body := src.next(0)
 	h.accepted(src.topic, body)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if len(subscriber.got()) == 0 {
 			return fmt.Errorf("nothing delivered")
 		}
@@ -197,7 +197,7 @@ func TestUnconfirmedRenewalKeepsTheOldSecret(t *testing.T) {
 	// Confirmed, the new one is in force.
 	subscriber.onGet(nil)
 	h.subscribe(src.topic, callback, "hub.secret", "new").want(t, http.StatusAccepted)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		body := src.next(0)
 		h.accepted(src.topic, body)
 		time.Sleep(20 * time.Millisecond)
@@ -241,7 +241,7 @@ func TestRedirectIsRetriedAndGoneEnds(t *testing.T) {
 	for range 3 {
 		h.accepted(src.topic, src.next(0))
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if calls["/moved"] != 5 {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // README's "Try it" as it stands there, on other ports: the callback, the curl
@@ -22,7 +24,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := startHub(t)
-	addr := freeAddr(t)
+	addr := ports.Addr()
 	ports := strings.NewReplacer("http://localhost:8080/", h.url(), "127.0.0.1:8090", addr, "127.0.0.1:8081", h.admin)
 
 	var commands []string
@@ -54,9 +56,9 @@ func TestReadmeThreeCommands(t *testing.T) {
 		t.Fatal("README does not have the three commands")
 	}
 	dir := t.TempDir()
-	hubAddr, sourceAddr, callback := freeAddr(t), freeAddr(t), freeAddr(t)
+	hubAddr, sourceAddr, callback := ports.Addr(), ports.Addr(), ports.Addr()
 	ports := strings.NewReplacer("go run ./cmd/", filepath.Dir(binary)+"/", "http://localhost:8080/", "http://"+hubAddr+"/", "http://localhost:8090/", "http://"+sourceAddr+"/",
-		"rshub serve", "rshub serve --admin-listen "+freeAddr(t)+" --public-url http://"+hubAddr+"/ --listen "+hubAddr,
+		"rshub serve", "rshub serve --admin-listen "+ports.Addr()+" --public-url http://"+hubAddr+"/ --listen "+hubAddr,
 		"rspub serve", "rspub serve --public-url http://"+sourceAddr+"/ --listen "+sourceAddr, "rssub follow", "rssub follow --listen "+callback)
 	addrs := []string{hubAddr, sourceAddr, callback}
 	commands := strings.Split(strings.TrimSpace(string(block[1])), "\n")
@@ -107,7 +109,7 @@ func callbackCommand(t *testing.T, addr string, args []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		conn, err := dial(addr)
 		if err == nil {
 			_ = conn.Close()
@@ -115,7 +117,7 @@ func callbackCommand(t *testing.T, addr string, args []string) {
 		return err
 	})
 	t.Cleanup(func() {
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, time.Minute, func() error {
 			if got := out.String(); strings.Count(got, "delivered:") != 1 || !strings.Contains(got, "(right)") {
 				return fmt.Errorf("the callback shows %s", got)
 			}

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 var killsFlag = flag.Int("rspub-kills", 12, "how often rspub is killed while files change; how long a hub is away from it grows with that")
@@ -59,7 +61,7 @@ func newPushBed(t *testing.T, hubs int) *pushBed {
 		b.seed = rand.Uint64()
 	}
 	t.Logf("seed %d (repeat with -args -seed=%d -rspub-kills=%d)", b.seed, b.seed, *killsFlag)
-	addr := freeAddr(t)
+	addr := ports.Addr()
 	b.source = "http://" + addr + "/"
 	args := []string{
 		command("rspub"), "serve", "--dir", b.folder, "--listen", addr, "--public-url", b.source, local, "--state-dir", b.state,
@@ -76,10 +78,10 @@ func newPushBed(t *testing.T, hubs int) *pushBed {
 }
 
 func (b *pushBed) addHub() *pushHub {
-	addr := freeAddr(b.t)
+	addr := ports.Addr()
 	to, err := url.Parse("http://" + addr)
 	must(b.t, err)
-	h := &pushHub{admin: freeAddr(b.t), dir: filepath.Join(b.t.TempDir(), "data"), subscriber: newReceiver(b.t, 1)}
+	h := &pushHub{admin: ports.Addr(), dir: filepath.Join(b.t.TempDir(), "data"), subscriber: newReceiver(b.t, 1)}
 	pass := httputil.NewSingleHostReverseProxy(to)
 	pass.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	pass.ModifyResponse = func(resp *http.Response) error {

@@ -161,7 +161,7 @@ func (b *pushBed) judge() {
 		changes, err := b.arrived(h)
 		must(b.t, err)
 		// They may be written a moment after the push.
-		eventually(b.t, 30*time.Second, func() error {
+		eventually(b.t, time.Minute, func() error {
 			if listed = b.document(b.source + "changelist.xml"); len(listed) < len(changes) {
 				return fmt.Errorf("%d changes are listed, %d were pushed", len(listed), len(changes))
 			}

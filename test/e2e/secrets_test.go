@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // The secrets of the scenario. What is looked for is what stands here; some are
@@ -68,7 +70,7 @@ func TestSecretsStayIn(t *testing.T) {
 	s.says(`"reason":"gave_up"`)
 	s.operate()
 	s.reloadBroken()
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.traced.Len() == 0 {
@@ -197,7 +199,7 @@ func (s *scene) run(args ...string) (exited chan struct{}) {
 // says waits until the log has a text.
 func (s *scene) says(text string) {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, func() error {
+	eventually(s.t, time.Minute, func() error {
 		log, err := os.ReadFile(s.log.Name())
 		if err == nil && !bytes.Contains(log, []byte(text)) {
 			err = fmt.Errorf("the log does not say %s:\n%s", text, log[max(0, len(log)-2000):])
@@ -269,7 +271,7 @@ func (s *scene) subscribeAll() {
 			w.WriteHeader(http.StatusGone)
 		}
 	})
-	there, nowhere := s.reader.url(0, ""), "http://"+freeAddr(s.t)
+	there, nowhere := s.reader.url(0, ""), "http://"+ports.Addr()
 	callbacks := []string{
 		there + "/ok", there + "/failing", there + "/ends", there + "/leaves", s.gone.URL + "/vanishes",
 		there + "/refuses", there + "/moved", there + "/breaks", nowhere + "/absent", "http://no-such-host.invalid/lost",
@@ -294,7 +296,7 @@ func (s *scene) subscribeAll() {
 // verified waits until callbacks were asked, as often as they are named.
 func (s *scene) verified(paths ...string) {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, func() error {
+	eventually(s.t, time.Minute, func() error {
 		left := map[string]int{}
 		for _, p := range paths {
 			left[p]++
@@ -347,7 +349,7 @@ func (s *scene) publishWith(topic, name, value string) http.Header {
 // secret.
 func (s *scene) signed(body []byte) {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, func() error {
+	eventually(s.t, time.Minute, func() error {
 		for _, d := range s.reader.got() {
 			if strings.HasPrefix(d.callback, "/ok") && bytes.Equal(d.body, body) && d.signature == sign(renewedSecret, body) {
 				return nil
@@ -469,7 +471,7 @@ func (s *scene) startAgain() {
 	s.writePublishers()
 	s.serve()
 	body := s.src.next(0)
-	eventually(s.t, 30*time.Second, func() error {
+	eventually(s.t, time.Minute, func() error {
 		header := s.publishWith(s.src.topic, "Authorization", "Bearer "+publisherToken)
 		a, err := try(s.t.Context(), http.MethodPost, s.url(), header, body)
 		if err == nil && a.status != http.StatusOK {

@@ -53,7 +53,7 @@ func TestDiskFull(t *testing.T) {
 	for name, size := range map[string]int{"under the high water mark": 100 << 20, "to the last byte": 400 << 20} {
 		fill(t, filler, size)
 		refused := src.next(0)
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, time.Minute, func() error {
 			a := h.publish(src.topic, refused)
 			if a.status == http.StatusOK {
 				told.accepted = append(told.accepted, decodeReceipt(t, a).ID)
@@ -64,7 +64,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			return nil
 		})
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, time.Minute, func() error {
 			a := do(t, http.MethodGet, "http://"+h.admin+"/readyz?verbose", nil, nil)
 			if a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "free") {
 				return fmt.Errorf("disk full (%s): readiness %d %q", name, a.status, a.body)
@@ -85,7 +85,7 @@ func TestDiskFull(t *testing.T) {
 	h.kill()
 	h.start()
 	told.accepted = append(told.accepted, h.accepted(src.topic, src.next(0)).ID)
-	eventually(t, 20*time.Second, func() error { return told.missing(subscriber.got()) })
+	eventually(t, time.Minute, func() error { return told.missing(subscriber.got()) })
 }
 
 // inNamespace runs the test again where it may mount: directly as root, else in

@@ -98,7 +98,7 @@ func (r *rocks) request(mode, path string, extra ...string) {
 	r.t.Helper()
 	before := len(r.asked())
 	r.hub.form(append([]string{"hub.mode", mode, "hub.topic", r.topic, "hub.callback", r.url(0, path)}, extra...)...).want(r.t, http.StatusAccepted)
-	eventually(r.t, 30*time.Second, func() error {
+	eventually(r.t, time.Minute, func() error {
 		for _, v := range r.asked()[before:] {
 			if v.callback == path && v.query["hub.mode"][0] == mode {
 				return nil
@@ -131,7 +131,7 @@ func (r *rocks) ping() {
 func (r *rocks) delivered(path string, n int) []delivery {
 	r.t.Helper()
 	var got []delivery
-	eventually(r.t, 30*time.Second, func() error {
+	eventually(r.t, time.Minute, func() error {
 		if got = r.at(path); len(got) < n {
 			return fmt.Errorf("%d deliveries to %s, want %d\n%s", len(got), path, n, r.hub.log)
 		}
@@ -266,7 +266,7 @@ func TestPingOutlivesTheHub_HUB60(t *testing.T) {
 	r.subscribe("/cb")
 	r.hold(make(chan struct{}))
 	r.publish("content")
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if r.fetched() == 0 {
 			return fmt.Errorf("the topic is not asked")
 		}
@@ -286,7 +286,7 @@ func TestPingsCoalesce_HUB60(t *testing.T) {
 	gate := make(chan struct{})
 	r.hold(gate)
 	r.publish("one")
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if r.fetched() == 0 {
 			return fmt.Errorf("the topic is not asked")
 		}
@@ -312,7 +312,7 @@ func TestPingsCoalesce_HUB60(t *testing.T) {
 func (h *hub) fetchedAs(topic, outcome, says string) {
 	h.t.Helper()
 	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic))
-	eventually(h.t, 30*time.Second, func() error {
+	eventually(h.t, time.Minute, func() error {
 		var got struct {
 			URL   string `json:"url"`
 			Fetch struct {
