@@ -21,8 +21,10 @@ const (
 
 // problem types of the hub (docs/problems.md) that decide what follows.
 const (
-	typeConflict = "conflict"
-	typeMismatch = "content-mismatch"
+	typeConflict   = "conflict"
+	typeMismatch   = "content-mismatch"
+	typeAnonymous  = "no-credential"
+	typeNotCovered = "topic-not-covered"
 )
 
 // verdict is a step, and what there is to say about it.
@@ -59,6 +61,8 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 		v.loud, v.advice = true, "The token or secret is not one that the hub knows."
 	case s == http.StatusForbidden && refused.Type == typeMismatch:
 		v.advice = "The topic's URL has to lead to this publisher's Handler, with no cache in between that serves anything older."
+	case s == http.StatusForbidden && (refused.Type == typeAnonymous || refused.Type == typeNotCovered):
+		v.loud, v.advice = true, "Give the publisher a token or secret that covers the topic (rspub: --token-file or --secret-file); the hub's operator makes a token with rshub token create."
 	case s == http.StatusForbidden:
 		v.loud, v.advice = true, "The hub has to be able to reach the topic's URL and to find itself named in its Link header, or the publisher needs a token that covers the topic."
 	case s == http.StatusTooManyRequests, s >= 500:

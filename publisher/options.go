@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,6 +38,17 @@ func (h Hub) String() string { return h.URL }
 
 // LogValue is String, for log/slog.
 func (h Hub) LogValue() slog.Value { return slog.StringValue(h.URL) }
+
+// InClear reports whether the Token is going over the network unencrypted: the URL is
+// neither an https one nor on this machine. A Secret signs, and is not sent.
+func (h Hub) InClear() bool {
+	u, err := url.Parse(h.URL)
+	if h.Token == "" || err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme != "https" && u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
+}
 
 // What an Options field of zero stands for.
 const (

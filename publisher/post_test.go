@@ -135,4 +135,31 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 	}
+	for _, missing := range []string{"no-credential", "topic-not-covered"} {
+		v := decide(&RefusedError{Status: 403, Type: missing}, i, at(10), known)
+		if !v.loud || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "--token-file") {
+			t.Errorf("%s: %+v", missing, v)
+		}
+	}
+}
+
+// A token, which is sent, is not to go over a network unencrypted; a secret is not sent.
+func TestInClear(t *testing.T) {
+	for _, c := range []struct {
+		h    Hub
+		want bool
+	}{
+		{Hub{URL: "http://hub.example/", Token: "t"}, true},
+		{Hub{URL: "HTTP://10.0.0.1:8080/", Token: "t"}, true},
+		{Hub{URL: "https://hub.example/", Token: "t"}, false},
+		{Hub{URL: "http://localhost:8080/", Token: "t"}, false},
+		{Hub{URL: "http://127.0.0.2/", Token: "t"}, false},
+		{Hub{URL: "http://[::1]:8080/", Token: "t"}, false},
+		{Hub{URL: "http://hub.example/", Secret: "s"}, false},
+		{Hub{URL: "http://hub.example/"}, false},
+	} {
+		if got := c.h.InClear(); got != c.want {
+			t.Errorf("%+v: %v", c.h, got)
+		}
+	}
 }

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -97,21 +94,12 @@ func (p *Publisher) enlist() error {
 		return nil
 	})
 	for _, h := range p.o.Hubs {
-		if (h.Token != "" || h.Secret != "") && strings.HasPrefix(h.URL, "http://") && !isLoopback(h.URL) {
-			p.o.Log.Warn("the credential for this hub goes over the network unencrypted: use its https URL",
+		if h.InClear() {
+			p.o.Log.Warn("the token for this hub goes over the network unencrypted: use its https URL",
 				slog.String("event", "credential_in_clear"), slog.String("hub", h.URL))
 		}
 	}
 	return err
-}
-
-func isLoopback(raw string) bool {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // The parts of Run beside the hubs.

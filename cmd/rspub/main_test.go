@@ -123,6 +123,33 @@ func TestPublishBuilds_SRC07(t *testing.T) {
 	}
 }
 
+// A token that goes over the network unencrypted is worth a warning for each hub, before
+// it goes; on this machine, and over https, it is not. (No hub here is called.)
+func TestPublishWarnsOfTokenInClear(t *testing.T) {
+	h := newTestHub(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t0ken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"publish", "--topic", topic, "--from", "2026-11-21T09:00:00Z", "--created", "https://example.org/a"}
+	const warned = "the token goes to http://10.0.0.1/ over the network unencrypted"
+	for _, c := range []struct {
+		more []string
+		n    int
+	}{
+		{[]string{"--hub", "http://10.0.0.1/", "--token-file", token}, 1},
+		{[]string{"--hub", "http://10.0.0.1/", "--hub", "https://10.0.0.1/", "--token-file", token, "--json"}, 1},
+		{[]string{"--hub", "http://10.0.0.1/", "--secret-file", token}, 0},
+		{[]string{"--hub", "http://10.0.0.1/"}, 0},
+		{[]string{"--dev", "--hub", h.URL + "/", "--token-file", token}, 0},
+	} {
+		_, out, errs := command(t, "", append(args, c.more...)...)
+		if n := strings.Count(errs, warned); n != c.n || strings.Count(errs, "unencrypted") != n || strings.Contains(errs+out, "t0ken") || strings.Contains(out, warned) {
+			t.Errorf("%v: warned %d times:\n%s%s", c.more, n, errs, out)
+		}
+	}
+}
+
 // A document goes as it is, from a file or standard input, signed with a secret.
 func TestPublishFile(t *testing.T) {
 	h := newTestHub(t)
@@ -160,7 +187,7 @@ func TestPublishIsRefused(t *testing.T) {
 		want   string
 	}{
 		{401, "who?", 4, "--token-file"},
-		{403, "no", 4, "no. The topic must answer with Link headers"},
+		{403, "no", 4, "no. Give a token or secret that covers the topic with --token-file or --secret-file, or have the topic"},
 		{403, `{"type":"x/no-credential","detail":"Publishing here takes a credential."}`, 4, "a credential. Give it with --token-file"},
 		{403, `{"type":"x/topic-denied","detail":"The topic URI answered 404."}`, 4, "answered 404.\n"},
 		{403, `{"type":"x/content-mismatch","detail":"other bytes"}`, 4, "--content-location"},

@@ -99,6 +99,9 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var failures []error
 	for _, h := range hubs {
+		if h.InClear() {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rspub publish: the token goes to %s over the network unencrypted; use an https URL of the hub\n", h.URL)
+		}
 		x := outcome{Hub: h.URL, Topic: f.topic, From: n.From, Until: n.Until, Entries: n.Entries}
 		x.Receipt, x.err = f.post(cmd.Context(), client, h, body)
 		if x.err != nil {
@@ -227,7 +230,7 @@ func (f *publishFlags) explain(err error) error {
 	case code == http.StatusForbidden && refused.Type == "content-mismatch":
 		return advise(cli.ExitRefused, err, "Have the topic serve these very bytes before they are posted, name a copy of them with --content-location, or give a token or secret that covers the topic")
 	case code == http.StatusForbidden && refused.Type == "":
-		return advise(cli.ExitRefused, err, "The topic must answer with Link headers that name itself and this hub, and serve these bytes unless a token or secret covers it")
+		return advise(cli.ExitRefused, err, "Give a token or secret that covers the topic with --token-file or --secret-file, or have the topic serve these bytes, with Link headers that name itself and this hub")
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code == http.StatusNotImplemented, code/100 == 3:
 		return advise(cli.ExitRefused, err, "Is this the hub's own public URL?")
 	}
