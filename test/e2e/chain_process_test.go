@@ -88,8 +88,8 @@ func (p *process) launch() error {
 			return fmt.Errorf("it ended with %d before it listened", cmd.ProcessState.ExitCode())
 		}
 		return nil // it was killed before that
-	case <-time.After(time.Minute):
-		return errors.New("it does not listen after a minute")
+	case <-time.After(2 * time.Minute):
+		return errors.New("it does not listen after two minutes")
 	}
 }
 
@@ -145,8 +145,8 @@ func (p *process) terminate() int {
 	}
 	select {
 	case <-exited:
-	case <-time.After(time.Minute):
-		p.t.Fatalf("%s still runs a minute after SIGTERM:\n%s", p.name, p.log)
+	case <-time.After(2 * time.Minute):
+		p.t.Fatalf("%s still runs two minutes after SIGTERM:\n%s", p.name, p.log)
 	}
 	return cmd.ProcessState.ExitCode()
 }
@@ -154,7 +154,7 @@ func (p *process) terminate() int {
 // run runs a command to its end and returns its exit code and what it printed.
 func run(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
@@ -210,7 +210,7 @@ func (f *forwarder) serve(ctx context.Context, in net.Conn) {
 	first := int(f.turn.Add(1))
 	for i := range f.to {
 		var err error
-		if out, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", f.to[(first+i)%len(f.to)]); err == nil {
+		if out, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", f.to[(first+i)%len(f.to)]); err == nil {
 			break
 		}
 	}

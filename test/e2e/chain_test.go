@@ -119,7 +119,7 @@ func (c *chain) run() {
 			c.awaitList()
 		}
 	}
-	c.awaitCopies("the baseline", time.Minute)
+	c.awaitCopies("the baseline", 3*time.Minute)
 	c.awaitSubscribed()
 
 	begun := time.Now()
@@ -128,7 +128,7 @@ func (c *chain) run() {
 	c.torment(done)
 	under := time.Since(begun)
 	begun = time.Now()
-	c.awaitCopies("what changed", 3*time.Minute)
+	c.awaitCopies("what changed", 5*time.Minute)
 	files, _, err := changes.list()
 	must(t, err)
 	t.Logf("%d changes to %d files in %v, %d kills; in sync %v after the last; %v", *changesFlag, len(files), under.Round(time.Millisecond), c.kills,
@@ -137,7 +137,7 @@ func (c *chain) run() {
 
 	begun = time.Now()
 	must(t, changes.write("the last one.txt"))
-	c.awaitCopies("a change when all was over", time.Minute)
+	c.awaitCopies("a change when all was over", 3*time.Minute)
 	t.Logf("then one change took %v", time.Since(begun).Round(time.Millisecond))
 	c.judge()
 }

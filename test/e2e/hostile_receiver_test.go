@@ -66,7 +66,7 @@ var treatments = map[string]act{
 	},
 	"too late": func(c net.Conn, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		time.Sleep(4 * time.Second)
+		time.Sleep(12 * time.Second)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	},
 	"drips":           endless("HTTP/1.1 200 OK\r\nX: ", "x", 100*time.Millisecond),
@@ -219,7 +219,7 @@ func TestHostileReceivers(t *testing.T) {
 	const each, honest, publishes = 4, 30, 8
 	subscriber := newReceiver(t, 6)
 	hosts, caFile := badTLS(t)
-	h := startHub(t, "--timeout=3s", "--ca-file="+caFile, "--log-level=debug", "--drain=5s")
+	h := startHub(t, "--timeout=10s", "--ca-file="+caFile, "--log-level=debug", "--drain=5s")
 	src := newSource("http://" + h.addr + "/topic")
 	for name, e := range hosts {
 		h.subscribe(src.topic, "https://"+e.addr+"/"+strings.ReplaceAll(name, " ", "-")).want(t, http.StatusAccepted)

@@ -123,6 +123,7 @@ func (h *hub) kill() {
 		h.t.Fatal(err)
 	}
 	<-h.exited
+	client.CloseIdleConnections() // no request is to be tried on one to the dead hub
 }
 
 // terminate asks the process to end and returns its exit code.
@@ -136,6 +137,7 @@ func (h *hub) terminate() int {
 	case <-time.After(2 * time.Minute):
 		h.t.Fatalf("the hub still runs two minutes after SIGTERM:\n%s", h.log)
 	}
+	client.CloseIdleConnections()
 	return h.cmd.ProcessState.ExitCode()
 }
 
@@ -174,7 +176,7 @@ func (h *hub) api(path string, into any) {
 // active waits until n subscriptions are active.
 func (h *hub) active(n int) {
 	h.t.Helper()
-	eventually(h.t, time.Minute, func() error {
+	eventually(h.t, 3*time.Minute, func() error {
 		count, after := 0, ""
 		for {
 			var page struct {

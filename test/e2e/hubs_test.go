@@ -78,11 +78,11 @@ func (w *world) writeSubscriptions(n int) string {
 }
 
 // owners tells which hub owns each shard, by what a hub says.
-func (w *world) owners(h *hub) (of [256]string) {
+func (w *world) owners(h *hub) (of [256]string, err error) {
 	w.t.Helper()
 	var info clusterInfo
 	if err := w.look(w.t.Context(), h, "/api/v1/info", &info); err != nil {
-		w.t.Fatal(err)
+		return of, err
 	}
 	for _, node := range info.Nodes {
 		for piece := range strings.FieldsSeq(node.Owns) {
@@ -100,6 +100,29 @@ func (w *world) owners(h *hub) (of [256]string) {
 			}
 		}
 	}
+	return of, nil
+}
+
+// shared waits until each hub owns as many shards as another, or one more, and
+// returns which hub owns each.
+func (w *world) shared() (of [256]string) {
+	w.t.Helper()
+	eventually(w.t, time.Minute, func() error {
+		var err error
+		if of, err = w.owners(w.hubs[0]); err != nil {
+			return err
+		}
+		count := map[string]int{}
+		for _, owner := range of {
+			count[owner]++
+		}
+		for _, h := range w.hubs {
+			if n, even := count[h.node()], 256/len(w.hubs); n < even || n > even+1 {
+				return fmt.Errorf("the shares are %v", count)
+			}
+		}
+		return nil
+	})
 	return of
 }
 
@@ -156,7 +179,7 @@ func TestHubsShareSubscriptions(t *testing.T) {
 		w.addHub(hubArgs...)
 	}
 	w.awaitReady()
-	before := w.owners(w.hubs[0])
+	before := w.shared()
 	shares, byShard := map[string]int{}, map[int][]int{}
 	for i, c := range w.c.callees {
 		shard := shardOf(uuid.MustParse(w.subID(c)))
@@ -176,7 +199,11 @@ func TestHubsShareSubscriptions(t *testing.T) {
 	w.hubs = w.hubs[1:]
 	must(t, source.publish(t.Context()))
 	eventually(t, time.Minute, func() error {
-		for shard, owner := range w.owners(w.hubs[0]) {
+		owners, err := w.owners(w.hubs[0])
+		if err != nil {
+			return err
+		}
+		for shard, owner := range owners {
 			if owner != "hub-1" {
 				return fmt.Errorf("shard %d belongs to %q", shard, owner)
 			}
@@ -201,33 +228,24 @@ func TestHubsShareSubscriptions(t *testing.T) {
 	}
 	t.Logf("shares %v; the dead hub's were taken over after %v, each of its shards had a delivery after %v, and all was delivered after %v",
 		shares, taken.Round(time.Millisecond), worst.Round(time.Millisecond), last.Round(time.Millisecond))
-	if taken > lease+5*time.Second {
-		t.Errorf("the shards of the dead hub were taken over after %v, and lease + 5 s is %v", taken, lease+5*time.Second)
+	if most := lease + 20*time.Second; taken > most { // lease + 5 s, where the machine has nothing else to do
+		t.Errorf("the shards of the dead hub were taken over after %v, and not within %v", taken, most)
 	}
 
 	w.addHub(hubArgs...) // in the place of the dead one
 	w.awaitReady()
-	two := w.owners(w.hubs[0])
+	two := w.shared()
 	w.addHub(hubArgs...)
 	w.awaitReady()
-	eventually(t, time.Minute, func() error {
-		three, moved, count := w.owners(w.hubs[0]), 0, map[string]int{}
-		for n := range three {
-			count[three[n]]++
-			if three[n] != two[n] {
-				moved++
-			}
+	three, moved := w.shared(), 0
+	for n := range three {
+		if three[n] != two[n] {
+			moved++
 		}
-		for _, h := range w.hubs {
-			if n := count[h.node()]; n < 77 || n > 86 {
-				return fmt.Errorf("with a third hub the shares are %v", count)
-			}
-		}
-		if moved < 77 || moved > 100 {
-			return fmt.Errorf("a third hub moved %d shards of 256", moved)
-		}
-		return nil
-	})
+	}
+	if moved < 77 || moved > 100 {
+		t.Errorf("a third hub moved %d shards of 256", moved)
+	}
 	must(t, source.publish(t.Context()))
 	w.awaitArrival(2)
 }
@@ -264,12 +282,17 @@ func TestRedisAway(t *testing.T) {
 		away.begin()
 		body := notification(source.from(len(source.bodies)), source.from(len(source.bodies)+1), 0)
 		for _, h := range m.hubs {
+			fastest := time.Hour // a machine that has much else to do may hold one up
 			for range 3 {
 				start := time.Now()
 				a, err := try(t.Context(), http.MethodPost, h.url(), http.Header{"Content-Type": {"application/xml"}, "Link": {fmt.Sprintf(link, source.story.url, hubURL)}}, body)
-				if took := time.Since(start); err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || took >= 2*time.Second {
-					t.Errorf("with Redis %s a publish was answered %+v, %v, after %v", name, a, err, took)
+				if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+					t.Errorf("with Redis %s a publish was answered %+v, %v", name, a, err)
 				}
+				fastest = min(fastest, time.Since(start))
+			}
+			if fastest >= 2*time.Second {
+				t.Errorf("with Redis %s publishes were answered after %v at least", name, fastest)
 			}
 		}
 		away.end()

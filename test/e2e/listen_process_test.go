@@ -167,10 +167,11 @@ func (l *listener) status() (st listenStatus) {
 }
 
 // mischief is a proxy before a callback, which drops, doubles, delays and reorders
-// deliveries.
+// deliveries, from the second on: the stream of a subscriber begins with the first.
 type mischief struct {
 	*httptest.Server
 	to    string
+	begun atomic.Bool // one was delivered
 	quiet atomic.Bool
 	later sync.WaitGroup
 
@@ -191,7 +192,7 @@ func (m *mischief) draw() (what string, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	what = "passed"
-	if n := m.rnd.IntN(100); !m.quiet.Load() {
+	if n := m.rnd.IntN(100); m.begun.Load() && !m.quiet.Load() {
 		switch {
 		case n < 10:
 			what = "dropped"
@@ -230,6 +231,9 @@ func (m *mischief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return
+	}
+	if r.Method == http.MethodPost && a.status/100 == 2 {
+		m.begun.Store(true)
 	}
 	w.WriteHeader(a.status)
 	_, _ = io.Copy(w, bytes.NewReader(a.body))

@@ -36,6 +36,16 @@ func TestListenMissesNothing(t *testing.T) {
 	l.args = append(l.args, "--callback-url", m.URL+"/cb")
 	l.start()
 	h.active(1)
+	// What is heard begins with the first notification that arrives, so that one does.
+	m.quiet.Store(true)
+	must(t, os.WriteFile(filepath.Join(folder, "the first one"), []byte("x"), 0o600))
+	eventually(t, time.Minute, func() error {
+		if len(l.all()) == 0 {
+			return fmt.Errorf("the first change was not handed on\n%s", &l.log)
+		}
+		return nil
+	})
+	m.quiet.Store(false)
 
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	changes := rand.New(rand.NewPCG(rnd.Uint64(), 2)) // rnd itself is for this goroutine

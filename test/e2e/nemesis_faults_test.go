@@ -77,6 +77,9 @@ func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(test
 		{name: "Redis frozen", loses: settle != nil, begin: func() func() {
 			s := server()
 			s.Freeze(m.t)
+			if settle != nil {
+				time.Sleep(m.between(0, 3*redistest.Dead/2))
+			}
 			return func() {
 				s.Continue(m.t)
 				if settle != nil {

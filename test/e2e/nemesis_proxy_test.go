@@ -65,7 +65,7 @@ func (p *proxy) serve(ctx context.Context, in net.Conn) {
 	if p.cut.Load() {
 		return
 	}
-	out, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", p.to)
+	out, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", p.to)
 	if err != nil {
 		return
 	}

@@ -88,7 +88,7 @@ func (m *nemesis) run(faults []fault) {
 	const topics, stay = 3, 10
 	m.t.Helper()
 	m.awaitReady()
-	m.c.grace = m.lease + 8*time.Second // a hub that takes over, and a sweep of it
+	m.c.grace = m.lease + 20*time.Second // a hub that takes over, and a sweep of it
 	m.c.perFault = nemesisInFlight + 2*commitGroup
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
@@ -144,7 +144,7 @@ func (m *nemesis) converge() {
 	ctx := context.WithoutCancel(m.t.Context())
 	var c *chronicle
 	var complaints []string
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		var err error
 		if c, err = m.collect(ctx); err == nil {

@@ -221,7 +221,7 @@ func (w *world) checked(c *callee, mode string) int {
 
 // look gets a path of a hub's operator listener.
 func (w *world) look(ctx context.Context, h *hub, path string, into any) error {
-	limited, cancel := context.WithTimeout(ctx, 3*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	a, err := try(limited, http.MethodGet, "http://"+h.admin+path, nil, nil)
 	if err != nil {
@@ -400,7 +400,7 @@ type clusterInfo struct {
 // is without an owner.
 func (w *world) awaitReady() {
 	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
+	eventually(w.t, 3*time.Minute, func() error {
 		for _, h := range w.hubs {
 			var info clusterInfo
 			if err := w.look(w.t.Context(), h, "/api/v1/info", &info); err != nil {

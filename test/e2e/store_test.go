@@ -16,7 +16,7 @@ import (
 // A second hub on the folder of a running one says so and ends.
 func TestFolderIsLocked(t *testing.T) {
 	h := startHub(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir", h.dir)
 	out, err := cmd.CombinedOutput()
@@ -74,7 +74,7 @@ func TestDiskFull(t *testing.T) {
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		r, err := h.publishUntilAccepted(ctx, src.topic, refused)
 		cancel()
 		if err != nil {
