@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"os/signal"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/internal/demo"
 )
 
@@ -32,7 +34,11 @@ line tells how it got there. The folders stay; all else is gone at the end.`,
 					return err
 				}
 			}
-			return demo.Run(ctx, o)
+			err := demo.Run(ctx, o)
+			if errors.Is(err, demo.ErrNested) {
+				return cli.Fail(cli.ExitUsage, "%w", err)
+			}
+			return err
 		},
 	}
 	flags := cmd.Flags()

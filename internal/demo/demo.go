@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -59,7 +58,7 @@ type demo struct {
 }
 
 // Run runs the demo until ctx ends. An error says what could not be started, or
-// what ended by itself.
+// what ended by itself; ErrNested is one of them.
 func Run(ctx context.Context, o Options) error {
 	if o.Data == "" {
 		o.Data = "demo-data"
@@ -103,10 +102,11 @@ func (d *demo) prepare() (err error) {
 	if err := fill(d.o.Data); err != nil {
 		return err
 	}
-	if d.state, err = os.MkdirTemp("", "rshub-demo-"); err != nil {
+	var done func()
+	if d.state, done, err = stateFolder(); err != nil {
 		return err
 	}
-	d.defers(func() { _ = os.RemoveAll(d.state) })
+	d.defers(done)
 	return nil
 }
 

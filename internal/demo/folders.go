@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // examples are the files of a new folder.
@@ -31,7 +32,53 @@ func fill(dir string) error {
 	return nil
 }
 
-// apart returns an error unless neither folder is within the other.
+// prefix begins the names of folders for the state of a demo, and held is the file there
+// that it keeps locked while it runs.
+const (
+	prefix = "rshub-demo-"
+	held   = "running"
+)
+
+// stateFolder makes a folder for the state of a demo, which done removes. Those of demos
+// that were killed it removes, too: nobody holds their lock.
+func stateFolder() (dir string, done func(), err error) {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", held)) // none, where TMPDIR has the looks of a pattern
+	for _, name := range left {
+		f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // it has our name
+		if err != nil {
+			continue // it is somebody else's
+		}
+		if lock(f) == nil {
+			_ = os.RemoveAll(filepath.Dir(name)) // else the next demo does
+		}
+		_ = f.Close()
+	}
+	if dir, err = os.MkdirTemp("", prefix); err != nil {
+		return "", nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, held+".new")) //nolint:gosec // it is in our own folder
+	if err == nil {
+		// It gets its name when it is locked, so that no other demo finds it before.
+		err = errors.Join(lock(f), os.Rename(f.Name(), filepath.Join(dir, held)))
+	}
+	done = func() {
+		_ = os.RemoveAll(dir)
+		_ = f.Close()
+	}
+	if err != nil {
+		done()
+		return "", nil, err
+	}
+	return dir, done, nil
+}
+
+// lock returns an error where another process has f locked.
+func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// ErrNested says that the folders are not beside each other.
+var ErrNested = errors.New("they lie one within the other")
+
+// apart returns ErrNested unless neither folder is within the other.
 func apart(data, copied string) error {
 	a, err := whole(data)
 	if err != nil {
@@ -43,7 +90,7 @@ func apart(data, copied string) error {
 	}
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
 		if rel, err := filepath.Rel(pair[0], pair[1]); err == nil && filepath.IsLocal(rel) {
-			return fmt.Errorf("%s and %s lie one within the other; name folders beside each other with --data and --copy", data, copied)
+			return fmt.Errorf("the folders %s and %s: %w; name folders beside each other with --data and --copy", data, copied, ErrNested)
 		}
 	}
 	return nil
