@@ -14,7 +14,7 @@ import (
 type validateFlags struct {
 	json, strict, follow, dev bool
 	most                      int
-	pause                     time.Duration
+	pause                     Span
 	allow                     []string
 }
 
@@ -52,7 +52,8 @@ be reached.`,
 	cmd.Flags().BoolVar(&f.follow, "follow", false, "check the documents that are listed, too, and whether they agree")
 	f.most = 1000
 	cmd.Flags().Var(AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most with --follow")
-	cmd.Flags().DurationVar(&f.pause, "pause", 100*time.Millisecond, "`TIME` between two requests to one host")
+	f.pause = Span(100 * time.Millisecond)
+	cmd.Flags().Var(&f.pause, "pause", "`TIME` between two requests to one host")
 	cmd.Flags().StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that URLs may be in; repeatable")
 	cmd.Flags().BoolVar(&f.dev, "dev", false, "allow loopback and private addresses")
 	return cmd
@@ -65,7 +66,7 @@ func (f *validateFlags) run(cmd *cobra.Command, name string) error {
 	}
 	out := cmd.OutOrStdout()
 	w := &walk{
-		inputs: inputs{stdin: cmd.InOrStdin(), client: client, pause: f.pause},
+		inputs: inputs{stdin: cmd.InOrStdin(), client: client, pause: time.Duration(f.pause)},
 		strict: f.strict, follow: f.follow, left: f.most, seen: make(map[string]*document),
 		report: func(v *verdict) error {
 			if f.json {

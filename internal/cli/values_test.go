@@ -85,5 +85,6 @@ func TestListen(t *testing.T) {
 	}
 	command(t, nil, "", "callback", "--listen", "bogus").want(t, ExitUsage, `"bogus" is not an address`)
 	command(t, nil, "", "validate", "https://:80/").want(t, ExitUsage, "no http or https URL")
+	command(t, nil, "", "validate", "--pause", "-1s", "-").want(t, ExitUsage, "negative")
 	command(t, nil, "", "validate", "--max-documents", "0", "-").want(t, ExitUsage, "it must be 1 or more")
 }
