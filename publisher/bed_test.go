@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rshub/rshub/hub"
@@ -210,7 +211,9 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return w.b.log.Write(p)
 }
 
+// logged is what was logged so far, in a bubble.
 func (b *bed) logged() string {
+	synctest.Wait() // a line may come after what it is about
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.log.String()
