@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os/signal"
 	"path/filepath"
@@ -162,6 +163,9 @@ func checkURLs(callback string, others ...named) error {
 
 // isHost reports whether text is a host, or host:port, and nothing else.
 func isHost(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
 	u, err := url.Parse("http://" + text)
 	return err == nil && u.Hostname() != "" && u.Host == text
 }
