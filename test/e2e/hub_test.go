@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "rshub")
-		build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+"/", "github.com/rshub/rshub/cmd/...")
+		// With -trimpath, as make build: what that compiled need not be compiled again.
+		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", dir+"/", "github.com/rshub/rshub/cmd/...")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)

@@ -25,15 +25,15 @@ func TestReadme(t *testing.T) {
 	}
 	h := startHub(t)
 	addr := ports.Addr()
-	ports := strings.NewReplacer("http://localhost:8080/", h.url(), "127.0.0.1:8090", addr, "127.0.0.1:8081", h.admin)
+	elsewhere := strings.NewReplacer("http://localhost:8080/", h.url(), "127.0.0.1:8090", addr, "127.0.0.1:8081", h.admin)
 
 	var commands []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
 		if rest, ok := strings.CutPrefix(block[1], "go run ./cmd/rshub callback "); ok {
-			callbackCommand(t, addr, strings.Fields(ports.Replace(rest)))
+			callbackCommand(t, addr, strings.Fields(elsewhere.Replace(rest)))
 		}
 		if strings.HasPrefix(block[1], "curl") {
-			commands = append(commands, ports.Replace(block[1]))
+			commands = append(commands, elsewhere.Replace(block[1]))
 		}
 	}
 	if len(commands) != 2 {
@@ -57,7 +57,7 @@ func TestReadmeThreeCommands(t *testing.T) {
 	}
 	dir := t.TempDir()
 	hubAddr, sourceAddr, callback := ports.Addr(), ports.Addr(), ports.Addr()
-	ports := strings.NewReplacer("go run ./cmd/", filepath.Dir(binary)+"/", "http://localhost:8080/", "http://"+hubAddr+"/", "http://localhost:8090/", "http://"+sourceAddr+"/",
+	elsewhere := strings.NewReplacer("go run ./cmd/", filepath.Dir(binary)+"/", "http://localhost:8080/", "http://"+hubAddr+"/", "http://localhost:8090/", "http://"+sourceAddr+"/",
 		"rshub serve", "rshub serve --admin-listen "+ports.Addr()+" --public-url http://"+hubAddr+"/ --listen "+hubAddr,
 		"rspub serve", "rspub serve --public-url http://"+sourceAddr+"/ --listen "+sourceAddr, "rssub follow", "rssub follow --listen "+callback)
 	addrs := []string{hubAddr, sourceAddr, callback}
@@ -68,7 +68,7 @@ func TestReadmeThreeCommands(t *testing.T) {
 	for i, line := range commands {
 		before, serve, _ := strings.Cut(line, "go run ")
 		serve, _, _ = strings.Cut("go run "+serve, "#")
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", before+"exec "+ports.Replace(serve))
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", before+"exec "+elsewhere.Replace(serve))
 		out := &output{}
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 		must(t, cmd.Start())
