@@ -77,7 +77,7 @@ func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !check(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 30 s: %s", what)
+			t.Fatalf("waited in vain: %s", what)
 		}
 	}
 }
