@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/rshub/rshub/internal/app"
 	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/test/ports"
 )
 
 func TestMain(m *testing.M) {
@@ -34,11 +34,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			for _, name := range []string{"ADDR", "ADMIN", "CALLBACK"} {
-				addr, err := freeAddr(context.Background())
-				if err != nil {
-					return err
-				}
-				e.Setenv(name, addr)
+				e.Setenv(name, ports.Addr())
 			}
 			return nil
 		},
@@ -46,15 +42,6 @@ func TestScripts(t *testing.T) {
 			"answers": answers, "exits": exits, "eventually": eventually, "post": post, "eventually-post": eventuallyPost, "keep": keep,
 		},
 	})
-}
-
-// freeAddr returns a loopback address on which nothing listens.
-func freeAddr(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // answers waits until a URL answers with anything but a server error.
@@ -87,7 +74,7 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 
 // poll waits until check is content.
 func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		err := check(ctx)
@@ -96,7 +83,7 @@ func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("after 30 s: %v", err)
+			ts.Fatalf("after a minute: %v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -104,7 +91,7 @@ func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
 
 // post sends a file and wants a status.
 func post(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := posted(ctx, ts, args); err != nil {
 		ts.Fatalf("%v", err)

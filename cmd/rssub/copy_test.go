@@ -150,19 +150,39 @@ func TestFollowWithoutHub(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	var out, errs printed
+	copied := func() bool {
+		return strings.Contains(out.String(), "copied b/c.txt 6 B") && strings.Contains(out.String(), "failed")
+	}
 	go func() {
-		for ctx.Err() == nil {
-			if _, err := os.Stat(filepath.Join(dir, "b/c.txt")); err == nil {
-				time.AfterFunc(500*time.Millisecond, cancel) // so that it is printed
-				return
-			}
+		for ctx.Err() == nil && !copied() {
 			time.Sleep(10 * time.Millisecond)
 		}
+		cancel()
 	}()
-	code, out, errs := rssub(ctx, "follow", s.URL+"/list.xml", "--dir", dir, "--dev", "--listen", "127.0.0.1:0", "--map", s.URL+"/=.")
-	if code != cli.ExitOK || !strings.Contains(out, "copied b/c.txt 6 B") || !strings.Contains(out, "failed") {
-		t.Errorf("%d\n%s%s", code, out, errs)
+	args := []string{"follow", s.URL + "/list.xml", "--dir", dir, "--dev", "--listen", "127.0.0.1:0", "--map", s.URL + "/=."}
+	code := run(ctx, args, strings.NewReader(""), &out, &errs)
+	if code != cli.ExitOK || !copied() {
+		t.Errorf("%d\n%s%s", code, out.String(), errs.String())
 	}
+}
+
+// printed is a buffer that can be read while it is written to.
+type printed struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.buf.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.buf.String()
 }
 
 func TestHelp(t *testing.T) {

@@ -67,7 +67,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _, _ = x.run(ctx, &subscriber.Change{}) }()
 	var raw []byte
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		var err error
 		if raw, err = os.ReadFile(file); err == nil {
 			break
@@ -82,7 +82,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	for deadline := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("what the shell had started runs on")

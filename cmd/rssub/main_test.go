@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 func TestMain(m *testing.M) {
@@ -19,18 +21,14 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			closed, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
 			taken, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 			if err != nil {
 				return err
 			}
 			e.Defer(func() { _ = taken.Close() })
-			e.Setenv("CLOSED", closed.Addr().String())
+			e.Setenv("CLOSED", ports.Addr())
 			e.Setenv("TAKEN", taken.Addr().String())
-			return closed.Close()
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})

@@ -46,7 +46,7 @@ func Fail(code int, format string, args ...any) error {
 // saying on stderr what went wrong. An error that is no *Error is the usage's if
 // it comes before the command itself runs, and a failure after that.
 func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SilenceErrors, root.SilenceUsage = true, true
 	running := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
