@@ -203,11 +203,17 @@ func TestNoConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = l.Close()
+	defer func() { _ = l.Close() }()
+	// Nothing listens at the far end of a connection, and nothing else can.
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
 	b := newBed(t, func(o *Options) { o.Client = client })
 	for callback, want := range map[string]int{
-		"http://" + l.Addr().String() + "/?token=hidden":  journal.StatusConnect,
-		"http://169.254.169.254/latest/meta?token=hidden": journal.StatusRefused,
+		"http://" + conn.LocalAddr().String() + "/?token=hidden": journal.StatusConnect,
+		"http://169.254.169.254/latest/meta?token=hidden":        journal.StatusRefused,
 		"http://%zz/hidden": journal.StatusError,
 		"http://no-such-host.invalid./callback?token=hidden": journal.StatusConnect,
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -329,11 +330,15 @@ func TestAllocationsDoNotGrow(t *testing.T) {
 	allocs := func(entries int) float64 {
 		doc := bytes.ReplaceAll(bigNotification(entries), []byte("</url>"),
 			[]byte("<changefreq>daily</changefreq><priority>1</priority><!-- c --><?p i?><x:y xmlns:x='u' x:z='&amp;'>&#65;<![CDATA[t]]></x:y></url>"))
-		return testing.AllocsPerRun(5, func() {
-			if n, err := CheckNotification(&chunks{doc}, Limits{}); err != nil || n.Entries != entries {
-				t.Fatal(n, err)
-			}
-		})
+		least := math.Inf(1)
+		for range 5 { // what the runtime allocates meanwhile only adds
+			least = min(least, testing.AllocsPerRun(5, func() {
+				if n, err := CheckNotification(&chunks{doc}, Limits{}); err != nil || n.Entries != entries {
+					t.Fatal(n, err)
+				}
+			}))
+		}
+		return least
 	}
 	if few, many := allocs(100), allocs(10_000); many > few {
 		t.Errorf("%v allocations for 100 entries, %v for 10,000", few, many)
