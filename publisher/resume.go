@@ -87,20 +87,16 @@ func (p *Publisher) around(at time.Time) (before, after time.Time) {
 func (s *sender) resume(ctx context.Context, from time.Time) error {
 	s.p.marking.Lock()
 	defer s.p.marking.Unlock()
-	s.mu.Lock()
-	m := s.m
-	was := m.Until
-	s.round++ // what a POST under way comes to does not count any more
-	s.mu.Unlock()
-	m = mark{Until: from}
-	if err := s.set(ctx, m); err != nil {
+	was := s.mark().Until
+	err := s.set(ctx, mark{Until: from}, func() {
+		s.round++ // what a POST under way comes to does not count any more
+		s.last = HubStatus{}
+		s.failures = 0
+		s.ladder.Reset()
+	})
+	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.last = HubStatus{}
-	s.failures = 0
-	s.ladder.Reset()
-	s.mu.Unlock()
 	nudge(s.wake)
 	s.p.o.Log.Warn("the hub goes on where it was told to", slog.String("event", "hub_resumed"),
 		slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("watermark", was), slog.Time("from", from))

@@ -90,7 +90,7 @@ func (s *sender) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, is := s.stopped(); is || !ok {
+	if !ok {
 		return never, nil
 	}
 	return s.attempt(ctx, i, round)
@@ -119,13 +119,17 @@ func (s *sender) sleep(ctx context.Context, most time.Duration) {
 
 // next returns the interval that the hub gets next: of those that begin at its
 // watermark the longest that it takes. Where there is none that it takes, one is
-// divided.
+// divided. A hub that has stopped gets none; that is looked at together with the
+// watermark, since Resume changes both.
 func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err error) {
 	for {
 		s.mu.Lock()
-		m := s.m
+		m, stopped := s.m, s.last.Stopped != ""
 		round = s.round
 		s.mu.Unlock()
+		if stopped {
+			return i, round, false, nil
+		}
 		var found []interval
 		if err := s.p.box.view(func(tx *bbolt.Tx) (err error) {
 			found, err = beginningAt(tx, m.Until)
@@ -303,11 +307,12 @@ func (s *sender) move(ctx context.Context, round int, change func(*mark)) error 
 		return nil
 	}
 	change(&m)
-	return s.set(ctx, m)
+	return s.set(ctx, m, func() {})
 }
 
-// set stores a mark. It is for who holds marking.
-func (s *sender) set(ctx context.Context, m mark) error {
+// set stores a mark, and makes it and something more known at once. It is for who
+// holds marking.
+func (s *sender) set(ctx context.Context, m mark, more func()) error {
 	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *bbolt.Tx, _ *standing) error {
 		return tx.Bucket(bucketHubs).Put([]byte(s.hub.URL), pack(m))
 	})
@@ -316,6 +321,7 @@ func (s *sender) set(ctx context.Context, m mark) error {
 	}
 	s.mu.Lock()
 	s.m = m
+	more()
 	s.mu.Unlock()
 	s.p.moved()
 	return nil
