@@ -84,7 +84,8 @@ type callee struct {
 
 // session is one time that a callee was subscribed.
 type session struct {
-	accepted time.Duration // when the subscribe request was answered 202
+	asked    time.Duration // when the subscribe request was sent
+	accepted time.Duration // when its answer 202 was there
 	leaving  time.Duration // when the unsubscribe request was sent; 0: never
 	// over is when the unsubscribe was confirmed, or the lease had run out for
 	// certain; 0: never.
@@ -232,7 +233,7 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 	for _, a := range got {
 		off := len(who.sessions) > 0 && who.sessions[0].over > 0
 		for _, s := range who.sessions {
-			if a.at >= s.accepted && (s.over == 0 || a.at <= s.over+c.grace) {
+			if a.at >= s.asked && (s.over == 0 || a.at <= s.over+c.grace) {
 				off = false
 			}
 		}

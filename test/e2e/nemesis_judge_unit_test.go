@@ -25,7 +25,7 @@ func goodChronicle() *chronicle {
 		{path: "/stays", sessions: []session{{accepted: 500 * time.Millisecond}}},
 		{path: "/leaves", sessions: []session{
 			{accepted: 500 * time.Millisecond, leaving: 4500 * time.Millisecond, over: 4600 * time.Millisecond},
-			{accepted: 8500 * time.Millisecond},
+			{asked: 8400 * time.Millisecond, accepted: 8500 * time.Millisecond},
 		}},
 		{path: "/expires", sessions: []session{{accepted: 500 * time.Millisecond, over: 3500 * time.Millisecond, expires: true}}},
 	}

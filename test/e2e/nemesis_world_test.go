@@ -141,7 +141,7 @@ func (w *world) callback(c *callee) string {
 // ask posts a subscription request to whatever hub answers, and returns when that
 // was accepted and verified. Where another request of before is asked about, which a
 // hub that was frozen took up late, that has replaced this one, which is made again.
-func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Duration) (accepted time.Duration, err error) {
+func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Duration) (s session, err error) {
 	form := url.Values{"hub.mode": {mode}, "hub.topic": {w.c.topics[c.topic].url}, "hub.callback": {w.callback(c)}, "hub.secret": {"s"}}
 	if lease > 0 {
 		form.Set("hub.lease_seconds", strconv.Itoa(int(lease/time.Second)))
@@ -150,18 +150,19 @@ func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Dura
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		refused := w.checked(c, unwanted)
+		s.asked = w.now()
 		if err := w.post(ctx, form, deadline); err != nil {
-			return 0, fmt.Errorf("a request to %s %w", mode, err)
+			return s, fmt.Errorf("a request to %s %w", mode, err)
 		}
-		accepted = w.now()
+		s.accepted = w.now()
 		for w.checked(c, mode) == before && w.checked(c, unwanted) == refused {
 			if time.Now().After(deadline) {
-				return 0, fmt.Errorf("a request to %s was not verified within two minutes", mode)
+				return s, fmt.Errorf("a request to %s was not verified within two minutes", mode)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		if w.checked(c, mode) > before {
-			return accepted, w.settled(ctx, c, mode, lease > 0, deadline)
+			return s, w.settled(ctx, c, mode, lease > 0, deadline)
 		}
 	}
 }
@@ -236,10 +237,10 @@ func (w *world) look(ctx context.Context, h *hub, path string, into any) error {
 
 // stay subscribes for good.
 func (w *world) stay(ctx context.Context, c *callee) error {
-	accepted, err := w.ask(ctx, c, "subscribe", 0)
+	s, err := w.ask(ctx, c, "subscribe", 0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.sessions = append(c.sessions, session{accepted: accepted})
+	c.sessions = append(c.sessions, s)
 	return err
 }
 
@@ -290,12 +291,13 @@ func (w *world) comeAndGo(ctx context.Context, c *callee, pause func() time.Dura
 func (w *world) expire(ctx context.Context, c *callee, lease time.Duration) error {
 	w.changing.RLock()
 	defer w.changing.RUnlock()
-	accepted, err := w.ask(context.WithoutCancel(ctx), c, "subscribe", lease)
+	s, err := w.ask(context.WithoutCancel(ctx), c, "subscribe", lease)
 	w.want(c, "") // it is not renewed
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// The lease runs from the verification request, which was sent before now.
-	c.sessions = append(c.sessions, session{accepted: accepted, over: w.now() + lease, expires: true})
+	s.over, s.expires = w.now()+lease, true
+	c.sessions = append(c.sessions, s)
 	return err
 }
 
