@@ -68,7 +68,7 @@ func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 	for n, id := range h.accepted {
 		order[id] = n
 	}
-	next := map[string]int{}
+	next, attempts := map[string]int{}, map[string]int{}
 	for _, d := range got {
 		n, known := order[d.id]
 		switch {
@@ -76,6 +76,7 @@ func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 			t.Errorf("%s got %s, which was never accepted", d.callback, d.id)
 		case n < next[d.callback]:
 			duplicates++
+			attempts[d.attempt]++
 		case n > next[d.callback]:
 			t.Errorf("%s got notification %d first when %d was due", d.callback, n+1, next[d.callback]+1)
 			next[d.callback] = n + 1
@@ -89,6 +90,7 @@ func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 			t.Errorf("%s got %s signed %q, want %q", d.callback, d.id, d.signature, want)
 		}
 	}
+	t.Logf("%d duplicates, by their RSHub-Attempt: %v", duplicates, attempts)
 	return duplicates
 }
 

@@ -24,8 +24,7 @@ type chronicle struct {
 	// notifications only those that survived count, under whatever id.
 	lossy bool
 	// faults is how often hubs or the store were hit, and perFault how many
-	// duplicates each may bring; losses is how often a tail was lost, after which
-	// every callee may get all again that the store still had.
+	// duplicates each may bring; losses is how often a tail was lost.
 	faults, perFault, losses int
 }
 
@@ -246,10 +245,11 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 	}
 }
 
-// duplicates counts what arrived more often than once under one id. After a lost
-// tail everything may come again, so then nothing counts.
+// duplicates counts what arrived more often than once under one id. Where the store
+// lost acknowledged writes nothing counts: cursors are among them, and all that went
+// out since a lost one comes again, be it the tail of an hour or of a failover.
 func (c *chronicle) duplicates(got []arrival) (n int) {
-	if c.losses > 0 {
+	if c.lossy {
 		return 0
 	}
 	seen := map[string]bool{}

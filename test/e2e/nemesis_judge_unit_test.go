@@ -95,7 +95,7 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			}
 		}, "3 duplicates after 1 faults, at most 2"},
 		"duplicates of a lost tail": {func(c *chronicle) {
-			c.losses = 1
+			c.lossy = true
 			for n := range 10 {
 				c.arrive(0, n, 20*time.Second)
 			}
@@ -118,12 +118,12 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.topics[0].journal[5].id = "another"
 		}, "another (interval 5) is in the journal, and has not arrived"},
 		"a survivor that came under its new id": {func(c *chronicle) {
-			c.lossy, c.losses = true, 1
+			c.lossy = true
 			c.topics[0].journal[5].id = "another"
 			c.arrived = append(c.arrived, arrival{0, 5, "another", 20 * time.Second})
 		}, ""},
 		"lost by the store before it left, and sent again after": {func(c *chronicle) {
-			c.lossy, c.losses = true, 1
+			c.lossy = true
 			c.topics[0].journal[3].id = "another"
 			c.topics[0].intervals[3].again = map[string]sending{"another": {5 * time.Second, 6 * time.Second}}
 			c.drop(1, 3)
