@@ -83,6 +83,7 @@ type Keeper struct {
 type share struct {
 	state   state
 	cancel  context.CancelCauseFunc // of the Take or Yield that goes on; nil: none does
+	leave   context.CancelFunc      // says that a Take is not wanted any more
 	cutting bool                    // lose calls Cut
 }
 

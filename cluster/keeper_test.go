@@ -568,8 +568,8 @@ func (s *slowStore) Renew(ctx context.Context, owner string, shards []int, ttl t
 	return kept, gone, err
 }
 
-// A Take that fails is repeated; one that goes on when its shard is lost or
-// wanted elsewhere is ended and cut off.
+// A Take that fails is repeated; one that goes on when its shard is lost is ended and
+// cut off, and so is one that goes on for long when it is wanted elsewhere.
 func TestTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -599,6 +599,29 @@ func TestTakes(t *testing.T) {
 		b.shares([]*hub{h, third}, 128, 128)
 		h.stop()
 		third.stop()
+	})
+}
+
+// A hub that is stopped while it starts has what it began of a shard finished, not cut
+// off; what it had not begun it does not begin.
+func TestStopWhileItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(_ *Options, p *part) { p.takeTime, p.yieldFor = time.Second, time.Second })
+		b.after(500 * time.Millisecond)
+		begun := len(h.part.begun)
+		if begun != takesAtOnce {
+			t.Fatalf("%d Takes have begun", begun)
+		}
+		h.stop()
+		if len(h.part.yielded) != begun || h.part.cuts != Shards-begun || h.Owned() != 0 {
+			t.Errorf("%d yielded, %d cuts, %d owned", len(h.part.yielded), h.part.cuts, h.Owned())
+		}
+		for shard, took := range h.part.yielded {
+			if took != time.Second {
+				t.Errorf("shard %d had %v to finish", shard, took)
+			}
+		}
 	})
 }
 

@@ -14,43 +14,78 @@ func (k *Keeper) begin(ctx context.Context, shard int, asked int64) {
 	if sh.state != free {
 		return
 	}
-	taken, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	sh.state, sh.cancel = taking, cancel
+	leased, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	wanted, leave := context.WithCancel(leased)
+	sh.state, sh.cancel, sh.leave = taking, cancel, leave
 	k.until[shard].Store(k.end(asked))
-	k.work.Go(func() { k.take(taken, shard) })
+	k.work.Go(func() { k.take(leased, wanted, shard) })
 }
 
-// take calls Part.Take until it succeeds or the shard is not to be taken any more.
-func (k *Keeper) take(ctx context.Context, shard int) {
+// take calls Part.Take until it succeeds or the shard is not to be taken any more, as
+// its lease is lost, or it is not wanted.
+func (k *Keeper) take(leased, wanted context.Context, shard int) {
 	for failed := false; ; failed = true {
 		if failed {
 			k.hear(EventTakeFailed, shard)
-			pause(ctx, longestTick)
+			pause(wanted, longestTick)
 		}
-		err := k.tryTake(ctx, shard)
-		if ctx.Err() == nil && err != nil {
+		err := k.tryTake(leased, wanted, shard)
+		if wanted.Err() == nil && err != nil {
 			continue
 		}
 		if k.hold(shard) {
 			k.hear(EventTaken, shard)
 			return
 		}
-		// It is lost, or another hub's to take.
+		if err == nil {
+			if drained, ok := k.unwanted(leased, shard); ok { // what the Part began is not cut off for that
+				k.yield(drained, shard)
+				return
+			}
+		}
+		// It is lost, or was not taken.
 		k.o.Part.Cut(shard)
-		k.release(ctx, shard)
+		k.release(leased, shard)
 		k.done(shard)
 		return
 	}
 }
 
+// unwanted tells whether a shard that was just taken is to be handed back, and until
+// when there is time for that.
+func (k *Keeper) unwanted(ctx context.Context, shard int) (context.Context, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh := &k.shares[shard]
+	if sh.state != yielding {
+		return nil, false
+	}
+	drained, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	sh.cancel = cancel
+	return drained, true
+}
+
+// takeGrace is how long a Take may go on whose shard is not wanted any more: it has
+// begun exchanges, which are finished where it ends by then, and cut off else.
+const takeGrace = 2 * time.Second
+
 // tryTake calls Part.Take when it is its turn.
-func (k *Keeper) tryTake(ctx context.Context, shard int) error {
+func (k *Keeper) tryTake(leased, wanted context.Context, shard int) error {
 	select {
 	case k.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-wanted.Done():
+		return wanted.Err()
 	}
 	defer func() { <-k.slots }()
+	if wanted.Err() != nil {
+		return wanted.Err()
+	}
+	ctx, cancel := context.WithCancelCause(leased)
+	defer cancel(nil)
+	defer context.AfterFunc(wanted, func() {
+		pause(ctx, min(takeGrace, k.o.Drain))
+		cancel(errUnwanted)
+	})()
 	return k.o.Part.Take(ctx, shard)
 }
 
@@ -67,7 +102,8 @@ func (k *Keeper) hold(shard int) bool {
 	return true
 }
 
-// give begins to hand back a shard, if it is owned. A Take that goes on is ended.
+// give begins to hand back a shard, if it is owned. A Take that goes on is yielded
+// when it ends, and one that has not begun does not begin.
 func (k *Keeper) give(ctx context.Context, shard int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,7 +111,7 @@ func (k *Keeper) give(ctx context.Context, shard int) {
 	switch sh.state {
 	case taking:
 		sh.state = yielding
-		sh.cancel(errUnwanted)
+		sh.leave()
 	case held:
 		drained, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		sh.state, sh.cancel = yielding, cancel

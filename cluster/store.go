@@ -56,7 +56,8 @@ type Store interface {
 // Calls for different shards do overlap.
 type Part interface {
 	// Take begins to work on a shard and returns when it does. After an error it is
-	// called again. When its context has ended, a Cut follows.
+	// called again. When its context has ended, a Cut follows; else a Yield may follow
+	// at once.
 	Take(ctx context.Context, shard int) error
 	// Yield finishes what is in flight of a shard, stores what came of it, forgets
 	// the shard, and returns at the latest when ctx ends. Nothing may go out of it
