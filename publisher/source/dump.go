@@ -196,9 +196,6 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 	if n := len(h.Dumps); n > 0 && (time.Since(h.Dumps[n-1].Written) < s.schedule.Dump || h.Dumps[n-1].Last == snap.Last().Seq) {
 		return nil
 	}
-	if s.gone() {
-		return nil // the log says why
-	}
 	e := s.shelf.edition()
 	dump, left, err := s.writeResourceDump(ctx, e, snap)
 	if err == nil && len(left) >= leastLeft && len(left) > snap.Len()/2 {

@@ -51,9 +51,10 @@ func (s *set) renew(left []Resource) error {
 	return err
 }
 
-// gone reports whether the folder, or most of it, is away, so that no dump can have
-// what the index has.
-func (s *set) gone() bool {
+// inStep reports whether the index has what is in the folder. It has not before the
+// first scan of a run, nor while the folder or most of it is away: a dump would leave
+// out what it lacks, and tell of that as updated.
+func (s *set) inStep() bool {
 	st := s.folder.Status()
-	return st.Err != nil || st.Held > 0
+	return !st.Scanned.IsZero() && st.Err == nil && st.Held == 0
 }

@@ -100,3 +100,33 @@ func TestNoDumpOfAnEmptiedFolder(t *testing.T) {
 		t.Errorf("the dump has %d resources", len(all))
 	}
 }
+
+// What happened while nobody ran is found by a scan, and told of once: a dump waits
+// for that scan.
+func TestNoDumpBeforeTheFirstScan(t *testing.T) {
+	x := newSite(t, nil)
+	x.write(map[string]string{"a": "1", "b": "1"})
+	x.build()
+	x.write(map[string]string{"c": "1"}) // so that a dump is due
+	if err := x.sets[0].folder.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.close()
+	x.write(map[string]string{"a": "two"})
+	if err := os.Remove(filepath.Join(x.dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	x.open()
+	before := x.sets[0].shelf.current()
+	x.step(x.sets[0].buildDumps)
+	if x.sets[0].shelf.current() != before {
+		t.Error("documents were written before the folder was scanned")
+	}
+	x.build()
+	if _, told := x.changes("/changelist.xml"); len(told) != 3 {
+		t.Errorf("of a creation, an update and a deletion there are the changes %+v", told)
+	}
+	if all := x.unpackAll("/resourcedump.xml"); len(all) != 2 {
+		t.Errorf("the dump has %q", all)
+	}
+}

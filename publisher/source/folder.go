@@ -202,8 +202,8 @@ func (f *Folder) Open(path string) (*os.File, error) {
 	return f.open(root, path)
 }
 
-// Changed receives after changes were logged, and when the first scan is finished.
-// What happens while nobody receives is one.
+// Changed receives after changes were logged, and when the first scan is finished,
+// and the first of a Run. What happens while nobody receives is one.
 func (f *Folder) Changed() <-chan struct{} { return f.changed }
 
 // Ready is closed when the first scan is finished: from then on there are snapshots.

@@ -97,7 +97,10 @@ func (f *Folder) lookAt(ctx context.Context, paths []string, all bool) error {
 	if err := f.pass(ctx, []string{""}, true); err != nil {
 		return err
 	}
-	f.scanned = true
+	if !f.scanned {
+		f.scanned = true
+		f.signal()
+	}
 	f.rescan()
 	return nil
 }

@@ -224,6 +224,23 @@ func TestPipeInPlaceOfAFile(t *testing.T) {
 	}
 }
 
+// Who waits for the first scan of a Run hears of it though nothing has changed.
+func TestFirstScanIsHeardOf(t *testing.T) {
+	r := newRig(t, quick, "a")
+	r.scan()
+	r.restart(nil)
+	stop := r.runs()
+	select {
+	case <-r.Changed():
+	case <-time.After(2 * time.Minute):
+		t.Error("nothing was heard of the first scan")
+	}
+	if r.Status().Scanned.IsZero() {
+		t.Error("it was heard of before it was finished")
+	}
+	stop()
+}
+
 // Many events of what is gone with one folder count once.
 func TestDeletionsCountOnce(t *testing.T) {
 	later(t, func(t *testing.T) {
