@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,19 +35,23 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 		a := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
 		b := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
 		hints := b.Hints(t.Context())
-		for i := range 20 { // of partitions on each of a Cluster's servers
-			hears(t, a, hints, fmt.Sprint(topicName, i))
+		hearsAll := func(by *Store, hints <-chan string, topic string) {
+			t.Helper()
+			for i := range 20 { // of partitions on each of a Cluster's servers
+				hears(t, by, hints, fmt.Sprint(topic, i))
+			}
 		}
+		hearsAll(a, hints, topicName)
 		// A hub's own hints come once.
 		own := a.Hints(t.Context())
-		hears(t, b, own, topicName+"first") // it listens; further hints of that may be on their way
+		hearsAll(b, own, topicName+"first") // it listens; further hints of those may be on their way
 		publish(t, a, topicName, 1)
 		publish(t, b, topicName+"last", 1)
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != topicName+"last" {
 			select {
 			case topic := <-own:
-				if topic != topicName+"first" {
+				if !strings.HasPrefix(topic, topicName+"first") {
 					got = append(got, topic)
 				}
 			case <-time.After(patience):
