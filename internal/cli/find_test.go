@@ -232,7 +232,9 @@ func TestReplay(t *testing.T) {
 	if err := json.Unmarshal([]byte(strings.TrimSuffix(sent, "}")), &at); err != nil || time.Since(at) < 2*time.Hour || time.Since(at) > 3*time.Hour {
 		t.Errorf("%q: %v", sent, err)
 	}
-	command(t, vars, "", "sub", "replay", sub, "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`, "2h")
+	// No hub is asked for that.
+	command(t, nil, "", "topic", "notifications", "x", "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`)
+	command(t, nil, "", "sub", "replay", sub, "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`, "2h")
 	command(t, vars, "", "sub", "replay", sub).want(t, ExitUsage, "since when?")
 	r := command(t, vars, "", "sub", "replay", sub, "--since", "2h", "--json")
 	r.want(t, ExitOK, `{"notifications":1,"subscription":{`)

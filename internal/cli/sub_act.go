@@ -82,7 +82,7 @@ func subRetry(env Env) *cobra.Command {
 }
 
 func subReplay(env Env) *cobra.Command {
-	var since string
+	var from since
 	cmd := &cobra.Command{
 		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
 		Long: "Delivers again every notification that is kept and whose `until` is after --since,\nin order. What was not delivered yet stays due.\n\n" + subArgs,
@@ -90,23 +90,23 @@ func subReplay(env Env) *cobra.Command {
   rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
   rshub sub replay --topic https://example.org/changes/ --callback https://reader.example.net/cb --since 1d`,
 	}
-	cmd.Flags().StringVar(&since, "since", "", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.Flags().Var(&from, "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if since == "" {
+		if from == "" {
 			return Fail(ExitUsage, "since when? Say --since 2h, or --since and a datetime")
 		}
 		return nil
 	}
 	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
-		from, err := parseSince(since, j.now)
+		at, err := from.at(j.now)
 		if err != nil {
-			return Fail(ExitUsage, "--since: %w", err)
+			return err
 		}
-		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: from.UTC()}, func(r admin.Replay) string {
+		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: at.UTC()}, func(r admin.Replay) string {
 			if r.Notifications == 0 {
-				return "Nothing that is kept ends after " + instant(from) + "; nothing is delivered again."
+				return "Nothing that is kept ends after " + instant(at) + "; nothing is delivered again."
 			}
-			return "Delivering " + count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from) + "."
+			return "Delivering " + count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(at) + "."
 		})
 	})
 }

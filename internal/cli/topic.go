@@ -149,7 +149,7 @@ func lost(n uint64) string {
 }
 
 func topicNotifications(env Env) *cobra.Command {
-	var since string
+	var from since
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
 		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts what was created (+), updated (~) and deleted (-).\n\n" + topicArgs,
@@ -157,13 +157,13 @@ func topicNotifications(env Env) *cobra.Command {
   rshub topic notifications https://example.org/changes/ --since 2h
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
-	cmd.Flags().StringVar(&since, "since", "", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
+	cmd.Flags().Var(&from, "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
 	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query := url.Values{}
-		if since != "" {
-			t, err := parseSince(since, j.now)
+		if from != "" {
+			t, err := from.at(j.now)
 			if err != nil {
-				return Fail(ExitUsage, "--since: %w", err)
+				return err
 			}
 			query.Set("since", t.UTC().Format(time.RFC3339Nano))
 		}

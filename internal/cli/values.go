@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -62,6 +63,28 @@ func (p positive) Set(text string) error {
 	*p.Span = s
 	return nil
 }
+
+// since is a datetime or how long ago as a flag: the text, which is an instant only
+// by the clock of the hub.
+type since string
+
+// Set implements pflag.Value.
+func (s *since) Set(text string) error {
+	if _, err := parseSince(text, time.Now()); err != nil {
+		return err
+	}
+	*s = since(text)
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *since) String() string { return string(*s) }
+
+// Type implements pflag.Value.
+func (s *since) Type() string { return "TIME" }
+
+// at is the instant, where the clock of the hub says now.
+func (s *since) at(now time.Time) (time.Time, error) { return parseSince(string(*s), now) }
 
 // CheckAddress returns an error for ExitUsage unless raw, which the argument called
 // name is, is an http or https URL of a host. That may be one that does not exist.
