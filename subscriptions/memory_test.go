@@ -141,7 +141,8 @@ type call struct {
 // echo every challenge unless told otherwise.
 type world struct {
 	*Service
-	store *memory
+	store   *memory
+	virtual bool // in virtual time
 
 	mu      sync.Mutex
 	heads   map[string]journal.Anchor
@@ -293,6 +294,9 @@ func (w *world) run(t *testing.T) (stop func()) {
 	done := make(chan error, 1)
 	s := w.Service
 	go func() { done <- s.Run(ctx) }()
+	if w.virtual {
+		synctest.Wait() // what it finds is counted before anything is changed
+	}
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -330,7 +334,11 @@ func unsubscribe(callback string) websub.SubscribeRequest {
 // virtual runs f with a world in virtual time.
 func virtual(t *testing.T, o Options, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(o)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(o)
+		w.virtual = true
+		f(t, w)
+	})
 }
 
 // settle lets a while of virtual time pass and everything come to rest.

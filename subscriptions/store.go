@@ -29,9 +29,9 @@ type Registry interface {
 	// Update reads the record of id, hands it to change, and stores what that
 	// returns in one step with the reading: durable when Update returns. An
 	// error of change is returned as it is and nothing is stored. Change may be
-	// called several times and has no effect but its result. The stored cursor
-	// is merged with the returned one (journal.Merge), never replaced. A record
-	// with two nils is deleted.
+	// called several times, though not after Update has returned, and has no effect
+	// but its result. The stored cursor is merged with the returned one
+	// (journal.Merge), never replaced. A record with two nils is deleted.
 	Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error)
 	// List returns records of a shard ordered by id, after the given one, up to
 	// limit of them. What cannot be read of them is left out, so that the rest

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"go.etcd.io/bbolt"
@@ -28,9 +29,9 @@ var errUnchanged = errors.New("nothing changed")
 type op struct {
 	ctx context.Context
 	// run does the work. It may be called more than once, each time on a
-	// transaction that does not show the call before. It refuses before it
-	// writes: an error means that nothing was written, but for a
-	// *brokenError, after which the transaction is given up.
+	// transaction that does not show the call before, and never after do has
+	// returned. It refuses before it writes: an error means that nothing was
+	// written, but for a *brokenError, after which the transaction is given up.
 	run func(tx *bbolt.Tx) error
 	// finish, which may be nil, is called once with the result, before the
 	// caller has it.
@@ -43,6 +44,9 @@ type op struct {
 	err      error
 	panicked any
 	done     chan struct{}
+
+	running sync.Mutex // held while run is called
+	left    bool       // do has returned; guarded by running
 }
 
 // brokenError is a write inside a transaction that failed.
@@ -104,6 +108,9 @@ func (s *Store) do(ctx context.Context, o *op) error {
 	select {
 	case <-o.done:
 	case <-ctx.Done():
+		o.running.Lock()
+		o.left = true
+		o.running.Unlock()
 		return ctx.Err()
 	}
 	if o.panicked != nil {
@@ -248,6 +255,11 @@ func (s *Store) transact(ops []*op) error {
 
 // try runs the operation once. Its panic is the caller's, and not the writer's.
 func (o *op) try(tx *bbolt.Tx) (err error) {
+	o.running.Lock()
+	defer o.running.Unlock()
+	if o.left {
+		return o.ctx.Err()
+	}
 	o.panicked = nil
 	defer func() {
 		if p := recover(); p != nil {
