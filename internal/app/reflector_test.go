@@ -265,7 +265,9 @@ func startHonest(t *testing.T, a *App) *honest {
 	return h
 }
 
-// subscribe asks for subscriptions of this host and waits for their verification.
+// subscribe asks for subscriptions of this host and waits for their verification,
+// before the hub has called the victim as often as it was told to: that takes hours.
+// It asks once; what a busy machine has fail the hub tries again after 5 s, 30 s and 2 m.
 func (h *honest) subscribe(t *testing.T, r *reflector, round int) {
 	t.Helper()
 	const n = 100
@@ -274,8 +276,8 @@ func (h *honest) subscribe(t *testing.T, r *reflector, round int) {
 	r = newReflector(t, r.hub)
 	r.send("honest", n, subscriber, func(i int) form { return subscription(h.url+"/topic", h.url+path(i)) })
 	for missing := n; missing > 0; {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("round %d: %d of %d honest subscribers were not verified within a minute", round, missing, n)
+		if time.Since(start) > 4*time.Minute {
+			t.Fatalf("round %d: %d of %d honest subscribers were not verified within four minutes", round, missing, n)
 		}
 		time.Sleep(20 * time.Millisecond)
 		missing = 0
