@@ -99,6 +99,10 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if f.call.Dev && !cmd.Flags().Changed("listen") {
 		f.listen = "127.0.0.1:8090"
 	}
+	o, err := f.options(cmd, log)
+	if err != nil {
+		return err
+	}
 	// Before anything is begun, so that no signal is missed.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -112,9 +116,10 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if f.publicURL == "" {
 		f.publicURL = localURL(listener.Addr())
 	}
-	s, err := f.open(cmd, log)
+	o.PublicURL = f.publicURL
+	s, err := source.Open(o)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	err = f.serve(cmd.Context(), s, listener, log, signals)
 	if errors.Is(err, errAtOnce) {
@@ -135,33 +140,29 @@ func localURL(addr net.Addr) string {
 	return "http://localhost:" + port + "/"
 }
 
-// open opens the Source that the flags describe.
-func (f *serveFlags) open(cmd *cobra.Command, log *slog.Logger) (*source.Source, error) {
+// options are those of the Source that the flags describe, but for its URL.
+func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Options, error) {
 	sets, err := f.sets.resolve()
 	if err != nil {
-		return nil, err
+		return source.Options{}, err
 	}
 	hubs, err := f.hubs.resolve()
 	if err != nil {
-		return nil, err
+		return source.Options{}, err
 	}
 	client, err := clientOf(&f.call)
 	if err != nil {
-		return nil, err
+		return source.Options{}, err
 	}
 	for i := range sets {
 		name := sets[i].Folder.Dir
 		say := func(line string) { log.Info(line, "event", "scanning", "folder", name) }
 		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
 	}
-	s, err := source.Open(source.Options{
-		PublicURL: f.publicURL, StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),
+	return source.Options{
+		StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),
 		Schedule: f.schedule.schedule(), Client: client, Hooks: f.hooks(cmd.OutOrStdout()), Log: log,
-	})
-	if err != nil {
-		return nil, explain(err)
-	}
-	return s, nil
+	}, nil
 }
 
 // explain adds what to do to the errors that a person causes.

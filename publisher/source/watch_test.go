@@ -91,15 +91,26 @@ func TestWatch(t *testing.T) {
 	r.remove("new")
 	r.becomes(map[string]string{"a": "other", "D/e/f": "changed", "D/e/h": "h"})
 
-	// A burst is one change.
-	before := r.snapshot().Last().Seq
-	for i := range 20 {
-		r.write("a", fmt.Sprint("burst ", i))
+	// A burst is one change, unless a busy machine makes two of it.
+	for try := 1; ; try++ {
+		before, began := r.snapshot().Last().Seq, time.Now()
+		last := ""
+		for i := range 20 {
+			last = fmt.Sprint("burst ", try, i)
+			r.write("a", last)
+		}
+		r.remove("D/e/h")
+		r.write("D/e/h", "h")
+		took := time.Since(began)
+		r.becomes(map[string]string{"a": last, "D/e/f": "changed", "D/e/h": "h"})
+		if took < r.o.Settle {
+			r.want("a burst", r.logged(before), "updated a")
+			break
+		}
+		if try == 100 {
+			t.Fatalf("no burst took less than %v", r.o.Settle)
+		}
 	}
-	r.remove("D/e/h")
-	r.write("D/e/h", "h")
-	r.becomes(map[string]string{"a": "burst 19", "D/e/f": "changed", "D/e/h": "h"})
-	r.want("a burst", r.logged(before), "updated a")
 	if s := r.Status(); !s.Watching || s.Err != nil || len(s.Slow) != 0 {
 		t.Errorf("status: %+v", s)
 	}
