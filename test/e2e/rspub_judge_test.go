@@ -156,21 +156,21 @@ func (b *pushBed) path(loc string) string {
 // folder, and returns how many changes and intervals there are.
 func (b *pushBed) judge() {
 	b.t.Helper()
-	var listed []resourcesync.Entry
 	for _, h := range b.hubs {
-		changes, err := b.arrived(h)
-		must(b.t, err)
-		// They may be written a moment after the push.
-		eventually(b.t, time.Minute, func() error {
-			if listed = b.document(b.source + "changelist.xml"); len(listed) < len(changes) {
-				return fmt.Errorf("%d changes are listed, %d were pushed", len(listed), len(changes))
+		var changes []pushed
+		var listed []resourcesync.Entry
+		// Deletions come after all else that a scan found, and Change Lists may be
+		// written a moment after the push.
+		eventually(b.t, time.Minute, func() (err error) {
+			if changes, err = b.arrived(h); err != nil {
+				return err
 			}
-			return nil
+			if listed = b.document(b.source + "changelist.xml"); len(listed) != len(changes) {
+				return fmt.Errorf("%s has %d changes, %d are listed", h.name, len(changes), len(listed))
+			}
+			return b.lead(changes)
 		})
-		if len(changes) != len(listed) {
-			b.t.Errorf("%s has %d changes, %d are listed", h.name, len(changes), len(listed))
-		}
-		for i, c := range changes[:min(len(changes), len(listed))] {
+		for i, c := range changes {
 			if l := listed[i]; c.Loc != l.Loc || c.Change != l.Change || c.Hash != l.Hash || c.Length != l.Length || !c.Datetime.Equal(l.Datetime) {
 				b.t.Fatalf("change %d of %s is %+v, and is listed as %+v", i, h.name, c.Entry, l)
 			}
@@ -178,6 +178,28 @@ func (b *pushBed) judge() {
 		b.follow(h.name, changes)
 		b.t.Logf("%s: %d changes in %d intervals", h.name, len(changes), changes[len(changes)-1].interval+1)
 	}
+}
+
+// lead returns an error unless changes lead from the baseline to as many files as
+// there are.
+func (b *pushBed) lead(changes []pushed) error {
+	b.t.Helper()
+	now, files := maps.Clone(b.baseline), 0
+	for _, c := range changes {
+		if now[b.path(c.Loc)] = c.Hash; c.Change == resourcesync.Deleted {
+			delete(now, b.path(c.Loc))
+		}
+	}
+	err := walk(b.folder, func(_ string, d fs.DirEntry) error {
+		if !d.IsDir() {
+			files++
+		}
+		return nil
+	})
+	if err == nil && len(now) != files {
+		err = fmt.Errorf("the changes lead to %d files, and there are %d", len(now), files)
+	}
+	return err
 }
 
 // follow follows changes from the baseline to the folder.
@@ -210,19 +232,14 @@ func (b *pushBed) follow(name string, changes []pushed) {
 	if len(once) != b.once {
 		b.t.Errorf("%s: %d files that were written once were pushed, of %d", name, len(once), b.once)
 	}
-	files := 0
 	must(b.t, walk(b.folder, func(p string, d fs.DirEntry) error {
 		if d.IsDir() {
 			return nil
 		}
-		files++
 		content, err := os.ReadFile(filepath.Join(b.folder, filepath.FromSlash(p)))
 		if want := fmt.Sprintf("sha-256:%x", sha256.Sum256(content)); err == nil && !slices.Contains(strings.Fields(now[p]), want) {
 			b.t.Errorf("%s: the changes lead to %q for %q, which has %s", name, now[p], p, want)
 		}
 		return err
 	}))
-	if len(now) != files {
-		b.t.Errorf("%s: the changes lead to %d files, and there are %d", name, len(now), files)
-	}
 }
