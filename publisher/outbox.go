@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -189,7 +190,7 @@ func (x *outbox) view(fn func(tx *bbolt.Tx) error) error {
 
 // do runs a write, and returns when it is durable. Run refuses before it writes
 // anything, by a *refusal; any other error takes the transaction with it. When ctx
-// ends first, the write may still happen.
+// ends before the write has begun, it never does; one that has is waited for.
 func (x *outbox) do(ctx context.Context, run func(tx *bbolt.Tx, s *standing) error) error {
 	w := &write{run: run}
 	x.waitMu.Lock()
@@ -198,7 +199,10 @@ func (x *outbox) do(ctx context.Context, run func(tx *bbolt.Tx, s *standing) err
 	select {
 	case x.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		if x.withdraw(w) {
+			return ctx.Err()
+		}
+		x.turn <- struct{}{}
 	}
 	defer func() { <-x.turn }()
 	if w.done { // by whoever had the turn before
@@ -215,6 +219,17 @@ func (x *outbox) do(ctx context.Context, run func(tx *bbolt.Tx, s *standing) err
 		}
 	}
 	return w.err
+}
+
+// withdraw takes back a write that nobody has begun.
+func (x *outbox) withdraw(w *write) bool {
+	x.waitMu.Lock()
+	defer x.waitMu.Unlock()
+	i := slices.Index(x.waiting, w)
+	if i >= 0 {
+		x.waiting = slices.Delete(x.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // refusal is the error of a write that has written nothing.

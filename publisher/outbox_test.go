@@ -17,6 +17,49 @@ import (
 	"go.etcd.io/bbolt"
 )
 
+// What a call whose time was up left behind is not written by the next one, and its
+// changes are the caller's again; one that has begun is waited for.
+func TestRecordIsNotMadeAfterItReturned(t *testing.T) {
+	p := openAt(t, t.TempDir(), nil)
+	commit := p.box.commit
+	entered, gate := make(chan struct{}, 100), make(chan struct{})
+	p.box.commit = func(tx *bbolt.Tx) error {
+		entered <- struct{}{}
+		<-gate
+		return commit(tx)
+	}
+	record := func(ctx context.Context, changes ...Change) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- p.Record(ctx, changes...) }()
+		return done
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	begun := record(ctx, change(1, time.Time{}, resource(1)))
+	<-entered
+	mine := []Change{change(2, time.Time{}, resource(2))}
+	waiting := record(ctx, mine...)
+	for n := 0; n == 0; time.Sleep(time.Millisecond) {
+		p.box.waitMu.Lock()
+		n = len(p.box.waiting)
+		p.box.waitMu.Unlock()
+	}
+	leave()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Errorf("who left was told %v", err)
+	}
+	mine[0].Seq = 99
+	close(gate)
+	if err := <-begun; err != nil {
+		t.Errorf("what had begun is answered %v", err)
+	}
+	if err := <-record(t.Context(), change(2, time.Time{}, resource(3))); err != nil || p.Recorded() != 2 {
+		t.Errorf("%v, and %d is recorded last", err, p.Recorded())
+	}
+	if _, entries := cutEntries(t, p); len(entries) != 2 {
+		t.Errorf("there are %d changes, want 2", len(entries))
+	}
+}
+
 // Calls at the same time share a write, and each change is there once.
 func TestRecordsShareWrites(t *testing.T) {
 	p := openAt(t, t.TempDir(), nil)

@@ -33,8 +33,8 @@ type Change struct {
 const tick = time.Microsecond
 
 // Record takes changes, in this order. When it returns nil they are on disk and
-// will be published; after an error none of them is, but where ctx ended or the
-// disk failed they may be. An entry that breaks a rule is an error that wraps a
+// will be published; after an error none of them is, but where the disk failed they
+// may be. An entry that breaks a rule is an error that wraps a
 // *resourcesync.Error. Calls at the same time share one write.
 func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 	if err := ctx.Err(); err != nil {
