@@ -51,9 +51,9 @@ func (s *set) renew(left []Resource) error {
 	return err
 }
 
-// inStep reports whether the index has what is in the folder. It has not before the
-// first scan of a run, nor while the folder or most of it is away: a dump would leave
-// out what it lacks, and tell of that as updated.
+// inStep reports whether the index has what is in the folder, but for what has just
+// changed. It may not have before the first scan, nor while the folder or most of it
+// is away: a dump would leave out what it lacks, and tell of that as updated.
 func (s *set) inStep() bool {
 	st := s.folder.Status()
 	return !st.Scanned.IsZero() && st.Err == nil && st.Held == 0

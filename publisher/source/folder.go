@@ -202,8 +202,9 @@ func (f *Folder) Open(path string) (*os.File, error) {
 	return f.open(root, path)
 }
 
-// Changed receives after changes were logged, and when the first scan is finished,
-// and the first of a Run. What happens while nobody receives is one.
+// Changed receives after changes were logged, when the first scan is finished and
+// the first of each Run or Scan, and when what FolderStatus.Err or Held told of is
+// over. What happens while nobody receives is one.
 func (f *Folder) Changed() <-chan struct{} { return f.changed }
 
 // Ready is closed when the first scan is finished: from then on there are snapshots.

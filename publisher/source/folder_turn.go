@@ -203,6 +203,9 @@ func (f *Folder) hold(count, total int) {
 				"event", "deletions_held", "folder", f.dir, "gone", count, "resources", total)
 		}
 	}
+	if count == 0 && f.status.Held > 0 {
+		f.signal()
+	}
 	f.status.Held = count
 }
 
@@ -214,6 +217,7 @@ func (f *Folder) stopped(err error) {
 	case err != nil && (was == nil || was.Error() != err.Error()):
 		f.o.Log.Error("the folder can't be published; it is tried again", "event", "folder_failed", "folder", f.dir, "error", err)
 	case err == nil && was != nil:
+		f.signal()
 		f.o.Log.Info("the folder can be published again", "event", "folder_recovered", "folder", f.dir)
 	}
 	f.status.Err = err

@@ -237,7 +237,7 @@ func (s *set) relay(ctx context.Context) {
 // documents by now.
 func (s *set) buildDumps(ctx context.Context) error {
 	var err error
-	if s.schedule.Dump > 0 && s.inStep() { // else the log says why
+	if s.schedule.Dump > 0 && s.inStep() {
 		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx))
 	}
 	return errors.Join(err, s.prune()) // the log must not grow for ever over one that fails

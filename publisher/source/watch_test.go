@@ -252,6 +252,36 @@ func TestFirstScanIsHeardOf(t *testing.T) {
 	stop()
 }
 
+// Who waits for the folder to be there again hears of it though nothing has changed.
+func TestEndOfTroubleIsHeardOf(t *testing.T) {
+	r := newRig(t, quick, "a")
+	heard := func() bool {
+		select {
+		case <-r.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	for name, trouble := range map[string]struct{ begin, end func() }{
+		"away": {func() { r.stopped(ErrFolder) }, func() { r.stopped(nil) }},
+		"held": {func() { r.hold(20, 30) }, func() { r.hold(0, 0) }},
+	} {
+		trouble.begin()
+		if heard() {
+			t.Errorf("%s: that is no news to publish", name)
+		}
+		trouble.end()
+		if !heard() {
+			t.Errorf("%s: nothing was heard of its end", name)
+		}
+		trouble.end()
+		if heard() {
+			t.Errorf("%s: it ended twice", name)
+		}
+	}
+}
+
 // Many events of what is gone with one folder count once.
 func TestDeletionsCountOnce(t *testing.T) {
 	later(t, func(t *testing.T) {
