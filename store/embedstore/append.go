@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -92,13 +91,6 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 	e.Size = int64(len(body))
 	e.Body = nil
 
-	// The operation may outlive the call, so it gets nothing of the caller's.
-	kept := e
-	kept.Links = slices.Clone(e.Links)
-	if e.Gap != nil {
-		gap := *e.Gap
-		kept.Gap = &gap
-	}
 	o := &op{grows: true, room: e.Size}
 	inFile := e.Size > inlineMax
 	var inline []byte
@@ -108,20 +100,21 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 		}
 		o.room = 0
 	} else {
-		inline = bytes.Clone(body)
+		inline = body
 	}
 	var stored journal.Entry
 	o.run = func(tx *bbolt.Tx) (err error) {
-		stored, err = appendEntry(tx, key, topic, kept, inline, ifHead)
+		stored, err = appendEntry(tx, key, topic, e, inline, ifHead)
 		return err
 	}
+	entryID := e.ID
 	o.finish = func(err error) {
 		switch {
 		case mayBeStored(err):
 			s.topics[key[0]].bump(id)
 			s.hints.send(topic)
 		case inFile:
-			s.bodies.remove(kept.ID)
+			s.bodies.remove(entryID)
 		}
 	}
 	if err := s.do(ctx, o); err != nil {

@@ -34,7 +34,7 @@ type op struct {
 	// written, but for a *brokenError, after which the transaction is given up.
 	run func(tx *bbolt.Tx) error
 	// finish, which may be nil, is called once with the result, before the
-	// caller has it.
+	// caller has it unless that is gone: it uses nothing of the caller's.
 	finish func(err error)
 	// grows says that the operation is refused at the high water, as only
 	// appends are; room is the space, in bytes, that it takes in the database.
@@ -86,7 +86,8 @@ func del(b *bbolt.Bucket, k []byte) error {
 }
 
 // do has the writer run o, and returns its result once that is durable. When
-// ctx ends first, o may still happen.
+// ctx ends first, o may still happen; only its run is waited for, where that has
+// begun.
 func (s *Store) do(ctx context.Context, o *op) error {
 	o.ctx, o.done = ctx, make(chan struct{})
 	err := ctx.Err()

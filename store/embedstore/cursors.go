@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -19,22 +18,16 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 	if len(commits) == 0 {
 		return ctx.Err()
 	}
-	// The operation may outlive the call, so it gets nothing of the caller's.
-	kept := slices.Clone(commits)
-	for i := range kept {
-		kept[i].Attempts = slices.Clone(kept[i].Attempts)
-		kept[i].Gaps = slices.Clone(kept[i].Gaps)
-	}
 	var ended []uuid.UUID
 	var unread error
 	err := s.do(ctx, &op{
 		run: func(tx *bbolt.Tx) error {
 			ended, unread = nil, nil
 			result := errUnchanged
-			for i := range kept {
-				won, end, err := s.commitCursor(tx, &kept[i])
+			for i := range commits {
+				won, end, err := s.commitCursor(tx, &commits[i])
 				if errors.Is(err, journal.ErrPacked) {
-					unread = errors.Join(unread, fmt.Errorf("subscription %s: %w", kept[i].ID, err))
+					unread = errors.Join(unread, fmt.Errorf("subscription %s: %w", commits[i].ID, err))
 					continue
 				}
 				if err != nil {
@@ -44,7 +37,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 					result = nil
 				}
 				if end {
-					ended = append(ended, kept[i].ID)
+					ended = append(ended, commits[i].ID)
 				}
 			}
 			return result

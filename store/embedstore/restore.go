@@ -34,8 +34,6 @@ func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.In
 func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
 	id := journal.TopicID(h.Topic)
 	key := keyOf(id)
-	h.Gaps = slices.Clone(h.Gaps) // the operation may outlive the call
-	remembered = slices.Clone(remembered)
 	return s.do(ctx, &op{
 		run: func(tx *bbolt.Tx) error {
 			stored, err := readHead(tx, key, h.Topic)
