@@ -70,7 +70,9 @@ func (c *callback) serve(ctx context.Context, addr string, stderr io.Writer) err
 	}
 	say(stderr, "The callback is http://%s/ (any path). Ctrl-C ends it.\n", l.Addr())
 	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		<-ctx.Done()
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -81,6 +83,7 @@ func (c *callback) serve(ctx context.Context, addr string, stderr io.Writer) err
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-ended // so that nothing is printed any more
 	return nil
 }
 

@@ -236,6 +236,7 @@ func TestReplay(t *testing.T) {
 	command(t, nil, "", "topic", "notifications", "x", "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`)
 	command(t, nil, "", "sub", "replay", sub, "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`, "2h")
 	command(t, vars, "", "sub", "replay", sub).want(t, ExitUsage, "since when?")
+	command(t, vars, "", "sub", "replay", sub, "--since=").want(t, ExitUsage, "since when?")
 	r := command(t, vars, "", "sub", "replay", sub, "--since", "2h", "--json")
 	r.want(t, ExitOK, `{"notifications":1,"subscription":{`)
 	if strings.Count(r.stdout, "\n") != 1 {

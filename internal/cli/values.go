@@ -70,8 +70,10 @@ type since string
 
 // Set implements pflag.Value.
 func (s *since) Set(text string) error {
-	if _, err := parseSince(text, time.Now()); err != nil {
-		return err
+	if text != "" { // which is as good as no flag
+		if _, err := parseSince(text, time.Now()); err != nil {
+			return err
+		}
 	}
 	*s = since(text)
 	return nil
@@ -84,7 +86,13 @@ func (s *since) String() string { return string(*s) }
 func (s *since) Type() string { return "TIME" }
 
 // at is the instant, where the clock of the hub says now.
-func (s *since) at(now time.Time) (time.Time, error) { return parseSince(string(*s), now) }
+func (s *since) at(now time.Time) (time.Time, error) {
+	t, err := parseSince(string(*s), now)
+	if err != nil {
+		return t, Fail(ExitUsage, "--since: %w", err)
+	}
+	return t, nil
+}
 
 // CheckAddress returns an error for ExitUsage unless raw, which the argument called
 // name is, is an http or https URL of a host. That may be one that does not exist.
