@@ -180,24 +180,25 @@ func (b *pushBed) judge() {
 	}
 }
 
-// lead returns an error unless changes lead from the baseline to as many files as
-// there are.
+// lead returns an error unless changes lead from the baseline to the files that there
+// are.
 func (b *pushBed) lead(changes []pushed) error {
 	b.t.Helper()
-	now, files := maps.Clone(b.baseline), 0
+	now := maps.Clone(b.baseline)
 	for _, c := range changes {
 		if now[b.path(c.Loc)] = c.Hash; c.Change == resourcesync.Deleted {
 			delete(now, b.path(c.Loc))
 		}
 	}
-	err := walk(b.folder, func(_ string, d fs.DirEntry) error {
-		if !d.IsDir() {
-			files++
+	err := walk(b.folder, func(p string, d fs.DirEntry) error {
+		if _, there := now[p]; !there && !d.IsDir() {
+			return fmt.Errorf("no change leads to %q", p)
 		}
+		delete(now, p)
 		return nil
 	})
-	if err == nil && len(now) != files {
-		err = fmt.Errorf("the changes lead to %d files, and there are %d", len(now), files)
+	if err == nil && len(now) > 0 {
+		err = fmt.Errorf("the changes lead to %d files that are not there", len(now))
 	}
 	return err
 }
