@@ -183,6 +183,38 @@ func (p *pushing) same() {
 	p.source.same(p.dir)
 }
 
+// A folder takes the place of a file that could not be had, though that is being
+// tried again just then.
+func TestFolderForAFileThatIsTriedAgain(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "a", 0)
+	p := follow(t, s)
+	p.happens(destination.Copied, "a", "")
+	callback := p.subscribed()
+	again, answer := make(chan struct{}), make(chan struct{})
+	s.put("folder", "a file", 0)
+	s.set("/data/folder", func(w http.ResponseWriter, r *http.Request) {
+		if p.asked("/data/folder") > 1 {
+			close(again)
+			<-answer
+		}
+		http.NotFound(w, r)
+	})
+	p.happens(destination.Failed, "folder", p.push(callback, p.entryOf("folder", resourcesync.Created)))
+	<-again
+	s.mu.Lock()
+	delete(s.files, "folder")
+	s.mu.Unlock()
+	s.put("folder/in", "a folder", 0)
+	id := p.push(callback, p.entryOf("folder", resourcesync.Deleted), p.entryOf("folder/in", resourcesync.Created))
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end) && p.asked("/data/folder/in") == 0; {
+		time.Sleep(time.Millisecond) // were it not to wait, it would be there by now
+	}
+	close(answer)
+	p.happens(destination.Copied, "folder/in", id)
+	p.same()
+}
+
 // What a hub pushes is carried out without asking for any list; what of it can't be had
 // holds up nothing, and is had when it is there.
 func TestFollowsPushes(t *testing.T) {

@@ -224,26 +224,37 @@ func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Cha
 }
 
 // change carries out changes that came one after the other: of each resource the last
-// one, deletions first, so that a folder may take the place of a file.
+// one, deletions first, so that a folder may take the place of a file. So may it where
+// there is no file yet, but somebody tries again to have it.
 func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
 	last := map[string]int{}
 	for i := range wants {
 		last[wants[i].url] = i
 	}
-	var deletes, others []want
+	var deletes, never, others []want
 	for i, w := range wants {
 		switch {
 		case last[w.url] != i:
 		case w.change == resourcesync.Deleted && c.isThere(w.url):
 			deletes = append(deletes, w)
+		case w.change == resourcesync.Deleted:
+			never = append(never, w)
 		default:
 			others = append(others, w)
 		}
 	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(others) == 0 {
+	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil {
 		return err
 	}
-	return c.carryOut(ctx, t, "changes", len(others), values(others))
+	for _, wants := range [][]want{never, others} {
+		if len(wants) == 0 {
+			continue
+		}
+		if err := c.carryOut(ctx, t, "changes", len(wants), values(wants)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // missed remembers that a set needs a new baseline, before the change that says so
