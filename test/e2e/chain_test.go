@@ -259,7 +259,14 @@ func (c *chain) summary() {
 // judge asks the commands what they say of the Source and the copies.
 func (c *chain) judge() {
 	t := c.t
-	c.demand(0, command("rspub"), "check", local, c.source)
+	// Of what came and went before anybody could copy it the deletion may be yet to be
+	// published: deletions come last of what a scan found.
+	eventually(t, time.Minute, func() error {
+		if code, out := run(t, command("rspub"), "check", local, c.source); code != 0 {
+			return fmt.Errorf("rspub check ended with %d:\n%s", code, out)
+		}
+		return nil
+	})
 	c.demand(0, binary, "validate", "--follow", "--dev", c.source+".well-known/resourcesync")
 	for i, p := range c.followers {
 		if code := p.terminate(); code != 0 {
