@@ -1,0 +1,94 @@
+package clock
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// followed is how far the machine's clock may move at once and count: it is
+	// corrected in small steps all the time.
+	followed = time.Minute
+	// Hold is how long a larger step has to last before it counts.
+	Hold = 2 * time.Hour
+)
+
+// Clock tells the time of day. It may be shared between goroutines.
+type Clock struct {
+	wall func() time.Time
+	base time.Time // what the monotonic clock counts from
+
+	mu     sync.Mutex
+	steady time.Time // the time of day at base, as far as that is believed
+	// step is how far the machine's clock is ahead, when that is too far to follow,
+	// and since is since when by the monotonic clock; zero: it agrees.
+	step, since time.Duration
+}
+
+// New returns a Clock that believes what the machine's clock says now. Wall reads
+// the machine's clock; nil: time.Now.
+func New(wall func() time.Time) *Clock {
+	if wall == nil {
+		wall = time.Now
+	}
+	return &Clock{wall: wall, base: time.Now(), steady: wall().Round(0)}
+}
+
+// Now is the time of day, without a step of the machine's clock that has not lasted
+// for Hold.
+func (c *Clock) Now() time.Time {
+	steady, _ := c.Read()
+	return steady
+}
+
+// Earliest is the earlier one of Now and what the machine's clock says. Whatever
+// cannot be undone and depends on an instant that has passed asks for this one.
+func (c *Clock) Earliest() time.Time {
+	steady, wall := c.Read()
+	if wall.Before(steady) {
+		return wall
+	}
+	return steady
+}
+
+// Latest is the later one of the two. An instant from which a time counts that was
+// promised, and a limit to what lies in the future, are of this one.
+func (c *Clock) Latest() time.Time {
+	steady, wall := c.Read()
+	if wall.After(steady) {
+		return wall
+	}
+	return steady
+}
+
+// Step is how far the machine's clock is ahead of Now, or behind where it is
+// negative; zero: no step waits for Hold.
+func (c *Clock) Step() time.Duration {
+	c.Read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.step
+}
+
+// Read returns Now, and what the machine's clock says. Neither has a monotonic
+// reading.
+func (c *Clock) Read() (steady, wall time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mono := time.Since(c.base)
+	steady, wall = c.steady.Add(mono), c.wall().Round(0)
+	ahead := wall.Sub(steady)
+	switch {
+	case ahead.Abs() <= followed:
+		c.step = 0
+	case (ahead - c.step).Abs() > followed: // a new one
+		c.step, c.since = ahead, mono
+		return steady, wall
+	case mono-c.since < Hold:
+		return steady, wall
+	default:
+		c.step = 0
+	}
+	c.steady = wall.Add(-mono)
+	return wall, wall
+}

@@ -1,0 +1,103 @@
+package clock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bed is a Clock over a machine's clock that can be set.
+type bed struct {
+	*Clock
+	t   *testing.T
+	off time.Duration
+}
+
+// in runs a test in virtual time.
+func in(t *testing.T, f func(b *bed)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t}
+		b.Clock = New(func() time.Time { return time.Now().Add(b.off) })
+		f(b)
+	})
+}
+
+// want fails unless the readings are so far from the true time.
+func (b *bed) want(now, earliest, latest, step time.Duration) {
+	b.t.Helper()
+	true := time.Now()
+	for name, got := range map[string][2]time.Duration{
+		"Now": {b.Now().Sub(true), now}, "Earliest": {b.Earliest().Sub(true), earliest},
+		"Latest": {b.Latest().Sub(true), latest}, "Step": {b.Step(), step},
+	} {
+		if got[0] != got[1] {
+			b.t.Errorf("%s is off by %v, want %v", name, got[0], got[1])
+		}
+	}
+}
+
+// A step that does not last counts for nothing, whichever way it goes.
+func TestStepThatIsTakenBack(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour, 1000 * time.Hour} {
+		in(t, func(b *bed) {
+			b.want(0, 0, 0, 0)
+			time.Sleep(time.Hour)
+			b.off = step
+			b.want(0, min(0, step), max(0, step), step)
+			time.Sleep(Hold - time.Second)
+			b.want(0, min(0, step), max(0, step), step)
+			b.off = 0
+			b.want(0, 0, 0, 0)
+			time.Sleep(10 * Hold)
+			b.want(0, 0, 0, 0)
+		})
+	}
+}
+
+// One that lasts counts then, and the way back is a step of its own.
+func TestStepThatLasts(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		in(t, func(b *bed) {
+			b.off = step
+			b.want(0, min(0, step), max(0, step), step)
+			time.Sleep(Hold)
+			b.want(step, step, step, 0)
+			b.off = 0
+			b.want(step, min(0, step), max(0, step), -step)
+			time.Sleep(Hold)
+			b.want(0, 0, 0, 0)
+		})
+	}
+}
+
+// Of several steps each has to last, counted from the latest.
+func TestSeveralSteps(t *testing.T) {
+	in(t, func(b *bed) {
+		b.off = time.Hour
+		b.want(0, 0, time.Hour, time.Hour)
+		time.Sleep(Hold - time.Second)
+		b.off = -time.Hour
+		b.want(0, -time.Hour, 0, -time.Hour)
+		time.Sleep(Hold - time.Second)
+		b.want(0, -time.Hour, 0, -time.Hour)
+		time.Sleep(time.Second)
+		b.want(-time.Hour, -time.Hour, -time.Hour, 0)
+	})
+}
+
+// Small corrections are followed, however many they are, and also while a step is
+// being held.
+func TestSmallStepsAreFollowed(t *testing.T) {
+	in(t, func(b *bed) {
+		for range 100 {
+			b.off += 50 * time.Second
+			b.want(b.off, b.off, b.off, 0)
+		}
+		b.off += time.Hour
+		b.want(b.off-time.Hour, b.off-time.Hour, b.off, time.Hour)
+		b.off += time.Second
+		b.want(b.off-time.Hour-time.Second, b.off-time.Hour-time.Second, b.off, time.Hour)
+		time.Sleep(Hold)
+		b.want(b.off, b.off, b.off, 0)
+	})
+}
