@@ -96,10 +96,10 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 			d.Verdict = Duplicate
 		}
 		return d
-	case !e.Timed() && e.Kind != journal.KindContent && head.Version != "" && head.SHA256 == e.SHA256:
+	case !e.Timed() && e.Kind != journal.KindContent && head.Kind != "" && head.SHA256 == e.SHA256:
 		d.ID, d.Position, d.Verdict = head.ID, head.Last.Position, Duplicate
 		return d
-	case head.Version != "" && head.Kind != e.Kind:
+	case head.Kind != "" && head.Kind != e.Kind:
 		d.Verdict = OtherKind
 		return d
 	case !e.Timed() || head.Until.IsZero():

@@ -48,6 +48,8 @@ func TestContinuity(t *testing.T) {
 		want  Decision
 	}{
 		{"a topic's first may start anywhere", journal.Head{}, nil, timed(500, 510, 1), false, Decision{}},
+		{"a topic that was removed may start anywhere", journal.Head{Version: "2", Last: head.Last, Removed: head.Last}, nil, timed(3, 4, 1), false, Decision{}},
+		{"a topic that was removed takes any kind", journal.Head{Version: "2", Last: head.Last, Removed: head.Last}, nil, untimed(journal.KindFramework, 0), false, Decision{}},
 		{"the next interval", head, nil, timed(10, 20, 2), false, Decision{ExpectedFrom: at(10)}},
 		{"an interval of length zero", head, nil, timed(10, 10, 2), false, Decision{ExpectedFrom: at(10)}},
 		{
