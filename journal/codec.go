@@ -14,11 +14,15 @@ import (
 // version it does not know, so that a field can be added under the next one.
 
 // packedVersion is the version byte of what this package packs.
-const packedVersion = 2
+const packedVersion = 3
 
 // ErrPacked is wrapped by every error of an Unpack function: the stored value
 // is damaged, or was written by a newer version.
 var ErrPacked = errors.New("a stored value cannot be read")
+
+// ErrNewer is wrapped, beside ErrPacked, by the error about a value that a newer
+// version wrote. Such a value is not damaged.
+var ErrNewer = errors.New("a newer version wrote it")
 
 // Packer builds a packed value, field by field. NewPacker starts one.
 type Packer struct{ b []byte }
@@ -112,8 +116,13 @@ type Unpacker struct {
 // the kind of value in errors.
 func NewUnpacker(what string, version byte, b []byte) *Unpacker {
 	u := &Unpacker{what: what, b: b}
-	if v := u.Byte(); u.err == nil && v != version {
-		u.Fail(fmt.Sprintf("it has version %d, this program knows %d; a newer one wrote it", v, version))
+	switch v := u.Byte(); {
+	case u.err != nil || v == version:
+	case v > version:
+		u.err = fmt.Errorf("%w: %s: it has version %d, this program knows %d; %w", ErrPacked, what, v, version, ErrNewer)
+		u.b = nil
+	default:
+		u.Fail(fmt.Sprintf("it has version %d, this program knows %d", v, version))
 	}
 	return u
 }

@@ -14,9 +14,9 @@ var (
 	sampleAnchor = Anchor{Position: 1_790_000_000_000_000_001, Nonce: 1<<64 - 1, Seq: 300, Until: time.Date(2026, 3, 1, 0, 0, 0, 999_999_999, time.UTC)}
 	sampleGaps   = []Gap{{From: at(1), Until: at(2), Count: 3, Reason: GapSource, At: at(4), Position: 5, Seq: 6}, {Reason: GapReset}}
 	sampleHead   = Head{
-		Topic: "https://source.example/changes/", Version: "v1", Kind: KindChange, From: at(-62_000_000_000), Until: at(2), Reset: true,
+		Topic: "https://source.example/changes/", Version: "v1", Kind: KindChange, From: at(-62_000_000_000), Until: at(2), Reset: true, Epoch: 300,
 		Last: sampleAnchor, ID: uuid.MustParse("019ca945-34f8-744c-8df4-82e3fdb975b4"), SHA256: [32]byte{1, 31: 2}, ReceivedAt: at(5),
-		Trimmed: Anchor{Position: 4}, Gaps: sampleGaps, Entries: 7, Bytes: 1 << 40,
+		Trimmed: Anchor{Position: 4}, Removed: Anchor{Position: 3, Seq: 2}, Gaps: sampleGaps, Entries: 7, Bytes: 1 << 40,
 	}
 	sampleEntry = Entry{
 		ID: sampleHead.ID, Position: 5, Seq: 6, Nonce: 7, ReceivedAt: at(8), From: at(9), Until: at(10), Kind: KindContent, MediaType: "text/plain; charset=utf-8",

@@ -9,11 +9,13 @@ func PackHead(h Head) []byte {
 	p.Time(h.From)
 	p.Time(h.Until)
 	p.Bool(h.Reset)
+	p.Uint(h.Epoch)
 	p.Anchor(h.Last)
 	p.ID(h.ID)
 	p.Hash(h.SHA256)
 	p.Time(h.ReceivedAt)
 	p.Anchor(h.Trimmed)
+	p.Anchor(h.Removed)
 	p.Gaps(h.Gaps)
 	p.Int(h.Entries)
 	p.Int(h.Bytes)
@@ -28,9 +30,9 @@ func UnpackHead(b []byte) (Head, error) {
 		Version: Version(u.Text()),
 		Kind:    Kind(u.Text()),
 		From:    u.Time(), Until: u.Time(),
-		Reset: u.Bool(),
-		Last:  u.Anchor(), ID: u.ID(), SHA256: u.Hash(), ReceivedAt: u.Time(),
-		Trimmed: u.Anchor(),
+		Reset: u.Bool(), Epoch: u.Uint(),
+		Last: u.Anchor(), ID: u.ID(), SHA256: u.Hash(), ReceivedAt: u.Time(),
+		Trimmed: u.Anchor(), Removed: u.Anchor(),
 		Gaps:    u.Gaps(),
 		Entries: u.Int(), Bytes: u.Int(),
 	}

@@ -30,7 +30,8 @@ type Cursor struct {
 	// Step is the step on the retry ladder. It outlives a pass-over.
 	Step uint32
 	// NextAttemptAt is when the entry after Position may be tried again, and
-	// FirstAttemptAt when it was tried first; both are zero before a failure.
+	// FirstAttemptAt when it was tried first; both are zero before a failure. With
+	// Attempt 0, FirstAttemptAt is since when that entry is known to be damaged.
 	NextAttemptAt, FirstAttemptAt time.Time
 	// LastStatus is the HTTP status of the last attempt, one of the Status
 	// constants where there was no answer, and 0 before any attempt.

@@ -37,7 +37,9 @@ const (
 // of them. The zero Anchor stands before a topic's first entry.
 type Anchor struct {
 	Position Position
-	Nonce    Nonce
+	// Nonce is that of the entry. Zero at a Position that is not: the entry is
+	// damaged, so that its nonce is not known, and no reader compares it.
+	Nonce Nonce
 	// Seq numbers the entries of a topic densely from 1, so that lag and gaps
 	// can be counted after a trim.
 	Seq uint64
@@ -104,10 +106,11 @@ const (
 	GapGone        = "gone"         // the callback answered 410
 	GapUnsubscribe = "unsubscribed" // a confirmed unsubscribe
 	GapExpired     = "expired"      // the lease ran out and was not taken up again in time
-	GapRemoved     = "removed"      // ended by the operator
+	GapRemoved     = "removed"      // ended, or removed with its topic, by the operator
 	GapSource      = "source"       // the Source left it out, accepted under --continuity=flag
 	GapReset       = "reset"        // the operator reset the topic
 	GapRolledBack  = "rolled_back"  // the store lost its tail
+	GapDamaged     = "damaged"      // what is stored of it is damaged
 )
 
 // MaxGaps is how many gaps a subscription, or a topic's head, keeps.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Version is the opaque version of a topic's head. It changes with each Append
-// and Reset. The empty Version is that of a topic that has no head yet.
+// Version is the opaque version of a topic's head. It changes with each Append,
+// Reset and Remove. The empty Version is that of a topic that has no head yet.
 type Version string
 
 // Remembered is how many intervals of a topic are remembered for recognising a
@@ -28,6 +28,10 @@ type Head struct {
 	// Reset says that the operator told the hub to forget Until: the next
 	// notification may start anywhere.
 	Reset bool
+	// Epoch counts how often the topic was made to forget on purpose: Reset and
+	// Remove raise it. Within one Epoch a head only goes forward; one that goes back or vanishes
+	// was lost by the store.
+	Epoch uint64
 	// Last is the anchor of the newest entry, trimmed or not; ID, SHA256 and
 	// ReceivedAt are that entry's.
 	Last       Anchor
@@ -36,6 +40,9 @@ type Head struct {
 	ReceivedAt time.Time
 	// Trimmed is the anchor of the newest entry that was trimmed.
 	Trimmed Anchor
+	// Removed is the anchor of the newest entry that Remove took away with all
+	// before it; zero: the topic was never removed.
+	Removed Anchor
 	// Gaps are the topic's own, oldest first, MaxGaps at most.
 	Gaps []Gap
 	// Entries and Bytes are what is retained.
@@ -85,7 +92,8 @@ type Reader interface {
 	// Head is that of Appender.
 	Head(ctx context.Context, topic string) (Head, error)
 	// Find returns the notification with this id, without its body, and its
-	// topic. ErrNotFound: there is none, or it was trimmed.
+	// topic. ErrNotFound: there is none, or it was trimmed. *DamagedError: its entry
+	// is damaged or missing.
 	Find(ctx context.Context, id uuid.UUID) (topic string, e Entry, err error)
 	// Read returns the entries after an anchor, oldest first: up to max of
 	// them, with bodies as long as these fit into maxBytes together; from the
@@ -93,11 +101,16 @@ type Reader interface {
 	// anchor is the head.
 	//
 	// *TrimmedError: the entry after the anchor was trimmed.
+	// *DamagedError: the entry after the anchor is damaged or missing, or its body
+	// is, if that fits. Entries before a damaged one come back without an error.
 	// ErrRolledBack: the journal does not have the anchor's entry and did not
 	// trim it, so it lost its tail since the anchor was read.
+	// Any other error: the store could not answer, which says nothing about the
+	// entry, however long it lasts.
 	Read(ctx context.Context, topic string, after Anchor, max int, maxBytes int64) ([]Entry, error)
-	// Body returns the payload of an entry that Read gave. ErrNotFound: it was
-	// trimmed since.
+	// Body returns the payload of an entry that Read gave, after comparing its
+	// length and its SHA-256. ErrNotFound: it was trimmed since. *DamagedError: it
+	// is damaged or missing. Any other error is as with Read.
 	Body(ctx context.Context, topic string, e Entry) ([]byte, error)
 }
 
@@ -121,13 +134,26 @@ type Watcher interface {
 	Hints(ctx context.Context) <-chan string
 }
 
+// Remover forgets topics.
+type Remover interface {
+	// Remove forgets a topic with its entries, bodies, intervals, gaps and mark, if
+	// the head's version is still ifHead. Only Head.Tombstone stays. Entries go
+	// first, in steps of bounded size; the last step is atomic and durable. After an
+	// error the topic is still there, possibly with fewer entries: Remove it again.
+	// ErrHeadMoved: somebody published meanwhile. A topic that never had an entry
+	// loses its mark and gets no head. Who watches hears of the topic.
+	Remove(ctx context.Context, topic string, ifHead Version) error
+}
+
 // Trimmer is what retention works on.
 type Trimmer interface {
 	// Topics lists the heads of a partition by topic id, after the given id,
-	// up to limit of them.
+	// up to limit of them. A store that was given a place to report damage to
+	// leaves out heads that cannot be read.
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]Head, error)
 	// Trim takes the oldest entries of a topic away and returns its head after
-	// that. It is idempotent.
+	// that. It is idempotent. For a damaged entry, its position stands for the time
+	// when it was received.
 	Trim(ctx context.Context, topic string, cut Cut) (Head, error)
 }
 
@@ -138,6 +164,7 @@ type Journal interface {
 	Watcher
 	Trimmer
 	Recorder
+	Remover
 }
 
 // Errors of a journal.
@@ -151,8 +178,12 @@ var (
 )
 
 // TrimmedError says that entries after a cursor were trimmed. To is the newest
-// one that was: reading goes on after it.
-type TrimmedError struct{ To Anchor }
+// one that was: reading goes on after it. Reason is that of the gap: GapRetention,
+// or GapRemoved where they went with their topic.
+type TrimmedError struct {
+	To     Anchor
+	Reason string
+}
 
 func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("trimmed up to entry %d", e.To.Seq)

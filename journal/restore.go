@@ -20,14 +20,15 @@ type Restorer interface {
 // happen:
 //
 //   - the topic has no head (its Version is empty), or an older one without a
-//     single entry, which was restored too: h takes its place, and all of it
-//     counts as trimmed;
+//     single entry, or it was removed at this entry: h takes its place, and all of
+//     it counts as trimmed;
 //   - the stored head stands at the same entry: it stays as it is;
 //   - any other head has gone its own way: ErrHeadMoved.
 func Restored(stored, h Head) (Head, bool, error) {
 	switch fresh := stored.Version == ""; {
-	case fresh, stored.Entries == 0 && stored.Last.Position < h.Last.Position:
-		h.Version = ""
+	case fresh, stored.Entries == 0 && stored.Last.Position < h.Last.Position,
+		stored.Forgotten() && !h.Forgotten() && stored.Last == h.Last:
+		h.Version, h.Epoch = "", max(h.Epoch, stored.Epoch)
 		h.Trimmed = h.Last
 		h.Entries, h.Bytes = 0, 0
 		return h, true, nil
