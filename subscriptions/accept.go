@@ -27,8 +27,10 @@ func (e *LimitError) Error() string { return e.Reason }
 // still waited, will be delivered, however long the verification takes
 // (invariant 6).
 //
-// *LimitError: it was refused by a limit. Any other error is the store's, and
-// the request may or may not have been stored.
+// *LimitError: it was refused by a limit. An error that wraps journal.ErrFull: the
+// store is at its high water, where every request is refused, a renewal like any
+// other. Any other error is the store's, and the request may or may not have been
+// stored.
 //
 // Where another hub owns the shard, that one verifies it; the limits hold here.
 //
@@ -40,6 +42,10 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
 		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
 	}
+	// First of all, so that the answer is the same whatever there is (HUB-18).
+	if err := s.o.Store.Room(ctx); err != nil {
+		return err
+	}
 	id, host := ID(r.Topic, r.Callback), egress.HostPortOf(r.Callback)
 	if r.Mode == websub.ModeSubscribe {
 		if err := s.checkPerHost(ctx, id, host); err != nil {
@@ -49,7 +55,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 	if err := s.queue.reserve(id, host, requester); err != nil {
 		return err
 	}
-	req, err := s.store(ctx, id, r)
+	req, err := s.store(ctx, id, r, requester)
 	// After an error too: the request may have been stored after all, and the
 	// place that was reserved is given back by whoever finds that it was not.
 	s.enqueue(&req)
@@ -61,10 +67,11 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 }
 
 // store makes r the pending request of its pair.
-func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeRequest) (Request, error) {
+func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeRequest, requester string) (Request, error) {
 	req := Request{
 		ID: uuid.New(), Mode: r.Mode, Topic: r.Topic, Callback: r.Callback,
-		AcceptedAt: time.Now(),
+		// The earliest, so that no jump of the clock makes it come too late.
+		AcceptedAt: s.o.Clock.Earliest(), Requester: requesterID(requester),
 	}
 	head, err := s.o.Heads.Head(ctx, r.Topic)
 	if err != nil {
@@ -109,7 +116,7 @@ func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) e
 	if err != nil {
 		return fmt.Errorf("looking for a subscription to renew: %w", err)
 	}
-	if rec.Request != nil || rec.Subscription != nil && rec.Subscription.Live(time.Now()) {
+	if rec.Request != nil || rec.Subscription != nil && rec.Subscription.Live(s.o.Clock.Earliest()) {
 		return nil
 	}
 	return &LimitError{

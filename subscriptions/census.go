@@ -35,12 +35,15 @@ func (r Record) State(now time.Time) State {
 type Census struct {
 	Pending int // asked for, and nothing in force
 	Ended   int // ended or expired, and kept to be read
+	Stored  int // in all, those that ended included
+	Most    int // that may be stored, by this hub's part of Options.MaxTotal; 0: any number
 	Waiting int // requests and denials that are being worked on or wait for their turn, or for the hub that owns them
 }
 
 // Census returns it as of now. It adds up counts and walks over nothing.
 func (s *Service) Census() Census {
 	c := s.census.sum()
+	c.Stored, c.Most = s.places.sum()
 	c.Waiting = s.queue.waiting()
 	return c
 }
@@ -101,7 +104,7 @@ func (s *Service) change(ctx context.Context, id uuid.UUID, change func(Record) 
 		return change(rec)
 	})
 	if err == nil && s.owns(id) {
-		s.census.changed(id, before, rec, time.Now())
+		s.census.changed(id, before, rec, s.o.Clock.Earliest())
 	}
 	return rec, err
 }

@@ -10,7 +10,7 @@ import (
 
 // packedVersion is the version byte of what this package packs; see the
 // comment in package journal's codec.
-const packedVersion = 2
+const packedVersion = 3
 
 // Sealer is how a store keeps secrets: package internal/seal implements it.
 // What about names goes with a secret wherever it is stored.
@@ -78,6 +78,7 @@ func PackSubscription(s Subscription, sealer Sealer) []byte {
 	p.Gaps(s.Gaps)
 	p.Time(s.EndedAt)
 	p.Text(s.EndReason)
+	p.Fixed(s.Requester)
 	return p.Packed()
 }
 
@@ -89,7 +90,7 @@ func UnpackSubscription(b []byte, sealer Sealer) (s Subscription, err error) {
 	stored := unpackSecret(u)
 	s.CreatedAt, s.VerifiedAt, s.ExpiresAt = u.Time(), u.Time(), u.Time()
 	s.Start, s.Gaps = u.Anchor(), u.Gaps()
-	s.EndedAt, s.EndReason = u.Time(), u.Text()
+	s.EndedAt, s.EndReason, s.Requester = u.Time(), u.Text(), u.Fixed()
 	if err = u.Done(); err == nil {
 		s.Secret, err = openSecret(sealer, stored, aboutSecret(ofSubscription, s.Topic, s.Callback), "a subscription")
 	}
@@ -113,6 +114,7 @@ func PackRequest(r Request, sealer Sealer) []byte {
 	p.Text(r.Denied)
 	p.Int(int64(r.Tries))
 	p.Time(r.NextAt)
+	p.Fixed(r.Requester)
 	return p.Packed()
 }
 
@@ -124,7 +126,7 @@ func UnpackRequest(b []byte, sealer Sealer) (r Request, err error) {
 	stored := unpackSecret(u)
 	r.Lease, r.AcceptedAt = time.Duration(u.Int()), u.Time()
 	r.Start, r.Denied = u.Anchor(), u.Text()
-	r.Tries, r.NextAt = int(u.Int()), u.Time()
+	r.Tries, r.NextAt, r.Requester = int(u.Int()), u.Time(), u.Fixed()
 	if err = u.Done(); err == nil {
 		r.Secret, err = openSecret(sealer, stored, aboutSecret(ofRequest, r.Topic, r.Callback), "a pending request")
 	}

@@ -24,11 +24,11 @@ var (
 		Secret: "a secret", CreatedAt: packedAt(1), VerifiedAt: packedAt(2), ExpiresAt: packedAt(3),
 		Start:   journal.Anchor{Position: 4, Nonce: 5, Seq: 6, Until: packedAt(7)},
 		Gaps:    []journal.Gap{{From: packedAt(8), Until: packedAt(9), Count: 10, Reason: journal.GapGaveUp, At: packedAt(11)}},
-		EndedAt: packedAt(12), EndReason: EndGone,
+		EndedAt: packedAt(12), EndReason: EndGone, Requester: 1<<63 + 13,
 	}
 	packedRequest = Request{
 		ID: packedSubscription.ID, Mode: websub.ModeSubscribe, Topic: "https://source.example/", Callback: "https://subscriber.example/", Secret: "a secret",
-		Lease: time.Hour, AcceptedAt: packedAt(1), Start: packedSubscription.Start, Denied: "why", Tries: 2, NextAt: packedAt(3),
+		Lease: time.Hour, AcceptedAt: packedAt(1), Start: packedSubscription.Start, Denied: "why", Tries: 2, NextAt: packedAt(3), Requester: 4,
 	}
 	packedAttempts = []Attempt{
 		{At: packedAt(1), NotificationID: packedSubscription.ID, Number: 2, Status: journal.StatusConnect, Error: "refused", Duration: time.Second},

@@ -30,7 +30,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 		return ErrNotFound
 	}
 	// It ends now, and the head that is read after that has all that it was owed.
-	now := time.Now()
+	now := s.o.Clock.Now()
 	head, err := s.o.Heads.Head(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("ending subscription %v: reading the head of its topic: %w", id, err)

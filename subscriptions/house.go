@@ -69,9 +69,10 @@ func (s *Service) load(ctx context.Context, shard int) bool {
 func (s *Service) lookThrough(ctx context.Context, shard int, owns bool) bool {
 	var after uuid.UUID
 	var census Census
+	have := tenants{counted: owns}
 	counts := make(map[string]int)
 	if !owns {
-		s.counted(shard, census, counts)
+		s.counted(shard, census, counts, have)
 		return true
 	}
 	for ctx.Err() == nil {
@@ -83,13 +84,16 @@ func (s *Service) lookThrough(ctx context.Context, shard int, owns bool) bool {
 		for _, rec := range records {
 			var kept Record
 			after, kept = s.tidy(ctx, rec)
-			census.add(kept, time.Now(), 1)
-			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(time.Now()) {
+			census.add(kept, s.o.Clock.Earliest(), 1)
+			if kept.Subscription != nil {
+				have.add(s.places.of(kept.Subscription), 1)
+			}
+			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(s.o.Clock.Earliest()) {
 				counts[egress.HostPortOf(sub.Callback)]++
 			}
 		}
 		if len(records) < page {
-			s.counted(shard, census, counts)
+			s.counted(shard, census, counts, have)
 			return true
 		}
 	}
@@ -97,8 +101,9 @@ func (s *Service) lookThrough(ctx context.Context, shard int, owns bool) bool {
 }
 
 // counted replaces what is known of a shard by what a walk over it found.
-func (s *Service) counted(shard int, census Census, hosts map[string]int) {
+func (s *Service) counted(shard int, census Census, hosts map[string]int, have tenants) {
 	s.census.set(shard, census)
+	s.places.set(shard, have)
 	if s.hosts != nil {
 		s.hosts.set(shard, hosts)
 	}
@@ -115,12 +120,12 @@ func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Reco
 		return id, kept
 	}
 	id = rec.Subscription.ID
-	now, err := time.Now(), error(nil)
+	now, err := s.o.Clock.Earliest(), error(nil)
 	switch {
 	case expired(rec, now, s.o.ResumeWithin):
 		err = s.expire(ctx, id, rec.Subscription.Topic)
 	case purgeable(rec, now):
-		kept, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, time.Now()), nil })
+		kept, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, s.o.Clock.Earliest()), nil })
 	}
 	if err != nil {
 		s.trouble(ctx, id, err)
@@ -138,7 +143,7 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error 
 	var ended bool
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
 		before = rec.Subscription
-		now := time.Now()
+		now := s.o.Clock.Earliest()
 		ended = expired(rec, now, s.o.ResumeWithin)
 		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
 	})

@@ -24,6 +24,7 @@ type memory struct {
 	records map[uuid.UUID]Record
 	updates int
 	fail    error     // what every method returns instead, if set
+	full    error     // what Room returns, and Update of what Grows
 	damaged uuid.UUID // the one that cannot be read
 }
 
@@ -42,6 +43,12 @@ func clone(rec Record) Record {
 		rec.Request = &r
 	}
 	return rec
+}
+
+func (m *memory) Room(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full
 }
 
 func (m *memory) Get(_ context.Context, id uuid.UUID) (Record, error) {
@@ -63,6 +70,9 @@ func (m *memory) Update(_ context.Context, id uuid.UUID, change func(Record) (Re
 	rec, err := change(clone(stored))
 	if err != nil {
 		return rec, err
+	}
+	if m.full != nil && Grows(stored, rec) {
+		return Record{}, m.full
 	}
 	if rec.Subscription != nil && stored.Subscription != nil {
 		rec = clone(rec)

@@ -33,7 +33,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 		if topic, _ := rec.pair(); topic == "" {
 			return rec, ErrNotFound
 		}
-		return Retry(rec, time.Now())
+		return Retry(rec, s.o.Clock.Earliest())
 	})
 	if err != nil {
 		return Record{}, fmt.Errorf("retrying subscription %v: %w", id, err)
@@ -64,7 +64,7 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 	if topic == "" {
 		return 0, rec, ErrNotFound
 	}
-	if _, err = Replay(rec, journal.Anchor{}, time.Now()); err != nil { // before the journal is read for nothing
+	if _, err = Replay(rec, journal.Anchor{}, s.o.Clock.Earliest()); err != nil { // before the journal is read for nothing
 		return 0, rec, err
 	}
 	head, to, err := s.before(ctx, topic, since)
@@ -72,7 +72,7 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 		return 0, rec, err
 	}
 	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
-		return Replay(rec, to, time.Now())
+		return Replay(rec, to, s.o.Clock.Earliest())
 	})
 	if err != nil {
 		return 0, rec, err
@@ -94,8 +94,11 @@ func (s *Service) before(ctx context.Context, topic string, since time.Time) (he
 	at = head.Trimmed
 	for {
 		entries, err := s.o.Entries.Read(ctx, topic, at, entriesPage, 0)
-		if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
-			at = trimmed.To // meanwhile
+		if next, ok := journal.ReadOn(err); ok {
+			if errors.Is(err, journal.ErrDamaged) && next.Until.After(since) {
+				return head, at, nil // delivery passes it over, or gets it after all
+			}
+			at = next
 			continue
 		}
 		if err != nil {

@@ -2,6 +2,8 @@ package subscriptions
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -9,12 +11,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
 
 // counted writes down what a store is asked for, in order.
 type counted struct {
 	Registry
+	Space
 	mu    sync.Mutex
 	calls []string
 }
@@ -66,9 +70,9 @@ func (c *counted) taken() []string {
 // subscription, a request for one, one that ended, or none: before it is answered
 // the store does the same, in the same order, and no callback is called.
 func TestAcceptDoesTheSameWhateverThereIs_HUB18(t *testing.T) {
-	for _, limits := range []Options{{}, {MaxPending: 100, MaxPendingPerHost: 50, MaxPerHost: 50}} {
+	for _, limits := range []Options{{}, {MaxPending: 100, MaxPendingPerHost: 50, MaxPerHost: 50}, {MaxTotal: 1}} {
 		w := newWorld(limits)
-		c := &counted{Registry: w.store}
+		c := &counted{Registry: w.store, Space: w.store}
 		w.o.Store = c
 		at := func(name string) string { return "https://" + cbHost + "/" + name }
 		now := time.Now()
@@ -95,6 +99,15 @@ func TestAcceptDoesTheSameWhateverThereIs_HUB18(t *testing.T) {
 				w.accept(t, ask(at(name)))
 				if got := c.taken(); !slices.Equal(got, want) {
 					t.Errorf("%s: %q, and what is not known takes %q", name, got, want)
+				}
+			}
+		}
+		// A full store refuses them alike, and before it is asked for any.
+		w.store.full = fmt.Errorf("%w: no room", journal.ErrFull)
+		for _, ask := range []func(string) websub.SubscribeRequest{subscribe, unsubscribe} {
+			for _, name := range []string{"active", "expired", "ended", "pending", "unknown", "new"} {
+				if err := w.Accept(t.Context(), ask(at(name)), ""); !errors.Is(err, journal.ErrFull) || len(c.taken()) > 0 {
+					t.Errorf("%s, while the store is full: %v", name, err)
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 )
@@ -49,7 +50,10 @@ func (e *WaitError) Error() string {
 
 // Options are what a Service works with. Store, Heads and Client are required.
 type Options struct {
-	Store Registry
+	Store interface {
+		Registry
+		Space
+	}
 	Heads Heads
 	// Entries are read to replay. Replay must not be called without it.
 	Entries Entries
@@ -72,6 +76,11 @@ type Options struct {
 	// read it, and requests that come at the same instant may pass MaxPerHost
 	// together.
 	MaxPending, MaxPendingPerHost, MaxPerHost int
+	// MaxTotal bounds the stored subscriptions, those that ended and are kept to be
+	// read included. No callback site and no requester gets over a quarter of it. A
+	// new one that finds no place is denied when its turn comes to be verified, and
+	// not by Accept, whose answer tells nobody what there is (HUB-18). Zero is no limit.
+	MaxTotal int
 
 	// Owns tells whether this hub works on a shard: verifies its requests, ends what
 	// expired, and counts it. Requests for others are stored, and left to whoever
@@ -81,6 +90,8 @@ type Options struct {
 	// of them, rounded up, for the requests that it accepts and what it owns. Nil: 1.
 	Live func() int
 
+	// Clock tells the time of day. Nil: the machine's, with clock.New.
+	Clock *clock.Clock
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
 	Timeout time.Duration
 	// Workers is how many requests are worked on at once, retries at most half
@@ -102,6 +113,7 @@ type Service struct {
 	o      Options
 	queue  *queue
 	hosts  *hostCounts // nil: not counted
+	places *places
 	census tally
 	// order keeps the calls of Changed in the order of the changes they tell of:
 	// one lock a shard is held over both.
@@ -115,6 +127,9 @@ func New(o Options) *Service {
 	o.LeaseMax = orElse(o.LeaseMax, 2_678_400*time.Second)
 	o.Timeout = orElse(o.Timeout, 15*time.Second)
 	o.Workers = orElse(o.Workers, 512)
+	if o.Clock == nil {
+		o.Clock = clock.New(nil)
+	}
 	if o.Owns == nil {
 		o.Owns = func(int) bool { return true }
 	}
@@ -127,7 +142,7 @@ func New(o Options) *Service {
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
-	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live)}
+	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live), places: newPlaces(max(o.MaxTotal, 0), o.Owns)}
 	if o.MaxPerHost > 0 {
 		s.hosts = newHostCounts()
 	}
@@ -201,7 +216,8 @@ func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) 
 		return rec, nil
 	}
 	if s.owns(id) {
-		s.hosts.changed(id, before, after, time.Now())
+		s.hosts.changed(id, before, after, s.o.Clock.Earliest())
+		s.places.changed(id, before, after)
 	}
 	if rec.Subscription != nil {
 		s.o.Changed(*rec.Subscription)

@@ -398,14 +398,14 @@ func TestDueIsNoFurtherOffThanAPause(t *testing.T) {
 		t0.Add(time.Minute):  t0.Add(time.Minute),
 		t0.Add(time.Hour):    t0,
 	} {
-		if got := due(&Request{NextAt: next}, t0); !got.Equal(want) {
+		if got := due(&Request{NextAt: next}, t0, t0); !got.Equal(want) {
 			t.Errorf("due at %v for %v, want %v", got, next, want)
 		}
 	}
 	// From here on it follows the monotonic clock, which does not jump.
 	now := time.Now()
 	next := now.Add(time.Minute).UTC().Round(0) // as a store returns it
-	if got := due(&Request{NextAt: next}, now); !strings.Contains(got.String(), " m=") {
+	if got := due(&Request{NextAt: next}, now, now); !strings.Contains(got.String(), " m=") {
 		t.Errorf("due at %v, which a clock that jumps back puts off", got)
 	}
 }

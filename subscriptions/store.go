@@ -1,8 +1,13 @@
 package subscriptions
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +20,17 @@ import (
 type Record struct {
 	Subscription *Subscription
 	Request      *Request
+}
+
+// Grows reports whether a change of a record stores something new: a request that
+// was not there, or a record. A store at its high water refuses that (Space), and
+// does everything else: results of deliveries, ends with the denials that follow,
+// activations, and what becomes of the requests that it has.
+func Grows(old, next Record) bool {
+	if r := next.Request; r != nil && r.Denied == "" {
+		return old.Request == nil || old.Request.ID != r.ID
+	}
+	return old == (Record{}) && next != (Record{})
 }
 
 // ErrChangesLost says that a store does not know a counter value that it gave: what
@@ -31,7 +47,9 @@ type Registry interface {
 	// error of change is returned as it is and nothing is stored. Change may be
 	// called several times, though not after Update has returned, and has no effect
 	// but its result. The stored cursor is merged with the returned one
-	// (journal.Merge), never replaced. A record with two nils is deleted.
+	// (journal.Merge), never replaced. A record with two nils is deleted. Where the
+	// store is at its high water, it refuses a change that Grows, with an error that
+	// wraps journal.ErrFull.
 	Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error)
 	// List returns records of a shard ordered by id, after the given one, up to
 	// limit of them. What cannot be read of them is left out, so that the rest
@@ -63,20 +81,60 @@ type Commit struct {
 	// commit that comes twice counts once.
 	Attempts []Attempt
 	Gaps     []journal.Gap
-	// End, where not empty, ends the subscription for this reason at EndedAt,
-	// unless its stored generation is another one by now.
-	End     string
-	EndedAt time.Time
+	// End, where not empty, ends the subscription for this reason at EndedAt.
+	// Lease is the VerifiedAt of the lease that it ends: the one that was in force
+	// when the exchange began. If that lease is over when the commit is stored,
+	// the whole commit has no effect (Subscription.Settle).
+	End            string
+	EndedAt, Lease time.Time
 }
+
+// CommitError says of which subscriptions commits were not stored, or may not have
+// been, and why. An error that wraps journal.ErrPacked says that what is stored of
+// the subscription cannot be read: giving the commit again is of no use. Failed has
+// at least one.
+type CommitError struct{ Failed map[uuid.UUID]error }
+
+// Error names a few of them.
+func (e *CommitError) Error() string {
+	const named = 5
+	var text strings.Builder
+	for n, id := range slices.SortedFunc(maps.Keys(e.Failed), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+		if n == named {
+			fmt.Fprintf(&text, "; and %d more", len(e.Failed)-named)
+			break
+		}
+		if n > 0 {
+			text.WriteString("; ")
+		}
+		fmt.Fprintf(&text, "subscription %v: %v", id, e.Failed[id])
+	}
+	return text.String()
+}
+
+// Unwrap returns all errors.
+func (e *CommitError) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
 
 // Committer stores what delivery did. It may be shared between goroutines.
 type Committer interface {
 	// Commit merges cursors (journal.Merge) and stores the rest, durable when it
 	// returns. It never creates a subscription: a commit for an id that has none
-	// is dropped. An error says that some or all may not have been stored; the
-	// same commits may be given again. One that wraps journal.ErrPacked says that
-	// some are for records that cannot be read, and that all others were stored.
+	// is dropped. The commits of one subscription are stored in their order: where
+	// one is not stored, none after it is.
+	//
+	// A *CommitError says that all were stored, except those of the subscriptions
+	// that it names. Any other error says nothing of any of them: the store is away,
+	// or broken.
+	// After either, the same commits may be given again, however many of them were
+	// stored. One that cannot be stored keeps no other one from it.
 	Commit(ctx context.Context, commits []Commit) error
+}
+
+// Space is what a store knows of its room. It may be shared between goroutines.
+type Space interface {
+	// Room returns nil where the store takes new requests, and an error that wraps
+	// journal.ErrFull where it is at its high water. It may be a moment late.
+	Room(ctx context.Context) error
 }
 
 // Store is all of it, as a store offers it.
@@ -84,4 +142,5 @@ type Store interface {
 	Registry
 	Committer
 	History
+	Space
 }

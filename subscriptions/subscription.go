@@ -15,8 +15,10 @@ type Subscription struct {
 	Topic, Callback string
 	Secret          string // empty: deliveries are not signed
 
-	CreatedAt  time.Time // when it was verified first, or anew after it had ended
-	VerifiedAt time.Time // when it was verified last
+	CreatedAt time.Time // when it was verified first, or anew after it had ended
+	// VerifiedAt is when it was verified last. It also names the lease: a later
+	// lease has a later VerifiedAt, whatever the clock does.
+	VerifiedAt time.Time
 	// ExpiresAt is when the lease runs out. Expiry is computed from it and
 	// written nowhere until it can no longer be taken up again (invariant 10).
 	ExpiresAt time.Time
@@ -29,6 +31,10 @@ type Subscription struct {
 	// Gaps are the intervals that were passed over, oldest first,
 	// journal.MaxGaps at most. Those of the topic itself are with its head.
 	Gaps []journal.Gap
+
+	// Requester tells the network that asked for it last from others; 0: it is not
+	// known.
+	Requester uint64
 
 	// EndedAt and EndReason say when and why it ended, be it before its lease ran
 	// out or after; zero and empty: it has not. It is kept for EndedFor after
@@ -97,6 +103,7 @@ type Request struct {
 	Lease           time.Duration // as granted, whole seconds
 	AcceptedAt      time.Time
 	Start           journal.Anchor // the topic's head at AcceptedAt
+	Requester       uint64         // as in Subscription
 	// Denied is the reason to tell the callback (HUB-21); once it is set the
 	// request can no longer be activated.
 	Denied string

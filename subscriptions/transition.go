@@ -52,12 +52,18 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 	case s.Secret != r.Secret:
 		s.Cursor = mint(s.Cursor.Generation, s.Cursor.Anchor, now)
 	default:
-		// The nudge makes the renewal win the merge within one generation: also
-		// over a 410 from before it that delivery has not stored yet, and that is
-		// not to end what was wanted since.
-		s.Cursor = nudge(s.Cursor, now)
+		// The nudge makes the renewal win the merge over a failure from before it
+		// that delivery has not stored yet. A 410 from before it is no matter of
+		// the merge: it names the lease that it ends.
+		s.Cursor = Nudge(s.Cursor, now)
 	}
 	s.Secret = r.Secret
+	if r.Requester != 0 {
+		s.Requester = r.Requester
+	}
+	if !now.After(s.VerifiedAt) { // the clock went back
+		now = s.VerifiedAt.Add(1)
+	}
 	s.VerifiedAt = now
 	s.ExpiresAt = sentAt.Add(r.Lease)
 	return Record{Subscription: &s}, nil
@@ -80,7 +86,7 @@ func Retry(rec Record, now time.Time) (Record, error) {
 	}
 	if live {
 		s := *rec.Subscription
-		s.Cursor = nudge(s.Cursor, now)
+		s.Cursor = Nudge(s.Cursor, now)
 		rec.Subscription = &s
 	}
 	if asked {
@@ -185,9 +191,10 @@ func mint(stored uint64, a journal.Anchor, now time.Time) journal.Cursor {
 	return journal.Cursor{Generation: journal.MintGeneration(stored, now), Anchor: a}
 }
 
-// nudge makes the entry after c due now, if it waits, at the bottom of the
-// ladder.
-func nudge(c journal.Cursor, now time.Time) journal.Cursor {
+// Nudge makes the entry after c due now, if it waits, at the bottom of the
+// ladder. The cursor that it returns wins the merge over c and over failures that
+// are counted on c.
+func Nudge(c journal.Cursor, now time.Time) journal.Cursor {
 	c.Nudge++
 	if c.Attempt > 0 || c.Step > 0 {
 		c.Step, c.NextAttemptAt = 0, now

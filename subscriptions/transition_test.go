@@ -205,19 +205,24 @@ func TestActivationComparesTheRequest(t *testing.T) {
 }
 
 // A 410 from before a verified renewal that is stored after it does not end what
-// was renewed (HUB-47, HUB-12).
-func TestRenewalWinsOverAnEarlierEnd(t *testing.T) {
-	rec := Record{Subscription: aSubscription(), Request: aRequest()}
-	rec.Subscription.Cursor = journal.Cursor{Generation: 7, Anchor: entry(12)}
-	gone := rec.Subscription.Cursor
-	gone.Attempt++
-	gone.LastStatus = 410
-	got, err := Activate(rec, reqID, t0, t0, resume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := got.Subscription.Cursor; journal.Merge(gone, c) != c {
-		t.Errorf("the end with cursor %+v wins over %+v", gone, c)
+// was renewed, wherever the cursors are and whatever the clock did (HUB-47, HUB-12).
+func TestRenewalOutlivesAnEarlierEnd(t *testing.T) {
+	before := aSubscription()
+	before.Cursor = journal.Cursor{Generation: 7, Anchor: entry(12)}
+	for name, now := range map[string]time.Time{"later": t0, "at the same time": before.VerifiedAt, "a clock that went back": before.VerifiedAt.Add(-time.Hour)} {
+		got, err := Activate(Record{Subscription: before, Request: aRequest()}, reqID, now, now, resume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := *got.Subscription
+		gone := Commit{ID: s.ID, Cursor: journal.Cursor{Generation: 7, Anchor: entry(13), Attempt: 1, LastStatus: 410}, End: EndGone, EndedAt: now, Lease: before.VerifiedAt}
+		if won, ended := s.Settle(&gone); won || ended || cmp.Diff(got.Subscription, &s) != "" {
+			t.Errorf("%s: the end of the lease before left %+v", name, s)
+		}
+		gone.Lease = s.VerifiedAt
+		if won, ended := s.Settle(&gone); !won || !ended || s.EndReason != EndGone {
+			t.Errorf("%s: the end of the lease in force left %+v", name, s)
+		}
 	}
 }
 

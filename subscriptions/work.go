@@ -44,14 +44,17 @@ func (s *Service) enqueue(r *Request) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
 	j.check = s.needsCheck(r)
-	j.due, j.slow, j.tries, j.request = due(r, time.Now()), r.Tries > 0, r.Tries, r.ID
+	j.due, j.slow, j.tries, j.request = s.due(r), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
 
-// due is when the next try of r may be made, from now on. A time further off
-// than any pause is what a clock that jumped left behind, and does not count.
-func due(r *Request, now time.Time) time.Time {
-	if d := r.NextAt.Sub(now); d > 0 && d <= 2*retries[len(retries)-1] {
+// due is when the next try of r may be made.
+func (s *Service) due(r *Request) time.Time { return due(r, s.o.Clock.Now(), time.Now()) }
+
+// due is that where the time of day is day, from now on. A time further off than any
+// pause is what a clock that jumped left behind, and does not count.
+func due(r *Request, day, now time.Time) time.Time {
+	if d := r.NextAt.Sub(day); d > 0 && d <= 2*retries[len(retries)-1] {
 		return now.Add(d) // which a clock that jumps from here on does not move
 	}
 	return now
@@ -85,12 +88,22 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		return true
 	}
 	j.lent = time.Time{}
-	if j.due = due(r, now); j.due.After(now) {
+	if j.due = due(r, s.o.Clock.Now(), now); j.due.After(now) {
 		return true
 	}
 	if check := s.needsCheck(r) && j.checked != r.ID; check != j.check {
 		j.check = check // wait for the turn of the host in question
 		return true
+	}
+	isNew := r.Mode == websub.ModeSubscribe && r.Denied == "" && rec.Subscription == nil
+	if isNew && !s.places.ready() {
+		j.due = now.Add(housePause)
+		return true
+	}
+	if isNew {
+		if lacking := s.places.lacking(s.places.tenant(r.Callback, r.Requester)); lacking != "" {
+			return s.refuse(ctx, j, r, lacking)
+		}
 	}
 	switch {
 	case r.Denied != "":
@@ -98,9 +111,9 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	case j.check:
 		return s.checkTopic(ctx, j, r)
 	case r.Mode == websub.ModeSubscribe:
-		return s.verify(ctx, j, r)
+		return s.verify(ctx, j, r, isNew)
 	case r.Mode == websub.ModeUnsubscribe && rec.Subscription != nil && rec.Subscription.EndedAt.IsZero():
-		return s.verify(ctx, j, r)
+		return s.verify(ctx, j, r, isNew)
 	default: // HUB-18
 		return s.drop(ctx, j, r, "there is no subscription to end")
 	}
@@ -117,10 +130,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 		j.check, j.due = false, time.Now()
 		return true
 	case errors.As(err, &denied):
-		return s.amend(ctx, j, r, func(r Request) *Request {
-			r.Denied, r.Tries, r.NextAt = orElse(denied.Reason, "The topic is not served by this hub."), 0, time.Time{}
-			return &r
-		})
+		return s.refuse(ctx, j, r, orElse(denied.Reason, "The topic is not served by this hub."))
 	case errors.As(err, &wait):
 		s.hold(j, wait.After)
 		return true
@@ -137,6 +147,14 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	return true
 }
 
+// refuse makes a denial of r (HUB-21).
+func (s *Service) refuse(ctx context.Context, j *job, r *Request, reason string) (keep bool) {
+	return s.amend(ctx, j, r, func(r Request) *Request {
+		r.Denied, r.Tries, r.NextAt = reason, 0, time.Time{}
+		return &r
+	})
+}
+
 // askTopic calls Check within the time of a HEAD and a GET.
 func (s *Service) askTopic(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.Timeout)
@@ -145,15 +163,21 @@ func (s *Service) askTopic(ctx context.Context, topic string) error {
 }
 
 // verify asks the callback whether the request is what it wants, and carries it
-// out if so (HUB-22, HUB-25).
-func (s *Service) verify(ctx context.Context, j *job, r *Request) (keep bool) {
-	challenge, sentAt := websub.NewChallenge(), time.Now()
+// out if so (HUB-22, HUB-25). A new subscription needs a place.
+func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (keep bool) {
+	challenge, sentAt := websub.NewChallenge(), s.o.Clock.Latest()
 	a, sent := s.call(ctx, j, verificationURL(r, challenge), len(challenge)+1)
 	if !sent {
 		return true
 	}
 	if a.err == nil && a.status/100 == 2 && subtle.ConstantTimeCompare(a.body, []byte(challenge)) == 1 {
 		s.confirm(j, a)
+		if isNew {
+			if lacking := s.places.take(j.id, s.places.tenant(r.Callback, r.Requester)); lacking != "" {
+				return s.refuse(ctx, j, r, lacking)
+			}
+			defer s.places.stored(j.id)
+		}
 		return s.carryOut(ctx, j, r, sentAt, a)
 	}
 	if ctx.Err() != nil {
@@ -169,13 +193,13 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	var before *Subscription
 	change := func(rec Record) (Record, error) {
 		before = rec.Subscription
-		return Activate(rec, r.ID, sentAt, time.Now(), s.o.ResumeWithin)
+		return Activate(rec, r.ID, sentAt, s.o.Clock.Latest(), s.o.ResumeWithin)
 	}
 	e := requestEvent(EventVerified, r, "")
 	if r.Mode == websub.ModeUnsubscribe {
 		// It ends now, and the head that is read after that has all that it was
 		// owed.
-		now := time.Now()
+		now := s.o.Clock.Now()
 		head, err := s.o.Heads.Head(ctx, r.Topic)
 		if err != nil {
 			return s.rest(ctx, j, err)
@@ -229,7 +253,7 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 	case r.Tries >= len(retries):
 		return s.drop(ctx, j, r, "the last try failed")
 	}
-	next := time.Now().Add(jitter(retries[r.Tries]))
+	next := s.o.Clock.Now().Add(jitter(retries[r.Tries]))
 	return s.amend(ctx, j, r, func(r Request) *Request {
 		r.Tries, r.NextAt = r.Tries+1, next
 		return &r
@@ -264,7 +288,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return false
 	}
 	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
-	j.due, j.slow, j.tries = due(rec.Request, time.Now()), rec.Request.Tries > 0, rec.Request.Tries
+	j.due, j.slow, j.tries = s.due(rec.Request), rec.Request.Tries > 0, rec.Request.Tries
 	return true
 }
 

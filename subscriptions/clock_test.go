@@ -1,0 +1,44 @@
+package subscriptions
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/clock"
+)
+
+// A machine's clock that jumps by a day and comes back ends no subscription, and one
+// that is verified meanwhile gets its whole lease.
+func TestClockThatJumpsEndsNothing(t *testing.T) {
+	const before, during = "https://callback.example/before", "https://callback.example/during"
+	for _, jump := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		t.Run(fmt.Sprint(jump), func(t *testing.T) {
+			virtual(t, Options{ResumeWithin: time.Minute, LeaseDefault: 2 * time.Hour}, func(t *testing.T, w *world) {
+				var off atomic.Int64
+				w.o.Clock = clock.New(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
+				defer w.run(t)()
+				w.accept(t, subscribe(before))
+				settle(time.Minute)
+				off.Store(int64(jump))
+				w.accept(t, subscribe(during))
+				settle(time.Hour) // in which it goes round all shards
+				off.Store(0)
+				settle(50 * time.Minute)
+				for _, callback := range []string{before, during} {
+					if s := w.record(callback).Subscription; s == nil || !s.Live(time.Now()) || len(s.Gaps) > 0 {
+						t.Errorf("%s: %+v", callback, s)
+					}
+				}
+				// In their time both end, but for what the jump gave.
+				settle(48 * time.Hour)
+				for _, callback := range []string{before, during} {
+					if s := w.record(callback).Subscription; s.EndReason != EndExpired {
+						t.Errorf("%s: %+v", callback, s)
+					}
+				}
+			})
+		})
+	}
+}
