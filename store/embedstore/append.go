@@ -64,6 +64,9 @@ func (s *Store) Interval(ctx context.Context, topic string, from, until time.Tim
 		key := keyOf(journal.TopicID(topic))
 		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
+			if journal.Unreadable(err) {
+				return true, nil // one that is forgotten
+			}
 			if err == nil && i.From.Equal(from) && i.Until.Equal(until) && i.Position > found.Position {
 				found = i
 			}
@@ -205,6 +208,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 			return errUnchanged
 		}
 		h.Reset = true
+		h.Epoch++
 		h.Version = journal.Version(strconv.FormatUint(random(), 36))
 		return writeHead(tx, key, h)
 	}})

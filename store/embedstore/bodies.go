@@ -1,6 +1,7 @@
 package embedstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,12 +26,46 @@ const temporary = ".tmp"
 // bodies are the files of the large bodies, named by the notification's id. A
 // file is whole and durable before the entry that names it is, and is removed
 // after it, so that a crash leaves at most files that no entry names.
-type bodies struct{ dir string }
+//
+// The folder has a marker with the id of the store. Without it, it is not the folder
+// of these bodies but, say, the mount point of a disk that is not mounted: then no
+// body is missing, and none is written.
+type bodies struct{ dir, id string }
+
+// marker is the name of the marker in the folder of the bodies.
+const marker = ".rshub"
 
 func (b bodies) path(id uuid.UUID) string { return filepath.Join(b.dir, id.String()) }
 
+// mark writes the marker durably.
+func (b bodies) mark() error {
+	f, err := os.OpenFile(filepath.Join(b.dir, marker), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(b.id + "\n")
+	return errors.Join(err, f.Sync(), f.Close(), syncDir(b.dir))
+}
+
+// there returns nil where the folder of the bodies is there, and else why not.
+func (b bodies) there() error {
+	path := filepath.Join(b.dir, marker)
+	id, err := os.ReadFile(path) //nolint:gosec // as above
+	if err == nil && strings.TrimSpace(string(id)) != b.id {
+		err = fmt.Errorf("%s names another store", path)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not the folder of the large bodies of this store: %w; mount its disk or put the folder back; if the bodies are lost for good, write %s into %s",
+			b.dir, err, b.id, path)
+	}
+	return nil
+}
+
 // write stores a body durably.
 func (b bodies) write(id uuid.UUID, body []byte) (err error) {
+	if err := b.there(); err != nil {
+		return err
+	}
 	path := b.path(id)
 	defer func() {
 		if err != nil {
@@ -59,19 +94,20 @@ func (b bodies) write(id uuid.UUID, body []byte) (err error) {
 	return nil
 }
 
-// read returns the body of an entry, or journal.ErrNotFound.
+// read returns the body of an entry, or a *journal.DamagedError, which it is too
+// where the entry was trimmed meanwhile.
 func (b bodies) read(e journal.Entry) ([]byte, error) {
 	body, err := os.ReadFile(b.path(e.ID))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, journal.ErrNotFound
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return body, e.Check(body)
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("reading a body: %w", err)
 	}
-	if int64(len(body)) != e.Size {
-		return nil, fmt.Errorf("the body in %s has %d bytes, and was stored with %d", b.path(e.ID), len(body), e.Size)
+	if err := b.there(); err != nil {
+		return nil, fmt.Errorf("reading a body: %w", err)
 	}
-	return body, nil
+	return nil, e.Damaged(fmt.Errorf("its body is missing: there is no file %s", b.path(e.ID)))
 }
 
 // remove takes bodies away. What it leaves the next Open removes.
@@ -81,20 +117,24 @@ func (b bodies) remove(ids ...uuid.UUID) {
 	}
 }
 
-// removeOrphans removes the files that a crash left: those that no entry names.
+// removeOrphans removes the files that a crash left: those that no entry names. It
+// leaves another folder alone, whose files are those of another store.
 func (b bodies) removeOrphans(db *bbolt.DB) error {
+	if err := b.there(); err != nil {
+		return nil //nolint:nilerr // Ready says so
+	}
 	files, err := os.ReadDir(b.dir)
 	if err != nil {
 		return err
 	}
 	return db.View(func(tx *bbolt.Tx) error {
-		ids := tx.Bucket(bucketIDs)
+		ids, entries := tx.Bucket(bucketIDs), tx.Bucket(bucketEntries)
 		for _, f := range files {
 			id, err := uuid.Parse(strings.TrimSuffix(f.Name(), temporary))
 			if err != nil {
 				continue // not one of ours
 			}
-			if f.Name() == id.String() && ids.Get(id[:]) != nil {
+			if at := ids.Get(id[:]); f.Name() == id.String() && at != nil && entries.Get(at) != nil {
 				continue
 			}
 			if err := os.Remove(filepath.Join(b.dir, f.Name())); err != nil {
@@ -114,17 +154,35 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Space returns the bytes that are free on the disk of the folder, and those under
+// which nothing new is stored. False: the disk does not tell.
+func (s *Store) Space() (free, least int64, ok bool) {
+	free, err := s.free()
+	return free, max(s.minFree, 0), err == nil
+}
+
+// free is the free space, in bytes, of the disk that the folder is on.
+func (s *Store) free() (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(s.dir, &st); err != nil {
+		return 0, fmt.Errorf("looking for the free space of %s: %w", s.dir, err)
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:gosec // no disk has 2^63 bytes
+}
+
+// Room implements subscriptions.Space.
+func (s *Store) Room(ctx context.Context) error { return errors.Join(ctx.Err(), s.room(0)) }
+
 // room returns an error that wraps journal.ErrFull where the disk has less than
 // MinFree left after taking size bytes more.
 func (s *Store) room(size int64) error {
 	if s.minFree < 0 {
 		return nil
 	}
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(s.dir, &st); err != nil {
-		return fmt.Errorf("looking for the free space of %s: %w", s.dir, err)
+	free, err := s.free()
+	if err != nil {
+		return err
 	}
-	free := int64(st.Bavail) * int64(st.Bsize) //nolint:gosec // no disk has 2^63 bytes
 	if free-size < s.minFree {
 		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB have to stay free; make room, or move the folder to a larger disk",
 			journal.ErrFull, s.dir, free>>20, s.minFree>>20)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,8 +37,9 @@ type op struct {
 	// finish, which may be nil, is called once with the result, before the
 	// caller has it unless that is gone: it uses nothing of the caller's.
 	finish func(err error)
-	// grows says that the operation is refused at the high water, as only
-	// appends are; room is the space, in bytes, that it takes in the database.
+	// grows says that the operation stores something new, and is refused at the high
+	// water; one that only run can tell it of sets it there and looks for room itself.
+	// room is the space, in bytes, that it takes in the database.
 	grows bool
 	room  int64
 
@@ -263,11 +265,15 @@ func (o *op) try(tx *bbolt.Tx) (err error) {
 	}
 	o.panicked = nil
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if fault := pageFault(p); fault != nil {
+			err = &brokenError{fault}
+		} else if p != nil {
 			o.panicked = p
 			err = &brokenError{fmt.Errorf("panic: %v", p)}
 		}
 	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	return o.run(tx)
 }
 

@@ -3,7 +3,6 @@ package embedstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -19,15 +18,19 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 		return ctx.Err()
 	}
 	var ended []uuid.UUID
-	var unread error
+	var unread map[uuid.UUID]error
 	err := s.do(ctx, &op{
 		run: func(tx *bbolt.Tx) error {
-			ended, unread = nil, nil
+			ended, unread = nil, make(map[uuid.UUID]error)
 			result := errUnchanged
 			for i := range commits {
+				id := commits[i].ID
+				if unread[id] != nil {
+					continue
+				}
 				won, end, err := s.commitCursor(tx, &commits[i])
 				if errors.Is(err, journal.ErrPacked) {
-					unread = errors.Join(unread, fmt.Errorf("subscription %s: %w", commits[i].ID, err))
+					unread[id] = err
 					continue
 				}
 				if err != nil {
@@ -37,7 +40,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 					result = nil
 				}
 				if end {
-					ended = append(ended, commits[i].ID)
+					ended = append(ended, id)
 				}
 			}
 			return result
@@ -51,10 +54,10 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 			}
 		},
 	})
-	if err != nil {
+	if err != nil || len(unread) == 0 {
 		return err
 	}
-	return unread
+	return &subscriptions.CommitError{Failed: unread}
 }
 
 // commitCursor stores one commit, if its cursor wins (invariant 3), and tells
@@ -71,25 +74,22 @@ func (s *Store) commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended 
 		return false, false, err
 	}
 	// All is read before the first write.
+	var sub *subscriptions.Subscription
+	if len(c.Gaps) > 0 || c.End != "" {
+		if sub, err = s.readSubscription(tx, key); err != nil {
+			return false, false, err
+		}
+		sub.Cursor = old
+		if won, ended = sub.Settle(c); !won {
+			return false, false, nil
+		}
+	}
 	var attempts []subscriptions.Attempt
 	if len(c.Attempts) > 0 {
 		if attempts, err = readAttempts(tx, key); err != nil {
 			return false, false, err
 		}
 		attempts = subscriptions.AddAttempts(attempts, c.Attempts...)
-	}
-	var sub *subscriptions.Subscription
-	if len(c.Gaps) > 0 || c.End != "" {
-		if sub, err = s.readSubscription(tx, key); err != nil {
-			return false, false, err
-		}
-		for _, g := range c.Gaps {
-			sub.Gaps = journal.AddGap(sub.Gaps, g)
-		}
-		if c.End != "" && sub.EndedAt.IsZero() && c.Cursor.Generation == old.Generation {
-			sub.EndedAt, sub.EndReason = c.EndedAt, c.End
-			ended = true
-		}
 	}
 	err = put(cursors, key, journal.PackCursor(c.Cursor))
 	if err == nil && attempts != nil {

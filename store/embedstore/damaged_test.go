@@ -3,9 +3,11 @@ package embedstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -115,4 +117,262 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 		s.unreadable = unreadable
 		edit(func(b *bbolt.Bucket) error { return b.Put(keyOf(id), whole) })
 	}
+}
+
+// An error of the system about the database's file says nothing about what is in it,
+// so nobody is to put a backup in its place.
+func TestUnopenedDatabaseIsNoDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), databaseName)
+	if err := os.Symlink(path, path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(filepath.Dir(path), Options{MinFree: -1})
+	if !errors.Is(err, syscall.ELOOP) || strings.Contains(err.Error(), "backup") {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// The bodies of another store are not this one's to remove, though no entry names
+// them: its disk was mounted in the wrong place, or the database is not there. Whoever
+// starts with them is not ready, and they are whole when they are back.
+func TestBodiesOfAnotherStoreStay(t *testing.T) {
+	for name, whose := range map[string]int{"of a store with its own": 1, "of a new store": 0} {
+		t.Run(name, func(t *testing.T) {
+			var dirs [2]string
+			var entries [2]journal.Entry
+			for i := range dirs {
+				dirs[i] = t.TempDir()
+				s := openStore(t, dirs[i], Options{MinFree: -1})
+				if i <= whose {
+					entries[i] = add(t, s, topic, inlineMax+1)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if whose == 0 {
+				if err := os.Remove(filepath.Join(dirs[1], databaseName)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			folder, here := filepath.Join(dirs[0], bodiesName), filepath.Join(dirs[1], bodiesName)
+			if err := errors.Join(os.RemoveAll(here), os.Rename(folder, here)); err != nil {
+				t.Fatal(err)
+			}
+			wrong := openStore(t, dirs[1], Options{MinFree: -1})
+			if err := wrong.Ready(t.Context()); err == nil {
+				t.Error("it is ready with the bodies of another store")
+			}
+			if err := errors.Join(wrong.Close(), os.Rename(here, folder)); err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t, dirs[0], Options{MinFree: -1})
+			if _, err := s.Body(t.Context(), topic, entries[0]); err != nil {
+				t.Error(err)
+			}
+			if err := s.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// However many entries are damaged, they go in large steps: each step is a commit,
+// for which everything else that is written waits.
+func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{MinFree: -1})
+	key := keyOf(journal.TopicID(topic))
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		for i := range 2 * trimStep {
+			h, err := readHead(tx, key, topic)
+			if err == nil {
+				_, err = appendEntry(tx, key, topic, journal.Entry{ID: uuid.New(), Nonce: journal.Nonce(i + 1), ReceivedAt: start, Size: 1}, []byte("x"), h.Version)
+			}
+			if err != nil {
+				return err
+			}
+			if i%2 == 0 { // so that others are between them
+				k, _ := tx.Bucket(bucketEntries).Cursor().Last()
+				if err := tx.Bucket(bucketEntries).Put(bytes.Clone(k), []byte("damaged")); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := 0
+	s.commit = func(tx *bbolt.Tx) error {
+		commits++
+		return tx.Commit()
+	}
+	h, err := s.Trim(t.Context(), topic, journal.All)
+	if err != nil || h.Entries != 0 || h.Bytes != 0 || h.Trimmed != h.Last {
+		t.Errorf("Trim left %d entries of %d bytes (%v)", h.Entries, h.Bytes, err)
+	}
+	if commits > 3 {
+		t.Errorf("it took %d commits", commits)
+	}
+}
+
+// What the disk does not give is no damage: a folder that is missing or another, as
+// where a disk is not mounted, a file that cannot be read. It is whole again when it
+// is back, and nothing is written meanwhile.
+func TestMissingFolderIsNoDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openStore(t, dir, Options{MinFree: -1})
+	e := add(t, s, topic, inlineMax+1)
+	folder, aside := filepath.Join(dir, bodiesName), filepath.Join(dir, "aside")
+	file := s.bodies.path(e.ID)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen := func() {
+		must(s.Close())
+		s = openStore(t, dir, Options{MinFree: -1})
+	}
+	for name, c := range map[string]struct {
+		begin, end func()
+		ready      bool
+	}{
+		"a folder that is missing": {func() { must(os.Rename(folder, aside)) }, func() { must(os.Rename(aside, folder)) }, false},
+		"another folder": {
+			func() { must(errors.Join(os.Rename(folder, aside), os.Mkdir(folder, 0o700))) },
+			func() { must(errors.Join(os.Remove(folder), os.Rename(aside, folder))) }, false,
+		},
+		"another folder since before the start": {
+			func() { must(errors.Join(os.Rename(folder, aside), os.Mkdir(folder, 0o700))); reopen() },
+			func() { must(errors.Join(os.Remove(folder), os.Rename(aside, folder))) }, false,
+		},
+		"the folder of another store": {
+			func() {
+				must(errors.Join(os.Rename(folder, aside), os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, marker), []byte("another\n"), 0o600)))
+			},
+			func() { must(errors.Join(os.RemoveAll(folder), os.Rename(aside, folder))) }, false,
+		},
+		"a file that cannot be read": { // as root may read any file, it is a folder
+			func() { must(errors.Join(os.Rename(file, aside), os.Mkdir(file, 0o700))) },
+			func() { must(errors.Join(os.Remove(file), os.Rename(aside, file))) }, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.begin()
+			_, bodyErr := s.Body(t.Context(), topic, e)
+			_, readErr := s.Read(t.Context(), topic, journal.Anchor{}, 10, 1<<20)
+			for what, err := range map[string]error{"Body": bodyErr, "Read": readErr} {
+				if err == nil || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrNotFound) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if err := s.Ready(t.Context()); (err == nil) != c.ready {
+				t.Errorf("Ready: %v", err)
+			}
+			if !c.ready {
+				if _, err := tryAdd(t.Context(), s, topic, inlineMax+1); err == nil || !strings.Contains(err.Error(), folder) {
+					t.Errorf("a large body was taken meanwhile: %v", err)
+				}
+				add(t, s, topic+"small", 1)
+			}
+			c.end()
+			if body, err := s.Body(t.Context(), topic, e); err != nil || len(body) != inlineMax+1 {
+				t.Errorf("when it was back: %d bytes, %v", len(body), err)
+			}
+			if err := s.Ready(t.Context()); err != nil {
+				t.Errorf("Ready when it was back: %v", err)
+			}
+		})
+	}
+}
+
+// The bodies of another store whose disk is mounted in the place of this one's stay.
+func TestOtherFolderIsLeftAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openStore(t, dir, Options{MinFree: -1})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	theirs := filepath.Join(dir, bodiesName, uuid.NewString())
+	for name, content := range map[string]string{filepath.Join(dir, bodiesName, marker): "another\n", theirs: "a body"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = openStore(t, dir, Options{MinFree: -1})
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error(err)
+	}
+	if err := s.Ready(t.Context()); err == nil {
+		t.Error("it is ready")
+	}
+}
+
+// A head or a mark that cannot be read hides no other, where there is somebody to
+// tell, and no other ping.
+func TestDamagedTopicIsLeftOut(t *testing.T) {
+	told := map[uuid.UUID]error{}
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, UnreadableTopic: func(id uuid.UUID, why error) { told[id] = why }})
+	const partition = 7
+	var topics []string
+	for n := 0; len(topics) < 5; n++ {
+		if name := fmt.Sprint(topic, n); journal.Partition(journal.TopicID(name)) == partition {
+			topics = append(topics, name)
+			add(t, s, name, 1)
+		}
+	}
+	if err := s.Ping(t.Context(), start, topics); err != nil {
+		t.Fatal(err)
+	}
+	bad := journal.TopicID(topics[0])
+	for _, bucket := range [][]byte{bucketHeads, bucketMarks} {
+		err := s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(keyOf(bad), []byte{0, 3, 1}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func() (heads, marks int, err error) {
+		for after := uuid.Nil; ; heads++ {
+			page, err := s.Topics(t.Context(), partition, after, 1)
+			if err != nil || len(page) == 0 {
+				return heads, marks, err
+			}
+			m, err := s.Marks(t.Context(), partition, after, 1)
+			if err != nil {
+				return heads, marks, err
+			}
+			marks += len(m)
+			after = journal.TopicID(page[0].Topic)
+		}
+	}
+	if heads, marks, err := list(); heads != 4 || marks != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
+		t.Errorf("%d heads and %d marks, %v, told of %v", heads, marks, err, told)
+	}
+	s.unreadableTopic = nil
+	if _, _, err := list(); !errors.Is(err, journal.ErrPacked) {
+		t.Errorf("with nobody to tell: %v", err)
+	}
+	if err := s.Ping(t.Context(), start, []string{topics[1], topics[0], topic + "new"}); err != nil {
+		t.Errorf("pings beside a damaged mark: %v", err)
+	}
+}
+
+// A page of the database that makes no sense fails who reads it, and nobody else.
+func TestDamagedPageIsAnError(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	e := add(t, s, topic, 10)
+	panics := func(*bbolt.Tx) error { panic("assertion failed: Page expected to be: 7, but self identifies as 9") }
+	if err := s.view(t.Context(), panics); err == nil || errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("reading: %v", err)
+	}
+	if err := s.do(t.Context(), &op{run: panics}); err == nil || errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("writing: %v", err)
+	}
+	if _, err := s.Body(t.Context(), topic, e); err != nil {
+		t.Error(err)
+	}
+	add(t, s, topic, 10)
 }

@@ -10,11 +10,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
 )
 
 // tmpfsEnv says that the test runs where it may mount.
@@ -125,6 +128,36 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// A hub that ended on a full disk starts there again, and delivers what it has: the
+// file with its pid does not fit, and nothing else is new.
+func TestStartOnAFullDisk(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	mount := small(t, 16)
+	dir := filepath.Join(mount, "data")
+	s := openStore(t, dir, Options{})
+	_ = fillUp(t, mount, 4<<10)
+	for range 3 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rest := filepath.Join(mount, "rest") // what Close gave back, to the last page
+		_ = os.WriteFile(rest, make([]byte, 16<<20), 0o600)
+		s = openStore(t, dir, Options{})
+		if _, err := s.Head(t.Context(), topic); err != nil {
+			t.Error(err)
+		}
+		if err := s.Ready(t.Context()); !errors.Is(err, journal.ErrFull) {
+			t.Errorf("Ready: %v", err)
+		}
+		if err := os.Remove(rest); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Operations that share a transaction with an append that finds no room are
 // stored if they fit.
 func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
@@ -204,25 +237,55 @@ func sound(t *testing.T, s *Store, acked map[string]uint64) {
 	}
 }
 
-// The high water: appends are refused while the rest goes on, since trims make
-// the room and cursors keep duplicates few.
+// The high water: what is new is refused, a renewal like any other request. The
+// rest goes on, since trims make the room and cursors keep duplicates few.
 func TestHighWater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{MinFree: -1})
 	small, large := add(t, s, topic, 10), add(t, s, topic, inlineMax+1)
-	sub := subscriptions.Subscription{ID: subscriptions.ID(topic, "cb"), Topic: topic, Callback: "cb"}
+	sub := subscriptions.Subscription{ID: subscriptions.ID(topic, "cb"), Topic: topic, Callback: "cb", ExpiresAt: time.Now().Add(time.Hour)}
+	request := func(callback string) func(subscriptions.Record) (subscriptions.Record, error) {
+		return func(rec subscriptions.Record) (subscriptions.Record, error) {
+			rec.Request = &subscriptions.Request{ID: uuid.New(), Mode: websub.ModeSubscribe, Topic: topic, Callback: callback, Lease: time.Hour, AcceptedAt: time.Now()}
+			return rec, nil
+		}
+	}
+	if _, err := s.Update(t.Context(), sub.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+		return request("cb")(subscriptions.Record{Subscription: &sub})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	s.minFree = 1 << 60
 	_, smallErr := tryAdd(t.Context(), s, topic, 10)
 	_, largeErr := tryAdd(t.Context(), s, topic, inlineMax+1)
-	for what, err := range map[string]error{"Append": smallErr, "Append of a large body": largeErr, "Ready": s.Ready(t.Context())} {
+	_, renewalErr := s.Update(t.Context(), sub.ID, request("cb"))
+	_, requestErr := s.Update(t.Context(), subscriptions.ID(topic, "new"), request("new"))
+	for what, err := range map[string]error{
+		"Append": smallErr, "Append of a large body": largeErr, "Ready": s.Ready(t.Context()), "Room": s.Room(t.Context()),
+		"Update, a renewal": renewalErr, "Update, a new request": requestErr,
+		"Ping":    s.Ping(t.Context(), time.Now(), []string{topic}),
+		"Restore": s.Restore(t.Context(), journal.Head{Topic: topic + "restored", Version: "1"}, nil),
+	} {
 		if !errors.Is(err, journal.ErrFull) || !strings.Contains(fmt.Sprint(err), "free") || !strings.Contains(fmt.Sprint(err), dir) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, updateErr := s.Update(t.Context(), sub.ID, func(subscriptions.Record) (subscriptions.Record, error) {
-		return subscriptions.Record{Subscription: &sub}, nil
+	now := time.Now()
+	rec, updateErr := s.Update(t.Context(), sub.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+		return subscriptions.Activate(rec, rec.Request.ID, now, now, time.Hour)
 	})
-	commitErr := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: journal.Cursor{Generation: 1, Anchor: small.Anchor()}}})
+	if updateErr != nil {
+		t.Fatalf("an activation at high water: %v", updateErr)
+	}
+	moved := rec.Subscription.Cursor
+	moved.Anchor = small.Anchor()
+	commitErr := s.Commit(t.Context(), []subscriptions.Commit{{
+		ID: sub.ID, Cursor: moved, Attempts: []subscriptions.Attempt{{Number: 1}},
+		Gaps: []journal.Gap{{Count: 1, Reason: journal.GapGone}}, End: subscriptions.EndGone, EndedAt: now, Lease: rec.Subscription.VerifiedAt,
+	}})
+	if rec, err := s.Get(t.Context(), sub.ID); err != nil || rec.Request != nil || rec.Subscription.EndReason != subscriptions.EndGone || len(rec.Subscription.Gaps) != 1 {
+		t.Errorf("at high water is stored %+v, %v", rec, err)
+	}
 	h, trimErr := s.Trim(t.Context(), topic, journal.Cut{KeepBytes: 0})
 	resetErr := s.Reset(t.Context(), topic, h.Version)
 	if err := errors.Join(updateErr, commitErr, trimErr, resetErr); err != nil || h.Trimmed != large.Anchor() {

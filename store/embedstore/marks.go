@@ -93,6 +93,9 @@ func readStrangers(tx *bbolt.Tx, prefix []byte, pinged map[string]journal.Mark) 
 		}
 		p.n++
 		m, err := openMark(k, v)
+		if journal.Unreadable(err) {
+			m, err = journal.Mark{}, nil // the first to make room
+		}
 		if _, stays := pinged[string(k)]; err == nil && !m.Waiting() && !stays {
 			p.done = append(p.done, stranger{bytes.Clone(k), m.PingedAt})
 		}
@@ -117,13 +120,17 @@ func (p *strangers) takeIn() bool {
 }
 
 // readMark returns the mark of a topic; of one that has none, with only Topic
-// set.
+// set. A mark that cannot be read counts as none: the next ping makes it anew.
 func readMark(tx *bbolt.Tx, key []byte, topic string) (journal.Mark, error) {
 	v := tx.Bucket(bucketMarks).Get(key)
 	if v == nil {
 		return journal.Mark{Topic: topic}, nil
 	}
-	return openMark(key, v)
+	m, err := openMark(key, v)
+	if journal.Unreadable(err) {
+		return journal.Mark{Topic: topic}, nil
+	}
+	return m, err
 }
 
 func openMark(key, v []byte) (journal.Mark, error) {
@@ -151,8 +158,11 @@ func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		return scan(tx.Bucket(bucketMarks), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			m, err := openMark(k, v)
+			if err != nil {
+				return true, s.leaveOutTopic(k, err)
+			}
 			marks = append(marks, m)
-			return len(marks) < limit, err
+			return len(marks) < limit, nil
 		})
 	})
 	if err != nil {

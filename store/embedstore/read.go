@@ -1,7 +1,6 @@
 package embedstore
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -54,12 +53,24 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 		if at == nil {
 			return journal.ErrNotFound
 		}
+		if len(at) <= 8 {
+			return &journal.DamagedError{ID: id, Why: fmt.Errorf("%w: the place of a notification", journal.ErrPacked)}
+		}
 		h, err := readHead(tx, at[:len(at)-8], "")
 		if err != nil {
 			return err
 		}
 		topic = h.Topic
-		e, _, _, err = openEntry(tx.Bucket(bucketEntries).Get(at))
+		v := tx.Bucket(bucketEntries).Get(at)
+		switch {
+		case v == nil && positionOf(at) <= h.Trimmed.Position:
+			return journal.ErrNotFound // a damaged entry, whose id was not known when it was trimmed
+		case v == nil:
+			return &journal.DamagedError{At: journal.Anchor{Position: positionOf(at)}, ID: id, Why: errMissing}
+		}
+		if e, _, _, err = entryAt(at, v); journal.Unreadable(err) {
+			err = damagedAt(tx, at[:len(at)-8], h.Head, at, v, 0, err)
+		}
 		return err
 	})
 	if err != nil {
@@ -71,78 +82,104 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 // Read implements journal.Reader.
 func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error) {
 	var out []journal.Entry
-	var files []int // those in out whose body is in a file, and fits
+	files := make(map[int]bool) // those in out whose body is in a file, and fits
 	err := s.view(ctx, func(tx *bbolt.Tx) error {
 		key := keyOf(journal.TopicID(topic))
-		if err := checkAnchor(tx, key, topic, after); err != nil || max <= 0 {
+		h, err := checkAnchor(tx, key, topic, after)
+		if err != nil || max <= 0 {
 			return err
 		}
-		return scan(tx.Bucket(bucketEntries), key, positionKey(key, after.Position+1), func(_, v []byte) (bool, error) {
-			e, inline, inFile, err := openEntry(v)
+		from, last := positionKey(key, after.Position+1), after
+		err = scan(tx.Bucket(bucketEntries), key, from, func(k, v []byte) (bool, error) {
+			e, inline, inFile, err := entryAt(k, v)
+			if journal.Unreadable(err) {
+				err = damagedAt(tx, key, h.Head, k, v, last.Seq, err)
+			} else if err == nil {
+				err = missingBefore(last, &e)
+			}
 			if err != nil {
 				return false, err
 			}
 			if maxBytes -= e.Size; maxBytes < 0 {
 				maxBytes = -1 // nor do the bodies after this one
 			} else if inFile {
-				files = append(files, len(out))
+				files[len(out)] = true
 			} else {
 				e.Body = append([]byte{}, inline...)
 			}
-			out = append(out, e)
+			out, last = append(out, e), e.Anchor()
 			return len(out) < max, nil
 		})
+		switch {
+		case len(out) > 0:
+			return nil // what was read is good; the next Read says what was wrong
+		case err == nil:
+			err = missingNewest(after, h.Head)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range files {
-		body, err := s.bodies.read(out[i])
-		if errors.Is(err, journal.ErrNotFound) {
+	return s.withBodies(ctx, out, files)
+}
+
+// withBodies adds the bodies in files to entries, and checks all bodies. It returns
+// the entries up to one whose body is damaged, and the error if that is the first.
+func (s *Store) withBodies(ctx context.Context, out []journal.Entry, files map[int]bool) ([]journal.Entry, error) {
+	for i := range out {
+		var err error
+		switch {
+		case files[i]:
+			out[i].Body, err = s.fileBody(ctx, out[i])
+		case out[i].Body != nil:
+			err = out[i].Check(out[i].Body)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, journal.ErrNotFound):
 			// Trimmed a moment ago: Body says so, of this one and the next.
 			for ; i < len(out); i++ {
 				out[i].Body = nil
 			}
-			break
-		}
-		if err != nil {
+			return out, nil
+		case i > 0:
+			return out[:i], nil
+		default:
 			return nil, err
 		}
-		out[i].Body = body
 	}
 	return out, nil
 }
 
 // checkAnchor is invariant 5: the journal still has the entry at the anchor, or
-// trimmed it, or it was rolled back.
-func checkAnchor(tx *bbolt.Tx, key []byte, topic string, after journal.Anchor) error {
+// trimmed it, or it was rolled back. It returns the head of the topic. The nonce of
+// a damaged entry is not known, and its position has to do.
+func checkAnchor(tx *bbolt.Tx, key []byte, topic string, after journal.Anchor) (headRecord, error) {
 	h, err := readHead(tx, key, topic)
 	if err != nil {
-		return err
+		return h, err
 	}
 	switch {
 	case after.Position < h.Trimmed.Position:
-		return &journal.TrimmedError{To: h.Trimmed}
-	case after.Position == 0:
-		return nil // before the first entry
+		return h, h.TrimmedAfter(after)
+	case after.Position == 0, after.Nonce == 0 && after.Position <= h.Last.Position:
+		return h, nil // before the first entry, or at one that is damaged
 	case after.Position == h.Trimmed.Position:
-		if after.Nonce != h.Trimmed.Nonce {
-			return journal.ErrRolledBack
+		if h.Trimmed.Nonce != 0 && after.Nonce != h.Trimmed.Nonce {
+			return h, journal.ErrRolledBack
 		}
-		return nil
+		return h, nil
 	}
-	v := tx.Bucket(bucketEntries).Get(positionKey(key, after.Position))
+	k := positionKey(key, after.Position)
+	v := tx.Bucket(bucketEntries).Get(k)
 	if v == nil {
-		return journal.ErrRolledBack
+		return h, journal.ErrRolledBack
 	}
-	e, _, _, err := openEntry(v)
-	if err != nil {
-		return err
+	if e, _, _, err := entryAt(k, v); err == nil && e.Nonce != after.Nonce {
+		return h, journal.ErrRolledBack
 	}
-	if e.Nonce != after.Nonce {
-		return journal.ErrRolledBack
-	}
-	return nil
+	return h, nil
 }
 
 // Body implements journal.Reader.
@@ -150,33 +187,35 @@ func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) (body [
 	var stored journal.Entry
 	var inFile bool
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		v := tx.Bucket(bucketEntries).Get(positionKey(keyOf(journal.TopicID(topic)), e.Position))
+		key := keyOf(journal.TopicID(topic))
+		k := positionKey(key, e.Position)
+		v := tx.Bucket(bucketEntries).Get(k)
 		if v == nil {
 			return journal.ErrNotFound
 		}
 		var inline []byte
-		if stored, inline, inFile, err = openEntry(v); err != nil {
+		stored, inline, inFile, err = entryAt(k, v)
+		switch {
+		case journal.Unreadable(err):
+			return e.Damaged(err)
+		case err != nil:
 			return err
-		}
-		if stored.Nonce != e.Nonce {
+		case stored.Nonce != e.Nonce:
 			return journal.ErrNotFound
 		}
 		if !inFile {
 			body = append([]byte{}, inline...)
+			return stored.Check(body)
 		}
 		return nil
 	})
-	if err != nil || !inFile {
-		return body, err
+	if err != nil {
+		return nil, err
 	}
-	body, err = s.bodies.read(stored)
-	if errors.Is(err, journal.ErrNotFound) {
-		// Trimmed since, or else the file was taken from the folder.
-		if _, _, findErr := s.Find(ctx, stored.ID); findErr == nil {
-			return nil, fmt.Errorf("the body of notification %s is missing: there is no file %s", stored.ID, s.bodies.path(stored.ID))
-		}
+	if inFile {
+		return s.fileBody(ctx, stored)
 	}
-	return body, err
+	return body, nil
 }
 
 // Topics implements journal.Trimmer.
@@ -187,88 +226,15 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)
+			if err != nil {
+				return true, s.leaveOutTopic(k, err)
+			}
 			heads = append(heads, h.Head)
-			return len(heads) < limit, err
+			return len(heads) < limit, nil
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return heads, nil
-}
-
-// trimStep is how many entries one transaction of Trim takes.
-const trimStep = 1024
-
-// Trim implements journal.Trimmer. It works in steps, so that a large trim does
-// not hold up what is appended meanwhile.
-func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
-	key := keyOf(journal.TopicID(topic))
-	for {
-		var h headRecord
-		var files []uuid.UUID
-		var more bool
-		err := s.do(ctx, &op{
-			run: func(tx *bbolt.Tx) (err error) {
-				h, files, more, err = trim(tx, key, topic, cut)
-				return err
-			},
-			finish: func(err error) {
-				if err == nil && len(files) > 0 {
-					s.cleanup.Go(func() { s.bodies.remove(files...) })
-				}
-			},
-		})
-		if err != nil {
-			return journal.Head{}, err
-		}
-		if !more {
-			return h.Head, nil
-		}
-	}
-}
-
-// trim takes up to trimStep entries away. It returns the head after that, the
-// ids of the bodies in files, and whether there is more to take.
-func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
-	if h, err = readHead(tx, key, topic); err != nil {
-		return h, nil, false, err
-	}
-	entries, ids := tx.Bucket(bucketEntries), tx.Bucket(bucketIDs)
-	var keys [][]byte
-	var gone []uuid.UUID
-	err = scan(entries, key, key, func(k, v []byte) (bool, error) {
-		e, _, inFile, err := openEntry(v)
-		if err != nil {
-			return false, err
-		}
-		old := e.ReceivedAt.Before(cut.Before) // never before the zero time
-		over := cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
-		if !old && !over {
-			return false, nil
-		}
-		if more = len(keys) == trimStep; more {
-			return false, nil
-		}
-		keys, gone = append(keys, bytes.Clone(k)), append(gone, e.ID)
-		if inFile {
-			files = append(files, e.ID)
-		}
-		h.Trimmed = e.Anchor()
-		h.Entries--
-		h.Bytes -= e.Size
-		return true, nil
-	})
-	if err == nil && len(keys) == 0 {
-		err = errUnchanged
-	}
-	if err != nil {
-		return h, nil, false, err
-	}
-	for i, k := range keys {
-		if err := errors.Join(del(entries, k), del(ids, gone[i][:])); err != nil {
-			return h, nil, false, err
-		}
-	}
-	return h, files, more, writeHead(tx, key, h)
 }

@@ -70,31 +70,34 @@ func (s *Store) readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subsc
 func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	key := keyOf(id)
 	var stored subscriptions.Record
-	err := s.do(ctx, &op{
-		run: func(tx *bbolt.Tx) error {
-			old, err := s.readRecord(tx, key)
-			if err != nil {
-				return err
-			}
-			var cursor *journal.Cursor
-			if old.Subscription != nil {
-				c := old.Subscription.Cursor
-				cursor = &c
-			}
-			rec, err := change(old)
-			if err != nil {
-				return err
-			}
-			stored, err = s.writeRecord(tx, key, id, cursor, rec)
+	o := &op{finish: func(err error) {
+		if mayBeStored(err) {
+			s.records[key[0]].bump(id)
+		}
+	}}
+	o.run = func(tx *bbolt.Tx) error {
+		old, err := s.readRecord(tx, key)
+		if err != nil {
 			return err
-		},
-		finish: func(err error) {
-			if mayBeStored(err) {
-				s.records[key[0]].bump(id)
+		}
+		var cursor *journal.Cursor
+		if old.Subscription != nil {
+			c := old.Subscription.Cursor
+			cursor = &c
+		}
+		rec, err := change(old)
+		if err != nil {
+			return err
+		}
+		if o.grows = subscriptions.Grows(old, rec); o.grows {
+			if err := s.room(0); err != nil {
+				return err
 			}
-		},
-	})
-	if err != nil {
+		}
+		stored, err = s.writeRecord(tx, key, id, cursor, rec)
+		return err
+	}
+	if err := s.do(ctx, o); err != nil {
 		return subscriptions.Record{}, err
 	}
 	return stored, nil

@@ -35,6 +35,7 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 	id := journal.TopicID(h.Topic)
 	key := keyOf(id)
 	return s.do(ctx, &op{
+		grows: true,
 		run: func(tx *bbolt.Tx) error {
 			stored, err := readHead(tx, key, h.Topic)
 			if err != nil {

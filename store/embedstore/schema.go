@@ -41,6 +41,7 @@ var (
 	keyID      = []byte("install-id")
 	keyCreated = []byte("created-at") // seconds since 1970
 	keyEpoch   = []byte("epoch")      // how often the store was opened
+	keyBodies  = []byte("bodies")     // there once the folder of the bodies has its marker
 	keySecrets = []byte("secrets")    // packed forms; nil: as before there were keys
 )
 
@@ -50,6 +51,7 @@ type meta struct {
 	createdAt time.Time
 	isNew     bool
 	epoch     uint64
+	marked    bool // keyBodies
 }
 
 // prepare checks the schema, creates what is missing and begins a new epoch.
@@ -78,6 +80,7 @@ func prepare(db *bbolt.DB, now time.Time) (m meta, err error) {
 		}
 		m.id = string(b.Get(keyID))
 		m.createdAt = time.Unix(int64(readNumber(b.Get(keyCreated))), 0).UTC() //nolint:gosec // written above
+		m.marked = b.Get(keyBodies) != nil
 		m.epoch = readNumber(b.Get(keyEpoch)) + 1
 		if err := b.Put(keyEpoch, number(m.epoch)); err != nil {
 			return err

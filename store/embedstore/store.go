@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,15 +23,16 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// DefaultMinFree is the free space, in bytes, under which the store takes no
-// notifications any more.
+// DefaultMinFree is the free space, in bytes, under which the store takes nothing
+// new any more.
 const DefaultMinFree = 256 << 20
 
 // Options are the settings of a Store. The zero value is good.
 type Options struct {
-	// MinFree is the high water: with less free space, in bytes, Append
-	// returns journal.ErrFull, while cursors, trims and subscriptions are
-	// stored still. 0 means DefaultMinFree, a negative value none.
+	// MinFree is the high water: with less free space, in bytes, Append, Ping,
+	// Restore and an Update that subscriptions.Grows return journal.ErrFull. The rest
+	// has these bytes as its room: cursors, gaps, ends, activations and trims. 0 means
+	// DefaultMinFree, a negative value none.
 	MinFree int64
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
 	// as they are. All that are stored otherwise are stored anew by Open, which
@@ -40,6 +42,9 @@ type Options struct {
 	// Unreadable is told what List and Requests leave out as it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
 	Unreadable func(id uuid.UUID, why error)
+	// UnreadableTopic is told of the topics that Topics and Marks leave out, by
+	// their ids, for the same reasons. It must not wait. Nil: they fail.
+	UnreadableTopic func(id uuid.UUID, why error)
 }
 
 // Errors of a store as such.
@@ -69,8 +74,8 @@ type Store struct {
 	keys    *seal.Keys
 	secrets Secrets
 	bodies  bodies
-	// unreadable is Options.Unreadable.
-	unreadable func(id uuid.UUID, why error)
+	// unreadable and unreadableTopic are those of Options.
+	unreadable, unreadableTopic func(id uuid.UUID, why error)
 
 	// mu guards db and fault: held for reading by every view, and for writing
 	// while the file is closed or opened again.
@@ -104,13 +109,14 @@ var (
 // one process can have it open: another gets ErrLocked at once.
 func Open(dir string, o Options) (opened *Store, err error) {
 	// Bbolt panics over pages that make no sense.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			opened, err = nil, damaged(filepath.Join(dir, databaseName), fmt.Errorf("%v", p))
 		}
 	}()
 	s := &Store{
-		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, commit: (*bbolt.Tx).Commit,
+		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic, commit: (*bbolt.Tx).Commit,
 		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
 		ops:     make(chan *op),
 		stop:    make(chan struct{}),
@@ -142,9 +148,14 @@ func (s *Store) start() error {
 	if err := s.settleSecrets(); err != nil {
 		return fmt.Errorf("the secrets in the data folder %s: %w", s.dir, spaceOr(err))
 	}
-	// The pid is for people; the lock is bbolt's, on its file.
-	if err := os.WriteFile(filepath.Join(s.dir, pidName), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
-		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	// The pid is for people, who do without it where the disk is full; the lock is
+	// bbolt's, on its file.
+	pid := filepath.Join(s.dir, pidName)
+	if err := os.WriteFile(pid, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		if !errors.Is(spaceOr(err), journal.ErrFull) {
+			return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+		}
+		_ = os.Remove(pid) // a part of it would mislead
 	}
 	if err := syncDir(s.dir); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
@@ -154,6 +165,9 @@ func (s *Store) start() error {
 		// around it made it long ago.
 		_ = syncDir(filepath.Dir(filepath.Clean(s.dir)))
 	}
+	if err := s.markBodies(); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.dir, spaceOr(err))
+	}
 	if err := s.bodies.removeOrphans(s.db); err != nil {
 		return fmt.Errorf("cleaning up the data folder %s: %w", s.dir, err)
 	}
@@ -162,6 +176,19 @@ func (s *Store) start() error {
 		s.records[i].start(s.meta.epoch)
 	}
 	return nil
+}
+
+// markBodies marks the folder of the bodies once. One that has lost its marker since
+// is another folder, and one with the marker of another store keeps that.
+func (s *Store) markBodies() error {
+	s.bodies.id = s.meta.id
+	if err := s.bodies.there(); s.meta.marked || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // Ready says what is wrong
+	}
+	if err := s.bodies.mark(); err != nil {
+		return err
+	}
+	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyBodies, []byte{1}) })
 }
 
 // openDatabase opens and locks the file of the database.
@@ -182,7 +209,7 @@ func openDatabase(dir string) (*bbolt.DB, error) {
 			holder = "process " + strings.TrimSpace(string(pid))
 		}
 		return nil, fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
+	case errors.As(err, new(syscall.Errno)): // the system's, which says nothing about what is stored
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	case err != nil:
 		return nil, damaged(path, err)
@@ -200,7 +227,7 @@ func damaged(path string, why error) error {
 func (s *Store) ID() string { return s.meta.id }
 
 // Ready returns nil when the store can take a notification, else why not: it is
-// closed, a write failed, or the disk is at its high water (journal.ErrFull).
+// closed, a write failed, the folder of the large bodies is not there, or the disk is at its high water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -215,6 +242,9 @@ func (s *Store) Ready(ctx context.Context) error {
 		return fault
 	case db == nil:
 		return errUnopened
+	}
+	if err := s.bodies.there(); err != nil {
+		return err
 	}
 	return s.room(0)
 }
@@ -271,8 +301,18 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 	return s.tryView(fn)
 }
 
-// tryView is view, and errUnopened where the database is not open.
-func (s *Store) tryView(fn func(tx *bbolt.Tx) error) error {
+// tryView is view, and errUnopened where the database is not open. A page that
+// cannot be read fails this transaction and no other.
+func (s *Store) tryView(fn func(tx *bbolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if fault := pageFault(p); fault != nil {
+			err = fault
+		} else if p != nil {
+			panic(p)
+		}
+	}()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	switch {

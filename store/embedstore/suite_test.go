@@ -1,13 +1,17 @@
 package embedstore
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 )
 
@@ -62,6 +66,7 @@ func harnessWith(t *testing.T, keys *seal.Keys) *storetest.Harness {
 				return reopen()
 			}, nil
 		},
+		Damage: func(topic string, e journal.Entry, d storetest.Damage) error { return damage(s, topic, e, d) },
 		Sealing: &storetest.Sealing{Reopen: reopenWith, Stored: func() (all []byte, err error) {
 			err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
@@ -74,6 +79,36 @@ func harnessWith(t *testing.T, keys *seal.Keys) *storetest.Harness {
 			return all, err
 		}},
 	}
+}
+
+// damage damages an entry in the files of a store.
+func damage(s *Store, topic string, e journal.Entry, d storetest.Damage) error {
+	file := s.bodies.path(e.ID)
+	if e.Size > inlineMax {
+		switch d {
+		case storetest.DamagedBody:
+			body := bytes.Clone(e.Body)
+			body[len(body)/2] ^= 1
+			return os.WriteFile(file, body, 0o600)
+		case storetest.ShortBody:
+			return os.Truncate(file, e.Size-1)
+		case storetest.MissingBody:
+			return os.Remove(file)
+		}
+	}
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b, k := tx.Bucket(bucketEntries), positionKey(keyOf(journal.TopicID(topic)), e.Position)
+		v := bytes.Clone(b.Get(k))
+		switch d {
+		case storetest.DamagedEntry:
+			return b.Put(k, v[:len(v)/2])
+		case storetest.MissingEntry:
+			return b.Delete(k)
+		default:
+			v[len(v)-1] ^= 1
+			return b.Put(k, v)
+		}
+	})
 }
 
 // Invariants 1, 2, 3, 4, 5, 10 and 12, as far as a store answers for them.

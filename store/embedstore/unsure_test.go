@@ -51,7 +51,7 @@ func TestUnsureIsTold(t *testing.T) {
 	if topics, _, err := s.Changes(t.Context(), partition, topicsSince); err != nil || len(topics) != 1 || len(hints) != 1 {
 		t.Errorf("changed topics %q, %d hints, %v", topics, len(hints), err)
 	}
-	end := subscriptions.Commit{ID: sub.ID, Cursor: journal.Cursor{Attempt: 1}, End: subscriptions.EndGone, EndedAt: start}
+	end := subscriptions.Commit{ID: sub.ID, Cursor: journal.Cursor{Attempt: 1}, End: subscriptions.EndGone, EndedAt: start, Lease: start}
 	failLate(s, syscall.ENOSPC)
 	if err := s.Commit(t.Context(), []subscriptions.Commit{end}); !errors.As(err, &unsure) {
 		t.Fatalf("Commit: %v", err)

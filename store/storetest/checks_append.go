@@ -238,7 +238,7 @@ var headChecks = []Check{
 		if _, err := k.h.Append(k.Context(), at(9), topicName, timed(1, 2, "x"), before.Version); !errors.Is(err, journal.ErrHeadMoved) {
 			k.Errorf("Append onto the version before the reset: %v", err)
 		}
-		before.Reset, before.Version = true, got.Version
+		before.Reset, before.Version, before.Epoch = true, got.Version, before.Epoch+1
 		k.same("the head after Reset", got, before)
 		k.add(topicName, at(3), plain("x"))
 		if !k.head(topicName).Reset {

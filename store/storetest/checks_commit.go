@@ -68,7 +68,7 @@ var commitChecks = []Check{
 		unknown := subscription(1)
 		for _, id := range []uuid.UUID{unknown.ID, pending.ID} {
 			k.commit(
-				subscriptions.Commit{ID: id, Cursor: moved(s.Cursor, 1), Attempts: []subscriptions.Attempt{{Number: 1}}, Gaps: []journal.Gap{{Count: 1}}, End: subscriptions.EndGone, EndedAt: at(1)},
+				subscriptions.Commit{ID: id, Cursor: moved(s.Cursor, 1), Attempts: []subscriptions.Attempt{{Number: 1}}, Gaps: []journal.Gap{{Count: 1}}, End: subscriptions.EndGone, EndedAt: at(1), Lease: at(2)},
 				subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 1)},
 			)
 			k.same("attempts of one that is not there", len(k.attempts(id)), 0)
@@ -102,9 +102,9 @@ var commitChecks = []Check{
 		try := subscriptions.Attempt{At: at(1), NotificationID: uuid.New(), Number: 1, Status: 503, Error: "busy", Duration: 7}
 		c := subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 2), Gaps: []journal.Gap{gap}, Attempts: []subscriptions.Attempt{try}}
 		late := c
-		late.Cursor, late.End, late.EndedAt = moved(s.Cursor, 1), subscriptions.EndGone, at(9)
+		late.Cursor, late.End, late.EndedAt, late.Lease = moved(s.Cursor, 1), subscriptions.EndGone, at(9), s.VerifiedAt
 		equal := c
-		equal.End, equal.EndedAt = subscriptions.EndGone, at(9)
+		equal.End, equal.EndedAt, equal.Lease = subscriptions.EndGone, at(9), s.VerifiedAt
 		k.commit(c)
 		k.commit(c, late, equal)
 		k.commit(c)
@@ -118,30 +118,42 @@ var commitChecks = []Check{
 	}},
 	{"CommitEnds", func(k *kit) {
 		s := k.subscribed(1)
-		k.commit(subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 1), End: subscriptions.EndGone, EndedAt: at(9)})
+		gap := journal.Gap{From: at(1), Until: at(9), Count: 8, Reason: journal.GapGone, At: at(9)}
+		k.commit(subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 1), Gaps: []journal.Gap{gap}, End: subscriptions.EndGone, EndedAt: at(9), Lease: s.VerifiedAt})
 		want := s
 		want.Cursor, want.EndReason, want.EndedAt = moved(s.Cursor, 1), subscriptions.EndGone, at(9)
+		want.Gaps = []journal.Gap{gap}
 		k.same("the record", k.get(s.ID), subscriptions.Record{Subscription: &want})
-		// It has ended once.
-		k.commit(subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 2), End: subscriptions.EndRemoved, EndedAt: at(10)})
+		// It has ended once, and the gap of that covers what comes late.
+		k.commit(subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 2), Gaps: []journal.Gap{gap}, End: subscriptions.EndRemoved, EndedAt: at(10), Lease: s.VerifiedAt})
 		want.Cursor = moved(s.Cursor, 2)
 		k.same("the record after another end", k.get(s.ID), subscriptions.Record{Subscription: &want})
 	}},
-	// Invariant 4: who was renewed meanwhile is not ended by what an older
-	// generation saw.
-	{"CommitEndsItsOwnGenerationOnly", func(k *kit) {
+	// HUB-12, HUB-47: an end is of the lease that was in force when its exchange
+	// began. It does nothing to a later one, wherever the cursors are.
+	{"CommitEndsItsOwnLeaseOnly", func(k *kit) {
 		s := k.subscribed(1)
-		end := subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 1), End: subscriptions.EndGone, EndedAt: at(9)}
 		renewed := s
-		renewed.Cursor.Generation += 5
+		renewed.VerifiedAt, renewed.Cursor.Nudge = s.VerifiedAt.Add(1), s.Cursor.Nudge+1
 		k.set(s.ID, subscriptions.Record{Subscription: &renewed})
+		end := subscriptions.Commit{
+			ID: s.ID, Cursor: failed(moved(s.Cursor, 1), 1), End: subscriptions.EndGone, EndedAt: at(9), Lease: s.VerifiedAt,
+			Gaps: []journal.Gap{{From: at(1), Until: at(9), Count: 8, Reason: journal.GapGone, At: at(9)}}, Attempts: []subscriptions.Attempt{{Number: 1, Status: 410}},
+		}
 		k.commit(end)
-		k.same("after an end of an older generation", k.get(s.ID), subscriptions.Record{Subscription: &renewed})
-		end.Cursor.Generation = renewed.Cursor.Generation + 1
+		k.same("after an end of the lease before", k.get(s.ID), subscriptions.Record{Subscription: &renewed})
+		k.same("the attempts", len(k.attempts(s.ID)), 0)
+		delivered := subscriptions.Commit{ID: s.ID, Cursor: moved(s.Cursor, 1)}
+		k.commit(delivered, end)
+		renewed.Cursor = delivered.Cursor
+		k.same("after a delivery, and an end of the lease before", k.get(s.ID), subscriptions.Record{Subscription: &renewed})
+		// A generation that is newer than the stored one is no other lease.
+		end.Lease = renewed.VerifiedAt
+		end.Cursor.Generation++
 		k.commit(end)
 		want := renewed
-		want.Cursor = end.Cursor
-		k.same("after an end of a newer generation", k.get(s.ID), subscriptions.Record{Subscription: &want})
+		want.Cursor, want.EndReason, want.EndedAt, want.Gaps = end.Cursor, end.End, end.EndedAt, end.Gaps
+		k.same("after an end of the lease in force", k.get(s.ID), subscriptions.Record{Subscription: &want})
 	}},
 	// Invariant 12, and 10: the counts of gaps are kept.
 	{"CommittedListsAreBounded", func(k *kit) {

@@ -18,7 +18,7 @@ func request(s subscriptions.Subscription) *subscriptions.Request {
 	return &subscriptions.Request{
 		ID: uuid.New(), Mode: websub.ModeSubscribe, Topic: s.Topic, Callback: s.Callback, Secret: "another secret",
 		Lease: 300 * time.Second, AcceptedAt: at(4), Start: journal.Anchor{Position: 3, Nonce: 4, Seq: 5, Until: at(1)},
-		Denied: "a reason", Tries: 3, NextAt: at(8),
+		Denied: "a reason", Tries: 3, NextAt: at(8), Requester: 1<<63 + 6,
 	}
 }
 
@@ -198,7 +198,7 @@ var recordChecks = []Check{
 		}
 		c := subs[0].Cursor
 		c.Position++
-		k.commit(subscriptions.Commit{ID: subs[0].ID, Cursor: c, End: subscriptions.EndGone, EndedAt: at(9)})
+		k.commit(subscriptions.Commit{ID: subs[0].ID, Cursor: c, End: subscriptions.EndGone, EndedAt: at(9), Lease: subs[0].VerifiedAt})
 		k.set(subs[1].ID, subscriptions.Record{}) // a deletion is a change
 		ask(one, subs[0].ID, subs[1].ID)
 		ask(0, subs[0].ID, subs[2].ID)

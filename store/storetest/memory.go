@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -38,6 +39,7 @@ type memTopic struct {
 	entries   []journal.Entry
 	intervals []journal.Interval
 	changed   uint64
+	damaged   map[journal.Position]Damage
 }
 
 // minted is what is drawn for an entry or, the version alone, for a reset.
@@ -99,6 +101,7 @@ func (m *Memory) Harness() *Harness {
 				return m, nil
 			}, nil
 		},
+		Damage:  m.damage,
 		Sealing: m.sealing(nil),
 	}
 }
@@ -198,6 +201,7 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 		return journal.ErrHeadMoved
 	case h.Version != "":
 		h.Reset, h.Version = true, m.mint(start, topic, 0).version
+		h.Epoch++
 	}
 	return nil
 }
@@ -220,6 +224,9 @@ func (m *Memory) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry,
 		for _, e := range t.entries {
 			if e.ID == id {
 				e.Body = nil
+				if d, ok := t.damaged[e.Position]; ok && d.ofEntry() {
+					return "", journal.Entry{}, e.Damaged(errors.New(d.String()))
+				}
 				return topic, e, ctx.Err()
 			}
 		}
@@ -236,7 +243,7 @@ func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, l
 		return nil, ctx.Err()
 	}
 	if after.Position < t.head.Trimmed.Position {
-		return nil, &journal.TrimmedError{To: t.head.Trimmed}
+		return nil, t.head.TrimmedAfter(after)
 	}
 	from := 0
 	switch after.Position {
@@ -247,7 +254,9 @@ func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, l
 		}
 	default:
 		from = slices.IndexFunc(t.entries, func(e journal.Entry) bool { return e.Position == after.Position && e.Nonce == after.Nonce }) + 1
-		if from == 0 {
+		if after.Nonce == 0 && after.Position <= t.head.Last.Position { // of a damaged one
+			from = len(t.entries) - len(slices.DeleteFunc(slices.Clone(t.entries), func(e journal.Entry) bool { return e.Position <= after.Position }))
+		} else if from == 0 {
 			return nil, journal.ErrRolledBack
 		}
 	}
@@ -255,6 +264,11 @@ func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, l
 	for i := range out {
 		if maxBytes -= out[i].Size; maxBytes < 0 {
 			out[i].Body, maxBytes = nil, -1
+		}
+		if err := t.check(out[i]); err != nil && i == 0 {
+			return nil, err
+		} else if err != nil {
+			return out[:i], nil
 		}
 	}
 	return out, nil
@@ -266,7 +280,7 @@ func (m *Memory) Body(ctx context.Context, topic string, e journal.Entry) ([]byt
 	defer m.mu.Unlock()
 	for _, kept := range m.topic(topic).entries {
 		if kept.Position == e.Position && kept.Nonce == e.Nonce {
-			return kept.Body, ctx.Err()
+			return kept.Body, errors.Join(ctx.Err(), m.topic(topic).check(kept))
 		}
 	}
 	return nil, journal.ErrNotFound

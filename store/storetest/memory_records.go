@@ -29,6 +29,9 @@ func (m *Memory) touch(id uuid.UUID) {
 	m.changed[id] = m.clock
 }
 
+// Room implements subscriptions.Space: memory is never full.
+func (*Memory) Room(ctx context.Context) error { return ctx.Err() }
+
 // Get implements subscriptions.Registry.
 func (m *Memory) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	m.mu.Lock()
@@ -112,16 +115,15 @@ func (m *Memory) Commit(ctx context.Context, commits []subscriptions.Commit) err
 	defer m.mu.Unlock()
 	for _, c := range commits {
 		s := m.records[c.ID].Subscription
-		if ctx.Err() != nil || s == nil || c.Cursor.Compare(s.Cursor) <= 0 {
+		if ctx.Err() != nil || s == nil {
 			continue
 		}
-		if c.End != "" && s.EndedAt.IsZero() && c.Cursor.Generation == s.Cursor.Generation {
-			s.EndedAt, s.EndReason = c.EndedAt, c.End
-			m.touch(c.ID)
+		won, ended := s.Settle(&c)
+		if !won {
+			continue
 		}
-		s.Cursor = c.Cursor
-		for _, g := range c.Gaps {
-			s.Gaps = journal.AddGap(s.Gaps, g)
+		if ended {
+			m.touch(c.ID)
 		}
 		m.attempts[c.ID] = subscriptions.AddAttempts(m.attempts[c.ID], c.Attempts...)
 	}

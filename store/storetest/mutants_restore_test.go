@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/rshub/rshub/journal"
@@ -53,6 +54,7 @@ func TestSuiteCatchesMutantsOfRestore(t *testing.T) {
 				}
 			}
 		},
+		"takes the epoch back": func(m *restoreMutant) { m.after = func(t *memTopic) { t.head.Epoch = 0 } },
 		"gives the oldest last": func(m *restoreMutant) {
 			m.intervals = func(all []journal.Interval) []journal.Interval {
 				if len(all) > 1 {
@@ -72,7 +74,7 @@ func TestSuiteCatchesMutantsOfRestore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			caught := false
-			for _, c := range restoreChecks {
+			for _, c := range slices.Concat(restoreChecks, removeChecks) {
 				memory := NewMemory()
 				m := &restoreMutant{Memory: memory}
 				mutate(m)

@@ -76,7 +76,8 @@ type mutant struct {
 	commit   func(c subscriptions.Commit) // before
 	list     func(records []subscriptions.Record) []subscriptions.Record
 	changed  func(ids []uuid.UUID) []uuid.UUID
-	record   func(topic string, g journal.Gap) // instead, under the lock
+	record   func(topic string, g journal.Gap)                // instead, under the lock
+	remove   func(topic string, ifHead journal.Version) error // instead
 }
 
 func (m *mutant) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
@@ -355,7 +356,7 @@ var mutants = map[string]func(m *mutant){
 		m.read = func(topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
 			out, err := m.Memory.Read(context.Background(), topic, after, limit, maxBytes)
 			if t := m.topic(topic); errors.Is(err, journal.ErrRolledBack) && after.Position < t.head.Last.Position {
-				return nil, &journal.TrimmedError{To: t.head.Trimmed}
+				return nil, &journal.TrimmedError{To: t.head.Trimmed, Reason: journal.GapRetention}
 			}
 			return out, err
 		}
@@ -540,18 +541,52 @@ var mutants = map[string]func(m *mutant){
 			}
 		}
 	},
-	"end ignores the generation": func(m *mutant) {
+	"end ignores the cursor": func(m *mutant) {
 		m.commit = func(c subscriptions.Commit) {
-			if s := m.records[c.ID].Subscription; s != nil && c.End != "" && s.EndedAt.IsZero() {
+			if s := m.records[c.ID].Subscription; s != nil && c.End != "" && s.EndedAt.IsZero() && !s.VerifiedAt.After(c.Lease) {
 				s.EndedAt, s.EndReason = c.EndedAt, c.End
 			}
 		}
 	},
-	"end takes any generation that wins": func(m *mutant) {
+	"end ignores the lease": func(m *mutant) {
+		m.commit = func(c subscriptions.Commit) {
+			if s := m.records[c.ID].Subscription; c.End != "" && m.wins(c) && s.EndedAt.IsZero() {
+				s.EndedAt, s.EndReason = c.EndedAt, c.End
+			}
+		}
+	},
+	"end of another lease leaves its gap": func(m *mutant) {
+		m.commit = func(c subscriptions.Commit) {
+			if s := m.records[c.ID].Subscription; m.wins(c) && s.VerifiedAt.After(c.Lease) && c.End != "" {
+				s.Gaps = append(s.Gaps, c.Gaps...)
+			}
+		}
+	},
+	"end of another lease moves the cursor": func(m *mutant) {
 		m.commit = func(c subscriptions.Commit) {
 			if m.wins(c) && c.End != "" {
-				s := m.records[c.ID].Subscription
+				m.records[c.ID].Subscription.Cursor = c.Cursor
+			}
+		}
+	},
+	"end of a newer generation is none": func(m *mutant) {
+		m.commit = func(c subscriptions.Commit) {
+			if m.wins(c) && c.Cursor.Generation > m.records[c.ID].Subscription.Cursor.Generation && c.End != "" {
+				m.records[c.ID].Subscription.Cursor = c.Cursor
+			}
+		}
+	},
+	"what ended ends again": func(m *mutant) {
+		m.commit = func(c subscriptions.Commit) {
+			if s := m.records[c.ID].Subscription; m.wins(c) && c.End != "" && !s.EndedAt.IsZero() {
 				s.EndedAt, s.EndReason = c.EndedAt, c.End
+			}
+		}
+	},
+	"gaps count after the end": func(m *mutant) {
+		m.commit = func(c subscriptions.Commit) {
+			if s := m.records[c.ID].Subscription; m.wins(c) && !s.EndedAt.IsZero() {
+				s.Gaps = append(s.Gaps, c.Gaps...)
 			}
 		}
 	},

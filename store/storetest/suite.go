@@ -32,6 +32,9 @@ type Harness struct {
 	// brings the store back to that state, as a restored backup or a failover
 	// that lost the tail does.
 	Snapshot func() (rollback func() (Store, error), err error)
+	// Damage damages what is stored of an entry, behind the store's back. Nil: the
+	// checks of damage are left out.
+	Damage func(topic string, e journal.Entry, d Damage) error
 	// Sealing is for the checks of secrets.
 	Sealing *Sealing
 }
@@ -54,7 +57,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, readChecks, trimChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, restoreChecks, secretChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, restoreChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all
@@ -214,8 +217,9 @@ func subscription(i int) subscriptions.Subscription {
 	return subscriptions.Subscription{
 		ID: subscriptions.ID(topicName, callback), Topic: topicName, Callback: callback, Secret: "a secret",
 		CreatedAt: at(1), VerifiedAt: at(2), ExpiresAt: at(1000),
-		Start:  journal.Anchor{Position: 7, Nonce: 8, Seq: 9, Until: at(3)},
-		Cursor: journal.Cursor{Generation: 10, Anchor: journal.Anchor{Position: 7, Nonce: 8, Seq: 9, Until: at(3)}},
+		Start:     journal.Anchor{Position: 7, Nonce: 8, Seq: 9, Until: at(3)},
+		Requester: 1<<63 + 5,
+		Cursor:    journal.Cursor{Generation: 10, Anchor: journal.Anchor{Position: 7, Nonce: 8, Seq: 9, Until: at(3)}},
 	}
 }
 

@@ -1,0 +1,157 @@
+package embedstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// errMissing says why an entry is damaged that is not in the database, though the
+// numbers of its neighbours say that it was stored and never trimmed.
+var errMissing = errors.New("it is missing from the database")
+
+// positionOf is the position in the key of an entry.
+func positionOf(k []byte) journal.Position {
+	return journal.Position(binary.BigEndian.Uint64(k[len(k)-8:]))
+}
+
+// instantOf is about when the entry at a position was received.
+func instantOf(p journal.Position) time.Time {
+	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
+}
+
+// entryAt reads the entry under a key. An error that journal.Unreadable tells of
+// means damage. The inline body is not copied.
+func entryAt(k, v []byte) (e journal.Entry, inline []byte, inFile bool, err error) {
+	e, inline, inFile, err = openEntry(v)
+	if err == nil && e.Position != positionOf(k) {
+		err = fmt.Errorf("%w: an entry: it has the position of another", journal.ErrPacked)
+	}
+	return e, inline, inFile, err
+}
+
+// damagedAt says what can be known of the entry of a topic under a key, which cannot
+// be read and comes after the entry with the number seq.
+func damagedAt(tx *bbolt.Tx, key []byte, h journal.Head, k, v []byte, seq uint64, why error) *journal.DamagedError {
+	d := &journal.DamagedError{Why: why}
+	if id := packedID(v); bytes.Equal(tx.Bucket(bucketIDs).Get(id[:]), k) {
+		d.ID = id
+	}
+	d.At = journal.Anchor{Position: positionOf(k), Seq: seq + 1, Until: instantOf(positionOf(k))}
+	if d.At.Position == h.Last.Position {
+		d.At = h.Last
+		return d
+	}
+	c := tx.Bucket(bucketEntries).Cursor()
+	c.Seek(k)
+	if k, v := c.Next(); k != nil && bytes.HasPrefix(k, key) {
+		if next, _, _, err := entryAt(k, v); err == nil {
+			d.At.Seq = next.Seq - 1
+			d.At.Until = next.ReceivedAt
+			if next.Timed() {
+				d.At.Until = next.From
+			}
+		}
+	}
+	return d
+}
+
+// packedID is the id in the value of an entry, for all that can be told.
+func packedID(v []byte) uuid.UUID {
+	if len(v) < 2 {
+		return uuid.Nil
+	}
+	_, n := binary.Uvarint(v[1:])
+	return journal.PackedEntryID(v[1+max(n, 0):])
+}
+
+// missingBefore is the error about the entries between an anchor and e, or nil where
+// there are none: entries are numbered densely.
+func missingBefore(after journal.Anchor, e *journal.Entry) error {
+	known := after.Seq > 0 || after.Position == 0
+	if !known || e.Seq <= after.Seq+1 || e.Position-1 <= after.Position {
+		return nil
+	}
+	at := journal.Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
+	if e.Timed() {
+		at.Until = e.From
+	}
+	return &journal.DamagedError{At: at, Why: errMissing}
+}
+
+// missingNewest is the error about the newest entry of a topic, of which there is
+// none after an anchor; nil: the anchor is the head.
+func missingNewest(after journal.Anchor, h journal.Head) error {
+	if h.Last.Position <= after.Position {
+		return nil
+	}
+	at := h.Last
+	at.Nonce = 0
+	return &journal.DamagedError{At: at, ID: h.ID, Why: errMissing}
+}
+
+// fileBody reads the body of an entry from its file. journal.ErrNotFound: it was
+// trimmed since.
+func (s *Store) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) {
+	body, err := s.bodies.read(e)
+	if !errors.Is(err, journal.ErrDamaged) {
+		return body, err
+	}
+	// Trimmed since, or else damaged.
+	var damaged *journal.DamagedError
+	if _, _, findErr := s.Find(ctx, e.ID); findErr != nil && !errors.As(findErr, &damaged) {
+		return nil, findErr
+	}
+	return nil, err
+}
+
+// retainedBytes are those of the bodies of a topic from the key of an entry on, as far as
+// its entries can be read.
+func retainedBytes(tx *bbolt.Tx, key, from []byte) (n int64, err error) {
+	err = scan(tx.Bucket(bucketEntries), key, from, func(k, v []byte) (bool, error) {
+		if e, _, _, err := entryAt(k, v); err == nil {
+			n += e.Size
+		}
+		return true, nil
+	})
+	return n, err
+}
+
+// leaveOutTopic reports what is stored of a topic under a key and cannot be read. Where
+// there is nobody to report to, it returns why.
+func (s *Store) leaveOutTopic(k []byte, why error) error {
+	id, err := uuid.FromBytes(k[1:])
+	if s.unreadableTopic == nil || err != nil {
+		return why
+	}
+	s.unreadableTopic(id, why)
+	return nil
+}
+
+// pageFault returns the error for a panic that says that a page of the database cannot
+// be read, or makes no sense; nil: p is another panic, or none. It is not damage of an
+// entry, as nobody can say which ones are on that page.
+func pageFault(p any) error {
+	switch p := p.(type) {
+	case string:
+		if strings.HasPrefix(p, "assertion failed: ") { // so bbolt says it
+			return fmt.Errorf("a page of the database cannot be read: %s", p)
+		}
+	case interface {
+		runtime.Error
+		Addr() uintptr
+	}:
+		return fmt.Errorf("a page of the database cannot be read: %w", p)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package embedstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Remove implements journal.Remover. Entries go first, as Trim takes them.
+func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
+	h, err := s.Head(ctx, topic)
+	if err != nil {
+		return err
+	}
+	if h.Version != ifHead {
+		return journal.ErrHeadMoved
+	}
+	if _, err := s.Trim(ctx, topic, journal.All); err != nil {
+		return err
+	}
+	id := journal.TopicID(topic)
+	key := keyOf(id)
+	return s.do(ctx, &op{
+		run: func(tx *bbolt.Tx) error { return remove(tx, key, topic, ifHead) },
+		finish: func(err error) {
+			if mayBeStored(err) {
+				s.topics[key[0]].bump(id)
+				s.hints.send(topic)
+			}
+		},
+	})
+}
+
+// remove is the last step. What Trim left of the entries is nothing as long as the
+// version stands: each new entry makes another.
+func remove(tx *bbolt.Tx, key []byte, topic string, ifHead journal.Version) error {
+	h, err := readHead(tx, key, topic)
+	if err != nil {
+		return err
+	}
+	if h.Version != ifHead {
+		return journal.ErrHeadMoved
+	}
+	if err := errors.Join(forget(tx, key), del(tx.Bucket(bucketMarks), key)); err != nil || h.Version == "" {
+		return err
+	}
+	head := h.Tombstone()
+	head.Version = journal.Version(strconv.FormatUint(random(), 36))
+	return writeHead(tx, key, headRecord{Head: head})
+}

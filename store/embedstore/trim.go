@@ -1,0 +1,139 @@
+package embedstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// trimStep is how many entries one transaction of Trim takes.
+const trimStep = 1024
+
+// Trim implements journal.Trimmer. It works in steps, so that a large trim does
+// not hold up what is appended meanwhile.
+func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	key := keyOf(journal.TopicID(topic))
+	for {
+		var h headRecord
+		var files []uuid.UUID
+		var more bool
+		err := s.do(ctx, &op{
+			run: func(tx *bbolt.Tx) (err error) {
+				h, files, more, err = trim(tx, key, topic, cut)
+				return err
+			},
+			finish: func(err error) {
+				if err == nil && len(files) > 0 {
+					s.cleanup.Go(func() { s.bodies.remove(files...) })
+				}
+			},
+		})
+		if err != nil {
+			return journal.Head{}, err
+		}
+		if !more {
+			return h.Head, nil
+		}
+	}
+}
+
+// oldest are the entries of a topic that one step of Trim takes away, and the head
+// after that.
+type oldest struct {
+	head  headRecord
+	keys  [][]byte
+	ids   []uuid.UUID // of the entries; uuid.Nil: not known
+	files []uuid.UUID // of the bodies in files
+	more  bool        // there may be more to take
+	// counted: entries are damaged or missing, whose sizes the head counted, so those of
+	// all that can be read were added up anew.
+	counted bool
+}
+
+// trim takes up to trimStep entries away. It returns the head after that, the
+// ids of the bodies in files, and whether there may be more to take.
+func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
+	if h, err = readHead(tx, key, topic); err != nil {
+		return h, nil, false, err
+	}
+	o := oldest{head: h}
+	err = scan(tx.Bucket(bucketEntries), key, key, func(k, v []byte) (bool, error) {
+		return o.take(tx, key, k, v, cut)
+	})
+	if err != nil {
+		return h, nil, false, err
+	}
+	for i, k := range o.keys {
+		err := del(tx.Bucket(bucketEntries), k)
+		if id := o.ids[i]; id != uuid.Nil {
+			err = errors.Join(err, del(tx.Bucket(bucketIDs), id[:]))
+		}
+		if err != nil {
+			return h, nil, false, err
+		}
+	}
+	if !o.head.takeMissing(tx, key, cut) && len(o.keys) == 0 && o.head.Bytes == h.Bytes {
+		return h, nil, false, errUnchanged
+	}
+	return o.head, o.files, o.more, writeHead(tx, key, o.head)
+}
+
+// take looks at the next entry and returns whether to look at the one after it. An
+// entry that cannot be read goes as old as its position.
+func (o *oldest) take(tx *bbolt.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
+	h := &o.head
+	e, _, inFile, bad := entryAt(k, v)
+	at := e.Anchor()
+	if bad != nil {
+		d := damagedAt(tx, key, h.Head, k, v, h.Trimmed.Seq, bad)
+		e = journal.Entry{ID: d.ID, ReceivedAt: instantOf(d.At.Position)}
+		at = d.At
+	}
+	goes := func() bool {
+		return e.ReceivedAt.Before(cut.Before) || // never before the zero time
+			cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
+	}
+	if !goes() {
+		return false, nil
+	}
+	if o.more = len(o.keys) == trimStep; o.more {
+		return false, nil
+	}
+	if hurt := bad != nil || at.Seq != h.Trimmed.Seq+1; hurt && !o.counted {
+		if h.Bytes, err = retainedBytes(tx, key, k); err != nil {
+			return false, err
+		}
+		if o.counted = true; bad == nil && !goes() {
+			return false, nil
+		}
+	}
+	o.keys, o.ids = append(o.keys, bytes.Clone(k)), append(o.ids, e.ID)
+	if (inFile || bad != nil) && e.ID != uuid.Nil {
+		o.files = append(o.files, e.ID)
+	}
+	h.Trimmed = at
+	h.Entries = int64(h.Last.Seq - min(at.Seq, h.Last.Seq)) //nolint:gosec // entries of one topic
+	h.Bytes -= e.Size
+	return true, nil
+}
+
+// takeMissing trims the newest entry of a topic that has no entry left, though
+// its head says so. It reports whether it did.
+func (h *headRecord) takeMissing(tx *bbolt.Tx, key []byte, cut journal.Cut) bool {
+	if h.Entries == 0 {
+		return false
+	}
+	if k, _ := tx.Bucket(bucketEntries).Cursor().Seek(key); bytes.HasPrefix(k, key) {
+		return false
+	}
+	if !h.ReceivedAt.Before(cut.Before) && (cut.KeepBytes < 0 || h.Bytes <= cut.KeepBytes) {
+		return false
+	}
+	h.Trimmed, h.Entries, h.Bytes = h.Last, 0, 0
+	return true
+}

@@ -1,0 +1,30 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Remove implements journal.Remover.
+func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	head := m.topic(topic).head
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case head.Version != ifHead:
+		return journal.ErrHeadMoved
+	}
+	delete(m.marks, journal.TopicID(topic))
+	if head.Version == "" {
+		return nil
+	}
+	head = head.Tombstone()
+	head.Version = m.mint(start, topic, 0).version
+	m.clock++
+	m.topics[topic] = &memTopic{head: head, changed: m.clock}
+	m.hint(topic)
+	return nil
+}
