@@ -18,19 +18,22 @@ const maxTopicChanges = 1 << 14
 // appendScript stores an entry as the newest of a topic: the one atomic step of
 // invariant 2.
 //
-//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 latest change, 7 body if
-//	        it is in chunks
+//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 latest change,
+//	        7 history, 8 body if it is in chunks
 //	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
 //	        be none, 3 new head record, 4 notification id, 5 what ids has of it,
 //	        6 position-nonce, 7 packed entry, 8 size, 9 body, empty: it is in chunks,
 //	        10 number of chunks, 11 packed interval, empty: none, 12 most intervals,
-//	        13 most changes, 14 hint, 15 its channel, 16 command that publishes it
+//	        13 most changes, 14 hint, 15 its channel, 16 command that publishes it,
+//	        17 history that the partition must have
 //	returns {1} it is stored, by this run or by one before whose answer was lost;
-//	        {0, head record} the stored one is another; {2} the chunks are gone
+//	        {0, head record} the stored one is another; {2} the chunks are gone;
+//	        {3} the partition has another history, or its server has
 //
 // The channel is none of the KEYS: while Redis Cluster moves a slot, it puts off
 // what names keys that are not there.
-var appendScript = newScript(`
+var appendScript = newScript(grows, theReplicationID+`
+if redis.call('GET', KEYS[7]) ~= ARGV[17] or string.match(ARGV[17], ':(.*)$') ~= replid then return {3} end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if string.sub(now, 2, 9) ~= ARGV[2] then
   if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
@@ -39,26 +42,26 @@ end
 if ARGV[9] ~= '' then
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
 else
-  if redis.call('HLEN', KEYS[7]) ~= tonumber(ARGV[10]) then return {2} end
+  if redis.call('HLEN', KEYS[8]) ~= tonumber(ARGV[10]) then return {2} end
   redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'c', ARGV[10])
-  redis.call('PERSIST', KEYS[7])
+  redis.call('PERSIST', KEYS[8])
 end
 redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
 if ARGV[11] ~= '' and redis.call('LPUSH', KEYS[3], ARGV[11]) > tonumber(ARGV[12]) then
   redis.call('LTRIM', KEYS[3], 0, ARGV[12] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-` + tellChange("KEYS[5]", "KEYS[6]", "ARGV[1]", "ARGV[13]") + `
+`+tellChange("KEYS[5]", "KEYS[6]", "ARGV[13]")+`
 redis.pcall(ARGV[16], ARGV[15], ARGV[14])
 return {1}
 `)
 
-// tellChange is the part of a script that puts a topic at the end of the
+// tellChange is the part of a script that puts the topic ARGV[1] at the end of the
 // changes. What it is put under is the time in microseconds, and always more
 // than before: so a hub that asks with a value from before a failover gets what
 // came after it, though the changes lost their tail. The same number is put into
 // latest, of which Poll reads many at once.
-func tellChange(changes, latest, topic, most string) string {
+func tellChange(changes, latest, most string) string {
 	return `
 local time = redis.call('TIME')
 local n = time[1] * 1000000 + time[2]
@@ -66,7 +69,7 @@ local last = redis.call('ZRANGE', ` + changes + `, 0, 0, 'REV', 'WITHSCORES')
 if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
 n = string.format('%.0f', n)
 redis.call('SET', ` + latest + `, n)
-if redis.call('ZADD', ` + changes + `, n, ` + topic + `) == 1 then
+if redis.call('ZADD', ` + changes + `, n, ARGV[1]) == 1 then
   redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)
 end`
 }
@@ -84,6 +87,9 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 	}
 	k := s.key.topic(topic)
 	h, err := s.headAt(ctx, k, topic, ifHead)
+	if err == nil && s.sights.behind(k, h.Head) {
+		h, err = s.newest(ctx, k, topic)
+	}
 	if err != nil {
 		return journal.Entry{}, err
 	}
@@ -119,11 +125,15 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 // that has the version of h still: a trim makes one.
 func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
 	version, topic := h.Version, h.Topic
-	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.latest}
+	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.latest, k.history}
 	if chunks > 0 {
 		names = append(names, s.key.body(e.ID))
 	}
 	for range maxTries {
+		history, err := s.settled(ctx, k.partition)
+		if err != nil {
+			return journal.Entry{}, err
+		}
 		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(s.highest[k.partition].Load())) + 1
 		e.Seq = h.Last.Seq + 1
 		head := packHead(appended(h.Head, e))
@@ -133,14 +143,18 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 		}
 		stored, now, err := swapped(s.run(ctx, appendScript, names,
 			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish()))
+			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish(), *history))
 		switch {
+		case errors.Is(err, errUnsettled):
+			s.histories.doubt(k.partition, history)
+			continue
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
 		case stored:
-			s.saw(k.partition, e.Position)
-			s.heads.Add(k.id, head)
-			return e, nil
+			if _, err := s.knowHead(k, topic, head); err != nil {
+				return journal.Entry{}, err
+			}
+			return e, s.confirm(ctx, k, e, history)
 		}
 		if h, err = s.knowHead(k, topic, now); err != nil {
 			return journal.Entry{}, err
@@ -150,6 +164,24 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 		}
 	}
 	return journal.Entry{}, errBusy
+}
+
+// newest reads the head of a topic of which something newer was seen than is stored,
+// once the partition was compared.
+func (s *Store) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
+	for range maxTries {
+		h, err := s.readHead(ctx, k, topic)
+		if err != nil || !s.sights.behind(k, h.Head) {
+			return h, err
+		}
+		history, err := s.settled(ctx, k.partition)
+		if err != nil {
+			return headRecord{}, err
+		}
+		s.histories.suspect(k.partition)
+		s.histories.doubt(k.partition, history)
+	}
+	return headRecord{}, errBusy
 }
 
 // appended is the head of a topic with e as its newest entry.
@@ -212,11 +244,16 @@ func (s *Store) intervals(ctx context.Context, k topicKeys) ([]journal.Interval,
 	if err != nil {
 		return nil, err
 	}
-	out := make([]journal.Interval, len(raw))
-	for i, v := range raw {
-		if out[i], err = journal.UnpackInterval([]byte(v)); err != nil {
+	out := make([]journal.Interval, 0, len(raw))
+	for _, v := range raw {
+		i, err := journal.UnpackInterval([]byte(v))
+		if journal.Unreadable(err) {
+			continue // one that is forgotten
+		}
+		if err != nil {
 			return nil, fmt.Errorf("topic id %v: %w", k.id, err)
 		}
+		out = append(out, i)
 	}
 	return out, nil
 }

@@ -105,6 +105,16 @@ func decodeBody(stored []byte, size int64) ([]byte, error) {
 	}
 }
 
+// chunkScript stores a part of a body, for a while. It may run twice.
+//
+//	KEYS    1 body
+//	ARGV    1 number of the part, 2 the part, 3 how long the body is kept, in milliseconds
+//	returns 1
+var chunkScript = newScript(grows, `
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return redis.call('PEXPIRE', KEYS[1], ARGV[3])
+`)
+
 // writeChunks stores the form of a body in parts, before the entry that names
 // it, and returns how many they are. To write one twice does no harm.
 func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n int, err error) {
@@ -112,11 +122,7 @@ func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n
 	for ; len(stored) > 0; n++ {
 		part := stored[:min(chunkSize, len(stored))]
 		stored = stored[len(part):]
-		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.HSet(ctx, key, strconv.Itoa(n), part)
-			p.Expire(ctx, key, chunksKept)
-			return nil
-		})
+		err := s.run(ctx, chunkScript, []string{key}, n, part, chunksKept.Milliseconds()).Err()
 		if err != nil {
 			return n, fmt.Errorf("storing a part of a body: %w", err)
 		}

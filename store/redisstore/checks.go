@@ -80,6 +80,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.same(ctx); err != nil {
 		return err
 	}
+	if err := s.checkSettled(); err != nil {
+		return err
+	}
 	return s.full()
 }
 

@@ -81,7 +81,7 @@ func (s *server) judge() (warnings []string, refuse error) {
 		refuse = errors.Join(refuse, fmt.Errorf("the Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
 	}
 	if s.info == nil {
-		warn("does not let this user ask for INFO, so version, memory and persistence could not be checked: allow it (ACL: +info), or see to it that maxmemory-policy is noeviction and appendonly yes")
+		warn("does not let this user ask for INFO, so version, memory and persistence could not be checked, and what a restart or a failover loses may go unnoticed: allow it (ACL: +info), and see to it that maxmemory-policy is noeviction and appendonly yes")
 	} else {
 		major, _, _ := strings.Cut(s.info["redis_version"], ".")
 		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {

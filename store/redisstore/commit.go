@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +24,9 @@ import (
 //
 //	KEYS    1 cursors; then, for each commit with attempts, the list of these
 //	ARGV    1 how many attempts are kept; then for each commit: id, cursor, count of its attempts, the attempts
-//	returns the ids whose stored cursor cannot be read
-var commitScript = newScript(`#!lua flags=allow-oom
+//	returns two lists: the ids whose stored cursor cannot be read; and those whose
+//	        attempts cannot be stored, each with the error
+var commitScript = newScript(bounded, `
 local byte, number = string.byte, struct.unpack
 local function greater(a, b)
   local a1, a2, a3 = number('>I6I6I6', a)
@@ -47,29 +47,34 @@ while ARGV[i] do
 end
 local now = {}
 for n, cursor in ipairs(redis.call('HMGET', KEYS[1], unpack(ids))) do now[ids[n]] = cursor end
-local won, unread, list = {}, {}, 1
+local won, unread, failed, list = {}, {}, {}, 1
 for n, id in ipairs(ids) do
   local new, old, tries = ARGV[at[n]], now[id], ARGV[at[n] + 1]
   if tries ~= '0' then list = list + 1 end
   if old and (#old < 33 or byte(old) ~= byte(new)) then
     unread[#unread + 1] = id
   elseif old and greater(new, old) then
-    now[id] = new
-    won[#won + 1], won[#won + 2] = id, new
+    local pushed = 0
     if tries ~= '0' then
-      redis.call('RPUSH', KEYS[list], unpack(ARGV, at[n] + 2, at[n] + 1 + tries))
-      redis.call('LTRIM', KEYS[list], -ARGV[1], -1)
+      pushed = redis.pcall('RPUSH', KEYS[list], unpack(ARGV, at[n] + 2, at[n] + 1 + tries))
+    end
+    if type(pushed) == 'table' then
+      failed[#failed + 1], failed[#failed + 2] = id, pushed.err
+    else
+      now[id] = new
+      won[#won + 1], won[#won + 2] = id, new
+      if pushed > tonumber(ARGV[1]) then redis.call('LTRIM', KEYS[list], -ARGV[1], -1) end
     end
   end
 end
 if won[1] then redis.call('HSET', KEYS[1], unpack(won)) end
-return unread
+return {unread, failed}
 `)
 
 // Commit implements subscriptions.Committer. It is one script for each of the
 // eight slots that the commits touch, all in one round trip. What changes more
-// than a cursor and attempts takes two of these. Slots are stored one by one: with
-// an error, some may have been.
+// than a cursor and attempts takes two of these. Each slot is stored or not by
+// itself, and in it each commit.
 func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
@@ -77,13 +82,15 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 	if err := s.writable(); err != nil {
 		return err
 	}
-	// What changes a subscription goes its own way, with all commits for the
-	// same one, so that their order stays.
+	// What changes a subscription goes its own way, and so do several commits for
+	// one: all of them or none are stored, so that their order stays.
+	seen := make(map[uuid.UUID]bool, len(commits))
 	whole := make(map[uuid.UUID][]*subscriptions.Commit)
 	for i := range commits {
-		if c := &commits[i]; len(c.Gaps) > 0 || c.End != "" {
+		if c := &commits[i]; seen[c.ID] || len(c.Gaps) > 0 || c.End != "" {
 			whole[c.ID] = nil
 		}
+		seen[commits[i].ID] = true
 	}
 	var b batches
 	for i := range commits {
@@ -94,16 +101,40 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 		}
 		b.add(s.key, c)
 	}
-	unread, err := s.commitCursors(ctx, b.end())
-	if err == nil {
-		var more error
-		more, err = s.commitWhole(ctx, whole)
-		unread = errors.Join(unread, more)
+	failed := make(failures)
+	s.commitCursors(ctx, b.end(), failed)
+	s.commitWhole(ctx, whole, failed)
+	if len(failed) == 0 {
+		return nil
 	}
-	if err != nil { // without unread, which says that all others were stored
+	if err := failed.away(len(seen)); err != nil {
 		return fmt.Errorf("storing cursors: %w", err)
 	}
-	return unread
+	return fmt.Errorf("storing cursors: %w", &subscriptions.CommitError{Failed: failed})
+}
+
+// failures are why commits were not stored, by subscription.
+type failures map[uuid.UUID]error
+
+// all notes the same of several subscriptions.
+func (f failures) all(ids []uuid.UUID, why error) {
+	for _, id := range ids {
+		f[id] = why
+	}
+}
+
+// away returns an error where none of n subscriptions got an answer: no word about
+// each of them is needed then.
+func (f failures) away(n int) (why error) {
+	if len(f) < n {
+		return nil
+	}
+	for _, why = range f {
+		if !errors.Is(why, ErrAway) {
+			return nil
+		}
+	}
+	return why
 }
 
 // call is one call of a script.
@@ -114,11 +145,14 @@ type call struct {
 
 // batches gathers commits into calls of commitScript.
 type batches struct {
-	filling [recordSlots]struct {
-		call
-		commits int
-	}
-	full []call
+	filling [recordSlots]batch
+	full    []batch
+}
+
+// batch is a call and the subscriptions that it is for.
+type batch struct {
+	call
+	ids []uuid.UUID
 }
 
 // maxArgs is about how many arguments a call of commitScript has at most.
@@ -128,7 +162,7 @@ func (b *batches) add(k keys, c *subscriptions.Commit) {
 	shard := subscriptions.Shard(c.ID)
 	f := &b.filling[shard%recordSlots]
 	keys := k.records(shard)
-	if f.commits == 0 {
+	if len(f.ids) == 0 {
 		f.keys, f.args = []string{keys.cursors}, append(make([]any, 0, 64), subscriptions.MaxAttempts)
 	}
 	attempts := c.Attempts[max(0, len(c.Attempts)-subscriptions.MaxAttempts):]
@@ -136,33 +170,55 @@ func (b *batches) add(k keys, c *subscriptions.Commit) {
 		f.keys = append(f.keys, keys.attempts(c.ID))
 	}
 	f.args = appendAttempts(append(f.args, c.ID[:], packCursor(c.Cursor), len(attempts)), attempts)
-	if f.commits++; f.commits >= readMax || len(f.args) >= maxArgs {
-		b.full = append(b.full, f.call)
-		f.call, f.commits = call{}, 0
+	if f.ids = append(f.ids, c.ID); len(f.ids) >= readMax || len(f.args) >= maxArgs {
+		b.full, *f = append(b.full, *f), batch{}
 	}
 }
 
 // end returns all calls.
-func (b *batches) end() []call {
-	for i := range b.filling {
-		if f := &b.filling[i]; f.commits > 0 {
-			b.full = append(b.full, f.call)
+func (b *batches) end() []batch {
+	for _, f := range b.filling {
+		if len(f.ids) > 0 {
+			b.full = append(b.full, f)
 		}
 	}
 	return b.full
 }
 
-// commitCursors runs commitScript. Unread names what cannot be read; err says
-// that some was not stored.
-func (s *Store) commitCursors(ctx context.Context, calls []call) (unread, err error) {
-	for _, cmd := range s.runAll(ctx, commitScript, calls) {
-		ids, cmdErr := cmd.StringSlice()
-		err = cmp.Or(err, cmdErr)
-		for _, id := range ids {
-			unread = errors.Join(unread, fmt.Errorf("subscription %v: %w: a cursor: it is damaged, or a newer version wrote it", uuid.UUID([]byte(id)), journal.ErrPacked))
+// errCursor says that a stored cursor makes no sense.
+var errCursor = fmt.Errorf("%w: a cursor: it is damaged, or a newer version wrote it", journal.ErrPacked)
+
+// commitCursors runs commitScript, and notes what was not stored.
+func (s *Store) commitCursors(ctx context.Context, of []batch, failed failures) {
+	calls := make([]call, len(of))
+	for i := range of {
+		calls[i] = of[i].call
+	}
+	for i, cmd := range s.runAll(ctx, commitScript, calls) {
+		lists, err := cmd.Slice()
+		if err == nil && len(lists) != 2 {
+			err = errors.New("the answer has another length than expected")
+		}
+		if err != nil {
+			failed.all(of[i].ids, err)
+			continue
+		}
+		unread, _ := lists[0].([]any)
+		for _, id := range unread {
+			failed[idOf(id)] = errCursor
+		}
+		refused, _ := lists[1].([]any)
+		for pair := range slices.Chunk(refused, 2) {
+			failed[idOf(pair[0])] = fmt.Errorf("its attempts: %v", pair[1])
 		}
 	}
-	return unread, err
+}
+
+// idOf is an id as scripts return it.
+func idOf(v any) (id uuid.UUID) {
+	text, _ := v.(string)
+	copy(id[:], text)
+	return id
 }
 
 // pipelined is how many calls go into one round trip, so that none of them waits

@@ -63,7 +63,7 @@ func TestLateCommitsOfAFrozenHubDoNothing(t *testing.T) {
 		case 1:
 			old.Gaps = gap
 		case 2:
-			old.End, old.EndedAt = subscriptions.EndGone, subs[i].CreatedAt
+			old.End, old.EndedAt, old.Lease = subscriptions.EndGone, subs[i].CreatedAt, subs[i].VerifiedAt
 		}
 		late = append(late, old)
 		c.Position += 100 // 100 ns later, which a number of Lua does not show
@@ -228,6 +228,57 @@ func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 		}
 		if got := s.client.HGet(t.Context(), s.key.recordsOf(subs[0].ID).cursors, string(subs[0].ID[:])).Val(); got != string(value) {
 			t.Errorf("%x was replaced by %x", value, got)
+		}
+	}
+}
+
+// What cannot be stored of a group is named, with all later commits of its
+// subscription, and the others are stored: whether it is one record or a whole slot.
+func TestCommitBesideWhatCannotBeStored(t *testing.T) {
+	s := clientsOf(t, 1)[0]
+	subs := fill(t, s, 300)
+	attempts := s.key.recordsOf(subs[0].ID).attempts(subs[0].ID)
+	cursors := s.key.recordsOf(subs[1].ID).cursors
+	slot := func(i int) string { return s.key.recordsOf(subs[i].ID).cursors }
+	// Of a wrong type, as nothing of ours makes them.
+	if err := errors.Join(s.client.Set(t.Context(), attempts, "x", 0).Err(), s.client.Rename(t.Context(), cursors, cursors+":away").Err(), s.client.Set(t.Context(), cursors, "x", 0).Err()); err != nil {
+		t.Fatal(err)
+	}
+	broken := func(i int) bool { return slot(i) == cursors || i == 0 }
+	group := func(n int) (commits []subscriptions.Commit) {
+		for i := range subs {
+			c := subs[i].Cursor
+			c.Position += journal.Position(n)
+			commit := subscriptions.Commit{ID: subs[i].ID, Cursor: c, Attempts: []subscriptions.Attempt{{Number: uint32(n)}}}
+			if i%5 == 3 {
+				commit.Gaps = []journal.Gap{{Count: 1, Reason: journal.GapGaveUp}}
+			}
+			commits = append(commits, commit)
+		}
+		return commits
+	}
+	var failed *subscriptions.CommitError
+	if err := s.Commit(t.Context(), group(1)); !errors.As(err, &failed) {
+		t.Fatalf("%v, want a *CommitError", err)
+	}
+	for i := range subs {
+		if got := failed.Failed[subs[i].ID] != nil; got != broken(i) {
+			t.Errorf("commit %d failed: %v", i, failed.Failed[subs[i].ID])
+		}
+		if !broken(i) && get(t, s, subs[i].ID).Subscription.Cursor.Position != subs[i].Cursor.Position+1 {
+			t.Errorf("commit %d was not stored", i)
+		}
+	}
+	if err := errors.Join(s.client.Del(t.Context(), attempts).Err(), s.client.Rename(t.Context(), cursors+":away", cursors).Err()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), group(1)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range subs {
+		tries, err := s.Attempts(t.Context(), subs[i].ID)
+		if got := get(t, s, subs[i].ID).Subscription; err != nil || got.Cursor.Position != subs[i].Cursor.Position+1 || len(tries) != 1 || len(got.Gaps) != len(group(1)[i].Gaps) {
+			t.Errorf("stored of commit %d is %+v with %d attempts, %v", i, got, len(tries), err)
 		}
 	}
 }

@@ -2,73 +2,67 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// commitWhole stores commits that bring gaps or an end, by subscription in their
-// order: all are read in one round trip, decided here, and stored in another
-// where they are still what was read. Unread names what cannot be read; err says
-// that some was not stored.
-func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit) (unread, err error) {
+// commitWhole stores commits that bring gaps or an end, or several for one
+// subscription, in their order: all records are read in one round trip, decided
+// here, and stored in another where they are still what was read. It notes what was
+// not stored, and empties commits.
+func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit, failed failures) {
 	for tries := 1; len(commits) > 0; tries++ {
+		ids := slices.Collect(maps.Keys(commits))
 		if tries > 1 {
 			if err := rest(ctx, tries-1); err != nil {
-				return unread, err
+				failed.all(ids, err)
+				return
 			}
-		}
-		ids := slices.Collect(maps.Keys(commits))
-		values, err := s.readAll(ctx, ids)
-		if err != nil {
-			return unread, err
 		}
 		var writes []call
 		var writing []uuid.UUID
-		for i, id := range ids {
-			write, err := s.commitOne(id, values[i], commits[id])
-			if err != nil {
-				unread = errors.Join(unread, err)
+		for i, cmd := range s.readAll(ctx, ids) {
+			id := ids[i]
+			var write call
+			values, err := readReply(cmd, 1)
+			if err == nil {
+				write, err = s.commitOne(id, values[0], commits[id])
 			}
-			if err != nil || write.keys == nil {
+			switch {
+			case err != nil:
+				failed[id] = err
 				delete(commits, id)
-				continue
+			case write.keys == nil:
+				delete(commits, id)
+			default:
+				writes, writing = append(writes, write), append(writing, id)
 			}
-			writes, writing = append(writes, write), append(writing, id)
 		}
 		for i, cmd := range s.runAll(ctx, replaceScript, writes) {
-			won, cmdErr := cmd.Bool()
-			if cmdErr != nil {
-				return unread, cmdErr
+			id := writing[i]
+			won, err := cmd.Bool()
+			if err != nil {
+				failed[id] = err
 			}
-			if won {
-				delete(commits, writing[i])
+			if won || err != nil {
+				delete(commits, id)
 			}
 		}
 	}
-	return unread, nil
 }
 
-// readAll returns the records with some ids of any shards, in one round trip.
-func (s *Store) readAll(ctx context.Context, ids []uuid.UUID) ([]stored, error) {
+// readAll reads the records with some ids of any shards, in one round trip.
+func (s *Store) readAll(ctx context.Context, ids []uuid.UUID) []*redis.Cmd {
 	calls := make([]call, len(ids))
 	for i, id := range ids {
 		calls[i] = call{keys: s.key.recordsOf(id).values(), args: []any{ids[i][:]}}
 	}
-	out := make([]stored, len(ids))
-	for i, cmd := range s.runAll(ctx, readScript, calls) {
-		one, err := readReply(cmd, 1)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = one[0]
-	}
-	return out, nil
+	return s.runAll(ctx, readScript, calls)
 }
 
 // commitOne returns the call that stores what commits make of a record, in their
@@ -81,19 +75,12 @@ func (s *Store) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Com
 	var won, ended bool
 	var attempts []subscriptions.Attempt
 	for _, c := range commits {
-		if c.Cursor.Compare(sub.Cursor) <= 0 {
+		one, end := sub.Settle(c)
+		if !one {
 			continue
 		}
-		if c.End != "" && sub.EndedAt.IsZero() && c.Cursor.Generation == sub.Cursor.Generation {
-			sub.EndedAt, sub.EndReason = c.EndedAt, c.End
-			ended = true
-		}
-		for _, g := range c.Gaps {
-			sub.Gaps = journal.AddGap(sub.Gaps, g)
-		}
 		attempts = subscriptions.AddAttempts(attempts, c.Attempts...)
-		sub.Cursor = c.Cursor
-		won = true
+		won, ended = true, ended || end
 	}
 	if !won {
 		return call{}, nil

@@ -18,6 +18,8 @@
 //	P:{p:n}:changes          zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:latest           the greatest of these times, which is cheaper to ask for (poll.go)
 //	P:{p:n}:marks            hash    topic id -> packed mark; "rev" -> revision of the hash
+//	P:{p:n}:history          epoch and replication id for which the partition is settled (history.go)
+//	P:{p:n}:vouched          hash    hub -> replication id with which it compared, until it is settled
 //	P:{p:n}:hints            channel (no key) of the topics that got an entry
 //	P:{r:k}:cursors          hash    subscription id -> packed cursor, of the shards n with n mod 8 = k
 //	P:{r:k}:subscriptions:n  hash    subscription id -> packed subscription without its cursor
@@ -41,6 +43,20 @@
 // if the value is still the one that was read. The merge of cursors alone is done
 // by a script (commit.go), as each delivery needs it. A command that was lost on the
 // way is sent again by the client; each script recognises that it ran already.
+//
+// # What a full Redis stores
+//
+// Over nine tenths of its maxmemory, and over all of it, Redis stores nothing new:
+// it refuses notifications, pings, imports and requests, renewals and unsubscribes
+// included, and it stores everything else: cursors, attempts, gaps, ends,
+// activations, what becomes of requests and pings that it has, trims, removals,
+// leases and heartbeats. The reason: strangers write the first, and what the second
+// adds is bounded by what is stored already.
+//
+// The hub looks every two seconds how full Redis is (highwater.go). Between two
+// looks Redis itself refuses the first over its maxmemory, since each script says on
+// which side it is (script.go). A command that is no script only reads or deletes,
+// and none stands inside of MULTI, where a full Redis refuses even those.
 //
 // # What its user has to be allowed
 //

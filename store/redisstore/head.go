@@ -89,6 +89,9 @@ func (s *Store) knowHead(k topicKeys, topic, raw string) (headRecord, error) {
 	}
 	s.saw(k.partition, h.Last.Position)
 	s.heads.Add(k.id, raw)
+	if s.sights.saw(k, h.Head) {
+		s.histories.suspect(k.partition)
+	}
 	return h, nil
 }
 
@@ -116,7 +119,7 @@ func (s *Store) headAt(ctx context.Context, k topicKeys, topic string, version j
 //	ARGV    1 topic, 2 revision that the stored one must have, empty: there must be none,
 //	        3 new head record
 //	returns {1} it is stored; {0, head record} the stored one is another
-var headScript = newScript(`#!lua flags=allow-oom
+var headScript = newScript(bounded, `
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local revision = string.sub(now, 2, 9)
 if revision == string.sub(ARGV[3], 2, 9) then return {1} end
@@ -159,6 +162,7 @@ func (s *Store) changeHead(ctx context.Context, topic string, change func(h *jou
 		}
 		if stored {
 			s.heads.Add(k.id, raw)
+			s.sights.saw(k, next)
 			return nil
 		}
 		h, err = s.knowHead(k, topic, now)
@@ -170,7 +174,8 @@ func (s *Store) changeHead(ctx context.Context, topic string, change func(h *jou
 var errUnchanged = errors.New("nothing changed")
 
 // swapped reads what a script returns that stores a value if another is there:
-// {1}, {0, the value that is there}, or {2} where something else is missing.
+// {1}, {0, the value that is there}, {2} where something else is missing, or {3}
+// where it may have been lost.
 func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 	v, err := cmd.Slice()
 	if err != nil {
@@ -184,6 +189,8 @@ func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 		return true, "", nil
 	case int64(2):
 		return false, "", errChunks
+	case int64(3):
+		return false, "", errUnsettled
 	default:
 		return false, now, nil
 	}
@@ -192,6 +199,9 @@ func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 // Reset implements journal.Appender. A topic that never had an entry has
 // nothing to forget and stays without a head.
 func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
+	if _, err := s.settled(ctx, s.key.topic(topic).partition); err != nil {
+		return err // it may be about to come back
+	}
 	version := newVersion(random())
 	return s.changeHead(ctx, topic, func(h *journal.Head) error {
 		switch h.Version {
@@ -205,6 +215,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 			return errUnchanged
 		}
 		h.Reset, h.Version = true, version
+		h.Epoch++
 		return nil
 	})
 }

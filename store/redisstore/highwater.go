@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// highWater is the part of a Redis's maxmemory, in percent, over which no
-	// notification is taken any more.
+	// highWater is the part of a Redis's maxmemory, in percent, over which nothing
+	// new is stored any more.
 	highWater = 90
 	// memoryEvery is how often Redis is asked how full it is.
 	memoryEvery = 2 * time.Second
@@ -28,6 +29,16 @@ type memory struct {
 	used, most atomic.Int64 // bytes; most is 0 without a maxmemory
 }
 
+// Room implements subscriptions.Space.
+func (s *Store) Room(ctx context.Context) error { return errors.Join(ctx.Err(), s.full()) }
+
+// Space returns the bytes of maxmemory that are free, and those under which nothing
+// new is stored, as of a moment ago. False: Redis has no maxmemory.
+func (s *Store) Space() (free, least int64, ok bool) {
+	used, most := s.memory.used.Load(), s.memory.most.Load()
+	return max(most-used, 0), most - most/100*highWater, most > 0
+}
+
 // full returns an error that wraps journal.ErrFull where Redis is at its high
 // water.
 func (s *Store) full() error {
@@ -35,7 +46,7 @@ func (s *Store) full() error {
 	if !isFull(used, most) {
 		return nil
 	}
-	return fmt.Errorf("%w: Redis holds %d MiB of the %d MiB of its maxmemory, and no notification is taken over %d %%; give it more memory, or keep notifications for a shorter time",
+	return fmt.Errorf("%w: Redis holds %d MiB of the %d MiB of its maxmemory, and nothing new is stored over %d %%; give it more memory, or keep notifications for a shorter time",
 		journal.ErrFull, used>>20, most>>20, highWater)
 }
 

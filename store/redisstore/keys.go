@@ -48,6 +48,8 @@ const (
 	nameLatest  = "latest"
 	nameMarks   = "marks"
 	nameHints   = "hints"
+	nameHistory = "history"
+	nameVouched = "vouched"
 
 	beginsEntries   = "entries:"
 	beginsIntervals = "intervals:"
@@ -60,7 +62,7 @@ type topicKeys struct {
 	id        uuid.UUID
 	field     string // of the topic in the hashes of its partition
 
-	heads, entries, intervals, ids, changes, latest, hints string
+	heads, entries, intervals, ids, changes, latest, hints, history string
 }
 
 func (k keys) topic(topic string) topicKeys { return k.topicID(journal.TopicID(topic)) }
@@ -76,6 +78,7 @@ func (k keys) topicID(id uuid.UUID) topicKeys {
 		changes:   k.partition(n, nameChanges),
 		latest:    k.partition(n, nameLatest),
 		hints:     k.partition(n, nameHints),
+		history:   k.partition(n, nameHistory),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
 )
@@ -23,7 +24,7 @@ import (
 //	ARGV    1 whether those without a head are asked for: 1 or 0, 2.. topics
 //	returns {revision or '', number of topics asked for; of each its mark or '', 1 if it
 //	        has a head, else 0; then of each mark without a head: topic, mark}
-var readMarksScript = newScript(`
+var readMarksScript = newScript(reads, `
 local out = {redis.call('HGET', KEYS[1], 'rev') or '', #ARGV - 1}
 for i = 2, #ARGV do
   out[#out + 1] = redis.call('HGET', KEYS[1], ARGV[i]) or ''
@@ -40,14 +41,20 @@ end
 return out
 `)
 
-// writeMarksScript stores marks of one partition, if none of its marks was stored
-// since they were read.
+// pingScript and settleMarksScript store marks of one partition, if none of its
+// marks was stored since they were read: the one a ping, the other what became of
+// earlier pings.
 //
 //	KEYS    1 marks
 //	ARGV    1 revision that they must have, 2 the next one, 3.. topic, mark; an empty
 //	        mark is forgotten
 //	returns {1} they are stored; {0} there is another revision
-var writeMarksScript = newScript(`
+var (
+	pingScript        = newScript(grows, writeMarks)
+	settleMarksScript = newScript(bounded, writeMarks)
+)
+
+const writeMarks = `
 local revision = redis.call('HGET', KEYS[1], 'rev') or ''
 if revision == ARGV[2] then return {1} end
 if revision ~= ARGV[1] then return {0} end
@@ -60,7 +67,7 @@ for i = 3, #ARGV, 2 do
   end
 end
 return {1}
-`)
+`
 
 // marksOf are marks of one partition as they were read.
 type marksOf struct {
@@ -80,6 +87,8 @@ func (s *Store) readMarks(ctx context.Context, partition int, topics []string) (
 	return m, err
 }
 
+// askMarks is readMarks with the strangers or without. A mark that cannot be read
+// counts as none: the next ping makes it anew.
 func (s *Store) askMarks(ctx context.Context, partition int, topics []string, withStrangers bool) (m marksOf, err error) {
 	m = marksOf{known: map[string]journal.Mark{}, strange: map[string]bool{}, strangers: map[string]journal.Mark{}}
 	args := []any{withStrangers}
@@ -97,7 +106,9 @@ func (s *Store) askMarks(ctx context.Context, partition int, topics []string, wi
 		raw, _ := v[2*i].(string)
 		known := journal.Mark{Topic: topic}
 		if raw != "" {
-			if known, err = openMark(raw); err != nil {
+			if known, err = openMark(raw); journal.Unreadable(err) {
+				known = journal.Mark{Topic: topic} // it is made anew
+			} else if err != nil {
 				return m, err
 			}
 		} else if v[2*i+1] == int64(0) {
@@ -108,6 +119,9 @@ func (s *Store) askMarks(ctx context.Context, partition int, topics []string, wi
 	for pair := range slices.Chunk(v[2*len(topics):], 2) {
 		raw, _ := pair[1].(string)
 		mark, err := openMark(raw)
+		if journal.Unreadable(err) {
+			continue // its topic is not known, so that it cannot make room
+		}
 		if err != nil {
 			return m, err
 		}
@@ -124,14 +138,14 @@ func openMark(raw string) (journal.Mark, error) {
 	return m, nil
 }
 
-// changeMarks stores what change makes of the marks of some topics of a
-// partition. Change may be called several times, and returns those to store, by
+// changeMarks stores with a script, pingScript or settleMarksScript, what change
+// makes of the marks of some topics of a partition. Change may be called several times, and returns those to store, by
 // topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
-func (s *Store) changeMarks(ctx context.Context, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
+func (s *Store) changeMarks(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
 	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
 		return err
 	}
-	revision := binary.BigEndian.AppendUint64(nil, random())
+	revision := newRevision()
 	for range maxTries {
 		m, err := s.readMarks(ctx, partition, topics)
 		if err != nil {
@@ -150,13 +164,16 @@ func (s *Store) changeMarks(ctx context.Context, partition int, topics []string,
 			}
 			args = append(args, id[:], raw)
 		}
-		stored, _, err := swapped(s.run(ctx, writeMarksScript, []string{s.key.partition(partition, nameMarks)}, args...))
+		stored, _, err := swapped(s.run(ctx, script, []string{s.key.partition(partition, nameMarks)}, args...))
 		if err != nil || stored {
 			return err
 		}
 	}
 	return errBusy
 }
+
+// newRevision is the revision of marks that are about to be stored.
+func newRevision() []byte { return binary.BigEndian.AppendUint64(nil, random()) }
 
 // Ping implements journal.Marks. It counts all topics of one partition, or none.
 func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
@@ -170,7 +187,7 @@ func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error 
 	}
 	for n, topics := range partitions {
 		distinct := slices.Compact(slices.Sorted(slices.Values(topics)))
-		err := s.changeMarks(ctx, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
+		err := s.changeMarks(ctx, pingScript, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
 			return pinged(m, now, topics)
 		})
 		if err != nil {
@@ -220,15 +237,17 @@ func (s *Store) Mark(ctx context.Context, topic string) (journal.Mark, error) {
 
 // Marks implements journal.Marks.
 func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
-	values, err := s.page(ctx, s.key.partition(partition, nameMarks), after, limit)
-	for _, raw := range values {
+	err = s.page(ctx, s.key.partition(partition, nameMarks), after, limit, func(raw string) error {
 		m, err := openMark(raw)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			marks = append(marks, m)
 		}
-		marks = append(marks, m)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return marks, err
+	return marks, nil
 }
 
 // SetFetched implements journal.Marks.
@@ -246,7 +265,7 @@ func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
 // changeMark stores what change makes of a topic's mark, if it has one and change
 // says so.
 func (s *Store) changeMark(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
-	return s.changeMarks(ctx, s.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
+	return s.changeMarks(ctx, settleMarksScript, s.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
 		old := m.known[topic]
 		if old.Pings == 0 {
 			return nil, nil

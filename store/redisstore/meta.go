@@ -30,7 +30,7 @@ type meta struct {
 //	KEYS    1 the hash of the store
 //	ARGV    1 schema, 2 id and 3 time of a new one; an empty id makes none
 //	returns schema, id, time, and '1' where it made one; four nils: there is none
-var metaScript = newScript(`
+var metaScript = newScript(bounded, `
 if ARGV[2] ~= '' and redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'schema', ARGV[1], 'id', ARGV[2], 'created-at', ARGV[3])
   return {ARGV[1], ARGV[2], ARGV[3], '1'}

@@ -20,6 +20,11 @@ var _ cluster.Store = (*Store)(nil)
 // JSON, with spaces between them.
 const nameHubs = "hubs"
 
+// nameDoubted is the hash of the partitions that a hub found unsettled, for others to
+// look at: partition -> what is drawn anew whenever somebody tells of it. It is
+// forgotten after doubtKept.
+const nameDoubted = "doubted"
+
 // nameOwners is the hash of the leases on the shards of one slot: shard -> the
 // end of the lease in milliseconds, a space, and its owner. They lie with the records
 // of these shards, so that both are there or neither is.
@@ -31,10 +36,12 @@ const nameOwners = "owners"
 // heartbeatScript says that a hub lives, and returns all that do. It writes only
 // when a third of the time is over, or something changed. It may run twice.
 //
-//	KEYS    1 the hash of the hubs
+//	KEYS    1 the hash of the hubs, 2 the hash of doubted partitions
 //	ARGV    1 id, 2 how long it lives in milliseconds (0: no more), 3 its node in JSON
-//	returns for each hub that lives: time of the heartbeat in milliseconds, node
-var heartbeatScript = newScript(`#!lua flags=allow-oom
+//	returns the replication id of the server; number of doubted partitions; each with
+//	        its value; then for each hub that lives: time of the heartbeat in
+//	        milliseconds, node
+var heartbeatScript = newScript(bounded, theReplicationID+`
 local t = redis.call('TIME')
 local now, ttl = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
 local mine = redis.call('HGET', KEYS[1], ARGV[1])
@@ -46,7 +53,9 @@ else
     redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %.0f ', now + ttl, now) .. ARGV[3])
   end
 end
-local out, all = {}, redis.call('HGETALL', KEYS[1])
+local out, all = redis.call('HGETALL', KEYS[2]), redis.call('HGETALL', KEYS[1])
+table.insert(out, 1, tostring(#out / 2))
+table.insert(out, 1, replid)
 for i = 1, #all, 2 do
   local til, seen, node = string.match(all[i + 1], '^(%d+) (%d+) (.*)$')
   if til and tonumber(til) > now then
@@ -63,7 +72,7 @@ return out
 //	KEYS    1 the hash of the leases
 //	ARGV    shards
 //	returns the owners in the order of the shards, '' where there is none
-var ownersScript = newScript(`#!lua flags=no-writes,allow-oom
+var ownersScript = newScript(reads, `
 local t = redis.call('TIME')
 local now, out = t[1] * 1000 + math.floor(t[2] / 1000), {}
 for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV))) do
@@ -79,7 +88,7 @@ return out
 //	KEYS    1 the hash of the leases
 //	ARGV    1 owner, 2 how long they last in milliseconds, 3 '1' where it may take what nobody has; then shards
 //	returns the shards on which the owner has a lease now
-var leaseScript = newScript(`#!lua flags=allow-oom
+var leaseScript = newScript(bounded, `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local lease = string.format('%.0f ', now + ARGV[2]) .. ARGV[1]
@@ -100,7 +109,7 @@ return got
 //	KEYS    1 the hash of the leases
 //	ARGV    1 owner; then shards
 //	returns nil
-var releaseScript = newScript(`#!lua flags=allow-oom
+var releaseScript = newScript(bounded, `
 for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 2))) do
   if lease and string.match(lease, '^%d+ (.*)$') == ARGV[1] then redis.call('HDEL', KEYS[1], ARGV[n + 1]) end
 end
@@ -116,10 +125,17 @@ func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Durat
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.run(ctx, heartbeatScript, []string{s.key.nodes(nameHubs)}, self.ID, ttl.Milliseconds(), node).StringSlice()
+	asked := time.Now()
+	names := []string{s.key.nodes(nameHubs), s.key.nodes(nameDoubted)}
+	v, err := s.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("telling the other hubs of this one: %w", err)
 	}
+	replid, v := v[0], v[1:]
+	doubted, _ := strconv.Atoi(v[0])
+	v = v[1:]
+	s.heedDoubts(v[:2*doubted])
+	v = v[2*doubted:]
 	nodes := make([]cluster.Node, 0, len(v)/2)
 	for i := 0; i+1 < len(v); i += 2 {
 		seen, err := strconv.ParseInt(v[i], 10, 64)
@@ -130,6 +146,7 @@ func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Durat
 		n.SeenAt = time.UnixMilli(seen).UTC()
 		nodes = append(nodes, n)
 	}
+	s.hubs.beat(asked, self.ID, replid, ttl, nodes)
 	return nodes, nil
 }
 

@@ -212,7 +212,7 @@ func TestLeaseCommands(t *testing.T) {
 	if n := count(func(ctx context.Context) error { _, _, err := s.Renew(ctx, "a", allShards(), time.Minute); return err }); n > 8*4 {
 		t.Errorf("a renewal of all leases costs %d commands", n)
 	}
-	if n := count(func(ctx context.Context) error { _, err := s.Heartbeat(ctx, node, time.Minute); return err }); n > 4 {
+	if n := count(func(ctx context.Context) error { _, err := s.Heartbeat(ctx, node, time.Minute); return err }); n > 5 {
 		t.Errorf("a heartbeat costs %d commands", n)
 	}
 }

@@ -40,9 +40,9 @@ func (s *Store) pollPartitions(ctx context.Context, since map[int]uint64) (moved
 	pipe := s.client.Pipeline()
 	var cmds []*redis.SliceCmd
 	for some := range slices.Chunk(partitions, step) {
-		names := make([]string, len(some))
-		for i, n := range some {
-			names[i] = s.key.partition(n, nameLatest)
+		names := make([]string, 0, 2*len(some))
+		for _, n := range some {
+			names = append(names, s.key.partition(n, nameLatest), s.key.partition(n, nameHistory))
 		}
 		cmds = append(cmds, pipe.MGet(ctx, names...))
 	}
@@ -53,10 +53,14 @@ func (s *Store) pollPartitions(ctx context.Context, since map[int]uint64) (moved
 			failed = err
 			continue
 		}
-		for n, v := range values {
-			latest, partition := "0", partitions[i*step+n]
-			if text, ok := v.(string); ok {
+		for n := 0; n+1 < len(values); n += 2 {
+			latest, partition := "0", partitions[i*step+n/2]
+			if text, ok := values[n].(string); ok {
 				latest = text
+			}
+			history, _ := values[n+1].(string)
+			if h := s.histories.of[partition].settled.Load(); h != nil && *h != history {
+				s.histories.doubt(partition, h)
 			}
 			if latest != strconv.FormatUint(since[partition], 10) {
 				moved = append(moved, partition)

@@ -24,21 +24,34 @@ const replyMax = 8 << 20
 //	ARGV    1 topic, 2 anchor (appendAnchor), 3 its position-nonce, 4 most entries,
 //	        5 most bytes of bodies; less than 0: none, 6 most bytes of stored bodies in
 //	        this reply
-//	returns {1, 1 if there are more, else 0; then of each entry: packed entry, body or
-//	        nothing, number of chunks}; the body of one that does not fit, and of all
-//	        after it, is left out;
+//	returns {1, 1 if there are more, else 0, head record; then of each entry:
+//	        position-nonce, packed entry, body or nothing, number of chunks, size of the
+//	        body}; the body of one that does not fit, and of all after it, is left out;
+//	        the head record comes where there are no entries, or the anchor has no
+//	        nonce, else ''
 //	        {0, head record} the anchor's entry is not there
-var readEntriesScript = newScript(`
+//
+// An anchor whose nonce is zero is that of a damaged entry: Go looks whether it was
+// trimmed since.
+var readEntriesScript = newScript(reads, `
 local head = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local trimmed = string.sub(head, 10, 25)
-if trimmed == '' then trimmed = string.rep('\0', 16) end
-local from = '-'
-if ARGV[2] ~= string.rep('\0', 16) then from = '(' .. ARGV[3] end
-if ARGV[2] ~= trimmed and (from == '-' or #redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3]) == 0) then
+local zero = string.rep('\0', 8)
+if trimmed == '' then trimmed = zero .. zero end
+local from, unknown = '-', false
+if ARGV[2] ~= zero .. zero then
+  from = '(' .. ARGV[3]
+  if string.sub(ARGV[2], 9) == zero then
+    unknown = true
+    from = '(' .. string.match(ARGV[3], '^%d+') .. '-18446744073709551615'
+  end
+end
+if ARGV[2] ~= trimmed and not unknown and (from == '-' or #redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3]) == 0) then
   return {0, head}
 end
 local most, left, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local out, n, count = {1, 0}, 0, 8
+local out, n, count = {1, 0, ''}, 0, 8
+if unknown then out[3] = head end
 while n < most do
   count = math.min(count, most - n)
   local page = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
@@ -49,23 +62,26 @@ while n < most do
       out[2] = 1
       return out
     end
-    if left >= 0 then left = left - tonumber(f[4]) end
+    if left >= 0 then left = left - (tonumber(f[4]) or 0) end
     local body, chunks = '', 0
     if f[5] == 'c' then
-      chunks = tonumber(f[6])
+      chunks = tonumber(f[6]) or 0
     elseif left >= 0 then
-      body = f[6]
+      body = f[6] or ''
       room = room - #body
     end
-    out[#out + 1] = f[2]
+    out[#out + 1] = entry[1]
+    out[#out + 1] = f[2] or ''
     out[#out + 1] = body
     out[#out + 1] = chunks
+    out[#out + 1] = tonumber(f[4]) or 0
     from = '(' .. entry[1]
     n = n + 1
   end
   if #page < count then break end
   if before - room < 8192 * count then count = 64 end -- they are small
 end
+if n == 0 then out[3] = head end
 return out
 `)
 
@@ -73,19 +89,20 @@ return out
 //
 //	KEYS    1 heads, 2 entries
 //	ARGV    1 topic, 2 position-nonce, 3 whether with its body: 1 or 0
-//	returns {head record, packed entry, body or nothing, number of chunks}; {}: it is
-//	        not there
-var readEntryScript = newScript(`
+//	returns {head record, position-nonce, packed entry, body or nothing, number of
+//	        chunks, size of the body}; {head record}: it is not there
+var readEntryScript = newScript(reads, `
+local head = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local page = redis.call('XRANGE', KEYS[2], ARGV[2], ARGV[2])
-if #page == 0 then return {} end
+if #page == 0 then return {head} end
 local f = page[1][2]
 local body, chunks = '', 0
 if f[5] == 'c' then
-  chunks = tonumber(f[6])
+  chunks = tonumber(f[6]) or 0
 elseif ARGV[3] == '1' then
-  body = f[6]
+  body = f[6] or ''
 end
-return {redis.call('HGET', KEYS[1], ARGV[1]) or '', f[2], body, chunks}
+return {head, page[1][1], f[2] or '', body, chunks, tonumber(f[4]) or 0}
 `)
 
 // storedEntry is an entry as it came from Redis.
@@ -93,28 +110,50 @@ type storedEntry struct {
 	journal.Entry
 	body   string // its form; empty: it was not asked for, did not fit, or is in chunks
 	chunks int
+	size   int64 // of the body, also where the entry cannot be read
+	// why, where not nil, says why it cannot be read; then of Entry there are Position,
+	// Nonce and what journal.PackedEntryID gives.
+	why error
 }
 
-// openEntry reads the three values by which scripts tell of an entry.
+// openEntry reads the five values by which scripts tell of an entry.
 func openEntry(v []any) (e storedEntry, err error) {
-	packed, ok1 := v[0].(string)
-	body, ok2 := v[1].(string)
-	chunks, ok3 := v[2].(int64)
-	if !ok1 || !ok2 || !ok3 {
+	id, ok0 := v[0].(string)
+	packed, ok1 := v[1].(string)
+	body, ok2 := v[2].(string)
+	chunks, ok3 := v[3].(int64)
+	size, ok4 := v[4].(int64)
+	if !ok0 || !ok1 || !ok2 || !ok3 || !ok4 {
 		return e, fmt.Errorf("%w: an entry", journal.ErrPacked)
 	}
-	e.body, e.chunks = body, int(chunks)
-	e.Entry, err = journal.UnpackEntry([]byte(packed))
+	e.body, e.chunks, e.size = body, int(chunks), size
+	e.Entry, e.why = journal.UnpackEntry([]byte(packed))
+	if e.why == nil && streamID(e.Anchor()) != id {
+		e.why = fmt.Errorf("%w: an entry: it has the position of another", journal.ErrPacked)
+	}
+	if e.why == nil {
+		return e, nil
+	}
+	e.Entry = journal.Entry{ID: journal.PackedEntryID([]byte(packed))}
+	e.Position, e.Nonce, err = splitID(id)
 	return e, err
 }
 
-// open returns the body. journal.ErrNotFound: it is in chunks and was trimmed
-// since.
-func (e storedEntry) open(ctx context.Context, s *Store) ([]byte, error) {
+// open returns the body, checked. journal.ErrNotFound: it is in chunks and was trimmed
+// since, or else they are damaged.
+func (e storedEntry) open(ctx context.Context, s *Store) (body []byte, err error) {
 	if e.chunks > 0 {
-		return s.readChunks(ctx, e.Entry, e.chunks)
+		body, err = s.readChunks(ctx, e.Entry, e.chunks)
+	} else {
+		body, err = decodeBody([]byte(e.body), e.Size)
 	}
-	return decodeBody([]byte(e.body), e.Size)
+	switch {
+	case journal.Unreadable(err):
+		return nil, e.Damaged(err)
+	case err != nil:
+		return nil, err
+	}
+	return body, e.Check(body)
 }
 
 // Read implements journal.Reader.
@@ -125,18 +164,28 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, mo
 		var page []storedEntry
 		var err error
 		page, more, err = s.readPage(ctx, k, topic, after, most-len(out), maxBytes)
-		if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) && len(out) > 0 {
+		if len(out) > 0 && (errors.As(err, new(*journal.TrimmedError)) || errors.Is(err, journal.ErrDamaged)) {
 			return out, nil // what was read is good; the next Read says so
 		}
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range page {
-			if maxBytes -= e.Size; maxBytes < 0 {
-				maxBytes = -1 // nor do the bodies after this one
-			} else if e.Body, err = e.open(ctx, s); errors.Is(err, journal.ErrNotFound) {
-				maxBytes = -1 // trimmed a moment ago: Body says so
-			} else if err != nil {
+		for i, e := range page {
+			err := damagedAfter(after, page[i:])
+			if len(out) == 0 && e.why != nil {
+				err = s.nearby(ctx, k, topic, after, err)
+			}
+			if err == nil {
+				if maxBytes -= e.Size; maxBytes < 0 {
+					maxBytes = -1 // nor do the bodies after this one
+				} else if e.Body, err = s.openBody(ctx, k, e); errors.Is(err, journal.ErrNotFound) {
+					maxBytes, err = -1, nil // trimmed a moment ago: Body says so
+				}
+			}
+			switch {
+			case err != nil && errors.Is(err, journal.ErrDamaged) && len(out) > 0:
+				return out, nil // as above
+			case err != nil:
 				return nil, err
 			}
 			out = append(out, e.Entry)
@@ -146,7 +195,9 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, mo
 	return out, nil
 }
 
-// readPage reads as much as fits into one reply, and whether there is more.
+// readPage reads as much as fits into one reply, and whether there is more. Entries
+// that cannot be read are among them; the newest of the topic is an error where it is
+// missing.
 func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after journal.Anchor, most int, maxBytes int64) (page []storedEntry, more bool, err error) {
 	v, err := s.run(ctx, readEntriesScript, []string{k.heads, k.entries},
 		k.field, appendAnchor(nil, after), streamID(after), max(most, 0), maxBytes, replyMax).Slice()
@@ -160,17 +211,30 @@ func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after j
 			return nil, false, err
 		}
 		if after.Position < h.Trimmed.Position {
-			return nil, false, &journal.TrimmedError{To: h.Trimmed}
+			return nil, false, h.TrimmedAfter(after)
 		}
 		return nil, false, journal.ErrRolledBack
 	}
-	for group := range slices.Chunk(v[2:], 3) {
+	for group := range slices.Chunk(v[3:], 5) {
 		e, err := openEntry(group)
 		if err != nil {
 			return nil, false, fmt.Errorf("topic %s: %w", topic, err)
 		}
 		s.saw(k.partition, e.Position)
 		page = append(page, e)
+	}
+	if raw, _ := v[2].(string); raw != "" {
+		h, err := s.knowHead(k, topic, raw)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case after.Position < h.Trimmed.Position:
+			return nil, false, h.TrimmedAfter(after)
+		case after.Position > h.Last.Position:
+			return nil, false, journal.ErrRolledBack
+		case len(page) == 0 && most > 0:
+			return nil, false, missingNewest(after, h.Head)
+		}
 	}
 	return page, v[1] == int64(1), nil
 }
@@ -187,69 +251,95 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 	if len(at) != 32 {
 		return "", e, fmt.Errorf("%w: the place of notification %v", journal.ErrPacked, id)
 	}
-	topic, found, err := s.readEntry(ctx, s.key.topicID(uuid.UUID([]byte(at[:16]))), anchorOf(at[16:]), false)
-	return topic, found.Entry, err
+	at16 := anchorOf(at[16:])
+	h, found, err := s.readEntry(ctx, s.key.topicID(uuid.UUID([]byte(at[:16]))), at16, false)
+	switch {
+	case errors.Is(err, journal.ErrNotFound) && h.Trimmed.Position < at16.Position:
+		return "", e, &journal.DamagedError{At: at16, ID: id, Why: errMissing}
+	case err != nil:
+		return "", e, err
+	case found.why != nil:
+		return "", e, found.damaged(0, nil)
+	}
+	return h.Topic, found.Entry, nil
 }
 
-// readEntry reads one entry, and the name of its topic.
-func (s *Store) readEntry(ctx context.Context, k topicKeys, a journal.Anchor, withBody bool) (topic string, e storedEntry, err error) {
+// readEntry reads one entry, and the head of its topic, which comes also with
+// journal.ErrNotFound.
+func (s *Store) readEntry(ctx context.Context, k topicKeys, a journal.Anchor, withBody bool) (h headRecord, e storedEntry, err error) {
 	v, err := s.run(ctx, readEntryScript, []string{k.heads, k.entries}, k.field, streamID(a), withBody).Slice()
 	if err != nil {
-		return "", e, err
-	}
-	if len(v) != 4 {
-		return "", e, journal.ErrNotFound
+		return h, e, err
 	}
 	raw, _ := v[0].(string)
-	h, err := openHead(raw, "")
+	if h, err = openHead(raw, ""); err == nil && len(v) != 6 {
+		return h, e, journal.ErrNotFound
+	}
 	if err == nil {
 		e, err = openEntry(v[1:])
 	}
 	if err != nil {
-		return "", storedEntry{}, fmt.Errorf("topic id %v: %w", k.id, err)
+		return headRecord{}, storedEntry{}, fmt.Errorf("topic id %v: %w", k.id, err)
 	}
-	return h.Topic, e, nil
+	return h, e, nil
 }
 
 // Body implements journal.Reader.
 func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
 	k := s.key.topic(topic)
 	_, found, err := s.readEntry(ctx, k, e.Anchor(), true)
-	if err != nil {
+	switch {
+	case err != nil:
+		return nil, err
+	case journal.Unreadable(found.why):
+		return nil, e.Damaged(found.why)
+	case found.why != nil:
+		return nil, found.why
+	}
+	return s.openBody(ctx, k, found)
+}
+
+// openBody returns the body of an entry. journal.ErrNotFound: it was trimmed since.
+func (s *Store) openBody(ctx context.Context, k topicKeys, e storedEntry) ([]byte, error) {
+	body, err := e.open(ctx, s)
+	if !errors.Is(err, journal.ErrNotFound) {
+		return body, err
+	}
+	// Trimmed since, or else somebody took it away.
+	if _, _, err := s.readEntry(ctx, k, e.Anchor(), false); err != nil {
 		return nil, err
 	}
-	body, err := found.open(ctx, s)
-	if errors.Is(err, journal.ErrNotFound) {
-		// Trimmed since, or else somebody took it away.
-		if _, _, findErr := s.readEntry(ctx, k, e.Anchor(), false); findErr == nil {
-			return nil, fmt.Errorf("a part of the body of notification %v is missing: %s", found.ID, s.key.body(found.ID))
-		}
-	}
-	return body, err
+	return nil, e.Damaged(fmt.Errorf("a part of its body is missing: %s", s.key.body(e.ID)))
 }
 
 // Topics implements journal.Trimmer.
 func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
-	values, err := s.page(ctx, s.key.partition(partition, nameHeads), after, limit)
-	for _, raw := range values {
+	err = s.page(ctx, s.key.partition(partition, nameHeads), after, limit, func(raw string) error {
 		h, err := openHead(raw, "")
-		if err != nil {
-			return nil, fmt.Errorf("a topic of partition %d: %w", partition, err)
+		if err == nil {
+			if s.sights.saw(s.key.topic(h.Topic), h.Head) {
+				s.histories.suspect(partition)
+			}
+			heads = append(heads, h.Head)
 		}
-		heads = append(heads, h.Head)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the topics of partition %d: %w", partition, err)
 	}
-	return heads, err
+	return heads, nil
 }
 
-// page returns what a hash has under up to limit ids, in their order, after a
-// given one; the nil id stands before all.
-func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int) (values []string, err error) {
+// page hands open what a hash has under ids, in their order, after a given one, until
+// open took limit of them; the nil id stands before all. What open cannot read is
+// reported and left out; where there is nobody to report to, its error comes back.
+func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int, open func(raw string) error) error {
 	if limit <= 0 {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	fields, err := s.client.HKeys(ctx, key).Result()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	begin := string(after[:])
 	fields = slices.DeleteFunc(fields, func(f string) bool {
@@ -257,18 +347,27 @@ func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int
 	})
 	slices.Sort(fields)
 	// Fields may be deleted meanwhile, and a page that is not full is the last one.
-	for len(values) < limit && len(fields) > 0 {
-		some := fields[:min(limit-len(values), len(fields))]
+	for took := 0; took < limit && len(fields) > 0; {
+		some := fields[:min(limit-took, len(fields))]
 		fields = fields[len(some):]
 		found, err := s.client.HMGet(ctx, key, some...).Result()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, v := range found {
-			if v, ok := v.(string); ok {
-				values = append(values, v)
+		for i, v := range found {
+			raw, ok := v.(string)
+			if !ok {
+				continue
+			}
+			switch err := open(raw); {
+			case err == nil:
+				took++
+			case s.unreadableTopic == nil:
+				return err
+			default:
+				s.unreadableTopic(uuid.UUID([]byte(some[i])), err)
 			}
 		}
 	}
-	return values, nil
+	return nil
 }

@@ -25,7 +25,7 @@ type stored struct{ cursor, sub, request string }
 //	KEYS    1 cursors, 2 subscriptions, 3 requests
 //	ARGV    the ids, readMax at most
 //	returns three lists of values in the order of the ids, nil where there is none
-var readScript = newScript(`
+var readScript = newScript(reads, `
 local out = {}
 for n, key in ipairs(KEYS) do out[n] = redis.call('HMGET', key, unpack(ARGV)) end
 return out
@@ -35,15 +35,21 @@ return out
 // some thousand arguments, and others wait meanwhile.
 const readMax = 500
 
-// replaceScript stores a record if it is still the one that was read. A cursor
-// is among what is compared, so that none goes back (invariant 3). A call that
+// replaceScript and requestScript store a record if it is still the one that was
+// read. RequestScript is for changes that subscriptions.Grows says it of. A cursor is
+// among what is compared, so that none goes back (invariant 3). A call that
 // comes again, since its answer got lost, is told by its token.
 //
 //	KEYS    1 cursors, 2 subscriptions, 3 requests, 4 changes, 5 attempts of the subscription
 //	ARGV    1 id; 2, 3, 4 the cursor, subscription and request that were read; 5, 6, 7 the new ones, '' where there is none;
 //	        8 token, '' where Changed does not tell of it; 9 how many changes are kept; 10 how many attempts are kept; then attempts to add
 //	returns 1; 0: somebody else was quicker, and nothing was stored
-var replaceScript = newScript(`
+var (
+	replaceScript = newScript(bounded, replace)
+	requestScript = newScript(grows, replace)
+)
+
+const replace = `
 for n = 1, 3 do
   if (redis.call('HGET', KEYS[n], ARGV[1]) or '') ~= ARGV[n + 1] then
     if ARGV[8] == '' then return 0 end
@@ -67,7 +73,7 @@ if ARGV[11] then
   redis.call('LTRIM', KEYS[5], -ARGV[10], -1)
 end
 return 1
-`)
+`
 
 // Get implements subscriptions.Registry.
 func (s *Store) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
@@ -160,7 +166,8 @@ func (s *Store) packRecord(id uuid.UUID, rec subscriptions.Record) (v stored) {
 	return v
 }
 
-// Update implements subscriptions.Registry.
+// Update implements subscriptions.Registry. At the high water it refuses what
+// subscriptions.Grows says it of, and between two looks Redis does.
 func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	if err := s.writable(); err != nil {
 		return subscriptions.Record{}, err
@@ -170,11 +177,18 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
 		}
-		next, err := s.changed(id, values[0], change)
+		next, grown, err := s.changed(id, values[0], change)
 		if err != nil {
 			return subscriptions.Record{}, err
 		}
-		won, err := s.run(ctx, replaceScript, s.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
+		script := replaceScript
+		if grown {
+			if err := s.full(); err != nil {
+				return subscriptions.Record{}, err
+			}
+			script = requestScript
+		}
+		won, err := s.run(ctx, script, s.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 		}
@@ -187,27 +201,28 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 	}
 }
 
-// changed returns what change makes of a record. The cursor is the greater of
-// both.
-func (s *Store) changed(id uuid.UUID, old stored, change func(subscriptions.Record) (subscriptions.Record, error)) (stored, error) {
-	rec, err := s.unpackRecord(id, old)
+// changed returns what change makes of a record, and whether it grows. The cursor
+// is the greater of both.
+func (s *Store) changed(id uuid.UUID, was stored, change func(subscriptions.Record) (subscriptions.Record, error)) (next stored, grown bool, err error) {
+	old, err := s.unpackRecord(id, was)
 	if err != nil {
-		return stored{}, err
+		return stored{}, false, err
 	}
 	var cursor *journal.Cursor
-	if rec.Subscription != nil {
-		c := rec.Subscription.Cursor
+	if old.Subscription != nil {
+		c := old.Subscription.Cursor
 		cursor = &c
 	}
-	if rec, err = change(rec); err != nil {
-		return stored{}, err
+	rec, err := change(old)
+	if err != nil {
+		return stored{}, false, err
 	}
 	if cursor != nil && rec.Subscription != nil {
 		sub := *rec.Subscription
 		sub.Cursor = journal.Merge(*cursor, sub.Cursor)
 		rec.Subscription = &sub
 	}
-	return s.packRecord(id, rec), nil
+	return s.packRecord(id, rec), subscriptions.Grows(old, rec), nil
 }
 
 func (s *Store) replaceKeys(id uuid.UUID) []string {

@@ -98,22 +98,29 @@ func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limi
 
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
+// idsScript returns the fields of hashes, all as they were at one moment. Inside
+// MULTI a full Redis would refuse even that.
+//
+//	KEYS    the hashes
+//	returns a list of fields for each
+var idsScript = newScript(reads, `
+local out = {}
+for n, key in ipairs(KEYS) do out[n] = redis.call('HKEYS', key) end
+return out
+`)
+
 // idsIn returns the fields of some hashes of one slot, sorted, each once.
 func (s *Store) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, error) {
-	lists := make([]*redis.StringSliceCmd, len(hashes))
-	_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-		for i, key := range hashes {
-			lists[i] = tx.HKeys(ctx, key)
-		}
-		return nil
-	})
+	lists, err := s.run(ctx, idsScript, hashes).Slice()
 	if err != nil {
 		return nil, err
 	}
 	var ids []uuid.UUID
 	for _, list := range lists {
-		for _, field := range list.Val() {
-			if id, err := uuid.FromBytes([]byte(field)); err == nil { // nothing of ours is without one
+		fields, _ := list.([]any)
+		for _, f := range fields {
+			text, _ := f.(string)
+			if id, err := uuid.FromBytes([]byte(text)); err == nil { // nothing of ours is without one
 				ids = append(ids, id)
 			}
 		}

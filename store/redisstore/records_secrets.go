@@ -37,6 +37,13 @@ const nameSecrets = "secrets"
 
 const formPlain = "plain"
 
+// formScript adds a form. A start on a full Redis does it too.
+//
+//	KEYS    1 the set of the forms
+//	ARGV    1 form
+//	returns 1; 0: it was there
+var formScript = newScript(bounded, `return redis.call('SADD', KEYS[1], ARGV[1])`)
+
 // settleSecrets sees to it that every secret can be opened, and that each is
 // stored as the keys would store it today. Without one of the keys it returns an
 // error that wraps a *seal.KeyError, and nothing was changed. What it did not
@@ -55,7 +62,7 @@ func (s *Store) settleSecrets(ctx context.Context) error {
 	if err := s.lacksNoKey(ctx); err != nil {
 		return err
 	}
-	if err := s.client.SAdd(ctx, name, mine).Err(); err != nil {
+	if err := s.run(ctx, formScript, []string{name}, mine).Err(); err != nil {
 		return err
 	}
 	used, err := s.reseal(ctx)
@@ -109,7 +116,7 @@ func (s *Store) reseal(ctx context.Context) (used []seal.ID, err error) {
 			if fresh {
 				continue
 			}
-			next, err := s.changed(id, values[i], same)
+			next, _, err := s.changed(id, values[i], same)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/test/redistest"
 )
@@ -159,6 +161,57 @@ func everything(ctx context.Context, client redis.UniversalClient, prefix string
 	return []byte(all.String()), nil
 }
 
+// damage damages an entry in Redis.
+func damage(ctx context.Context, client redis.UniversalClient, s *Store, topic string, e journal.Entry, d storetest.Damage) error {
+	entries, body, id := s.key.topic(topic).entries, s.key.body(e.ID), streamID(e.Anchor())
+	if n, err := client.Exists(ctx, body).Result(); err != nil {
+		return err
+	} else if n == 1 && d >= storetest.DamagedBody {
+		switch d {
+		case storetest.DamagedBody:
+			part, err := client.HGet(ctx, body, "1").Bytes()
+			part[len(part)/2] ^= 1
+			return errors.Join(err, client.HSet(ctx, body, "1", part).Err())
+		case storetest.ShortBody:
+			part, err := client.HGet(ctx, body, "1").Result()
+			return errors.Join(err, client.HSet(ctx, body, "1", part[1:]).Err())
+		default:
+			return client.HDel(ctx, body, "1").Err()
+		}
+	}
+	page, err := client.XRange(ctx, entries, "-", "+").Result()
+	if err != nil {
+		return err
+	}
+	// A stream takes no entry before another, so it is written anew.
+	if err := client.Del(ctx, entries).Err(); err != nil {
+		return err
+	}
+	for _, m := range page {
+		packed, _ := m.Values["e"].(string)
+		stored, _ := m.Values["b"].(string)
+		switch {
+		case m.ID != id:
+		case d == storetest.MissingEntry:
+			continue
+		case d == storetest.DamagedEntry:
+			packed = packed[:len(packed)/2]
+		default:
+			stored = stored[:len(stored)-1] + "\x00"
+		}
+		values := []any{"e", packed, "s", m.Values["s"]}
+		if chunks, ok := m.Values["c"]; ok {
+			values = append(values, "c", chunks)
+		} else {
+			values = append(values, "b", stored)
+		}
+		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: entries, ID: m.ID, Values: values}).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // harness is a store under a prefix of its own.
 func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
 	return harnessOf(t, url, url, keys)
@@ -205,6 +258,9 @@ func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.H
 				}
 				return reopen()
 			}, nil
+		},
+		Damage: func(topic string, e journal.Entry, d storetest.Damage) error {
+			return damage(ctx, client, s, topic, e, d)
 		},
 		Sealing: &storetest.Sealing{
 			Reopen: reopenWith,

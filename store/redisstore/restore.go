@@ -16,7 +16,7 @@ import (
 //	        be none, 3 new head record, 4 most changes, 5 hint, 6 its channel,
 //	        7 command that publishes it, 8.. packed intervals, oldest first
 //	returns {1} it is stored; {0, head record} the stored one is another
-var restoreScript = newScript(`
+var restoreScript = newScript(grows, `
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local revision = string.sub(now, 2, 9)
 if revision == string.sub(ARGV[3], 2, 9) then return {1} end
@@ -24,7 +24,7 @@ if revision ~= ARGV[2] then return {0, now} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('DEL', KEYS[2])
 for i = 8, #ARGV do redis.call('LPUSH', KEYS[2], ARGV[i]) end
-` + tellChange("KEYS[3]", "KEYS[4]", "ARGV[1]", "ARGV[4]") + `
+`+tellChange("KEYS[3]", "KEYS[4]", "ARGV[4]")+`
 redis.pcall(ARGV[7], ARGV[6], ARGV[5])
 return {1}
 `)

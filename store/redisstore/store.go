@@ -45,6 +45,19 @@ type Options struct {
 	// Unreadable is told what List and Requests leave out as it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
 	Unreadable func(id uuid.UUID, why error)
+	// UnreadableTopic is told of the topics that Topics and Marks leave out, by
+	// their ids, for the same reasons. It must not wait. Nil: they fail.
+	UnreadableTopic func(id uuid.UUID, why error)
+	// Lease is how long a hub counts that says nothing: its share waits so long, and
+	// so do publishes where Redis may have lost something that it knows of. Zero:
+	// there are no other hubs.
+	Lease time.Duration
+	// Reached tells how far the subscriptions that this hub has got, of the topics of
+	// some partitions, and whether it has all that it should; nil: it has none. It is
+	// asked when Redis may have lost its tail.
+	Reached func(partitions []int) (of []journal.Reached, ready bool)
+	// Lost is told what Redis lost. It must not wait. Nil: nobody is told.
+	Lost func(Loss)
 }
 
 // Errors of a store as such.
@@ -92,8 +105,16 @@ type Store struct {
 	highest [journal.Partitions]atomic.Uint64
 	hints   *hints
 	memory  memory
-	// unreadable is Options.Unreadable.
-	unreadable func(id uuid.UUID, why error)
+	// unreadable and unreadableTopic are those of Options.
+	unreadable, unreadableTopic func(id uuid.UUID, why error)
+	// sights, histories and hubs are for telling what Redis lost; with reached and
+	// lost of the Options.
+	sights     sights
+	histories  *histories
+	hubs       hubs
+	ownerLease time.Duration
+	reached    func(partitions []int) (of []journal.Reached, ready bool)
+	lost       func(Loss)
 
 	location string // for people, without a password
 	checks   checks
@@ -129,7 +150,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		panic(err) // its size is right
 	}
-	s := &Store{client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location(), unreadable: o.Unreadable}
+	s := &Store{
+		client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location(),
+		unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic,
+		histories: newHistories(), ownerLease: o.Lease, reached: o.Reached, lost: o.Lost,
+	}
 	s.checks.told = o.Refusing
 	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -141,6 +166,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		_ = client.Close()
 		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
 	}
+	s.settleAll(openCtx)
 	var background context.Context
 	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.work(background)
@@ -192,10 +218,14 @@ func (s *Store) work(ctx context.Context) {
 	s.running.Go(func() { s.listen(ctx) })
 	s.running.Go(func() { s.watchMemory(ctx) })
 	s.running.Go(func() { s.watchStore(ctx) })
+	s.running.Go(func() { s.settle(ctx) })
 }
 
 // ID is the id of this installation, drawn at random when the store was made.
 func (s *Store) ID() string { return s.meta.id }
+
+// Time is the time of day by the clock of Redis; of a Cluster, by that of some server.
+func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() }
 
 // writable returns nil, or why nothing may be written any more. Every operation
 // that writes asks it first.
@@ -219,8 +249,8 @@ func (s *Store) refuse(why error) {
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.stop()
+		s.closeErr = s.client.Close() // it breaks off what Redis does not answer
 		s.running.Wait()
-		s.closeErr = s.client.Close()
 	})
 	return s.closeErr
 }

@@ -2,7 +2,11 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
 )
@@ -13,10 +17,7 @@ import (
 //	ARGV    1 topic, 2 revision that the stored head record must have, 3 new head
 //	        record, 4 the position-nonce before which all go, 5.. their notification ids
 //	returns {1} it is done; {0, head record} the stored one is another
-//
-// What gives memory back comes first: Redis lets a script that began with that
-// write the rest, though it be at its maxmemory.
-var trimScript = newScript(`
+var trimScript = newScript(bounded, `
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local revision = string.sub(now, 2, 9)
 if revision == string.sub(ARGV[3], 2, 9) then return {1} end
@@ -47,6 +48,13 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 		}
 		var page []storedEntry
 		page, _, err = s.readPage(ctx, k, topic, h.Trimmed, look, -1)
+		if errors.Is(err, journal.ErrDamaged) { // the newest is missing, and no other is left
+			page, err = []storedEntry{{Entry: journal.Entry{ID: h.ID, Position: h.Last.Position, Nonce: h.Last.Nonce}, why: errMissing}}, nil
+		}
+		head := h.Head
+		if err == nil && look > 1 && anyMissing(h.Trimmed, page) { // whose sizes the head still counts
+			head.Bytes, err = s.retainedBytes(ctx, k, topic, h.Trimmed)
+		}
 		if err != nil {
 			if fresh, headErr := s.readHead(ctx, k, topic); headErr == nil && fresh.revision != h.revision {
 				h, err = fresh, nil // somebody else trims
@@ -54,15 +62,18 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 			}
 			return journal.Head{}, err
 		}
-		next, gone := trimmed(h.Head, page, cut)
-		if len(gone) == 0 {
+		next, gone := trimmed(head, page, cut)
+		if len(gone) == 0 && next.Bytes == h.Bytes {
 			return h.Head, nil
 		}
 		if look == 1 {
 			look = trimStep
-			if len(gone) < int(h.Entries) {
+			if next.Entries > 0 {
 				continue
 			}
+		}
+		if gone, err = s.nameDamaged(ctx, k, gone); err != nil {
+			break
 		}
 		h, err = s.trim(ctx, k, h, next, gone)
 	}
@@ -70,19 +81,52 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 }
 
 // trimmed returns a head after a cut, and those of its oldest entries that the
-// cut takes.
+// cut takes. An entry that cannot be read goes as old as its position.
 func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journal.Head, gone []storedEntry) {
 	for i, e := range oldest {
-		old := e.ReceivedAt.Before(cut.Before) // never before the zero time
+		at, received := e.Anchor(), e.ReceivedAt
+		if e.why != nil {
+			received = instantOf(e.Position)
+			at = journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: h.Trimmed.Seq + 1, Until: received}
+			if i+1 < len(oldest) && oldest[i+1].why == nil {
+				near := before(&oldest[i+1])
+				at.Seq, at.Until = near.Seq, near.Until
+			}
+			if e.Position == h.Last.Position {
+				at = h.Last
+			}
+		}
+		old := received.Before(cut.Before) // never before the zero time
 		over := cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
 		if !old && !over {
 			return h, oldest[:i]
 		}
-		h.Trimmed = e.Anchor()
-		h.Entries--
-		h.Bytes -= e.Size
+		h.Trimmed = at
+		h.Entries = int64(h.Last.Seq - min(at.Seq, h.Last.Seq)) //nolint:gosec // entries of one topic
+		if h.Bytes -= e.size; h.Entries == 0 {
+			h.Bytes = 0 // those of entries that are missing too
+		}
 	}
 	return h, oldest
+}
+
+// nameDamaged forgets the ids of entries that cannot be read, unless they lead back to
+// them: what is stored under another id is not theirs.
+func (s *Store) nameDamaged(ctx context.Context, k topicKeys, gone []storedEntry) ([]storedEntry, error) {
+	for i := range gone {
+		e := &gone[i]
+		if e.why == nil {
+			continue
+		}
+		at, err := s.client.HGet(ctx, k.ids, string(e.ID[:])).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		if at != string(idValue(k, e.Entry)) {
+			e.ID = uuid.Nil
+		}
+	}
+	return gone, nil
 }
 
 // trim takes the oldest entries of a topic away and returns its head record
@@ -93,8 +137,11 @@ func (s *Store) trim(ctx context.Context, k topicKeys, h headRecord, next journa
 	names := []string{k.heads, k.entries, k.ids}
 	args := []any{k.field, h.revision, raw, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10) + "-0"}
 	for _, e := range gone {
+		if e.ID == uuid.Nil {
+			continue
+		}
 		args = append(args, e.ID[:])
-		if e.chunks > 0 {
+		if e.chunks > 0 || e.why != nil {
 			names = append(names, s.key.body(e.ID))
 		}
 	}

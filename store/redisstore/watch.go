@@ -21,7 +21,7 @@ import (
 //	ARGV    1 since, in microseconds, 2 most changes that are kept
 //	returns {time to ask with next, 1 if all topics are to be told, else 0; then the
 //	        head records of those that got an entry}
-var changesScript = newScript(`
+var changesScript = newScript(reads, `
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
 if #last == 0 then return {'0', 1} end
 local out = {string.format('%.0f', last[2]), 0}
@@ -179,19 +179,30 @@ func (s *Store) listen(ctx context.Context) {
 // a Cluster, a sharded channel is only heard at the server of its slot, and one
 // connection hears only one server.
 func (s *Store) servers(ctx context.Context) (map[redis.UniversalClient][]string, error) {
-	out := map[redis.UniversalClient][]string{}
+	masters, err := s.masters(ctx)
+	out := make(map[redis.UniversalClient][]string, len(masters))
+	for server, of := range masters {
+		for _, n := range of {
+			out[server] = append(out[server], s.key.partition(n, nameHints))
+		}
+	}
+	return out, err
+}
+
+// masters returns the partitions by the server that has them.
+func (s *Store) masters(ctx context.Context) (map[redis.UniversalClient][]int, error) {
+	out := map[redis.UniversalClient][]int{}
 	cluster, ok := s.client.(*redis.ClusterClient)
 	for n := range journal.Partitions {
-		channel := s.key.partition(n, nameHints)
 		server := s.client
 		if ok {
-			master, err := cluster.MasterForKey(ctx, channel)
+			master, err := cluster.MasterForKey(ctx, s.key.partition(n, nameHints))
 			if err != nil {
 				return nil, err
 			}
 			server = master
 		}
-		out[server] = append(out[server], channel)
+		out[server] = append(out[server], n)
 	}
 	return out, nil
 }

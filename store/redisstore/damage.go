@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// errMissing says why an entry is damaged that is not in Redis, though the numbers of
+// its neighbours say that it was stored and never trimmed.
+var errMissing = errors.New("it is missing from Redis")
+
+// splitID reads what streamID wrote.
+func splitID(id string) (journal.Position, journal.Nonce, error) {
+	before, after, _ := strings.Cut(id, "-")
+	position, err1 := strconv.ParseUint(before, 10, 64)
+	nonce, err2 := strconv.ParseUint(after, 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, 0, fmt.Errorf("%w: the id of an entry: %w", journal.ErrPacked, err)
+	}
+	return journal.Position(position), journal.Nonce(nonce), nil
+}
+
+// instantOf is about when the entry at a position was received.
+func instantOf(p journal.Position) time.Time {
+	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
+}
+
+// damagedAfter is the error about the first entry of a page, or nil: it cannot be
+// read, or those between it and an anchor are missing, as entries are numbered
+// densely.
+func damagedAfter(after journal.Anchor, page []storedEntry) error {
+	e := &page[0]
+	if e.why != nil {
+		var next *storedEntry
+		if len(page) > 1 {
+			next = &page[1]
+		}
+		return e.damaged(after.Seq, next)
+	}
+	if !missing(after, e) {
+		return nil
+	}
+	return &journal.DamagedError{At: before(e), Why: errMissing}
+}
+
+// missing reports whether entries between an anchor and e, which can be read, are
+// missing.
+func missing(after journal.Anchor, e *storedEntry) bool {
+	known := after.Seq > 0 || after.Position == 0
+	return known && e.Seq > after.Seq+1 && e.Position-1 > after.Position
+}
+
+// anyMissing reports whether an entry between an anchor and the last of a page is
+// missing, as far as its entries can be read.
+func anyMissing(after journal.Anchor, page []storedEntry) bool {
+	for i := range page {
+		if page[i].why == nil && missing(after, &page[i]) {
+			return true
+		}
+		after = page[i].Anchor()
+	}
+	return false
+}
+
+// retainedBytes are those of the bodies of a topic after an anchor, as far as its entries
+// are there.
+func (s *Store) retainedBytes(ctx context.Context, k topicKeys, topic string, after journal.Anchor) (n int64, err error) {
+	for more := true; more && err == nil; {
+		var page []storedEntry
+		page, _, err = s.readPage(ctx, k, topic, after, readMax, -1)
+		for i := range page {
+			n += page[i].size
+			after = page[i].Anchor()
+		}
+		more = len(page) == readMax
+	}
+	if errors.Is(err, journal.ErrDamaged) {
+		err = nil // the newest is missing, and no other is left
+	}
+	return n, err
+}
+
+// before is the anchor of a missing entry right before e.
+func before(e *storedEntry) journal.Anchor {
+	at := journal.Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
+	if e.Timed() {
+		at.Until = e.From
+	}
+	return at
+}
+
+// damaged is the error about an entry that cannot be read, after the one with the
+// number seq; next, where it is known, is the one that follows.
+func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
+	if !journal.Unreadable(e.why) {
+		return e.why // a newer version wrote it
+	}
+	at := journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: seq + 1, Until: instantOf(e.Position)}
+	if next != nil && next.why == nil {
+		near := before(next)
+		at.Seq, at.Until = near.Seq, near.Until
+	}
+	d := &journal.DamagedError{At: at, Why: e.why}
+	if e.ID.Version() == 7 {
+		d.ID = e.ID
+	}
+	return d
+}
+
+// nearby adds to the error about the entry after an anchor, which cannot be read, what
+// the entry that follows and the head say of it.
+func (s *Store) nearby(ctx context.Context, k topicKeys, topic string, after journal.Anchor, why error) error {
+	var d *journal.DamagedError
+	if !errors.As(why, &d) {
+		return why
+	}
+	h, err := s.readHead(ctx, k, topic)
+	if err == nil && h.Last.Position == d.At.Position {
+		d.At = h.Last
+		return d
+	}
+	page, _, err := s.readPage(ctx, k, topic, after, 2, -1)
+	if err == nil && len(page) == 2 && page[0].why != nil {
+		return page[0].damaged(after.Seq, &page[1])
+	}
+	return why
+}
+
+// missingNewest is the error about the newest entry of a topic, of which there is
+// none after an anchor; nil: the anchor is the head.
+func missingNewest(after journal.Anchor, h journal.Head) error {
+	if h.Last.Position <= after.Position {
+		return nil
+	}
+	at := h.Last
+	at.Nonce = 0
+	return &journal.DamagedError{At: at, ID: h.ID, Why: errMissing}
+}

@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// A Redis draws a new replication id whenever it begins a history of its own: when it
+// starts, and when it is promoted. So a partition whose server has another one than
+// when its hubs last looked may have lost its tail, or all it had; one that has the
+// same has lost nothing that it acknowledged. What a partition's key "history" has is
+//
+//	epoch, a colon, and the replication id that the partition is settled for
+//
+// and it is settled when every hub that lives has compared what it remembers with
+// what is there (regain.go), and put right what is not. Until then nothing is
+// appended:
+//
+//	              another replication id,
+//	┌─────────┐   or the key is gone          ┌───────────┐
+//	│ settled │ ────────────────────────────> │ unsettled │ appends are refused
+//	└─────────┘                               └───────────┘
+//	     ^      epoch + 1: the last hub that lives   │ each hub compares, and says so
+//	     └─────────────────────────────────────────  ┘ in the key "vouched"
+//
+// Each hub knows for itself which histories it compared with, and appends to no
+// other: one that was away while the others settled compares before it goes on.
+
+// theReplicationID is the part of a script that has it in a variable: empty where the
+// user may not ask for INFO. It costs some 3 microseconds.
+const theReplicationID = `
+local info = redis.pcall('INFO', 'replication')
+local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)') or ''
+`
+
+// historyScript tells of the history of a partition.
+//
+//	KEYS    1 history
+//	returns {replication id, history or ''}
+var historyScript = newScript(reads, theReplicationID+`
+return {replid, redis.call('GET', KEYS[1]) or ''}
+`)
+
+// vouchScript says that a hub has compared.
+//
+//	KEYS    1 vouched
+//	ARGV    1 replication id with which it did, 2 its id
+//	returns 1; 0: the server has another replication id by now
+var vouchScript = newScript(bounded, theReplicationID+`
+if replid ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], replid)
+return 1
+`)
+
+// settleScript settles a partition, if all hubs have compared.
+//
+//	KEYS    1 history, 2 vouched
+//	ARGV    1 replication id, 2 the greatest epoch that this hub knows; then the ids of
+//	        the hubs that live
+//	returns the history; '': the server has another replication id, or a hub has not
+//	        compared yet
+var settleScript = newScript(bounded, theReplicationID+`
+if replid ~= ARGV[1] then return '' end
+local history = redis.call('GET', KEYS[1]) or ''
+local epoch, settled = string.match(history, '^(%d+):(%x*)$')
+if settled == replid then return history end
+for i = 3, #ARGV do
+  if redis.call('HGET', KEYS[2], ARGV[i]) ~= replid then return '' end
+end
+epoch = math.max(tonumber(epoch or 0), tonumber(ARGV[2])) + 1
+history = string.format('%.0f:', epoch) .. replid
+redis.call('SET', KEYS[1], history)
+redis.call('DEL', KEYS[2])
+return history
+`)
+
+// doubtScript has the other hubs look at partitions.
+//
+//	KEYS    1 the hash of doubted partitions
+//	ARGV    1 how long it is kept in milliseconds; then partition, what is drawn for it
+//	returns nil
+var doubtScript = newScript(bounded, `
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+`)
+
+// errUnsettled is returned by Append while a partition is unsettled.
+var errUnsettled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes, so nothing is published until all hubs compared what they remember with what is there; try again in a moment")
+
+const (
+	// settleWait is how long an Append waits for its partition to be settled.
+	settleWait = time.Second
+	// settleEvery is how often an unsettled partition is looked at, where other hubs
+	// are waited for.
+	settleEvery = 100 * time.Millisecond
+	// comparing is how many partitions are compared at once.
+	comparing = 8
+)
+
+// histories are those of all partitions, as far as this hub knows them.
+type histories struct {
+	of [journal.Partitions]history
+	// poke has settle look at once; passed is closed, and made anew, when it did.
+	poke   chan struct{}
+	mu     sync.Mutex
+	passed chan struct{}
+}
+
+// history is that of one partition.
+type history struct {
+	// settled is the history with which this hub appends; nil: it has to look first.
+	settled atomic.Pointer[string]
+	// suspect says that a head seems to have gone back.
+	suspect atomic.Bool
+	// heeded is the latest doubt of another hub that was looked into.
+	heeded atomic.Pointer[string]
+
+	// The rest is settle's alone: what was compared with last, since when the partition
+	// is unsettled on a server with this replication id (zero: it is settled), and the
+	// epoch of the last history that was settled.
+	compared pair
+	replid   string
+	since    time.Time
+	epoch    uint64
+	told     time.Time // when the other hubs were told of it last
+}
+
+// pair is what historyScript returns.
+type pair struct{ replid, history string }
+
+// settled tells whether all hubs compared.
+func (p pair) settled() bool {
+	_, replid, ok := strings.Cut(p.history, ":")
+	return ok && replid == p.replid
+}
+
+// epoch is the number of the history, 0: there is none.
+func (p pair) epoch() uint64 {
+	epoch, _, _ := strings.Cut(p.history, ":")
+	n, _ := strconv.ParseUint(epoch, 10, 64)
+	return n
+}
+
+func newHistories() *histories {
+	return &histories{poke: make(chan struct{}, 1), passed: make(chan struct{})}
+}
+
+// doubt has the history of a partition looked at before anything is appended with
+// it again.
+func (h *histories) doubt(partition int, settled *string) {
+	if h.of[partition].settled.CompareAndSwap(settled, nil) {
+		h.look()
+	}
+}
+
+// suspect has the heads of a partition compared within a moment.
+func (h *histories) suspect(partition int) { h.of[partition].suspect.Store(true) }
+
+func (h *histories) look() {
+	select {
+	case h.poke <- struct{}{}:
+	default:
+	}
+}
+
+// pass ends the waiting of those who wait for settle.
+func (h *histories) pass() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.passed)
+	h.passed = make(chan struct{})
+}
+
+// next is closed when settle looked once more.
+func (h *histories) next() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.passed
+}
+
+// unsettled counts the partitions with whose history nothing is appended.
+func (h *histories) unsettled() (n int) {
+	for i := range h.of {
+		if h.of[i].settled.Load() == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// settled returns the history with which to append to a partition, and waits a moment
+// for it.
+func (s *Store) settled(ctx context.Context, partition int) (*string, error) {
+	var limit <-chan time.Time
+	for {
+		passed := s.histories.next()
+		if h := s.histories.of[partition].settled.Load(); h != nil {
+			return h, nil
+		}
+		s.histories.look()
+		if limit == nil {
+			timer := time.NewTimer(settleWait)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		select {
+		case <-passed:
+		case <-limit:
+			return nil, errUnsettled
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// checkSettled returns nil when every partition can be appended to.
+func (s *Store) checkSettled() error {
+	if n := s.histories.unsettled(); n > 0 {
+		return fmt.Errorf("%w (partitions: %d of %d)", errUnsettled, n, journal.Partitions)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/cluster"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// live opens a store as a hub of that name does, which lives until the test ends.
+func live(t *testing.T, url, name string, o Options) *Store {
+	t.Helper()
+	o.URL, o.Timeout, o.Lease = url, patience, 30*time.Millisecond // a tick of a millisecond
+	s := openStore(t, o)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_, _ = s.Heartbeat(ctx, cluster.Node{ID: name}, time.Minute)
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return s
+}
+
+// Invariant 5: a hub that knows nothing of a topic accepts nothing for it while one
+// that may know better has not compared.
+func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
+	server := redistest.Standalone(t)
+	var ready atomic.Bool
+	ready.Store(true)
+	knows := live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
+	other := live(t, server.URL(), "other", Options{})
+	server.LoseTail(t, func() {
+		publish(t, knows, topicName, 2)
+		ready.Store(false)
+	})
+	eventually(t, "the server", func() bool { _, err := other.Head(t.Context(), topicName); return err == nil })
+	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
+	if err := other.Ready(t.Context()); !errors.Is(err, errUnsettled) {
+		t.Errorf("ready: %v", err)
+	}
+	ready.Store(true)
+	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
+	h, err := other.Head(t.Context(), topicName)
+	if err != nil || !h.Until.Equal(entry(0, "").From) || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 || h.Gaps[0].Reason != journal.GapRolledBack {
+		t.Errorf("the head of a topic that was in the lost tail: %+v (%v)", h, err)
+	}
+	if _, err := other.Append(t.Context(), time.Now(), topicName, entry(2, "x"), ""); !errors.Is(err, journal.ErrHeadMoved) {
+		t.Errorf("an append as the topic's first: %v", err)
+	}
+}
+
+// A hub that was away while the others settled compares before it appends.
+func TestHubThatWasAwayComparesFirst(t *testing.T) {
+	server := redistest.Standalone(t)
+	stays := live(t, server.URL(), "stays", Options{})
+	away := openStore(t, Options{URL: server.URL(), Timeout: patience}) // others do not wait for it
+	kept := publish(t, away, topicName, 1)[0]
+	server.LoseTail(t, func() { publish(t, away, topicName, 3) })
+	eventually(t, "a settled store", func() bool { return stays.Ready(t.Context()) == nil })
+	again := publish(t, stays, topicName, 1)[0]
+	h, err := stays.Head(t.Context(), topicName)
+	if err != nil || h.Last.Seq != again.Seq {
+		t.Fatalf("%+v (%v)", h, err)
+	}
+	publish(t, away, topicName, 1)
+	if h, err = away.Head(t.Context(), topicName); err != nil || len(h.Gaps) == 0 || h.Gaps[0].Until != entry(3, "").Until {
+		t.Errorf("after entry %d the gaps are %v (%v)", kept.Seq, h.Gaps, err)
+	}
+}
+
+// One partition comes back empty, of a server that goes on: it is told once, the
+// topic is there again, and others are as they were.
+func TestEmptiedPartition_Invariant10(t *testing.T) {
+	server := redistest.Standalone(t)
+	lost := make(chan Loss, 1000)
+	hubs := []*Store{
+		live(t, server.URL(), "a", Options{Lost: func(l Loss) { lost <- l }}),
+		live(t, server.URL(), "b", Options{Lost: func(l Loss) { lost <- l }}),
+	}
+	const n = journal.Remembered + 10
+	entries := publish(t, hubs[0], topicName, n)
+	other := topicName + "other/"
+	publish(t, hubs[1], other, 1)
+	k := hubs[0].key.topic(topicName)
+	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", hubs[0].key, k.partition))
+	if e, err := hubs[1].Append(t.Context(), time.Now(), topicName, entry(n, "x"), ""); err == nil {
+		t.Errorf("entry %d was appended as the topic's first", e.Seq)
+	}
+	eventually(t, "a settled store", func() bool { return hubs[0].Ready(t.Context()) == nil && hubs[1].Ready(t.Context()) == nil })
+	h, err := hubs[1].Head(t.Context(), topicName)
+	if err != nil || h.Entries != 0 || len(h.Gaps) == 0 || h.Version == "" || h.Until.After(entries[n-1].From) {
+		t.Errorf("%+v (%v)", h, err)
+	}
+	l := <-lost
+	if !l.Emptied || l.Partition != k.partition {
+		t.Errorf("%+v", l)
+	}
+	if h, err := hubs[0].Head(t.Context(), other); err != nil || h.Entries != 1 || len(h.Gaps) != 0 {
+		t.Errorf("another topic: %+v (%v)", h, err)
+	}
+	if epoch := (pair{history: *hubs[0].histories.of[k.partition].settled.Load()}).epoch(); epoch != 2 {
+		t.Errorf("the partition has the epoch %d", epoch)
+	}
+}
+
+// A history that began while an append was on its way makes it sure again that the
+// entry is there.
+func TestAppendOfALostServerIsNotConfirmed(t *testing.T) {
+	s := live(t, topologies["standalone"](t), "a", Options{Prefix: freshPrefix()})
+	e := publish(t, s, topicName, 1)[0]
+	k := s.key.topic(topicName)
+	old := "1:of another server"
+	if err := s.confirm(t.Context(), k, e, &old); err != nil {
+		t.Errorf("an entry that is there: %v", err)
+	}
+	if e.ID[0]++; !errors.Is(s.confirm(t.Context(), k, e, &old), errUnsettled) {
+		t.Error("an entry that is not there is confirmed")
+	}
+	if err := s.confirm(t.Context(), k, e, s.histories.of[k.partition].settled.Load()); err != nil {
+		t.Errorf("it was asked for while nothing changed: %v", err)
+	}
+}
+
+// A hub that the registry lost counts for a lease; one that said farewell does not.
+func TestHubsThatTheRegistryLost(t *testing.T) {
+	var h hubs
+	at := time.Now()
+	nodes := func(names ...string) (all []cluster.Node) {
+		for _, n := range names {
+			all = append(all, cluster.Node{ID: n})
+		}
+		return all
+	}
+	const lease = 30 * time.Second
+	want := func(what string, since time.Time, n int) {
+		t.Helper()
+		ids, ok := h.seen(since, lease)
+		if len(ids) != n || ok != (n > 0) {
+			t.Errorf("%s: %v %t", what, ids, ok)
+		}
+	}
+	h.beat(at, "a", "one", lease, nodes("a", "b", "c"))
+	want("too early", at.Add(-time.Second), 0)
+	want("all", at.Add(-2*time.Second), 3)
+	h.beat(at.Add(time.Second), "a", "one", lease, nodes("a", "b"))
+	want("one ended", at.Add(-2*time.Second), 2)
+	h.beat(at.Add(2*time.Second), "a", "two", lease, nodes("a"))
+	want("the registry lost one", at, 2)
+	h.beat(at.Add(3*time.Second+lease), "a", "two", lease, nodes("a"))
+	want("which does not come back", at, 1)
+}
+
+// Invariant 12.
+func TestSightsAreBounded(t *testing.T) {
+	var m sights
+	for n := range 3 * sightsEach {
+		url := fmt.Sprint(topicName, n)
+		k := keys("p").topic(url)
+		k.partition = 7
+		m.saw(k, journal.Head{Topic: url, Version: "v", Last: journal.Anchor{Position: 1}})
+	}
+	if n := len(m.all(7)); n != sightsEach {
+		t.Errorf("%d are remembered", n)
+	}
+}

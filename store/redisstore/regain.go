@@ -1,0 +1,212 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Loss is what Redis lost of one partition, as far as this hub was the first to
+// find.
+type Loss struct {
+	Partition int
+	// Emptied says that nothing of the partition is left.
+	Emptied bool
+	// Topics counts those that lost something, and Vanished those of them of which
+	// nothing was left. Topic is one of them.
+	Topics, Vanished int
+	Topic            string
+	Gaps             []journal.Gap
+}
+
+// regainScript stores a head record that was put right, and tells of it.
+//
+//	KEYS    1 heads, 2 changes, 3 latest change, 4 intervals
+//	ARGV    1 topic, 2 revision that the stored one must have, empty: there must be none,
+//	        3 new head record, 4 most changes, 5 hint, 6 its channel, 7 command that
+//	        publishes it, 8 '1': the intervals are to come again, so that none of them is
+//	        known any more
+//	returns {1} it is stored; {0, head record} the stored one is another
+var regainScript = newScript(bounded, `
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+local revision = string.sub(now, 2, 9)
+if revision == string.sub(ARGV[3], 2, 9) then return {1} end
+if revision ~= ARGV[2] then return {0, now} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+`+tellChange("KEYS[2]", "KEYS[3]", "ARGV[4]")+`
+redis.pcall(ARGV[7], ARGV[6], ARGV[5])
+return {1}
+`)
+
+// comparePage is how many heads are read at once.
+const comparePage = 128
+
+// compare compares what is remembered of a partition with what is there, and puts
+// right what was lost: a head that went back gets a gap, and one that vanished comes
+// back. A head that cannot be read stays as it is.
+func (s *Store) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]journal.Reached) error {
+	known := s.sights.all(partition) // before the heads are read: then these are as new, or were lost
+	for id, r := range reached {
+		if _, ok := known[id]; !ok {
+			known[id] = journal.Sight{Topic: r.Topic, Last: r.Greatest}
+		}
+	}
+	ids := make([]uuid.UUID, 0, len(known))
+	for id := range known {
+		ids = append(ids, id)
+	}
+	loss := Loss{Partition: partition, Emptied: emptied}
+	defer func() {
+		if s.lost != nil && (loss.Emptied || loss.Topics > 0) {
+			s.lost(loss)
+		}
+	}()
+	for some := range slices.Chunk(ids, comparePage) {
+		fields := make([]string, len(some))
+		for i, id := range some {
+			fields[i] = string(id[:])
+		}
+		found, err := s.client.HMGet(ctx, s.key.partition(partition, nameHeads), fields...).Result()
+		if err != nil {
+			return err
+		}
+		for i, id := range some {
+			raw, _ := found[i].(string)
+			var r *journal.Reached
+			if at, ok := reached[id]; ok {
+				r = &at
+			}
+			if err := s.compareTopic(ctx, known[id], r, raw, &loss); err != nil && !errors.Is(err, journal.ErrPacked) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compareTopic compares one topic, given its stored head record, and adds to loss
+// what it is the first to find.
+func (s *Store) compareTopic(ctx context.Context, known journal.Sight, r *journal.Reached, raw string, loss *Loss) error {
+	k := s.key.topic(known.Topic)
+	for range maxTries {
+		h, err := openHead(raw, known.Topic)
+		if err != nil {
+			return err
+		}
+		gone, err := s.isLost(ctx, k, h.Head, known)
+		if err != nil {
+			return err
+		}
+		next, gap, news := h.Head, journal.Gap{}, false
+		if gone {
+			next, gap, news = h.Regain(known, r, time.Now())
+		} else if h.Epoch == known.Epoch {
+			next, news = h.Recall(known)
+		}
+		if !news {
+			if known.Kind != "" || h.Version != "" {
+				s.sights.replace(k, h.Head)
+			}
+			return nil
+		}
+		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset {
+			next.Version = newVersion(random())
+		}
+		stored, now, err := s.putRegained(ctx, k, h, next)
+		if err != nil {
+			return err
+		}
+		if stored {
+			loss.Topics++
+			loss.Topic = known.Topic
+			if h.Version == "" {
+				loss.Vanished++
+			}
+			if gap.Count > 0 {
+				loss.Gaps = append(loss.Gaps, gap)
+			}
+			s.hints.send(known.Topic)
+			return nil
+		}
+		raw = now
+	}
+	return errBusy
+}
+
+// isLost tells whether the journal lost the newest entry that is remembered of a
+// topic.
+func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known journal.Sight) (bool, error) {
+	switch {
+	case known.None(), h.Epoch > known.Epoch:
+		return false, nil
+	case h.Version == "":
+		return true, nil
+	case known.Kind == "": // its subscriptions alone are known, and they find out when they read
+		return false, nil
+	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
+		return false, nil
+	}
+	_, _, err := s.readPage(ctx, k, known.Topic, known.Last, 0, -1)
+	var trimmed *journal.TrimmedError
+	switch {
+	case errors.Is(err, journal.ErrRolledBack):
+		return true, nil
+	case errors.As(err, &trimmed):
+		return false, nil
+	}
+	return false, err
+}
+
+// putRegained stores next in the place of h.
+func (s *Store) putRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
+	raw := packHead(next)
+	stored, now, err = swapped(s.run(ctx, regainScript, []string{k.heads, k.changes, k.latest, k.intervals},
+		k.field, h.revision, raw, maxTopicChanges, s.hints.message(next.Topic), k.hints, s.publish(), !next.Until.Equal(h.Until)))
+	if stored {
+		s.heads.Add(k.id, raw)
+		s.sights.replace(k, next)
+	}
+	return stored, now, err
+}
+
+// whoReached asks how far the subscriptions to the topics of some partitions got, by
+// partition and topic id; ready: all are known.
+func (s *Store) whoReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
+	if s.reached == nil {
+		return nil, true
+	}
+	all, ready := s.reached(partitions)
+	of = make(map[int]map[uuid.UUID]journal.Reached)
+	for _, r := range all {
+		id := journal.TopicID(r.Topic)
+		n := journal.Partition(id)
+		if of[n] == nil {
+			of[n] = make(map[uuid.UUID]journal.Reached)
+		}
+		of[n][id] = r
+	}
+	return of, ready
+}
+
+// confirm returns nil if an entry that was appended with a history is there, though
+// the history may be over: a failover may have come between the answer of Redis and
+// now, and other hubs may have compared before this one knew of the entry.
+func (s *Store) confirm(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
+	if s.histories.of[k.partition].settled.Load() == with {
+		return nil
+	}
+	there, err := s.client.HExists(ctx, k.ids, string(e.ID[:])).Result()
+	if err != nil {
+		return fmt.Errorf("making sure of a notification: %w", err)
+	}
+	if !there {
+		return errUnsettled
+	}
+	return nil
+}

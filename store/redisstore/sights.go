@@ -1,0 +1,86 @@
+package redisstore
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// sightsEach is how many heads a hub remembers of each partition: of the topics that
+// were read or appended to last. With 256 partitions that is 131,072 topics, and some
+// 50 MB where there are so many. The owner of a partition reads all its heads every
+// minute, so of a partition with no more topics it remembers every one.
+const sightsEach = 512
+
+// sights are the heads that this hub remembers, to compare with what is there when
+// Redis may have lost something.
+type sights struct {
+	mu sync.Mutex
+	of [journal.Partitions]*simplelru.LRU[uuid.UUID, journal.Sight]
+}
+
+// saw remembers a head, unless what is remembered is newer; then it returns true: h
+// was read before that, or Redis lost something.
+func (m *sights) saw(k topicKeys, h journal.Head) (behind bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, ok := m.get(k)
+	if ok && h.Behind(before) {
+		return true
+	}
+	if h.Version != "" {
+		m.put(k, h.Sight(before))
+	}
+	return false
+}
+
+// behind tells whether something newer than h is remembered.
+func (m *sights) behind(k topicKeys, h journal.Head) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, ok := m.get(k)
+	return ok && h.Behind(before)
+}
+
+// replace remembers a head instead of what is remembered.
+func (m *sights) replace(k topicKeys, h journal.Head) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, _ := m.get(k)
+	m.put(k, h.Sight(before))
+}
+
+// all returns what is remembered of a partition, by topic id.
+func (m *sights) all(partition int) map[uuid.UUID]journal.Sight {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[uuid.UUID]journal.Sight{}
+	if lru := m.of[partition]; lru != nil {
+		for _, id := range lru.Keys() {
+			out[id], _ = lru.Peek(id)
+		}
+	}
+	return out
+}
+
+func (m *sights) get(k topicKeys) (s journal.Sight, ok bool) {
+	if lru := m.of[k.partition]; lru != nil {
+		return lru.Get(k.id)
+	}
+	return s, false
+}
+
+func (m *sights) put(k topicKeys, s journal.Sight) {
+	lru := m.of[k.partition]
+	if lru == nil {
+		var err error
+		if lru, err = simplelru.NewLRU[uuid.UUID, journal.Sight](sightsEach, nil); err != nil {
+			panic(err) // its size is right
+		}
+		m.of[k.partition] = lru
+	}
+	lru.Add(k.id, s)
+}
