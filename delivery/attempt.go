@@ -31,14 +31,15 @@ type outcome struct {
 	cutOff   bool  // by the hub's own end: no attempt of the subscriber's
 	started  time.Time
 	duration time.Duration
+	limit    time.Duration // of the duration
 }
 
 // attempt makes one HTTP exchange (WebSub 7, HUB-40 to HUB-47). Ctx cuts it off.
 func (d *Dispatcher) attempt(ctx context.Context, x exchange) outcome {
-	out := outcome{started: time.Now()}
+	out := outcome{started: time.Now(), limit: exchangeLimit(d.o.Timeout, x.body.entry.Size)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := newWatch(cancel, d.o.Timeout, x.body.entry.Size)
+	w := newWatch(cancel, d.o.Timeout, out.limit)
 	defer w.stop()
 
 	status, after, err := d.post(ctx, w, x)
@@ -78,7 +79,7 @@ func (d *Dispatcher) post(ctx context.Context, w *watch, x exchange) (int, time.
 		w.answered()
 		_, _ = io.CopyN(io.Discard, resp.Body, readLimit) // nor does an error in it
 	}
-	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil
+	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), d.o.Clock.Now()), nil
 }
 
 func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {

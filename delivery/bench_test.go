@@ -91,3 +91,53 @@ func BenchmarkLanes(b *testing.B) {
 		})
 	}
 }
+
+// What the order of deliveries costs: a sender is done, its lane is ready again, and
+// the sender takes the next lane. One operation is one delivery.
+func BenchmarkPick(b *testing.B) {
+	for _, c := range []struct{ topics, hosts, lanes int }{
+		{1, 1000, 100_000}, {100, 1000, 100_000}, {10_000, 1, 10_000}, {100_000, 1, 100_000}, {17, 10, 10_000},
+	} {
+		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
+			bed := newBed(b)
+			bed.take()
+			d := bed.d
+			for i := range c.lanes {
+				d.Apply(subscriptionOf(fmt.Sprint("http://topic/", i%c.topics), fmt.Sprintf("http://h%d.example/%d", i/c.topics%c.hosts, i), served))
+			}
+			var lanes []*lane
+			for i := range d.shards {
+				for _, l := range d.shards[i].lanes {
+					lanes = append(lanes, l)
+				}
+			}
+			for _, l := range lanes {
+				d.enqueue(l, false)
+			}
+			inFlight := make([]job, 0, d.o.MaxInflight)
+			next := 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				for len(inFlight) < cap(inFlight) {
+					j, ok := d.pick()
+					if !ok {
+						break
+					}
+					inFlight = append(inFlight, j)
+				}
+				j := &inFlight[next%len(inFlight)]
+				next++
+				d.enqueue(j.lane, false)
+				d.release(*j)
+				*j = inFlight[len(inFlight)-1]
+				inFlight = inFlight[:len(inFlight)-1]
+			}
+		})
+	}
+}
+
+// subscriptionOf is a live one that no store knows.
+func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscription)) subscriptions.Subscription {
+	return newMemory().subscribe(topic, callback, more...)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/journal"
@@ -16,31 +17,54 @@ import (
 // one, it is read once and counts once.
 //
 // Small bodies are read on the spot: those in flight take no more than an
-// eighth of the limit, since they are small enough for that. Large ones wait for
-// room in the order in which they were asked for, without holding a sender, and
-// have the rest; one that is larger than that gets it alone.
+// eighth of the limit, since they are small enough for that. The others share the
+// rest (room.go). They wait for room without holding a sender, and their hosts take
+// turns (queue.go). The bytes in memory stay within the limit. The exception is a
+// body that is larger than what its rank may have: it is in memory beside the eighth
+// and the shares of the lower ranks.
+//
+// A body is charged to the hosts that still read it. Once the quick hosts are done and
+// a slow one is not, the body counts among those that slow hosts hold, and for that
+// host alone.
+//
+// A body that cannot be read gives its room back at once. The lanes that wait for it
+// pause, and then wait again behind the others. A read that never ends keeps the room
+// of its own body, and one sender's place.
 type bodies struct {
 	reader journal.Reader
 	hub    string
 	limit  int64
 	small  int64 // bytes of the largest small body
-	// unpark is told of lanes that waited for a body, and whether it was read.
+	// unpark is told of lanes that waited for a body, and whether it was read. It is
+	// called without lanes when a place for one was kept in vain.
 	unpark func(lanes []*lane, read bool)
+	// told is told what came of reading an entry with its body, before anyone else
+	// can ask for it.
+	told func(key bodyKey, err error)
 	// ctx is under which large bodies are read. Run sets it before it starts
 	// anything; they are read for many lanes, so none's own will do.
 	ctx   context.Context
 	loads sync.WaitGroup // reads of large bodies
 
-	mu     sync.Mutex
+	mu     sync.Mutex // released by unlock where lanes may have to be called back
 	byKey  map[bodyKey]*body
 	idle   list.List // of *body that nobody uses, the one used last at the back
-	queue  ring[*body]
-	next   *body // taken from queue, the first to get room
-	cached int64 // bytes in memory
-	pinned int64 // bytes in use, or being read
-	large  int64 // of pinned, those of large bodies
+	queue  byteQueue // for room
+	room   room      // of large bodies in use, or being read
+	cached int64     // bytes in memory
+	pinned int64     // of small bodies in use
 	reads  uint64
 	closed bool // no large body is read any more
+	calls  []call
+
+	senders senders
+	starved atomic.Bool // a body waits for a sender
+}
+
+// call is lanes to call back, and whether their body was read.
+type call struct {
+	lanes []*lane
+	read  bool
 }
 
 // bodyKey is what a lane knows of the entry it wants: the one before it.
@@ -49,6 +73,8 @@ type bodyKey struct {
 	position journal.Position
 	nonce    journal.Nonce
 }
+
+func keyOf(t *topic, a anchor) bodyKey { return bodyKey{t, a.position, a.nonce} }
 
 // body is an entry, and what of a delivery is the same for all its subscribers.
 type body struct {
@@ -59,67 +85,102 @@ type body struct {
 	link   string // the Link header
 
 	done    chan struct{} // closed when the entry was read, and its body if small
-	err     error         // why it was not
+	err     error         // why it was not; written before done is closed
 	isLarge bool
+	failed  error // why its body could not be read, if it is large
+	loading bool
 	loaded  bool
-	refs    int           // deliveries that use it
-	grace   bool          // one of refs is for whoever comes first
-	stale   bool          // not in byKey any more
-	unused  *list.Element // in bodies.idle
-	waiters []*lane
+	stale   bool // not in byKey any more
+	// By standing of the hosts: who uses it and who waits for it.
+	uses   [2]use
+	wants  [2]*want
+	unused *list.Element // in bodies.idle
 }
+
+// use is how many deliveries use a body.
+type use struct {
+	refs int
+	// grace ends what one of refs is: a place for whoever comes first. Nil: none is.
+	grace *time.Timer
+}
+
+// refs is how many deliveries use e.
+func (e *body) refs() int { return e.uses[quick].refs + e.uses[unproven].refs }
 
 // errHead says that there is no entry after an anchor.
 var errHead = errors.New("no entry yet")
 
+// errAgain says that another has read the entry meanwhile: ask again.
+var errAgain = errors.New("it was read meanwhile")
+
+// bodyError says that the body of an entry could not be read, though the entry could.
+type bodyError struct{ error }
+
+func (e bodyError) Unwrap() error { return e.error }
+
 // errNoRoom says that a large body has to be waited for.
 var errNoRoom = errors.New("no room for the body yet")
 
-func newBodies(r journal.Reader, hub string, limit int64, inFlight int, unpark func([]*lane, bool)) *bodies {
+func newBodies(r journal.Reader, hub string, limit int64, inFlight int, unpark func([]*lane, bool), told func(bodyKey, error)) *bodies {
 	return &bodies{
-		reader: r, hub: hub, limit: limit, small: min(smallBody, limit/8/int64(inFlight)),
-		unpark: unpark, ctx: context.Background(), byKey: make(map[bodyKey]*body),
+		reader: r, hub: hub, limit: limit, small: min(lightBody, limit/8/int64(inFlight)),
+		unpark: unpark, told: told, ctx: context.Background(), byKey: make(map[bodyKey]*body),
+		room: newRoom(limit - limit/8), queue: byteQueue{accounts: make(map[*host]*account)},
+		senders: senders{all: int64(inFlight), unprovenMax: int64(inFlight)},
 	}
 }
 
-// get returns the entry after a, to be given back with put. The errors are those
-// of Reader.Read, errHead, and errNoRoom with a body to call wait for.
-func (b *bodies) get(ctx context.Context, t *topic, a anchor) (*body, error) {
-	key := bodyKey{t, a.position, a.nonce}
-	for {
-		b.mu.Lock()
-		e := b.byKey[key]
-		if e == nil {
-			e = &body{key: key, done: make(chan struct{})}
-			b.byKey[key] = e
-			b.reads++
-			b.mu.Unlock()
-			return b.read(ctx, e, a)
-		}
-		if e.loaded {
-			b.pin(e)
-			b.mu.Unlock()
-			return e, nil
-		}
-		if e.isLarge {
-			b.mu.Unlock()
-			return e, errNoRoom
-		}
-		b.mu.Unlock()
-		<-e.done
-		// Whoever asks now may find an entry where the one that read found the
-		// head; other errors hold for all.
-		if e.err != nil && !errors.Is(e.err, errHead) {
-			return nil, e.err
-		}
+// unlock releases the lock, then calls the lanes back that may go on.
+func (b *bodies) unlock() {
+	calls := b.calls
+	b.calls = nil
+	b.mu.Unlock()
+	for _, c := range calls {
+		b.unpark(c.lanes, c.read)
 	}
+}
+
+// get returns the entry after a for a delivery to host h, which has this standing.
+// It is to be given back with put. The errors are those of Reader.Read, errHead,
+// errNoRoom with a body to call wait for, and errAgain.
+func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s standing) (*body, error) {
+	key := keyOf(t, a)
+	b.mu.Lock()
+	e := b.byKey[key]
+	if e == nil {
+		e = &body{key: key, done: make(chan struct{})}
+		b.byKey[key] = e
+		b.reads++
+		b.mu.Unlock()
+		return b.read(ctx, e, a, s)
+	}
+	if e.loaded && b.mayUse(e, s) {
+		b.pin(e, h, s)
+		b.mu.Unlock()
+		return e, nil
+	}
+	if e.isLarge {
+		b.mu.Unlock()
+		return e, errNoRoom
+	}
+	b.mu.Unlock()
+	<-e.done
+	// Whoever asks now may find an entry where the one that read found the
+	// head; other errors hold for all.
+	if e.err != nil && !errors.Is(e.err, errHead) {
+		return nil, e.err
+	}
+	return nil, errAgain
 }
 
 // read reads the entry of e, which is new and this caller's.
-func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
+func (b *bodies) read(ctx context.Context, e *body, a anchor, s standing) (*body, error) {
 	entries, err := b.reader.Read(ctx, e.key.topic.url, a.unpack(), 1, b.small)
 	if err == nil && len(entries) == 0 {
 		err = errHead
+	}
+	if err != nil || entries[0].Body != nil || entries[0].Size == 0 { // else load tells
+		b.told(e.key, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,63 +195,96 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
 	e.id = e.entry.ID.String()
 	e.link = linkHeader(e.key.topic.url, b.hub, e.entry.Links)
 	if e.isLarge = e.entry.Body == nil && e.entry.Size > 0; e.isLarge {
-		b.queue.push(e)
-		b.admit()
 		return e, errNoRoom
 	}
 	e.entry.Size = int64(len(e.entry.Body))
 	e.loaded = true
 	b.hold(e)
+	b.use(e, s, 1)
 	return e, nil
 }
 
-// hold counts the bytes of e in memory, for one that uses it.
+// hold counts the bytes of e in memory.
 func (b *bodies) hold(e *body) {
 	b.evict(b.limit - e.entry.Size)
 	b.cached += e.entry.Size
-	e.refs = 1
-	b.use(e, 1)
 }
 
-// use counts e among what is in use, or no longer.
-func (b *bodies) use(e *body, sign int64) {
-	b.pinned += sign * e.entry.Size
-	if e.isLarge {
-		b.large += sign * e.entry.Size
+// use counts n more deliveries that use e, or fewer.
+func (b *bodies) use(e *body, s standing, n int) {
+	was, used := b.rankOf(e), e.refs() > 0
+	e.uses[s].refs += n
+	switch now := e.refs() > 0; {
+	case e.isLarge:
+		b.room.move(e.entry.Size, was, b.rankOf(e))
+	case now && !used:
+		b.pinned += e.entry.Size
+	case used && !now:
+		b.pinned -= e.entry.Size
 	}
 }
 
-func (b *bodies) pin(e *body) {
-	if e.grace {
-		e.grace = false
-		return
+// rankOf is the rank that e has in the room.
+func (b *bodies) rankOf(e *body) rank {
+	k := unused
+	for s, u := range e.uses {
+		if u.refs > 0 {
+			k = max(k, b.room.rank(e.entry.Size, standing(s)))
+		}
 	}
-	if e.refs++; e.refs == 1 {
+	return k
+}
+
+// mayUse reports whether a host of standing s may use e, which is loaded, at once. It
+// may not pass a body of the same rank that waits for room.
+func (b *bodies) mayUse(e *body, s standing) bool {
+	if !e.isLarge || e.uses[s].grace != nil {
+		return true
+	}
+	from, to := b.rankOf(e), b.room.rank(e.entry.Size, s)
+	return from >= to || !b.queue.waits(to) && b.room.fits(e.entry.Size, from, to, b.queue.waits)
+}
+
+func (b *bodies) pin(e *body, h *host, s standing) {
+	if e.unused != nil {
 		b.idle.Remove(e.unused)
 		e.unused = nil
-		b.use(e, 1)
+	}
+	if u := &e.uses[s]; u.grace != nil {
+		u.grace.Stop()
+		u.grace = nil
+		b.keep(e, s, -1)
+	} else {
+		b.use(e, s, 1)
+	}
+	if e.isLarge {
+		b.queue.charge(h, e)
 	}
 }
 
 // put gives back what get returned.
-func (b *bodies) put(e *body) {
+func (b *bodies) put(e *body, h *host, s standing) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.unpin(e)
+	defer b.unlock()
+	if e.isLarge {
+		b.queue.discharge(h, e)
+	}
+	b.unpin(e, s)
 }
 
-func (b *bodies) unpin(e *body) {
-	if e.refs--; e.refs > 0 {
-		return
-	}
-	b.use(e, -1)
-	if e.stale {
+func (b *bodies) unpin(e *body, s standing) {
+	b.use(e, s, -1)
+	switch {
+	case e.refs() > 0:
+	case e.stale:
 		b.drop(e)
-	} else {
+	default:
 		e.unused = b.idle.PushBack(e)
 		b.evict(b.limit)
 	}
-	b.admit()
+	if e.isLarge {
+		b.admit()
+	}
 }
 
 // forget drops what was read of a topic, since the store lost some of it.
@@ -200,7 +294,7 @@ func (b *bodies) forget(t *topic) {
 	for key, e := range b.byKey {
 		switch {
 		case key.topic != t || !e.loaded:
-		case e.refs > 0:
+		case e.refs() > 0:
 			e.stale = true
 			delete(b.byKey, key)
 		default:
@@ -217,9 +311,14 @@ func (b *bodies) evict(limit int64) {
 	}
 }
 
+// drop forgets a body that nobody uses. One that is waited for stays, to be read anew.
 func (b *bodies) drop(e *body) {
 	b.cached -= e.entry.Size
-	if !e.stale {
+	e.unused = nil
+	if e.isLarge {
+		e.loaded, e.entry.Body = false, nil
+	}
+	if !e.stale && e.wants == [2]*want{} {
 		delete(b.byKey, e.key)
 	}
 }
@@ -233,69 +332,133 @@ func (b *bodies) close() {
 	b.loads.Wait()
 }
 
-// admit begins to read large bodies as long as there is room for them.
+// admit gives room to those that wait, as long as there is some for any of them.
 func (b *bodies) admit() {
 	for !b.closed {
-		if b.next == nil {
-			b.next, _ = b.queue.pop()
-		}
-		e := b.next
-		if e == nil || b.large > 0 && b.large+e.entry.Size > b.limit-b.limit/8 {
+		w := b.queue.next(b.fits)
+		if w == nil {
 			return
 		}
-		b.next = nil
+		b.grant(w)
+	}
+}
+
+// fits reports whether there is room for what w is for, and a sender.
+func (b *bodies) fits(w *want) bool {
+	return b.room.fits(w.body.entry.Size, b.rankOf(w.body), w.rank, b.queue.waits) && b.canSend(w.body, w.standing)
+}
+
+// grant keeps room for w, and has its body read, if it is not in memory.
+func (b *bodies) grant(w *want) {
+	e := w.body
+	if e.unused != nil {
+		b.idle.Remove(e.unused)
+		e.unused = nil
+	}
+	w.granted = true
+	b.use(e, w.standing, 1)
+	b.keep(e, w.standing, 1)
+	switch {
+	case e.loaded:
+		b.proceed(e)
+	case !e.loading:
+		e.loading = true
 		b.hold(e)
 		b.loads.Go(func() { b.load(e) })
 	}
 }
 
-// load reads a large body and calls those back that wait for it. It is kept for
-// the first of them, for a moment.
+// load reads a large body and calls those back that wait for it.
 func (b *bodies) load(e *body) {
 	data, err := b.reader.Body(b.ctx, e.key.topic.url, e.entry)
-	b.mu.Lock()
-	waiters := e.waiters
-	e.waiters = nil
+	told := err
 	if err != nil {
-		e.err = err
-		e.isLarge, e.refs = false, 0 // whoever still finds it asks again
-		b.pinned -= e.entry.Size
-		b.large -= e.entry.Size
-		b.drop(e)
-		b.admit()
-	} else {
-		e.entry.Body = data
-		e.loaded, e.grace = true, true
-		time.AfterFunc(grace, func() { b.endGrace(e) })
+		told = bodyError{err}
 	}
-	b.mu.Unlock()
-	b.unpark(waiters, err == nil)
+	b.told(e.key, told)
+	b.mu.Lock()
+	defer b.unlock()
+	e.loading = false
+	if err != nil {
+		b.fail(e, err)
+		return
+	}
+	e.entry.Body = data
+	e.loaded = true
+	b.proceed(e)
 }
 
-func (b *bodies) endGrace(e *body) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e.grace {
-		e.grace = false
-		b.unpin(e)
+// proceed calls those back that have a place among the users of e, which is loaded.
+// It is kept for the first of them, for a moment.
+func (b *bodies) proceed(e *body) {
+	for s, w := range e.wants {
+		if w == nil || !w.granted && w.rank > b.rankOf(e) {
+			continue
+		}
+		if e.wants[s] = nil; w.granted {
+			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, standing(s)) })
+		}
+		w.granted = true
+		b.calls = append(b.calls, call{w.lanes, true})
 	}
 }
 
-// wait has a lane called back when e was read. False: it was, or could not be.
-func (b *bodies) wait(e *body, l *lane) bool {
+// fail gives the room of e back, which could not be read.
+func (b *bodies) fail(e *body, err error) {
+	e.failed = err
+	for s, w := range e.wants {
+		if w == nil {
+			continue
+		}
+		if e.wants[s] = nil; w.granted {
+			b.use(e, standing(s), -1)
+			b.keep(e, standing(s), -1)
+		}
+		w.granted = true
+		b.calls = append(b.calls, call{w.lanes, false}, call{nil, true})
+	}
+	b.drop(e)
+	b.admit()
+}
+
+func (b *bodies) endGrace(e *body, s standing) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e.loaded || !e.isLarge {
+	defer b.unlock()
+	if e.uses[s].grace != nil {
+		e.uses[s].grace = nil
+		b.keep(e, s, -1)
+		b.unpin(e, s)
+		b.calls = append(b.calls, call{nil, true}) // others may have the sender
+	}
+}
+
+// wait has a lane called back when there is room for e, to which get returned
+// errNoRoom for it, and e was read. False: it may be asked for again at once.
+func (b *bodies) wait(e *body, l *lane, s standing) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	if e.failed != nil || e.loaded && b.mayUse(e, s) {
 		return false
 	}
-	e.waiters = append(e.waiters, l)
+	w := e.wants[s]
+	if w == nil {
+		w = &want{body: e, standing: s, rank: b.room.rank(e.entry.Size, s)}
+		e.wants[s] = w
+	}
+	w.lanes = append(w.lanes, l)
+	if !w.granted {
+		b.queue.push(w, l.host)
+		b.admit()
+	}
 	return true
 }
 
+// stats returns the bytes in use or being read, those in memory, and how many
+// entries were read.
 func (b *bodies) stats() (pinned, cached int64, reads uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.pinned, b.cached, b.reads
+	return b.pinned + b.room.lent(), b.cached, b.reads
 }
 
 // linkHeader is the one Link header of a delivery (HUB-43, HUB-44).

@@ -167,9 +167,11 @@ func (r *slowBodies) Body(context.Context, string, journal.Entry) ([]byte, error
 func TestNoBodyIsReadAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reader slowBodies
-		b := newBodies(&reader, "https://hub.example/", 1<<20, 1, func([]*lane, bool) {})
+		b := newBodies(&reader, "https://hub.example/", 1<<20, 1, func([]*lane, bool) {}, func(bodyKey, error) {})
 		for _, url := range []string{topicA, topicB} {
-			if _, err := b.get(t.Context(), &topic{url: url}, anchor{}); !errors.Is(err, errNoRoom) {
+			l := &lane{host: &host{name: url}}
+			e, err := b.get(t.Context(), &topic{url: url}, anchor{}, l.host, quick)
+			if !errors.Is(err, errNoRoom) || !b.wait(e, l, quick) {
 				t.Fatal(err)
 			}
 		}

@@ -70,13 +70,13 @@ func (d *Dispatcher) takeCensuses(ctx context.Context) {
 // walks do. Between chunks it gives the lock to those who deliver.
 func (d *Dispatcher) takeCensus(ctx context.Context) {
 	c, n := &Census{}, 0
-	now := time.Now().UnixNano()
+	now := d.read().earliest
 	next := func() {
 		if n++; n%chunk == 0 {
 			d.mu.Unlock()
 			runtime.Gosched()
 			d.mu.Lock()
-			now = time.Now().UnixNano()
+			now = d.read().earliest
 		}
 	}
 	d.mu.Lock()
@@ -95,7 +95,7 @@ func (d *Dispatcher) takeCensus(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // what was counted last stands until the end
 	}
-	c.At = time.Now()
+	c.At = d.o.Clock.Now()
 	d.census.Store(c)
 }
 

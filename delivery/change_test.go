@@ -149,7 +149,7 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 			t.Fatal("not in flight")
 		}
 		b.d.mu.Lock()
-		l.host.active++ // release takes it back
+		l.host.active[late.class]++ // release takes it back
 		b.d.count.inFlight++
 		b.d.mu.Unlock()
 		b.d.atHead(late)

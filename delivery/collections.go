@@ -1,5 +1,7 @@
 package delivery
 
+import "iter"
+
 // ring is a FIFO in a slice that wraps around. The zero ring is empty.
 type ring[T any] struct {
 	items []T
@@ -51,6 +53,57 @@ func (r *ring[T]) pop() (v T, ok bool) {
 		}
 	}
 	return v, true
+}
+
+// all yields the items, the oldest first.
+func (r *ring[T]) all() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range r.n {
+			if !yield(r.items[(r.first+i)%len(r.items)]) {
+				return
+			}
+		}
+	}
+}
+
+// groups is a FIFO of groups that each know that they are in it, so that any of them can
+// be taken out. The zero groups is empty.
+type groups struct{ first, last *group }
+
+func (l *groups) push(g *group) {
+	g.in, g.prev = l, l.last
+	if l.last == nil {
+		l.first = g
+	} else {
+		l.last.next = g
+	}
+	l.last = g
+}
+
+// pushFront puts g in as if it were the oldest.
+func (l *groups) pushFront(g *group) {
+	g.in, g.next = l, l.first
+	if l.first == nil {
+		l.last = g
+	} else {
+		l.first.prev = g
+	}
+	l.first = g
+}
+
+// remove takes g out, which is in.
+func (l *groups) remove(g *group) {
+	if g.prev == nil {
+		l.first = g.next
+	} else {
+		g.prev.next = g.next
+	}
+	if g.next == nil {
+		l.last = g.prev
+	} else {
+		g.next.prev = g.prev
+	}
+	g.in, g.prev, g.next = nil, nil, nil
 }
 
 // timed is something that is due at a time and knows where it is in a timers,

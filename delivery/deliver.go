@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -19,8 +17,10 @@ type job struct {
 	class  class
 	probe  bool // of a suspect host
 	counts bool // in Dispatcher.unprovenBusy
+	heavy  bool // in Dispatcher.heavyBusy
 	cursor cursor
 	epoch  uint64 // of the lane's topic
+	lease  int64  // the lane's when the exchange began
 }
 
 // send takes lanes and delivers until there are no more to take.
@@ -31,23 +31,31 @@ func (d *Dispatcher) send(ctx context.Context) {
 			return
 		}
 		d.deliver(ctx, j)
+		d.bodies.resume()
 	}
 }
 
 // deliver takes one lane one step: it finds the next notification, makes an
 // attempt, decides what follows, has it stored, and puts the lane back.
 func (d *Dispatcher) deliver(ctx context.Context, j job) {
-	b, err := d.find(ctx, &j)
-	if err != nil {
-		d.notNow(ctx, j, b, err)
+	if d.settler.holds(j.lane.id) {
+		d.pause([]*lane{j.lane}, func() { d.release(j) })
 		return
 	}
-	defer d.bodies.put(b)
+	b, err := d.find(ctx, &j)
+	if err != nil {
+		d.notNow(j, b, err)
+		return
+	}
+	defer d.bodies.put(b, j.lane.host, j.standing())
+	if !d.spare(&j, b) {
+		return
+	}
 	if !d.ownsLane(j.lane) { // Cut is about to come
 		d.pause([]*lane{j.lane}, func() { d.release(j) })
 		return
 	}
-	secret, ok := d.stillDue(j, b)
+	secret, ok := d.stillDue(&j, b)
 	if !ok {
 		d.giveBack(j)
 		return
@@ -63,24 +71,46 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 	d.conclude(ctx, j, b, out)
 }
 
-// find returns the entry after the job's cursor. Where entries were trimmed or
-// lost before they were delivered, it moves the cursor and goes on.
+// find returns the entry after the job's cursor. Where entries were trimmed, lost or
+// damaged before they were delivered, it moves the cursor and goes on.
 func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 	for {
 		if !d.awaitFork(j) {
 			return nil, errSuperseded
 		}
-		b, err := d.bodies.get(ctx, j.lane.topic, j.cursor.anchor)
+		wait, over := d.paused(j)
+		if wait {
+			return nil, errPaused
+		}
+		if over != nil {
+			if !d.skip(j, *over, journal.GapDamaged) {
+				return nil, errSuperseded
+			}
+			continue
+		}
+		b, err := d.bodies.get(ctx, j.lane.topic, j.cursor.anchor, j.lane.host, j.standing())
 		var trimmed *journal.TrimmedError
 		var moved bool
 		switch {
+		case errors.Is(err, errAgain):
+			continue
 		case errors.As(err, &trimmed) && trimmed.To.Position > j.cursor.position:
-			moved = d.skip(j, trimmed.To)
+			to, reason := trimmed.To, trimmed.Reason
+			if at := d.damageBefore(j, to); at != nil {
+				to, reason = *at, journal.GapDamaged
+			}
+			moved = d.skip(j, to, reason)
 		case errors.Is(err, journal.ErrRolledBack):
 			if err := d.reanchor(ctx, j); err != nil {
+				d.wasRead(keyOf(j.lane.topic, j.cursor.anchor), err)
 				return nil, err
 			}
 			moved = d.stands(j)
+		case errors.Is(err, journal.ErrDamaged):
+			if _, over := d.paused(j); over == nil {
+				return nil, errPaused
+			}
+			continue
 		default:
 			return b, err
 		}
@@ -97,7 +127,7 @@ func (d *Dispatcher) ownsLane(l *lane) bool { return d.o.Owns(subscriptions.Shar
 var errSuperseded = errors.New("the subscription changed meanwhile")
 
 // notNow puts a lane back for which find found nothing.
-func (d *Dispatcher) notNow(ctx context.Context, j job, b *body, err error) {
+func (d *Dispatcher) notNow(j job, b *body, err error) {
 	switch {
 	case errors.Is(err, errSuperseded):
 		d.giveBack(j)
@@ -106,11 +136,7 @@ func (d *Dispatcher) notNow(ctx context.Context, j job, b *body, err error) {
 	case errors.Is(err, errNoRoom):
 		d.park(j, b)
 	default:
-		if ctx.Err() == nil && !errors.Is(err, errLost) {
-			d.log.Warn("a notification could not be read; it is read again", zap.String("event", "read_failed"),
-				zap.String("topic", j.lane.topic.url), zap.Stringer("subscription_id", j.lane.id), zap.Error(err))
-		}
-		d.pause([]*lane{j.lane}, func() { d.release(j) })
+		d.hold([]*lane{j.lane}, func() { d.release(j) })
 	}
 }
 
@@ -121,7 +147,7 @@ func (d *Dispatcher) giveBack(j job) {
 	if !j.tenure.delivers() {
 		d.remove(j.lane) // as its shard goes
 	}
-	d.place(j.lane, time.Now().UnixNano())
+	d.place(j.lane, d.read())
 	d.release(j)
 }
 
@@ -134,36 +160,51 @@ func (d *Dispatcher) atHead(j job) {
 		// What was known is older than this lane's cursor.
 		d.setHead(t, j.cursor.anchor)
 	}
-	d.place(j.lane, time.Now().UnixNano())
+	d.place(j.lane, d.read())
 	d.release(j)
 }
 
 // park lets a lane wait for a large body, without a sender.
 func (d *Dispatcher) park(j job, b *body) {
 	d.mu.Lock()
-	switch {
-	case j.lane.leaving:
-		d.remove(j.lane)
-	case j.lane.state != gone:
-		j.lane.state = parked
-	}
+	d.setAside(j.lane)
 	d.release(j)
 	d.mu.Unlock()
-	if !d.bodies.wait(b, j.lane) {
+	if !d.bodies.wait(b, j.lane, j.standing()) {
 		d.unpark([]*lane{j.lane}, true)
 	}
 }
 
+// setAside parks a lane that a sender holds. False: it is gone.
+func (d *Dispatcher) setAside(l *lane) bool {
+	if l.leaving {
+		d.remove(l)
+	}
+	if l.state == gone {
+		return false
+	}
+	l.state = parked
+	return true
+}
+
 // unpark makes parked lanes ready, in chunks; those whose body could not be read
-// a while later.
+// when their topic can be read again. Without lanes, it looks for others that a sender
+// came free for.
 func (d *Dispatcher) unpark(lanes []*lane, read bool) {
+	if len(lanes) == 0 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.work.Signal()
+		d.resumeHeavy()
+		return
+	}
 	for first := true; len(lanes) > 0; {
 		n := min(chunk, len(lanes))
 		if read {
 			d.proceedAll(lanes[:n], first)
 			first = false
 		} else {
-			d.pause(lanes[:n], func() {})
+			d.hold(lanes[:n], func() {})
 		}
 		lanes = lanes[n:]
 	}
@@ -175,7 +216,7 @@ func (d *Dispatcher) unpark(lanes []*lane, read bool) {
 func (d *Dispatcher) proceedAll(lanes []*lane, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now().UnixNano()
+	now := d.read()
 	for _, l := range lanes {
 		if l.state == parked {
 			l.state = idle
@@ -185,7 +226,7 @@ func (d *Dispatcher) proceedAll(lanes []*lane, first bool) {
 	}
 }
 
-// pause lets lanes wait until the store may do again. Their cursors stay.
+// pause lets lanes wait a moment, each by itself. Their cursors stay.
 func (d *Dispatcher) pause(lanes []*lane, then func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,7 +236,7 @@ func (d *Dispatcher) pause(lanes []*lane, then func()) {
 			d.remove(l)
 		case l.state == inFlight || l.state == parked:
 			wait := float64(storePause) * (1 + d.o.Rand())
-			d.waitUntil(l, time.Now().Add(time.Duration(wait)).UnixNano())
+			d.waitUntil(l, d.mono()+int64(wait))
 		}
 	}
 	then()
@@ -210,22 +251,24 @@ func (d *Dispatcher) holds(j job) bool {
 }
 
 // stillDue tells, right before an attempt, whether the subscription is still to
-// get it (HUB-49), and from this hub, and with which secret. It remembers that the
+// get it (HUB-49), and from this hub, and with which secret. It notes the lease
+// that is in force, and remembers that the
 // journal holds the entry, and held the one before it, after which that was read.
-func (d *Dispatcher) stillDue(j job, b *body) (secret string, ok bool) {
+func (d *Dispatcher) stillDue(j *job, b *body) (secret string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if j.cursor.position > 0 {
 		j.lane.topic.saw(j.cursor.anchor)
 	}
 	j.lane.topic.saw(b.anchor)
-	return j.lane.secret, j.tenure.delivers() && d.holds(j) && j.lane.expires > time.Now().UnixNano()
+	j.lease = j.lane.lease
+	return j.lane.secret, j.tenure.delivers() && d.holds(*j) && j.lane.expires > d.read().earliest
 }
 
 // conclude draws the conclusions of an attempt: for the lane and its host, for
 // the store and for the log.
 func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) {
-	now := time.Now()
+	now := d.o.Clock.Now()
 	var head journal.Head
 	if out.Status == http.StatusGone {
 		var err error
@@ -250,7 +293,7 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 			gap.From = j.cursor.unpack().Until
 		}
 	case End:
-		c.End, c.EndedAt = subscriptions.EndGone, now
+		c.End, c.EndedAt, c.Lease = subscriptions.EndGone, now, instant(j.lease)
 		from := j.cursor.unpack()
 		gap.From, gap.Until, gap.Reason = from.Until, head.Last.Until, journal.GapGone
 		if head.Last.Seq > from.Seq {
@@ -268,7 +311,8 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 }
 
 // decide moves the lane's cursor as Decide says, and returns what is to be
-// stored. False: the lane has another cursor, and the attempt does not count.
+// stored. False: the lane has another cursor, or the answer would end a lease
+// that is over; the attempt does not count.
 func (d *Dispatcher) decide(j job, b *body, out outcome, now time.Time) (subscriptions.Commit, Decision, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,10 +322,13 @@ func (d *Dispatcher) decide(j job, b *body, out outcome, now time.Time) (subscri
 	l := j.lane
 	was, c := l.cursor, l.cursor
 	begun := instant(was.first)
-	if begun.IsZero() {
-		begun = out.started
+	if begun.IsZero() || was.attempt == 0 { // else it is since when the entry was known to be damaged
+		begun = now.Add(-out.duration)
 	}
 	dec := Decide(out.Result, State{Attempt: was.attempt, Step: uint32(was.step), FirstAttemptAt: begun}, d.o.Policy, now, d.o.Rand())
+	if dec.Action == End && l.lease != j.lease {
+		return subscriptions.Commit{}, Decision{}, false // renewed since the exchange began
+	}
 	switch dec.Action {
 	case Deliver, PassOver:
 		c = was.moveTo(b.anchor)
@@ -292,8 +339,11 @@ func (d *Dispatcher) decide(j job, b *body, out outcome, now time.Time) (subscri
 	c.next, c.step, c.status = nanos(dec.At), uint16(dec.Step), int16(out.Status) //nolint:gosec // at most 8, and of three digits
 	l.cursor, l.held = c, dec.Held
 	if dec.Action == End {
-		// Its slot and its place in flight are given back by finish.
+		// Its slot and its place in flight are given back by finish. The next
+		// sweep looks whether the store took the end: it does not where a renewal, or
+		// a result of the hub that had the shard before, came first.
 		d.remove(l)
+		j.tenure.touched[l.id] = struct{}{}
 	}
 	commit := subscriptions.Commit{ID: l.id, Cursor: c.unpack()}
 	failedBefore := was.status != 0 && !(Result{Status: int(was.status)}).delivered()
@@ -311,6 +361,6 @@ func (d *Dispatcher) finish(j job, out outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.judge(j, out)
-	d.place(j.lane, time.Now().UnixNano())
+	d.place(j.lane, d.read())
 	d.release(j)
 }

@@ -21,6 +21,7 @@ var errShutdown = errors.New("the hub shuts down")
 // Its methods may be called from several goroutines.
 type Dispatcher struct {
 	o           Options
+	base        time.Time // what monotonic times count from
 	log         *zap.Logger
 	suspectMax  int // probes of suspect hosts at once
 	unprovenMax int // exchanges at once with hosts of that standing, probes too
@@ -39,20 +40,23 @@ type Dispatcher struct {
 	hosts    map[string]*host
 	groups   map[groupKey]*group
 
-	rotation [2]ring[*topic]     // topics with listed groups, by standing
-	turn     standing            // whose turn it is where both could go
-	returned ring[*group]        // listed groups that go before them
+	rotation [bands]ring[*topic] // topics with listed groups
+	started  [bands]int          // deliveries, in the turn of the first topic there
+	turn     band                // whose turn it is where several could go
+	returned [bands]groups       // listed groups that go before them
 	timers   timers[*lane]       // waiting lanes
 	probes   timers[*host]       // suspects
-	lineup   ring[*host]         // suspects that wait for other suspects
 	walks    ring[*topic]        // topics whose lanes are being walked over
 	revivals ring[*host]         // the same of hosts
 	dirty    ring[*topic]        // topics whose heads are to be read
 	follow   sync.Cond           // on mu: dirty got something, or stopping
 	unread   map[string]struct{} // topics whose head could not be read
+	troubled map[*topic]struct{} // topics some of whose lanes wait for the store, or for damage
 
-	suspectBusy  int // slots of suspect hosts in use
-	unprovenBusy int // exchanges with hosts that were unproven when they began
+	suspectBusy  int            // exchanges with suspect hosts
+	unprovenBusy int            // exchanges with hosts that were unproven when they began
+	heavyBusy    int            // exchanges of heavy bodies with other hosts
+	heavyLanes   [2]ring[*lane] // parked ones, which found no sender to spare, by how heavy
 	count        struct{ ready, inFlight, suspects int }
 
 	partitions [journal.Partitions]int // topics with lanes
@@ -72,7 +76,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Rand = rand.Float64
 	}
 	d := &Dispatcher{
-		o: o, log: o.Log,
+		o: o, base: time.Now(), log: o.Log,
 		suspectMax:  max(1, o.MaxInflight/5),
 		unprovenMax: max(1, o.MaxInflight-max(1, o.MaxInflight/5)),
 		wake:        make(chan struct{}, 1),
@@ -81,13 +85,15 @@ func New(o Options) (*Dispatcher, error) {
 		hosts:       make(map[string]*host),
 		groups:      make(map[groupKey]*group),
 		unread:      make(map[string]struct{}),
+		troubled:    make(map[*topic]struct{}),
 	}
 	for i := range d.shards {
 		d.shards[i].one = make(chan struct{}, 1)
 	}
 	d.work.L, d.follow.L = &d.mu, &d.mu
 	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
-	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark)
+	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark, d.wasRead)
+	d.bodies.senders.unprovenMax = int64(d.unprovenMax)
 	d.settler = newSettler(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
 	return d, nil
 }
@@ -95,19 +101,23 @@ func New(o Options) (*Dispatcher, error) {
 // Run delivers to the subscriptions of the shards that are taken, until ctx
 // ends. Then it makes no new attempts, lets those in flight go on for up to
 // Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
-// and returns. It may be called once.
+// and returns nil. It may be called once.
 //
-// An error says that the last cursors could not be stored: what they were of is
-// delivered again.
+// What the store has not taken flushTimeout after Options.Drain is delivered again.
+// The log says how many deliveries that are, before Run waits for the questions to
+// the store that are still under way.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.cutOff(errShutdown)
 	d.bodies.ctx = d.exchanges
 
 	var senders, others sync.WaitGroup
-	settled := make(chan error, 1)
+	settled := make(chan struct{})
 	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	go func() { settled <- d.settler.run(commits) }()
+	go func() {
+		defer close(settled)
+		_ = d.settler.run(commits) // it gives up when commits ends, and logs each error
+	}()
 	// It is heard what moves before the first head is read.
 	hints := d.o.Journal.Hints(ctx)
 	for range d.o.MaxInflight {
@@ -128,13 +138,40 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.settler.giveWay()
 	})
 	defer timer.Stop()
-	senders.Wait()
-	others.Wait()
-	d.cutOff(errShutdown) // bodies being read
-	d.bodies.close()
+	unstored := 0
+	over := time.AfterFunc(d.o.Drain+flushTimeout, func() {
+		unstored = d.settler.uncommitted()
+		giveUp()
+	})
+	defer over.Stop()
+	sent := make(chan struct{})
+	go func() { defer close(sent); senders.Wait() }()
+	select {
+	case <-sent:
+	case <-commits.Done(): // a sender waits for the store
+	}
 	d.settler.close()
-	defer time.AfterFunc(flushTimeout, giveUp).Stop()
-	return <-settled
+	select {
+	case <-settled:
+	case <-commits.Done(): // the store may not even answer
+	}
+	if commits.Err() != nil {
+		d.tellUnstored(unstored)
+	}
+	d.cutOff(errShutdown) // bodies being read
+	<-sent
+	<-settled
+	others.Wait()
+	d.bodies.close()
+	return nil
+}
+
+// tellUnstored logs how many results the store did not take before the end.
+func (d *Dispatcher) tellUnstored(results int) {
+	if results > 0 {
+		d.log.Warn("the hub ended before the store took the results of these deliveries; they are delivered again",
+			zap.String("event", "results_not_stored"), zap.Int("results", results))
+	}
 }
 
 // stop makes every sender end after what it has in flight.
@@ -152,6 +189,9 @@ func (d *Dispatcher) take() (job, bool) {
 	defer d.mu.Unlock()
 	for !d.stopping {
 		if j, ok := d.pick(); ok {
+			if d.more() {
+				d.work.Signal()
+			}
 			return j, true
 		}
 		d.work.Wait()
@@ -182,9 +222,9 @@ func (d *Dispatcher) loop(ctx context.Context) {
 func (d *Dispatcher) step() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now().UnixNano()
+	now := d.read()
 	for range chunk {
-		l, ok := d.timers.pop(now)
+		l, ok := d.timers.pop(now.mono)
 		if !ok {
 			break
 		}
@@ -192,11 +232,13 @@ func (d *Dispatcher) step() time.Duration {
 		d.proceed(l, now)
 	}
 	for range chunk {
-		h, ok := d.probes.pop(now)
+		h, ok := d.probes.pop(now.mono)
 		if !ok {
 			break
 		}
-		d.promote(h)
+		if d.promote(h) {
+			d.work.Signal()
+		}
 	}
 	if t, ok := d.walks.pop(); ok {
 		d.walkOn(t, now)
@@ -207,7 +249,7 @@ func (d *Dispatcher) step() time.Duration {
 	if d.walks.len()+d.revivals.len() > 0 {
 		return 0
 	}
-	return d.untilNext(now)
+	return d.untilNext(now.mono)
 }
 
 // untilNext is how long there is nothing due.
@@ -231,7 +273,7 @@ func (d *Dispatcher) wakeLoop() {
 }
 
 // place puts a lane that nobody holds where its cursor says.
-func (d *Dispatcher) place(l *lane, now int64) {
+func (d *Dispatcher) place(l *lane, now reading) {
 	switch {
 	case l.state == gone:
 		return
@@ -240,8 +282,8 @@ func (d *Dispatcher) place(l *lane, now int64) {
 		return
 	}
 	l.state = idle
-	if l.cursor.next > now {
-		d.waitUntil(l, min(l.cursor.next, d.latest(now)))
+	if wait := l.wait(d.o.Policy, now); wait > 0 {
+		d.waitUntil(l, now.mono+wait)
 		return
 	}
 	d.proceed(l, now)
@@ -249,19 +291,19 @@ func (d *Dispatcher) place(l *lane, now int64) {
 
 // proceed makes an idle lane ready if it has something to deliver and a lease,
 // whatever time its cursor names.
-func (d *Dispatcher) proceed(l *lane, now int64) { d.goOn(l, now, false) }
+func (d *Dispatcher) proceed(l *lane, now reading) { d.goOn(l, now, false) }
 
 // goOn is proceed for a lane that may have returned from waiting for a body.
-func (d *Dispatcher) goOn(l *lane, now int64, returned bool) {
-	if l.expires > now && l.topic.behind(l) {
+func (d *Dispatcher) goOn(l *lane, now reading, returned bool) {
+	if l.expires > now.earliest && l.topic.behind(l) {
+		if until := l.heldUntil(now.mono); until > 0 {
+			d.waitUntil(l, until)
+			return
+		}
 		l.held = false
 		d.enqueue(l, returned)
 	}
 }
-
-// latest is the time until which a lane may have to wait at now. One that is
-// further off is what a clock that jumped left behind.
-func (d *Dispatcher) latest(now int64) int64 { return now + int64(d.o.Policy.Max) }
 
 // waitUntil makes a lane wait, or wait until another time.
 func (d *Dispatcher) waitUntil(l *lane, at int64) {
@@ -273,7 +315,7 @@ func (d *Dispatcher) waitUntil(l *lane, at int64) {
 }
 
 // add makes a lane of a subscription that has not ended.
-func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int64) {
+func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now reading) {
 	t := d.topics[s.Topic]
 	if t == nil {
 		t = &topic{url: s.Topic}
@@ -288,8 +330,9 @@ func (d *Dispatcher) add(s *subscriptions.Subscription, hostPort string, now int
 	}
 	l := &lane{id: s.ID, topic: t, host: h, callback: s.Callback, cursor: packCursor(s.Cursor), timer: -1}
 	l.set(s)
-	if l.cursor.status > 0 {
+	if l.cursor.status > 0 && h.standing != quick {
 		h.standing = quick
+		d.listAnew(h)
 	}
 	l.held = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
 	d.shardOf(l.id).lanes[l.id] = l
@@ -318,8 +361,10 @@ func (d *Dispatcher) remove(l *lane) {
 		delete(d.topics, t.url)
 		d.partitions[t.partition()]--
 		delete(d.unread, t.url)
+		delete(d.troubled, t)
 	}
 	d.forget(h)
+	d.resumeHeavy()
 }
 
 // Stats returns a snapshot.
@@ -329,6 +374,13 @@ func (d *Dispatcher) Stats() Stats {
 		Topics: len(d.topics), Hosts: len(d.hosts),
 		Ready: d.count.ready, Waiting: len(d.timers.items), InFlight: d.count.inFlight,
 		Suspects: d.count.suspects,
+	}
+	for t := range d.troubled {
+		if t.unanswered() > 0 {
+			s.Away++
+		} else {
+			s.Damaged++
+		}
 	}
 	for i := range d.shards {
 		s.Lanes += len(d.shards[i].lanes)

@@ -136,6 +136,43 @@ func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 	})
 }
 
+// A topic whose callback is at a host that large topics share gets there in its turn, while all senders are busy
+// with the other hosts of the large ones.
+func TestSmallTopicAtSharedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflight = 128 })
+		const large, fanOut = 16, 300
+		for topic := range large {
+			for n := range fanOut {
+				host := fmt.Sprintf("h%d.example", n)
+				b.subscribe(fmt.Sprint(topicA, topic), fmt.Sprintf("http://%s/%d", host, topic), served)
+				b.set(host, takes(100*time.Millisecond))
+			}
+			b.subscribe(fmt.Sprint(topicA, topic), fmt.Sprintf("http://shared.example/%d", topic), served)
+		}
+		small := b.subscribe(topicB, "http://shared.example/small", served)
+		b.set("shared.example", takes(100*time.Millisecond))
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		for topic := range large {
+			b.publish(t, fmt.Sprint(topicA, topic), []byte("large"))
+		}
+		pass(150 * time.Millisecond) // they are in full swing
+		published := time.Now()
+		b.publish(t, topicB, []byte("small"))
+		pass(10 * time.Second)
+		got := b.attempts(small.Callback)
+		// 17 topics share eight places.
+		if len(got) != 1 || got[0].at.Sub(published) > 4*100*time.Millisecond {
+			t.Errorf("it was sent %d times, first after %v", len(got), got[0].at.Sub(published))
+		}
+		if last := b.everything()[large*(fanOut+1)]; last.at.Sub(published) < 3*time.Second {
+			t.Errorf("the large topics were done after %v", last.at.Sub(published))
+		}
+	})
+}
+
 // hook is told of each request on its way to a transport.
 type hook struct {
 	Doer

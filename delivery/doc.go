@@ -23,8 +23,8 @@
 //
 //	any ── ended ──> gone
 //
-// A fixed number of senders takes ready lanes in turn: round-robin over topics,
-// then the callback hosts of a topic, then the lanes there (host.go); hosts that are
+// A fixed number of senders takes ready lanes in turn: topics take turns to have a
+// sender, and at each host to have a place (turn.go, class.go); hosts that are
 // slow or new leave some senders to those that are neither (standing.go). What
 // touches many lanes, a publish to a large topic above all, does so in chunks
 // between which everything else has its turn (topic.go). A sender finds the next

@@ -1,30 +1,29 @@
 package delivery
 
-import "time"
-
 // host is a callback host:port. The Dispatcher's lock guards it.
 type host struct {
 	name string
 	members
-	// queued are the groups with ready lanes that no slot is free for yet;
-	// listed counts those that are with their topic instead, each with a slot
-	// set aside for it.
-	queued         [classes]ring[*group]
-	listed, active int
-	retries        int   // of listed and active, retries
-	turn           class // whose turn it is where several could go
+	// queued are the groups with ready lanes, of each class in the order in which
+	// they have their turn here; active counts the exchanges of each.
+	queued [classes]ring[*group]
+	active [classes]int32
+	turn   class // which goes first of those with equally many
+	// waiting are the groups that lead no sender here. Of those that do, leads counts
+	// the ones that do so at the next turn of their topic.
+	waiting groups
+	leads   int32
 
 	standing  standing
-	slowUntil int64 // Unix nanoseconds; no earlier is it quick again
+	slowUntil int64 // by Dispatcher.mono; no earlier is it quick again
 	// failures counts timeouts and connect errors in a row.
 	failures int
 	// suspect: there were too many of them, and the host gets one probe for
 	// each step of a ladder of its own, at probe or after.
 	suspect bool
 	step    uint32
-	probe   int64 // Unix nanoseconds
+	probe   int64 // by Dispatcher.mono
 	timer   int32 // its place in Dispatcher.probes, or -1
-	lined   bool  // in Dispatcher.lineup
 	// revive: it was suspect, and lanes of it wait that its first 2xx readies.
 	revive  bool
 	walking bool
@@ -33,170 +32,13 @@ type host struct {
 func (h *host) dueAt() int64 { return h.probe }
 func (h *host) slot() *int32 { return &h.timer }
 
-// busy is how many deliveries it has, or has a slot for.
-func (h *host) busy() int { return h.listed + h.active }
-
-// group is the ready lanes of one class of a topic at a host. It is there as
-// long as it has lanes.
-type group struct {
-	groupKey
-	lanes ring[*lane]
-}
-
-type groupKey struct {
-	topic *topic
-	host  *host
-	class class
-	// returned: they had their turn and waited for a large body, which is there
-	// now and not for long. They go before the turns.
-	returned bool
-}
-
-// enqueue makes a lane ready.
-func (d *Dispatcher) enqueue(l *lane, returned bool) {
-	l.state = ready
-	d.count.ready++
-	k := groupKey{l.topic, l.host, l.class(), returned}
-	if k.class == trusted && l.host.suspect {
-		d.probeSoon(l.host)
+// busy is how many deliveries it has.
+func (h *host) busy() int {
+	n := int32(0)
+	for _, of := range h.active {
+		n += of
 	}
-	g := d.groups[k]
-	if g == nil {
-		g = &group{groupKey: k}
-		d.groups[k] = g
-		g.queue()
-	}
-	g.lanes.push(l)
-	d.promote(l.host)
-}
-
-// queue has g wait for a slot of its host.
-func (g *group) queue() {
-	if q := &g.host.queued[g.class]; g.returned {
-		q.pushFront(g)
-	} else {
-		q.push(g)
-	}
-}
-
-// promote lists groups of h with their topics as long as h has slots for them.
-func (d *Dispatcher) promote(h *host) {
-	for {
-		c, ok := d.turnOf(h)
-		if !ok {
-			return
-		}
-		g, _ := h.queued[c].pop()
-		h.turn = (c + 1) % classes
-		d.occupy(h, c, 1)
-		h.listed++
-		if g.returned {
-			d.returned.push(g)
-		} else {
-			d.list(g, h.standing)
-		}
-		d.work.Signal()
-	}
-}
-
-// occupy counts a slot of h in or out; the caller counts listed or active.
-func (d *Dispatcher) occupy(h *host, c class, n int) {
-	if c == later {
-		h.retries += n
-	}
-	if h.suspect {
-		d.suspectBusy += n
-	}
-}
-
-// pick takes the lane whose turn it is: round-robin over topics, their hosts,
-// and the lanes there. False: there is none.
-func (d *Dispatcher) pick() (job, bool) {
-	for {
-		g, ok := d.nextGroup()
-		if !ok {
-			return job{}, false
-		}
-		h := g.host
-		h.listed--
-		if h.suspect && h.probe > time.Now().UnixNano() {
-			// It became suspect since it was listed.
-			g.queue()
-			d.vacate(h, g.class)
-			continue
-		}
-		l := d.popLane(g)
-		if g.lanes.len() > 0 {
-			g.queue()
-		} else {
-			delete(d.groups, g.groupKey)
-		}
-		if l == nil {
-			d.vacate(h, g.class)
-			continue
-		}
-		l.state = inFlight
-		tenure := d.shardOf(l.id).tenure
-		if tenure != nil {
-			tenure.active++
-		}
-		h.active++
-		d.count.inFlight++
-		counts := h.standing == unproven
-		if counts {
-			d.unprovenBusy++
-		}
-		d.promote(h)
-		return job{lane: l, tenure: tenure, class: g.class, probe: h.suspect, counts: counts, cursor: l.cursor, epoch: l.topic.epoch}, true
-	}
-}
-
-// popLane takes the next lane of g that is still there.
-func (d *Dispatcher) popLane(g *group) *lane {
-	for {
-		l, ok := g.lanes.pop()
-		if !ok {
-			return nil
-		}
-		if l.state != gone {
-			d.count.ready--
-			return l
-		}
-	}
-}
-
-// release ends what pick began. The lane is the caller's matter.
-func (d *Dispatcher) release(j job) {
-	j.lane.host.active--
-	d.count.inFlight--
-	if j.tenure != nil {
-		j.tenure.leave()
-	}
-	if j.counts {
-		d.unprovenBusy--
-		d.work.Signal() // for whoever found no place among the unproven
-	}
-	d.vacate(j.lane.host, j.class)
-}
-
-// vacate gives a slot of h back.
-func (d *Dispatcher) vacate(h *host, c class) {
-	d.occupy(h, c, -1)
-	d.promote(h)
-	d.forget(h)
-	d.promoteSuspects()
-}
-
-// promoteSuspects gives those suspects a probe that waited for others to end.
-func (d *Dispatcher) promoteSuspects() {
-	for d.suspectBusy < d.suspectMax {
-		h, ok := d.lineup.pop()
-		if !ok {
-			return
-		}
-		h.lined = false
-		d.promote(h)
-	}
+	return int(n)
 }
 
 // forget drops a host that nothing is left of.
@@ -218,10 +60,15 @@ func (d *Dispatcher) forget(h *host) {
 // judge draws the conclusions for the host from an attempt.
 func (d *Dispatcher) judge(j job, out outcome) {
 	h, status := j.lane.host, out.Status
-	now := time.Now()
-	if out.duration > d.o.Timeout/quickShare {
-		h.standing, h.slowUntil = unproven, now.Add(probation).UnixNano()
-	} else if now.UnixNano() >= h.slowUntil {
+	now, was := d.mono(), h.band()
+	defer func() {
+		if h.band() != was {
+			d.listAnew(h)
+		}
+	}()
+	if out.duration > out.limit/quickShare {
+		h.standing, h.slowUntil = unproven, now+int64(probation)
+	} else if now >= h.slowUntil {
 		h.standing = quick
 	}
 	switch {
@@ -252,7 +99,7 @@ func (d *Dispatcher) judge(j job, out outcome) {
 
 // probeLater sets the time of the next probe of a suspect host.
 func (d *Dispatcher) probeLater(h *host) {
-	h.probe = time.Now().Add(d.o.Policy.wait(h.step, d.o.Rand())).UnixNano()
+	h.probe = d.mono() + int64(d.o.Policy.wait(h.step, d.o.Rand()))
 	d.probes.set(h)
 	d.wakeLoop()
 }
@@ -260,14 +107,14 @@ func (d *Dispatcher) probeLater(h *host) {
 // probeSoon has a suspect host probed within a step: somebody waits for it whom it
 // answered the last time.
 func (d *Dispatcher) probeSoon(h *host) {
-	if at := time.Now().Add(d.o.Policy.step(probeStep)).UnixNano(); at < h.probe {
+	if at := d.mono() + int64(d.o.Policy.step(probeStep)); at < h.probe {
 		h.probe = at
 		d.probes.set(h)
 		d.wakeLoop()
 	}
 }
 
-// trust ends a suspicion.
+// trust ends a suspicion. The caller lists the host's groups anew.
 func (d *Dispatcher) trust(h *host) {
 	if !h.suspect {
 		return
@@ -276,7 +123,6 @@ func (d *Dispatcher) trust(h *host) {
 	h.suspect = false
 	d.count.suspects--
 	d.probes.drop(h)
-	d.promote(h)
 }
 
 // revive starts a walk over the lanes of a host that answered 2xx after it was
@@ -292,7 +138,7 @@ func (d *Dispatcher) revive(h *host) {
 
 // reviveOn does a chunk of that walk: lanes that wait because the host could not
 // be reached get their turn soon, spread out.
-func (d *Dispatcher) reviveOn(h *host, now int64) {
+func (d *Dispatcher) reviveOn(h *host, now reading) {
 	spread := min(int64(len(h.lanes))*int64(reviveEvery), int64(d.o.Policy.step(1)))
 	for range chunk {
 		l := h.next()
@@ -303,7 +149,7 @@ func (d *Dispatcher) reviveOn(h *host, now int64) {
 		if l.state != waiting || !unreachable(int(l.cursor.status)) {
 			continue
 		}
-		if at := now + int64(float64(spread)*d.o.Rand()); at < l.due {
+		if at := now.mono + int64(float64(spread)*d.o.Rand()); at < l.due {
 			d.waitUntil(l, at)
 		}
 	}

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -16,7 +15,7 @@ import (
 // not count where the cursor was minted anew. One of a shard that is not taken is
 // ignored: whoever has it finds the change in the store.
 func (d *Dispatcher) Apply(s subscriptions.Subscription) {
-	host, now := egress.HostPortOf(s.Callback), time.Now()
+	host, now := egress.HostPortOf(s.Callback), d.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.shardOf(s.ID).tenure
@@ -27,7 +26,9 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) {
 	d.apply(&s, host, now)
 }
 
-func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now time.Time) {
+// apply takes over s. False: s is to be read again once a 410 is stored that
+// waits for it, which may end it or not.
+func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now reading) bool {
 	l := d.lane(s.ID)
 	// Expiry is computed when it matters and ends no lane: the lease may be
 	// renewed in time, or the clock come back.
@@ -36,15 +37,27 @@ func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now time.
 	case ended:
 		d.remove(l)
 	case l == nil:
-		d.add(s, host, now.UnixNano())
+		// A 410 may have removed the lane a moment ago, with results that are not
+		// stored yet. What they say counts, as far as s was not renewed since.
+		next := d.settler.ahead(*s)
+		if !next.EndedAt.IsZero() {
+			return false
+		}
+		d.add(&next, host, now)
 	default:
+		c := journal.Merge(l.cursor.unpack(), s.Cursor)
+		if renewed := nanos(s.VerifiedAt) > l.lease; renewed && c.Generation == s.Cursor.Generation && c.Position > s.Cursor.Position {
+			// The store nudged a cursor that delivery has left behind.
+			c = subscriptions.Nudge(c, instant(now.wall))
+		}
 		l.set(s)
-		d.advance(l, packCursor(journal.Merge(l.cursor.unpack(), s.Cursor)), now.UnixNano())
+		d.advance(l, packCursor(c), now)
 	}
+	return true
 }
 
 // advance gives a lane a cursor that is as great as the one it has or greater.
-func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
+func (d *Dispatcher) advance(l *lane, c cursor, now reading) {
 	if c == l.cursor {
 		if l.state == idle {
 			d.proceed(l, now) // the lease may be longer now
@@ -52,9 +65,10 @@ func (d *Dispatcher) advance(l *lane, c cursor, now int64) {
 		return
 	}
 	l.cursor, l.held = c, overloaded(int(c.status))
-	if c.next <= now && l.host.suspect && l.host.probe > now {
+	d.lookAgain(l, now) // a "retry now" is worth a look
+	if c.next <= now.wall && l.host.suspect && l.host.probe > now.mono {
 		// A replay, a renewal or a "retry now" is worth a probe.
-		l.host.probe = now
+		l.host.probe = now.mono
 		d.probes.set(l.host)
 		d.wakeLoop()
 	}
@@ -111,10 +125,14 @@ func (d *Dispatcher) readHeads(ctx context.Context) {
 			return
 		}
 		head, err := d.o.Journal.Head(ctx, t.url)
-		if err != nil && ctx.Err() == nil {
-			d.log.Warn("the head of a topic could not be read; it is read again", zap.String("event", "head_failed"), zap.String("topic", t.url), zap.Error(err))
+		if changed := d.headRead(t, packAnchor(head.Last), err); !changed || ctx.Err() != nil {
+			continue
 		}
-		d.headRead(t, packAnchor(head.Last), err)
+		if err != nil {
+			d.log.Warn("the head of a topic cannot be read; it is read again every few seconds", zap.String("event", "head_failed"), zap.String("topic", t.url), zap.Error(err))
+		} else {
+			d.log.Info("the head of a topic can be read again", zap.String("event", "head_recovered"), zap.String("topic", t.url))
+		}
 	}
 }
 
@@ -134,7 +152,9 @@ func (d *Dispatcher) takeDirty() *topic {
 	return nil
 }
 
-func (d *Dispatcher) headRead(t *topic, head anchor, err error) {
+// headRead takes over what was read of a head. It reports whether that failed where it
+// did not before, or the other way round.
+func (d *Dispatcher) headRead(t *topic, head anchor, err error) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t.reading = false; t.dirty {
@@ -149,6 +169,9 @@ func (d *Dispatcher) headRead(t *topic, head anchor, err error) {
 	case !t.known || !t.head.same(head):
 		d.setHead(t, head)
 	}
+	changed = t.headless != (err != nil)
+	t.headless = err != nil
+	return changed
 }
 
 // setHead takes over what the store said is the newest entry of t. At first that

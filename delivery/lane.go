@@ -30,7 +30,8 @@ type lane struct {
 	host             *host
 	callback, secret string
 	expires          int64 // Unix nanoseconds
-	due              int64 // the same; while waiting
+	lease            int64 // the same; when it was verified, which names the lease
+	due              int64 // by Dispatcher.mono; while waiting
 	cursor           cursor
 	timer            int32 // its place in Dispatcher.timers, or -1
 	inTopic, inHost  int32 // its places among the lanes of topic and host
@@ -48,7 +49,7 @@ func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
 
 // set takes over what a subscription says that is not the cursor.
 func (l *lane) set(s *subscriptions.Subscription) {
-	l.secret, l.expires = s.Secret, nanos(s.ExpiresAt)
+	l.secret, l.expires, l.lease = s.Secret, nanos(s.ExpiresAt), nanos(s.VerifiedAt)
 }
 
 // anchor is a journal.Anchor in 40 bytes and without a pointer.
@@ -71,8 +72,11 @@ func (a anchor) unpack() journal.Anchor {
 // instant is the anchor's until.
 func (a anchor) instant() time.Time { return time.Unix(a.until, int64(a.untilNs)).UTC() }
 
-// same tells whether two anchors name the same entry.
-func (a anchor) same(b anchor) bool { return a.position == b.position && a.nonce == b.nonce }
+// same tells whether two anchors name the same entry. The nonce of one that is damaged
+// may not be known, and is zero then.
+func (a anchor) same(b anchor) bool {
+	return a.position == b.position && (a.nonce == b.nonce || a.nonce == 0 || b.nonce == 0)
+}
 
 // cursor is a journal.Cursor in 80 bytes and without a pointer.
 type cursor struct {

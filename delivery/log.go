@@ -59,10 +59,14 @@ func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next
 	line.Write(fields...)
 }
 
-// tellGap hands on and logs that a subscription will not get something.
+// tellGap hands on and logs that a subscription will not get something. Of damage
+// there is one line for all subscriptions of the topic (damage_passed_over).
 func (d *Dispatcher) tellGap(j job, g journal.Gap) {
 	if d.o.Gap != nil {
 		d.o.Gap(g)
+	}
+	if g.Reason == journal.GapDamaged {
+		return
 	}
 	LogGap(d.log, j.lane.topic.url, j.lane.id, j.lane.host.name, g)
 }

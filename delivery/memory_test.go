@@ -33,6 +33,7 @@ type memory struct {
 	history                                 [][]subscriptions.Commit
 	// failRead and failCommit, where set, are asked before each.
 	failRead, failBody, failCommit func() error
+	refuse                         func(uuid.UUID) error // why a commit alone is not stored
 	failGet                        func(uuid.UUID) error // the same
 }
 
@@ -196,7 +197,7 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 	})
 	switch {
 	case at < 0 && after.Position < mt.trimmed.Position:
-		return nil, &journal.TrimmedError{To: mt.trimmed}
+		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: journal.GapRetention}
 	case at < 0 && after.Position != mt.trimmed.Position:
 		return nil, journal.ErrRolledBack
 	}
@@ -276,6 +277,9 @@ func (m *memory) Hints(ctx context.Context) <-chan string {
 	}()
 	return out
 }
+
+// Room says that there always is some.
+func (m *memory) Room(context.Context) error { return nil }
 
 func (m *memory) Get(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	m.mu.Lock()
@@ -365,22 +369,29 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 	}
 	m.commits++
 	m.history = append(m.history, commits)
+	failed := make(map[uuid.UUID]error)
 	for _, c := range commits {
 		r := m.record(c.ID)
-		if r == nil || c.Cursor.Compare(r.Subscription.Cursor) <= 0 {
+		if m.refuse != nil {
+			if err := m.refuse(c.ID); err != nil {
+				failed[c.ID] = err
+				continue
+			}
+		}
+		if r == nil {
 			continue
 		}
-		s := r.Subscription
-		if c.End != "" && c.Cursor.Generation == s.Cursor.Generation {
-			s.EndedAt, s.EndReason = c.EndedAt, c.End
+		won, ended := r.Subscription.Settle(&c)
+		if ended {
 			m.clock++
 			r.changed = m.clock
 		}
-		s.Cursor = c.Cursor
-		r.attempts = append(r.attempts, c.Attempts...)
-		for _, g := range c.Gaps {
-			s.Gaps = journal.AddGap(s.Gaps, g)
+		if won {
+			r.attempts = append(r.attempts, c.Attempts...)
 		}
+	}
+	if len(failed) > 0 {
+		return &subscriptions.CommitError{Failed: failed}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -88,12 +89,17 @@ type Options struct {
 	// Nil: nobody is told.
 	Event func(Event)
 	Gap   func(journal.Gap)
+	// Damaged is told of each damaged notification that delivery comes across, once. The
+	// same rules hold.
+	Damaged func()
 	// Found is told of each record of a shard that is taken which has a pending
 	// request: at the Take, and when a sweep finds that it changed, maybe through
 	// another hub. The same rules hold.
 	Found func(subscriptions.Record)
 	// Log gets a line for each attempt and each gap. Nil: none.
 	Log *zap.Logger
+	// Clock tells the time of day. Nil: the machine's, with clock.New.
+	Clock *clock.Clock
 	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be
 	// called from several goroutines.
 	Rand func() float64
@@ -101,20 +107,20 @@ type Options struct {
 
 // Limits that are no flags.
 const (
-	readLimit    = 4 << 10               // bytes of an answer that are read (HUB-46)
-	readFor      = time.Second           // and for how long
-	byteRate     = 128 << 10             // bytes a second that a callback has to take
-	flushTimeout = 10 * time.Second      // for the last cursors at the end
-	storePause   = time.Second           // after a store could not be read
-	suspectAfter = 3                     // timeouts or connect errors in a row
-	probeStep    = 1                     // of the ladder: no later is it probed for a callback that it answered
-	followers    = 4                     // topics whose heads are read at once
-	chunk        = 256                   // lanes touched in one critical section
-	walkEvery    = time.Minute           // every lane is looked at, whatever happened
-	reviveEvery  = 20 * time.Millisecond // between lanes of a host that is back
-	cachedBodies = 4096                  // bodies kept that no delivery uses
-	smallBody    = 64 << 10              // at most; larger ones wait for room
-	grace        = time.Second           // for which a large body is kept for those that waited
+	readLimit    = 4 << 10                // bytes of an answer that are read (HUB-46)
+	readFor      = time.Second            // and for how long
+	byteRate     = 128 << 10              // bytes a second that a callback has to take
+	flushTimeout = 400 * time.Millisecond // after Drain, for the last cursors at the end
+	storePause   = time.Second            // after a store could not be read; it grows
+	suspectAfter = 3                      // timeouts or connect errors in a row
+	probeStep    = 1                      // of the ladder: no later is it probed for a callback that it answered
+	followers    = 4                      // topics whose heads are read at once
+	chunk        = 256                    // lanes touched in one critical section
+	walkEvery    = time.Minute            // every lane is looked at, whatever happened
+	reviveEvery  = 20 * time.Millisecond  // between lanes of a host that is back
+	cachedBodies = 4096                   // bodies kept that no delivery uses
+	lightBody    = 64 << 10               // the longest that waits for no large one
+	grace        = time.Second            // for which a large body is kept for those that waited
 )
 
 func (o *Options) setDefaults() error {
@@ -144,6 +150,9 @@ func (o *Options) setDefaults() error {
 	orDefault(&o.CommitWindow, 100*time.Millisecond)
 	orDefault(&o.CommitEvery, 1024)
 	orDefault(&o.Sweep, 5*time.Second)
+	if o.Clock == nil {
+		o.Clock = clock.New(nil)
+	}
 	if o.Owns == nil {
 		o.Owns = func(int) bool { return true }
 	}
@@ -172,6 +181,10 @@ type Stats struct {
 	Ready    int // lanes with something to deliver now, held back by a limit or about to go
 	Waiting  int // lanes that wait for a time
 	InFlight int // lanes with an exchange going on
+
+	// Topics some of whose lanes wait: for a store that does not answer, or else for a
+	// damaged notification.
+	Away, Damaged int
 
 	Suspects      int   // hosts that time out or can't be connected to
 	BytesInFlight int64 // of bodies in memory that a delivery uses

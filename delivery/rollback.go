@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -101,7 +100,7 @@ func (d *Dispatcher) findFork(ctx context.Context, j *job, f *fork) {
 	t := j.lane.topic
 	f.err = d.lookForFork(ctx, t, j.cursor.anchor, f)
 	gap := journal.Gap{
-		From: f.to.instant(), Until: f.last.instant(), Reason: journal.GapRolledBack, At: time.Now(),
+		From: f.to.instant(), Until: f.last.instant(), Reason: journal.GapRolledBack, At: d.o.Clock.Now(),
 		Position: f.last.position, Seq: f.last.seq,
 	}
 	if f.last.seq > f.to.seq {
@@ -177,14 +176,13 @@ func (d *Dispatcher) lookForFork(ctx context.Context, t *topic, at anchor, f *fo
 // lost tells whether the journal lost an entry that it had.
 func (d *Dispatcher) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
 	_, err := d.o.Journal.Read(ctx, t.url, a.unpack(), 1, 0)
-	var trimmed *journal.TrimmedError
 	if errors.Is(err, journal.ErrRolledBack) {
 		return true, nil
 	}
-	if err != nil && !errors.As(err, &trimmed) {
-		return false, err
+	if _, ok := journal.ReadOn(err); ok {
+		return false, nil
 	}
-	return false, nil
+	return false, err
 }
 
 // rewindAll takes the lanes of t back that are at an entry which is known to be
@@ -219,10 +217,10 @@ func (d *Dispatcher) rewind(l *lane, f *fork) (c subscriptions.Commit, ok bool) 
 
 // goBack gives a lane the cursor of f in a generation of its own (invariant 4).
 func (d *Dispatcher) goBack(l *lane, f *fork) subscriptions.Commit {
-	now := time.Now()
+	now := d.read()
 	c := l.cursor.moveTo(f.to)
-	c.generation = journal.MintGeneration(l.cursor.generation, now)
-	d.advance(l, c, now.UnixNano())
+	c.generation = journal.MintGeneration(l.cursor.generation, instant(now.wall))
+	d.advance(l, c, now)
 	return subscriptions.Commit{ID: l.id, Cursor: c.unpack()}
 }
 

@@ -16,9 +16,18 @@ import (
 
 // settler stores what became of attempts, in groups: one is written while
 // another fills. A group is written when its first result is a window old, or
-// when it is full; over that, adding waits. So the store has not acknowledged
-// more than two groups at any time, and after a crash no more than these and
-// what was in flight is delivered again (invariant 7).
+// when it is full; over that, adding waits.
+//
+// What the store names as not stored (subscriptions.CommitError) is given to it
+// again with later groups, with pauses, until it is stored. So a record that cannot
+// be written holds no other one up, however long that lasts. Its subscription is
+// held meanwhile: it gets nothing more, so that no result overtakes an earlier one,
+// and that what waits stays small. Where over a group of results waits, or the store
+// fails as a whole, the next group is not written before that is over.
+//
+// Failed results count like others: whatever the store does, no more than two groups
+// are not acknowledged at any time. After a crash no more than these and what was in
+// flight is delivered again (invariant 7).
 type settler struct {
 	store  subscriptions.Committer
 	window time.Duration
@@ -29,28 +38,31 @@ type settler struct {
 	ended  chan struct{} // nothing will be added any more
 
 	mu      sync.Mutex
-	room    sync.Cond // on mu: filling is not full any more
+	room    sync.Cond // on mu: there may be room to add
 	filling results
-	writing int  // results in the group being written
-	giveUp  bool // adding waits no more
+	writing results // the group being written
+	failed  results // wait to be written again, until again
+	again   time.Time
+	held    map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
+	tries   int                    // writes of which something failed, since the store had taken all
+	giveUp  bool                   // adding waits no more
 	// taken counts the groups that write took, and written those of them that it is
 	// done with; stored is closed, and made anew, with each that it is.
 	taken, written uint64
 	stored         chan struct{}
 }
 
-// results is a group.
-type results struct {
-	commits []subscriptions.Commit
-	at      map[uuid.UUID]int // the latest of each subscription
-	n       int               // results in it
-}
+// The pauses before what failed is given to the store again.
+const (
+	commitPause    = 100 * time.Millisecond // the first; each is twice the one before
+	maxCommitPause = 5 * time.Second
+)
 
 func newSettler(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *settler {
 	s := &settler{
 		store: store, window: window, size: size, log: log,
 		begun: make(chan struct{}, 1), full: make(chan struct{}, 1), ended: make(chan struct{}),
-		stored: make(chan struct{}),
+		stored: make(chan struct{}), held: make(map[uuid.UUID]struct{}),
 	}
 	s.room.L = &s.mu
 	return s
@@ -60,7 +72,7 @@ func newSettler(store subscriptions.Committer, window time.Duration, size int, l
 func (s *settler) add(c subscriptions.Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.filling.n >= s.size && !s.giveUp {
+	for (s.filling.n >= s.size || s.total() >= 2*s.size) && !s.giveUp {
 		s.room.Wait()
 	}
 	s.filling.add(c)
@@ -79,104 +91,177 @@ func signal(c chan struct{}) {
 	}
 }
 
-// add joins c with an earlier commit of its subscription: the greater cursor,
-// all attempts and gaps. Over another generation, or an end, nothing is joined,
-// since what comes with one cursor is not to take effect with another.
-func (r *results) add(c subscriptions.Commit) {
-	r.n++
-	if i, ok := r.at[c.ID]; ok {
-		if p := &r.commits[i]; p.End == "" && p.Cursor.Generation == c.Cursor.Generation {
-			p.Cursor = journal.Merge(p.Cursor, c.Cursor)
-			p.Attempts = append(p.Attempts, c.Attempts...)
-			if over := len(p.Attempts) - subscriptions.MaxAttempts; over > 0 {
-				p.Attempts = append(p.Attempts[:0], p.Attempts[over:]...)
-			}
-			for _, g := range c.Gaps {
-				p.Gaps = journal.AddGap(p.Gaps, g)
-			}
-			p.End, p.EndedAt = c.End, c.EndedAt
-			return
-		}
+// ahead returns a stored subscription as it will be once the results that wait are
+// stored.
+func (s *settler) ahead(sub subscriptions.Subscription) subscriptions.Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range []*results{&s.writing, &s.failed, &s.filling} { // in their order
+		sub = r.ahead(sub)
 	}
-	if r.at == nil {
-		r.at = make(map[uuid.UUID]int)
-	}
-	r.at[c.ID] = len(r.commits)
-	r.commits = append(r.commits, c)
+	return sub
 }
 
 // run writes groups until close, and then the last one. It gives up what the
 // store does not take when ctx ends, which is to be after close.
 func (s *settler) run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var retry <-chan time.Time // nil while nothing waits to be written again
 	for {
 		select {
 		case <-s.begun:
+			select {
+			case <-time.After(s.window):
+			case <-s.full:
+			case <-s.ended:
+			}
+		case <-retry:
 		case <-s.ended:
-			return s.write(ctx)
+			return s.write(ctx, true)
 		}
-		timer.Reset(s.window)
-		select {
-		case <-timer.C:
-		case <-s.full:
-		case <-s.ended:
-		}
-		if err := s.write(ctx); err != nil {
+		if err := s.write(ctx, false); err != nil {
 			return err
+		}
+		retry = nil
+		if wait, ok := s.untilAgain(); ok {
+			retry = time.After(wait)
 		}
 	}
 }
 
-// write stores the group that fills. The same commits are given to the store
-// until it takes them or ctx ends; meanwhile the next group fills.
-func (s *settler) write(ctx context.Context) error {
+// untilAgain is how long what failed still waits. False: there is none.
+func (s *settler) untilAgain() (time.Duration, bool) {
 	s.mu.Lock()
-	g := s.filling
-	s.filling, s.writing = results{}, g.n
-	s.taken++
+	defer s.mu.Unlock()
+	return time.Until(s.again), s.failed.n > 0
+}
+
+// write stores the group that fills. What the store names as not stored waits to be
+// written with a later group. Where that is too much, or the store took nothing, or
+// this is the last group, it is written again and again until that is over or ctx
+// ends; meanwhile the next group fills.
+func (s *settler) write(ctx context.Context, last bool) error {
+	g := s.take(last)
 	defer s.done()
-	s.room.Broadcast()
-	s.mu.Unlock()
-	if g.n == 0 {
-		return nil
-	}
-	wait := 100 * time.Millisecond
-	for tries := 1; ; tries++ {
+	for g.n > 0 {
 		err := s.store.Commit(ctx, g.commits)
-		if err == nil {
-			if tries > 1 {
-				s.log.Info("the store takes cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", tries))
-			}
+		var pause time.Duration
+		if g, pause = s.putBack(s.settled(g, err), last || isAway(err)); g.n == 0 {
 			break
 		}
-		if errors.Is(err, journal.ErrPacked) {
-			s.log.Error("a cursor could not be stored, as what is stored of its subscription cannot be read; the others of its group were stored",
-				zap.String("event", "commit_unreadable"), zap.Error(err))
-			break
-		}
-		s.log.Warn("cursors could not be stored; they are stored again, and after a crash before that delivered again",
-			zap.String("event", "commit_failed"), zap.Int("results", g.n), zap.Int("try", tries), zap.Error(err))
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", s.uncommitted(), err)
 		}
-		wait = min(2*wait, 5*time.Second)
 	}
 	return nil
 }
 
-// done says that the group that was taken last is stored, or given up.
+// take returns the group that fills, with what failed before where its pause is
+// over. Until then, what is new of a held subscription waits with that.
+func (s *settler) take(last bool) (g results) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, s.filling = s.filling, results{}
+	if s.failed.n > 0 {
+		var later results
+		later, g = g.split(s.failed.has)
+		s.failed.pushAll(later)
+		if last || s.failed.n > s.size || !time.Now().Before(s.again) {
+			s.failed.pushAll(g)
+			g, s.failed = s.failed, results{}
+		}
+	}
+	s.writing = g
+	s.taken++
+	s.room.Broadcast()
+	return g
+}
+
+// isAway tells whether the store took nothing, for all that is known.
+func isAway(err error) bool {
+	return err != nil && !errors.As(err, new(*subscriptions.CommitError))
+}
+
+// settled returns what the store did not take of a group. What it can't ever take,
+// since a record cannot be read, is dropped.
+func (s *settler) settled(g results, err error) (failed results) {
+	var why *subscriptions.CommitError
+	switch {
+	case err == nil:
+	case errors.As(err, &why):
+		var unreadable results
+		failed, _ = g.split(func(id uuid.UUID) bool { return why.Failed[id] != nil })
+		unreadable, failed = failed.split(func(id uuid.UUID) bool { return errors.Is(why.Failed[id], journal.ErrPacked) })
+		if unreadable.n > 0 {
+			s.log.Error("a cursor could not be stored, as what is stored of its subscription cannot be read; the others of its group were stored",
+				zap.String("event", "commit_unreadable"), zap.Error(err))
+		}
+	default:
+		failed = g
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range g.latest {
+		switch {
+		case !failed.has(id):
+			delete(s.held, id)
+		case why != nil:
+			s.held[id] = struct{}{}
+		}
+	}
+	switch {
+	case failed.n > 0:
+		s.tries++
+		s.log.Warn("results could not be stored; they are stored again, and after a crash before that delivered again",
+			zap.String("event", "commit_failed"), zap.Int("results", failed.n), zap.Int("subscriptions", len(failed.latest)), zap.Int("try", s.tries), zap.Error(err))
+	case err == nil && s.tries > 0 && len(s.held) == 0:
+		s.log.Info("the store takes cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", s.tries+1))
+		s.tries = 0
+	}
+	return failed
+}
+
+// putBack lets what failed of a group wait for a later one. Where that is too much,
+// or there is to be no later one, it returns all that failed, to be written after a
+// pause.
+func (s *settler) putBack(failed results, none bool) (again results, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pause = min(commitPause<<min(max(s.tries-1, 0), 10), maxCommitPause)
+	if s.failed.n == 0 { // else it waits already
+		s.again = time.Now().Add(pause)
+	}
+	s.failed.pushAll(failed)
+	if none || s.failed.n > s.size {
+		again, s.failed = s.failed, results{}
+	}
+	s.writing = again
+	s.room.Broadcast()
+	return again, pause
+}
+
+// done says that the group that was taken last is stored, but for what failed, or
+// given up.
 func (s *settler) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writing = 0
+	s.writing = results{}
 	s.written++
+	s.room.Broadcast()
 	close(s.stored)
 	s.stored = make(chan struct{})
+}
+
+// holds reports whether a subscription is to get nothing, since the store did not
+// take what became of its last deliveries.
+func (s *settler) holds(id uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.held[id]
+	return ok
 }
 
 // flush has what was added so far stored without waiting for the window, and waits
@@ -215,5 +300,8 @@ func (s *settler) close() { close(s.ended) }
 func (s *settler) uncommitted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.filling.n + s.writing
+	return s.total()
 }
+
+// total is uncommitted for those who hold the lock.
+func (s *settler) total() int { return s.filling.n + s.writing.n + s.failed.n }

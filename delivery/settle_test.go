@@ -1,16 +1,18 @@
 package delivery
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"strings"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -95,6 +97,182 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
+// What the store refuses of a group holds up nobody else, and no result of it is
+// lost, or overtaken by a later one: those of the subscription come when the store
+// takes them.
+func TestRefusedCommitHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.CommitEvery = 4 })
+		failing, ended := b.subscribe(topicA, cb(0)), b.subscribe(topicA, cb(1))
+		b.set(cb(0), answers(500))
+		b.set(cb(1), answers(410))
+		for n := range 20 {
+			b.subscribe(topicA, cb(n+2))
+		}
+		b.refuse = func(id uuid.UUID) error {
+			if id == failing.ID || id == ended.ID {
+				return errStore
+			}
+			return nil
+		}
+		b.run()
+		for n := range 5 {
+			b.publish(t, topicA, fmt.Append(nil, n))
+			pass(time.Minute)
+		}
+		for n := range 20 {
+			if got := len(b.at(cb(n + 2))); got != 5 {
+				t.Errorf("callback %d got %d", n+2, got)
+			}
+		}
+		if n := len(b.attempts(cb(0))); n != 1 {
+			t.Errorf("%d attempts while the first of them is not stored", n)
+		}
+		if st := b.d.Stats(); st.Uncommitted != 2 {
+			t.Errorf("%+v", st)
+		}
+		b.set(cb(0), nil)
+		b.memory.mu.Lock()
+		b.refuse = nil
+		b.memory.mu.Unlock()
+		pass(10 * time.Minute)
+		if got := b.at(cb(0)); len(got) != 5 || string(got[0].body) != "0" {
+			t.Errorf("%d delivered when the store takes it again", len(got))
+		}
+		b.end()
+		if s, attempts := b.stored(failing); s.Cursor.Seq != 5 || len(attempts) != 2 || attempts[0].Status != 500 {
+			t.Errorf("stored %+v, %+v", s.Cursor, attempts)
+		}
+		if s, attempts := b.stored(ended); s.EndReason != subscriptions.EndGone || len(s.Gaps) != 1 || len(attempts) != 1 {
+			t.Errorf("stored %+v, %+v", s, attempts)
+		}
+	})
+}
+
+// Invariant 7 with a store that refuses half of the subscriptions: what it refused
+// counts among the two groups.
+func TestDuplicatesAreBoundedWhereSomeAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inFlight, group, lanes = 20, 50, 200
+		b := newBed(t, func(o *Options) { o.MaxInflight, o.CommitEvery = inFlight, group })
+		refused := make(map[uuid.UUID]bool)
+		for n := range lanes {
+			refused[b.subscribe(topicA, cb(n), served).ID] = n%2 == 0
+		}
+		b.refuse = func(id uuid.UUID) error {
+			if refused[id] {
+				return errStore
+			}
+			return nil
+		}
+		b.run()
+		for range 10 {
+			b.publish(t, topicA, []byte("x"))
+		}
+		for range 1000 {
+			pass(100 * time.Millisecond)
+			delivered, stored := len(b.delivered()), 0
+			b.memory.mu.Lock()
+			for r := range b.memory.all() {
+				stored += int(r.Subscription.Cursor.Seq)
+			}
+			b.memory.mu.Unlock()
+			if d := delivered - stored; d > inFlight+2*group {
+				t.Fatalf("%d deliveries not stored, over %d in flight and two groups of %d", d, inFlight, group)
+			}
+		}
+		b.memory.mu.Lock()
+		b.refuse = nil
+		b.memory.mu.Unlock()
+		pass(time.Minute)
+		if got := len(b.delivered()); got != 10*lanes {
+			t.Errorf("%d delivered", got)
+		}
+		b.end()
+	})
+}
+
+// Whatever the store does with groups, each result is stored once and in order:
+// also where it stores what it says it did not.
+func TestResultsAreStoredOnceAndInOrder(t *testing.T) {
+	const subs, each = 5, 40
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			store := &fickle{rnd: rand.New(rand.NewPCG(seed, 1)), cursors: map[uuid.UUID]journal.Cursor{}, attempts: map[uuid.UUID][]uint32{}}
+			s := newSettler(store, 100*time.Millisecond, 8, zap.NewNop())
+			var ids [subs]uuid.UUID
+			for i := range ids {
+				ids[i] = subscriptions.ID("t", cb(i))
+				store.cursors[ids[i]] = journal.Cursor{Generation: 1}
+			}
+			done := make(chan error, 1)
+			go func() { done <- s.run(t.Context()) }()
+			for n := range subs * each {
+				c := journal.Cursor{Generation: 1 + uint64(n)/70, Anchor: journal.Anchor{Position: journal.Position(n + 1)}}
+				s.add(subscriptions.Commit{ID: ids[n%subs], Cursor: c, Attempts: []subscriptions.Attempt{{Number: uint32(n / subs)}}})
+				if d := s.uncommitted(); d > 2*8 {
+					t.Errorf("seed %d: %d results are not stored", seed, d)
+				}
+				pass(time.Duration(rnd.IntN(50)) * time.Millisecond)
+			}
+			store.kind.Store(true)
+			s.close()
+			if err := <-done; err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			for _, id := range ids {
+				for n, number := range store.attempts[id] {
+					if int(number) != n {
+						t.Fatalf("seed %d: stored are %v", seed, store.attempts[id])
+					}
+				}
+				if len(store.attempts[id]) != each || len(s.held) > 0 {
+					t.Errorf("seed %d: %d stored, %d held", seed, len(store.attempts[id]), len(s.held))
+				}
+			}
+		})
+	}
+}
+
+// fickle is a store of cursors and of the numbers of attempts. Until it is kind, it
+// names some subscriptions as not stored, of which it may have stored all, or says
+// that it is away, before or after it stored all.
+type fickle struct {
+	rnd      *rand.Rand
+	kind     atomic.Bool
+	cursors  map[uuid.UUID]journal.Cursor
+	attempts map[uuid.UUID][]uint32
+}
+
+func (f *fickle) Commit(_ context.Context, commits []subscriptions.Commit) error {
+	failed, lost := map[uuid.UUID]error{}, map[uuid.UUID]bool{}
+	mood := f.rnd.IntN(6)
+	if f.kind.Load() {
+		mood = 5
+	}
+	for _, c := range commits {
+		if mood < 3 && failed[c.ID] == nil && f.rnd.IntN(3) == 0 {
+			failed[c.ID], lost[c.ID] = errStore, f.rnd.IntN(2) == 0
+		}
+		if mood == 3 || lost[c.ID] || c.Cursor.Compare(f.cursors[c.ID]) <= 0 {
+			continue
+		}
+		f.cursors[c.ID] = c.Cursor
+		for _, a := range c.Attempts {
+			f.attempts[c.ID] = append(f.attempts[c.ID], a.Number)
+		}
+	}
+	switch {
+	case mood == 3, mood == 4:
+		return errStore
+	case len(failed) > 0:
+		return fmt.Errorf("storing: %w", &subscriptions.CommitError{Failed: failed})
+	default:
+		return nil
+	}
+}
+
 // The store is given the same commits again until it takes them.
 func TestCommitIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,17 +311,21 @@ func TestResultsAreJoined(t *testing.T) {
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 6, 0), Gaps: []journal.Gap{gap(6)}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 7, 0), Gaps: []journal.Gap{gap(7)}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(2, 3, 0)})
-	r.add(subscriptions.Commit{ID: sub, Cursor: at(2, 4, 0), End: subscriptions.EndGone})
+	r.add(subscriptions.Commit{ID: sub, Cursor: at(2, 4, 0)})
+	r.add(subscriptions.Commit{ID: sub, Cursor: at(2, 4, 1), End: subscriptions.EndGone})
+	r.add(subscriptions.Commit{ID: sub, Cursor: at(2, 5, 0)})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(3, 4, 0)})
 	want := []subscriptions.Commit{
 		{
 			ID: sub, Cursor: at(1, 7, 0), Attempts: []subscriptions.Attempt{{Number: 1}},
 			Gaps: []journal.Gap{{From: time.Unix(6, 0), Until: time.Unix(8, 0), Count: 2, Reason: journal.GapGaveUp}},
 		},
-		{ID: sub, Cursor: at(2, 4, 0), End: subscriptions.EndGone},
+		{ID: sub, Cursor: at(2, 4, 0)},
+		{ID: sub, Cursor: at(2, 4, 1), End: subscriptions.EndGone},
+		{ID: sub, Cursor: at(2, 5, 0)},
 		{ID: sub, Cursor: at(3, 4, 0)},
 	}
-	if d := cmp.Diff(want, r.commits); d != "" || r.n != 6 {
+	if d := cmp.Diff(want, r.commits); d != "" || r.n != 8 {
 		t.Errorf("%d results:\n%s", r.n, d)
 	}
 	for n := range 2 * subscriptions.MaxAttempts {
@@ -202,29 +384,51 @@ func TestDrainOfNothing(t *testing.T) {
 	})
 }
 
-// A store that is down at the end is tried for a while, and the loss is said.
+// A store that fails or hangs at the end is tried until the time is up, and no longer
+// is waited before the log says how much comes again.
 func TestDrainWithoutStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.MaxInflight, o.CommitEvery = 10, 10 })
-		for n := range 100 {
-			b.subscribe(topicA, cb(n), served)
-		}
-		b.failCommit = func() error { return errStore }
-		b.run()
-		b.publish(t, topicA, []byte("one"))
-		pass(time.Minute)
-		if st := b.d.Stats(); st.InFlight != 10 || st.Uncommitted != 20 {
-			t.Errorf("%+v", st)
-		}
-		start := time.Now()
-		err := b.stop()
-		if !errors.Is(err, errStore) || !strings.Contains(fmt.Sprint(err), "30 deliveries") {
-			t.Errorf("Run returned %v", err)
-		}
-		if took := time.Since(start); took != b.d.o.Drain+flushTimeout {
-			t.Errorf("it took %v", took)
-		}
+	for name, hang := range map[string]time.Duration{"fails": 0, "hangs": 1500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { drainWithoutStore(t, hang) })
+		})
+	}
+}
+
+// hanging is a store that fails each commit after a time, whatever the context does.
+type hanging struct {
+	Subscriptions
+	time.Duration
+}
+
+func (h hanging) Commit(context.Context, []subscriptions.Commit) error {
+	time.Sleep(h.Duration)
+	return errStore
+}
+
+func drainWithoutStore(t *testing.T, hang time.Duration) {
+	core, logged := observer.New(zap.WarnLevel)
+	b := newBed(t, func(o *Options) {
+		o.MaxInflight, o.CommitEvery, o.Log = 10, 10, zap.New(core)
+		o.Subscriptions = hanging{o.Subscriptions, hang}
 	})
+	for n := range 100 {
+		b.subscribe(topicA, cb(n), served)
+	}
+	b.run()
+	b.publish(t, topicA, []byte("one"))
+	pass(time.Minute)
+	if st := b.d.Stats(); st.InFlight != 10 || st.Uncommitted != 20 {
+		t.Errorf("%+v", st)
+	}
+	start := time.Now()
+	b.end()
+	lines := logged.FilterField(zap.Int("results", 30)).FilterMessageSnippet("delivered again").All()
+	if len(lines) != 1 {
+		t.Fatalf("logged of what is lost: %v", lines)
+	}
+	if took := lines[0].Time.Sub(start); took != b.d.o.Drain+flushTimeout {
+		t.Errorf("it was logged after %v", took)
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -21,7 +21,7 @@ var errLost = errors.New("the shard is not this hub's any more")
 
 // cutGrace is how long Yield waits for exchanges that it cut off to end, and for
 // what came of others before to be stored.
-const cutGrace = time.Second
+const cutGrace = 400 * time.Millisecond
 
 // shard is a part of the subscriptions, as far as this hub works on it. The
 // Dispatcher's lock guards it.
@@ -54,8 +54,9 @@ type tenure struct {
 	// could not be read.
 	changed uint64
 	again   map[uuid.UUID]struct{}
-	// touched are the subscriptions that Apply was called for since the last sweep
-	// began, or the tenure: what is being read of them may be older.
+	// touched are the subscriptions that Apply was called for, or that answered
+	// 410, since the last sweep began, or the tenure: what is being read of them may
+	// be older.
 	touched map[uuid.UUID]struct{}
 }
 
@@ -324,17 +325,16 @@ func (d *Dispatcher) found(rec subscriptions.Record) {
 	}
 }
 
-// applyRead applies what was read from the store, unless Apply had something
-// newer meanwhile, or the tenure is over; then it returns false.
+// applyRead applies what was read from the store, unless something newer is known
+// meanwhile, or the tenure is over; then it returns false.
 func (d *Dispatcher) applyRead(t *tenure, s *subscriptions.Subscription) bool {
-	host, now := egress.HostPortOf(s.Callback), time.Now()
+	host, now := egress.HostPortOf(s.Callback), d.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, touched := t.touched[s.ID]; touched || d.shardOf(s.ID).tenure != t || t.yielding {
 		return false
 	}
-	d.apply(s, host, now)
-	return true
+	return d.apply(s, host, now)
 }
 
 // takeTouched has what Apply was called for read again, and begins anew to note it.

@@ -1,21 +1,19 @@
 package delivery
 
 import (
-	"time"
-
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// skip moves the job's cursor over what was trimmed before it was delivered, and
-// records it as a gap. False: the cursor does not stand any more.
-func (d *Dispatcher) skip(j *job, to journal.Anchor) bool {
+// skip moves the job's cursor over what it will not get, up to an anchor, and records
+// it as a gap. False: the cursor does not stand any more.
+func (d *Dispatcher) skip(j *job, to journal.Anchor, reason string) bool {
 	from := j.cursor.unpack()
 	c := j.cursor.moveTo(packAnchor(to))
 	if !d.move(j, c) {
 		return false
 	}
-	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: journal.GapRetention, At: time.Now()}
+	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: reason, At: d.o.Clock.Now()}
 	if to.Seq > from.Seq {
 		gap.Count = to.Seq - from.Seq
 	}

@@ -14,45 +14,34 @@ const (
 	quick
 )
 
-// quickShare is the part of the time limit, one in so many, that a quick exchange
-// takes at most: a bit less than 2 s of 15.
+// quickShare is the part of the exchange's time limit, one in so many, that a quick
+// exchange takes at most: a bit less than 2 s of 15. The limit grows with the body, so
+// a quick host takes 1 MiB or more a second of a large one.
 const quickShare = 8
 
 // probation is how long a slow host is not quick again: one that takes turns at
 // being quick and slow would else have the senders that are kept from it.
 const probation = 10 * time.Minute
 
-// list lets a group have its turn among those of its topic.
-func (d *Dispatcher) list(g *group, s standing) {
-	l := &g.topic.lines[s]
-	if l.groups.push(g); !l.listed {
-		l.listed = true
-		d.rotation[s].push(g.topic)
+// band is the hosts that share limits of senders. Each band has a rotation of topics,
+// so that what a limit holds back holds back nothing of another band.
+type band int
+
+// bands: hosts of either standing, and the same for suspects.
+const bands = 4
+
+func (h *host) band() band {
+	if h.suspect {
+		return band(2 + h.standing)
 	}
+	return band(h.standing)
 }
 
-// nextGroup takes the listed group whose turn it is. Hosts of either standing take
-// turns, and so do the topics of each.
-func (d *Dispatcher) nextGroup() (*group, bool) {
-	if g, ok := d.returned.pop(); ok {
-		return g, true
-	}
-	for range d.rotation {
-		s := d.turn
-		d.turn = 1 - s
-		if s == unproven && d.unprovenBusy >= d.unprovenMax {
-			continue
-		}
-		t, ok := d.rotation[s].pop()
-		if !ok {
-			continue
-		}
-		l := &t.lines[s]
-		g, _ := l.groups.pop()
-		if l.listed = l.groups.len() > 0; l.listed {
-			d.rotation[s].push(t)
-		}
-		return g, true
-	}
-	return nil, false
+// hasRoom tells whether the rotation of a band may start one more delivery.
+func (d *Dispatcher) hasRoom(b band) bool {
+	return d.mayProbe(b) && (b%2 != band(unproven) || d.bodies.senders.free(unproven, 2) > 0)
 }
+
+// mayProbe tells whether one more delivery to a host of the band may start, as far as it
+// depends on other suspects.
+func (d *Dispatcher) mayProbe(b band) bool { return b < 2 || d.suspectBusy < d.suspectMax }

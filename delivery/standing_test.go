@@ -95,3 +95,38 @@ func TestStanding(t *testing.T) {
 		}
 	})
 }
+
+// A subscription whose host answered before makes that host quick: what waits there needs none
+// of the senders that hosts that are not quick have taken, and an idle one takes it at once.
+func TestHostThatBecomesQuickIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.MaxInflight = 5 })
+		for n := range 10 {
+			b.subscribe(topicA, cb(n))
+			b.set(cb(n), takes(14*time.Second))
+		}
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("small"))
+		pass(time.Second)
+		tried := func() (hosts int, waits string) {
+			for n := range 10 {
+				if len(b.attempts(cb(n))) > 0 {
+					hosts++
+				} else {
+					waits = cb(n)
+				}
+			}
+			return hosts, waits
+		}
+		hosts, waits := tried()
+		if hosts != 4 {
+			t.Fatalf("%d of 5 senders are at hosts that are not quick, want all but a fifth", hosts)
+		}
+		b.tell(b.subscribe(topicB, waits+"/other", served))
+		pass(time.Second)
+		if hosts, _ := tried(); hosts != 5 {
+			t.Errorf("%d hosts were tried, want 5: a sender is idle", hosts)
+		}
+	})
+}

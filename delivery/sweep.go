@@ -146,7 +146,7 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 		}
 		d.found(rec)
 		if rec.Subscription == nil {
-			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: time.Now()}
+			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: d.o.Clock.Now()}
 		}
 		if d.applyRead(t, rec.Subscription) {
 			delete(t.again, id)

@@ -3,7 +3,6 @@ package delivery
 import (
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/rshub/rshub/journal"
 )
@@ -12,7 +11,7 @@ import (
 type topic struct {
 	url string
 	members
-	lines [2]line // by standing of the hosts
+	lines [bands]line
 
 	// head is the newest entry, once known. epoch counts how often it was set
 	// from what the store said, so that a read which began before that is told
@@ -26,8 +25,10 @@ type topic struct {
 	// seen are the newest entries that were read from the journal, oldest
 	// first, remembered of them at most: where to go on should it lose its tail.
 	seen []anchor
+	troubles
 
 	dirty, reading bool // its head is to be read, or being read
+	headless       bool // and could not be read the last time
 	// A walk over the lanes is under way, another is to follow, and one of the
 	// two because of something new.
 	walking, again, published bool
@@ -35,12 +36,6 @@ type topic struct {
 
 // partition is the one that the topic is in.
 func (t *topic) partition() int { return journal.Partition(journal.TopicID(t.url)) }
-
-// line is the groups of a topic that may start a delivery now.
-type line struct {
-	groups ring[*group]
-	listed bool // in Dispatcher.rotation
-}
 
 // remembered is how many anchors of a topic are kept (invariant 5).
 const remembered = 64
@@ -78,8 +73,8 @@ func (d *Dispatcher) walk(t *topic, published bool) {
 
 // walkOn does a chunk of the walk over the lanes of t: those that are idle and
 // behind become ready, and something new shortens waits (HUB-48).
-func (d *Dispatcher) walkOn(t *topic, now int64) {
-	soonest := now + int64(d.o.Policy.step(publishStep))
+func (d *Dispatcher) walkOn(t *topic, now reading) {
+	soonest := now.mono + int64(d.o.Policy.step(publishStep))
 	for range chunk {
 		l := t.next()
 		if l == nil {
@@ -94,10 +89,10 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 		switch {
 		case l.state == idle:
 			d.proceed(l, now)
+		case l.state == waiting && l.wait(d.o.Policy, now) == 0 && l.heldUntil(now.mono) == 0:
+			d.resume(l, now)
 		case l.state == waiting && t.published && !l.held && l.due > soonest:
 			d.waitUntil(l, soonest)
-		case l.state == waiting && l.due > d.latest(now):
-			d.waitUntil(l, d.latest(now))
 		}
 		if h := l.host; t.published && h.suspect && h.probe > soonest {
 			h.probe = soonest
@@ -112,7 +107,7 @@ func (d *Dispatcher) walkOn(t *topic, now int64) {
 // chunks of them gives the lock to those who deliver: one that comes or goes
 // meanwhile may be left out.
 func (d *Dispatcher) Subscribers(topic string) int {
-	now := time.Now().UnixNano()
+	now := d.read().earliest
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t, n := d.topics[topic], 0

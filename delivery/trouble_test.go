@@ -14,43 +14,7 @@ import (
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
-	"github.com/rshub/rshub/websub"
 )
-
-// A renewal that was verified after a 410 is not undone by it.
-func TestRenewalAfterGone_HUB47(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		sub := b.subscribe(topicA, cb(0))
-		b.set(cb(0), answers(410))
-		b.run()
-		defer b.end()
-		b.publish(t, topicA, []byte("one"))
-		pass(10 * time.Millisecond) // answered 410, not committed
-		if n := len(b.attempts(cb(0))); n != 1 {
-			t.Fatal(n)
-		}
-		b.set(cb(0), nil)
-		id := uuid.New()
-		rec, err := b.Update(t.Context(), sub.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
-			rec.Request = &subscriptions.Request{ID: id, Mode: websub.ModeSubscribe, Topic: topicA, Callback: cb(0), Lease: time.Hour, AcceptedAt: time.Now()}
-			return subscriptions.Activate(rec, id, time.Now(), time.Now(), time.Hour)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.d.Apply(*rec.Subscription)
-		pass(10 * time.Second)
-		if s, _ := b.stored(sub); !s.EndedAt.IsZero() {
-			t.Errorf("the renewed subscription was ended: %s", s.EndReason)
-		}
-		b.publish(t, topicA, []byte("two"))
-		pass(10 * time.Second)
-		if n := len(b.at(cb(0))); n != 2 {
-			t.Errorf("%d delivered", n)
-		}
-	})
-}
 
 // A record that the store cannot read stalls nobody else.
 func TestUnreadableRecordStallsNobody(t *testing.T) {
@@ -59,7 +23,7 @@ func TestUnreadableRecordStallsNobody(t *testing.T) {
 		for n := range 20 {
 			b.subscribe(topicA, cb(n))
 		}
-		b.failCommit = func() error { return fmt.Errorf("subscription x: %w", journal.ErrPacked) }
+		b.refuse = func(uuid.UUID) error { return fmt.Errorf("its cursor: %w", journal.ErrPacked) }
 		b.run()
 		for n := range 5 {
 			b.publish(t, topicA, fmt.Append(nil, n))
@@ -107,32 +71,42 @@ func TestUnreadableChangeIsLeftOut(t *testing.T) {
 	})
 }
 
-// A time that a clock which jumped left far in the future holds nothing up for
-// longer than the longest wait, neither in the store nor in memory.
+// A time to try again that a clock that jumped left in the store is waited for no
+// longer than the step of the ladder that it came from, or where the callback may
+// have asked for it, than the longest wait.
 func TestWaitLeftByAClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		failing := func(at time.Time) func(*subscriptions.Subscription) {
-			return func(s *subscriptions.Subscription) {
-				s.Cursor.Attempt, s.Cursor.Step, s.Cursor.LastStatus, s.Cursor.NextAttemptAt = 1, 1, 503, at
-			}
-		}
-		b.subscribe(topicA, cb(0), failing(time.Now().Add(200*time.Hour)))
-		stored := b.subscribe(topicA, cb(1), failing(time.Now().Add(time.Hour)))
-		b.publish(t, topicA, []byte("one"))
-		b.run()
-		defer b.end()
-		pass(time.Second)
-		b.d.mu.Lock()
-		b.d.waitUntil(b.d.lane(stored.ID), time.Now().Add(200*time.Hour).UnixNano())
-		b.d.mu.Unlock()
-		pass(b.d.o.Policy.Max + 2*walkEvery)
-		for n := range 2 {
-			if got := len(b.at(cb(n))); got != 1 {
-				t.Errorf("callback %d got %d", n, got)
-			}
-		}
-	})
+	for name, tc := range map[string]struct {
+		step   uint32
+		status int
+		want   time.Duration
+	}{
+		"the first step":   {1, 500, 6 * time.Second},
+		"the third":        {3, 500, 144 * time.Second},
+		"the last":         {8, 500, 6 * time.Hour},
+		"a Retry-After":    {1, 503, 6 * time.Hour},
+		"no step is known": {0, 500, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				b.subscribe(topicA, cb(0), func(s *subscriptions.Subscription) {
+					s.ExpiresAt = time.Now().Add(1000 * time.Hour)
+					s.Cursor.Attempt, s.Cursor.Step, s.Cursor.LastStatus, s.Cursor.NextAttemptAt = 1, tc.step, tc.status, time.Now().Add(200*time.Hour)
+				})
+				b.publish(t, topicA, []byte("one"))
+				b.run()
+				defer b.end()
+				pass(tc.want - time.Second)
+				if got := len(b.at(cb(0))); got != 0 {
+					t.Errorf("tried %d times too early", got)
+				}
+				pass(2 * time.Second)
+				if got := len(b.at(cb(0))); got != 1 {
+					t.Errorf("tried %d times in its time", got)
+				}
+			})
+		})
+	}
 }
 
 // One subscription that cannot be read does not hide what else changed.

@@ -22,9 +22,14 @@ type watch struct {
 	stopped bool
 }
 
-func newWatch(cancel context.CancelCauseFunc, idle time.Duration, size int64) *watch {
+// exchangeLimit is how long an exchange may take with a body of size bytes.
+func exchangeLimit(timeout time.Duration, size int64) time.Duration {
+	return timeout + time.Duration(float64(size)/byteRate*float64(time.Second))
+}
+
+func newWatch(cancel context.CancelCauseFunc, idle, whole time.Duration) *watch {
 	w := &watch{cancel: cancel, idle: idle, began: time.Now()}
-	w.whole.Store(int64(idle + time.Duration(float64(size)/byteRate*float64(time.Second))))
+	w.whole.Store(int64(whole))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(idle, w.look)

@@ -1,0 +1,176 @@
+package delivery
+
+import "slices"
+
+// byteQueue holds the bodies that wait for room. Each rank has a line of its own, and
+// the lines of the lower ranks are served first; room limits what that costs the
+// others. In a line the hosts take turns: of those at its front, the host that holds
+// least goes first.
+//
+// If the first of a line does not fit, others of the line that fit may pass it, of as
+// many bytes together as it has itself. So no body waits for ever, and one that has to
+// wait keeps little room empty. The lock of bodies guards it.
+type byteQueue struct {
+	lines    [ranks]bodyLine
+	accounts map[*host]*account // of hosts that wait, or use large bodies
+}
+
+type bodyLine struct {
+	hosts  ring[*account] // with wants of this rank
+	first  *want          // taken from them, the next to get room
+	passed int64          // bytes of those that passed it
+}
+
+// ahead is how many hosts at the front of a line are looked at.
+const ahead = 16
+
+// account is what a host uses, and wants, of the memory for large bodies.
+type account struct {
+	host  *host
+	loans []*body // in use, one for each delivery; --per-host bounds them
+	wants [ranks]ring[*want]
+}
+
+// want is a body that hosts of one standing wait for.
+type want struct {
+	body     *body
+	standing standing
+	rank     rank
+	lanes    []*lane // to be called back
+	granted  bool    // it has its room, or failed: lines drop it
+}
+
+// held is the bytes that the host holds. Deliveries that use the same body share it in
+// equal parts.
+func (a *account) held() (n int64) {
+	for _, e := range a.loans {
+		n += e.entry.Size / int64(e.refs())
+	}
+	return n
+}
+
+func (q *byteQueue) account(h *host) *account {
+	a := q.accounts[h]
+	if a == nil {
+		a = &account{host: h}
+		q.accounts[h] = a
+	}
+	return a
+}
+
+// tidy forgets a host that neither has nor wants anything.
+func (q *byteQueue) tidy(a *account) {
+	if len(a.loans) > 0 {
+		return
+	}
+	for k := range a.wants {
+		if a.wants[k].len() > 0 {
+			return
+		}
+	}
+	delete(q.accounts, a.host)
+}
+
+// charge counts a delivery of e to h, and discharge no longer.
+func (q *byteQueue) charge(h *host, e *body) {
+	a := q.account(h)
+	a.loans = append(a.loans, e)
+}
+
+func (q *byteQueue) discharge(h *host, e *body) {
+	a := q.accounts[h]
+	at := slices.Index(a.loans, e)
+	a.loans = slices.Delete(a.loans, at, at+1)
+	q.tidy(a)
+}
+
+// waits tells whether a body of rank k waits for room.
+func (q *byteQueue) waits(k rank) bool {
+	first := q.lines[k].first
+	return first != nil && !first.granted
+}
+
+// push has a host wait for what w is for.
+func (q *byteQueue) push(w *want, h *host) {
+	a := q.account(h)
+	if a.wants[w.rank].len() == 0 {
+		q.lines[w.rank].hosts.push(a)
+	}
+	a.wants[w.rank].push(w)
+}
+
+// next takes a want out that there is room for. Nil: there is none.
+func (q *byteQueue) next(fits func(*want) bool) *want {
+	for k := range ranks {
+		l := &q.lines[k]
+		if l.first == nil || l.first.granted {
+			l.first, l.passed = q.choose(k, func(*want) bool { return true }), 0
+		}
+		if l.first == nil {
+			continue
+		}
+		if w := l.first; fits(w) {
+			l.first = nil
+			return w
+		}
+		if w := q.choose(k, func(w *want) bool {
+			return l.passed+w.body.entry.Size <= l.first.body.entry.Size && fits(w)
+		}); w != nil {
+			l.passed += w.body.entry.Size
+			return w
+		}
+	}
+	return nil
+}
+
+// choose takes out the want whose turn it is among those that may go. Nil: there is
+// none.
+func (q *byteQueue) choose(k rank, may func(*want) bool) *want {
+	hosts := &q.lines[k].hosts
+	front := make([]*account, 0, ahead)
+	var best *account
+	for len(front) < ahead {
+		a, ok := hosts.pop()
+		if !ok {
+			break
+		}
+		w, ok := q.wanted(a, k)
+		if !ok {
+			continue
+		}
+		front = append(front, a)
+		if may(w) && (best == nil || a.held() < best.held()) {
+			best = a
+		}
+	}
+	for _, a := range slices.Backward(front) {
+		if a != best {
+			hosts.pushFront(a)
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	w, _ := best.wants[k].pop()
+	if best.wants[k].len() > 0 {
+		hosts.push(best)
+	}
+	q.tidy(best)
+	return w
+}
+
+// wanted is what a host waits for first, at rank k. Wants that are granted, since
+// another host had its turn, are taken out.
+func (q *byteQueue) wanted(a *account, k rank) (*want, bool) {
+	for {
+		w, ok := a.wants[k].pop()
+		if !ok {
+			q.tidy(a)
+			return nil, false
+		}
+		if !w.granted {
+			a.wants[k].pushFront(w)
+			return w, true
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package delivery
+
+// room shares out the memory of the bodies that are not read on the spot. It only
+// counts; the lock of bodies guards it.
+//
+// A budget with one queue is a queue behind the slowest host. So each body in use has
+// a rank from 0 to 3. Its size counts 0 up to 64 KiB, 1 up to half a share, and 2
+// beyond. One is added while a host that is not quick reads it. Each rank leaves one
+// share, a thirty-second of the room, to each rank below it:
+//
+//	rank 0   64 KiB or less, quick hosts only      may fill the room
+//	rank 1   up to half a share; or not quick      leaves 1/32
+//	rank 2   larger; or up to half, not quick      leaves 2/32
+//	rank 3   larger, not quick                     leaves 3/32
+//
+// Slow hosts may hold large bodies as long as they like: a small body has room that
+// none of them can take. The large ones keep at least 29/32 of the room: while a body
+// of some rank waits, the lower ranks together get only the shares that it leaves
+// them. Ranks 2 and 3 may both want all that is left, as they differ only in the
+// hosts. While both wait, the one that holds fewer bytes goes first.
+//
+// A body that is larger than what its rank may have gets it alone. The lower ranks
+// keep their shares meanwhile.
+type room struct {
+	size, share int64
+	held        [ranks]int64 // bytes of the bodies in use, by rank
+	last        rank         // that got room last, of ranks 2 and 3
+}
+
+// rank says which shares of the room a body leaves to others. A body that nobody
+// uses has rank unused.
+type rank int
+
+const (
+	unused rank = -1
+	ranks  rank = 4
+	// Large bodies that are read by quick hosts only, and other large ones.
+	largeQuick, largeSlow = ranks - 2, ranks - 1
+)
+
+// newRoom shares out size bytes. A share has room for a body of 64 KiB, unless the
+// room is smaller than four of them.
+func newRoom(size int64) room {
+	return room{size: size, share: min(max(size/32, lightBody), size/4)}
+}
+
+// bulk is how much a body takes, by its size alone: 0, 1 or 2.
+func (r *room) bulk(size int64) int {
+	switch {
+	case size <= lightBody:
+		return 0
+	case size <= r.share/2:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// rank is that of a body of size bytes which a host of this standing reads.
+func (r *room) rank(size int64, s standing) rank {
+	k := rank(r.bulk(size))
+	if s == unproven {
+		k++
+	}
+	return k
+}
+
+// limit is how many bytes the bodies of rank k and above may have.
+func (r *room) limit(k rank) int64 { return r.size - int64(k)*r.share }
+
+// move counts a body of size bytes at another rank.
+func (r *room) move(size int64, from, to rank) {
+	if from != unused {
+		r.held[from] -= size
+	}
+	if to != unused {
+		r.held[to] += size
+	}
+	if to > from && to >= largeQuick {
+		r.last = to
+	}
+}
+
+// fits reports whether a body of size bytes that is counted at rank from may be counted
+// at rank to. Waits reports whether a body of some rank waits for room.
+func (r *room) fits(size int64, from, to rank, waits func(rank) bool) bool {
+	size = min(size, r.limit(to)) // one that is larger gets all of it
+	for k := from + 1; k <= to; k++ {
+		if r.used(k)+size > r.limit(k) {
+			return false
+		}
+	}
+	if to == largeSlow && from < largeQuick && waits(largeQuick) && r.quickFirst() {
+		return false
+	}
+	for w := to + 1; w < ranks; w++ {
+		if !waits(w) || to == largeQuick && r.quickFirst() {
+			continue
+		}
+		for k := from + 1; k <= to; k++ {
+			if r.below(k, w)+size > int64(w-k)*r.share {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// used is what counts of the bodies of rank k and above: of each rank above k, no
+// more than it may have. What is over that went to a body alone.
+func (r *room) used(k rank) int64 {
+	var n int64
+	for i := ranks - 1; i > k; i-- {
+		n = min(n+r.held[i], r.limit(i))
+	}
+	return n + r.held[k]
+}
+
+// below is what counts of the bodies of rank k and above, but below w, while one of
+// rank w waits: of each rank above k, no more than the shares that it keeps.
+func (r *room) below(k, w rank) int64 {
+	var n int64
+	for i := w - 1; i > k; i-- {
+		n = min(n+r.held[i], int64(w-i)*r.share)
+	}
+	return n + r.held[k]
+}
+
+// quickFirst tells whose turn it is where bodies of ranks 2 and 3 wait: of the one
+// that holds fewer bytes. If both hold the same, they take turns.
+func (r *room) quickFirst() bool {
+	q, s := r.held[largeQuick], r.held[largeSlow]
+	return q < s || q == s && r.last != largeQuick
+}
+
+// lent is the bytes of all bodies that are counted.
+func (r *room) lent() (n int64) {
+	for _, h := range r.held {
+		n += h
+	}
+	return n
+}
