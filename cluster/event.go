@@ -20,6 +20,7 @@ type Event struct {
 const (
 	EventTaken            = "shards_taken"
 	EventYielded          = "shards_yielded"
+	EventKept             = "shards_not_yielded" // the store did not confirm it: they wait for the end of the lease
 	EventLost             = "shards_lost"
 	EventTakeFailed       = "shards_not_taken"
 	EventNodes            = "hubs_changed"
@@ -28,12 +29,16 @@ const (
 )
 
 // newsOf are the events that are gathered, since many shards have them at once.
-var newsOf = [...]string{EventTaken, EventYielded, EventLost, EventTakeFailed}
+var newsOf = [...]string{EventTaken, EventYielded, EventKept, EventLost, EventTakeFailed}
 
 // hear keeps an event of a shard for tell.
 func (k *Keeper) hear(name string, shard int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.hearLocked(name, shard)
+}
+
+func (k *Keeper) hearLocked(name string, shard int) {
 	for i := range newsOf {
 		if newsOf[i] == name {
 			k.news[i] = append(k.news[i], shard)
@@ -51,7 +56,7 @@ func (k *Keeper) tell() {
 	for i, shards := range news {
 		if len(shards) > 0 {
 			slices.Sort(shards)
-			k.o.Event(Event{Name: newsOf[i], Shards: shards, Owned: owned})
+			k.o.Event(Event{Name: newsOf[i], Shards: slices.Compact(shards), Owned: owned})
 		}
 	}
 }

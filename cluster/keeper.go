@@ -27,8 +27,17 @@ type Options struct {
 const (
 	takesAtOnce = 8           // shards that the Part is told to take at a time
 	longestTick = time.Second // between looks at who lives
-	farewell    = 2 * time.Second
+	releaseTime = 2 * time.Second
+	// farewell is what the end may take beyond Options.Drain, to hand back what
+	// was yielded last.
+	farewell = 800 * time.Millisecond
+	// startGrace is what the start may wait, beyond the time of a lease, for the
+	// first shard.
+	startGrace = 5 * time.Second
 )
+
+// Tick is the time between two heartbeats of a hub with a lease.
+func Tick(lease time.Duration) time.Duration { return min(longestTick, lease/30) }
 
 // Keeper holds the shards that its hub should own. Its methods may be called
 // from several goroutines. A shard goes through these states:
@@ -66,11 +75,13 @@ type Keeper struct {
 	until [Shards]atomic.Int64 // end of the lease, nanoseconds since base; 0: none
 	live  atomic.Int64
 	begun atomic.Bool
+	ended atomic.Int64 // when the context of Run ended; 0: it has not
 
 	mu      sync.Mutex
 	shares  [Shards]share
 	nodes   []Node // that live, by name; self is among them
-	placed  bool   // the first placement was done
+	placed  int64  // when the first placement was done; 0: not yet
+	due     int    // shards that the latest placement gives to this hub
 	settled bool   // everything was as Place says when last looked at
 	trouble trouble
 	news    [len(newsOf)][]int // shards, until they are told of
@@ -85,6 +96,8 @@ type share struct {
 	cancel  context.CancelCauseFunc // of the Take or Yield that goes on; nil: none does
 	leave   context.CancelFunc      // says that a Take is not wanted any more
 	cutting bool                    // lose calls Cut
+	// releasing: the store is being asked to end the lease.
+	releasing bool
 }
 
 type state uint8
@@ -95,6 +108,7 @@ const (
 	held
 	yielding
 	lost
+	states // how many there are
 )
 
 // owned tells whether there is a lease.
@@ -108,7 +122,7 @@ func New(o Options) *Keeper {
 		ready: make(chan struct{}), nodes: []Node{o.Self},
 	}
 	if o.Lease > 0 {
-		k.tick, k.renew = min(longestTick, o.Lease/30), o.Lease/3
+		k.tick, k.renew = Tick(o.Lease), o.Lease/3
 	}
 	if k.o.Event == nil {
 		k.o.Event = func(Event) {}
@@ -124,9 +138,6 @@ func (k *Keeper) Owns(shard int) bool { return k.now() < k.until[shard].Load() }
 // Live is how many hubs live, this one included: by it limits are divided that
 // are for all of them together.
 func (k *Keeper) Live() int { return int(k.live.Load()) }
-
-// Begun tells whether the Part has taken what this hub got at first.
-func (k *Keeper) Begun() bool { return k.begun.Load() }
 
 // Owned is how many shards this hub owns.
 func (k *Keeper) Owned() (n int) {
@@ -158,7 +169,9 @@ func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // Run owns what it should until ctx ends. Then it tells the other hubs, has
-// everything yielded within Options.Drain, and hands it back. Run may be called
+// everything yielded within Options.Drain, and hands it back. It returns at most
+// a second after that, also when the store does not answer: EventKept then names
+// the shards that other hubs get only when the lease is over. Run may be called
 // once. It returns nil: what it can't do now it does later.
 func (k *Keeper) Run(ctx context.Context) error {
 	// Leases are kept, and their ends minded, until everything is handed back.
@@ -167,6 +180,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	guard.Go(func() { k.guard(keeping) })
 	defer guard.Wait()
 	defer done()
+	defer context.AfterFunc(ctx, k.leaving)() // a question to the store may still be under way
 
 	ticker := time.NewTicker(k.tick)
 	defer ticker.Stop()
@@ -180,8 +194,21 @@ func (k *Keeper) Run(ctx context.Context) error {
 			ready = nil
 		}
 	}
+	k.leaving()
 	k.leave(keeping, ticker.C)
 	return nil
+}
+
+// leaving notes that the end has begun.
+func (k *Keeper) leaving() { k.ended.CompareAndSwap(0, k.now()) }
+
+// left is how much of a time is left: all of it, but at the end what is left of it
+// since that began.
+func (k *Keeper) left(of time.Duration) time.Duration {
+	if at := k.ended.Load(); at != 0 {
+		return of - time.Duration(k.now()-at)
+	}
+	return of
 }
 
 // step is what is done every tick.
@@ -195,6 +222,9 @@ func (k *Keeper) step(ctx context.Context) {
 	if ctx.Err() == nil {
 		k.note(cmp.Or(unrenewed, err))
 	}
+	k.mu.Lock()
+	k.countBegun() // its time may be over
+	k.mu.Unlock()
 	k.tell()
 }
 
@@ -216,25 +246,50 @@ func (k *Keeper) in(which func(state) bool) (shards []int) {
 	return shards
 }
 
-// leave hands everything back.
+// leave hands everything back. All of it has one time, counted from when the end
+// began.
 func (k *Keeper) leave(ctx context.Context, tick <-chan time.Time) {
-	_, _ = k.heartbeat(ctx, 0) // else they see it when the lease is over
+	ctx, cancel := context.WithTimeout(ctx, k.left(k.o.Drain+farewell))
+	defer cancel()
+	k.work.Go(func() { k.sayGoodbye(ctx) })
 	for _, shard := range k.in(state.owned) {
 		k.give(ctx, shard)
 	}
 	ended := make(chan struct{})
 	go func() { k.work.Wait(); close(ended) }()
-	limit := time.NewTimer(k.o.Drain + farewell)
-	defer limit.Stop()
 	for {
 		select {
 		case <-ended:
 			k.tell()
 			return
-		case <-limit.C: // a Part that does not keep to its time is on its own
+		case <-ctx.Done(): // a Part that does not keep to its time is on its own
+			k.hearUnreleased()
+			k.tell()
 			return
 		case <-tick:
 			_ = k.renewLeases(ctx) // at the next tick, or they end by themselves
 		}
+	}
+}
+
+// hearUnreleased notes the shards whose leases the store has not ended yet.
+func (k *Keeper) hearUnreleased() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for shard := range k.shares {
+		if sh := &k.shares[shard]; sh.state.owned() || sh.releasing {
+			k.hearLocked(EventKept, shard)
+		}
+	}
+}
+
+// sayGoodbye tells the other hubs that this one ends, which they else see when its
+// lease is over.
+func (k *Keeper) sayGoodbye(ctx context.Context) {
+	for ctx.Err() == nil {
+		if _, err := k.heartbeat(ctx, 0); err == nil {
+			return
+		}
+		pause(ctx, k.tick)
 	}
 }

@@ -358,12 +358,12 @@ func TestOneHubOwnsAll(t *testing.T) {
 		b := newBed(t)
 		h := b.start("a", func(_ *Options, p *part) { p.takeTime = time.Second })
 		b.after(time.Millisecond)
-		if h.Begun() || h.Owned() != Shards || h.part.count() != 0 {
-			t.Errorf("begun %t, owns %d, works on %d before anything was taken", h.Begun(), h.Owned(), h.part.count())
+		if h.Starting() == nil || h.Owned() != Shards || h.part.count() != 0 {
+			t.Errorf("starting: %v, owns %d, works on %d before anything was taken", h.Starting(), h.Owned(), h.part.count())
 		}
 		b.after(Shards / takesAtOnce * time.Second)
-		if !h.Begun() || h.Live() != 1 || h.Check() != nil {
-			t.Errorf("begun %t, live %d, %v", h.Begun(), h.Live(), h.Check())
+		if h.Starting() != nil || h.Live() != 1 || h.Check() != nil {
+			t.Errorf("starting: %v, live %d, %v", h.Starting(), h.Live(), h.Check())
 		}
 		b.shares([]*hub{h}, Shards)
 		b.after(10 * lease)
@@ -575,7 +575,7 @@ func TestTakes(t *testing.T) {
 		b := newBed(t)
 		h := b.start("a", func(_ *Options, p *part) { p.fails = 2 })
 		b.after(500 * time.Millisecond)
-		if h.Begun() {
+		if h.Starting() == nil {
 			t.Error("begun, while every Take fails")
 		}
 		b.after(5 * time.Second)
@@ -651,6 +651,66 @@ func TestYieldIsBounded(t *testing.T) {
 	})
 }
 
+// At the end a store that fails or hangs is waited for as long as the Part may take
+// to drain and a moment, and no shard counts as handed back that was not.
+func TestEndWhileTheStoreIsAway(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		for _, yieldFor := range []time.Duration{0, time.Second, time.Hour} {
+			t.Run(fmt.Sprint("hangs ", hangs, ", yields for ", yieldFor), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { endWhileAway(t, hangs, yieldFor) })
+			})
+		}
+	}
+}
+
+func endWhileAway(t *testing.T, hangs bool, yieldFor time.Duration) {
+	b := newBed(t)
+	h := b.start("a", func(_ *Options, p *part) { p.yieldFor = yieldFor })
+	b.after(time.Minute)
+	b.away("a", true, hangs)
+	b.after(time.Second)
+	began := time.Now()
+	h.stop()
+	if took := time.Since(began); took > 15*time.Second+farewell {
+		t.Errorf("it took %v", took)
+	}
+	synctest.Wait()
+	if yielded := b.heard(EventYielded); yielded != 0 {
+		t.Errorf("%d lines say that shards were handed back", yielded)
+	}
+	var kept []int
+	for _, e := range b.events {
+		if e.Name == EventKept {
+			kept = append(kept, e.Shards...)
+		}
+	}
+	slices.Sort(kept)
+	if len(slices.Compact(kept)) != Shards {
+		t.Errorf("%d shards are said not to be handed back", len(kept))
+	}
+}
+
+// A store that comes back during the end is told everything.
+func TestEndWhileTheStoreComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		h := b.start("a", func(_ *Options, p *part) { p.yieldFor = 10 * time.Second })
+		other := b.start("b", nil)
+		defer other.stop()
+		b.after(time.Minute)
+		b.away("a", true, true)
+		ended := make(chan struct{})
+		go func() { h.stop(); close(ended) }()
+		b.after(5 * time.Second)
+		b.away("a", false, false)
+		<-ended
+		b.after(2 * time.Second)
+		if other.Owned() != Shards || b.heard(EventKept) != 0 {
+			t.Errorf("the other hub owns %d shards; %d were not handed back", other.Owned(), b.heard(EventKept))
+		}
+	})
+}
+
 // For a store of its own a hub owns everything for ever, frozen or not.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -660,8 +720,8 @@ func TestAlone(t *testing.T) {
 		b.shares([]*hub{h}, Shards)
 		time.Sleep(time.Hour)
 		b.shares([]*hub{h}, Shards)
-		if h.part.cuts != 0 || h.Live() != 1 || !h.Begun() || len(h.Nodes()) != 1 || h.Nodes()[0].ID != "a" {
-			t.Errorf("%d cuts, %d live, begun %t, %v", h.part.cuts, h.Live(), h.Begun(), h.Nodes())
+		if h.part.cuts != 0 || h.Live() != 1 || h.Starting() != nil || len(h.Nodes()) != 1 || h.Nodes()[0].ID != "a" {
+			t.Errorf("%d cuts, %d live, starting: %v, %v", h.part.cuts, h.Live(), h.Starting(), h.Nodes())
 		}
 		h.stop()
 		b.shares([]*hub{h}, 0)

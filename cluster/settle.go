@@ -42,8 +42,10 @@ func (k *Keeper) settle(ctx context.Context) error {
 	}
 	placed := Place(ids, owners)
 	var want []int
+	due := 0
 	for shard, owner := range placed {
 		if owner == k.o.Self.ID {
+			due++
 			if owners[shard] != owner && owners[shard] != "" {
 				continue // whoever has it yields it first, or dies
 			}
@@ -57,7 +59,9 @@ func (k *Keeper) settle(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.settled = err == nil && placed == owners
-	k.placed = true
+	if k.due = due; k.placed == 0 {
+		k.placed = k.now()
+	}
 	k.countBegun()
 	return err
 }

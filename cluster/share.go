@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -123,27 +126,40 @@ func (k *Keeper) give(ctx context.Context, shard int) {
 // yield has the Part finish with a shard, and hands it back.
 func (k *Keeper) yield(ctx context.Context, shard int) {
 	defer k.done(shard)
-	limited, cancel := context.WithTimeout(ctx, k.o.Drain)
+	limited, cancel := context.WithTimeout(ctx, k.left(k.o.Drain))
 	defer cancel()
 	k.o.Part.Yield(limited, shard)
 	if ctx.Err() != nil {
 		k.o.Part.Cut(shard) // it was lost meanwhile
 		return
 	}
-	k.release(ctx, shard)
-	k.hear(EventYielded, shard)
+	if k.release(ctx, shard) {
+		k.hear(EventYielded, shard)
+	}
 }
 
-// release ends the lease on a shard, first here and then in the store. Where that
-// fails, it ends by its time.
-func (k *Keeper) release(ctx context.Context, shard int) {
+// release ends the lease on a shard, first here and then in the store. False: the
+// store did not confirm that, and the lease may last for its time.
+func (k *Keeper) release(ctx context.Context, shard int) bool {
 	k.mu.Lock()
 	k.until[shard].Store(0)
-	k.shares[shard].state = lost // a renewal under way does not bring it back
+	sh := &k.shares[shard]
+	sh.state, sh.releasing = lost, true // a renewal under way does not bring it back
 	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	limit := releaseTime
+	if k.ended.Load() != 0 {
+		limit = k.left(k.o.Drain + farewell)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	_ = k.o.Store.Release(ctx, k.o.Self.ID, []int{shard})
+	err := k.o.Store.Release(ctx, k.o.Self.ID, []int{shard})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sh.releasing = false
+	if err != nil {
+		k.hearLocked(EventKept, shard)
+	}
+	return err == nil
 }
 
 // done is the end of a Take that came to nothing, and of a Yield.
@@ -165,18 +181,40 @@ func (k *Keeper) free(shard int) {
 	k.countBegun()
 }
 
-// countBegun looks whether what was got at first is taken.
+// countBegun looks whether the start is over (Starting).
 func (k *Keeper) countBegun() {
-	if !k.placed || k.begun.Load() {
+	if k.placed == 0 || k.begun.Load() {
 		return
 	}
+	var is [states]int
 	for shard := range k.shares {
-		if k.shares[shard].state == taking {
-			return
-		}
+		is[k.shares[shard].state]++
 	}
-	k.begun.Store(true)
-	close(k.ready)
+	took := is[taking] == 0 && (is[held] > 0 || k.due == 0)
+	if took || k.o.Lease > 0 && k.now()-k.placed >= int64(k.o.Lease+startGrace) {
+		k.begun.Store(true)
+		close(k.ready)
+	}
+}
+
+// Starting returns nil once the Part works on the shards that this hub got at first:
+// at least one, unless no shard is due to it. Shards that are due may still be with
+// others, whose leases have to end; that is waited for no longer than the lease and
+// startGrace. Before, the error says what the start waits for.
+func (k *Keeper) Starting() error {
+	if k.begun.Load() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.placed == 0:
+		return errors.New("the store has not told yet which shards are this hub's")
+	case slices.ContainsFunc(k.shares[:], func(s share) bool { return s.state.owned() }):
+		return errors.New("the subscriptions are being read from the store")
+	default:
+		return fmt.Errorf("the %d shards that are due to this hub are still other hubs': these hand them back, or their leases end", k.due)
+	}
 }
 
 // pause waits, at most until ctx ends.

@@ -111,7 +111,7 @@ func (h *Handler) sweep(ctx context.Context, partitions []int, forget bool) bool
 }
 
 func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) error {
-	now := h.o.Now()
+	now := h.o.Clock.Earliest()
 	var after uuid.UUID
 	for h.o.Owns(partition) {
 		marks, err := h.o.Marks.Marks(ctx, partition, after, sweepPage)
@@ -120,7 +120,7 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 		}
 		for _, m := range marks {
 			if m.Waiting() {
-				h.fetches.resume(m, now)
+				h.fetches.resume(m, h.o.Clock.Now())
 			} else if forget {
 				if err := h.forget(ctx, m, now); err != nil {
 					return err
@@ -146,7 +146,7 @@ func (h *Handler) forget(ctx context.Context, m journal.Mark, now time.Time) err
 		return nil
 	}
 	head, err := h.o.Journal.Head(ctx, m.Topic)
-	if err != nil || head.Version != "" {
+	if err != nil || head.Version != "" && !head.Forgotten() {
 		return err
 	}
 	return h.o.Marks.Unmark(ctx, m)
@@ -193,7 +193,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if errors.Is(err, errOvertaken) {
 		return next{keep: true, due: time.Now().Add(overtakenPause)}
 	}
-	now := h.o.Now()
+	now := h.o.Clock.Now()
 	var wait *validate.WaitError
 	if errors.As(err, &wait) && now.Add(wait.After).Before(m.PingedAt.Add(fetchFor)) {
 		return next{keep: true, due: time.Now().Add(wait.After), hold: true}

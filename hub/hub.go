@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -115,6 +116,9 @@ type Options struct {
 	Event func(Event)
 	Log   *zap.Logger      // nil: no log
 	Now   func() time.Time // nil: time.Now
+	// Clock tells the time of day that is stored, and that documents are judged by.
+	// Nil: that of Now, with clock.New.
+	Clock *clock.Clock
 }
 
 // Handler answers at the hub URI. It may be shared between goroutines.
@@ -167,6 +171,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Clock == nil {
+		o.Clock = clock.New(o.Now)
 	}
 	if o.Owns == nil {
 		o.Owns = func(int) bool { return true }

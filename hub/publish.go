@@ -194,7 +194,7 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 	if p.plain {
 		return h.decide(ctx, p)
 	}
-	doc, err := validate.Document(p.body.bytes, h.o.Now())
+	doc, err := validate.Document(p.body.bytes, h.o.Clock.Latest())
 	if err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 			p.accept(p.decision.ID, p.decision.Position, true)
 			return nil
 		}
-		now := h.o.Now()
+		now := h.o.Clock.Latest() // retention counts from here
 		e := p.entry
 		if missing := p.decision.Gap; missing != nil {
 			recorded := *missing
