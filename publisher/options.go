@@ -31,6 +31,9 @@ type Hub struct {
 	URL    string // character by character as the hub calls itself
 	Token  string // sent as a bearer token
 	Secret string // signs the body (X-Hub-Signature, sha256); not beside a Token
+	// Credential, where not nil, is asked before each POST for what Token and Secret
+	// are by then. It may be called from several goroutines.
+	Credential func() (token, secret string)
 }
 
 // String is the URL alone, so that no credential is printed by accident.

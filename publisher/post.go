@@ -115,6 +115,9 @@ func post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	if len(n.Body) > expectOver {
 		req.Header.Set("Expect", "100-continue")
 	}
+	if h.Credential != nil {
+		h.Token, h.Secret = h.Credential()
+	}
 	switch {
 	case h.Token != "":
 		req.Header.Set("Authorization", "Bearer "+h.Token)

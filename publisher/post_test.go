@@ -44,6 +44,28 @@ func TestPost_SRC07_SRC08(t *testing.T) {
 	}
 }
 
+// A credential that changes is used from the next POST on.
+func TestPostAsksForTheCredential(t *testing.T) {
+	var got http.Header
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		_, _ = io.WriteString(w, `{"id": "an-id"}`)
+	}))
+	defer srv.Close()
+	token, secret := "", ""
+	hub := Hub{URL: srv.URL + "/", Token: "of the start", Credential: func() (string, string) { return token, secret }}
+	for _, now := range [][2]string{{"first", ""}, {"second", ""}, {"", "s3cret"}} {
+		token, secret = now[0], now[1]
+		if _, err := Post(t.Context(), srv.Client(), hub, Notification{Topic: bedTopic, Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		signed := websub.VerifySignature(got.Get(websub.HeaderSignature), "s3cret", []byte("x")) == nil
+		if want := "Bearer " + token; token != "" && got.Get("Authorization") != want || signed != (secret != "") {
+			t.Errorf("with %q: %v", now, got)
+		}
+	}
+}
+
 func TestPostIsRefused_SRC08(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, c := range []struct {

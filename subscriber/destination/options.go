@@ -34,6 +34,9 @@ type Options struct {
 	Hosts []string
 	// Tokens are bearer tokens by host or host:port. One is sent to its host only.
 	Tokens map[string]string
+	// Token, where not nil, is asked before each request for what the token of a key
+	// of Tokens is by then. It may be called from several goroutines.
+	Token func(host string) string
 	// Parallel is how many requests go to one host at once: 8.
 	Parallel int
 	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and

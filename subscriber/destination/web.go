@@ -22,7 +22,7 @@ type web struct {
 	client   subscriber.Doer
 	source   string // the Source's host:port
 	allowed  map[string]bool
-	tokens   map[string]string
+	tokens   map[string]func() string
 	parallel int
 
 	mu    sync.Mutex
@@ -32,14 +32,18 @@ type web struct {
 func newWeb(o *Options) *web {
 	w := &web{
 		client: o.Client, source: egress.HostPortOf(o.Source), parallel: o.Parallel,
-		allowed: map[string]bool{}, tokens: map[string]string{}, hosts: map[string]*host{},
+		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{},
 	}
 	w.allowed[w.source] = true
 	for _, h := range o.Hosts {
 		w.allowed[strings.ToLower(h)] = true
 	}
 	for h, token := range o.Tokens {
-		w.tokens[strings.ToLower(h)] = token
+		now := func() string { return token }
+		if o.Token != nil {
+			now = func() string { return o.Token(h) }
+		}
+		w.tokens[strings.ToLower(h)] = now
 	}
 	return w
 }
@@ -77,13 +81,20 @@ func (w *web) host(u *url.URL) (*host, error) {
 // go over plain http, unless that is how the Source itself is called.
 func (w *web) token(u *url.URL) string {
 	hostPort, name := names(u)
-	if token := w.tokens[hostPort]; token != "" {
+	if token := w.tokenOf(hostPort); token != "" {
 		return token
 	}
 	if !strings.EqualFold(u.Scheme, "https") && hostPort != w.source {
 		return ""
 	}
-	return w.tokens[name]
+	return w.tokenOf(name)
+}
+
+func (w *web) tokenOf(host string) string {
+	if now := w.tokens[host]; now != nil {
+		return now()
+	}
+	return ""
 }
 
 // Do sends a request to an allowed host, once that may be called. A POST is one to

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,6 +304,26 @@ func (*errorsJoined) Unwrap() error { return syscall.ENOSPC }
 
 // A token that was given for a name goes over plain http only to the Source that is
 // called so.
+// A token that changes is sent from the next request on, and to its host alone.
+func TestTokensChange(t *testing.T) {
+	now := "first"
+	w := newWeb(&Options{
+		Source: "https://h/", Parallel: 1, Tokens: map[string]string{"h": "of the start"},
+		Token: func(host string) string { return host + " " + now },
+	})
+	for _, now = range []string{"first", "second"} {
+		for raw, want := range map[string]string{"https://h/x": "h " + now, "https://other/": ""} {
+			u, err := url.Parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := w.token(u); got != want {
+				t.Errorf("%s: %q, want %q", raw, got, want)
+			}
+		}
+	}
+}
+
 func TestTokens(t *testing.T) {
 	var got string
 	o := Options{Source: "https://h/", Parallel: 1, Hosts: []string{"h", "other"}, Tokens: map[string]string{"H": "secret", "other:8080": "theirs"}}
