@@ -20,7 +20,7 @@ func (c *Config) finish(o Origins) error {
 		errs = append(errs, err)
 	}
 	if c.AdminTokenFile != "" {
-		token, err := readSecret(c.AdminTokenFile)
+		token, err := ReadSecret(c.AdminTokenFile)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", o.Where("admin-token-file"), err))
 		}

@@ -55,6 +55,7 @@ type Config struct {
 	// MaxPendingPerHost is how many of MaxPending one callback host may take.
 	MaxPendingPerHost       int
 	MaxSubscriptionsPerHost int
+	MaxSubscriptions        int // in all; 0: no limit
 
 	LeaseMin, LeaseDefault, LeaseMax time.Duration // whole seconds
 	ResumeWithin                     time.Duration
@@ -70,6 +71,7 @@ type Config struct {
 	RetentionAge   time.Duration
 	RetentionBytes int64 // bytes of one topic
 	RetentionTotal int64 // bytes of all topics
+	MinFreeDisk    int64 // bytes; 0: no limit
 	MaxBody        int64 // bytes of one notification
 
 	AllowCIDR              []netip.Prefix
@@ -133,4 +135,6 @@ type Publisher struct {
 	// with. At least one of them is there.
 	TokenSHA256 [][32]byte
 	Secret      Secret
+	// SecretFile is where Secret stands; empty: there is none.
+	SecretFile string
 }

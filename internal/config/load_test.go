@@ -54,11 +54,11 @@ func TestDefaults(t *testing.T) {
 		Listen: ":8080", AdminListen: "127.0.0.1:8081", DataDir: "./rshub-data", PublishersFile: "rshub-data/publishers.yaml",
 		Continuity: "strict", TopicCheck: "require", PublishAuth: []string{"content", "token"},
 		PublishRate: Rate{600, time.Minute}, SubscribeRate: Rate{600, time.Minute}, VerifyBudget: 20,
-		MaxPending: 100_000, MaxPendingPerHost: 1000,
+		MaxPending: 100_000, MaxPendingPerHost: 1000, MaxSubscriptions: 1_000_000,
 		LeaseMin: 300 * time.Second, LeaseDefault: 864_000 * time.Second, LeaseMax: 2_678_400 * time.Second, ResumeWithin: 24 * time.Hour,
 		Signature: "sha256", RetryFirst: 5 * time.Second, RetryMax: 6 * time.Hour, GiveUp: 72 * time.Hour, Timeout: 15 * time.Second,
 		MaxInflight: 512, MaxInflightBytes: 256 << 20, PerHost: 8, CommitWindow: 100 * time.Millisecond,
-		RetentionAge: 72 * time.Hour, RetentionBytes: 1 << 30, RetentionTotal: 8 << 30, MaxBody: 50 << 20,
+		RetentionAge: 72 * time.Hour, RetentionBytes: 1 << 30, RetentionTotal: 8 << 30, MinFreeDisk: 256 << 20, MaxBody: 50 << 20,
 		Drain: 15 * time.Second, LogLevel: "info", RedisPrefix: "rshub", OwnerLease: 30 * time.Second,
 	}
 	if d := cmp.Diff(want, c); d != "" {

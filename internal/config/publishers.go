@@ -30,7 +30,7 @@ var ErrNoPublishersFile = errors.New("there is no publishers file")
 //	    hmac_secret_file: library.secret
 //
 // A relative secret file is looked for beside it. The error joins one for each
-// mistake, each with file and line.
+// mistake, each with file and line; what could be read comes back with it.
 func ReadPublishers(path string) ([]Publisher, error) {
 	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 		"name":             func(text []string) error { return single(text, &p.Name) },
 		"topics":           many(parsePattern, &p.Topics),
 		"token_sha256":     many(hash, &p.TokenSHA256),
-		"hmac_secret_file": func(text []string) error { return readSecretBeside(path, text, &p.Secret) },
+		"hmac_secret_file": func(text []string) error { return readSecretBeside(path, text, &p) },
 	}, func(set func([]string) error, value *yaml.Node, _ string) error {
 		text, err := scalars(value)
 		if err != nil {
@@ -123,22 +123,21 @@ func single(text []string, field *string) error {
 	return nil
 }
 
-func readSecretBeside(path string, text []string, field *Secret) error {
-	var name string
-	if err := single(text, &name); err != nil {
+func readSecretBeside(path string, text []string, p *Publisher) error {
+	if err := single(text, &p.SecretFile); err != nil {
 		return err
 	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(path), name)
+	if !filepath.IsAbs(p.SecretFile) {
+		p.SecretFile = filepath.Join(filepath.Dir(path), p.SecretFile)
 	}
-	secret, err := readSecret(name)
-	*field = secret
+	var err error
+	p.Secret, err = ReadSecret(p.SecretFile)
 	return err
 }
 
-// readSecret reads a secret that stands alone in a file; white space around it
+// ReadSecret reads a secret that stands alone in a file; white space around it
 // does not count.
-func readSecret(path string) (Secret, error) {
+func ReadSecret(path string) (Secret, error) {
 	data, err := readSmall(path)
 	secret := strings.TrimSpace(string(data))
 	switch {

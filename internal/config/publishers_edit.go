@@ -16,7 +16,7 @@ import (
 )
 
 // publishersHead begins a publishers file that is made here.
-const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again on SIGHUP."
+const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again when it changes."
 
 // Errors of the changes.
 var (

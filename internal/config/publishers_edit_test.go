@@ -37,7 +37,7 @@ func TestTokenFileIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(`# Who may publish with a credential, and to which topics. `+"`rshub token`"+` changes it,
-# and a running hub reads it again on SIGHUP.
+# and a running hub reads it again when it changes.
 publishers:
   - name: library
     topics:

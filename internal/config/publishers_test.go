@@ -29,7 +29,7 @@ func TestPublishers(t *testing.T) {
 	}
 	want := []Publisher{
 		{Name: "library", Topics: []string{"https://example.org/changes/", "https://example.org/more/*"}, TokenSHA256: [][32]byte{sum}},
-		{Name: "archive", Topics: []string{"https://archive.example/*"}, Secret: "shh"},
+		{Name: "archive", Topics: []string{"https://archive.example/*"}, Secret: "shh", SecretFile: filepath.Join(dir, "archive.secret")},
 	}
 	for _, args := range [][]string{{"--data-dir", dir}, {"--publishers-file", filepath.Join(dir, "publishers.yaml")}} {
 		c, _ := load(t, args, nil)

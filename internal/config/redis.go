@@ -70,7 +70,7 @@ func (c *Config) readRedis(o Origins) error {
 	if c.RedisURL != "" {
 		return fmt.Errorf("%s: redis-url is given as well (%s); leave one of them out", o.Where("redis-url-file"), o.Get("redis-url").From)
 	}
-	text, err := readSecret(c.RedisURLFile)
+	text, err := ReadSecret(c.RedisURLFile)
 	if err == nil {
 		c.RedisURL, err = parseRedis(string(text))
 	}

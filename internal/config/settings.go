@@ -53,6 +53,7 @@ func settings(c *Config) []setting {
 		{name: "subscribe-rate", arg: "RATE", help: "subscription requests accepted from one requester; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.SubscribeRate)},
 		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
 		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host, and a quarter of both from one requester; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
+		{name: "max-subscriptions", arg: "N", help: "subscriptions that are stored in all, a quarter of them at most of one callback site (a registrable domain) and of one requester; those that ended in the last 7 days count. A new one over it is denied, and renewals go on; 0: no limit", def: "1000000", dev: "0", set: one(parseCount, &c.MaxSubscriptions)},
 		{name: "max-subscriptions-per-host", arg: "N", help: "subscriptions of one callback host; 0: no limit", def: "0", set: one(parseCount, &c.MaxSubscriptionsPerHost)},
 
 		{name: "lease-min", arg: "DURATION", help: "shortest lease; a request for less gets this", def: "300s", dev: "1s", set: one(wholeSeconds, &c.LeaseMin)},
@@ -63,7 +64,7 @@ func settings(c *Config) []setting {
 		{name: "signature", arg: "METHOD", help: "how deliveries are signed: sha1, sha256, sha384 or sha512", def: "sha256", set: one(oneOf("sha1", "sha256", "sha384", "sha512"), &c.Signature)},
 		{name: "retry-first", arg: "DURATION", help: "first step of the retry ladder (5s, 30s, 2m, 10m, 30m, 1h, 2h, 4h, 6h), which scales the others", def: "5s", set: one(atLeast("1ms", parseDuration), &c.RetryFirst)},
 		{name: "retry-max", arg: "DURATION", help: "longest step of the retry ladder", def: "6h", set: one(atLeast("1ms", parseDuration), &c.RetryMax)},
-		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there", def: "72h", set: one(atLeast("1ms", parseDuration), &c.GiveUp)},
+		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there; a damaged one is passed over so long after it was first seen", def: "72h", set: one(atLeast("1ms", parseDuration), &c.GiveUp)},
 		{name: "timeout", arg: "DURATION", help: "time limit of one delivery, besides what its body takes at 128 KiB/s; also the longest pause without progress", def: "15s", set: one(atLeast("1ms", parseDuration), &c.Timeout)},
 		{name: "max-inflight", arg: "N", help: "deliveries at once", def: "512", set: one(atLeast("1", parseCount), &c.MaxInflight)},
 		{name: "max-inflight-bytes", arg: "SIZE", help: "notifications in memory at once; one that goes to many callbacks counts once", def: "256MiB", set: one(atLeast("1", parseSize), &c.MaxInflightBytes)},
@@ -73,6 +74,7 @@ func settings(c *Config) []setting {
 		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", parseDuration), &c.RetentionAge)},
 		{name: "retention-bytes", arg: "SIZE", help: "notifications kept for one topic", def: "1GiB", set: one(atLeast("1", parseSize), &c.RetentionBytes)},
 		{name: "retention-total", arg: "SIZE", help: "notifications kept in all; with redis-url the default is 512MiB", def: "8GiB", set: one(atLeast("1", parseSize), &c.RetentionTotal)},
+		{name: "min-free-disk", arg: "SIZE", help: "free space that has to stay in the data folder: with less of it publishes and subscription requests get 503, and deliveries go on; not used with redis-url; 0: no limit", def: "256MiB", set: one(parseSize, &c.MinFreeDisk)},
 		{name: "max-body", arg: "SIZE", help: "largest notification accepted", def: "50MiB", set: one(atLeast("1", parseSize), &c.MaxBody)},
 
 		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},

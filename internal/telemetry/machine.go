@@ -17,13 +17,13 @@ import (
 // /proc.
 const machineEvery = 5 * time.Second
 
-// machine holds what the process and Go's runtime tell, as text.
+// machine holds what the process, Go's runtime and the store's medium tell, as text.
 type machine struct {
 	registry *prometheus.Registry
 	text     *atomic.Pointer[[]byte]
 }
 
-func newMachine() machine {
+func newMachine(space func() (free, least int64, ok bool)) machine {
 	m := machine{registry: prometheus.NewRegistry(), text: new(atomic.Pointer[[]byte])}
 	m.registry.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -36,8 +36,33 @@ func newMachine() machine {
 			}),
 		),
 	)
+	if space != nil {
+		m.registry.MustRegister(medium(space))
+	}
 	m.look()
 	return m
+}
+
+// medium collects how much room a store has.
+type medium func() (free, least int64, ok bool)
+
+var (
+	freeBytes  = prometheus.NewDesc("rshub_store_free_bytes", "Bytes that are free on the disk of the data folder, or of the maxmemory of Redis.", nil, nil)
+	leastBytes = prometheus.NewDesc("rshub_store_free_min_bytes", "With fewer free bytes than these the hub stores nothing new: publishes and subscription requests get 503.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m medium) Describe(out chan<- *prometheus.Desc) {
+	out <- freeBytes
+	out <- leastBytes
+}
+
+// Collect implements prometheus.Collector.
+func (m medium) Collect(out chan<- prometheus.Metric) {
+	if free, least, ok := m(); ok {
+		out <- prometheus.MustNewConstMetric(freeBytes, prometheus.GaugeValue, float64(free))
+		out <- prometheus.MustNewConstMetric(leastBytes, prometheus.GaugeValue, float64(least))
+	}
 }
 
 // look asks anew.

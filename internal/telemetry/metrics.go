@@ -30,6 +30,7 @@ type Metrics struct {
 	requests        [2]counters[string] // subscribe, unsubscribe
 	pings, fetches  counters[string]
 	gaps, gapCounts counters[string]
+	damaged         prometheus.Counter
 
 	attempts       [len(outcomes)][len(answerCodes)]prometheus.Counter // nil: cannot be
 	exchangeTime   prometheus.Histogram
@@ -55,7 +56,7 @@ func NewMetrics(version string, from Sources) *Metrics {
 	m.registerStore()
 	m.registerSnapshot(from)
 	m.page = newPage(m.registry, m.live)
-	m.machine = newMachine()
+	m.machine = newMachine(from.Space)
 	return m
 }
 
@@ -158,13 +159,17 @@ func (m *Metrics) registerRequests() {
 		"outcome", hub.FetchOutcomes()...)
 	reasons := []string{
 		journal.GapRetention, journal.GapGaveUp, journal.GapGone, journal.GapUnsubscribe, journal.GapExpired,
-		journal.GapRemoved, journal.GapSource, journal.GapReset, journal.GapRolledBack,
+		journal.GapRemoved, journal.GapSource, journal.GapReset, journal.GapRolledBack, journal.GapDamaged,
 	}
 	m.gaps = family(m, "rshub_gaps_total",
 		"Gaps that were recorded, by reason: of topics source, reset and rolled_back, of single subscriptions the others.", "reason", reasons...)
 	m.gapCounts = family(m, "rshub_gap_notifications_total",
 		"Notifications that a subscription did not get and will not get, by the reason of the gap.", "reason", reasons...)
+	m.damaged = m.counter("rshub_damaged_notifications_total", "Damaged notifications that this hub came across when it delivered, each once since the start.")
 }
+
+// Damaged counts a damaged notification.
+func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Request counts a request that was answered, or a topic that was fetched.
 func (m *Metrics) Request(e hub.Event) {

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -18,6 +19,13 @@ type Sources struct {
 	Subscriptions func() subscriptions.Census
 	// Shares is how many shards the hub owns, and how many hubs live.
 	Shares func() (owned, live int)
+	// Space is how many bytes of the store are free, and under how many it stores
+	// nothing new; false: that is not known. It is asked every few seconds, since it
+	// may take a while.
+	Space func() (free, least int64, ok bool)
+	// ClockStep is how far the machine's clock is ahead of the time that the hub
+	// believes.
+	ClockStep func() time.Duration
 }
 
 // snapshot is what a scrape asks the sources for.
@@ -26,10 +34,13 @@ type snapshot struct {
 	ready  prometheus.Gauge
 	shards prometheus.Gauge
 	hubs   prometheus.Gauge
+	step   prometheus.Gauge
 	states map[subscriptions.State]prometheus.Gauge
 
+	stored, most                          prometheus.Gauge
 	waiting, oldest, failing, at          prometheus.Gauge
 	topics, hosts, suspects               prometheus.Gauge
+	away, damaged                         prometheus.Gauge
 	inFlight, lanesReady, lanesWaiting    prometheus.Gauge
 	bytesInFlight, bytesCached, unwritten prometheus.Gauge
 	lags, spans                           *distribution
@@ -47,6 +58,7 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s.ready = plain("rshub_ready", "1 where GET /readyz says that the hub is ready, else 0.")
 	s.shards = plain("rshub_shards_owned", "Shards of the store that this hub works on, of 256.")
 	s.hubs = plain("rshub_hubs_live", "Hubs that live on the store, this one included, as far as this one knows.")
+	s.step = plain("rshub_clock_step_seconds", "How far the machine's clock was set ahead of the time that the hub goes by, or back where it is negative; 0: they agree.")
 	s.states = make(map[subscriptions.State]prometheus.Gauge)
 	for _, state := range []subscriptions.State{
 		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
@@ -55,6 +67,8 @@ func (m *Metrics) registerSnapshot(from Sources) {
 			"Subscriptions by state. Active and failing ones are counted every few seconds, ended ones every few minutes.",
 			prometheus.Labels{"state": string(state)})
 	}
+	s.stored = plain("rshub_subscriptions_stored", "Subscriptions that are stored in the shards of this hub, those that ended in the last 7 days included.")
+	s.most = plain("rshub_subscriptions_stored_max", "How many of them there may be: this hub's part of --max-subscriptions; 0: any number.")
 	s.waiting = plain("rshub_subscription_requests_waiting", "Requests and denials that are being worked on or wait for their turn.")
 	s.lags = newDistribution(lagName,
 		"How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.")
@@ -65,6 +79,9 @@ func (m *Metrics) registerSnapshot(from Sources) {
 		"For how long the subscription that fails the longest has failed with one notification.")
 	s.at = plain("rshub_subscription_census_timestamp_seconds", "When the subscriptions in force were counted last; 0: not yet.")
 	s.topics = plain("rshub_topics", "Topics that have subscriptions.")
+	const paused = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
+	s.away = m.gauge("rshub_topics_paused", paused, prometheus.Labels{"reason": "store"})
+	s.damaged = m.gauge("rshub_topics_paused", paused, prometheus.Labels{"reason": "damaged"})
 	s.hosts = plain("rshub_callback_hosts", "Hosts and ports that callbacks are at.")
 	s.suspects = plain("rshub_suspect_hosts", "Callback hosts that time out or can't be connected to.")
 	s.inFlight = plain("rshub_deliveries_in_flight", "Deliveries that go on now.")
@@ -93,10 +110,15 @@ func (m *Metrics) look() {
 		s.shards.Set(float64(owned))
 		s.hubs.Set(float64(live))
 	}
+	if s.from.ClockStep != nil {
+		s.step.Set(s.from.ClockStep().Seconds())
+	}
 	if s.from.Subscriptions != nil {
 		c := s.from.Subscriptions()
 		s.states[subscriptions.StatePending].Set(float64(c.Pending))
 		s.states[subscriptions.StateEnded].Set(float64(c.Ended))
+		s.stored.Set(float64(c.Stored))
+		s.most.Set(float64(c.Most))
 		s.waiting.Set(float64(c.Waiting))
 	}
 	if s.from.Delivery != nil {
@@ -110,6 +132,8 @@ func (s *snapshot) setStats(st delivery.Stats) {
 	s.topics.Set(float64(st.Topics))
 	s.hosts.Set(float64(st.Hosts))
 	s.suspects.Set(float64(st.Suspects))
+	s.away.Set(float64(st.Away))
+	s.damaged.Set(float64(st.Damaged))
 	s.inFlight.Set(float64(st.InFlight))
 	s.lanesReady.Set(float64(st.Ready))
 	s.lanesWaiting.Set(float64(st.Waiting))

@@ -27,6 +27,7 @@ const (
 	opTopics
 	opTrim
 	opRecordGap
+	opRemove
 	opPing
 	opMark
 	opMarks
@@ -45,7 +46,7 @@ const (
 // String is the name of the operation as a label: that of the method.
 func (o operation) String() string {
 	return [operationCount]string{
-		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim", "record_gap",
+		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim", "record_gap", "remove",
 		"ping", "mark", "marks", "set_fetched", "unmark",
 		"get", "update", "list", "requests", "changed", "attempts", "commit",
 	}[o]
@@ -188,5 +189,12 @@ func (t timedJournal) RecordGap(ctx context.Context, topic string, g journal.Gap
 	start := time.Now()
 	err := t.Journal.RecordGap(ctx, topic, g)
 	t.m.done(opRecordGap, start, err)
+	return err
+}
+
+func (t timedJournal) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
+	start := time.Now()
+	err := t.Journal.Remove(ctx, topic, ifHead)
+	t.m.done(opRemove, start, err)
 	return err
 }

@@ -15,15 +15,18 @@ import (
 
 // check is an error unless the line makes sense by itself.
 func (l *topicLine) check() error {
+	if l.Removed && (l.Kind != "" || l.ID != uuid.Nil || !l.Until.IsZero() || len(l.Intervals) > 0) {
+		return errors.New("it was removed, and still has a state")
+	}
 	kinds := []journal.Kind{journal.KindChange, journal.KindFramework, journal.KindContent}
 	switch {
 	case !isURL(l.Topic):
 		return fmt.Errorf("%q is no topic", l.Topic)
-	case !slices.Contains(kinds, journal.Kind(l.Kind)):
+	case !l.Removed && !slices.Contains(kinds, journal.Kind(l.Kind)):
 		return fmt.Errorf("%q is no kind of topic", l.Kind)
 	case l.Last.Position == 0 || l.Last.Seq == 0:
 		return errors.New("a topic without an entry has no state")
-	case l.ID == uuid.Nil || l.ReceivedAt.IsZero():
+	case !l.Removed && (l.ID == uuid.Nil || l.ReceivedAt.IsZero()):
 		return errors.New("it lacks the id or the time of the last entry")
 	case l.From.IsZero() != l.Until.IsZero() || l.Until.Before(l.From):
 		return errors.New("its from and until are no interval")

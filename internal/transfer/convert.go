@@ -62,7 +62,7 @@ func gapsOf(lines []gapLine) []journal.Gap {
 func ofTopic(h journal.Head, remembered []journal.Interval) topicLine {
 	l := topicLine{
 		Type: typeTopic, Topic: h.Topic, Kind: string(h.Kind), From: utc(h.From), Until: utc(h.Until), Reset: h.Reset,
-		Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
+		Removed: h.Forgotten(), Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
 	}
 	for _, i := range remembered {
 		l.Intervals = append(l.Intervals, intervalLine{utc(i.From), utc(i.Until), i.SHA256, i.ID, uint64(i.Position)})
@@ -74,6 +74,9 @@ func (l *topicLine) topic() (h journal.Head, remembered []journal.Interval) {
 	h = journal.Head{
 		Topic: l.Topic, Kind: journal.Kind(l.Kind), From: utc(l.From), Until: utc(l.Until), Reset: l.Reset,
 		Last: l.Last.anchor(), ID: l.ID, SHA256: l.SHA256, ReceivedAt: utc(l.ReceivedAt), Gaps: gapsOf(l.Gaps),
+	}
+	if l.Removed {
+		h.Removed = h.Last
 	}
 	for _, i := range l.Intervals {
 		remembered = append(remembered, journal.Interval{From: utc(i.From), Until: utc(i.Until), SHA256: i.SHA256, ID: i.ID, Position: journal.Position(i.Position)})
@@ -103,7 +106,7 @@ func ofRecord(rec subscriptions.Record, secrets *secrets) subscriptionLine {
 			secretLine: secrets.write(s.Secret, ofSubscription, s.Topic, s.Callback),
 			CreatedAt:  utc(s.CreatedAt), VerifiedAt: utc(s.VerifiedAt), ExpiresAt: utc(s.ExpiresAt),
 			Start: ofAnchor(s.Start), Cursor: ofCursor(s.Cursor), Gaps: ofGaps(s.Gaps),
-			EndedAt: utc(s.EndedAt), EndReason: s.EndReason,
+			EndedAt: utc(s.EndedAt), EndReason: s.EndReason, Requester: s.Requester,
 		}
 	}
 	if r := rec.Request; r != nil {
@@ -111,7 +114,7 @@ func ofRecord(rec subscriptions.Record, secrets *secrets) subscriptionLine {
 		l.Request = &requestLine{
 			secretLine: secrets.write(r.Secret, ofRequest, r.Topic, r.Callback),
 			ID:         r.ID, Mode: string(r.Mode), LeaseSeconds: int64(r.Lease / time.Second), AcceptedAt: utc(r.AcceptedAt),
-			Start: ofAnchor(r.Start), Denied: r.Denied, Tries: r.Tries, NextAt: utc(r.NextAt),
+			Start: ofAnchor(r.Start), Denied: r.Denied, Tries: r.Tries, NextAt: utc(r.NextAt), Requester: r.Requester,
 		}
 	}
 	return l
@@ -125,7 +128,7 @@ func (l *subscriptionLine) record(secrets *secrets) (rec subscriptions.Record, e
 			ID: l.ID, Topic: l.Topic, Callback: l.Callback,
 			CreatedAt: utc(f.CreatedAt), VerifiedAt: utc(f.VerifiedAt), ExpiresAt: utc(f.ExpiresAt),
 			Start: f.Start.anchor(), Cursor: f.Cursor.cursor(), Gaps: gapsOf(f.Gaps),
-			EndedAt: utc(f.EndedAt), EndReason: f.EndReason,
+			EndedAt: utc(f.EndedAt), EndReason: f.EndReason, Requester: f.Requester,
 		}
 		if s.Secret, err = secrets.read(f.secretLine, ofSubscription, l.Topic, l.Callback); err != nil {
 			return rec, err
@@ -135,7 +138,7 @@ func (l *subscriptionLine) record(secrets *secrets) (rec subscriptions.Record, e
 	if f := l.Request; f != nil {
 		r := subscriptions.Request{
 			ID: f.ID, Topic: l.Topic, Callback: l.Callback, Lease: time.Duration(f.LeaseSeconds) * time.Second,
-			AcceptedAt: utc(f.AcceptedAt), Start: f.Start.anchor(), Denied: f.Denied, Tries: f.Tries, NextAt: utc(f.NextAt),
+			AcceptedAt: utc(f.AcceptedAt), Start: f.Start.anchor(), Denied: f.Denied, Tries: f.Tries, NextAt: utc(f.NextAt), Requester: f.Requester,
 		}
 		set(&r.Mode, f.Mode)
 		if r.Secret, err = secrets.read(f.secretLine, ofRequest, l.Topic, l.Callback); err != nil {

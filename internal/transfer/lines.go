@@ -74,6 +74,7 @@ type topicLine struct {
 	From       time.Time      `json:"from,omitzero"`
 	Until      time.Time      `json:"until,omitzero"`
 	Reset      bool           `json:"reset,omitempty"`
+	Removed    bool           `json:"removed,omitempty"` // nothing was accepted since: only last is set
 	Last       anchorLine     `json:"last"`
 	ID         uuid.UUID      `json:"id"`
 	SHA256     hash           `json:"sha256"`
@@ -127,6 +128,7 @@ type inForceLine struct {
 	Gaps       []gapLine  `json:"gaps,omitempty"`
 	EndedAt    time.Time  `json:"ended_at,omitzero"`
 	EndReason  string     `json:"end_reason,omitempty"`
+	Requester  uint64     `json:"requester,string,omitempty"`
 }
 
 type requestLine struct {
@@ -139,6 +141,7 @@ type requestLine struct {
 	Denied       string     `json:"denied,omitempty"`
 	Tries        int        `json:"tries,omitempty"`
 	NextAt       time.Time  `json:"next_at,omitzero"`
+	Requester    uint64     `json:"requester,string,omitempty"`
 }
 
 // endLine is the last line. It counts the others but the first.

@@ -95,7 +95,8 @@ func subscription(topic string, i int, upTo journal.Anchor) *subscriptions.Subsc
 			Generation: 1 << 52, Anchor: upTo, Nudge: 1, Attempt: 2, Step: 3,
 			NextAttemptAt: at(50), FirstAttemptAt: at(40), LastStatus: 503,
 		},
-		Gaps: []journal.Gap{{From: at(1), Until: at(2), Count: 1, Reason: journal.GapGaveUp, At: at(3)}},
+		Gaps:      []journal.Gap{{From: at(1), Until: at(2), Count: 1, Reason: journal.GapGaveUp, At: at(3)}},
+		Requester: 1<<63 + 7,
 	}
 }
 
@@ -104,7 +105,7 @@ func request(topic string, i int, start journal.Anchor) *subscriptions.Request {
 	s := subscription(topic, i, start)
 	return &subscriptions.Request{
 		ID: uuid.New(), Mode: websub.ModeSubscribe, Topic: topic, Callback: s.Callback, Secret: "a new secret",
-		Lease: time.Hour, AcceptedAt: at(20), Start: start, Tries: 2, NextAt: at(30),
+		Lease: time.Hour, AcceptedAt: at(20), Start: start, Tries: 2, NextAt: at(30), Requester: 8,
 	}
 }
 
@@ -241,6 +242,35 @@ func TestRoundTrip(t *testing.T) {
 			}
 			same(t, "the store after the same once more", stateOf(t, to), got)
 		})
+	}
+}
+
+// A topic that was removed stays so elsewhere: its positions go on, and cursors from
+// before find a removal and no loss. A file from before brings it back.
+func TestRemovedTopicsTravel(t *testing.T) {
+	from := newMemory()
+	h := from.publish(t, topicName(0), 3)
+	earlier, _ := export(t, from, transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	if err := from.Remove(t.Context(), h.Topic, h.Version); err != nil {
+		t.Fatal(err)
+	}
+	from.put(t, subscriptions.Record{Subscription: subscription(h.Topic, 0, h.Last)})
+	file, _ := export(t, from, transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	to := newMemory()
+	if told := load(t, to, file, transfer.ImportOptions{}); told.Stored != 2 {
+		t.Errorf("told %+v", told)
+	}
+	got := stateOf(t, to)
+	same(t, "what came over", got, stateOf(t, from), cmpopts.IgnoreFields(journal.Head{}, "Version", "Epoch"))
+	if head := got.Heads[h.Topic]; !head.Forgotten() || head.Last != h.Last {
+		t.Errorf("%+v", head)
+	}
+	load(t, to, earlier, transfer.ImportOptions{})
+	if head := stateOf(t, to).Heads[h.Topic]; head.Forgotten() || !head.Until.Equal(h.Until) || head.Last != h.Last {
+		t.Errorf("the topic that was brought back is %+v", head)
+	}
+	if told := load(t, to, file, transfer.ImportOptions{}); told.Stored != 0 || told.Partial() {
+		t.Errorf("the removal once more: %+v", told)
 	}
 }
 
