@@ -98,7 +98,7 @@ func wantProblem(t *testing.T, resp answer, body string, status int, word string
 func TestHealth(t *testing.T) {
 	broken := &memory{failAfter: 1}
 	broken.calls.Store(1)
-	checks := []Check{{Name: "store"}, {Name: "disk", Err: errors.New("200 MiB are free, 256 MiB are needed: make room")}}
+	checks := []Check{{Name: "store", Holds: "it answers"}, {Name: "disk", Err: errors.New("200 MiB are free, 256 MiB are needed: make room")}}
 	base := start(t, Options{Topics: broken, Subscriptions: broken, Ready: func(context.Context) []Check { return checks }})
 	if resp, body := send(t, http.MethodGet, base+"/livez"); resp.status != 200 || body != "ok\n" {
 		t.Errorf("livez: %d %s", resp.status, body)
@@ -110,14 +110,14 @@ func TestHealth(t *testing.T) {
 	if resp.status != 503 || body != "[-] disk: 200 MiB are free, 256 MiB are needed: make room\nnot ready\n" {
 		t.Errorf("readyz: %d %s", resp.status, body)
 	}
-	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); !strings.HasPrefix(body, "[+] store\n[-] disk: ") {
+	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); !strings.HasPrefix(body, "[+] store: it answers\n[-] disk: ") {
 		t.Errorf("readyz?verbose: %s", body)
 	}
 	checks = checks[:1]
 	if resp, body := send(t, http.MethodGet, base+"/readyz"); resp.status != 200 || body != "ok\n" {
 		t.Errorf("readyz: %d %s", resp.status, body)
 	}
-	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); body != "[+] store\nok\n" {
+	if _, body := send(t, http.MethodGet, base+"/readyz?verbose"); body != "[+] store: it answers\nok\n" {
 		t.Errorf("readyz?verbose: %s", body)
 	}
 }
@@ -175,13 +175,21 @@ func TestTopics(t *testing.T) {
 		Entries: 5, Bytes: 5000,
 	}
 	m.addTopic(full)
-	base := start(t, Options{Topics: m, Subscribers: func(topic string) (int, bool) { return 3, topic == full.Topic }})
+	pauses := []Pause{
+		{Reason: "store", Error: "away", Since: noon, NextLookAt: noon.Add(time.Second)},
+		{Reason: "damaged", Error: "cut short", Since: noon, NotificationID: uuid.Max.String(), Seq: 6, PassedOverAt: noon.Add(time.Hour), PassedOver: true},
+	}
+	base := start(t, Options{
+		Topics: m, Subscribers: func(topic string) (int, bool) { return 3, topic == full.Topic },
+		Pauses: func(topic string) []Pause { return pauses[:2*strings.Count(topic, full.Topic)] },
+	})
 
 	three := 3
 	want := Topic{
 		ID: headID(full).String(), URL: full.Topic, Kind: "change", LastFrom: noon.Add(-time.Hour), LastUntil: noon,
 		Head:          Head{ID: uuid.Max.String(), Seq: 7, Position: "0000000000001234", ReceivedAt: noon},
 		Subscriptions: &three, Gaps: []Gap{{From: noon, Count: 3, Reason: "source", At: noon}}, Retained: Retained{Entries: 5, Bytes: 5000},
+		Pauses: pauses,
 	}
 	if d := cmp.Diff(want, decode[Topic](t, base+"/api/v1/topics/"+want.ID)); d != "" {
 		t.Error(d)

@@ -62,8 +62,11 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_ = newEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(p.status), Status: p.status, Detail: p.detail}) // the reader has gone
 }
 
-func writeJSON(w http.ResponseWriter, v any) error {
+func writeJSON(w http.ResponseWriter, v any) error { return writeAs(w, http.StatusOK, v) }
+
+func writeAs(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	_ = newEncoder(w).Encode(v) // our types encode; else the reader has gone
 	return nil
 }

@@ -17,23 +17,42 @@ const maxRequest = 4 << 10
 
 const mediaJSON = "application/json"
 
-// noBody refuses a body where there is nothing to say in one.
+// noBody refuses a body that says something where there is nothing to say: it is
+// empty, or {}, which many clients send with every POST.
 func noBody(r *http.Request) error {
-	var b [1]byte
-	if n, _ := io.ReadFull(r.Body, b[:]); n > 0 {
-		return badRequest("%s %s takes no body.", r.Method, r.URL.Path)
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	if err := parseObject(body, func(name string, _ *json.Decoder) error {
+		return fmt.Errorf("%q is not known here", name)
+	}); err != nil {
+		return badRequest("%s %s takes no body, or {}: %s.", r.Method, r.URL.Path, err)
 	}
 	return nil
 }
 
-// readReplay reads the body of a replay.
-func readReplay(r *http.Request) (ReplayRequest, error) {
+// readBody reads a body of maxRequest bytes at most.
+func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 	switch {
 	case err != nil:
-		return ReplayRequest{}, badRequest("The body did not come whole: %s.", err)
+		return nil, badRequest("The body did not come whole: %s.", err)
 	case len(body) > maxRequest:
-		return ReplayRequest{}, refuse(http.StatusRequestEntityTooLarge, "The body is longer than %d bytes.", maxRequest)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "The body is longer than %d bytes.", maxRequest)
+	}
+	return body, nil
+}
+
+// readReplay reads the body of a replay.
+func readReplay(r *http.Request) (ReplayRequest, error) {
+	body, err := readBody(r)
+	switch {
+	case err != nil:
+		return ReplayRequest{}, err
 	case len(body) > 0 && !isJSON(r.Header):
 		return ReplayRequest{}, refuse(http.StatusUnsupportedMediaType, "Send the body with Content-Type: %s, and without a Content-Encoding.", mediaJSON)
 	}
@@ -53,40 +72,54 @@ func isJSON(h http.Header) bool {
 // parseReplay reads one JSON object with the member "since", spelled like that,
 // and no other.
 func parseReplay(body []byte) (req ReplayRequest, err error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return req, errors.New("it does not begin with an object")
-	}
 	seen := false
-	for d.More() {
-		name, err := d.Token()
+	err = parseObject(body, func(name string, d *json.Decoder) error {
 		switch {
-		case err != nil:
-			return req, err
 		case name != "since":
-			return req, fmt.Errorf("%q is not known here", name)
+			return fmt.Errorf("%q is not known here", name)
 		case seen:
-			return req, errors.New(`"since" comes twice`)
+			return errors.New(`"since" comes twice`)
 		}
 		seen = true
 		var s string
-		if err := d.Decode(&s); err != nil {
-			return req, fmt.Errorf(`"since": %w`, err)
+		err := d.Decode(&s)
+		if err == nil {
+			req.Since, err = parseDatetime(s)
 		}
-		if req.Since, err = parseDatetime(s); err != nil {
-			return req, fmt.Errorf(`"since": %w`, err)
+		if err != nil {
+			return fmt.Errorf(`"since": %w`, err)
+		}
+		return nil
+	})
+	if err == nil && !seen {
+		err = errors.New(`"since" is missing`)
+	}
+	return req, err
+}
+
+// parseObject reads one JSON object, of which member is to decode each value.
+func parseObject(body []byte, member func(name string, d *json.Decoder) error) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("it does not begin with an object")
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string) // nothing else stands there
+		if err := member(name, d); err != nil {
+			return err
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return req, fmt.Errorf("it does not end: %w", err)
+		return fmt.Errorf("it does not end: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return req, errors.New("something follows the object")
+		return errors.New("something follows the object")
 	}
-	if !seen {
-		return req, errors.New(`"since" is missing`)
-	}
-	return req, nil
+	return nil
 }
 
 // parseDatetime reads a W3C datetime with a time and its zone; seconds may be

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,7 +44,10 @@ func (a *api) change(action string, do func(r *http.Request) (answer any, what z
 		answer, what, err := do(r.WithContext(ctx))
 
 		status, outcome, reason := http.StatusOK, "done", zap.Skip()
-		write := func() error { return writeJSON(w, answer) }
+		if part, ok := answer.(interface{ unfinished() bool }); ok && part.unfinished() {
+			status, outcome = http.StatusAccepted, "begun"
+		}
+		write := func() error { return writeAs(w, status, answer) }
 		log := a.Log.Info
 		if err != nil {
 			p := problemOf(err)
@@ -102,7 +106,7 @@ func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 	what = zap.String("topic", t.head.Topic)
 	// What was never published to may start anywhere as it is.
 	for range maxResets {
-		if t.head.Version == "" || t.head.Reset {
+		if t.head.Version == "" || t.head.Reset || t.head.Forgotten() {
 			return a.topic(t), what, nil
 		}
 		switch err := a.Topics.Reset(r.Context(), t.head.Topic, t.head.Version); {
@@ -118,6 +122,30 @@ func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 		}
 	}
 	return nil, what, refuse(http.StatusConflict, "The topic is being published to so fast that it could not be reset; stop its Source first, or try again.")
+}
+
+// reload is refused where one thing is no good, with what was read all the same.
+func (a *api) reload(r *http.Request) (any, zap.Field, error) {
+	if err := noBody(r); err != nil {
+		return nil, zap.Skip(), err
+	}
+	all := a.Reload()
+	var failed, read []string
+	for _, item := range all {
+		if item.Error != "" {
+			failed = append(failed, item.What+": "+item.Error)
+		} else {
+			read = append(read, item.What)
+		}
+	}
+	if len(failed) == 0 {
+		return ReloadAnswer{all}, zap.Strings("read", read), nil
+	}
+	also := ""
+	if len(read) > 0 {
+		also = " Read again: " + strings.Join(read, ", ") + "."
+	}
+	return nil, zap.Strings("read", read), refuse(http.StatusUnprocessableEntity, "What was in force before stays: %s.%s", strings.Join(failed, "; "), also)
 }
 
 // subject is the subscription that a change is about.

@@ -133,7 +133,7 @@ func TestChangesWhileStarting(t *testing.T) {
 		l := newTabled(Options{})
 		l.api.Control = control
 		for _, rt := range l.api.routes {
-			if rt.method == http.MethodGet || strings.HasSuffix(rt.path, "/reset") {
+			if rt.method == http.MethodGet || strings.HasSuffix(rt.path, "/reset") || strings.HasSuffix(rt.path, "/reload") {
 				continue
 			}
 			resp, body := l.ask(t, rt.method, l.path(rt, ""))
@@ -143,6 +143,21 @@ func TestChangesWhileStarting(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What was read again is told; what is no good is refused, with the reason.
+func TestReload(t *testing.T) {
+	l := newTabled(Options{})
+	l.reloaded = []Reloaded{{What: "publishers", File: "/p", Detail: "2 in force"}, {What: "certificate", File: "/c", Detail: "good"}}
+	resp, body := l.ask(t, http.MethodPost, "/api/v1/reload")
+	if got := decodeBody[ReloadAnswer](t, body); resp.status != 200 || len(got.Items) != 2 || got.Items[0] != l.reloaded[0] {
+		t.Errorf("%d %s", resp.status, body)
+	}
+	l.line(t, zapcore.InfoLevel, map[string]any{"action": "reload", "outcome": "done", "status": int64(200)})
+	l.reloaded[0].Error = "line 3 is no good"
+	resp, body = l.ask(t, http.MethodPost, "/api/v1/reload")
+	wantProblem(t, resp, body, 422, "publishers: line 3 is no good. Read again: certificate.")
+	l.line(t, zapcore.InfoLevel, map[string]any{"action": "reload", "outcome": "refused", "status": int64(422)})
 }
 
 func TestReset(t *testing.T) {
@@ -249,11 +264,36 @@ func TestBodyOfReplay(t *testing.T) {
 	}
 	resp, body := l.post(t, "/api/v1/subscriptions/"+l.subscription+"/replay", "application/json", bodies["right"].body, "Content-Encoding", "gzip")
 	wantProblem(t, resp, body, 415, "Content-Encoding")
+}
+
+// A call that has nothing to say in its body takes none, or an empty object, as
+// many clients send one with every POST.
+func TestCallsWithoutABody(t *testing.T) {
+	l := newTabled(Options{})
 	for _, path := range []string{"/subscriptions/" + l.subscription + "/retry", "/topics/" + l.topic + "/reset"} {
-		resp, body := l.post(t, "/api/v1"+path, "application/json", "{}")
-		wantProblem(t, resp, body, 400, "no body")
-		if resp, _ := l.post(t, "/api/v1"+path, "application/x-www-form-urlencoded", ""); resp.status != 200 { // curl -d ''
-			t.Errorf("%s with an empty body: %d", path, resp.status)
+		for body, word := range map[string]string{
+			"": "", "{}": "", " {\n}\n": "", "\n": "",
+			`{"since": "2026-11-21T12:00:00Z"}`: `"since" is not known here`, "[]": "begin with an object", "null": "begin with an object",
+			"{": "does not end", "{} {}": "something follows", "x": "begin with an object", "a=b": "begin with an object",
+			strings.Repeat(" ", maxRequest+1): "longer than",
+		} {
+			for _, media := range []string{"application/json", "application/x-www-form-urlencoded", ""} { // curl -d says the second
+				before := l.calls.Load() + int64(len(l.m.heads[journal.Partition(journal.TopicID(theTopic))][0].Version))
+				resp, answer := l.post(t, "/api/v1"+path, media, body)
+				switch {
+				case word == "":
+					if resp.status != 200 {
+						t.Errorf("%s with %q as %q: %d %s", path, body, media, resp.status, answer)
+					}
+				case len(body) > maxRequest:
+					wantProblem(t, resp, answer, 413, word)
+				default:
+					wantProblem(t, resp, answer, 400, word)
+				}
+				if after := l.calls.Load() + int64(len(l.m.heads[journal.Partition(journal.TopicID(theTopic))][0].Version)); word != "" && after != before {
+					t.Errorf("%s with %q was carried out", path, body)
+				}
+			}
 		}
 	}
 }

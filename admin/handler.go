@@ -16,14 +16,15 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Topics is what the API reads of the journal, and how it resets a topic.
-// journal.Journal has it.
+// Topics is what the API reads of the journal, and how it resets and removes a
+// topic. journal.Journal has it.
 type Topics interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
 	Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error)
 	Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error)
 	Reset(ctx context.Context, topic string, ifHead journal.Version) error
+	journal.Remover
 }
 
 // Marks is what the API reads of the pings. journal.Marks has it.
@@ -46,10 +47,12 @@ type Control interface {
 	End(ctx context.Context, id uuid.UUID, reason, notice string) error
 }
 
-// Check is one condition of readiness; a nil Err: it holds.
+// Check is one condition of readiness that was looked at.
 type Check struct {
 	Name string
-	Err  error
+	// Holds says what is true where Err is nil.
+	Holds string
+	Err   error
 }
 
 // Options is what the handler works with. Topics, Subscriptions and Info are
@@ -69,16 +72,22 @@ type Options struct {
 	// Subscribers counts those who get a topic now; ok is false where that is not
 	// known, as where other hubs have some of them. Nil: it never is.
 	Subscribers func(topic string) (n int, ok bool)
+	// Pauses tells why subscriptions of a topic wait. Nil: it is not known.
+	Pauses func(topic string) []Pause
 	// Metrics answers /metrics. Nil: there is no such path.
 	Metrics http.Handler
 	// Pprof serves profiles of the process at /debug/pprof/ (`--pprof`), where
 	// there is a token.
 	Pprof bool
-	// Token is the bearer token that is asked for (`--admin-token-file`).
-	// Empty: none is, and only the host names of this machine are answered.
-	Token string
-	Log   *zap.Logger      // nil: no log
-	Now   func() time.Time // nil: time.Now
+	// Token returns the bearer token that is asked for (`--admin-token-file`), of
+	// which a reload may make another. Nil: none is asked for, and only the host
+	// names of this machine are answered.
+	Token func() string
+	// Reload reads files again, and says of each what came of it. Nil: there is no
+	// such call.
+	Reload func() []Reloaded
+	Log    *zap.Logger      // nil: no log
+	Now    func() time.Time // nil: time.Now
 }
 
 // api is the handlers and what they share.
@@ -146,6 +155,7 @@ func (a *api) table() []route {
 		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
 		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
 		{http.MethodPost, "/api/v1/topics/{id}/reset", "forget where its next notification has to start, so that it may start anywhere", none, a.change("reset", a.resetTopic)},
+		{http.MethodDelete, "/api/v1/topics/{id}", "forget it with its journal; 409 where it has active subscriptions, which ?force=true ends; 202: ask again, so that it goes on", []string{"force"}, a.change("remove", a.removeTopic)},
 
 		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
@@ -163,7 +173,10 @@ func (a *api) table() []route {
 			return nil
 		}})
 	}
-	if a.Pprof && a.Token != "" {
+	if a.Reload != nil {
+		rs = append(rs, route{http.MethodPost, "/api/v1/reload", "read the publishers with their secrets, the operator's token and the certificate again; 422 where one is no good, and stays as it was", none, a.change("reload", a.reload)})
+	}
+	if a.Pprof && a.Token != nil {
 		rs = append(rs, profiles()...)
 	}
 	return rs

@@ -44,7 +44,7 @@ func (a *api) readyz(w http.ResponseWriter, r *http.Request) error {
 			status, last = http.StatusServiceUnavailable, "not ready\n"
 			fmt.Fprintf(&text, "[-] %s: %v\n", c.Name, c.Err)
 		case r.URL.Query().Has("verbose"):
-			fmt.Fprintf(&text, "[+] %s\n", c.Name)
+			fmt.Fprintf(&text, "[+] %s: %s\n", c.Name, c.Holds)
 		}
 	}
 	return writeText(w, status, text.String()+last)

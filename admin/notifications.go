@@ -58,13 +58,13 @@ func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal
 }
 
 // entries yields the retained notifications of a topic after an anchor that end
-// after since. It holds batch of them at a time, without bodies.
+// after since, but those that cannot be read. It holds batch of them at a time, without bodies.
 func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
 	return func(yield func(Notification, error) bool) {
 		for {
 			entries, err := a.Topics.Read(ctx, topic, after, batch, 0)
-			if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
-				after = trimmed.To // meanwhile
+			if next, ok := journal.ReadOn(err); ok {
+				after = next // trimmed meanwhile, or damaged
 				continue
 			}
 			if err != nil {
@@ -103,6 +103,9 @@ func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
 	status, err := a.counts.get(r.Context(), id)
 	if errors.Is(err, journal.ErrNotFound) {
 		return notFound("No notification has the id %s, or retention has taken it away; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
+	}
+	if errors.Is(err, journal.ErrDamaged) {
+		return refuse(http.StatusInternalServerError, "What is stored of the notification %s is damaged: %s.", id, err)
 	}
 	if err != nil {
 		return err

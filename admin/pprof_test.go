@@ -19,7 +19,7 @@ func TestProfiles(t *testing.T) {
 		New(o).ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
-	on := Options{Token: "t", Pprof: true}
+	on := Options{Token: held("t"), Pprof: true}
 	for path, part := range map[string]string{
 		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
 		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
@@ -35,9 +35,9 @@ func TestProfiles(t *testing.T) {
 		if path == "/" {
 			continue
 		}
-		for _, off := range []Options{{Token: "t"}, {Pprof: true}, {}} {
-			if status, _ := get(off, path, off.Token); status != http.StatusNotFound {
-				t.Errorf("%s with the token %q, Pprof %t: %d", path, off.Token, off.Pprof, status)
+		for _, off := range []Options{{Token: held("t")}, {Pprof: true}, {}} {
+			if status, _ := get(off, path, "t"); status != http.StatusNotFound {
+				t.Errorf("%s, with a token: %t, Pprof %t: %d", path, off.Token != nil, off.Pprof, status)
 			}
 		}
 	}

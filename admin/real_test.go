@@ -40,7 +40,7 @@ func newReal(t *testing.T) *real {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := subscriptions.New(subscriptions.Options{Store: s, Heads: s, Entries: s, Client: client, Changed: d.Apply})
+	service := subscriptions.New(subscriptions.Options{Store: s, Heads: s, Entries: s, Client: client, Changed: d.Apply, ResumeWithin: 24 * time.Hour})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{d.Run, service.Run} {
@@ -94,7 +94,10 @@ func (r *real) publish(n int) journal.Entry {
 	}
 }
 
-func (r *real) subscribe(callback string) string {
+func (r *real) subscribe(callback string) string { return r.subscribeFor(callback, time.Hour) }
+
+// subscribeFor makes a subscription whose lease runs out after a time.
+func (r *real) subscribeFor(callback string, lease time.Duration) string {
 	r.t.Helper()
 	id, now := subscriptions.ID(theTopic, callback), time.Now()
 	head, err := r.store.Head(r.t.Context(), theTopic)
@@ -103,7 +106,7 @@ func (r *real) subscribe(callback string) string {
 	}
 	_, err = r.store.Update(r.t.Context(), id, func(subscriptions.Record) (subscriptions.Record, error) {
 		return subscriptions.Record{Subscription: &subscriptions.Subscription{
-			ID: id, Topic: theTopic, Callback: callback, CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(time.Hour),
+			ID: id, Topic: theTopic, Callback: callback, CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(lease),
 			Start: head.Last, Cursor: journal.Cursor{Generation: journal.MintGeneration(0, now), Anchor: head.Last},
 		}}, nil
 	})

@@ -28,6 +28,8 @@ type controlled struct {
 	since time.Time
 	end   string // reason and notice
 	onEnd func()
+	// reloaded is what Reload says.
+	reloaded []Reloaded
 }
 
 func (c *controlled) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
@@ -83,6 +85,10 @@ func newTabled(o Options) *tabled {
 	o.Now = func() time.Time { return noon.Add(time.Hour / 2) }
 	o.Info = func(context.Context) Info { return Info{Version: "v1"} }
 	o.Metrics = http.NotFoundHandler()
+	o.Reload = func() []Reloaded {
+		c.calls.Add(1)
+		return c.reloaded
+	}
 	return &tabled{
 		controlled: c, api: newAPI(o), logs: logs, topic: journal.TopicID(theTopic).String(),
 		subscription: subscriptions.ID(theTopic, theCallback).String(), notification: entries[1].ID.String(),
@@ -108,6 +114,9 @@ func (l *tabled) path(rt route, id string) string {
 func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer, string) {
 	t.Helper()
 	body := ""
+	if method == http.MethodDelete && strings.HasPrefix(path, "/api/v1/topics/") && !strings.Contains(path, "?") {
+		path += "?force=true"
+	}
 	if strings.HasSuffix(path, "/replay") {
 		body = `{"since": "2026-11-21T12:00:00Z"}`
 		with = append([]string{"Content-Type: application/json"}, with...)
@@ -146,7 +155,7 @@ func (l *tabled) each(t *testing.T, do func(t *testing.T, rt route)) {
 // another host name or for a page of another origin it is not, and changes
 // nothing.
 func TestEveryRouteIsGuarded(t *testing.T) {
-	noToken, token := newTabled(Options{}), newTabled(Options{Token: "s3cret"})
+	noToken, token := newTabled(Options{}), newTabled(Options{Token: held("s3cret")})
 	const auth = "Authorization: Bearer s3cret"
 	token.each(t, func(t *testing.T, rt route) {
 		path, write := token.path(rt, ""), rt.method != http.MethodGet

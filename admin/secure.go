@@ -20,12 +20,12 @@ var local = []string{"localhost", "127.0.0.1", "::1"}
 // secure lets through to next what the operator may have sent: with the token
 // where there is one, else by a name of this machine; and no write that a page of
 // another origin makes the operator's browser send.
-func secure(token string, next http.Handler) http.Handler {
+func secure(token func() string, next http.Handler) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case token == "" && !isLocal(r.Host):
+		case token == nil && !isLocal(r.Host):
 			writeProblem(w, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token."))
-		case token != "" && !slices.Contains(open, r.URL.Path) && !authorised(r, token):
+		case token != nil && !slices.Contains(open, r.URL.Path) && !authorised(r, token()):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
 			writeProblem(w, refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file."))
 		default:

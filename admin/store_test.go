@@ -24,6 +24,7 @@ type memory struct {
 	entries  map[string][]journal.Entry
 	attempts []subscriptions.Attempt // of every subscription
 	calls    atomic.Int64
+	removed  atomic.Int64 // topics that were to be removed; they stay
 	// onReset comes before each Reset.
 	onReset func(topic string)
 	// failAfter, where not zero, is how many calls succeed.
@@ -125,7 +126,7 @@ func (m *memory) Read(ctx context.Context, topic string, after journal.Anchor, l
 	case maxBytes != 0:
 		return nil, errors.New("bodies are read for nothing")
 	case after.Position < head.Trimmed.Position:
-		return nil, &journal.TrimmedError{To: head.Trimmed}
+		return nil, head.TrimmedAfter(after)
 	}
 	var out []journal.Entry
 	for _, e := range m.entries[topic] {
@@ -151,6 +152,16 @@ func (m *memory) Reset(_ context.Context, topic string, ifHead journal.Version) 
 		heads[i].Reset = true
 		heads[i].Version += "r"
 	}
+	return m.call()
+}
+
+func (m *memory) Remove(_ context.Context, topic string, ifHead journal.Version) error {
+	for _, h := range m.heads[journal.Partition(journal.TopicID(topic))] {
+		if h.Topic == topic && h.Version != ifHead {
+			return journal.ErrHeadMoved
+		}
+	}
+	m.removed.Add(1)
 	return m.call()
 }
 

@@ -190,7 +190,9 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	out.EndedAt, out.EndReason = utc(s.EndedAt), s.EndReason
 	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
 	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
-	out.FirstAttemptAt = utc(c.FirstAttemptAt)
+	if c.Attempt > 0 { // else it is since when the notification is damaged
+		out.FirstAttemptAt = utc(c.FirstAttemptAt)
+	}
 	out.LastStatus, out.LastError = outcome(c.LastStatus)
 	if s.Live(now) {
 		head, err := heads.get(ctx, topic)

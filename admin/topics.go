@@ -32,8 +32,23 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	states := walk(r.Context(), after, a.topicStates, topicState.id)
+	states := shown(bounded(walk(r.Context(), after, a.topicStates, topicState.id), maxRead, topicState.id))
 	return writePage(w, p.limit, mapped(states, a.topic), func(t Topic) string { return t.ID })
+}
+
+// gone reports whether nothing but a tombstone is left of the topic, and nobody
+// pinged it since.
+func (t topicState) gone() bool { return t.head.Forgotten() && t.mark == nil }
+
+// shown yields the states without those of topics that are gone.
+func shown(states iter.Seq2[topicState, error]) iter.Seq2[topicState, error] {
+	return func(yield func(topicState, error) bool) {
+		for t, err := range states {
+			if (err != nil || !t.gone()) && !yield(t, err) {
+				return
+			}
+		}
+	}
 }
 
 // mapped yields what f makes of items.
@@ -105,7 +120,7 @@ func (a *api) topicState(ctx context.Context, raw string) (topicState, error) {
 	if err != nil {
 		return topicState{}, err
 	}
-	if len(found) == 0 || found[0].id() != id {
+	if len(found) == 0 || found[0].id() != id || found[0].gone() {
 		return topicState{}, notFound("No topic has the id %s; GET /api/v1/topics lists them.", id)
 	}
 	return found[0], nil
@@ -132,6 +147,9 @@ func before(id uuid.UUID) uuid.UUID {
 
 func (a *api) topic(of topicState) Topic {
 	h := of.head
+	if h.Forgotten() { // it was pinged since
+		h = journal.Head{Topic: h.Topic}
+	}
 	t := Topic{
 		ID:        of.id().String(),
 		URL:       h.Topic,
@@ -147,6 +165,9 @@ func (a *api) topic(of topicState) Topic {
 	}
 	if of.mark != nil {
 		t.Fetch = fetch(of.mark)
+	}
+	if a.Pauses != nil {
+		t.Pauses = a.Pauses(h.Topic)
 	}
 	if a.Subscribers != nil {
 		if n, ok := a.Subscribers(h.Topic); ok {

@@ -70,8 +70,54 @@ type Topic struct {
 	// Gaps are the topic's own, oldest first.
 	Gaps     []Gap    `json:"gaps"`
 	Retained Retained `json:"retained"`
+	// Pauses are why subscriptions of the topic wait, or what they pass over, as far as
+	// the hub that answers knows: those that it delivers to.
+	Pauses []Pause `json:"pauses,omitempty"`
 	// Fetch is nil for a topic that nobody pinged.
 	Fetch *Fetch `json:"fetch,omitempty"`
+}
+
+// Pause is one reason why subscriptions of a topic wait.
+type Pause struct {
+	// Reason is "store" where the store does not answer: all of them wait. It is
+	// "damaged" where a notification is damaged: those wait that it is the next for.
+	Reason string    `json:"reason"`
+	Error  string    `json:"error"` // what the store said last
+	Since  time.Time `json:"since"`
+	// NextLookAt is when the hub reads it again; zero: it does not any more.
+	NextLookAt time.Time `json:"next_look_at,omitzero"`
+	// The rest is of damage. NotificationID is empty where that is not known.
+	NotificationID string `json:"notification_id,omitempty"`
+	Seq            uint64 `json:"seq,omitempty"`
+	// PassedOverAt is when subscriptions pass it over, if it is not whole by then.
+	// PassedOver: they do.
+	PassedOverAt time.Time `json:"passed_over_at,omitzero"`
+	PassedOver   bool      `json:"passed_over,omitempty"`
+}
+
+// Removal is what DELETE /api/v1/topics/{id} answers: with 200 where the topic is
+// forgotten. With 202 there was too much to do for one call, and the same call
+// goes on where this one stopped.
+type Removal struct {
+	ID      string `json:"id"`
+	URL     string `json:"url"`
+	Removed bool   `json:"removed"`
+	Ended   int    `json:"ended"` // subscriptions that this call ended
+}
+
+func (r Removal) unfinished() bool { return !r.Removed }
+
+// ReloadAnswer is what POST /api/v1/reload answers where all is well.
+type ReloadAnswer struct {
+	Items []Reloaded `json:"items"`
+}
+
+// Reloaded says what came of reading one thing again.
+type Reloaded struct {
+	What   string `json:"what"` // "publishers", "operator's token" or "certificate"
+	File   string `json:"file"`
+	Detail string `json:"detail,omitempty"` // what is in force now
+	Error  string `json:"-"`                // why what was in force before still is; empty: it was taken
 }
 
 // Head is the newest notification of a topic; all of it is zero where there was

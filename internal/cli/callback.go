@@ -35,7 +35,7 @@ func Callback() *cobra.Command {
 intent and prints it, and every delivery, in a readable form. It keeps nothing
 and confirms to anybody; a real subscriber confirms only what it asked for.`,
 		Example: `  rshub callback --secret s3cret
-  rshub callback --listen 127.0.0.1:8091 --status 500      a subscriber that fails`,
+  rshub callback --listen 127.0.0.1:8091 --status 500    a subscriber that fails`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.status < 200 || c.status > 599 {

@@ -129,7 +129,7 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted {
 		return c.refused(resp, answer)
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
@@ -148,7 +148,7 @@ func (c *client) foreign(err error) error {
 	return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version? `rshub info` and `rshub version` tell", c.base, err)
 }
 
-// refused turns an answer that is not 200 into an error.
+// refused turns an answer that is neither 200 nor 202 into an error.
 func (c *client) refused(resp *http.Response, body []byte) error {
 	detail := plain(resp.Status)
 	var p admin.Problem

@@ -99,22 +99,6 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// Credential reads the one line of the file that a flag names; empty: none is named.
-func Credential(flag, name string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(name) //nolint:gosec // the user names the file
-	if err != nil {
-		return "", Fail(ExitUsage, "%s: %w", flag, err)
-	}
-	line := strings.TrimSpace(string(text))
-	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", Fail(ExitUsage, "%s %s must hold one line and nothing else", flag, name)
-	}
-	return line, nil
-}
-
 // Span is a time as a flag: 90s, 10m, 72h, 30d, or off, which is negative.
 type Span time.Duration
 

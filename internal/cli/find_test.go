@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rshub/rshub/admin"
 )
@@ -44,6 +45,17 @@ func (s *stock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case parts[0] == "notifications" && parts[1] == "01a1fde0-b7e1-783d-bab2-93400a88ebae":
 		give(admin.NotificationStatus{Notification: admin.Notification{ID: parts[1], Kind: "change"}, Topic: "https://example.org/changes/", Delivered: 5, Pending: 6, Skipped: 7})
+		return
+	case r.Method == http.MethodDelete && parts[0] == "topics" && r.URL.RawQuery == "" && s.topics[0].Subscriptions != nil:
+		w.WriteHeader(http.StatusConflict)
+		give(admin.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("The topic has active subscriptions: %d.", *s.topics[0].Subscriptions)})
+		return
+	case r.Method == http.MethodDelete && parts[0] == "topics":
+		done := len(s.changes) > 1 // the first call is not enough
+		if !done {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		give(admin.Removal{ID: parts[1], URL: testTopic, Ended: 20, Removed: done})
 		return
 	case len(parts) == 3 && parts[2] == "replay":
 		give(admin.Replay{Notifications: 1, Subscription: s.subs[0]})
@@ -216,6 +228,73 @@ func TestConfirmation(t *testing.T) {
 				t.Errorf("changed: %q, want %q", got, tc.change)
 			}
 		})
+	}
+}
+
+// A topic that has subscriptions is not forgotten without --force, with how many
+// they are as the reason; what takes more than one call is asked for again.
+func TestTopicRemove(t *testing.T) {
+	remove := "DELETE /api/v1/topics/" + urlID(testTopic)
+	twice := remove + ", " + remove
+	for name, tc := range map[string]struct {
+		args     string
+		subs     int // 0: not known
+		terminal bool
+		reply    string
+		code     int
+		change   string
+		say      string
+	}{
+		"--yes":                      {"--yes", 0, false, "", 0, twice, "Forgotten: " + testTopic},
+		"no terminal":                {"", 0, false, "y\n", 2, "", "this would forget " + testTopic + " with 7 notifications"},
+		"yes":                        {"", 0, true, "y\n", 0, twice, "This will forget " + testTopic},
+		"no":                         {"", 0, true, "n\n", 1, "", "nothing was done"},
+		"it has subscriptions":       {"--yes", 3, false, "", 4, remove, "subscriptions: 3"},
+		"it has them, on a terminal": {"", 3, true, "y\n", 4, "", "subscriptions: 3"},
+		"it has them, no terminal":   {"", 3, false, "", 2, "", "Say --yes"},
+		"--force":                    {"--force", 3, true, "y\n", 0, twice, "end 3 active subscriptions"},
+		"--force --yes":              {"--force --yes", 3, false, "", 0, twice, "40 subscriptions ended."},
+		"--json":                     {"--force --yes --json", 3, false, "", 0, twice, `"removed":true,"ended":40`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, vars := someStock(t)
+			s.topics[0].Retained.Entries = 7
+			if tc.subs > 0 {
+				s.topics[0].Subscriptions = &tc.subs
+			}
+			r := commandOn(t, tc.terminal, vars, tc.reply, append([]string{"topic", "rm", testTopic}, strings.Fields(tc.args)...)...)
+			if r.code != tc.code || !strings.Contains(r.stdout+r.stderr, tc.say) {
+				t.Errorf("%+v, want %d and %q", r, tc.code, tc.say)
+			}
+			if got := strings.Join(s.changes, ", "); got != tc.change {
+				t.Errorf("changed: %q, want %q", got, tc.change)
+			}
+		})
+	}
+	_, vars := someStock(t)
+	command(t, vars, "", "topic", "rm", "https://example.org/no/", "--yes").want(t, ExitNotFound)
+	command(t, vars, "", "topic", "rm").want(t, ExitUsage, "which topic?")
+}
+
+// At 80 columns no line is broken, and each callback's host can be read.
+func TestSubListOn80Columns(t *testing.T) {
+	s, vars := someStock(t)
+	soon := time.Now().Add(150 * time.Minute)
+	for i, callback := range []string{"https://reader.example.net:8443/a/long/way/to/the/callback?of=a", "https://b.example/"} {
+		s.subs[i].Callback, s.subs[i].Topic = callback, "https://source.example.org/resourcesync/changes/"
+		s.subs[i].State, s.subs[i].Attempt, s.subs[i].LastStatus = "failing", 12, 503
+		s.subs[i].Lag, s.subs[i].NextAttemptAt, s.subs[i].ExpiresAt = &admin.Lag{Notifications: 12345, Seconds: 7000}, soon, soon
+	}
+	vars["COLUMNS"] = "80"
+	r := commandOn(t, true, vars, "", "sub", "ls")
+	lines := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	if r.code != 0 || len(lines) != 4 || !strings.Contains(lines[1], " reader.example.net:8443") || !strings.Contains(lines[2], "https://b.example/") {
+		t.Errorf("%d\n%s", r.code, r.stdout)
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("%d characters: %s", n, line)
+		}
 	}
 }
 

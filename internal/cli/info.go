@@ -19,7 +19,7 @@ func Info(env Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "info", Short: "Show what a running hub is and where it listens", Args: cobra.NoArgs,
 		Example: `  rshub info
-  rshub info --admin-url https://hub.example.org:8081 --admin-token-file admin.token
+  rshub info --admin-url https://hub.example.org:8081 --admin-token-file token
   rshub info --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client(env)

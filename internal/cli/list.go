@@ -15,9 +15,11 @@ const jsonLines = "print one JSON object a line, as the API gives it"
 
 // table is a list of the API and how it looks to a person.
 type table[T any] struct {
-	path    string
-	query   url.Values
-	none    string // what to say where there is nothing
+	path  string
+	query url.Values
+	// none is what to say where there is nothing. Where no query left anything out,
+	// an empty table stands there as well, and none may be empty.
+	none    string
 	columns []column
 	row     func(item T, now time.Time) []string
 }
@@ -27,6 +29,7 @@ type table[T any] struct {
 func (t table[T]) print(cmd *cobra.Command, env Env, c *client, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	g := &grid{out: out, columns: t.columns, width: env.width(out)}
+	filtered := len(t.query) > 0
 	if t.query == nil {
 		t.query = url.Values{}
 	}
@@ -47,10 +50,16 @@ func (t table[T]) print(cmd *cobra.Command, env Env, c *client, asJSON bool) err
 		}
 		return g.write(rows)
 	})
-	if err == nil && g.widths == nil && !asJSON {
+	if err != nil || g.widths != nil || asJSON {
+		return err
+	}
+	if t.none != "" {
 		say(cmd.ErrOrStderr(), "%s\n", t.none)
 	}
-	return err
+	if filtered {
+		return nil
+	}
+	return g.page(nil)
 }
 
 // printJSON prints what the API gave as one line, with the members that this

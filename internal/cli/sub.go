@@ -74,17 +74,21 @@ many failed in a row; NEXT when the next one is due.`,
 }
 
 func subTable(query url.Values) table[admin.Subscription] {
+	none := "" // an empty table says it all
+	if len(query) > 0 {
+		none = "No such subscription."
+	}
 	return table[admin.Subscription]{
-		path: subscriptions.path, query: query, none: "No such subscription.",
+		path: subscriptions.path, query: query, none: none,
 		columns: []column{
 			{"ID", asID},
 			{"STATE", whole},
 			{"LAG", whole},
 			{"LAST", whole},
-			{"NEXT", whole},
+			{"NEXT", droppedLast},
 			{"EXPIRES", dropped},
-			{"CALLBACK", asURL},
-			{"TOPIC", asURL},
+			{"CALLBACK", asHost},
+			{"TOPIC", droppedURL},
 		},
 		row: func(s admin.Subscription, now time.Time) []string {
 			return []string{s.ID, s.State, first(lag(s), "-"), last(s), due(next(s), now), expires(s, now), s.Callback, s.Topic}
@@ -167,7 +171,8 @@ func subInfo(env Env) *cobra.Command {
 		Use: "info ID", Short: "Show one subscription",
 		Long: "Shows where a subscription stands: how far it got, how its last attempt went and\nwhen the next one is due.\n\n" + subArgs,
 		Example: `  rshub sub info 0b9c2a17
-  rshub sub info --topic https://example.org/changes/ --callback https://reader.example.net/cb`,
+  rshub sub info --topic https://example.org/changes/ \
+      --callback https://reader.example.net/cb`,
 	}, func(j *job[admin.Subscription]) error {
 		s := j.item
 		rows := [][2]string{

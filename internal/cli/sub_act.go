@@ -44,7 +44,8 @@ func subGaps(env Env) *cobra.Command {
 		Use: "gaps ID", Short: "List the intervals that a subscription did not get, and why",
 		Long: "Lists the intervals whose notifications a subscription did not get, and why; those\nof its topic, which nobody got, included.\n\n" + subArgs,
 		Example: `  rshub sub gaps 0b9c2a17
-  rshub sub gaps --topic https://example.org/changes/ --callback https://reader.example.net/cb --json`,
+  rshub sub gaps --topic https://example.org/changes/ \
+      --callback https://reader.example.net/cb --json`,
 	}, func(j *job[admin.Subscription]) error {
 		return table[admin.Gap]{
 			path: subscriptions.path + "/" + j.id + "/gaps", none: "This subscription has no gaps.",
@@ -88,7 +89,8 @@ func subReplay(env Env) *cobra.Command {
 		Long: "Delivers again every notification that is kept and whose `until` is after --since,\nin order. What was not delivered yet stays due.\n\n" + subArgs,
 		Example: `  rshub sub replay 0b9c2a17 --since 2h
   rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
-  rshub sub replay --topic https://example.org/changes/ --callback https://reader.example.net/cb --since 1d`,
+  rshub sub replay --topic https://example.org/changes/ \
+      --callback https://reader.example.net/cb --since 1d`,
 	}
 	cmd.Flags().Var(&from, "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error {

@@ -11,11 +11,17 @@ import (
 type fit int
 
 const (
-	whole   fit = iota // it stays as it is
-	asID               // its first characters say which one it is
-	asURL              // its middle is left out, also of other long texts
-	dropped            // it is left out
+	whole       fit = iota // it stays as it is
+	asID                   // its first characters say which one it is
+	asURL                  // its middle is left out, also of other long texts
+	asHost                 // the same, and its host stays visible as long as anything else gives way
+	dropped                // it is left out
+	droppedLast            // the same, after all that is dropped
+	droppedURL             // as asURL, and then as droppedLast
 )
+
+// url reports whether a column gives way as a URL does.
+func (f fit) url() bool { return f == asURL || f == asHost || f == droppedURL }
 
 const (
 	shownID  = 8  // what is left of an id; the commands take that much
@@ -44,8 +50,13 @@ func (g *grid) write(rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	return g.page(rows)
+}
+
+// page writes rows, also none of them: then the heads alone, if they are not there.
+func (g *grid) page(rows [][]string) error {
 	first := g.widths == nil
-	natural := slices.Clone(g.widths)
+	natural, hosts := slices.Clone(g.widths), make([]int, len(g.columns))
 	if first {
 		heads := make([]string, len(g.columns))
 		for i, c := range g.columns {
@@ -58,10 +69,12 @@ func (g *grid) write(rows [][]string) error {
 		for i := range row {
 			row[i] = plain(row[i])
 			natural[i] = max(natural[i], utf8.RuneCountInString(row[i]))
+			host, _ := splitURL(row[i])
+			hosts[i] = max(hosts[i], utf8.RuneCountInString(host))
 		}
 	}
 	if first || g.width == 0 {
-		g.widths = fitted(g.columns, natural, g.width)
+		g.widths = fitted(g.columns, natural, hosts, g.width)
 	}
 	var text strings.Builder
 	for _, row := range rows {
@@ -83,9 +96,9 @@ func (g *grid) line(row []string) string {
 		switch g.columns[i].fit {
 		case asID:
 			cell = string([]rune(cell)[:min(w, utf8.RuneCountInString(cell))])
-		case asURL:
-			cell = shorten(cell, w)
-		case whole, dropped:
+		case asURL, asHost, droppedURL:
+			cell = shortenURL(cell, w)
+		case whole, dropped, droppedLast:
 		}
 		b.WriteString(cell)
 		b.WriteString(strings.Repeat(" ", max(w-utf8.RuneCountInString(cell), 0)+gutter))
@@ -93,26 +106,29 @@ func (g *grid) line(row []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// fitted returns how wide each column is where the terminal has width columns
-// and their cells are as wide as natural says; 0: it is left out. First ids give
-// way, then columns that can be done without, from the right, then URLs, the
-// longest first. What does not fit even so is left to the terminal.
-func fitted(columns []column, natural []int, width int) []int {
+// fitted returns how wide each column is where the terminal has width columns, and
+// their cells and the hosts in them are as wide as natural and hosts say; 0: it is
+// left out. First ids give way, then columns that can be done without, from the
+// right, then URLs, the longest first, and hosts last. What does not fit even so is
+// left to the terminal.
+func fitted(columns []column, natural, hosts []int, width int) []int {
 	w := slices.Clone(natural)
-	total := func(floor int) int {
+	// total is how wide all is where URLs have limit characters, or their host's.
+	total := func(limit int, withHosts bool) int {
 		sum := -gutter
 		for i, c := range columns {
 			switch {
-			case w[i] > 0 && c.fit == asURL:
-				sum += min(w[i], floor) + gutter
-			case w[i] > 0:
+			case w[i] == 0:
+			case c.fit.url():
+				sum += floor(c, w[i], hosts[i], limit, withHosts) + gutter
+			default:
 				sum += w[i] + gutter
 			}
 		}
 		return sum
 	}
 	widest := slices.Max(natural)
-	if width == 0 || total(widest) <= width {
+	if width == 0 || total(widest, true) <= width {
 		return w
 	}
 	for i, c := range columns {
@@ -120,26 +136,75 @@ func fitted(columns []column, natural []int, width int) []int {
 			w[i] = min(w[i], shownID)
 		}
 	}
-	for i := len(columns) - 1; i >= 0 && total(shownURL) > width; i-- {
-		if columns[i].fit == dropped {
-			w[i] = 0
+	for _, fits := range [][]fit{{dropped}, {droppedLast, droppedURL}} {
+		for i := len(columns) - 1; i >= 0 && total(shownURL, true) > width; i-- {
+			if slices.Contains(fits, columns[i].fit) {
+				w[i] = 0
+			}
 		}
 	}
+	withHosts := total(shownURL, true) <= width
 	limit := widest
-	for limit > shownURL && total(limit) > width {
+	for limit > shownURL && total(limit, withHosts) > width {
 		limit--
 	}
 	for i, c := range columns {
-		if c.fit == asURL {
-			w[i] = min(w[i], limit)
+		if c.fit.url() && w[i] > 0 {
+			w[i] = floor(c, w[i], hosts[i], limit, withHosts)
 		}
 	}
 	return w
 }
 
-// shorten leaves out the middle of what is longer than n characters: a URL is
-// told by its host and by its end.
-func shorten(s string, n int) string {
+// floor is how wide a column of URLs is that may have limit characters, or as many
+// as its hosts.
+func floor(c column, natural, host, limit int, withHosts bool) int {
+	if withHosts && c.fit == asHost {
+		limit = max(limit, host)
+	}
+	return min(natural, limit)
+}
+
+// splitURL returns the host of a URL, and what follows it; of another text the host
+// is empty.
+func splitURL(s string) (host, rest string) {
+	_, after, ok := strings.Cut(s, "://")
+	if !ok {
+		return "", s
+	}
+	if i := strings.IndexAny(after, "/?#"); i >= 0 {
+		return after[:i], after[i:]
+	}
+	return after, ""
+}
+
+// shortenURL leaves out of a URL that is longer than n characters its scheme, then
+// the middle of what follows the host, and of the host the beginning at last. Of
+// another text it leaves out the middle.
+func shortenURL(s string, n int) string {
+	host, rest := splitURL(s)
+	length, hosts := utf8.RuneCountInString(host+rest), utf8.RuneCountInString(host)
+	switch {
+	case host == "" || utf8.RuneCountInString(s) <= n:
+		return shorten(s, n)
+	case length <= n:
+		return host + rest
+	case hosts > n:
+		return cut(host, 0, n)
+	case hosts == n:
+		return host
+	default:
+		return host + cut(rest, 0, n-hosts)
+	}
+}
+
+// shorten leaves out the middle of what is longer than n characters: a name is
+// told by its beginning and by its end.
+func shorten(s string, n int) string { return cut(s, n/2, n) }
+
+// cut leaves so much out of what is longer than n characters, after the first head
+// of them, that n are left.
+func cut(s string, head, n int) string {
 	runes := []rune(s)
 	if len(runes) <= n {
 		return s
@@ -147,9 +212,7 @@ func shorten(s string, n int) string {
 	if n <= 0 {
 		return ""
 	}
-	head := n / 2
-	tail := n - 1 - head
-	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
+	return string(runes[:head]) + "…" + string(runes[len(runes)-(n-1-head):])
 }
 
 // details writes names and what they stand for, one a line and aligned. What is

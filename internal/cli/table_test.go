@@ -19,7 +19,6 @@ func TestShorten(t *testing.T) {
 	}{
 		{"https://example.org/changes/", 28, "https://example.org/changes/"},
 		{"https://example.org/changes/", 27, "https://examp….org/changes/"},
-		{"https://example.org/changes/", 16, "https://…hanges/"},
 		{"abcd", 3, "a…d"},
 		{"abcd", 2, "a…"},
 		{"abcd", 1, "…"},
@@ -47,6 +46,51 @@ func FuzzShorten(f *testing.F) {
 	})
 }
 
+// The host of a URL is what is left of it last, and its end last of all.
+func TestShortenURL(t *testing.T) {
+	const url = "https://reader.example.net:8443/a/long/way?of=a"
+	for n, want := range map[int]string{
+		47: url,
+		46: "reader.example.net:8443/a/long/way?of=a",
+		39: "reader.example.net:8443/a/long/way?of=a",
+		38: "reader.example.net:8443…/long/way?of=a",
+		25: "reader.example.net:8443…a",
+		24: "reader.example.net:8443…",
+		23: "reader.example.net:8443",
+		22: "…ader.example.net:8443",
+		5:  "…8443",
+		0:  "",
+		-1: "",
+	} {
+		if got := shortenURL(url, n); got != want {
+			t.Errorf("to %d: %q, want %q", n, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"connection refused by the peer": "connectio…the peer", "://": "://",
+		"https://example.org": "example.org", "https://example.org?a=b&c=d&e=f": "example.org…=d&e=f",
+	} {
+		if got := shortenURL(in, 18); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzShortenURL(f *testing.F) {
+	f.Add("https://example.org/changes/", 10)
+	f.Add("://", 2)
+	f.Add("x://äöü\x00\xff/", 3)
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		got := shortenURL(s, n)
+		if length := utf8.RuneCountInString(s); length <= n && got != s || utf8.RuneCountInString(got) > max(n, 0) {
+			t.Errorf("%q in %d became %q", s, n, got)
+		}
+		if host, _ := splitURL(s); utf8.RuneCountInString(host) <= n && !strings.Contains(got, host) {
+			t.Errorf("%q in %d became %q, without its host", s, n, got)
+		}
+	})
+}
+
 var testColumns = []column{{"ID", asID}, {"STATE", whole}, {"EXPIRES", dropped}, {"CALLBACK", asURL}, {"TOPIC", asURL}, {"SIZE", dropped}}
 
 // What gives way first, and what never does.
@@ -66,7 +110,31 @@ func TestFitted(t *testing.T) {
 		-1:  {8, 7, 0, 16, 16, 0},  // no such width
 		500: {36, 7, 8, 50, 30, 4}, // wide
 	} {
-		if got := fitted(testColumns, natural, width); !slices.Equal(got, want) {
+		if got := fitted(testColumns, natural, make([]int, len(natural)), width); !slices.Equal(got, want) {
+			t.Errorf("width %d: %v, want %v", width, got, want)
+		}
+	}
+}
+
+// Hosts stay visible: all else that can give way goes first.
+func TestFittedKeepsHosts(t *testing.T) {
+	columns := []column{{"ID", asID}, {"STATE", whole}, {"NEXT", droppedLast}, {"EXPIRES", dropped}, {"CALLBACK", asHost}, {"TOPIC", droppedURL}}
+	natural, hosts := []int{36, 7, 9, 8, 50, 30}, []int{0, 0, 0, 0, 24, 11}
+	for width, want := range map[int][]int{
+		150: {36, 7, 9, 8, 50, 30}, // it just fits
+		149: {8, 7, 9, 8, 50, 30},  // ids first
+		90:  {8, 7, 9, 8, 24, 24},  // then the longest URL
+		82:  {8, 7, 9, 8, 24, 16},  // down to the host
+		81:  {8, 7, 9, 0, 24, 24},  // then what can be done without
+		72:  {8, 7, 9, 0, 24, 16},
+		71:  {8, 7, 9, 0, 41, 0}, // the topic too
+		54:  {8, 7, 9, 0, 24, 0},
+		53:  {8, 7, 0, 0, 34, 0}, // and the time of the next attempt
+		43:  {8, 7, 0, 0, 24, 0},
+		42:  {8, 7, 0, 0, 23, 0}, // the host itself comes last
+		20:  {8, 7, 0, 0, 16, 0}, // and the rest is the terminal's matter
+	} {
+		if got := fitted(columns, natural, hosts, width); !slices.Equal(got, want) {
 			t.Errorf("width %d: %v, want %v", width, got, want)
 		}
 	}
@@ -79,7 +147,7 @@ func FuzzFitted(f *testing.F) {
 		for i := range natural {
 			natural[i] = 2 + (natural[i]&0x7fff)%3000
 		}
-		got := fitted(testColumns, natural, width)
+		got := fitted(testColumns, natural, make([]int, len(natural)), width)
 		for i, w := range got {
 			if w > natural[i] || w == 0 && testColumns[i].fit != dropped || w < natural[i] && testColumns[i].fit == whole {
 				t.Fatalf("width %d, %v: column %d is %d wide", width, natural, i, w)
@@ -127,7 +195,7 @@ func TestGridKeepsItsColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "CALLBACK                     STATE\nhttps://reader.example.net/  active\nhttps://reade…t/much/longer  active\n"
+	want := "CALLBACK                     STATE\nhttps://reader.example.net/  active\nreader.example.net…h/longer  active\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

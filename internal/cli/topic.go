@@ -17,8 +17,8 @@ begins like it.`
 
 // Topic is `rshub topic`.
 func Topic(env Env) *cobra.Command {
-	return Group("topic", "Look at the topics of a hub, and reset one",
-		topicList(env), topicInfo(env), topicNotifications(env), topicReset(env))
+	return Group("topic", "Look at the topics of a hub, reset or remove one",
+		topicList(env), topicInfo(env), topicNotifications(env), topicReset(env), topicRemove(env))
 }
 
 func topicList(env Env) *cobra.Command {
@@ -36,7 +36,7 @@ func topicList(env Env) *cobra.Command {
 				path: topics.path, none: "This hub has no topic yet: one begins with its first notification.",
 				columns: []column{
 					{"ID", asID},
-					{"TOPIC", asURL},
+					{"TOPIC", asHost},
 					{"KIND", dropped},
 					{"UNTIL", whole},
 					{"SUBSCRIPTIONS", dropped},
@@ -99,6 +99,9 @@ func topicInfo(env Env) *cobra.Command {
 			{"kept", count(t.Retained.Entries, "notification", "notifications") + ", " + size(t.Retained.Bytes)},
 			{"subscriptions", subscribers(t, "")},
 		}
+		for _, p := range t.Pauses {
+			rows = append(rows, [2]string{"paused", pause(p, j.now)})
+		}
 		for i, g := range t.Gaps {
 			rows = append(rows, [2]string{"gap " + strconv.Itoa(i+1), gapLine(g, j.now)})
 		}
@@ -115,6 +118,22 @@ func topicInfo(env Env) *cobra.Command {
 		}
 		return j.show(rows)
 	})
+}
+
+// pause says in a line why subscriptions of a topic wait.
+func pause(p admin.Pause, now time.Time) string {
+	if p.Reason != "damaged" {
+		return "all wait since " + moment(p.Since, now) + ", because the store cannot be read: " + p.Error
+	}
+	which := fmt.Sprintf("notification %d", p.Seq)
+	if p.NotificationID != "" {
+		which += " (" + p.NotificationID + ")"
+	}
+	if p.PassedOver {
+		return "no more: " + which + " is damaged and is passed over: " + p.Error
+	}
+	return which + " is damaged since " + moment(p.Since, now) + "; subscriptions that lack it wait, and pass it over " +
+		moment(p.PassedOverAt, now) + ": " + p.Error
 }
 
 // nextFrom says where the next notification of a topic has to start.

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"sync"
+)
+
+// Credential is the one line of a file that a flag names, read again when the file
+// has changed. Its methods may be called from several goroutines.
+type Credential struct {
+	flag, name string
+
+	mu    sync.Mutex
+	taken os.FileInfo
+	line  string
+}
+
+// ReadCredential reads the file for the first time; an empty name stands for no file.
+// An error is for ExitUsage.
+func ReadCredential(flag, name string) (*Credential, error) {
+	c := &Credential{flag: flag, name: name}
+	if name == "" {
+		return c, nil
+	}
+	c.taken, _ = os.Stat(name) // reading it says why
+	var err error
+	c.line, err = c.read()
+	return c, err
+}
+
+// Get is the line as the file has it now; empty: there is no file. While the file is
+// gone, or holds something else than one line, it stays what it was.
+func (c *Credential) Get() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name == "" {
+		return ""
+	}
+	now, err := os.Stat(c.name)
+	if err != nil || c.taken != nil && os.SameFile(now, c.taken) && now.Size() == c.taken.Size() && now.ModTime().Equal(c.taken.ModTime()) {
+		return c.line
+	}
+	if line, err := c.read(); err == nil {
+		c.line, c.taken = line, now
+	}
+	return c.line
+}
+
+func (c *Credential) read() (string, error) {
+	text, err := os.ReadFile(c.name)
+	if err != nil {
+		return "", Fail(ExitUsage, "%s: %w", c.flag, err)
+	}
+	line := strings.TrimSpace(string(text))
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return "", Fail(ExitUsage, "%s %s must hold one line and nothing else", c.flag, c.name)
+	}
+	return line, nil
+}

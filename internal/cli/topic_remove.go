@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+)
+
+func topicRemove(env Env) *cobra.Command {
+	var yes, force bool
+	cmd := &cobra.Command{
+		Use: "rm URL|ID", Short: "Forget a topic with its journal",
+		Long: `Forgets a topic: its notifications, its gaps, and where the next one has to start.
+Its Source may publish again at any time, and then starts anywhere.
+
+A topic with active subscriptions is refused (exit code 4). --force ends them first:
+what they did not get is recorded as a gap, and each callback is told so
+(hub.mode=denied). A command that was broken off is finished by the same command.
+
+` + topicArgs,
+		Example: `  rshub topic rm https://example.org/changes/
+  rshub topic rm https://example.org/changes/ --force --yes`,
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	cmd.Flags().BoolVar(&force, "force", false, "end active subscriptions as well")
+	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+		if err := confirmRemoval(j, yes, force); err != nil {
+			return err
+		}
+		return removeTopic(j, force)
+	})
+}
+
+// confirmRemoval asks nobody about what would be refused anyway.
+func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
+	t := j.item
+	n := 0
+	if t.Subscriptions != nil {
+		n = *t.Subscriptions
+	}
+	if _, asked := j.env.terminal(j.cmd.InOrStdin()); asked && !yes && n > 0 && !force {
+		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or have them ended with --force", plain(t.URL), n)
+	}
+	what := "forget " + t.URL + " with " + count(t.Retained.Entries, "notification", "notifications") + " that it keeps"
+	switch {
+	case force && t.Subscriptions == nil:
+		what += ", and end all its active subscriptions"
+	case force && n > 0:
+		what += ", and end " + count(int64(n), "active subscription", "active subscriptions")
+	}
+	return confirm(j.cmd, j.env, yes, what+".")
+}
+
+// removeTopic asks as often as the hub says that there is more to do.
+func removeTopic(j *job[admin.Topic], force bool) error {
+	query := url.Values{}
+	if force {
+		query.Set("force", "true")
+	}
+	for ended := 0; ; {
+		var done admin.Removal
+		if err := j.client.call(j.cmd.Context(), http.MethodDelete, topics.path+"/"+j.id, query, nil, &done); err != nil {
+			return err
+		}
+		ended += done.Ended
+		if !done.Removed {
+			say(j.cmd.ErrOrStderr(), "It goes on: %s ended so far.\n", count(int64(ended), "subscription", "subscriptions"))
+			continue
+		}
+		done.Ended = ended
+		if j.json {
+			raw, err := json.Marshal(done)
+			if err != nil {
+				return err
+			}
+			return printJSON(j.cmd.OutOrStdout(), raw)
+		}
+		text := "Forgotten: " + j.item.URL + "."
+		if ended > 0 {
+			text += " " + count(int64(ended), "subscription", "subscriptions") + " ended."
+		}
+		say(j.cmd.OutOrStdout(), "%s\n", plain(text))
+		return nil
+	}
+}
