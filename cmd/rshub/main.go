@@ -25,7 +25,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	env := cli.Env{Getenv: getenv(environ), Version: versionOf()}
 	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
 		serveCommand(environ, env.Version, stderr),
-		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env),
+		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
 		demoCommand(env.Version, stderr),
 		exportCommand(environ, env.Version), importCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
@@ -44,6 +44,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 
+	cli.WrapHelp(root, env)
 	return cli.Execute(root, args, stderr)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -22,9 +23,11 @@ func serveCommand(environ []string, version string, stderr io.Writer) *cobra.Com
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a hub", Args: cobra.NoArgs,
 		Long: `Runs a hub until it gets SIGTERM or SIGINT. It then takes no more publishes, lets
-deliveries under way finish (--drain) and ends with 0; a second signal ends it
-at once. On SIGHUP it reads the publishers file again. It logs to standard error;
-the line with "event":"listening" holds the addresses.
+deliveries under way finish (--drain) and ends with 0, two seconds after that at
+the latest; a second signal ends it at once. It looks every few seconds whether the
+publishers file, the operator's token or the certificate has changed, and reads it
+again; on SIGHUP it does so at once. It logs to standard error; the line with
+"event":"listening" holds the addresses.
 
 ` + settingsHelp,
 		Example: `  rshub serve --dev
@@ -52,7 +55,6 @@ the line with "event":"listening" holds the addresses.
 		},
 	}
 	config.AddFlags(cmd.Flags())
-	wrapFlags(cmd)
 	return cmd
 }
 
@@ -65,7 +67,7 @@ type hub interface {
 }
 
 // serve runs a hub until a signal comes or a part of it fails. It returns at the
-// second signal, whatever the hub is doing then. SIGHUP has it read its publishers
+// second signal, whatever the hub is doing then. SIGHUP has it read its files
 // again.
 func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,6 +77,9 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	for stopping := false; ; {
 		select {
 		case err := <-ended:
+			if err == nil {
+				log.Info("ended", zap.String("event", "stopped"))
+			}
 			return err
 		case s := <-signals:
 			switch {
@@ -91,10 +96,34 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	}
 }
 
+// startGrace is how long a hub that is asked to end while it starts may take to
+// break that off: its store may hang.
+const startGrace = 2 * time.Second
+
+// start starts a hub. It returns soon after ctx has ended, with an error where the
+// start was broken off.
+func start(ctx context.Context, h hub) error {
+	started := make(chan error, 1)
+	go func() { started <- h.Start(ctx) }()
+	select {
+	case err := <-started:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(startGrace)
+	defer late.Stop()
+	select {
+	case err := <-started:
+		return err
+	case <-late.C:
+		return ctx.Err()
+	}
+}
+
 // live starts a hub, and stops it when ctx ends or a part fails.
 func live(ctx context.Context, h hub, log *zap.Logger) error {
-	if err := h.Start(ctx); err != nil {
-		if ctx.Err() != nil { // asked to end while it started, and nothing is left running
+	if err := start(ctx, h); err != nil {
+		if ctx.Err() != nil { // asked to end while it started
 			return nil
 		}
 		if errors.Is(err, app.ErrStoreRefused) {
@@ -111,9 +140,6 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 	err := h.Stop(context.WithoutCancel(ctx))
 	if failed != nil {
 		return failed
-	}
-	if err == nil {
-		log.Info("ended", zap.String("event", "stopped"))
 	}
 	return err
 }

@@ -54,7 +54,6 @@ environment and file: those that were set, as a file for --config; or with
 	cmd.Flags().BoolVar(&effective, "effective", false, "show all settings, each with where it comes from")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, of each setting the name, the value and where it comes from")
 	config.AddFlags(cmd.Flags())
-	wrapFlags(cmd)
 	return cmd
 }
 
@@ -107,9 +106,4 @@ func showJSON(w io.Writer, origins config.Origins, effective bool) error {
 		}
 	}
 	return nil
-}
-
-// wrapFlags breaks the long help of settings into lines.
-func wrapFlags(cmd *cobra.Command) {
-	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
 }

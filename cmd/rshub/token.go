@@ -35,7 +35,7 @@ const (
 const tokenHelp = `The publishers are in the file that the hub reads: --publishers-file, or
 publishers.yaml in --data-dir, from flags, environment and --config as
 ` + "`rshub serve`" + ` takes them. Run this as the user that the hub runs as. A hub that
-runs reads the file again on SIGHUP.`
+runs takes a change over within 5 seconds, or at once with ` + "`rshub reload`" + `.`
 
 // tokenCommand is about those who may publish with a token.
 func tokenCommand(environ []string) *cobra.Command {
@@ -46,7 +46,6 @@ func tokenCommand(environ []string) *cobra.Command {
 // onPublishers gives a command the flags that say which publishers file is meant.
 func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Command, path string, args []string) error) *cobra.Command {
 	config.AddFlags(cmd.Flags(), "config", "data-dir", "publishers-file")
-	wrapFlags(cmd)
 	cmd.Long += "\n\n" + tokenHelp
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := config.PublishersFile(cmd.Flags(), environ)
@@ -122,8 +121,9 @@ begins, by which ` + "`rshub token revoke`" + ` knows it.`,
 			return err
 		}
 		if len(list) == 0 && !asJSON {
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There is no publisher in %s yet: `rshub token create` makes one.\n", path)
-			return err
+			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "There is no publisher in %s yet: `rshub token create` makes one.\n", path); err != nil {
+				return err
+			}
 		}
 		return printPublishers(cmd.OutOrStdout(), list, asJSON)
 	})
@@ -182,10 +182,10 @@ func tokenRevoke(environ []string) *cobra.Command {
 		Long: `Revokes one token of a publisher, known by how its SHA-256 begins, as
 ` + "`rshub token ls`" + ` shows it, or by the token itself; or without --token the
 publisher with all its tokens and its secret. It counts when the hub has read the
-file again.`,
+file again: within 5 seconds, or at once with ` + "`rshub reload`" + `.`,
 		Example: `  rshub token revoke library --token 3f9a01c2
   rshub token revoke library --yes
-  kill -HUP $(pidof rshub)`,
+  rshub reload`,
 	}
 	cmd.Flags().StringVar(&token, "token", "", "`PREFIX` of the token's SHA-256, or the token")
 	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher as a whole, without --token")
@@ -233,7 +233,7 @@ func tokenFailure(err error) error {
 
 // tell says what was done, and what is left to do.
 func tell(cmd *cobra.Command, format string, args ...any) error {
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over on SIGHUP, as by: kill -HUP PID, or systemctl reload rshub\n", args...)
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over within 5 seconds. `rshub reload` does so at once, and says what is in force\n", args...)
 	return err
 }
 

@@ -68,7 +68,6 @@ believe their deliveries), or one in which everybody can read them.
 	cmd.Flags().BoolVar(&without, "without-secrets", false, "leave the secrets of subscribers out")
 	cmd.Flags().BoolVar(&plain, "plain-secrets", false, "write the secrets of subscribers as they are")
 	config.AddStoreFlags(cmd.Flags())
-	wrapFlags(cmd)
 	return cmd
 }
 
@@ -174,7 +173,8 @@ file too, which is told (exit code 6).
 A file with sealed secrets needs the key that sealed them in --seal-key-file.
 
 ` + storeHelp,
-		Example: `  rshub import --redis-url redis://localhost:6379 --seal-key-file /etc/rshub/seal.keys rshub.jsonl
+		Example: `  rshub import --redis-url redis://localhost:6379 \
+      --seal-key-file /etc/rshub/seal.keys rshub.jsonl
   rshub export --plain-secrets | ssh new rshub import --dry-run -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onStore(cmd, environ, func(ctx context.Context, cfg config.Config, log *zap.Logger) error {
@@ -184,7 +184,6 @@ A file with sealed secrets needs the key that sealed them in --seal-key-file.
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "store nothing, and tell what would be")
 	config.AddStoreFlags(cmd.Flags())
-	wrapFlags(cmd)
 	return cmd
 }
 

@@ -42,8 +42,9 @@ and there are a Resource List and a Resource Dump alone.
 
 Documents are replaced one by one, each after those that it names. Changes are not
 pushed; for that there is rspub serve.`,
-		Example: `  rspub build --dir ./books --out /srv/www/books --public-url https://example.org/books/ --state-dir /var/lib/rspub`,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Example: `  rspub build --dir ./books --out /srv/www/books --state-dir /var/lib/rspub \
+      --public-url https://example.org/books/`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	f.sets.add(cmd)

@@ -35,8 +35,8 @@ type hubFlags struct {
 
 func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that the hubs know this publisher by")
-	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that the hubs know this publisher by, read again when it changes")
+	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token; read again when it changes")
 }
 
 // resolve reads the files.
@@ -44,11 +44,11 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	if f.tokenFile != "" && f.secretFile != "" {
 		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file are two ways of the same: give one of them")
 	}
-	token, err := cli.Credential("--token-file", f.tokenFile)
+	token, err := cli.ReadCredential("--token-file", f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := cli.Credential("--secret-file", f.secretFile)
+	secret, err := cli.ReadCredential("--secret-file", f.secretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,10 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 		if err := websub.CheckURL("--hub", h); err != nil {
 			return nil, cli.Fail(cli.ExitUsage, "%w", err)
 		}
-		hubs = append(hubs, publisher.Hub{URL: h, Token: token, Secret: secret})
+		hubs = append(hubs, publisher.Hub{
+			URL: h, Token: token.Get(), Secret: secret.Get(),
+			Credential: func() (string, string) { return token.Get(), secret.Get() },
+		})
 	}
 	return hubs, nil
 }

@@ -46,9 +46,11 @@ which keeps count of intervals itself and tries again.
 
 Exits 0, or 1 where the notification is not right, 4 where a hub refuses it, 5 where
 a hub can't be reached or can't take it now, 6 where some hubs have it and some don't.`,
-		Example: `  rspub publish --hub https://hub.example.org/ --topic https://example.org/changes/ \
-      --token-file token --from 2026-11-21T09:00:00Z --updated https://example.org/data/book1
-  rspub publish --hub https://hub.example.org/ --topic https://example.org/changes/ notification.xml`,
+		Example: `  rspub publish --hub https://hub.example.org/ --token-file token \
+      --topic https://example.org/changes/ --from 2026-11-21T09:00:00Z \
+      --updated https://example.org/data/book1
+  rspub publish --hub https://hub.example.org/ \
+      --topic https://example.org/changes/ notification.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()

@@ -56,8 +56,9 @@ Runs until SIGTERM or SIGINT; answers under way get up to --drain, and a second
 signal ends it at once. It logs to standard error; the line with
 "event":"listening" holds the address.`,
 		Example: `  rspub serve --dir ./books --dev --hub http://localhost:8080/
-  rspub serve --dir /srv/books --public-url https://books.example.org/ --hub https://hub.example.org/ \
-      --token-file /etc/rspub/token --state-dir /var/lib/rspub`,
+  rspub serve --dir /srv/books --public-url https://books.example.org/ \
+      --hub https://hub.example.org/ --token-file /etc/rspub/token \
+      --state-dir /var/lib/rspub`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()

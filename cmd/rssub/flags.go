@@ -46,7 +46,7 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of what is remembered about the copy (default: .rssub in the copy)")
 	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: resources below URL go to FOLDER of the copy, . being the copy itself; repeatable (default: a folder for each host)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
-	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host; repeatable")
+	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host, read again when it changes; repeatable")
 	f.parallel, f.maxFile = 8, 16<<30
 	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
 	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or N% of the copy, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
@@ -108,16 +108,18 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 		}
 		o.Roots = append(o.Roots, destination.Root{URL: u, Dir: filepath.ToSlash(filepath.Clean(dir))})
 	}
+	tokens := make(map[string]*cli.Credential)
+	o.Token = func(host string) string { return tokens[host].Get() }
 	for _, t := range f.tokens {
 		host, file, ok := strings.Cut(t, "=")
 		if !ok || !isHost(host) || file == "" {
 			return o, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE, with a HOST or HOST:PORT", t)
 		}
-		token, err := cli.Credential("--token-file", file)
+		token, err := cli.ReadCredential("--token-file", file)
 		if err != nil {
 			return o, err
 		}
-		o.Tokens[host] = token
+		o.Tokens[host], tokens[host] = token.Get(), token
 	}
 	if f.maxDelete != "" {
 		if o.MaxDelete, err = destination.ParseShare(f.maxDelete); err != nil {

@@ -25,7 +25,8 @@ carries out every change as it comes. What was missed meanwhile is taken from th
 Source's Change Lists. It may be ended and started again at any time.
 
 A line on stdout tells of each file that was copied or deleted, or could not be.`,
-		Example: `  rssub follow https://source.example/ --dir ./copy --callback-url https://me.example:8095/
+		Example: `  rssub follow https://source.example/ --dir ./copy \
+      --callback-url https://me.example:8095/
   rssub follow http://localhost:8090/ --dir ./copy --dev`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -47,7 +47,8 @@ RSSUB_REPAIRED. It has to exit with 0 when the change is done with, or with 65 w
 never will be; after anything else it is run again, at first after a second and then
 after ever longer, and nothing goes on before. What was printed or done is not
 repeated by the next start, but for what a crash cut off.`,
-		Example: `  rssub listen --topic https://source.example/changes/ --callback-url https://me.example:8095/
+		Example: `  rssub listen --topic https://source.example/changes/ \
+      --callback-url https://me.example:8095/
   rssub listen --topic http://localhost:8090/changes/ --dev --exec ./on-change`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },

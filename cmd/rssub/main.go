@@ -26,10 +26,11 @@ on the notifications of any WebSub topic without missing one (listen).
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
-	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev      a copy of a Source on this machine"
+	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev    a copy of a Source"
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetContext(ctx)
+	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
 	return cli.Execute(root, args, stderr)
 }

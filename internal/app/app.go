@@ -14,21 +14,33 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/internal/telemetry"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// stopGrace is what stopping may take beyond the time to drain: finishing the
-// answers that are being written and flushing the last cursors.
-const stopGrace = 10 * time.Second
+// stopGrace is what stopping may take beyond the time to drain, in all: handing
+// back shards and storing the last cursors, and the times that are reserved for
+// those that stop after that. The process has ended two seconds after the time to
+// drain.
+const (
+	stopGrace     = 1900 * time.Millisecond
+	stopDelivery  = 500 * time.Millisecond
+	stopListener  = 100 * time.Millisecond
+	stopTelemetry = 100 * time.Millisecond
+	stopStore     = 150 * time.Millisecond
+)
 
 // App is one hub. New, Start, Stop is its life; it is not started twice.
 type App struct {
 	cfg     config.Config
 	version string
 	log     *zap.Logger
+	// wall reads the machine's clock; nil: time.Now.
+	wall  func() time.Time
+	clock *clock.Clock
 	// resolver looks up what strangers name; nil: the system's.
 	resolver *net.Resolver
 
@@ -40,6 +52,8 @@ type App struct {
 	store         telemetry.Store // backend, counted and timed
 	metrics       *telemetry.Metrics
 	publishers    registry
+	token         *adminToken // nil: there is none
+	reloads       reloads
 	hub           *hub.Handler
 	draining      atomic.Bool
 	shares        atomic.Pointer[shares]                // nil until they are there
@@ -61,7 +75,15 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 		cfg.NodeID = uuid.NewString()
 	}
 	a := &App{cfg: cfg, version: version, log: log, failed: make(chan error, 1)}
-	return a, a.publishers.set(cfg.Publishers)
+	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
+		return nil, err
+	}
+	a.reloads.add(&a.publishers)
+	if cfg.AdminTokenFile != "" {
+		a.token = newAdminToken(cfg.AdminTokenFile, cfg.AdminToken, log)
+		a.reloads.add(a.token)
+	}
+	return a, nil
 }
 
 // Start opens the store and the listeners and starts every part. When it
@@ -81,7 +103,9 @@ func (a *App) Start(ctx context.Context) error {
 }
 
 func (a *App) start(ctx context.Context) error {
-	a.started = time.Now()
+	a.started, a.clock = time.Now(), clock.New(a.wall)
+	a.warnOpenFiles()
+	a.stops.stage(stopStore)
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
@@ -90,6 +114,7 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.stops.add("store", func(context.Context) error { return a.backend.Close() })
 
+	a.stops.stage(stopTelemetry)
 	a.startMetrics(ctx)
 	if err := a.startTraces(ctx); err != nil {
 		return err
@@ -97,13 +122,20 @@ func (a *App) start(ctx context.Context) error {
 
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
+	a.stops.stage(stopListener)
 	a.serve(ctx, a.adminListener())
+	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
 	return a.startParts(ctx)
 }
 
 func (a *App) adminHandler() http.Handler {
+	var token func() string
+	if a.token != nil {
+		token = a.token.get
+	}
 	return admin.New(admin.Options{
-		Token:   string(a.cfg.AdminToken),
+		Token:   token,
+		Reload:  a.reloads.reload,
 		Pprof:   a.cfg.Pprof,
 		Ready:   a.ready,
 		Info:    a.info,
@@ -115,7 +147,9 @@ func (a *App) adminHandler() http.Handler {
 			}
 			return shares.dispatcher.Subscribers(topic), true
 		},
+		Pauses:  a.pauses,
 		Control: a.control,
+		Now:     a.clock.Earliest, // as delivery sees leases
 		Topics:  a.store, Marks: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})
@@ -129,36 +163,31 @@ func (a *App) control() admin.Control {
 	return nil
 }
 
-// ready is what GET /readyz tells.
+// ready is what GET /readyz tells. What could not be looked at is left out: the
+// space of a store that does not answer, and leases where there are none.
 func (a *App) ready(ctx context.Context) []admin.Check {
+	checks := []admin.Check{{Name: "starting", Holds: "the start is over", Err: a.starting()}}
 	store, space := a.backend.Ready(ctx), error(nil)
 	if errors.Is(store, journal.ErrFull) {
 		store, space = nil, store
 	}
-	return []admin.Check{
-		{Name: "starting", Err: a.starting()},
-		{Name: "store", Err: store},
-		{Name: "high water", Err: space},
-		{Name: "cluster", Err: a.inCluster()},
-		{Name: "draining", Err: a.shuttingDown()},
+	checks = append(checks, admin.Check{Name: "store", Holds: "it answers", Err: store})
+	if store == nil {
+		checks = append(checks, admin.Check{Name: "high water", Holds: "it is not reached", Err: space})
 	}
+	if s := a.shares.Load(); s != nil && s.meets() {
+		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.Check()})
+	}
+	return append(checks, admin.Check{Name: "draining", Holds: "the hub was not asked to end", Err: a.shuttingDown()})
 }
 
-// starting is an error until the subscriptions of the store are taken up, before
-// which none of them gets anything.
+// starting is an error until the hub delivers to what is its own of the
+// subscriptions, or none is.
 func (a *App) starting() error {
-	if s := a.shares.Load(); s == nil || !s.Begun() {
-		return errors.New("the subscriptions are being read from the store")
-	}
-	return nil
-}
-
-// inCluster is an error while this hub can't keep its share of the work.
-func (a *App) inCluster() error {
 	if s := a.shares.Load(); s != nil {
-		return s.Check()
+		return s.Starting()
 	}
-	return nil
+	return errors.New("the parts that deliver to the subscriptions are being started")
 }
 
 func (a *App) shuttingDown() error {
@@ -202,15 +231,16 @@ func (a *App) Failed() <-chan error { return a.failed }
 
 // Stop ends the hub: readiness turns to 503 and no publish is taken any more,
 // deliveries in flight get the time of --drain, cursors are flushed, the store
-// is closed. What is not done when ctx ends is broken off; a stored
-// notification or subscription is never lost by that. It may be called again
-// and then does nothing.
+// is closed. Whatever hangs, Stop returns within --drain and two seconds, or when
+// ctx ends. What is not done by then is broken off, which the log says and is no
+// error; a stored notification or subscription is never lost by that. It may be
+// called again and then does nothing.
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)
 	}
 	a.draining.Store(true)
-	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+2*stopGrace)
+	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopGrace)
 	defer cancel()
 	return a.stops.stop(limit, a.log)
 }

@@ -16,7 +16,9 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
@@ -51,6 +53,12 @@ func get(t *testing.T, url string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return fetch(t, req)
+}
+
+// fetch sends a request, and returns the status and the body of the answer.
+func fetch(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
 	req.Close = true // nothing is left open for the next test
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -82,7 +90,7 @@ func TestLife(t *testing.T) {
 	for {
 		code, body := get(t, "http://"+a.AdminAddr()+"/readyz?verbose")
 		if code == http.StatusOK {
-			if body != "[+] starting\n[+] store\n[+] high water\n[+] cluster\n[+] draining\nok\n" {
+			if body != "[+] starting: the start is over\n[+] store: it answers\n[+] high water: it is not reached\n[+] draining: the hub was not asked to end\nok\n" {
 				t.Errorf("ready: %s", body)
 			}
 			break
@@ -151,14 +159,24 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
+// Stages are stopped last first, and the parts of one together.
 func TestStopsLastFirst(t *testing.T) {
 	var s stopper
 	var order []string
 	failed := make(chan error, 1)
 	for _, name := range []string{"first", "second"} {
+		s.stage(0)
 		s.add(name, func(context.Context) error { order = append(order, name); return errors.New("no") })
 	}
-	s.background(t.Context(), "part", func(ctx context.Context) error { <-ctx.Done(); order = append(order, "part"); return ctx.Err() }, failed)
+	s.stage(0)
+	both := make(chan struct{})
+	s.add("beside", func(context.Context) error { both <- struct{}{}; return nil })
+	s.background(t.Context(), "part", func(ctx context.Context) error {
+		<-ctx.Done()
+		<-both
+		order = append(order, "part")
+		return ctx.Err()
+	}, failed)
 	err := s.stop(t.Context(), zap.NewNop())
 	if !slices.Equal(order, []string{"part", "second", "first"}) {
 		t.Errorf("stopped in the order %v", order)
@@ -168,16 +186,41 @@ func TestStopsLastFirst(t *testing.T) {
 	}
 }
 
+// All parts share one deadline. Parts that hang leave those after them the time that
+// is reserved for these, and are no error.
 func TestStopIsBounded(t *testing.T) {
-	var s stopper
-	release := make(chan struct{})
-	defer close(release)
-	s.background(t.Context(), "deaf part", func(context.Context) error { <-release; return nil }, make(chan error, 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.stop(ctx, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "deaf part") {
-		t.Errorf("stopping a part that does not end: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var s stopper
+		release := make(chan struct{})
+		defer close(release)
+		core, logged := observer.New(zap.WarnLevel)
+		s.stage(time.Second)
+		s.add("store", func(context.Context) error { <-release; return nil })
+		s.stage(3 * time.Second)
+		s.add("prompt part", func(ctx context.Context) error { return ctx.Err() })
+		s.add("part that takes the time it gets", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		s.stage(0)
+		s.background(t.Context(), "deaf part", func(context.Context) error { <-release; return nil }, make(chan error, 1))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := s.stop(ctx, zap.New(core)); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		var after []time.Duration
+		var left []any
+		for _, line := range logged.FilterField(zap.String("event", "stop_cut_short")).All() {
+			after = append(after, line.Time.Sub(began))
+			parts, _ := line.ContextMap()["parts"].([]any)
+			left = append(left, parts...)
+		}
+		if !slices.Equal(after, []time.Duration{6 * time.Second, 10 * time.Second}) || !slices.Equal(left, []any{"deaf part", "store"}) {
+			t.Errorf("left behind %v after %v", left, after)
+		}
+	})
 }
 
 func TestPartThatEndsIsAFailure(t *testing.T) {
@@ -266,7 +309,7 @@ func TestRetentionFollowsPublishes(t *testing.T) {
 		store := storetest.NewMemory()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		r := retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 250}}
+		r := retention{store: store, log: zap.NewNop(), clock: clock.New(nil), rule: journal.Retention{PerTopic: 250}}
 		go func() { ended <- r.run(ctx) }()
 		synctest.Wait() // it listens
 		const topic = "https://example.org/busy"

@@ -223,9 +223,9 @@ func FuzzOperatorListener(f *testing.F) {
 	const token = "t0ken-of-the-operator"
 	store := storetest.NewMemory()
 	handler := admin.New(admin.Options{
-		Topics: store, Marks: store, Subscriptions: store, Token: token,
+		Topics: store, Marks: store, Subscriptions: store, Token: func() string { return token },
 		Info:    func(context.Context) admin.Info { return admin.Info{Version: "v1"} },
-		Ready:   func(context.Context) []admin.Check { return []admin.Check{{Name: "store"}} },
+		Ready:   func(context.Context) []admin.Check { return []admin.Check{{Name: "store", Holds: "it answers"}} },
 		Metrics: http.NotFoundHandler(),
 	})
 	auth := "Host: h\r\nAuthorization: Bearer " + token + "\r\n"

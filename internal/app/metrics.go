@@ -26,15 +26,18 @@ func (a *App) startMetrics(ctx context.Context) {
 			}
 			return owned, live
 		},
+		ClockStep: a.clock.Step,
 		Subscriptions: func() (c subscriptions.Census) {
 			if s := a.service.Load(); s != nil {
 				c = s.Census()
 			}
 			return c
 		},
+		Space: a.backend.Space,
 	})
 	a.store = a.metrics.Store(a.backend)
 	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)
+	a.stops.background(ctx, "clock", a.watchClock, a.failed)
 }
 
 // isReady is what GET /readyz answers, for a figure: it does not wait as long.

@@ -33,11 +33,9 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
 
-	keep := retention{store: a.store, owns: shares.Owns, log: a.log.Named("retention"), rule: journal.Retention{
+	keep := retention{store: a.store, owns: shares.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.storeTime(), rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
 	}}
-	a.stops.background(ctx, "retention", keep.run, a.failed)
-
 	dispatcher, err := a.newDispatcher(client, shares)
 	if err != nil {
 		return err
@@ -51,9 +49,13 @@ func (a *App) startParts(ctx context.Context) error {
 		return err
 	}
 	shares.hub = a.hub
-	a.serve(ctx, a.publicListener(ctx))
+	a.stops.stage(stopListener)
+	a.serve(ctx, a.publicListener())
+	a.stops.stage(stopDelivery)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
-	// It hands back what it has before deliveries end.
+	// The shares are handed back before deliveries end: that is what --drain is for.
+	a.stops.stage(0)
+	a.stops.background(ctx, "retention", keep.run, a.failed)
 	a.stops.background(ctx, "shares", shares.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
@@ -99,13 +101,14 @@ func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Di
 			First: a.cfg.RetryFirst, Max: a.cfg.RetryMax, GiveUp: a.cfg.GiveUp,
 		},
 		Timeout:          a.cfg.Timeout,
+		Clock:            a.clock,
 		MaxInflight:      a.cfg.MaxInflight,
 		MaxInflightBytes: a.cfg.MaxInflightBytes,
 		PerHost:          a.cfg.PerHost,
 		CommitWindow:     a.cfg.CommitWindow,
-		Drain:            a.cfg.Drain,
 		Event:            both(a.metrics.Attempt, a.traces.Attempt),
 		Gap:              a.metrics.Gap,
+		Damaged:          a.metrics.Damaged,
 		Found:            a.found,
 		Log:              a.log,
 	})
@@ -126,10 +129,12 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxPending:        a.cfg.MaxPending,
 		MaxPendingPerHost: a.cfg.MaxPendingPerHost,
 		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
+		MaxTotal:          a.cfg.MaxSubscriptions,
 		Timeout:           a.cfg.Timeout,
 		Owns:              shares.Owns,
 		Live:              shares.Live,
 		Changed:           shares.dispatcher.Apply,
+		Clock:             a.clock,
 		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
 	})
 }
@@ -165,6 +170,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
 		Owns:                   shares.Owns,
 		Live:                   shares.Live,
+		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  both(a.metrics.Request, a.traces.Publish),

@@ -2,12 +2,16 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/validate"
 )
@@ -15,10 +19,23 @@ import (
 // registry is the publishers that are in force, and what was read of them.
 type registry struct {
 	live validate.Publishers
+	file string
+	log  *zap.Logger
 
-	mu   sync.Mutex
-	read []config.Publisher
+	mu      sync.Mutex
+	read    []config.Publisher
+	secrets []string // the files that the publishers file names
+	files   watched
 }
+
+// begin puts in force what was read of a file at the start.
+func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) error {
+	r.file, r.log, r.secrets = file, log, secretFiles(list)
+	r.take()
+	return r.set(list)
+}
+
+func (r *registry) take() { r.files.take(append([]string{r.file}, r.secrets...)...) }
 
 // set puts a list in force, or leaves all as it is.
 func (r *registry) set(list []config.Publisher) error {
@@ -30,15 +47,25 @@ func (r *registry) set(list []config.Publisher) error {
 	return err
 }
 
-// Reload reads the publishers file again. Whoever is revoked in it may not
-// publish any more when it returns, but for bodies that have come already. A
-// file with mistakes, or that is gone, changes nothing. The other settings are
-// read at the start alone.
-func (a *App) Reload() {
-	r, path := &a.publishers, a.cfg.PublishersFile
+func (r *registry) check(time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list, err := config.ReadPublishers(path)
+	if r.files.changed() {
+		_, _ = r.load() // it is logged
+	}
+}
+
+func (r *registry) reload(time.Time) (admin.Reloaded, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	detail, err := r.load()
+	return admin.Reloaded{What: "publishers", File: r.file, Detail: detail}, err
+}
+
+// load reads the publishers file again, and says what changed. A file with
+// mistakes, or that is gone, changes nothing.
+func (r *registry) load() (detail string, err error) {
+	list, err := r.readAll()
 	if len(r.read) == 0 && errors.Is(err, config.ErrNoPublishersFile) {
 		err = nil // as before
 	}
@@ -47,14 +74,48 @@ func (a *App) Reload() {
 		err = r.set(list)
 	}
 	if err != nil {
-		a.log.Error("the publishers file could not be taken over; those of before stay in force", zap.String("event", "reload_failed"),
-			zap.String("file", path), zap.Error(err))
-		return
+		r.log.Error("the publishers file could not be taken over; those of before stay in force", zap.String("event", "reload_failed"),
+			zap.String("file", r.file), zap.Error(err))
+		return "", err
 	}
 	added, removed, changed := difference(before, list)
-	a.log.Info("the publishers file was read again; other settings take a restart", zap.String("event", "reloaded"),
-		zap.String("file", path), zap.Int("publishers", len(list)),
+	r.log.Info("the publishers file was read again; other settings take a restart", zap.String("event", "reloaded"),
+		zap.String("file", r.file), zap.Int("publishers", len(list)),
 		zap.Strings("added", added), zap.Strings("removed", removed), zap.Strings("changed", changed))
+	detail = fmt.Sprintf("%d in force", len(list))
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"added", added}, {"changed", changed}, {"removed", removed}} {
+		if len(part.names) > 0 {
+			detail += "; " + part.what + " " + strings.Join(part.names, ", ")
+		}
+	}
+	return detail, nil
+}
+
+// readAll reads the publishers file and the secrets that it names. Files are looked
+// at before they are read, so those that are named for the first time are read
+// once more.
+func (r *registry) readAll() ([]config.Publisher, error) {
+	for tries := 0; ; tries++ {
+		r.take()
+		list, err := config.ReadPublishers(r.file)
+		named := secretFiles(list)
+		if err != nil && len(list) == 0 || slices.Equal(named, r.secrets) || tries == 2 {
+			return list, err
+		}
+		r.secrets = named
+	}
+}
+
+func secretFiles(list []config.Publisher) (names []string) {
+	for _, p := range list {
+		if p.SecretFile != "" {
+			names = append(names, p.SecretFile)
+		}
+	}
+	return names
 }
 
 // difference names the publishers that are in one list alone, or differ.

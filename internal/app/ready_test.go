@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -71,6 +73,42 @@ func TestReadiness(t *testing.T) {
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What holds is said in words that are true, and what was not looked at is not said:
+// the space of a store that does not answer, and leases where there are none.
+func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
+	a := newApp(t)
+	said := func() string {
+		var names []string
+		for _, c := range a.ready(t.Context()) {
+			if c.Err == nil && c.Holds == "" {
+				t.Errorf("%s holds, and nothing is said of it", c.Name)
+			}
+			names = append(names, fmt.Sprintf("%s %t", c.Name, c.Err == nil))
+		}
+		return strings.Join(names, ", ")
+	}
+	want := func(what, want string) {
+		t.Helper()
+		if got := said(); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for a.starting() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	want("alone", "starting true, store true, high water true, draining true")
+	running := a.shares.Load()
+	a.shares.Store(&shares{Keeper: running.Keeper, store: struct{ cluster.Store }{}})
+	want("with others", "starting true, store true, high water true, cluster true, draining true")
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("at the end", "starting true, store false, cluster true, draining false")
 }
 
 // Until the parts are there, nobody carries out what the operator asks for; then

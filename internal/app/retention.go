@@ -2,12 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/store/redisstore"
 )
 
 // How often retention looks at every topic: while something is published, and
@@ -37,6 +42,11 @@ type retention struct {
 	// nil: all of them.
 	owns func(partition int) bool
 	log  *zap.Logger
+	// clock tells the time of day, and storeTime what it is for the store; nil: that
+	// has no clock of its own.
+	clock     *clock.Clock
+	storeTime func(context.Context) (time.Time, error)
+
 	aged time.Time // when ages were looked at last; trim's own
 }
 
@@ -59,9 +69,9 @@ func (r *retention) run(ctx context.Context) error {
 	grew := false
 	for {
 		// At the start there is nothing to trim until shards are taken.
-		if now := time.Now(); (grew || now.Sub(last) >= retentionIdle) && len(r.mine()) > 0 {
-			r.report(ctx, r.trim(ctx, now))
-			last, grew = now, false
+		if (grew || time.Since(last) >= retentionIdle) && len(r.mine()) > 0 {
+			last, grew = time.Now(), false
+			r.report(ctx, r.trimNow(ctx))
 		}
 		for waiting := true; waiting; {
 			select {
@@ -99,14 +109,60 @@ func (r *retention) report(ctx context.Context, err error) {
 	}
 }
 
+// away tells whether err is of no topic: the store does not answer, or the hub ends.
+func away(ctx context.Context, err error) bool {
+	return errors.Is(err, redisstore.ErrAway) || errors.Is(err, embedstore.ErrClosed) || err != nil && ctx.Err() != nil
+}
+
+// failures are what went wrong with some topics while others were trimmed.
+type failures struct {
+	first error
+	n     int
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.n++; f.first == nil {
+		f.first = err
+	}
+}
+
+// err is the first of them, with their number.
+func (f *failures) err() error {
+	if f.n > 1 {
+		return fmt.Errorf("%d failures, the first: %w", f.n, f.first)
+	}
+	return f.first
+}
+
+// trimNow trims as of now: as of the earliest of what the clocks say that there are,
+// since what is trimmed does not come back.
+func (r *retention) trimNow(ctx context.Context) error {
+	now := r.clock.Earliest()
+	if r.storeTime != nil {
+		at, err := r.storeTime(ctx)
+		if err != nil {
+			return fmt.Errorf("reading the clock of the store: %w", err)
+		}
+		if at.Before(now) {
+			now = at
+		}
+	}
+	return r.trim(ctx, now)
+}
+
 // trim takes away what the rule does not keep in the partitions of this hub. Of the
 // total it has as large a part as of the partitions: topics are spread over these
 // at random, so that the parts are used alike, and all hubs together keep the total
 // without reading each other's topics. Where few large topics make most of it, they
-// may be trimmed before the whole is full.
+// may be trimmed before the whole is full. A topic or a partition that cannot be
+// read ends nothing but its own part; a store that is away ends the whole.
 func (r *retention) trim(ctx context.Context, now time.Time) error {
 	var topics []string
 	var sizes []int64
+	var failed failures
 	mine, rule := r.mine(), r.rule
 	if len(mine) == 0 {
 		return nil
@@ -118,8 +174,11 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 		var after uuid.UUID
 		for {
 			heads, err := r.store.Topics(ctx, partition, after, topicsPage)
-			if err != nil {
+			if failed.add(err); away(ctx, err) {
 				return err
+			}
+			if err != nil {
+				break
 			}
 			for _, h := range heads {
 				if h.Entries > 0 {
@@ -133,17 +192,18 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 		}
 	}
 	cut := rule.Cut(now, sizes)
-	old := rule.Age > 0 && now.Sub(r.aged) >= rule.Age/ageParts
+	old := rule.Age > 0 && now.Sub(r.aged).Abs() >= rule.Age/ageParts // a clock may go back
 	for i, topic := range topics {
 		if !old && (cut.KeepBytes < 0 || sizes[i] <= cut.KeepBytes) {
 			continue
 		}
-		if _, err := r.store.Trim(ctx, topic, cut); err != nil {
+		_, err := r.store.Trim(ctx, topic, cut)
+		if failed.add(err); away(ctx, err) {
 			return err
 		}
 	}
 	if old {
 		r.aged = now
 	}
-	return nil
+	return failed.err()
 }

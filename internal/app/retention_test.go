@@ -2,14 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 )
@@ -88,7 +91,7 @@ func TestRetentionBeginsWithThePartitions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := &retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 100}, owns: func(int) bool { return owned.Load() }}
+		r := &retention{store: store, log: zap.NewNop(), clock: clock.New(nil), rule: journal.Retention{PerTopic: 100}, owns: func(int) bool { return owned.Load() }}
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- r.run(ctx) }()
@@ -165,5 +168,128 @@ func TestRetentionAsksFewTopics(t *testing.T) {
 		if head, err := store.Head(t.Context(), fmt.Sprint("https://example.org/", n)); err != nil || head.Entries != 0 {
 			t.Errorf("topic %d keeps %d notifications that are too old, %v", n, head.Entries, err)
 		}
+	}
+}
+
+// badTrim is a store that cannot trim some topics, and cannot list some partitions.
+type badTrim struct {
+	*storetest.Memory
+	topics     map[string]error
+	partitions map[int]error
+}
+
+func (b *badTrim) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	if err := b.topics[topic]; err != nil {
+		return journal.Head{}, err
+	}
+	return b.Memory.Trim(ctx, topic, cut)
+}
+
+func (b *badTrim) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error) {
+	if err := b.partitions[partition]; err != nil {
+		return nil, err
+	}
+	return b.Memory.Topics(ctx, partition, after, limit)
+}
+
+// What is wrong with one topic, or with a partition, ends retention of no other.
+func TestRetentionGoesOnPastATopic(t *testing.T) {
+	store := &badTrim{Memory: storetest.NewMemory(), topics: map[string]error{}, partitions: map[int]error{}}
+	const topics = 300
+	left := 0
+	for n := range topics {
+		topic := fmt.Sprint("https://example.org/", n)
+		e := journal.Entry{Kind: journal.KindContent, Body: make([]byte, 10)}
+		if _, err := store.Append(t.Context(), time.Now(), topic, e, ""); err != nil {
+			t.Fatal(err)
+		}
+		switch partition := journal.Partition(journal.TopicID(topic)); {
+		case n%100 == 0:
+			store.topics[topic] = errors.New("its page cannot be read")
+			left++
+		case partition == 17:
+			store.partitions[partition] = errors.New("a head cannot be read")
+			left++
+		}
+	}
+	r := &retention{store: store, log: zap.NewNop(), rule: journal.Retention{Age: time.Hour}}
+	if err := r.trim(t.Context(), time.Now().Add(2*time.Hour)); err == nil {
+		t.Error("it does not say that anything failed")
+	}
+	kept := 0
+	for n := range topics {
+		if head, err := store.Head(t.Context(), fmt.Sprint("https://example.org/", n)); err != nil {
+			t.Fatal(err)
+		} else if head.Entries > 0 {
+			kept++
+		}
+	}
+	if kept != left {
+		t.Errorf("%d topics keep what is too old, and %d could not be trimmed", kept, left)
+	}
+}
+
+// A machine's clock that jumps and comes back has retention by age take nothing that
+// is not old enough, published while it was off or not. Nor does a clock that was
+// wrong from the start, where the store has one of its own. What was published while
+// the clock was ahead stays for as much longer.
+func TestRetentionUnderAClockThatJumps(t *testing.T) {
+	const age, topic = 30 * time.Minute, "https://example.org/jumps"
+	for name, tc := range map[string]struct {
+		start, first, second time.Duration // how far it is off at first, after 5 and after 10 minutes, until 15
+		redis                bool
+		longer               time.Duration // than the age is kept what is kept longest
+	}{
+		"never": {}, "forth and back": {first: time.Hour, longer: time.Hour}, "back and forth": {first: -time.Hour},
+		"forth, and further back": {first: time.Hour, second: -time.Hour, longer: time.Hour}, "a year forth": {first: 365 * 24 * time.Hour, longer: 365 * 24 * time.Hour},
+		"wrong from the start": {start: time.Hour, first: time.Hour, second: time.Hour, redis: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var off atomic.Int64
+				off.Store(int64(tc.start))
+				c := clock.New(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
+				store := storetest.NewMemory()
+				r := &retention{store: store, log: zap.NewNop(), clock: c, rule: journal.Retention{Age: age}}
+				if tc.redis {
+					r.storeTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
+				}
+				ctx, end := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- r.run(ctx) }()
+				for minute := range 120 {
+					switch minute {
+					case 5:
+						off.Store(int64(tc.first))
+					case 10:
+						off.Store(int64(tc.second))
+					case 15:
+						off.Store(0)
+					}
+					head, err := store.Head(ctx, topic)
+					if err != nil {
+						t.Fatal(err)
+					}
+					// One was published each minute. What is older than the age goes when retention
+					// looks next, in a minute and a hundredth of the age.
+					if kept := int(head.Entries); kept < min(minute, 29) || kept > 33+int(tc.longer/time.Minute) || minute > 110 && tc.longer <= time.Hour && kept > 33 {
+						t.Errorf("after %d minutes %d notifications are kept", minute, kept)
+					}
+					e := journal.Entry{Kind: journal.KindContent, Body: []byte{1}}
+					at := c.Latest()
+					if tc.redis {
+						at = time.Now() // published through another hub
+					}
+					if _, err := store.Append(ctx, at, topic, e, head.Version); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+				}
+				end()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

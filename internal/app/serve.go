@@ -51,6 +51,7 @@ func (a *App) listen(ctx context.Context) error {
 		if a.certificate, err = newCertificate(a.cfg.TLSCert, a.cfg.TLSKey, a.log.Named("tls")); err != nil {
 			return err
 		}
+		a.reloads.add(a.certificate)
 	}
 	if a.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminListen); err != nil {
 		return fmt.Errorf("opening the operator's listener (--admin-listen): %w", err)
@@ -97,8 +98,7 @@ func (a *App) adminListener() listener {
 	}
 }
 
-// publicListener also has its certificate watched.
-func (a *App) publicListener(ctx context.Context) listener {
+func (a *App) publicListener() listener {
 	const name = "public listener"
 	l := listener{
 		name: name, on: a.public, handler: a.hub, broken: a.hub.Broken,
@@ -106,7 +106,6 @@ func (a *App) publicListener(ctx context.Context) listener {
 	}
 	if a.certificate != nil {
 		l.tls = a.certificate.config()
-		a.stops.background(ctx, "certificate", a.certificate.watch, a.failed)
 	}
 	return l
 }
@@ -119,17 +118,13 @@ func (a *App) serve(ctx context.Context, l listener) {
 	if l.tls != nil {
 		on = tls.NewListener(on, l.tls)
 	}
-	a.stops.background(ctx, l.name, func(ctx context.Context) error {
-		ended := make(chan error, 1)
-		go func() { ended <- server.Serve(on) }()
-		select {
-		case err := <-ended:
+	a.stops.gently(ctx, l.name, func(context.Context) error {
+		if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
 			return err
-		case <-ctx.Done():
 		}
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace/2)
-		defer cancel()
-		if err := server.Shutdown(limit); err != nil {
+		return nil
+	}, func(limit context.Context) error {
+		if server.Shutdown(limit) != nil {
 			return server.Close() // whoever still sends has had time
 		}
 		return nil

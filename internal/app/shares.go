@@ -65,6 +65,9 @@ func (a *App) newShares() *shares {
 	return s
 }
 
+// meets reports whether other hubs may share the store, so that there are leases.
+func (s *shares) meets() bool { return s.store != cluster.Alone }
+
 // run keeps the shards until ctx ends, and hands them back then.
 func (s *shares) run(ctx context.Context) error {
 	s.begun = time.Now()
@@ -78,6 +81,7 @@ var clusterTexts = map[string]struct {
 }{
 	cluster.EventTaken:            {zapcore.InfoLevel, "this hub owns more shards"},
 	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed shards back, which others take up"},
+	cluster.EventKept:             {zapcore.WarnLevel, "the store did not confirm that this hub handed shards back; another hub takes them over once their lease is over"},
 	cluster.EventLost:             {zapcore.WarnLevel, "this hub lost shards, as their lease could not be renewed in time; it stopped working on them"},
 	cluster.EventTakeFailed:       {zapcore.WarnLevel, "the subscriptions of shards could not be read; it is tried again"},
 	cluster.EventNodes:            {zapcore.InfoLevel, "there are other hubs on the store than before"},
@@ -104,7 +108,7 @@ func (s *shares) event(e cluster.Event) {
 			break
 		}
 	}
-	if s.Begun() && s.told.CompareAndSwap(false, true) {
+	if s.Starting() == nil && s.told.CompareAndSwap(false, true) {
 		st := s.dispatcher.Stats()
 		s.log.Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
 			zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(s.begun)))

@@ -4,42 +4,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 )
 
-// stopper stops what was started, last first.
+// stopMoment is how long a part may take to end when its context has ended.
+const stopMoment = 50 * time.Millisecond
+
+// stopper stops what was started, stage by stage, the last one first. The parts of
+// one stage are stopped together.
 type stopper struct {
-	mu    sync.Mutex
-	steps []step
+	mu     sync.Mutex
+	stages []stage
 }
 
-type step struct {
+// stage is parts that do not need each other.
+type stage struct {
+	// reserved is the time that is kept for this stage, however long the stages
+	// before it take.
+	reserved time.Duration
+	parts    []stoppable
+}
+
+type stoppable struct {
 	name string
 	stop func(context.Context) error
+}
+
+// stage begins a stage, to which add and background add from now on.
+func (s *stopper) stage(reserved time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stages = append(s.stages, stage{reserved: reserved})
 }
 
 // add says how to stop what was just started.
 func (s *stopper) add(name string, stop func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.steps = append(s.steps, step{name, stop})
+	if len(s.stages) == 0 {
+		s.stages = make([]stage, 1)
+	}
+	last := &s.stages[len(s.stages)-1]
+	last.parts = append(last.parts, stoppable{name, stop})
 }
 
-// stop runs every step once, each as long as ctx lets it, and joins their
-// errors. Called again, or while nothing was started, it does nothing.
+// stop stops every part once and joins the errors. All parts share one deadline,
+// that of ctx. A part that has not ended when the time of its stage is over is left
+// behind, which is logged and no error. Called again, or while nothing was started,
+// stop does nothing.
 func (s *stopper) stop(ctx context.Context, log *zap.Logger) error {
 	s.mu.Lock()
-	steps := s.steps
-	s.steps = nil
+	stages := s.stages
+	s.stages = nil
 	s.mu.Unlock()
+	var reserved time.Duration
+	for _, st := range stages {
+		reserved += st.reserved
+	}
 	var errs []error
-	for i := len(steps) - 1; i >= 0; i-- {
-		if err := steps[i].stop(ctx); err != nil {
-			log.Warn("stopping a part failed", zap.String("event", "stop_failed"), zap.String("part", steps[i].name), zap.Error(err))
-			errs = append(errs, fmt.Errorf("stopping the %s: %w", steps[i].name, err))
+	for _, st := range slices.Backward(stages) {
+		reserved -= st.reserved
+		errs = append(errs, st.stop(ctx, reserved, log))
+	}
+	return errors.Join(errs...)
+}
+
+// stop stops the parts of a stage, and leaves the rest of ctx's time to others.
+func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) error {
+	limit := ctx
+	if end, ok := ctx.Deadline(); ok {
+		var done, cancel context.CancelFunc
+		ctx, done = context.WithDeadline(ctx, end.Add(-rest-stopMoment))
+		defer done()
+		limit, cancel = context.WithDeadline(limit, end.Add(-rest))
+		defer cancel()
+	}
+	ended := make([]chan error, len(st.parts))
+	for i, p := range slices.Backward(st.parts) {
+		ended[i] = make(chan error, 1)
+		go func() { ended[i] <- p.stop(ctx) }()
+	}
+	var errs []error
+	var left []string
+	for i, p := range slices.Backward(st.parts) {
+		select {
+		case err := <-ended[i]:
+			if err != nil {
+				log.Warn("stopping a part failed", zap.String("event", "stop_failed"), zap.String("part", p.name), zap.Error(err))
+				errs = append(errs, fmt.Errorf("stopping the %s: %w", p.name, err))
+			}
+		case <-limit.Done():
+			left = append(left, p.name)
 		}
+	}
+	if len(left) > 0 {
+		log.Warn("the time to stop was over before these parts had ended; the hub ends without waiting for them",
+			zap.String("event", "stop_cut_short"), zap.Strings("parts", left))
 	}
 	return errors.Join(errs...)
 }
@@ -47,6 +111,12 @@ func (s *stopper) stop(ctx context.Context, log *zap.Logger) error {
 // background runs a part until its stop is called, however early ctx ends, and
 // stop waits for its end. An end that nobody asked for is reported to failed.
 func (s *stopper) background(ctx context.Context, name string, run func(context.Context) error, failed chan<- error) {
+	s.gently(ctx, name, run, func(context.Context) error { return nil }, failed)
+}
+
+// gently is background for a part that has a way of its own to be ended in time:
+// end is called when run's context has ended.
+func (s *stopper) gently(ctx context.Context, name string, run, end func(context.Context) error, failed chan<- error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	var err error
@@ -61,15 +131,12 @@ func (s *stopper) background(ctx context.Context, name string, run func(context.
 	}()
 	s.add(name, func(limit context.Context) error {
 		cancel()
-		select {
-		case <-done:
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		case <-limit.Done():
-			return fmt.Errorf("it still runs: %w", limit.Err())
+		failed := end(limit)
+		<-done
+		if errors.Is(err, context.Canceled) {
+			err = nil
 		}
+		return errors.Join(failed, err)
 	})
 }
 

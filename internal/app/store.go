@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -28,14 +29,22 @@ type backend interface {
 	// Ready is nil when it can take a notification; journal.ErrFull: for want of
 	// room.
 	Ready(ctx context.Context) error
+	// Space is how many bytes are free, and under how many nothing new is stored;
+	// false: that is not known.
+	Space() (free, least int64, ok bool)
 	Close() error
 }
 
-// openBackend opens the store that the settings name. Unreadable is told of
-// subscriptions that cannot be read; nil: reading them fails.
-func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *zap.Logger, unreadable func(uuid.UUID, error)) (backend, error) {
+// openBackend opens the store that the settings name. O has what they do not: whom to
+// tell of what, and what only a hub knows. Nil Unreadables: reading what is damaged
+// fails.
+func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *zap.Logger, o redisstore.Options) (backend, error) {
 	if cfg.RedisURL == "" {
-		s, err := embedstore.Open(cfg.DataDir, embedstore.Options{Keys: keys, Unreadable: unreadable})
+		minFree := cfg.MinFreeDisk
+		if minFree == 0 {
+			minFree = -1 // which is the store's word for none
+		}
+		s, err := embedstore.Open(cfg.DataDir, embedstore.Options{MinFree: minFree, Keys: keys, Unreadable: o.Unreadable, UnreadableTopic: o.UnreadableTopic})
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +61,8 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 			}
 			log.Error("nothing is stored any more", zap.String("event", "store_refused"), zap.Error(why))
 		},
-		Unreadable: unreadable,
+		Unreadable: o.Unreadable, UnreadableTopic: o.UnreadableTopic,
+		Lease: o.Lease, Reached: o.Reached, Lost: o.Lost,
 	})
 	if err != nil {
 		return nil, err
@@ -82,8 +92,39 @@ func (a *App) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.backend, err = openBackend(ctx, a.cfg, keys, a.log, logUnreadable(a.log))
+	a.backend, err = openBackend(ctx, a.cfg, keys, a.log, redisstore.Options{
+		Unreadable: logUnreadable(a.log), UnreadableTopic: logUnreadableTopic(a.log),
+		Lease: a.cfg.OwnerLease, Reached: a.reached, Lost: a.lost,
+	})
 	return err
+}
+
+// reached tells the store how far the subscriptions got. They are known when the start
+// is over, for which there is a limit.
+func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
+	d, s := a.dispatcher.Load(), a.shares.Load()
+	if d == nil || s == nil {
+		return nil, false
+	}
+	return d.Reached(partitions), s.Starting() == nil
+}
+
+// lost counts and logs what Redis lost.
+func (a *App) lost(l redisstore.Loss) {
+	var count uint64
+	for _, g := range l.Gaps {
+		a.metrics.Gap(g)
+		count += g.Count
+	}
+	log := a.log.With(zap.Int("partition", l.Partition), zap.Int("topics", l.Topics), zap.Int("vanished", l.Vanished),
+		zap.String("topic", l.Topic), zap.Uint64("count", count))
+	if l.Emptied {
+		log.Error("a partition of the store in Redis came back empty: the topics that this hub remembers are there again, without notifications, and their Sources have to publish again",
+			zap.String("event", "partition_emptied"))
+		return
+	}
+	log.Warn("Redis lost notifications that it had acknowledged: their topics have the gap, and their Sources have to publish them again",
+		zap.String("event", "tail_lost"))
 }
 
 // logUnreadable tells the operator of each subscription that cannot be read, once.
@@ -97,11 +138,30 @@ func logUnreadable(log *zap.Logger) func(uuid.UUID, error) {
 	}
 }
 
+// logUnreadableTopic tells the operator of each topic that cannot be read, once.
+func logUnreadableTopic(log *zap.Logger) func(uuid.UUID, error) {
+	var told sync.Map
+	return func(id uuid.UUID, why error) {
+		if _, before := told.LoadOrStore(id, true); !before {
+			log.Error("the hub goes on without a topic, because its state in the store cannot be read",
+				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
+		}
+	}
+}
+
 // poll asks about all partitions and shards at once, where the store offers that.
 // Nil: it does not.
 func (a *App) poll() func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
 	if s, ok := a.backend.(*redisstore.Store); ok {
 		return s.Poll
+	}
+	return nil
+}
+
+// storeTime reads the clock of the store; nil: the store has none.
+func (a *App) storeTime() func(context.Context) (time.Time, error) {
+	if s, ok := a.backend.(*redisstore.Store); ok {
+		return s.Time
 	}
 	return nil
 }

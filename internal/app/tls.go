@@ -1,24 +1,19 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/admin"
 )
 
-const (
-	// certificateEvery is how often the files of the certificate are looked at.
-	certificateEvery = 5 * time.Second
-	// expiryEvery is how often the log says that the certificate runs out.
-	expiryEvery = 24 * time.Hour
-)
+// expiryEvery is how often the log says that the certificate runs out.
+const expiryEvery = 24 * time.Hour
 
 // certificate is what the public listener shows, read again when one of its files
 // changes.
@@ -29,15 +24,15 @@ type certificate struct {
 	current atomic.Pointer[tls.Certificate]
 
 	mu     sync.Mutex // of a check
-	seen   [2]os.FileInfo
+	files  watched
 	later  time.Time // when what was seen begins to be good; zero: it did, or never will
 	warned time.Time
 }
 
-// newCertificate reads the pair for the first time.
+// newCertificate reads the pair for the first time. One that has run out, or is not
+// good yet, is an error.
 func newCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
-	c.seen = c.look()
 	if err := c.load(time.Now()); err != nil {
 		return nil, fmt.Errorf("reading the certificate of the public listener (--tls-cert, --tls-key): %w", err)
 	}
@@ -56,30 +51,13 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// watch checks the files until ctx ends.
-func (c *certificate) watch(ctx context.Context) error {
-	tick := time.NewTicker(certificateEvery)
-	defer tick.Stop()
-	for {
-		c.check(time.Now())
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
 // check takes a pair that is new, and says once of one that is no good. It also
 // says when what is shown runs out.
 func (c *certificate) check(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found := c.look(); !same(found, c.seen) || !c.later.IsZero() && !now.Before(c.later) {
-		c.seen = found // before it is read: what is written meanwhile is another change
-		if err := c.load(now); err != nil {
-			c.log.Warn("the new certificate is no good; the old one stays", zap.String("event", "tls_reload_failed"), zap.Error(err))
-		}
+	if c.files.changed() || !c.later.IsZero() && !now.Before(c.later) {
+		_ = c.again(now) // it is logged
 	}
 	leaf := c.current.Load().Leaf
 	if left := leaf.NotAfter.Sub(now); left < leaf.NotAfter.Sub(leaf.NotBefore)/10 && now.Sub(c.warned) >= expiryEvery {
@@ -88,47 +66,44 @@ func (c *certificate) check(now time.Time) {
 	}
 }
 
-// load reads the pair and shows it from now on. One that has run out does not
-// take the place of another, nor one that is not good yet until it is.
+// reload implements reloadable.
+func (c *certificate) reload(now time.Time) (admin.Reloaded, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.again(now)
+	return admin.Reloaded{
+		What: "certificate", File: c.certFile,
+		Detail: "good until " + c.current.Load().Leaf.NotAfter.UTC().Format(time.RFC3339),
+	}, err
+}
+
+func (c *certificate) again(now time.Time) error {
+	err := c.load(now)
+	if err != nil {
+		c.log.Warn("the new certificate is no good; the old one stays", zap.String("event", "tls_reload_failed"), zap.Error(err))
+	}
+	return err
+}
+
+// load reads the pair and shows it from now on. One that has run out, or is not
+// good yet, does not take the place of another; the latter is taken when it is.
 func (c *certificate) load(now time.Time) error {
 	c.later = time.Time{}
+	c.files.take(c.certFile, c.keyFile)
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("%s and %s have to be a certificate with its chain, and its private key, in PEM form: %w", c.certFile, c.keyFile, err)
 	}
-	switch first := c.current.Load() == nil; {
-	case first: // a bad one tells clients more than a hub that is not there
+	switch {
 	case now.Before(pair.Leaf.NotBefore):
 		c.later = pair.Leaf.NotBefore
-		return errors.New("the certificate in " + c.certFile + " is not good yet; it is taken at " + c.later.Format(time.RFC3339))
+		return fmt.Errorf("the certificate in %s is not good before %s, and it is %s now", c.certFile, c.later.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case now.After(pair.Leaf.NotAfter):
-		return errors.New("the certificate in " + c.certFile + " has run out: it was good until " + pair.Leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("the certificate in %s has run out: it was good until %s, and it is %s now; renew it", c.certFile, pair.Leaf.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	c.current.Store(&pair)
 	c.warned = time.Time{}
 	c.log.Info("the public listener has its certificate", zap.String("event", "tls_loaded"),
 		zap.Strings("names", pair.Leaf.DNSNames), zap.Time("not_after", pair.Leaf.NotAfter))
 	return nil
-}
-
-// look is how the files are now; nil: one can't be looked at.
-func (c *certificate) look() (now [2]os.FileInfo) {
-	for i, name := range []string{c.certFile, c.keyFile} {
-		now[i], _ = os.Stat(name) // load says why
-	}
-	return now
-}
-
-func same(a, b [2]os.FileInfo) bool {
-	for i := range a {
-		switch {
-		case a[i] == nil || b[i] == nil:
-			if a[i] != b[i] {
-				return false
-			}
-		case !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()):
-			return false
-		}
-	}
-	return true
 }

@@ -142,6 +142,26 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}, 2, "tls_loaded")
 }
 
+// No hub starts with a certificate that has run out, or is not good yet: every
+// client would refuse it, and nothing would say why.
+func TestCertificateIsGoodAtTheStart(t *testing.T) {
+	now := time.Now()
+	for want, p := range map[string]pair{
+		"has run out: it was good until": newPair(t, 1, now.Add(-time.Hour)),
+		"is not good before":             newPairFrom(t, 1, now.Add(time.Hour), nextYear()),
+	} {
+		f := newFiles(t, p)
+		a := newApp(t, "--tls-cert="+f.cert, "--tls-key="+f.key)
+		err := a.Start(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--tls-cert") {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err == nil {
+			_ = a.Stop(context.WithoutCancel(t.Context()))
+		}
+	}
+}
+
 // A certificate that is not good yet is taken when it is, without another change.
 func TestCertificateOfLater(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -152,6 +172,7 @@ func TestCertificateOfLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put(t, newPairFrom(t, 2, from, nextYear()))
+	c.check(time.Now()) // a change counts when it is seen twice
 	logs.TakeAll()
 	for _, tc := range []struct {
 		at     time.Time
@@ -181,10 +202,11 @@ func TestCertificateIsWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &App{}
-		a.stops.background(t.Context(), "certificate", c.watch, make(chan error, 1))
+		a.reloads.add(c)
+		a.stops.background(t.Context(), "files", a.reloads.watch, make(chan error, 1))
 		for serial := int64(2); serial < 5; serial++ {
 			f.put(t, newPair(t, serial, until))
-			time.Sleep(certificateEvery + time.Second)
+			time.Sleep(2*filesEvery + time.Second)
 			synctest.Wait()
 			if got := c.serial(); got != serial {
 				t.Errorf("certificate %d, want %d", got, serial)
@@ -216,6 +238,7 @@ func TestCertificateRunsOut(t *testing.T) {
 		}
 	}
 	f.put(t, newPair(t, 2, until.Add(365*24*time.Hour)))
+	c.check(until)
 	c.check(until)
 	if n := logs.Len(); n != 3 {
 		t.Errorf("%d lines after it was renewed", n)
