@@ -87,6 +87,19 @@ func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(test
 				}
 			}
 		}},
+		{name: "hub asked to end while Redis is frozen", loses: settle != nil, begin: func() func() {
+			s, h := server(), m.someHub()
+			s.Freeze(m.t)
+			time.Sleep(m.between(0, time.Second))
+			m.ends(h)
+			return func() {
+				s.Continue(m.t)
+				if settle != nil {
+					settle(m.t)
+				}
+				h.start()
+			}
+		}},
 		{name: "connections killed", begin: func() func() {
 			_, _ = server().Try("CLIENT", "KILL", "TYPE", "normal") // our own connection may be among them
 			return nil
@@ -94,9 +107,21 @@ func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(test
 	}
 }
 
+// ends asks a hub to end, which it does within nemesisDrain and two seconds, with 0,
+// whatever the store does. The rest of the time is the machine's.
+func (m *nemesis) ends(h *hub) {
+	m.t.Helper()
+	begun := time.Now()
+	code := h.terminate()
+	if took := time.Since(begun); code != 0 || took > nemesisDrain+2*time.Second+10*time.Second {
+		m.t.Errorf("asked to end while the store was away, a hub ended with %d after %v\n%s", code, took, h.log)
+	}
+}
+
 // standaloneFaults are those of a single Redis, which hubs reach by a proxy.
 func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s }, nil),
+		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix),
 		fault{name: "Redis killed", begin: func() func() {
 			s.Kill(m.t)
 			return func() { s.Restart(m.t) }
@@ -124,6 +149,7 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 // sentinelFaults are those of a master with replicas.
 func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.Settle),
+		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix),
 		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
 			s.Failover(m.t)
 			return nil
@@ -142,6 +168,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)))))
 	}
 	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.Settle),
+		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix),
 		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
 			c.Failover(m.t, slot())
 			return nil

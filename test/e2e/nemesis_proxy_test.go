@@ -10,12 +10,15 @@ import (
 	"time"
 )
 
-// proxy is a TCP proxy between hubs and Redis, which cuts and delays.
+// proxy is a TCP proxy between hubs and Redis, which cuts, delays and swallows.
 type proxy struct {
 	to     string
 	listen net.Listener
 	delay  atomic.Int64 // nanoseconds before whatever is passed on, each way
 	cut    atomic.Bool  // what comes is closed at once
+	black  atomic.Bool  // a black hole: connections are accepted, and nothing passes
+
+	accepted atomic.Int64 // connections so far
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -62,7 +65,12 @@ func (p *proxy) setCut(cut bool) {
 
 func (p *proxy) serve(ctx context.Context, in net.Conn) {
 	defer func() { _ = in.Close() }()
+	p.accepted.Add(1)
 	if p.cut.Load() {
+		return
+	}
+	if p.black.Load() {
+		p.swallow(in)
 		return
 	}
 	out, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", p.to)
@@ -70,17 +78,7 @@ func (p *proxy) serve(ctx context.Context, in net.Conn) {
 		return
 	}
 	defer func() { _ = out.Close() }()
-	for _, c := range []net.Conn{in, out} {
-		p.mu.Lock()
-		p.conns[c] = struct{}{}
-		p.mu.Unlock()
-	}
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, in)
-		delete(p.conns, out)
-	}()
+	defer p.keep(in, out)()
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		both.Go(func() {
@@ -92,12 +90,34 @@ func (p *proxy) serve(ctx context.Context, in net.Conn) {
 	both.Wait()
 }
 
+// keep notes connections for setCut, until the returned function is called.
+func (p *proxy) keep(conns ...net.Conn) (forget func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.conns[c] = struct{}{}
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range conns {
+			delete(p.conns, c)
+		}
+	}
+}
+
+// swallow reads what comes, and answers nothing.
+func (p *proxy) swallow(in net.Conn) {
+	defer p.keep(in)()
+	_, _ = io.Copy(io.Discard, in)
+}
+
 // copy passes on what comes, each piece after the delay of the moment.
 func (p *proxy) copy(to io.Writer, from io.Reader) {
 	piece := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(piece)
-		if n > 0 {
+		if n > 0 && !p.black.Load() {
 			time.Sleep(time.Duration(p.delay.Load()))
 			if _, err := to.Write(piece[:n]); err != nil {
 				return

@@ -18,6 +18,10 @@ var nemesisFlag = flag.Duration("nemesis", 4*time.Second, "how long each nemesis
 
 const (
 	nemesisLease = 2 * time.Second
+	nemesisDrain = 3 * time.Second
+	// nemesisGiveUp is when a hub passes over an entry that is damaged, and one that
+	// callbacks fail to take.
+	nemesisGiveUp = 10 * time.Second
 	// What a fault may bring of duplicates: what was in flight, and two commit
 	// groups (invariant 7).
 	nemesisInFlight = 512
@@ -78,7 +82,7 @@ func newNemesis(t *testing.T) *nemesis {
 func (m *nemesis) addRedisHubs(n int, url string) {
 	m.t.Helper()
 	for range n {
-		m.addHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String())
+		m.addHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String(), "--drain", nemesisDrain.String(), "--give-up", nemesisGiveUp.String())
 	}
 }
 
@@ -117,6 +121,10 @@ func (m *nemesis) run(faults []fault) {
 			pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
 			background(func() error { return m.comeAndGo(ctx, comes, pause) })
 		}
+		quits, rnd := m.addCallee(n), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
+		background(func() error {
+			return m.quit(ctx, quits, func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) })
+		})
 		expires := m.addCallee(n)
 		background(func() error { return m.expire(ctx, expires, 3*time.Second) })
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -39,6 +40,9 @@ type world struct {
 	bodies  map[[32]byte][2]int // topic and number
 	callees map[string]int      // by path
 	wants   map[string]string   // by path, the mode that it confirms now
+	isGone  map[string]bool     // by path, those that answer 410
+	held    bool                // every callback answers 503
+	leave   chan struct{}       // closed when those that quit are to do so now
 	checks  map[string]int      // verifications that were confirmed, by path and mode
 	// changing is held for reading by who subscribes and unsubscribes, and for
 	// writing by faults that may lose such a change.
@@ -49,7 +53,7 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 	t.Helper()
 	w := &world{
 		t: t, start: time.Now(), lease: lease, healed: make(chan struct{}),
-		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{}, wants: map[string]string{},
+		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{}, wants: map[string]string{}, isGone: map[string]bool{}, leave: make(chan struct{}),
 	}
 	w.lastAnswer.Store(new(string))
 	for range 8 {
@@ -101,6 +105,9 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(rw, r.URL.Query().Get("hub.challenge"))
 		return
 	}
+	if w.answerOther(rw, r) {
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the hub was cut off in the middle of it
@@ -119,7 +126,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // addTopic makes a topic and its Source.
 func (w *world) addTopic() *stubbornSource {
 	n := len(w.c.topics)
-	story := &topicStory{url: fmt.Sprintf("http://127.0.0.1:1/%d/", n)} // nothing answers there: the topic check only warns
+	story := &topicStory{damaged: map[int]bool{}, url: fmt.Sprintf("http://127.0.0.1:1/%d/", n)} // nothing answers there: the topic check only warns
 	w.c.topics = append(w.c.topics, story)
 	return &stubbornSource{w: w, n: n, story: story, first: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
@@ -250,6 +257,7 @@ func (w *world) stayAll(topic, n int) {
 	failed := make(chan error, n)
 	for range n {
 		c := w.addCallee(topic)
+		c.stays = true
 		go func() { failed <- w.stay(w.t.Context(), c) }()
 	}
 	for range n {
@@ -329,6 +337,7 @@ func (w *world) collect(ctx context.Context) (*chronicle, error) {
 	for n, t := range w.c.topics {
 		w.mu.Lock()
 		story := *t
+		story.damaged = maps.Clone(t.damaged)
 		w.mu.Unlock()
 		var err error
 		if story.journal, err = w.journalOf(ctx, n, t.url); err != nil {

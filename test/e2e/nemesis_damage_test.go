@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
+)
+
+// damageFault takes an entry out of the middle of a topic's journal, behind the hubs'
+// back, while all callbacks still wait for it. It is passed over after nemesisGiveUp,
+// with a gap. The newest entry stays: without that one the tail is lost.
+func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string) fault {
+	return fault{name: "entry damaged", begin: func() func() {
+		m.hold()
+		time.Sleep(m.between(300*time.Millisecond, time.Second)) // the Sources publish
+		topic := m.rnd.IntN(len(m.c.topics))
+		if n, ok := m.damage(servers(), prefix, topic); ok {
+			m.t.Logf("interval %d of topic %d", n, topic)
+		}
+		m.release()
+		return nil
+	}}
+}
+
+// damage takes one of the newest entries of a topic away, and returns which interval
+// it has. False: there is none, or no server that is a master now has it.
+func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic int) (n int, ok bool) {
+	const newest = 10
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(m.c.topics[topic].url))
+	key := fmt.Sprintf("%s:{p:%d}:entries:%v", prefix, shardOf(id), id)
+	for _, s := range servers {
+		got, err := s.Try("XREVRANGE", key, "+", "-", "COUNT", fmt.Sprint(newest))
+		entries, _ := got.([]any)
+		if err != nil || len(entries) < 2 {
+			continue
+		}
+		at, packed := streamEntry(entries[1+m.rnd.IntN(len(entries)-1)])
+		e, err := journal.UnpackEntry([]byte(packed))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		n = number(e.From)
+		m.mu.Lock()
+		m.c.topics[topic].damaged[n] = true
+		m.mu.Unlock()
+		if gone, err := s.Try("XDEL", key, at); err == nil && gone == int64(1) {
+			return n, true
+		} else if err != nil && !strings.HasPrefix(err.Error(), "READONLY") {
+			m.t.Logf("the entry could not be taken away: %v", err)
+		}
+	}
+	return 0, false
+}
+
+// streamEntry reads an element of what XRANGE answers: where it is, and what the
+// store has in the field e.
+func streamEntry(v any) (at, packed string) {
+	entry, _ := v.([]any)
+	if len(entry) != 2 {
+		return "", ""
+	}
+	at, _ = entry[0].(string)
+	fields, _ := entry[1].([]any)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == "e" {
+			packed, _ = fields[i+1].(string)
+		}
+	}
+	return at, packed
+}
