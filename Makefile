@@ -4,6 +4,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 FUZZTIME ?= 10s
 DURATION ?= 10m
 BENCH    ?= .
+# Most tests wait for servers and processes, so more packages than cores run at once.
+PACKAGES ?= 4
 LINT      = bin/golangci-lint
 
 export GOTOOLCHAIN = local
@@ -25,8 +27,7 @@ test: ## Vet, then run every test with the race detector; installs what it needs
 	@tools/need curl
 	@tools/need xmllint
 	@tools/need redis-server
-	$(GO) vet ./...
-	CGO_ENABLED=1 $(GO) test -race -timeout 12m ./...
+	CGO_ENABLED=1 $(GO) test -race -vet=all -p $(PACKAGES) -timeout 15m ./...
 
 lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
 	$(LINT) run ./...
@@ -39,6 +40,7 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 
 nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, and whole chains; it prints its seeds
 	@tools/need redis-server
+	$(GO) test -count=1 -v -run 'TestLeases$$' ./delivery -args -lease-depth=6
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 $(if $(SEED),-seed=$(SEED))
 
 bench: ## Run the benchmarks; BENCH=regexp picks some

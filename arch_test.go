@@ -59,11 +59,12 @@ var table = map[string]room{
 	"websub":          {layer: "0"},
 	"journal":         {layer: "0", third: "uuid"},
 	"internal/egress": {layer: "0", third: "ssrf"},
+	"internal/clock":  {layer: "0"},
 	"internal/seal":   {layer: "0"},
 	"internal/config": {layer: "0", third: "koanf yaml pflag"},
 
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
-	"subscriptions": {layer: "1", may: "websub journal internal/egress", third: "uuid"},
+	"subscriptions": {layer: "1", may: "websub journal internal/clock internal/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
 	"publisher":     {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
 	"subscriber":    {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
@@ -73,8 +74,8 @@ var table = map[string]room{
 	// What rspub check says of a Source.
 	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/egress", third: "mux uuid zap"},
-	"delivery":         {layer: "2", may: "websub subscriptions journal internal/egress", third: "zap uuid"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/clock internal/egress", third: "mux uuid zap"},
+	"delivery":         {layer: "2", may: "websub subscriptions journal internal/clock internal/egress", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
