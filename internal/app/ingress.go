@@ -76,13 +76,14 @@ type answer struct {
 	begun bool
 }
 
-// begin is for a request whose answer has not begun. A chunked body makes it the
-// last of its connection: net/http does not tell whether there was a Content-Length
-// beside, after which the connection has to be closed, lest a proxy in front reads
-// where requests end in another way (RFC 9112, 6.1).
+// begin is for a request whose answer has not begun. It closes the connection where a
+// proxy in front may have seen the request end elsewhere (RFC 9112, 6.1): after a
+// chunked body, since net/http does not tell whether there was a Content-Length
+// beside, and after HTTP/1.0, where net/http drops Transfer-Encoding and would read
+// the chunks as the next request.
 func (a *answer) begin(r *http.Request, id string) {
 	a.Header().Set(headerRequestID, id)
-	if len(r.TransferEncoding) > 0 {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		a.Header().Set("Connection", "close")
 	}
 }

@@ -274,6 +274,7 @@ func TestHostileRequests(t *testing.T) {
 		"nearly chunked":           {chunked(h.head("Transfer-Encoding: xchunked")), "501", false},
 		"chunked twice":            {chunked(h.head(te, te)), "400 501", false},
 		"chunked, 1.0":             {strings.Replace(chunked(h.head(te)), "HTTP/1.1", "HTTP/1.0", 1), "400", false},
+		"chunked, 1.0, kept alive": {strings.Replace(h.head(te, "Connection: keep-alive"), "HTTP/1.1", "HTTP/1.0", 1) + "\r\n" + h.post(good), "400", false},
 		"name with a space":        {chunked(h.head("Transfer-Encoding : chunked")), "400", false},
 		"folded line":              {chunked(h.head("X: y\r\n Transfer-Encoding: chunked")), "400", false},
 		"CR in a line":             {h.head("X: a\rTransfer-Encoding: chunked", length) + "\r\n" + good, "400", false},
