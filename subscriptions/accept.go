@@ -34,8 +34,8 @@ func (e *LimitError) Error() string { return e.Reason }
 //
 // Where another hub owns the shard, that one verifies it; the limits hold here.
 //
-// An unsubscribe takes the same steps whether there is a subscription or not
-// (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
+// An unsubscribe takes the same steps whether there is a subscription or not, and so
+// does Run with it (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
 // a subscription (HUB-12). Requester, which may be empty, says who asked: in the
 // event, and for the share of the places that one of them may take.
 func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error {

@@ -220,19 +220,3 @@ func TestSubscriptionsOfOneHostAreBounded(t *testing.T) {
 		}
 	})
 }
-
-// HUB-18: an unsubscribe of what is not subscribed is accepted with the same
-// steps as any other, and then dropped without a call.
-func TestUnknownUnsubscribeIsDroppedQuietly_HUB18(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, w *world) {
-		w.accept(t, unsubscribe(callback))
-		if w.store.updates != 1 || w.record(callback).Request == nil {
-			t.Errorf("%d writes, want the one that every request takes", w.store.updates)
-		}
-		defer w.run(t)()
-		settle(time.Minute)
-		if len(w.callsTo("")) != 0 || w.store.size() != 0 || w.queue.known(ID(topic, callback)) {
-			t.Errorf("%d calls, %d records are left", len(w.callsTo("")), w.store.size())
-		}
-	})
-}

@@ -110,12 +110,8 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		return s.deny(ctx, j, r)
 	case j.check:
 		return s.checkTopic(ctx, j, r)
-	case r.Mode == websub.ModeSubscribe:
+	default: // an unsubscribe too, whether there is a subscription or not (HUB-18)
 		return s.verify(ctx, j, r, isNew)
-	case r.Mode == websub.ModeUnsubscribe && rec.Subscription != nil && rec.Subscription.EndedAt.IsZero():
-		return s.verify(ctx, j, r, isNew)
-	default: // HUB-18
-		return s.drop(ctx, j, r, "there is no subscription to end")
 	}
 }
 
@@ -186,7 +182,8 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
 }
 
-// carryOut puts a verified request into force.
+// carryOut puts a verified request into force. An unsubscribe of nothing takes the
+// same steps and changes nothing (HUB-18).
 func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.Time, a answer) (keep bool) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -213,6 +210,9 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	rec, err := s.update(ctx, j.id, change)
 	if err != nil {
 		return s.unsettled(ctx, j, err)
+	}
+	if r.Mode == websub.ModeUnsubscribe && (before == nil || !before.EndedAt.IsZero()) {
+		e = requestEvent(EventDropped, r, "there is no subscription to end")
 	}
 	e.Status, e.Duration, e.Gap = a.status, a.took, newGap(before, rec.Subscription)
 	s.o.Event(e)
