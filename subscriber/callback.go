@@ -21,8 +21,8 @@ import (
 // be mounted in any server; only the last segment of the path counts.
 //
 // A delivery is answered 204 once it is on disk, was there before, or cannot be
-// of use; 503 where there is no room for it now. A verification of what was not
-// asked for is answered 404 (DST-07).
+// of use; 503 where there is no room for it now. A verification is answered 404
+// unless the subscriber itself asked for it within the last three minutes (DST-07).
 func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
@@ -102,6 +102,8 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 
 // answer takes what a hub asks of a subscription, and reports whether it was asked
 // for. A lease that the hub does not tell is a day; it runs from now (DST-08).
+//
+// A denial is taken at any time (DST-09). It lets nobody in, and the hub is asked again.
 func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now time.Time) bool {
 	switch {
 	case mode == websub.ModeDenied && b.EndedAt.IsZero():
@@ -110,8 +112,9 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 			b.Denied = "no reason given"
 		}
 		b.Wanted, b.ExpiresAt = "", time.Time{}
-	case mode == websub.ModeSubscribe && b.EndedAt.IsZero() && (b.Wanted == mode || b.Wanted == "" && b.inForce(now)):
-		// The second is a hub that did not get the answer, or asks now and then.
+	case !b.expects(mode, now):
+		return false
+	case mode == websub.ModeSubscribe:
 		const day = 24 * 3600
 		if lease <= 0 {
 			lease = day
@@ -120,13 +123,31 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 		b.Wanted, b.Denied, b.DeniedAt = "", "", time.Time{}
 		b.VerifiedAt, b.ExpiresAt = now, now.Add(d)
 		b.RenewAt = now.Add(time.Duration(float64(min(d, renewWithin)) * (0.75 + 0.1*rand.Float64()))) //nolint:gosec // spreads load, keeps no secret
-	case mode == websub.ModeUnsubscribe && !b.EndedAt.IsZero():
-	case mode == websub.ModeUnsubscribe && b.Wanted == mode:
+	case b.EndedAt.IsZero():
 		b.Wanted, b.ExpiresAt, b.EndedAt = "", time.Time{}, now
-	default:
-		return false
 	}
 	return true
+}
+
+// expects reports whether the hub may ask now to have mode confirmed (DST-07). That is
+// so for verifyWithin after the subscriber asked for it, also if it was confirmed
+// already, since the hub may not have got the answer. At any other time somebody else
+// asked the hub, with a secret of their own.
+func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
+	asked := b.AskedAt
+	if b.AcceptedAt.After(asked) {
+		asked = b.AcceptedAt
+	}
+	switch {
+	case now.Sub(asked).Abs() > verifyWithin: // a clock that was set back does not keep it open
+		return false
+	case b.Wanted != "":
+		return b.Wanted == mode && b.EndedAt.IsZero()
+	case mode == websub.ModeSubscribe:
+		return b.inForce(now)
+	default:
+		return mode == websub.ModeUnsubscribe && !b.EndedAt.IsZero()
+	}
 }
 
 // receive takes a delivery. Which subscription it is for, and with which secret it

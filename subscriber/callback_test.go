@@ -63,23 +63,31 @@ func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	now := time.Now()
 	later, before := now.Add(time.Hour), now.Add(-time.Hour)
+	just, long := now.Add(-time.Minute), now.Add(-verifyWithin-time.Minute)
 	for name, c := range map[string]struct {
 		b    subscription
 		mode websub.Mode
 		want int
 	}{
-		"asked":                      {subscription{Wanted: websub.ModeSubscribe}, websub.ModeSubscribe, 200},
-		"in force":                   {subscription{ExpiresAt: later}, websub.ModeSubscribe, 200},
-		"a lease that ran out":       {subscription{VerifiedAt: before, ExpiresAt: before}, websub.ModeSubscribe, 404},
-		"denied":                     {subscription{Denied: "no", DeniedAt: before}, websub.ModeSubscribe, 404},
-		"about to be ended":          {subscription{Wanted: websub.ModeUnsubscribe, ExpiresAt: later}, websub.ModeSubscribe, 404},
-		"ended":                      {subscription{Wanted: websub.ModeSubscribe, ExpiresAt: later, EndedAt: before}, websub.ModeSubscribe, 404},
-		"the end was asked":          {subscription{Wanted: websub.ModeUnsubscribe, ExpiresAt: later}, websub.ModeUnsubscribe, 200},
-		"the end, again":             {subscription{EndedAt: before}, websub.ModeUnsubscribe, 200},
-		"the end was not asked":      {subscription{ExpiresAt: later}, websub.ModeUnsubscribe, 404},
-		"the end, while it is asked": {subscription{Wanted: websub.ModeSubscribe}, websub.ModeUnsubscribe, 404},
-		"a denial":                   {subscription{ExpiresAt: later}, websub.ModeDenied, 200},
-		"a denial of what ended":     {subscription{EndedAt: before}, websub.ModeDenied, 404},
+		"asked":                         {subscription{Wanted: websub.ModeSubscribe, AskedAt: just}, websub.ModeSubscribe, 200},
+		"accepted just now":             {subscription{Wanted: websub.ModeSubscribe, AskedAt: long, AcceptedAt: just}, websub.ModeSubscribe, 200},
+		"asked long ago":                {subscription{Wanted: websub.ModeSubscribe, AskedAt: long, AcceptedAt: long}, websub.ModeSubscribe, 404},
+		"asked, the clock was set back": {subscription{Wanted: websub.ModeSubscribe, AskedAt: later}, websub.ModeSubscribe, 404},
+		"the answer was lost":           {subscription{AskedAt: just, ExpiresAt: later}, websub.ModeSubscribe, 200},
+		"in force":                      {subscription{AskedAt: long, AcceptedAt: long, ExpiresAt: later}, websub.ModeSubscribe, 404},
+		"a renewal":                     {subscription{Wanted: websub.ModeSubscribe, AskedAt: just, ExpiresAt: later}, websub.ModeSubscribe, 200},
+		"a lease that ran out":          {subscription{VerifiedAt: before, ExpiresAt: before}, websub.ModeSubscribe, 404},
+		"denied":                        {subscription{AskedAt: just, Denied: "no", DeniedAt: just}, websub.ModeSubscribe, 404},
+		"about to be ended":             {subscription{Wanted: websub.ModeUnsubscribe, AskedAt: just, ExpiresAt: later}, websub.ModeSubscribe, 404},
+		"ended":                         {subscription{AskedAt: just, EndedAt: just}, websub.ModeSubscribe, 404},
+		"the end was asked":             {subscription{Wanted: websub.ModeUnsubscribe, AskedAt: just, ExpiresAt: later}, websub.ModeUnsubscribe, 200},
+		"the end was asked long ago":    {subscription{Wanted: websub.ModeUnsubscribe, AskedAt: long, ExpiresAt: later}, websub.ModeUnsubscribe, 404},
+		"the end, again":                {subscription{AskedAt: just, EndedAt: just}, websub.ModeUnsubscribe, 200},
+		"the end, long ago":             {subscription{AskedAt: long, EndedAt: long}, websub.ModeUnsubscribe, 404},
+		"the end was not asked":         {subscription{AskedAt: just, ExpiresAt: later}, websub.ModeUnsubscribe, 404},
+		"the end, while it is asked":    {subscription{Wanted: websub.ModeSubscribe, AskedAt: just}, websub.ModeUnsubscribe, 404},
+		"a denial":                      {subscription{ExpiresAt: later}, websub.ModeDenied, 200},
+		"a denial of what ended":        {subscription{EndedAt: before}, websub.ModeDenied, 404},
 	} {
 		c.b.Token, c.b.Topic = token, topic
 		read := func() (b subscription) {
@@ -103,6 +111,54 @@ func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
 			t.Errorf("%s: %+v became %+v", name, stored, now)
 		}
 	}
+}
+
+// Whoever knows the callback may ask the hub for it with a secret of their own. The
+// subscriber confirms that at no time but while it asks itself, also after a restart, so
+// that its own secret stays in force (DST-07).
+func TestOthersGetNothingConfirmed_DST07(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		f := l.form(0)
+		callback, topic := f.Get(websub.ParamCallback), f.Get(websub.ParamTopic)
+		refused := func(when, mode string) {
+			l.Helper()
+			if w := l.get(l.sub, callback, mode, topic, "theirs", 3600); w.Code != http.StatusNotFound {
+				l.Errorf("%s: %s is answered %d %q", when, mode, w.Code, w.Body)
+			}
+		}
+		l.after(verifyWithin)
+		refused("in force", "subscribe")
+		refused("in force", "unsubscribe")
+		l.restart()
+		l.after(time.Minute)
+		refused("after a restart", "subscribe")
+		// The renewal is asked for, and confirmed however often its answer is lost,
+		// also by a process that was started in between.
+		l.after(time.Hour)
+		refused("before the renewal", "subscribe")
+		l.mu.Lock()
+		l.lease = 0 // the hub verifies below
+		l.mu.Unlock()
+		if err := l.sub.renewNow(); err != nil {
+			l.Fatal(err)
+		}
+		l.after(time.Second)
+		if l.requests() != 2 {
+			l.Fatalf("%d requests", l.requests())
+		}
+		refused("during the renewal", "unsubscribe")
+		l.restart()
+		for range 2 {
+			if w := l.get(l.sub, callback, "subscribe", topic, "ours", 10*24*3600); w.Code != 200 {
+				l.Errorf("the renewal is answered %d %q", w.Code, w.Body)
+			}
+			l.after(time.Minute)
+		}
+		l.after(verifyWithin + 2*time.Second)
+		refused("after the renewal", "subscribe")
+		l.pushed(0, 1, 0.5)
+		l.want("0.5")
+	})
 }
 
 // What is unsigned or not rightly signed is refused and counted, and nothing of it is
