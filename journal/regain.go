@@ -13,8 +13,9 @@ type Sight struct {
 	From, Until            time.Time
 	Last, Trimmed, Removed Anchor
 	Gaps                   []Gap
-	// Open says that the next notification may start anywhere.
-	Open bool
+	// Open says that the next notification may start anywhere, and Reset that it may
+	// since an operator said so.
+	Open, Reset bool
 	// Since is where the first entry of the epoch began, and Begin the entry before
 	// it; a zero Since: that was not seen.
 	Since time.Time
@@ -25,7 +26,8 @@ type Sight struct {
 func (h Head) Sight(before Sight) Sight {
 	s := Sight{
 		Topic: h.Topic, Epoch: h.Epoch, Kind: h.Kind, From: h.From, Until: h.Until,
-		Last: h.Last, Trimmed: h.Trimmed, Removed: h.Removed, Gaps: h.Gaps, Open: h.Reset || h.Until.IsZero(),
+		Last: h.Last, Trimmed: h.Trimmed, Removed: h.Removed, Gaps: h.Gaps,
+		Open: h.open(), Reset: h.Reset,
 	}
 	switch same := before.Topic == h.Topic && before.Epoch == h.Epoch; {
 	case s.Open:
@@ -40,6 +42,12 @@ func (h Head) Sight(before Sight) Sight {
 	}
 	return s
 }
+
+// open tells whether the next notification may start anywhere.
+func (h Head) open() bool { return h.Reset || h.Until.IsZero() }
+
+// forgotten is Head.Forgotten.
+func (s Sight) forgotten() bool { return s.Removed.Position > 0 && s.Removed == s.Last }
 
 // None reports whether there is nothing to remember: the topic has no head.
 func (s Sight) None() bool {
@@ -73,7 +81,8 @@ type Reached struct {
 // subscriptions of the topic that the caller knows; nil: none. Four things can happen:
 //
 //   - the topic was made to forget since (h.Epoch is greater): nothing is lost;
-//   - the head went back: it stays there, and gets the gap;
+//   - the head went back: it stays there, and gets the gap. A reset or a removal that
+//     was lost has to be made again;
 //   - the head vanished: it comes back without entries. It ends where the next
 //     notification has to start so that none of the subscriptions misses anything,
 //     and where the last interval began at the latest, so that the Source learns of
@@ -84,22 +93,36 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 	if h.Epoch > s.Epoch || s.None() {
 		return h, Gap{}, false
 	}
+	older := h.Epoch < s.Epoch
 	next, news = h.Recall(s)
-	next.Epoch = s.Epoch
+	next.Epoch, news = s.Epoch, news || older
 	base, until := s.base(r)
 	from := h.Last
 	empty := h.Entries == 0 && h.Last.Position == h.Trimmed.Position
 	switch {
-	case h.Version == "", empty && base.Position < h.Last.Position:
+	case h.Version == "", empty && base.Position < h.Last.Position, empty && older && s.forgotten():
 		next.Topic, next.Kind, next.Removed = s.Topic, s.Kind, s.Removed
 		next.From, next.Until, next.Last, next.Trimmed = time.Time{}, until, base, base
+		next.Reset = s.Reset
+		switch {
+		case s.forgotten(): // so what was lost of it is no loss
+			next.Gaps = nil
+		case s.Open && h.Version != "" && !older && !h.open(): // somebody knows what it took then
+			next.Until, next.Reset = h.Until, false
+		}
 		from, news = base, true
+	case empty && older && s.Reset && h.Last.Position <= s.Last.Position:
+		next.Reset = true
 	case h.Last.Position >= s.Last.Position: // it went on from further back
 		from = s.before()
-	case (h.Reset || h.Until.IsZero()) && !s.Open: // the first that it took then is lost
-		_, until = s.base(nil)
-		next.From, next.Until, next.Reset = time.Time{}, until, false
-		news = true
+	case !s.Open && (h.open() || empty && h.From.IsZero()): // the first that it took then is lost
+		if base.Position < h.Last.Position {
+			_, until = s.base(nil)
+		}
+		if h.open() || older || until.Before(h.Until) {
+			next.From, next.Until, next.Reset = time.Time{}, until, false
+			news = true
+		}
 	}
 	if from.Position == 0 {
 		from.Until = next.Until
@@ -169,7 +192,7 @@ func (s Sight) base(r *Reached) (base Anchor, until time.Time) {
 		base = s.Trimmed
 	}
 	switch until = base.Until; {
-	case s.Open:
+	case s.Open && !s.Reset:
 		until = time.Time{}
 	case s.Kind == KindFramework: // some of its entries have no interval
 		until = s.From

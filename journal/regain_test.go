@@ -104,26 +104,69 @@ func TestRegainAfterAReset(t *testing.T) {
 	}
 }
 
-// Whoever compares first, and how often: the head ends where all need it to.
+// A topic that an operator reset, and whose head is gone, takes what starts anywhere
+// when it comes back, and knows still what that leaves out.
+func TestRegainOfAReset(t *testing.T) {
+	h := headAt(3, 0)
+	h.Reset, h.Epoch = true, 1
+	next, _, news := Head{Topic: "t"}.Regain(h.Sight(sightAt(1, 3, 0)), nil, at(500))
+	if !news || !next.Reset || next.Epoch != 1 || !next.Until.Equal(at(2)) || len(next.Gaps) != 1 {
+		t.Errorf("%+v", next)
+	}
+	// Somebody who had not heard of it was faster.
+	next, _, _ = Head{Topic: "t"}.Regain(sightAt(1, 3, 0), nil, at(500))
+	next.Version = "v"
+	if next, _, news = next.Regain(h.Sight(sightAt(1, 3, 0)), nil, at(500)); !news || !next.Reset || next.Epoch != 1 {
+		t.Errorf("after another: %+v", next)
+	}
+}
+
+// A topic that an operator removed stays removed when its head is gone, and nothing of
+// it counts as lost, though somebody who had not heard of it was faster.
+func TestRegainOfARemovedTopic(t *testing.T) {
+	tombstone := headAt(3, 3).Tombstone()
+	tombstone.Version = "v"
+	s := tombstone.Sight(sightAt(1, 3, 0))
+	had := Head{Topic: "t"}
+	other, _, _ := had.Regain(sightAt(1, 3, 0), nil, at(500))
+	other.Version = "v"
+	for name, had := range map[string]Head{"first": had, "after another": other} {
+		next, gap, news := had.Regain(s, nil, at(500))
+		if !news || !next.Forgotten() || next.Epoch != 1 || next.Last != tombstone.Last || len(next.Gaps) != 0 || gap.Count != 0 {
+			t.Errorf("%s: %+v", name, next)
+		}
+	}
+}
+
+// Whoever compares first, and how often: the head ends where all need it to, also
+// where an operator reset the topic in between.
 func TestRegainInAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
-		n := 70 + r.Int64N(40)
+	for range 1500 {
+		story := aStory(r, 70+r.IntN(40))
+		oldest, same := len(story), true
 		var sights []Sight
 		var reached []*Reached
 		for range 1 + r.IntN(4) {
-			last := n - r.Int64N(3)
-			sights = append(sights, sightAt(1+r.Int64N(last), last, 0))
+			last := len(story) - 1 - r.IntN(4)
+			first := r.IntN(last + 1)
+			var s Sight
+			for _, h := range story[first : last+1] {
+				s = h.Sight(s)
+			}
+			sights = append(sights, s)
+			oldest = min(oldest, last)
+			same = same && s.Epoch == sights[0].Epoch
 			var at *Reached
-			if r.IntN(2) == 0 {
-				least := 1 + r.Int64N(last)
-				at = &Reached{Topic: "t", Least: entryAt(least), Greatest: entryAt(last)}
+			if seq := int64(s.Last.Seq); r.IntN(2) == 0 {
+				least := 1 + r.Int64N(seq)
+				at = &Reached{Topic: "t", Least: entryAt(least), Greatest: entryAt(seq)}
 			}
 			reached = append(reached, at)
 		}
 		had := Head{Topic: "t"}
-		if r.IntN(3) == 0 {
-			had = headAt(1+r.Int64N(n-3), 0)
+		if r.IntN(2) == 0 {
+			had = story[r.IntN(oldest)]
 		}
 		var want string
 		for round := range 4 {
@@ -136,11 +179,14 @@ func TestRegainInAnyOrder(t *testing.T) {
 					}
 				}
 			}
-			got := fmt.Sprint(h.Until, h.Last.Seq, len(h.Gaps))
+			got := fmt.Sprint(h.Epoch, h.Reset)
+			if same { // else it may be further back where those came first who had not heard of a reset
+				got += fmt.Sprint(h.Until, h.Last.Seq, len(h.Gaps))
+			}
 			if round == 0 {
 				want = got
 			} else if got != want {
-				t.Fatalf("%s, and in another order %s", want, got)
+				t.Fatalf("%s, and in another order %s\n%+v\n%+v\n%+v", want, got, had, sights, reached)
 			}
 			r.Shuffle(len(sights), func(i, j int) {
 				sights[i], sights[j] = sights[j], sights[i]
@@ -148,4 +194,21 @@ func TestRegainInAnyOrder(t *testing.T) {
 			})
 		}
 	}
+}
+
+// aStory returns the heads of a topic with n entries one after the other. Near the
+// end some may be resets.
+func aStory(r *rand.Rand, n int) (story []Head) {
+	var epoch uint64
+	for i := int64(1); i <= int64(n); i++ {
+		h := headAt(i, 0)
+		h.Epoch = epoch
+		story = append(story, h)
+		for i > int64(n)-4 && r.IntN(4) == 0 {
+			epoch++
+			h.Reset, h.Epoch = true, epoch
+			story = append(story, h)
+		}
+	}
+	return story
 }

@@ -113,6 +113,41 @@ func TestEmptiedPartition_Invariant10(t *testing.T) {
 	}
 }
 
+// What an operator said of a topic holds when the partition comes back empty, though
+// another hub had not heard of it.
+func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
+	server := redistest.Standalone(t)
+	said := live(t, server.URL(), "said", Options{})
+	other := live(t, server.URL(), "other", Options{})
+	reset, removed := topicName, topicName+"removed/"
+	for _, topic := range []string{reset, removed} {
+		publish(t, other, topic, 3)
+		h, err := said.Head(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if topic == reset {
+			err = said.Reset(t.Context(), topic, h.Version)
+		} else {
+			err = said.Remove(t.Context(), topic, h.Version)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:*", said.key))
+	server.Do(t, "DEBUG", "CHANGE-REPL-ID")
+	said.noticeHistories(t.Context())
+	other.noticeHistories(t.Context())
+	eventually(t, "a settled store", func() bool { return said.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
+	if h, err := other.Head(t.Context(), reset); err != nil || !h.Reset || h.Epoch != 1 {
+		t.Errorf("reset: %+v (%v)", h, err)
+	}
+	if h, err := other.Head(t.Context(), removed); err != nil || !h.Forgotten() || len(h.Gaps) > 0 {
+		t.Errorf("removed: %+v (%v)", h, err)
+	}
+}
+
 // A history that began while an append was on its way makes it sure again that the
 // entry is there.
 func TestAppendOfALostServerIsNotConfirmed(t *testing.T) {

@@ -147,6 +147,8 @@ func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known j
 		return false, nil
 	case h.Version == "":
 		return true, nil
+	case h.Epoch < known.Epoch && (known.Reset || known.Kind == "") && h.Entries == 0:
+		return true, nil // who put it back had not heard that it was reset, or removed
 	case known.Kind == "": // its subscriptions alone are known, and they find out when they read
 		return false, nil
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
