@@ -121,7 +121,7 @@ func (m *nemesis) ends(h *hub) {
 // standaloneFaults are those of a single Redis, which hubs reach by a proxy.
 func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s }, nil),
-		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix),
+		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix), m.emptiedFault(s.Servers, nemesisPrefix),
 		fault{name: "Redis killed", begin: func() func() {
 			s.Kill(m.t)
 			return func() { s.Restart(m.t) }
@@ -149,7 +149,7 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 // sentinelFaults are those of a master with replicas.
 func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.Settle),
-		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix),
+		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix), m.emptiedFault(s.Servers, nemesisPrefix),
 		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
 			s.Failover(m.t)
 			return nil
@@ -168,7 +168,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)))))
 	}
 	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.Settle),
-		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix),
+		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix), m.emptiedFault(c.Servers, prefix),
 		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
 			c.Failover(m.t, slot())
 			return nil

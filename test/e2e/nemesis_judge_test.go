@@ -36,6 +36,9 @@ type topicStory struct {
 	// damaged are the intervals that were taken out of the journal: they may be
 	// missing there, and have to be in a gap where they have not arrived.
 	damaged map[int]bool
+	// emptied counts the intervals that were there when the store lost the whole
+	// topic: they need not be in the journal, but have to have arrived.
+	emptied int
 	journal []survivor // what the hubs list in the end, oldest first
 }
 
@@ -169,7 +172,7 @@ func (c *chronicle) judgeTopic(t *topicStory, complain func(string, ...any)) {
 		if i.accepted == 0 {
 			continue
 		}
-		if !numbers[n] && !t.damaged[n] {
+		if !numbers[n] && !t.damaged[n] && n >= t.emptied {
 			complain("%s: interval %d was accepted, and the journal does not have it", t.url, n)
 		}
 		if c.lossy {
@@ -217,19 +220,28 @@ func (who *callee) lost(n int) bool {
 
 // judgeOrder: intervals arrive in their order the first time. That none is passed
 // over without a gap judgeCallee sees. What is not wanted, or in a gap, may be late:
-// a lost tail may take a cursor back behind it.
+// a lost tail may take a cursor back behind it. What was sent again after a loss comes
+// before all that arrives from then on.
 func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string, ...any)) {
 	seen := map[int]bool{}
-	newest := -1
+	var firsts []arrival
 	for _, a := range got {
-		if seen[a.n] || who.lost(a.n) || !who.wants(c.topics[who.topic].intervals[a.n]) {
+		i := c.topics[who.topic].intervals[a.n]
+		if seen[a.n] || who.lost(a.n) || !who.wants(i) {
 			continue
 		}
 		seen[a.n] = true
+		newest := -1
+		for _, before := range slices.Backward(firsts) {
+			if before.at < i.sent {
+				break
+			}
+			newest = max(newest, before.n)
+		}
 		if a.n < newest {
 			complain("%s: interval %d arrived first after %d", who.path, a.n, newest)
 		}
-		newest = max(newest, a.n)
+		firsts = append(firsts, a)
 	}
 }
 

@@ -88,6 +88,25 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.drop(0, 5)
 			c.arrive(0, 5, 20*time.Second)
 		}, ""},
+		"sent again after others had arrived": {func(c *chronicle) {
+			c.lossy = true
+			for _, n := range []int{2, 3} {
+				c.topics[0].journal[n].id = fmt.Sprint("again", n)
+				c.topics[0].intervals[n].again = map[string]sending{fmt.Sprint("again", n): {20 * time.Second, 21 * time.Second}}
+				c.drop(0, n)
+				c.arrived = append(c.arrived, arrival{0, n, fmt.Sprint("again", n), 22 * time.Second})
+				c.arrived = append(c.arrived, arrival{1, n, fmt.Sprint("again", n), 22 * time.Second})
+			}
+		}, ""},
+		"sent again, and out of order": {func(c *chronicle) {
+			c.lossy = true
+			for at, n := range []int{3, 2} {
+				c.topics[0].journal[n].id = fmt.Sprint("again", n)
+				c.topics[0].intervals[n].again = map[string]sending{fmt.Sprint("again", n): {20 * time.Second, 21 * time.Second}}
+				c.drop(0, n)
+				c.arrived = append(c.arrived, arrival{0, n, fmt.Sprint("again", n), time.Duration(22+at) * time.Second})
+			}
+		}, "/stays: interval 2 arrived first after 3"},
 		"duplicates": {func(c *chronicle) { c.arrive(0, 5, 20*time.Second); c.arrive(0, 6, 20*time.Second) }, ""},
 		"too many duplicates": {func(c *chronicle) {
 			for n := range 3 {
@@ -133,6 +152,19 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.lossy = true
 			c.topics[0].journal = c.topics[0].journal[:9]
 		}, "interval 9 was accepted, and the journal does not have it"},
+		"a topic that was emptied": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal, c.topics[0].emptied = c.topics[0].journal[6:], 6
+		}, ""},
+		"a topic that was emptied, and goes on too late": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal, c.topics[0].emptied = c.topics[0].journal[7:], 6
+		}, "interval 6 was accepted, and the journal does not have it"},
+		"lost in a topic that was emptied": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal, c.topics[0].emptied = c.topics[0].journal[6:], 6
+			c.drop(0, 5)
+		}, "/stays: interval 5 of topic has not arrived"},
 		"a hole in the journal": {func(c *chronicle) {
 			c.topics[0].journal = append(c.topics[0].journal[:4:4], c.topics[0].journal[5:]...)
 		}, "the journal has interval 5 after 3"},
