@@ -105,7 +105,7 @@ func TestFetchOfWhatCannotBeAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := checker(t, TopicOptions{Client: guarded})
-	if _, f, err := fetch(t.Context(), c, "http://127.0.0.1:9/"); outcome(err) != "denied" || f.Status != 0 {
+	if _, f, err := fetch(t.Context(), c, "http://127.0.0.1:8/"); outcome(err) != "denied" || f.Status != 0 {
 		t.Errorf("a private address: %v, %d", err, f.Status)
 	}
 	srv := httptest.NewServer(nil)

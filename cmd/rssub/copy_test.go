@@ -130,7 +130,7 @@ func TestCopyExitCodes(t *testing.T) {
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--token-file", "h"}, cli.ExitUsage, "HOST=FILE"},
 		{[]string{"sync", s.URL + "/nothing", "--dir", "DIR", "--dev"}, cli.ExitNotFound, "404"},
 		{[]string{"sync", s.URL + "/list.xml", "--dir", "DIR"}, cli.ExitRefused, "--allow-cidr"},
-		{[]string{"sync", "http://127.0.0.1:1/", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "127.0.0.1:1"},
+		{[]string{"sync", "http://127.0.0.1:2/", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "127.0.0.1:2"},
 		{[]string{"follow", s.URL, "--dir", "DIR", "--listen", "127.0.0.1:0"}, cli.ExitUsage, "--callback-url"},
 	} {
 		for i := range c.args {

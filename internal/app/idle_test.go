@@ -38,7 +38,7 @@ func TestStopClosesIdleConnections(t *testing.T) {
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const topic = "http://127.0.0.1:1/topic"
+	const topic = "http://127.0.0.1:2/topic"
 	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback.URL}}
 	if status, _ := post(t, a.HubURL(), "application/x-www-form-urlencoded", form.Encode(), ""); status != http.StatusAccepted {
 		t.Fatalf("subscribing: %d", status)

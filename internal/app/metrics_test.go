@@ -45,7 +45,7 @@ type metered struct {
 	t *testing.T
 }
 
-const meteredTopic = "http://127.0.0.1:1/topic"
+const meteredTopic = "http://127.0.0.1:2/topic"
 
 func startMetered(t *testing.T) *metered {
 	t.Helper()

@@ -16,7 +16,7 @@ func TestHubDoesNotCallItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Stop(t.Context()) }()
-	const elsewhere = "http://127.0.0.1:1/"
+	const elsewhere = "http://127.0.0.1:2/"
 	_, adminPort, _ := strings.Cut(a.AdminAddr(), ":")
 	own := []string{a.HubURL(), a.HubURL() + "?x=1", "http://" + a.Addr() + "/", "http://" + a.Addr() + "/other", "http://localhost:" + adminPort + "/api/v1/info"}
 	for _, u := range own {

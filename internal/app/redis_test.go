@@ -107,7 +107,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	}
 
 	// Sixteen subscriptions, taken by one hub, of which each owns about half.
-	const topic, n = "http://127.0.0.1:1/topic", 16
+	const topic, n = "http://127.0.0.1:2/topic", 16
 	callbacks := make([]*counting, n)
 	owned := 0
 	for i := range callbacks {
@@ -217,7 +217,7 @@ func TestUnreadableSubscriptionStopsNothing(t *testing.T) {
 		return a
 	}
 	a := start()
-	const topic = "http://127.0.0.1:1/topic"
+	const topic = "http://127.0.0.1:2/topic"
 	damaged, other := newCounting(t), newCounting(t)
 	for _, c := range []*counting{damaged, other} {
 		form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {c.URL}}

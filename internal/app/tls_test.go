@@ -274,7 +274,7 @@ func TestPublicListenerSpeaksHTTPS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport}
 	form := url.Values{
-		"hub.mode": {"subscribe"}, "hub.topic": {"http://127.0.0.1:1/t"}, "hub.callback": {"https://127.0.0.1:1/"}, "hub.secret": {"s"},
+		"hub.mode": {"subscribe"}, "hub.topic": {"http://127.0.0.1:2/t"}, "hub.callback": {"https://127.0.0.1:2/"}, "hub.secret": {"s"},
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.HubURL(), strings.NewReader(form.Encode()))
 	if err != nil {

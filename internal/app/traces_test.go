@@ -94,7 +94,7 @@ func TestTraceOutlivesTheProcess(t *testing.T) {
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const topic = "http://127.0.0.1:1/topic"
+	const topic = "http://127.0.0.1:2/topic"
 	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback.URL + "/capability"}, "hub.secret": {"s3cret"}}
 	hub := "http://" + a.Addr() + "/"
 	if status, _ := post(t, hub, "application/x-www-form-urlencoded", form.Encode(), ""); status != http.StatusAccepted {

@@ -128,7 +128,7 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 // refused there.
 func TestHostsInOtherDigits(t *testing.T) {
 	c := newClient(t, Options{})
-	_, err := get(c, "http://\uff11\uff12\uff17\u3002\uff10\u30020\u30021:9/")
+	_, err := get(c, "http://\uff11\uff12\uff17\u3002\uff10\u30020\u30021:8/")
 	if Classify(err) != FailureRefused {
 		t.Errorf("%v, want a refusal", err)
 	}

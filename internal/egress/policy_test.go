@@ -115,7 +115,7 @@ func TestDialRefusesAddresses_HUB02(t *testing.T) {
 		if strings.Contains(a, ":") {
 			host = "[" + strings.ReplaceAll(a, "%", "%25") + "]"
 		}
-		for _, u := range []string{"http://" + host + ":9/", "https://" + host + ":9/"} {
+		for _, u := range []string{"http://" + host + ":8/", "https://" + host + ":8/"} {
 			_, err := get(c, u)
 			var refused *RefusedError
 			if !errors.As(err, &refused) || Classify(err) != FailureRefused {

@@ -23,7 +23,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		}
 	}
 	told = nil
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:2/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

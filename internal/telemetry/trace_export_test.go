@@ -93,7 +93,7 @@ func TestDroppedSpansAreCounted(t *testing.T) {
 func TestDeadCollector(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	logger, lines := observed()
-	tr, err := NewTraces(t.Context(), TraceOptions{Endpoint: "http://127.0.0.1:1/v1/traces", Log: logger})
+	tr, err := NewTraces(t.Context(), TraceOptions{Endpoint: "http://127.0.0.1:2/v1/traces", Log: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

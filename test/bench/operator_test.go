@@ -34,8 +34,8 @@ const (
 	watchedPairs = 20
 
 	// Nobody publishes to idleTopic; deliveries are made to busyTopic.
-	idleTopic = "http://127.0.0.1:1/idle"
-	busyTopic = "http://127.0.0.1:1/busy"
+	idleTopic = "http://127.0.0.1:2/idle"
+	busyTopic = "http://127.0.0.1:2/busy"
 )
 
 // startLoaded starts a hub that has many subscriptions to idleTopic, and one to

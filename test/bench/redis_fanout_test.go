@@ -39,7 +39,7 @@ func BenchmarkRedisFanOut(b *testing.B) {
 func BenchmarkRedisPublish(b *testing.B) {
 	redis, receivers, n := startRedis(b), startReceivers(b, hosts), sized(100_000)
 	store := openRedis(b, redis)
-	const one, many = "http://127.0.0.1:1/one", "http://127.0.0.1:1/many"
+	const one, many = "http://127.0.0.1:2/one", "http://127.0.0.1:2/many"
 	put(b, store, func(yield func(subscriptions.Subscription) bool) {
 		if !yield(subscribed(one, receivers.hosts[0]+"/one", journal.Head{})) {
 			return

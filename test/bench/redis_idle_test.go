@@ -23,7 +23,7 @@ func BenchmarkRedisIdle(b *testing.B) {
 	redis, n := startRedis(b), sized(100_000)
 	store := openRedis(b, redis)
 	each(b, count(n), func(ctx context.Context, i int) error {
-		topic, now := fmt.Sprintf("http://127.0.0.1:1/topic/%d", i), time.Now()
+		topic, now := fmt.Sprintf("http://127.0.0.1:2/topic/%d", i), time.Now()
 		e := journal.Entry{From: now.Add(-time.Minute), Until: now, Kind: journal.KindChange, MediaType: "application/xml", Body: []byte("<urlset/>")}
 		stored, err := store.Append(ctx, now, topic, e, "")
 		if err != nil {

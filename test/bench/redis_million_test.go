@@ -23,7 +23,7 @@ func BenchmarkRedisLoad(b *testing.B) {
 	start := time.Now()
 	put(b, store, func(yield func(subscriptions.Subscription) bool) {
 		for i := range n {
-			if !yield(subscribed(fmt.Sprintf("http://127.0.0.1:1/topic/%d", i%1000), fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i), journal.Head{})) {
+			if !yield(subscribed(fmt.Sprintf("http://127.0.0.1:2/topic/%d", i%1000), fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i), journal.Head{})) {
 				return
 			}
 		}

@@ -47,7 +47,7 @@ func busyHub(t *testing.T, args ...string) (h *hub, r *receiver, answer func()) 
 		<-release
 		w.WriteHeader(http.StatusOK)
 	}
-	const topic = "http://127.0.0.1:1/end"
+	const topic = "http://127.0.0.1:2/end"
 	h.subscribe(topic, r.url(0, "/end")).want(t, http.StatusAccepted)
 	h.active(1)
 	do(t, http.MethodPost, h.url(), http.Header{

@@ -16,7 +16,7 @@ import (
 // subscriber who was away gets it.
 func TestFloodedTopicPushesNobodyOut(t *testing.T) {
 	h := startHub(t, "--retention-total=1MiB", "--retry-first=100ms", "--retry-max=200ms")
-	small, hog := newSource("http://127.0.0.1:1/small"), newSource("http://127.0.0.1:1/hog")
+	small, hog := newSource("http://127.0.0.1:2/small"), newSource("http://127.0.0.1:2/hog")
 	r := newReceiver(t, 1)
 	h.subscribe(small.topic, r.url(0, "/cb")).want(t, http.StatusAccepted)
 	h.active(1)
@@ -63,7 +63,7 @@ func TestFloodedTopicPushesNobodyOut(t *testing.T) {
 // --publish-rate in bytes, and a log that a flood of refusals does not fill.
 func TestPublishRateAndTheLogOfAFlood(t *testing.T) {
 	h := startHub(t, "--publish-rate=100KiB/h", "--max-body=100KiB", "--max-inflight-bytes=1MiB")
-	s := newSource("http://127.0.0.1:1/t")
+	s := newSource("http://127.0.0.1:2/t")
 	h.accepted(s.topic, s.next(60<<10))
 	refused := h.publish(s.topic, s.next(60<<10))
 	if refused.status != http.StatusTooManyRequests || !strings.Contains(string(refused.body), "Too many bytes from you") || refused.header.Get("Retry-After") == "" {

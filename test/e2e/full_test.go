@@ -61,7 +61,7 @@ func TestRedisOverItsMaxmemory(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	})
-	src := newSource("http://127.0.0.1:1/full")
+	src := newSource("http://127.0.0.1:2/full")
 	paths := []string{"/gone", "/refuses", "/away"}
 	for n := range callbacks {
 		paths = append(paths, fmt.Sprint("/cb", n))
@@ -172,7 +172,7 @@ func TestNemesisOfStrangersOnAFullRedis(t *testing.T) {
 	redis := redistest.Standalone(t)
 	h := startHub(t, "--redis-url", redis.URL(), "--topic-check=off", "--subscribe-rate=0")
 	r := newReceiver(t, 1)
-	h.subscribe("http://127.0.0.1:1/t", r.url(0, "/cb")).want(t, http.StatusAccepted)
+	h.subscribe("http://127.0.0.1:2/t", r.url(0, "/cb")).want(t, http.StatusAccepted)
 	h.active(1)
 	before := usedMemory(t, redis)
 	overfill(t, redis, 1)
@@ -182,7 +182,7 @@ func TestNemesisOfStrangersOnAFullRedis(t *testing.T) {
 	for w := range workers {
 		all.Go(func() {
 			for n := w; n < requests; n += workers {
-				form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {"http://127.0.0.1:1/t"}, "hub.callback": {r.url(0, "/"+uuid.NewString())}, "hub.secret": {strings.Repeat("s", 150)}}
+				form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {"http://127.0.0.1:2/t"}, "hub.callback": {r.url(0, "/"+uuid.NewString())}, "hub.secret": {strings.Repeat("s", 150)}}
 				a, err := try(t.Context(), http.MethodPost, h.url(), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, []byte(form.Encode()))
 				switch {
 				case err != nil:

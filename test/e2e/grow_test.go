@@ -27,7 +27,7 @@ func TestFromTheFolderToRedisAndBack(t *testing.T) {
 	}
 	sealed := []string{"--seal-key-file", key}
 	onRedis := append([]string{"--redis-url", redis.URL()}, sealed...)
-	subscriber, src := newReceiver(t, 1), newSource("http://127.0.0.1:1/topic/")
+	subscriber, src := newReceiver(t, 1), newSource("http://127.0.0.1:2/topic/")
 	subscriber.onPost(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			w.WriteHeader(http.StatusInternalServerError)

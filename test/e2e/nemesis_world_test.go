@@ -126,7 +126,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // addTopic makes a topic and its Source.
 func (w *world) addTopic() *stubbornSource {
 	n := len(w.c.topics)
-	story := &topicStory{damaged: map[int]bool{}, url: fmt.Sprintf("http://127.0.0.1:1/%d/", n)} // nothing answers there: the topic check only warns
+	story := &topicStory{damaged: map[int]bool{}, url: fmt.Sprintf("http://127.0.0.1:2/%d/", n)} // nothing answers there: the topic check only warns
 	w.c.topics = append(w.c.topics, story)
 	return &stubbornSource{w: w, n: n, story: story, first: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }

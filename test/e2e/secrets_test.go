@@ -256,7 +256,7 @@ func (s *scene) subscribeAll() {
 		case "/refuses":
 			http.Error(w, r.URL.RawQuery, http.StatusNotFound)
 		case "/moved":
-			http.Redirect(w, r, "http://127.0.0.1:1/?"+r.URL.RawQuery, http.StatusFound)
+			http.Redirect(w, r, "http://127.0.0.1:2/?"+r.URL.RawQuery, http.StatusFound)
 		case "/breaks":
 			panic(http.ErrAbortHandler)
 		default:

@@ -1,10 +1,13 @@
 package ports_test
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/test/ports"
 )
 
@@ -32,6 +35,19 @@ func TestWhatIsTakenIsNotGiven(t *testing.T) {
 	for range 1000 { // once around
 		if got := ports.Addr(); got == l.Addr().String() {
 			t.Fatalf("%s was given while somebody listened there", got)
+		}
+	}
+}
+
+// A hub calls whatever port a test is given.
+func TestPortsCanBeCalled(t *testing.T) {
+	client, err := egress.New(egress.Options{Allow: egress.DevAllow()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for port := 10240; port < 32768; port++ {
+		if err := client.CheckLiteral(fmt.Sprintf("http://127.0.0.1:%d/", port)); (err != nil) != slices.Contains(ports.NotCalled, port) {
+			t.Errorf("%d: %v", port, err)
 		}
 	}
 }

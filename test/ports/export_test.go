@@ -1,0 +1,4 @@
+package ports
+
+// NotCalled is for the tests.
+var NotCalled = notCalled
