@@ -83,7 +83,8 @@ type Options struct {
 	// AcceptGaps is `--continuity=flag`.
 	AcceptGaps bool
 	// TopicAllow and TopicDeny say which topics are served; none allowed means
-	// all, and what is denied is denied. Unsubscribing is always possible.
+	// all, and what is denied is denied, however its server reads an encoded slash.
+	// Unsubscribing is always possible.
 	TopicAllow, TopicDeny []validate.Pattern
 	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP, or
 	// whose callback is not https (HUB-08).
@@ -240,7 +241,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 
 // allowed reports whether this hub serves a topic (HUB-16).
 func (h *Handler) allowed(topic string) bool {
-	if validate.MatchAny(h.o.TopicDeny, topic) {
+	if validate.TouchesAny(h.o.TopicDeny, topic) {
 		return false
 	}
 	return len(h.o.TopicAllow) == 0 || validate.MatchAny(h.o.TopicAllow, topic)

@@ -395,6 +395,20 @@ var otherRefusals = []refused{
 		status: 403, slug: "topic-not-allowed", says: []string{topic},
 	},
 	{
+		why: "a topic that some servers read as one that is not served", change: func(o *Options) { o.TopicDeny = patterns("https://example.org/private/*") },
+		req: func() *http.Request {
+			return form("hub.mode", "subscribe", "hub.callback", callback, "hub.topic", "https://example.org/private%2fx")
+		},
+		status: 403, slug: "topic-not-allowed", says: []string{"private%2fx"},
+	},
+	{
+		why: "a topic that is not served by all readings", change: func(o *Options) { o.TopicAllow = patterns("https://example.org/lib/*") },
+		req: func() *http.Request {
+			return form("hub.mode", "subscribe", "hub.callback", callback, "hub.topic", "https://example.org/lib%2ft/")
+		},
+		status: 403, slug: "topic-not-allowed", says: []string{"lib%2ft/"},
+	},
+	{
 		why: "a secret over plain HTTP", change: func(o *Options) { o.RequireHTTPSForSecrets = true },
 		req: func() *http.Request {
 			r := subscribeForm("hub.secret", "s")

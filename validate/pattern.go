@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -17,13 +18,23 @@ import (
 // without regard to case, the port only where it is not the scheme's own, the
 // path decoded and without dot segments. So nobody gets around a pattern by
 // another spelling.
+//
+// Servers differ in what an encoded slash or a backslash is: a character of a segment,
+// or the end of it. A Pattern knows both readings. What it lets in ([Pattern.Match])
+// matches by both, and what it keeps out ([Pattern.Touches]) by one of them.
 type Pattern struct {
 	raw        string
 	all        bool
 	scheme     string
 	host       string
 	subdomains bool
-	parts      []string // of the path and query, around the stars
+	parts      readings[[]string] // of the path and query, around the stars
+}
+
+// readings is one thing by the two readings of a path.
+type readings[T any] struct {
+	strict T // %2F and \ are characters like others
+	loose  T // they are slashes
 }
 
 // ParsePattern reads a pattern: `*`, or an http or https URL with a path. A
@@ -55,44 +66,61 @@ func ParsePattern(s string) (Pattern, error) {
 	if err != nil {
 		return bad(err.Error())
 	}
-	p.scheme, p.host, p.parts = u.scheme, u.host, strings.Split(u.path, "*")
+	p.scheme, p.host = u.scheme, u.host
+	p.parts = readings[[]string]{strings.Split(u.path.strict, "*"), strings.Split(u.path.loose, "*")}
 	return p, nil
 }
 
 // String returns the pattern as it was written.
 func (p Pattern) String() string { return p.raw }
 
-// Match reports whether rawURL is one that the pattern means. What is not an
-// http or https URL matches no pattern but `*`.
+// Match reports whether rawURL is one that the pattern means, however a server reads
+// its path. What is not an http or https URL matches no pattern but `*`.
 func (p Pattern) Match(rawURL string) bool {
 	if p.all {
 		return true
 	}
-	if len(p.parts) == 0 {
-		return false
+	path, ok := p.pathOf(rawURL)
+	return ok && glob(p.parts.strict, path.strict) && glob(p.parts.loose, path.loose)
+}
+
+// Touches reports whether there is a server to which rawURL is one that the pattern
+// means. It is Match for patterns that keep something out.
+func (p Pattern) Touches(rawURL string) bool {
+	if p.all {
+		return true
+	}
+	path, ok := p.pathOf(rawURL)
+	return ok && (glob(p.parts.strict, path.strict) || glob(p.parts.loose, path.loose))
+}
+
+// pathOf is the path of rawURL, where scheme and host are those of the pattern.
+func (p Pattern) pathOf(rawURL string) (path readings[string], ok bool) {
+	if p.host == "" {
+		return path, false
 	}
 	u, err := canonical(rawURL)
 	if err != nil || u.scheme != p.scheme {
-		return false
+		return path, false
 	}
 	if p.subdomains {
-		if !strings.HasSuffix(u.host, "."+p.host) {
-			return false
-		}
-	} else if u.host != p.host {
-		return false
+		ok = strings.HasSuffix(u.host, "."+p.host)
+	} else {
+		ok = u.host == p.host
 	}
-	return glob(p.parts, u.path)
+	// A star in a URL is none of a pattern.
+	star := strings.NewReplacer("*", "%2A")
+	return readings[string]{star.Replace(u.path.strict), star.Replace(u.path.loose)}, ok
 }
 
 // MatchAny reports whether one of the patterns matches rawURL.
 func MatchAny(patterns []Pattern, rawURL string) bool {
-	for _, p := range patterns {
-		if p.Match(rawURL) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Match(rawURL) })
+}
+
+// TouchesAny reports whether one of the patterns touches rawURL.
+func TouchesAny(patterns []Pattern, rawURL string) bool {
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Touches(rawURL) })
 }
 
 // glob reports whether s is parts with anything between them.
@@ -114,10 +142,12 @@ func glob(parts []string, s string) bool {
 
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-type canonicalURL struct{ scheme, host, path string }
+type canonicalURL struct {
+	scheme, host string
+	path         readings[string] // with the query behind it
+}
 
-// canonical takes a URL apart so that two spellings of one are equal. The path
-// has the query behind it.
+// canonical takes a URL apart so that two spellings of one are equal.
 func canonical(raw string) (canonicalURL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -138,15 +168,46 @@ func canonical(raw string) (canonicalURL, error) {
 	if port != "" && port != defaultPorts[c.scheme] {
 		c.host += ":" + port
 	}
-	c.path = path.Clean("/" + u.Path)
-	// Clean drops the slash at the end, which a dot segment stands for, too.
-	switch _, last := path.Split(u.Path); {
-	case c.path == "/":
-	case last == "", last == ".", last == "..":
-		c.path += "/"
-	}
+	decoded := decode(u.EscapedPath())
+	c.path.strict = clean(decoded)
+	c.path.loose = clean(strings.NewReplacer("%2F", "/", `\`, "/").Replace(decoded))
 	if u.RawQuery != "" {
-		c.path += "?" + u.RawQuery
+		c.path.strict += "?" + u.RawQuery
+		c.path.loose += "?" + u.RawQuery
 	}
 	return c, nil
+}
+
+// decode decodes an escaped path, except for what would then be taken for something
+// else: a slash, the start of a query, a star of a pattern, or another escape.
+func decode(escaped string) string {
+	var b strings.Builder
+	for i := 0; i < len(escaped); i++ {
+		if escaped[i] != '%' || i+2 >= len(escaped) {
+			b.WriteByte(escaped[i])
+			continue
+		}
+		code := strings.ToUpper(escaped[i : i+3])
+		i += 2
+		switch code {
+		case "%2F", "%3F", "%2A", "%25":
+			b.WriteString(code)
+		default:
+			char, _ := url.PathUnescape(code) // url.Parse found it right
+			b.WriteString(char)
+		}
+	}
+	return b.String()
+}
+
+// clean removes dot segments.
+func clean(decoded string) string {
+	out := path.Clean("/" + decoded)
+	// Clean drops the slash at the end, which a dot segment stands for, too.
+	switch _, last := path.Split(decoded); {
+	case out == "/":
+	case last == "", last == ".", last == "..":
+		out += "/"
+	}
+	return out
 }
