@@ -235,6 +235,26 @@ func TestStrangeServers(t *testing.T) {
 	}
 }
 
+// A password in the hub's address is refused and shown nowhere, however the address
+// is written.
+func TestPasswordInAdminURLIsNotShown(t *testing.T) {
+	const password = "pw-of-the-operator"
+	for _, address := range []string{
+		"http://admin:" + password + "@127.0.0.1:8081", "https://" + password + "@h/", "http://admin:" + password + "@127.0.0.1:80:81", "ftp://admin:" + password + "@h",
+		"admin:" + password + "@127.0.0.1:8081", "http://admin:%zz" + password + "@h", "http://a:" + password + "@b@h/?x", "http://h/#:" + password + "@h",
+	} {
+		for name, got := range map[string]result{
+			"flag":     command(t, nil, "", "info", "--admin-url", address),
+			"variable": command(t, map[string]string{"RSHUB_ADMIN_URL": address}, "", "topic", "ls"),
+		} {
+			got.want(t, ExitUsage, "--admin-url", defaultAdminURL)
+			if strings.Contains(got.stdout+got.stderr, password) {
+				t.Errorf("%s %s: the password is shown: %s%s", name, address, got.stdout, got.stderr)
+			}
+		}
+	}
+}
+
 const notification = `<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
   <rs:md capability="change-notification" from="2026-01-01T00:00:00Z" until="2026-01-01T00:05:00Z"/>

@@ -63,6 +63,9 @@ func (f *clientFlags) client(env Env) (*client, error) {
 	raw := first(f.url, env.Getenv("RSHUB_ADMIN_URL"), defaultAdminURL)
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		if strings.Contains(raw, "@") { // there may be a password before it
+			return nil, Fail(ExitUsage, "the hub's address in --admin-url or RSHUB_ADMIN_URL is not a plain http or https URL; write it like %s, without a user name or password. The operator's token goes into the file of --admin-token-file", defaultAdminURL)
+		}
 		return nil, Fail(ExitUsage, "the hub's address %q is not a plain http or https URL; write it like %s, in --admin-url or RSHUB_ADMIN_URL", raw, defaultAdminURL)
 	}
 	c := &client{

@@ -78,12 +78,18 @@ func (c *Config) Warnings() []string {
 	warn(!c.Dev && slices.Contains(c.PublishAuth, AuthOpen), "publish-auth holds open: anyone may publish")
 	warn(slices.Equal(c.PublishAuth, []string{AuthToken}) && len(c.Publishers) == 0,
 		"publish-auth is token alone and there are no publishers: nobody can publish until "+c.PublishersFile+" names one")
+	warn(!c.Dev && c.VerifyBudget == 0, "verify-budget is 0: strangers can make the hub send any host as many requests as they like; leave it at the default")
+	warn(slices.ContainsFunc(c.TrustedProxy, isEverything), "trusted-proxy holds every address (0.0.0.0/0 or ::/0): anyone can write into X-Forwarded-For who they are, and escape the limits of each requester; name the proxies alone")
+	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr holds every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
 	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works on this machine alone")
 	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener speaks https alone: nobody reaches the hub at its own URL")
 	warn(c.AcceptEmptyStore, "accept-empty-store: a Redis that was emptied is not noticed at the start; leave it out from the next start on")
 	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be gone before it was delivered; subscriptions then record a gap")
 	return all
 }
+
+// isEverything reports whether a range has all addresses of IPv4 or of IPv6.
+func isEverything(p netip.Prefix) bool { return p.Bits() == 0 }
 
 // readCAs fills in c.RootCAs.
 func (c *Config) readCAs() error {

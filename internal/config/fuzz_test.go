@@ -69,12 +69,19 @@ func FuzzParseProxy(f *testing.F) {
 		if err == nil && s != "" && (perr != nil || u.Hostname() == "" || string(got) != s) {
 			t.Errorf("%q was taken as %q", s, string(got))
 		}
+		for _, err := range []error{second(parsePublicURL(s)), second(parseEndpoint(s))} {
+			if err != nil && perr == nil && u.User != nil && !strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, password) && strings.Contains(err.Error(), password) {
+				t.Errorf("the error of %q has the password: %v", s, err)
+			}
+		}
 		if shown := hideUser(s); perr == nil && u.User != nil && strings.Contains(u.User.String(), password) &&
 			!strings.Contains(u.Host, password) && strings.Contains(shown, password) {
 			t.Errorf("%q is shown as %q", s, shown)
 		}
 	})
 }
+
+func second(_ string, err error) error { return err }
 
 // No range opens link-local addresses on purpose, however it is written.
 func FuzzParseAllowed(f *testing.F) {

@@ -199,7 +199,7 @@ func parsePublicURL(s string) (string, error) {
 		bad = "holds characters that must be percent-encoded"
 	}
 	if bad != "" {
-		return "", fmt.Errorf("%q %s; write it like https://hub.example.org/", s, bad)
+		return "", fmt.Errorf("%q %s; write it like https://hub.example.org/", hideUser(s), bad)
 	}
 	return s, nil
 }
@@ -221,10 +221,7 @@ func parseEndpoint(s string) (string, error) {
 		bad = "has a query or a fragment"
 	}
 	if bad != "" {
-		if u != nil {
-			s = u.Redacted()
-		}
-		return "", fmt.Errorf("%q %s; write it like http://127.0.0.1:4318", s, bad)
+		return "", fmt.Errorf("%q %s; write it like http://127.0.0.1:4318", hideUser(s), bad)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
@@ -256,16 +253,18 @@ func parseProxy(s string) (Secret, error) {
 	return Secret(s), nil
 }
 
-// hideUser takes the user name and password out of a URL.
+// hideUser takes the user name and password out of what somebody gave as a URL, so
+// that it can be shown. It also does so where that is no URL.
 func hideUser(s string) string {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return masked
-	case u.User == nil:
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
 		return s
 	}
-	return u.Scheme + "://" + masked + "@" + u.Host
+	scheme, _, ok := strings.Cut(s[:i], "://")
+	if !ok {
+		return masked + s[i:]
+	}
+	return scheme + "://" + masked + s[i:]
 }
 
 // parsePattern checks only what a pattern cannot do without; package validate

@@ -128,7 +128,10 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o *Options) checkURL() error {
 	u, err := url.Parse(o.PublicURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if strings.Contains(o.PublicURL, "@") && (err != nil || u.User != nil) {
+		return errors.New("the public URL has a user name or password, which everybody would see: give it without what ends in @, such as https://example.org/")
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("the public URL %q is none: give the address under which others reach this Source, such as https://example.org/", o.PublicURL)
 	}
 	if !strings.HasSuffix(o.PublicURL, "/") {
