@@ -62,6 +62,8 @@ var table = map[string]room{
 	"internal/clock":  {layer: "0"},
 	"internal/seal":   {layer: "0"},
 	"internal/config": {layer: "0", third: "koanf yaml pflag"},
+	// How requests come in, to all three commands.
+	"internal/ingress": {layer: "0b", third: "uuid"},
 
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/clock internal/egress", third: "uuid"},
@@ -84,7 +86,7 @@ var table = map[string]room{
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress", third: "cobra pflag uuid"},
+	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress internal/ingress", third: "cobra pflag uuid"},
 	"internal/demo": {layer: "3b", may: "internal/app internal/config internal/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/transfer": {layer: "2b", may: "subscriptions journal internal/seal", third: "uuid"},
@@ -92,8 +94,8 @@ var table = map[string]room{
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra pflag progressbar zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/egress internal/examine internal/cli", third: "cobra pflag progressbar"},
-	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/egress internal/cli", third: "cobra pflag progressbar"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/egress internal/ingress internal/examine internal/cli", third: "cobra pflag progressbar"},
+	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/egress internal/ingress internal/cli", third: "cobra pflag progressbar"},
 
 	// Ports for the servers of tests, and real Redis servers.
 	"test/ports":     {layer: "3"},

@@ -308,6 +308,11 @@ func TestServe(t *testing.T) {
 		}
 		return nil
 	})
+	if resp, err := http.Get(p.url); err != nil || resp.Header.Get("X-Request-Id") == "" { //nolint:noctx // a test
+		t.Errorf("it does not pass the ingress: %v %v", resp, err)
+	} else {
+		_ = resp.Body.Close()
+	}
 	if log := p.stop(); strings.Contains(log, `"level":"WARN"`) || strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("it warns of something:\n%s", log)
 	}

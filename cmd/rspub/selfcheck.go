@@ -26,7 +26,7 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 	defer own.CloseIdleConnections()
 	if why := leadsHere(ctx, own, s); why != "" && ctx.Err() == nil {
 		log.Warn("the public URL does not lead to this Source, so neither hubs nor subscribers will find it: "+why+
-			". Give the address that others use with --public-url, and have the proxy pass its whole path on to "+f.listen, "event", "public_url_unreachable", "url", f.publicURL)
+			". Give the address that others use with --public-url, and have the proxy pass its whole path on to --listen", "event", "public_url_unreachable", "url", f.publicURL)
 	}
 	for _, topic := range s.Topics() {
 		if why := namesHubs(ctx, own, topic, f.hubs.hubs); why != "" && ctx.Err() == nil {

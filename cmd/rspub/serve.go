@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -29,14 +27,15 @@ type serveFlags struct {
 	call     cli.CallFlags
 	schedule scheduleFlags
 
-	listen, publicURL, stateDir string
-	resume, resumeTopic         string
-	resumeFrom                  string
-	from                        time.Time // of resumeFrom
-	accept                      bool
-	every, drain                cli.Span
-	json                        bool
-	log                         cli.LogFlags
+	server              cli.ServerFlags
+	publicURL, stateDir string
+	resume, resumeTopic string
+	resumeFrom          string
+	from                time.Time // of resumeFrom
+	accept              bool
+	every, drain        cli.Span
+	json                bool
+	log                 cli.LogFlags
 }
 
 func serveCommand() *cobra.Command {
@@ -64,8 +63,8 @@ signal ends it at once. It logs to standard error; the line with
 	flags := cmd.Flags()
 	f.sets.add(cmd)
 	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, for what watching it misses")
-	flags.StringVar(&f.listen, "listen", ":8090", "`ADDR` to listen on; with --dev 127.0.0.1:8090")
-	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/)")
+	f.server.Add(flags, "8090", "to listen on")
+	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/, or https with --tls-cert)")
 	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` for what has to outlive a restart")
 	f.hubs.add(flags)
 	flags.Var(cli.Positive(&f.every), "every", "`TIME` that a change waits for others at most before it is pushed")
@@ -97,9 +96,6 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
 		return cli.Fail(cli.ExitUsage, "with several sets --resume-topic must say which topic is to go on")
 	}
-	if f.call.Dev && !cmd.Flags().Changed("listen") {
-		f.listen = "127.0.0.1:8090"
-	}
 	o, err := f.options(cmd, log)
 	if err != nil {
 		return err
@@ -109,20 +105,20 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	listener, err := cli.Listen(cmd.Context(), f.listen)
+	server, err := f.server.Open(cmd.Context(), f.call.Dev, "source", log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = listener.Close() }() // the server has, unless there is none yet
+	defer server.Stop(cmd.Context(), 0) // it has ended, unless it never served
 	if f.publicURL == "" {
-		f.publicURL = localURL(listener.Addr())
+		f.publicURL = server.URL("localhost")
 	}
 	o.PublicURL = f.publicURL
 	s, err := source.Open(o)
 	if err != nil {
 		return explain(err)
 	}
-	err = f.serve(cmd.Context(), s, listener, log, signals)
+	err = f.serve(cmd.Context(), s, server, log, signals)
 	if errors.Is(err, errAtOnce) {
 		return cli.Fail(cli.ExitFailure, "%w", err)
 	}
@@ -131,15 +127,6 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // errAtOnce is the end at a second signal, whatever is going on then.
 var errAtOnce = errors.New("ended at once by a second signal; what was under way is done again at the next start")
-
-// localURL is where a listener is reached on this machine.
-func localURL(addr net.Addr) string {
-	_, port, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return "http://localhost/"
-	}
-	return "http://localhost:" + port + "/"
-}
 
 // options are those of the Source that the flags describe, but for its URL.
 func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Options, error) {
@@ -180,18 +167,13 @@ func explain(err error) error {
 }
 
 // serve serves and runs the Source until a signal comes or a part of it fails.
-func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener, log *slog.Logger, signals <-chan os.Signal) error {
+func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Server, log *slog.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	ended := make(chan error, 2)
-	go func() { ended <- fmt.Errorf("serving: %w", server.Serve(l)) }()
+	server.Serve(ctx, s.Handler())
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
-	log.Info("the Source listens", "event", "listening", "address", l.Addr().String(), "url", f.publicURL,
+	log.Info("the Source listens", "event", "listening", "address", server.Addr().String(), "url", f.publicURL,
 		"description", s.DescriptionURL(), "hubs", strings.Join(f.hubs.hubs, " "))
 	checks := make(chan struct{})
 	go func() {
@@ -206,7 +188,8 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener
 	select {
 	case sig := <-signals:
 		log.Info("asked to end", "event", "stopping", "signal", sig.String())
-	case err = <-ended:
+	case err = <-server.Failed:
+		err = fmt.Errorf("serving: %w", err)
 	case err = <-ran:
 		running = false
 	case <-ctx.Done():
@@ -216,11 +199,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, l net.Listener
 	go func() {
 		defer close(drained)
 		// The hub may be fetching what it was just told of.
-		quiet, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(f.drain))
-		defer stop()
-		if server.Shutdown(quiet) != nil {
-			_ = server.Close() // they had their time
-		}
+		server.Stop(ctx, time.Duration(f.drain))
 		if running {
 			err = errors.Join(err, <-ran)
 		}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
 func followCommand() *cobra.Command {
 	var f copyFlags
-	var listen string
+	var server cli.ServerFlags
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE --dir DIR --callback-url URL",
 		Short: "Keep a copy in step with its Source, told of changes by the hub",
@@ -36,12 +37,12 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 			}
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
-			l, err := listenOn(ctx, listen)
+			l, err := server.Open(ctx, f.call.Dev, "callback", o.Log)
 			if err != nil {
 				return err
 			}
-			defer l.stop(ctx)
-			if o.Callback, err = l.callbackURL(f.callback, f.call.Dev); err != nil {
+			defer l.Stop(ctx, drain)
+			if o.Callback, err = callbackURL(l, f.callback, f.call.Dev); err != nil {
 				return err
 			}
 			show := newProgress(cmd.ErrOrStderr())
@@ -52,7 +53,7 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			l.serve(c.Handler())
+			l.Serve(ctx, c.Handler())
 			o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", o.Callback)
 			ended := make(chan error, 1)
 			following, stop := context.WithCancel(ctx)
@@ -60,18 +61,18 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 			go func() { ended <- c.Follow(following) }()
 			select {
 			case err = <-ended:
-			case err = <-l.failed:
+			case err = <-l.Failed:
 				stop()
 				err = errors.Join(err, <-ended)
 			}
-			l.stop(ctx) // before the state is closed
+			l.Stop(ctx, drain) // before the state is closed
 			return explained(err, o.Log)
 		},
 	}
 	f.add(cmd)
 	f.addBaseline(cmd)
 	f.addSubscription(cmd)
-	cmd.Flags().StringVar(&listen, "listen", ":8095", "`ADDR` at which the hub's notifications are taken")
+	server.Add(cmd.Flags(), "8095", takes)
 	return cmd
 }
 

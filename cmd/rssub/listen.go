@@ -19,7 +19,7 @@ import (
 // listenFlags are those of `rssub listen`.
 type listenFlags struct {
 	o       subscriber.Options
-	listen  string
+	server  cli.ServerFlags
 	command string
 	lease   cli.Span
 	check   cli.Span
@@ -28,6 +28,9 @@ type listenFlags struct {
 	call    cli.CallFlags
 	log     cli.LogFlags
 }
+
+// takes says what --listen is for.
+const takes = "at which the hub's notifications are taken"
 
 func listenCommand() *cobra.Command {
 	var f listenFlags
@@ -56,7 +59,7 @@ repeated by the next start, but for what a crash cut off.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.o.Topic, "topic", "", "`URL` of the topic")
 	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
-	flags.StringVar(&f.listen, "listen", ":8095", "`ADDR` at which the hub's notifications are taken")
+	f.server.Add(flags, "8095", takes)
 	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of what was received and not handed on yet")
 	flags.StringVar(&f.command, "exec", "", "run `CMD` by the shell for each change, instead of printing notifications")
@@ -93,12 +96,12 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := untilSignal(cmd)
 	defer cancel()
-	l, err := listenOn(ctx, f.listen)
+	l, err := f.server.Open(ctx, f.call.Dev, "callback", f.o.Log)
 	if err != nil {
 		return err
 	}
-	defer l.stop(ctx)
-	if f.o.Callback, err = l.callbackURL(f.o.Callback, f.call.Dev); err != nil {
+	defer l.Stop(ctx, drain)
+	if f.o.Callback, err = callbackURL(l, f.o.Callback, f.call.Dev); err != nil {
 		return err
 	}
 	s, err := subscriber.Open(f.o)
@@ -106,7 +109,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 		return &cli.Error{Code: cli.ExitFailure, Err: err}
 	}
 	defer func() { _ = s.Close() }()
-	l.serve(s.Handler())
+	l.Serve(ctx, s.Handler())
 	f.o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", f.o.Callback)
 
 	running, stop := context.WithCancel(ctx)
@@ -117,7 +120,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	select {
 	case err = <-handed:
 		stop()
-	case err = <-l.failed:
+	case err = <-l.Failed:
 		stop()
 		err = errors.Join(err, <-handed)
 	}
@@ -125,7 +128,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.leave && err == nil {
 		err = unsubscribe(cmd.Context(), s)
 	}
-	l.stop(ctx) // before the state is closed
+	l.Stop(ctx, drain) // before the state is closed
 	return err
 }
 

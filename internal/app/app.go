@@ -123,7 +123,7 @@ func (a *App) start(ctx context.Context) error {
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
 	a.stops.stage(stopListener)
-	a.serve(ctx, a.adminListener())
+	a.serve(ctx, a.admin, nil, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
 	return a.startParts(ctx)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/ingress"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -101,12 +102,12 @@ type wire struct {
 	logs  *observer.ObservedLogs
 }
 
-func newWire(f *testing.F, l listener) *wire {
+func newWire(f *testing.F, o ingress.Options) *wire {
 	f.Helper()
 	core, logs := observer.New(zapcore.WarnLevel)
 	a := &App{log: zap.New(core)}
-	l.gate = newGate(l.name, 100, 100, nil, a.log)
-	server := a.server(l)
+	o.Total, o.PerNetwork = 100, 100
+	server := a.server(o)
 	w := &wire{conns: &oneConn{conns: make(chan net.Conn), closed: make(chan struct{})}, logs: logs}
 	go func() { _ = server.Serve(w.conns) }()
 	f.Cleanup(func() { _ = server.Close() })
@@ -151,7 +152,7 @@ func (w *wire) send(t *testing.T, in []byte, forbidden string) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	h := resp.Header
-	if h.Get(headerRequestID) == "" {
+	if h.Get(ingress.HeaderRequestID) == "" {
 		if !slices.Contains(theirs, resp.StatusCode) || !resp.Close {
 			t.Errorf("%d %v without a request id", resp.StatusCode, h)
 		}
@@ -167,9 +168,9 @@ func (w *wire) send(t *testing.T, in []byte, forbidden string) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	id, policy := h.Values(headerRequestID), h.Get("Content-Security-Policy")
+	id, policy := h.Values(ingress.HeaderRequestID), h.Get("Content-Security-Policy")
 	if len(id) != 1 || !saneID.MatchString(id[0]) || !strings.HasPrefix(policy, "default-src 'none'") {
-		t.Errorf("%s %q, policy %q", headerRequestID, id, policy)
+		t.Errorf("%s %q, policy %q", ingress.HeaderRequestID, id, policy)
 	}
 }
 
@@ -214,7 +215,7 @@ func FuzzPublicListener(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	w := newWire(f, listener{name: "public listener", handler: handler, broken: handler.Broken})
+	w := newWire(f, ingress.Options{Name: "public listener", Handler: handler, Broken: handler.Broken})
 	f.Fuzz(func(t *testing.T, in []byte) { w.send(t, in, "\x00") })
 }
 
@@ -242,6 +243,23 @@ func FuzzOperatorListener(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	w := newWire(f, listener{name: "operator's listener", handler: handler, broken: admin.Broken})
+	w := newWire(f, ingress.Options{Name: "operator's listener", Handler: handler, Broken: admin.Broken})
 	f.Fuzz(func(t *testing.T, in []byte) { w.send(t, in, token) })
 }
+
+// oneConn is a listener of pipes.
+type oneConn struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *oneConn) Close() error   { close(l.closed); return nil }
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }

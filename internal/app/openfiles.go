@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/ingress"
 )
 
 // What a hub opens at most, beside what its settings say.
@@ -22,7 +23,7 @@ const (
 // within its limits: connections that come in, deliveries under way with as many idle
 // connections as two for each, verifications, fetches, and those to Redis.
 func openFilesNeeded(cfg *config.Config) uint64 {
-	n := publicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0)
+	n := ingress.PublicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0)
 	if url := string(cfg.RedisURL); url != "" {
 		servers := 1 + strings.Count(url, ",")
 		if strings.HasPrefix(url, "redis+cluster") || strings.HasPrefix(url, "rediss+cluster") {

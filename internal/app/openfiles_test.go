@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/ingress"
 )
 
 // What docs/operations.md recommends is enough for the defaults, and what takes more
@@ -18,7 +19,7 @@ func TestOpenFilesNeeded(t *testing.T) {
 		return openFilesNeeded(&cfg)
 	}
 	defaults := need()
-	if defaults > 8192 || defaults < publicTotal+adminTotal+3*512 {
+	if defaults > 8192 || defaults < ingress.PublicTotal+adminTotal+3*512 {
 		t.Errorf("%d by default", defaults)
 	}
 	if got := need("--max-inflight=4096"); got != defaults+3*(4096-512) {

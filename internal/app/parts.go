@@ -50,7 +50,7 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	shares.hub = a.hub
 	a.stops.stage(stopListener)
-	a.serve(ctx, a.publicListener())
+	a.serve(ctx, a.public, a.certificate, a.publicServer())
 	a.stops.stage(stopDelivery)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// The shares are handed back before deliveries end: that is what --drain is for.

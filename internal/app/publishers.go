@@ -13,6 +13,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/ingress"
 	"github.com/rshub/rshub/validate"
 )
 
@@ -25,7 +26,7 @@ type registry struct {
 	mu      sync.Mutex
 	read    []config.Publisher
 	secrets []string // the files that the publishers file names
-	files   watched
+	files   ingress.Watched
 }
 
 // begin puts in force what was read of a file at the start.
@@ -35,7 +36,7 @@ func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) 
 	return r.set(list)
 }
 
-func (r *registry) take() { r.files.take(append([]string{r.file}, r.secrets...)...) }
+func (r *registry) take() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
 
 // set puts a list in force, or leaves all as it is.
 func (r *registry) set(list []config.Publisher) error {
@@ -50,7 +51,7 @@ func (r *registry) set(list []config.Publisher) error {
 func (r *registry) check(time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.files.changed() {
+	if r.files.Changed() {
 		_, _ = r.load() // it is logged
 	}
 }

@@ -2,44 +2,18 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"strings"
-	"time"
-
-	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/ingress"
 )
 
-// The limits of the listeners, as docs/operations.md has them.
-const (
-	// headerTime is how long the header of a request may take, and the handshake
-	// of TLS before it.
-	headerTime = 10 * time.Second
-	// requestTime is how long a request may take to come in, where its handler
-	// does not give it more by what has come of it (hub/body.go).
-	requestTime = 25 * time.Second
-	idleTime    = 2 * time.Minute
-	maxHeader   = 64 << 10 // bytes
-	// publicTotal and publicEach bound the connections of the public listener, in
-	// all and of one network, adminTotal those of the operator's.
-	publicTotal = 4096
-	publicEach  = 256
-	adminTotal  = 256
-	// limitedEvery is how often the log may say that there are too many.
-	limitedEvery = time.Minute
-	// errorsAtOnce is how many errors of connections the log has at a time, and
-	// errorsEvery how long one more takes.
-	errorsAtOnce = 100
-	errorsEvery  = time.Second
-)
+// adminTotal is how many connections the operator's listener has.
+const adminTotal = 256
 
 // listen opens both listeners and settles the hub URI.
 func (a *App) listen(ctx context.Context) error {
@@ -80,46 +54,33 @@ func closing(l net.Listener) func(context.Context) error {
 	}
 }
 
-// listener is one of the two.
-type listener struct {
-	name    string
-	on      net.Listener
-	tls     *tls.Config // nil: plain HTTP
-	gate    *gate
-	handler http.Handler
-	broken  http.HandlerFunc // answers where handler panicked
+// server is what serves one of the two listeners.
+func (a *App) server(o ingress.Options) *http.Server {
+	o.Log = slogOf(a.log.Named("http"))
+	return ingress.NewServer(o)
 }
 
-func (a *App) adminListener() listener {
-	const name = "operator's listener"
-	return listener{
-		name: name, on: a.admin, handler: a.adminHandler(), broken: admin.Broken,
-		gate: newGate(name, adminTotal, 0, nil, a.log.Named("http")),
+func (a *App) adminServer() ingress.Options {
+	return ingress.Options{Name: "operator's listener", Handler: a.adminHandler(), Broken: admin.Broken, Total: adminTotal}
+}
+
+func (a *App) publicServer() ingress.Options {
+	return ingress.Options{
+		Name: "public listener", Handler: a.hub, Broken: a.hub.Broken,
+		Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Exempt: a.cfg.TrustedProxy,
 	}
 }
 
-func (a *App) publicListener() listener {
-	const name = "public listener"
-	l := listener{
-		name: name, on: a.public, handler: a.hub, broken: a.hub.Broken,
-		gate: newGate(name, publicTotal, publicEach, a.cfg.TrustedProxy, a.log.Named("http")),
+// serve answers on l until it is stopped; then the requests in progress may finish. A nil
+// certificate stands for plain HTTP.
+func (a *App) serve(ctx context.Context, l net.Listener, c *certificate, o ingress.Options) {
+	server := a.server(o)
+	var shown *ingress.Certificate
+	if c != nil {
+		shown = c.Certificate
 	}
-	if a.certificate != nil {
-		l.tls = a.certificate.config()
-	}
-	return l
-}
-
-// serve answers on l until it is stopped; then the requests in progress may
-// finish.
-func (a *App) serve(ctx context.Context, l listener) {
-	server := a.server(l)
-	on := l.on
-	if l.tls != nil {
-		on = tls.NewListener(on, l.tls)
-	}
-	a.stops.gently(ctx, l.name, func(context.Context) error {
-		if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
+	a.stops.gently(ctx, o.Name, func(context.Context) error {
+		if err := ingress.Serve(server, l, shown); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
@@ -131,48 +92,7 @@ func (a *App) serve(ctx context.Context, l listener) {
 	}, a.failed)
 }
 
-// server is what serves l. It speaks HTTP/1.1 alone, on which every limit here is
-// one of a connection.
-func (a *App) server(l listener) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Server{
-		Handler:                      &ingress{listener: l.name, next: l.handler, broken: l.broken, log: a.log.Named("http")},
-		Protocols:                    protocols,
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            headerTime,
-		ReadTimeout:                  requestTime,
-		IdleTimeout:                  idleTime,
-		MaxHeaderBytes:               maxHeader,
-		ConnState:                    l.gate.state,
-		ErrorLog:                     log.New(a.errorLog(l.name), "", 0),
-	}
-}
-
 // ErrorLog is for package log to write to. Net/http tells it, without being
 // asked, of answers that nobody waits for, and would let any callback write to
 // the hub's log what it likes.
-func (a *App) ErrorLog() io.Writer { return a.errorLog("none") }
-
-func (a *App) errorLog(listener string) *errorLog {
-	return &errorLog{log: a.log.Named("http"), listener: listener, limit: rate.NewLimiter(rate.Every(errorsEvery), errorsAtOnce)}
-}
-
-// errorLine is how many bytes of a line are logged: the rest may be a stranger's.
-const errorLine = 200
-
-// errorLog writes what net/http says of connections, and no more of it than the
-// limit lets pass: any stranger can make it say something.
-type errorLog struct {
-	log      *zap.Logger
-	listener string
-	limit    *rate.Limiter
-}
-
-func (e *errorLog) Write(line []byte) (int, error) {
-	if e.limit.Allow() {
-		text := strings.ToValidUTF8(string(line[:min(len(line), errorLine)]), "")
-		e.log.Info(strings.TrimSpace(text), zap.String("event", "http_error"), zap.String("listener", e.listener))
-	}
-	return len(line), nil
-}
+func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", slogOf(a.log.Named("http"))) }

@@ -26,6 +26,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/internal/ingress"
 )
 
 // pair is a certificate, signed by itself, and its key, as they stand in files.
@@ -86,7 +88,7 @@ func (f files) put(t *testing.T, p pair) {
 	}
 }
 
-func (c *certificate) serial() int64 { return c.current.Load().Leaf.SerialNumber.Int64() }
+func (c *certificate) serial() int64 { return c.Leaf().SerialNumber.Int64() }
 
 func nextYear() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 
@@ -206,7 +208,7 @@ func TestCertificateIsWatched(t *testing.T) {
 		a.stops.background(t.Context(), "files", a.reloads.watch, make(chan error, 1))
 		for serial := int64(2); serial < 5; serial++ {
 			f.put(t, newPair(t, serial, until))
-			time.Sleep(2*filesEvery + time.Second)
+			time.Sleep(2*ingress.FilesEvery + time.Second)
 			synctest.Wait()
 			if got := c.serial(); got != serial {
 				t.Errorf("certificate %d, want %d", got, serial)
@@ -287,7 +289,7 @@ func TestPublicListenerSpeaksHTTPS(t *testing.T) {
 	}
 	body, _ := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted || resp.ProtoMajor != 1 || resp.Header.Get(headerRequestID) == "" {
+	if resp.StatusCode != http.StatusAccepted || resp.ProtoMajor != 1 || resp.Header.Get(ingress.HeaderRequestID) == "" {
 		t.Errorf("%s %s %s", resp.Proto, resp.Status, body)
 	}
 	if code, body := get(t, "http://"+a.Addr()+"/"); code != http.StatusBadRequest || !strings.Contains(body, "HTTPS") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/ingress"
 )
 
 // adminToken is the operator's token, read again when its file changes.
@@ -18,13 +19,13 @@ type adminToken struct {
 	now  atomic.Pointer[config.Secret]
 
 	mu    sync.Mutex // of a check
-	files watched
+	files ingress.Watched
 }
 
 // newAdminToken takes a token that was read of its file.
 func newAdminToken(file string, token config.Secret, log *zap.Logger) *adminToken {
 	t := &adminToken{file: file, log: log}
-	t.files.take(file)
+	t.files.Take(file)
 	t.now.Store(&token)
 	return t
 }
@@ -35,7 +36,7 @@ func (t *adminToken) get() string { return string(*t.now.Load()) }
 func (t *adminToken) check(time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.files.changed() {
+	if t.files.Changed() {
 		_, _ = t.load() // it is logged
 	}
 }
@@ -48,7 +49,7 @@ func (t *adminToken) reload(time.Time) (admin.Reloaded, error) {
 }
 
 func (t *adminToken) load() (detail string, err error) {
-	t.files.take(t.file)
+	t.files.Take(t.file)
 	token, err := config.ReadSecret(t.file)
 	if err != nil {
 		t.log.Error("the operator's token could not be read again; the one of before stays in force", zap.String("event", "token_reload_failed"),

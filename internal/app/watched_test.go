@@ -102,28 +102,6 @@ func TestFilesAreWatched(t *testing.T) {
 	})
 }
 
-// A file that is being written is not read before it is left alone.
-func TestFilesThatAreBeingWritten(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "f")
-	put(t, name, "")
-	var w watched
-	w.take(name)
-	for i := range 5 {
-		put(t, name, strings.Repeat("x", i+1))
-		if w.changed() {
-			t.Errorf("look %d: it is to be read, though it has just changed", i)
-		}
-	}
-	for look := range 2 {
-		if !w.changed() {
-			t.Errorf("look %d: it is not to be read, though it is left alone", look)
-		}
-	}
-	if w.take(name); w.changed() {
-		t.Error("it is to be read again")
-	}
-}
-
 // Reload reads everything at once, says of each what came of it, and the listener
 // asks for the new token from then on.
 func TestReloadOfAll(t *testing.T) {

@@ -1,18 +1,18 @@
-package app
+package ingress
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/zap"
 )
 
 const (
-	// headerRequestID names a request, in its answer and in the log.
-	headerRequestID = "X-Request-Id"
+	// HeaderRequestID names a request, in its answer and in the log.
+	HeaderRequestID = "X-Request-Id"
 	// maxRequestID is how long one may be that a client names.
 	maxRequestID = 64
 	// answerTime is how long the client may take to read each piece of an
@@ -26,7 +26,7 @@ type ingress struct {
 	listener string // for the log
 	next     http.Handler
 	broken   http.HandlerFunc // answers where next did not
-	log      *zap.Logger
+	log      *slog.Logger
 }
 
 func (i *ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,8 +41,8 @@ func (i *ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 			panic(cause)
 		}
-		i.log.Error("a handler broke off", zap.String("event", "handler_panic"), zap.String("listener", i.listener),
-			zap.String("request_id", id), zap.String("cause", causeOf(cause)), zap.Strings("stack", stack()))
+		i.log.Error("a handler broke off", slog.String("event", "handler_panic"), slog.String("listener", i.listener),
+			slog.String("request_id", id), slog.String("cause", causeOf(cause)), slog.Any("stack", stack()))
 		if out.begun {
 			panic(http.ErrAbortHandler) // half an answer is told from a whole one by its end
 		}
@@ -57,7 +57,7 @@ func (i *ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // requestID is the name that a client gave its request, if it is one that can
 // stand anywhere, else a new one.
 func requestID(h http.Header) string {
-	given := h.Values(headerRequestID)
+	given := h.Values(HeaderRequestID)
 	if len(given) != 1 || given[0] == "" || len(given[0]) > maxRequestID {
 		return uuid.NewString()
 	}
@@ -82,7 +82,7 @@ type answer struct {
 // beside, and after HTTP/1.0, where net/http drops Transfer-Encoding and would read
 // the chunks as the next request.
 func (a *answer) begin(r *http.Request, id string) {
-	a.Header().Set(headerRequestID, id)
+	a.Header().Set(HeaderRequestID, id)
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		a.Header().Set("Connection", "close")
 	}

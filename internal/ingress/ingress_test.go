@@ -1,23 +1,58 @@
-package app
+package ingress
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// logged is a log, and its lines so far.
+func logged() (log *slog.Logger, lines func() []map[string]any) {
+	b := new(buffer)
+	return slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug})), b.lines
+}
+
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) lines() (all []map[string]any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for d := json.NewDecoder(bytes.NewReader(b.text.Bytes())); ; {
+		var line map[string]any
+		if d.Decode(&line) != nil {
+			return all
+		}
+		all = append(all, line)
+	}
+}
+
+var saneID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
 var mintedID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
@@ -41,7 +76,7 @@ func TestRequestIDs(t *testing.T) {
 		{[]string{"é"}, false},
 		{[]string{"<script>"}, false},
 	} {
-		got := requestID(http.Header{headerRequestID: tc.given})
+		got := requestID(http.Header{HeaderRequestID: tc.given})
 		if tc.kept != (len(tc.given) == 1 && got == tc.given[0]) || !tc.kept && !mintedID.MatchString(got) {
 			t.Errorf("%q became %q", tc.given, got)
 		}
@@ -58,7 +93,7 @@ func FuzzRequestID(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if id := requestID(http.Header{headerRequestID: {s}}); !saneID.MatchString(id) || id != s && saneID.MatchString(s) {
+		if id := requestID(http.Header{HeaderRequestID: {s}}); !saneID.MatchString(id) || id != s && saneID.MatchString(s) {
 			t.Errorf("%q became %q", s, id)
 		}
 	})
@@ -81,9 +116,9 @@ func TestPanics(t *testing.T) {
 			tc.cause = func() { panic(fmt.Errorf("with %s: %w", secret, io.EOF)) }
 		}
 		t.Run(name, func(t *testing.T) {
-			core, logs := observer.New(zapcore.DebugLevel)
+			log, logs := logged()
 			s := httptest.NewServer(&ingress{
-				listener: "public listener", log: zap.New(core),
+				listener: "public listener", log: log,
 				next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Length", "1000")
 					w.Header().Set("X-Half", secret)
@@ -101,21 +136,21 @@ func TestPanics(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Authorization", "Bearer "+secret)
-			req.Header.Set(headerRequestID, "r1")
+			req.Header.Set(HeaderRequestID, "r1")
 			resp, err := s.Client().Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
-			if resp.StatusCode != 500 || string(body) != "a mistake\n" || resp.Header.Get(headerRequestID) != "r1" || resp.Header.Get("X-Half") != "" || err != nil {
+			if resp.StatusCode != 500 || string(body) != "a mistake\n" || resp.Header.Get(HeaderRequestID) != "r1" || resp.Header.Get("X-Half") != "" || err != nil {
 				t.Errorf("%d %v %s %v", resp.StatusCode, resp.Header, body, err)
 			}
-			lines := logs.All()
+			lines := logs()
 			if len(lines) != 1 {
 				t.Fatalf("%d lines", len(lines))
 			}
-			got := lines[0].ContextMap()
+			got := lines[0]
 			if got["event"] != "handler_panic" || got["request_id"] != "r1" || got["cause"] != tc.says || !strings.Contains(fmt.Sprint(got["stack"]), "TestPanics") {
 				t.Errorf("%v", got)
 			}
@@ -129,8 +164,8 @@ func TestPanics(t *testing.T) {
 // Half an answer is cut off, so that nobody takes it for a whole one, and a
 // handler that wants its connection closed gets that without a word.
 func TestPanicsInTheMidst(t *testing.T) {
-	core, logs := observer.New(zapcore.DebugLevel)
-	i := &ingress{log: zap.New(core), broken: func(http.ResponseWriter, *http.Request) { t.Error("a second answer") }}
+	log, logs := logged()
+	i := &ingress{log: log, broken: func(http.ResponseWriter, *http.Request) { t.Error("a second answer") }}
 	for n, next := range []http.HandlerFunc{
 		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "half"); panic("x") },
@@ -146,7 +181,7 @@ func TestPanicsInTheMidst(t *testing.T) {
 			i.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 		}()
 	}
-	if n := len(logs.All()); n != 2 {
+	if n := len(logs()); n != 2 {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -155,11 +190,7 @@ func TestPanicsInTheMidst(t *testing.T) {
 // synctest bubble.
 func served(t *testing.T, handler http.HandlerFunc, f func(client net.Conn, answers *bufio.Reader)) {
 	synctest.Test(t, func(*testing.T) {
-		a := &App{log: zap.NewNop()}
-		server := a.server(listener{
-			name: "public listener", handler: handler, broken: func(http.ResponseWriter, *http.Request) {},
-			gate: newGate("public listener", 10, 10, nil, a.log),
-		})
+		server := NewServer(Options{Name: "public listener", Handler: handler, Total: 10, PerNetwork: 10})
 		conns, done := &oneConn{conns: make(chan net.Conn, 1), closed: make(chan struct{})}, make(chan struct{})
 		go func() { defer close(done); _ = server.Serve(conns) }()
 		client, end := net.Pipe()
@@ -254,7 +285,7 @@ func TestLimitsAreOfOneAnswer(t *testing.T) {
 			}
 			body, _ := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
-			if string(body) != "ab <nil>" || !mintedID.MatchString(resp.Header.Get(headerRequestID)) {
+			if string(body) != "ab <nil>" || !mintedID.MatchString(resp.Header.Get(HeaderRequestID)) {
 				t.Errorf("%d: %s %v", i, body, resp.Header)
 			}
 			time.Sleep(idleTime - time.Second)
@@ -311,20 +342,19 @@ func TestOptionsOfTheServer(t *testing.T) {
 // Whatever strangers make net/http say is said for a while, and then seldom.
 func TestErrorsOfConnectionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core, logs := observer.New(zapcore.InfoLevel)
-		a := &App{log: zap.New(core)}
-		server := a.server(listener{name: "public listener", gate: newGate("", 1, 1, nil, a.log)})
+		log, logs := logged()
+		server := NewServer(Options{Name: "public listener", Total: 1, PerNetwork: 1, Log: log})
 		for range 10 * errorsAtOnce {
 			server.ErrorLog.Printf("http: TLS handshake error from %s", "192.0.2.1")
 		}
-		if n := logs.Len(); n != errorsAtOnce {
+		if n := len(logs()); n != errorsAtOnce {
 			t.Errorf("%d lines", n)
 		}
 		time.Sleep(errorsEvery)
 		server.ErrorLog.Print("another")
 		server.ErrorLog.Print("another")
-		if n := logs.Len(); n != errorsAtOnce+1 || logs.All()[n-1].Message != "another" {
-			t.Errorf("%d lines", n)
+		if all := logs(); len(all) != errorsAtOnce+1 || all[errorsAtOnce]["msg"] != "another" {
+			t.Errorf("%d lines", len(all))
 		}
 	})
 }

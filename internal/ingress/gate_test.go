@@ -1,14 +1,11 @@
-package app
+package ingress
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"testing"
-
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // caller is a connection that only has an address, and knows when it was closed.
@@ -42,7 +39,7 @@ func newHouse(t *testing.T, total, each int, exempt ...string) *house {
 	for _, s := range exempt {
 		proxies = append(proxies, netip.MustParsePrefix(s))
 	}
-	return &house{gate: newGate("public listener", total, each, proxies, zap.NewNop()), t: t}
+	return &house{gate: newGate(Options{Name: "public listener", Total: total, PerNetwork: each, Exempt: proxies, Log: slog.New(slog.DiscardHandler)}), t: t}
 }
 
 // come has n connections from an address come in.
@@ -156,20 +153,20 @@ func TestGateForgets(t *testing.T) {
 // With TLS the connection below is closed, without a farewell for which it could
 // have to wait; and the log says so once a minute.
 func TestGateClosesBelowTLSAndSaysSo(t *testing.T) {
-	core, logs := observer.New(zapcore.WarnLevel)
+	log, lines := logged()
 	h := newHouse(t, 10, 1)
-	h.log = zap.New(core)
+	h.log = log
 	for range 5 {
 		c := &caller{from: "192.0.2.1"}
 		h.callers = append(h.callers, c)
 		h.state(overTLS{c}, http.StateNew)
 	}
 	h.gone(0, 1, 2, 3)
-	lines := logs.All()
-	if len(lines) != 1 {
-		t.Fatalf("%d lines", len(lines))
+	got := lines()
+	if len(got) != 1 {
+		t.Fatalf("%d lines", len(got))
 	}
-	if got := lines[0].ContextMap(); got["event"] != "connections_limited" || got["count"] != int64(1) || got["network"] != "192.0.2.1/32" {
+	if got := got[0]; got["event"] != "connections_limited" || got["count"] != 1.0 || got["network"] != "192.0.2.1/32" {
 		t.Errorf("%v", got)
 	}
 }

@@ -1,13 +1,13 @@
-package app
+package ingress
 
 import (
 	"container/list"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 
-	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 )
 
@@ -16,11 +16,11 @@ import (
 // slow and idle clients make room for others, and requests in progress are never
 // broken off. Its state may be called from many goroutines.
 type gate struct {
-	total      int
+	total      int            // 0: no limit
 	perNetwork int            // 0: no limit
 	exempt     []netip.Prefix // proxies, whose connections are everybody's
 	listener   string         // for the log
-	log        *zap.Logger
+	log        *slog.Logger
 	say        *rate.Limiter
 
 	mu       sync.Mutex
@@ -44,9 +44,9 @@ type guest struct {
 	among, inCrowd *list.Element
 }
 
-func newGate(listener string, total, perNetwork int, exempt []netip.Prefix, log *zap.Logger) *gate {
+func newGate(o Options) *gate {
 	return &gate{
-		total: total, perNetwork: perNetwork, exempt: exempt, listener: listener, log: log,
+		total: o.Total, perNetwork: o.PerNetwork, exempt: o.Exempt, listener: o.Name, log: o.Log,
 		say:    rate.NewLimiter(rate.Every(limitedEvery), 1),
 		guests: make(map[net.Conn]*guest), networks: make(map[netip.Prefix]*crowd),
 	}
@@ -100,7 +100,7 @@ func (g *gate) enter(c net.Conn) (out net.Conn) {
 	switch {
 	case v.crowd != nil && v.crowd.n > g.perNetwork:
 		first = v.crowd.waiting.Front()
-	case len(g.guests) > g.total:
+	case g.total > 0 && len(g.guests) > g.total:
 		first = g.waiting.Front()
 	default:
 		return nil
@@ -109,9 +109,9 @@ func (g *gate) enter(c net.Conn) (out net.Conn) {
 	g.leave(goes)
 	g.shut++
 	if g.say.Allow() {
-		g.log.Warn("there are too many connections; those without a request make room", zap.String("event", "connections_limited"),
-			zap.String("listener", g.listener), zap.Int("count", g.shut), zap.Int("connections", len(g.guests)),
-			zap.Stringer("network", goes.network))
+		g.log.Warn("there are too many connections; those without a request make room", slog.String("event", "connections_limited"),
+			slog.String("listener", g.listener), slog.Int("count", g.shut), slog.Int("connections", len(g.guests)),
+			slog.String("network", goes.network.String()))
 		g.shut = 0
 	}
 	return goes.conn
