@@ -60,6 +60,7 @@ var table = map[string]room{
 	"journal":         {layer: "0", third: "uuid"},
 	"internal/egress": {layer: "0", third: "ssrf"},
 	"internal/clock":  {layer: "0"},
+	"internal/disk":   {layer: "0"},
 	"internal/seal":   {layer: "0"},
 	"internal/config": {layer: "0", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
@@ -68,17 +69,17 @@ var table = map[string]room{
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/clock internal/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub internal/egress", third: "bbolt uuid"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/egress", third: "bbolt"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/disk internal/egress", third: "bbolt fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/disk internal/egress", third: "bbolt"},
 	// What rspub check says of a Source.
 	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/clock internal/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/clock internal/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "bbolt uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/disk internal/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal cluster", third: "mux zap uuid"},

@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // The buckets of the database, and the one key of meta.
@@ -77,6 +79,9 @@ func openOutbox(dir string, fresh state) (x *outbox, err error) {
 	x = &outbox{dir: dir, files: files{filepath.Join(dir, "notifications")}, commit: (*bbolt.Tx).Commit, turn: make(chan struct{}, 1)}
 	if err := os.MkdirAll(x.files.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the outbox: %w", err)
+	}
+	if err := disk.Mark(dir); err != nil {
+		return nil, err
 	}
 	if err := x.open(&fresh); err != nil {
 		return nil, err

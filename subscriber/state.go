@@ -14,6 +14,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // The state is one bbolt file:
@@ -75,6 +77,9 @@ var (
 // at once, and whenever changes that had been made were taken back.
 func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
+	if err := disk.Mark(dir); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	path := filepath.Join(dir, "subscriber.db")

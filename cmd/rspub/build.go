@@ -24,7 +24,7 @@ type buildFlags struct {
 	sets                     setFlags
 	schedule                 scheduleFlags
 	out, publicURL, stateDir string
-	link, json               bool
+	link, linkAnyway, json   bool
 }
 
 func buildCommand() *cobra.Command {
@@ -33,7 +33,9 @@ func buildCommand() *cobra.Command {
 		Use: "build", Short: "Write the documents as static files, for any web server", Args: cobra.NoArgs,
 		Long: `Scans a folder and writes its documents to --out, for a web server to serve at
 --public-url. The resources stay where they are: OUT/data is made a link to the
-folder, or tell the web server to serve it at data/. Beside each document is
+folder, or tell the web server to serve it at data/. A link shows all that is in the
+folder: if there are names that begin with a dot or folders of state in it, no link
+is made unless --link-data says so, and the exit code is 1. Beside each document is
 one compressed with gzip, for servers that know such (gzip_static).
 
 With --state-dir it remembers: run again after changes, or every hour, and there
@@ -44,7 +46,10 @@ Documents are replaced one by one, each after those that it names. Changes are n
 pushed; for that there is rspub serve.`,
 		Example: `  rspub build --dir ./books --out /srv/www/books --state-dir /var/lib/rspub \
       --public-url https://example.org/books/`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.linkAnyway = f.link && cmd.Flags().Changed("link-data")
+			return f.run(cmd)
+		},
 	}
 	flags := cmd.Flags()
 	f.sets.add(cmd)
@@ -52,7 +57,7 @@ pushed; for that there is rspub serve.`,
 	flags.StringVar(&f.publicURL, "public-url", "", "`URL` at which OUT is going to be served")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`FOLDER` to remember in from run to run")
 	f.schedule.add(flags)
-	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder")
+	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder; without this flag that is not done where the folder has what is not published")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object with the documents that were written")
 	return cmd
 }
@@ -126,6 +131,13 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	}
 	if !f.link {
 		return nil
+	}
+	for i, st := range s.Status().Sets {
+		if n := st.Folder.Hidden; n > 0 && !f.linkAnyway && !f.sets.hidden {
+			return cli.Fail(cli.ExitFailure, "the documents are written, but no link %s was made to %s: the folder has %d names that are not published, since they begin with a dot or are folders of state, and a web server would show them. "+
+				"Remove a link that is there. Move these names away, or give --link-data=false and have the web server serve the folder at data/ without them; --link-data makes the link all the same",
+				filepath.Join(f.out, st.Name, "data"), sets[i].Folder.Dir, n)
+		}
 	}
 	for _, x := range sets {
 		if err := linkData(x.Folder.Dir, filepath.Join(f.out, x.Name, "data")); err != nil {

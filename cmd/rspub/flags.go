@@ -69,6 +69,8 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 type setFlags struct {
 	dir          string
 	sets, ignore []string
+	hidden       bool
+	hiddenAllow  []string
 	rescan       cli.Span
 	settle       cli.Span
 	maxDeleted   float64
@@ -80,13 +82,15 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
+	flags.BoolVar(&f.hidden, "hidden", false, "publish names that begin with a dot, such as .env and .ssh, too; without it they are left out, except .well-known/")
+	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` for which a file must have been left alone before it counts as written")
 	flags.Float64Var(&f.maxDeleted, "max-deleted", source.DefaultMaxDeleted, "`SHARE` of all resources that may be gone at one look; if more are, none is published as deleted until they are back")
 }
 
 // resolve returns the sets.
 func (f *setFlags) resolve() ([]source.Set, error) {
-	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted}
+	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted, Hidden: f.hidden, HiddenAllow: f.hiddenAllow}
 	if f.ignore != nil {
 		options.Ignore = []string{}
 		for _, p := range f.ignore {
@@ -94,6 +98,9 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 				options.Ignore = append(options.Ignore, p)
 			}
 		}
+	}
+	if f.hidden && len(f.hiddenAllow) > 0 {
+		return nil, cli.Fail(cli.ExitUsage, "--hidden publishes all names that begin with a dot: leave it out, or leave out --hidden-allow")
 	}
 	if !(f.maxDeleted > 0 && f.maxDeleted <= 1) {
 		return nil, cli.Fail(cli.ExitUsage, "--max-deleted %v is no share: write 0.1 for a tenth of all resources, and 1 for all of them", f.maxDeleted)

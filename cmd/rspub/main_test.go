@@ -326,6 +326,42 @@ func TestServe(t *testing.T) {
 	p.stop()
 }
 
+// The files with this Source's own credentials are no resources.
+func TestServeHidesItsCredentials(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.txt", "token"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("t0ken"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newTestHub(t)
+	p := start(t, "--dir", dir, "--state-dir", filepath.Join(dir, "kept"), "--dev", "--hub", h.URL+"/", "--settle", "10ms", "--list-every", "10ms", "--token-file", filepath.Join(dir, "token"))
+	get := func(path string) (status int, body string) {
+		resp, err := http.Get(p.url + path) //nolint:noctx // of a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(raw)
+	}
+	eventually(t, func() error {
+		if status, body := get("resourcelist.xml"); status != http.StatusOK || strings.Count(body, "<url>") != 1 {
+			return fmt.Errorf("the list: %d %s", status, body)
+		}
+		return nil
+	})
+	for path, want := range map[string]int{"data/a.txt": http.StatusOK, "data/token": http.StatusNotFound, "data/kept/lock": http.StatusNotFound} {
+		if status, _ := get(path); status != want {
+			t.Errorf("%s answers %d", path, status)
+		}
+	}
+	p.stop()
+}
+
 // What keeps hubs and subscribers away is told at the start, with what to do, and
 // stops nothing.
 func TestServeChecksItself(t *testing.T) {

@@ -143,6 +143,11 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 		return source.Options{}, err
 	}
 	for i := range sets {
+		for _, file := range []string{f.hubs.tokenFile, f.hubs.secretFile} {
+			if file != "" {
+				sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, file)
+			}
+		}
 		name := sets[i].Folder.Dir
 		say := func(line string) { log.Info(line, "event", "scanning", "folder", name) }
 		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell

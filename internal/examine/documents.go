@@ -29,7 +29,8 @@ type document struct {
 
 // statistics count what the entries of a list lack.
 type statistics struct {
-	noLength, noHash, noTime, elsewhere int
+	noLength, noHash, noTime, elsewhere, hidden int
+	firstHidden                                 string // of the names that hidden counts
 }
 
 // visit looks at a document and all that it lists. Above are those that led to it.

@@ -208,6 +208,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"another up":                  {edit("/changelist.xml", "/capabilitylist.xml", "/other.xml"), `its rel="up" leads to`},
 		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist.xml"`, `rel="index" href="`+s.URL+`/x"`), `its rel="index" leads to`},
 		"old relation":                {edit("/resourcelist.xml", `rel="up"`, `rel="resourcesync"`), "WARN document " + s.URL + "/resourcelist.xml: 1 thing is not as version 1.1"},
+		"a hidden name":               {edit("/resourcelist.xml", "/data/20.txt<", "/data/.ssh/20.txt<"), `that begins with a dot, such as ".ssh"`},
 		"wrong length":                {edit("/resourcelist.xml", `length="7"`, `length="8"`), "it has 7 bytes, and the list says 8"},
 		"wrong hash":                  {edit("/data/20.txt", "file", "FILE"), "its hashes are"},
 		"resources are gone":          {status("/data/", 404), "lists it, and the server answers 404"},

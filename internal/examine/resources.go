@@ -25,12 +25,32 @@ func (d *document) note(e *resourcesync.Entry) {
 	if e.Change == resourcesync.Deleted {
 		return
 	}
+	if name := hiddenName(e.Loc); name != "" {
+		if d.stat.hidden++; d.stat.firstHidden == "" {
+			d.stat.firstHidden = name
+		}
+	}
 	if !e.HasLength {
 		d.stat.noLength++
 	}
 	if resourcesync.ParseHashes(e.Hash) == (resourcesync.Digests{}) {
 		d.stat.noHash++
 	}
+}
+
+// hiddenName returns the first name in the path of a URL that begins with a dot, except
+// .well-known (RFC 8615); empty: there is none.
+func hiddenName(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	for name := range strings.SplitSeq(u.Path, "/") {
+		if strings.HasPrefix(name, ".") && name != ".well-known" && name != "." && name != ".." {
+			return name
+		}
+	}
+	return ""
 }
 
 // drawn keeps a random sample of the entries.
@@ -63,6 +83,9 @@ func (x *examination) lacks(d *document) {
 	}
 	if n := d.stat.noTime; n > 0 {
 		s.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", count(n, "entry has", "entries have"))
+	}
+	if n := d.stat.hidden; n > 0 {
+		s.warn("", "%s a name in its path that begins with a dot, such as %q: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", count(n, "resource has", "resources have"), d.stat.firstHidden)
 	}
 	if n := d.stat.elsewhere; n > 0 {
 		s.warn("", "%s on another host than the list, which some subscribers refuse", count(n, "resource is", "resources are"))

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // The defaults of FolderOptions.
@@ -28,8 +30,14 @@ const (
 type FolderOptions struct {
 	// Dir is the folder. It has to exist.
 	Dir string
-	// Exclude are folders in it that are no part of it, such as one for state.
+	// Exclude are folders and files in it that are no part of it, such as a file with a
+	// token. Folders of state need not be named: each has a marker (disk.Marker).
 	Exclude []string
+	// Hidden publishes names that begin with a dot. Otherwise they are left out, with
+	// all that is in such folders, except folders called .well-known and what
+	// HiddenAllow names: patterns as those of Ignore.
+	Hidden      bool
+	HiddenAllow []string
 	// Ignore are patterns of what else is left out, as lines of a .gitignore; nil
 	// means DefaultIgnore, and an empty list nothing. See docs/publisher.md.
 	Ignore []string
@@ -79,18 +87,21 @@ type Progress struct {
 // Its resources are the regular files in it, at every depth. Links are neither
 // followed nor published, wherever they lead: what they lead to may lie outside,
 // and where it lies inside it is a resource there. Devices, pipes and sockets are
-// left out as well. What is renamed is deleted under its old name and created
+// left out as well. So are folders of state of rshub, rspub and rssub, and names that
+// begin with a dot: both may hold secrets. What is renamed is deleted under its old name and created
 // under the new one. A file whose bytes and media type stay the same is not
 // changed, whatever its times say.
 //
 // A file that can't be read is reported, and stays published as it was. So does
 // all that is in a folder that can't be read, and the whole where Dir itself is
-// not there, or has lost more than FolderOptions.MaxDeleted.
+// not there, or has lost more than FolderOptions.MaxDeleted. What has been published and
+// is left out from now on for what it may hold does not count in that: it is deleted.
 type Folder struct {
 	x        *Index
 	o        FolderOptions
 	dir      string // absolute
 	rules    rules
+	hidden   rules
 	excluded map[string]bool // paths below dir
 	pending  *pending
 	watch    *watch
@@ -123,8 +134,14 @@ func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
 		x: x, o: o, dir: dir, excluded: map[string]bool{}, pending: newPending(o.Settle),
 		changed: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
+	if disk.Marked(os.Lstat, dir) {
+		return nil, errState(dir)
+	}
 	f.watch = &watch{root: dir, log: o.Log, happened: f.happened, lost: f.lost}
 	if f.rules, err = parseRules(o.Ignore); err != nil {
+		return nil, err
+	}
+	if f.hidden, err = hiddenRules(&o); err != nil {
 		return nil, err
 	}
 	for _, e := range o.Exclude {
@@ -161,7 +178,12 @@ func folderDefaults(o FolderOptions) FolderOptions {
 	return o
 }
 
-// exclude leaves out a folder, where it is one below dir.
+// errState says that a folder is no folder of resources.
+func errState(dir string) error {
+	return fmt.Errorf("%s is a folder of state of rshub, rspub or rssub, as the file %s in it says, and is not published; name the folder with the resources, or remove that file if it says so by mistake", dir, disk.Marker)
+}
+
+// exclude leaves out a folder or file, where it is one below dir.
 func (f *Folder) exclude(folder string) error {
 	top, err := filepath.EvalSymlinks(f.dir)
 	if err != nil {
@@ -187,11 +209,11 @@ func (f *Folder) exclude(folder string) error {
 	return nil
 }
 
-// Open opens a resource to read it. It opens regular files below the folder only,
-// and follows no link out of it; else it returns an error that wraps
+// Open opens a resource to read it. It opens regular files below the folder only that
+// are not left out, and follows no link out of it; else it returns an error that wraps
 // fs.ErrNotExist. The index is not asked.
 func (f *Folder) Open(path string) (*os.File, error) {
-	if !validPath(path) {
+	if !validPath(path) || f.ignoresAbove(path) || f.ignores(path, false) {
 		return nil, fmt.Errorf("%w: %q: %w", ErrPath, path, os.ErrNotExist)
 	}
 	root, err := os.OpenRoot(f.dir)
@@ -199,6 +221,9 @@ func (f *Folder) Open(path string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
 	defer root.Close() //nolint:errcheck // it was only read
+	if stateAbove(root, path) {
+		return nil, fmt.Errorf("%w: %q is in a folder of state: %w", ErrPath, path, os.ErrNotExist)
+	}
 	return f.open(root, path)
 }
 

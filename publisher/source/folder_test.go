@@ -61,7 +61,7 @@ func TestScanReplacesFoldersByFiles(t *testing.T) {
 
 func TestScanOddNames(t *testing.T) {
 	later(t, func(t *testing.T) {
-		r := newRig(t, FolderOptions{Ignore: []string{}})
+		r := newRig(t, FolderOptions{Ignore: []string{}, Hidden: true})
 		want := slices.DeleteFunc(slices.Clone(oddPaths), func(p string) bool { return p == "a/b.txt" || p == "a/.b/..c" })
 		for _, path := range want {
 			r.write(path, "content of "+path)
@@ -310,10 +310,10 @@ func TestExclude(t *testing.T) {
 		}
 		r.restart(func(o *FolderOptions) { o.Exclude = []string{r.at("state"), t.TempDir()} })
 		r.scan()
-		r.want("resources", r.published(), ".hidden", "a", "x/state/y")
-		r.restart(func(o *FolderOptions) { o.Ignore = []string{".*"}; o.MaxURL = 9 })
+		r.want("resources", r.published(), "a", "x/state/y")
+		r.restart(func(o *FolderOptions) { o.Ignore = []string{".git/"}; o.Hidden = true; o.MaxURL = 9 })
 		r.write("x/toolonganame", "")
-		r.want("new rules", r.scan(), "created note~", "deleted .hidden")
+		r.want("new rules", slices.Sorted(slices.Values(r.scan())), "created .hidden", "created note~")
 		if s := r.Status(); len(s.Problems) != 1 || s.Problems[0].Path != "x/toolonganame" {
 			t.Errorf("problems: %v", s.Problems)
 		}

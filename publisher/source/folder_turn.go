@@ -27,8 +27,10 @@ type FolderStatus struct {
 	Watching bool
 	// Scanned is when the whole folder was last scanned; zero: not yet.
 	Scanned time.Time
-	// Skipped counts the links and special files of that scan, which are left out.
-	Skipped int
+	// Skipped counts the links and special files of that scan, which are left out, and
+	// Hidden what it left out for what it may hold: names that begin with a dot, and
+	// folders of state. What is in such a folder does not count.
+	Skipped, Hidden int
 	// Err is why nothing can be published at this time; nil: it can.
 	Err error
 	// Held counts the resources that are gone, but not published as deleted because
@@ -153,7 +155,7 @@ func (f *Folder) lost() { f.pending.everything(time.Now().Add(f.o.Settle)) }
 // ignores reports whether what is at a path, in a folder that is not ignored
 // itself, is left out.
 func (f *Folder) ignores(path string, folder bool) bool {
-	return folder && f.excluded[path] || f.rules.one(path, folder)
+	return f.excluded[path] || f.hidden.one(path, folder) || f.rules.one(path, folder)
 }
 
 // ignoresAbove reports whether a folder on the way to a path is left out.
@@ -176,7 +178,7 @@ func (f *Folder) looked(paths []string, all bool, p *pass) {
 		known[old.Path] = old.Err.Error()
 	}
 	if all {
-		s.Scanned, s.Skipped, s.Problems = time.Now(), p.skipped, nil
+		s.Scanned, s.Skipped, s.Hidden, s.Problems = time.Now(), p.skipped, p.hidden, nil
 	}
 	s.Problems = slices.DeleteFunc(s.Problems, func(old Problem) bool {
 		return slices.ContainsFunc(paths, func(path string) bool { return below(old.Path, path) })

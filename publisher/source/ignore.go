@@ -9,8 +9,8 @@ import (
 
 // DefaultIgnore returns the patterns that are in force where FolderOptions.Ignore is
 // nil: what version control, editors, desktops and network file systems keep in
-// folders for themselves. Other names that begin with a dot are resources like
-// all; the pattern ".*" leaves them out.
+// folders for themselves. Those that begin with a dot matter only where such names are
+// published at all (FolderOptions.Hidden).
 func DefaultIgnore() []string {
 	return []string{
 		".git/", ".hg/", ".svn/", // version control
@@ -18,6 +18,18 @@ func DefaultIgnore() []string {
 		".DS_Store", "._*", "Thumbs.db", "desktop.ini", ".directory", // desktops
 		".nfs????????????????*", ".fuse_hidden*", ".Trash-*/", "lost+found/", // file systems
 	}
+}
+
+// hiddenRules leave out names that begin with a dot, unless o says otherwise.
+func hiddenRules(o *FolderOptions) (rules, error) {
+	if o.Hidden {
+		return nil, nil
+	}
+	patterns := []string{".*", "!.well-known/"}
+	for _, p := range o.HiddenAllow {
+		patterns = append(patterns, "!"+p)
+	}
+	return parseRules(patterns)
 }
 
 // rules say what of a folder is left out. They are lines of a .gitignore: the
@@ -42,7 +54,7 @@ func parseRules(patterns []string) (rules, error) {
 		}
 		r, ok := parseRule(pattern)
 		if !ok {
-			return nil, fmt.Errorf("%q is no pattern of names to ignore: write it as in a .gitignore, such as *.tmp, build/ or /docs/**/draft-?.txt", pattern)
+			return nil, fmt.Errorf("%q is no pattern of names: write it as in a .gitignore, such as *.tmp, build/ or /docs/**/draft-?.txt", pattern)
 		}
 		all = append(all, r)
 	}

@@ -12,7 +12,7 @@ import (
 // odd is a Source over files that have odd names, with a change of each.
 func odd(t *testing.T) *site {
 	t.Helper()
-	x := newSite(t, withHub)
+	x := newSite(t, func(o *Options) { withHub(o); withHidden(o) })
 	for _, text := range []string{"1", "", "longer"} {
 		files := map[string]string{"empty": "", "plain": text}
 		for i, name := range oddNames() {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // ErrFolder is wrapped by what Scan returns, and Status has, where the folder
@@ -32,6 +34,7 @@ type pass struct {
 
 	gone    []lost // of the walker
 	skipped int    // of the walker: links and special files
+	hidden  int    // of the walker: see FolderStatus.Hidden
 
 	found, files, bytes atomic.Int64
 
@@ -50,6 +53,9 @@ type lost struct {
 	path  string
 	count int  // of resources
 	alone bool // what is below the path is not meant
+	// private: it is left out for what it may hold, and so is known to be no resource
+	// any more.
+	private bool
 }
 
 // pass looks at paths. With all they are the whole folder.
@@ -168,6 +174,8 @@ func (p *pass) look(path string) (kind, stat, error) {
 		return isUnknown, stat{}, err
 	case p.f.ignores(path, info.IsDir()):
 		return isNothing, stat{}, nil
+	case info.IsDir() && disk.Marked(p.root.Lstat, path):
+		return isNothing, stat{}, nil
 	case info.IsDir():
 		return isFolder, stat{}, nil
 	case info.Mode().IsRegular() && p.f.tooLong(path) == nil:
@@ -191,7 +199,7 @@ func (p *pass) missing(path string, k kind, err error) error {
 		count += len(page)
 	}
 	if count > 0 {
-		p.gone = append(p.gone, lost{path: path, count: count})
+		p.gone = append(p.gone, lost{path: path, count: count, private: p.f.hidden.one(path, true) || disk.Marked(p.root.Lstat, path)})
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // folder compares a folder with what the index has in it. Both are read in the
@@ -22,6 +24,10 @@ func (p *pass) folder(ctx context.Context, path string) error {
 	here, err := p.root.OpenRoot(rooted(path))
 	if err != nil {
 		return p.unlisted(path, err)
+	}
+	if disk.Marked(here.Lstat, "") {
+		_ = here.Close() // it was only read
+		return p.state(path)
 	}
 	names, err := p.list(here, path)
 	if err != nil {
@@ -57,6 +63,27 @@ func join(folder, name string) string {
 	return folder + "/" + name
 }
 
+// state leaves out a folder of state.
+func (p *pass) state(path string) error {
+	if path == "" {
+		return errState(p.f.dir)
+	}
+	p.hidden++
+	p.f.watch.forget(path) // what happens in it is nobody's business
+	return p.missing(path, isNothing, nil)
+}
+
+// stateAbove reports whether a folder on the way to a path, the top included, is one of
+// state.
+func stateAbove(root *os.Root, path string) bool {
+	for i := range len(path) {
+		if path[i] == '/' && disk.Marked(root.Lstat, path[:i]) {
+			return true
+		}
+	}
+	return disk.Marked(root.Lstat, "")
+}
+
 // unlisted is what becomes of a folder that can't be listed.
 func (p *pass) unlisted(path string, err error) error {
 	if path == "" {
@@ -81,6 +108,8 @@ func (p *pass) list(here *os.Root, path string) (names []string, err error) {
 		entries, err := d.ReadDir(pageSize)
 		for _, e := range entries {
 			switch name := e.Name(); {
+			case p.f.hidden.one(join(path, name), e.IsDir()), p.f.excluded[join(path, name)] && disk.Marked(here.Lstat, name):
+				p.hidden++
 			case p.f.ignores(join(path, name), e.IsDir()):
 			case e.IsDir():
 				names = append(names, name+"/")
@@ -138,7 +167,7 @@ func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []st
 // absent notes that a folder doesn't have what the index has.
 func (p *pass) absent(folder string, c child) error {
 	if c.record != nil {
-		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true})
+		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true, private: p.f.hidden.one(c.record.Path, false)})
 		return nil
 	}
 	return p.missing(join(folder, strings.TrimSuffix(c.name, "/")), isNothing, nil)

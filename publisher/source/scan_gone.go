@@ -12,13 +12,18 @@ import (
 const leastHeld = 10
 
 // sweep logs as deleted what is gone, unless that is so much of the folder that it
-// is more likely not to be there, as when a disk is not mounted.
+// is more likely not to be there, as when a disk is not mounted. What is private is
+// deleted in any case: it is there, and must not stay published.
 func (p *pass) sweep(ctx context.Context, all bool) error {
-	f, count := p.f, 0
+	f, count, private := p.f, 0, 0
 	for _, l := range p.gone {
-		count += l.count
+		if l.private {
+			private += l.count
+		} else {
+			count += l.count
+		}
 	}
-	if count == 0 {
+	if count+private == 0 {
 		if all {
 			f.hold(0, 0)
 		}
@@ -27,11 +32,24 @@ func (p *pass) sweep(ctx context.Context, all bool) error {
 	if err := p.same(); err != nil {
 		return err
 	}
-	total := f.x.Len()
-	if count >= leastHeld && float64(count) > f.o.MaxDeleted*float64(total) && f.x.Ready() && !f.accept.Swap(false) {
+	total := f.x.Len() - private
+	held := count >= leastHeld && float64(count) > f.o.MaxDeleted*float64(total) && f.x.Ready() && !f.accept.Swap(false)
+	if held {
 		f.hold(count, total)
-		return nil
+		p.gone = slices.DeleteFunc(p.gone, func(l lost) bool { return !l.private })
 	}
+	if err := p.removeGone(ctx); err != nil {
+		return err
+	}
+	if all && !held {
+		f.hold(0, 0)
+	}
+	return nil
+}
+
+// removeGone logs all that is gone as deleted.
+func (p *pass) removeGone(ctx context.Context) error {
+	f := p.f
 	var paths []string
 	for _, l := range p.gone {
 		if l.alone {
@@ -51,9 +69,6 @@ func (p *pass) sweep(ctx context.Context, all bool) error {
 		if err := p.remove(ctx, page); err != nil {
 			return err
 		}
-	}
-	if all {
-		f.hold(0, 0)
 	}
 	return nil
 }

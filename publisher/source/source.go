@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/publisher"
 )
 
@@ -45,6 +46,11 @@ func (s *Source) open() (err error) {
 	if s.o.StateDir, err = filepath.Abs(s.o.StateDir); err != nil {
 		return err
 	}
+	for _, o := range s.o.Sets { // before it is marked as a folder of state
+		if sameFolder(o.Folder.Dir, s.o.StateDir) {
+			return fmt.Errorf("%s is the folder to publish itself; choose another one for state", s.o.StateDir)
+		}
+	}
 	if s.lock, err = lockFolder(s.o.StateDir); err != nil {
 		return err
 	}
@@ -65,6 +71,16 @@ func (s *Source) open() (err error) {
 		return err
 	}
 	return s.announce(existed)
+}
+
+// sameFolder reports whether two paths lead to one folder.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // openSet returns what was opened even with an error.
@@ -280,6 +296,9 @@ func (s *Source) Close() error {
 // it.
 func lockFolder(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := disk.Mark(dir); err != nil {
 		return nil, err
 	}
 	name := filepath.Join(dir, "lock")

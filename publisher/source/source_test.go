@@ -129,6 +129,9 @@ func (x *site) do(method, path string, header ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
+// withHidden publishes names that begin with a dot.
+func withHidden(o *Options) { o.Sets[0].Folder.Hidden = true }
+
 // withHub adds a hub that nothing is sent to.
 func withHub(o *Options) { o.Hubs = []publisher.Hub{{URL: "https://hub.example.org/"}} }
 

@@ -144,7 +144,7 @@ func oddNames() []string {
 // Whatever a file is called and however long it is: its address in the list leads to
 // its bytes, and so does its place in the dump (DOC-34, DOC-38, DOC-55, DOC-56).
 func TestRoundTrip_DOC34_DOC38_DOC55_DOC56(t *testing.T) {
-	x := newSite(t, nil)
+	x := newSite(t, withHidden)
 	files := make(map[string]string)
 	random := rand.New(rand.NewPCG(1, 1))
 	for i, name := range oddNames() {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -27,19 +28,16 @@ const temporary = ".tmp"
 // file is whole and durable before the entry that names it is, and is removed
 // after it, so that a crash leaves at most files that no entry names.
 //
-// The folder has a marker with the id of the store. Without it, it is not the folder
+// The folder has a marker (disk.Marker) with the id of the store. Without it, it is not the folder
 // of these bodies but, say, the mount point of a disk that is not mounted: then no
 // body is missing, and none is written.
 type bodies struct{ dir, id string }
-
-// marker is the name of the marker in the folder of the bodies.
-const marker = ".rshub"
 
 func (b bodies) path(id uuid.UUID) string { return filepath.Join(b.dir, id.String()) }
 
 // mark writes the marker durably.
 func (b bodies) mark() error {
-	f, err := os.OpenFile(filepath.Join(b.dir, marker), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(filepath.Join(b.dir, disk.Marker), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -49,7 +47,7 @@ func (b bodies) mark() error {
 
 // there returns nil where the folder of the bodies is there, and else why not.
 func (b bodies) there() error {
-	path := filepath.Join(b.dir, marker)
+	path := filepath.Join(b.dir, disk.Marker)
 	id, err := os.ReadFile(path) //nolint:gosec // as above
 	if err == nil && strings.TrimSpace(string(id)) != b.id {
 		err = fmt.Errorf("%s names another store", path)

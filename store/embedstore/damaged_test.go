@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -251,7 +252,7 @@ func TestMissingFolderIsNoDamage(t *testing.T) {
 		},
 		"the folder of another store": {
 			func() {
-				must(errors.Join(os.Rename(folder, aside), os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, marker), []byte("another\n"), 0o600)))
+				must(errors.Join(os.Rename(folder, aside), os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, disk.Marker), []byte("another\n"), 0o600)))
 			},
 			func() { must(errors.Join(os.RemoveAll(folder), os.Rename(aside, folder))) }, false,
 		},
@@ -297,7 +298,7 @@ func TestOtherFolderIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := filepath.Join(dir, bodiesName, uuid.NewString())
-	for name, content := range map[string]string{filepath.Join(dir, bodiesName, marker): "another\n", theirs: "a body"} {
+	for name, content := range map[string]string{filepath.Join(dir, bodiesName, disk.Marker): "another\n", theirs: "a body"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/internal/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -127,6 +128,10 @@ func Open(dir string, o Options) (opened *Store, err error) {
 	}
 	if err := os.MkdirAll(s.bodies.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
+	}
+	// A store that is there already does without it where the disk is full.
+	if err := disk.Mark(dir); err != nil && !errors.Is(spaceOr(err), journal.ErrFull) {
+		return nil, err
 	}
 	if s.db, err = openDatabase(dir); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -62,7 +63,7 @@ func files(t *testing.T, dir string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(slices.DeleteFunc(list, func(f fs.DirEntry) bool { return f.Name() == marker }))
+	return len(slices.DeleteFunc(list, func(f fs.DirEntry) bool { return f.Name() == disk.Marker }))
 }
 
 func TestFolderIsOpenOnce(t *testing.T) {

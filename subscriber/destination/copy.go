@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -64,7 +65,7 @@ func Open(o Options) (*Copy, error) {
 	c.root, err = os.OpenRoot(o.Dir)
 	if err == nil && !o.DryRun {
 		if err = c.root.MkdirAll(partsDir, 0o700); err == nil {
-			err = c.cleanUp()
+			err = errors.Join(disk.Mark(filepath.Join(o.Dir, stateName)), c.cleanUp())
 		}
 	}
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/internal/disk"
 )
 
 // The state is one bbolt file:
@@ -95,6 +97,9 @@ type state struct {
 
 func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("destination: %w", err)
+	}
+	if err := disk.Mark(dir); err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	name := filepath.Join(dir, stateFile)

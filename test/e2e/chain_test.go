@@ -84,7 +84,7 @@ func (c *chain) addHub(addr string, args ...string) {
 func (c *chain) addSource() {
 	addr := ports.Addr()
 	c.source = "http://" + addr + "/"
-	c.publisher = newProcess(c.t, "rspub", command("rspub"), "serve", "--dir", c.folder, "--listen", addr, "--public-url", c.source, local,
+	c.publisher = newProcess(c.t, "rspub", command("rspub"), "serve", "--dir", c.folder, "--hidden", "--listen", addr, "--public-url", c.source, local,
 		"--state-dir", c.t.TempDir(), "--hub", c.hubURL, "--settle", "100ms", "--every", "100ms", "--list-every", "2s",
 		"--max-deleted", "1", "--log-format", "json")
 }

@@ -1,0 +1,3 @@
+// Package disk has what the hub, the Source and the Destination share about the
+// folders that they write to: the marker of folders with state (marker.go).
+package disk
