@@ -62,7 +62,7 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 			log.Error("nothing is stored any more", zap.String("event", "store_refused"), zap.Error(why))
 		},
 		Unreadable: o.Unreadable, UnreadableTopic: o.UnreadableTopic,
-		Lease: o.Lease, Reached: o.Reached, Lost: o.Lost,
+		Lease: o.Lease, Reached: o.Reached, Lost: o.Lost, Visitor: o.Visitor,
 	})
 	if err != nil {
 		return nil, err

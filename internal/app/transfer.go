@@ -69,10 +69,10 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	}
 	// Without the keys first: a store opened with keys seals what is plain in it,
 	// and the hub might have none.
-	s, err := openBackend(ctx, cfg, nil, log, redisstore.Options{})
+	s, err := openBackend(ctx, cfg, nil, log, redisstore.Options{Visitor: true})
 	var missing *seal.KeyError
 	if errors.As(err, &missing) && keys != nil {
-		s, err = openBackend(ctx, cfg, keys, log, redisstore.Options{})
+		s, err = openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
 	}
 	if err != nil {
 		return Exported{}, err
@@ -103,7 +103,7 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Imported{}, err
 	}
-	s, err := openBackend(ctx, cfg, keys, log, redisstore.Options{})
+	s, err := openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
 	if err != nil {
 		return Imported{}, err
 	}

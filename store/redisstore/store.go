@@ -58,6 +58,9 @@ type Options struct {
 	Reached func(partitions []int) (of []journal.Reached, ready bool)
 	// Lost is told what Redis lost. It must not wait. Nil: nobody is told.
 	Lost func(Loss)
+	// Visitor says that this is no hub, while hubs may be at work: it appends and
+	// resets nothing, and leaves it to them to find out what Redis lost.
+	Visitor bool
 }
 
 // Errors of a store as such.
@@ -166,10 +169,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		_ = client.Close()
 		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
 	}
-	s.settleAll(openCtx)
 	var background context.Context
 	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.work(background)
+	if !o.Visitor {
+		s.settleAll(openCtx)
+		s.running.Go(func() { s.settle(background) })
+	}
 	return s, nil
 }
 
@@ -218,7 +224,6 @@ func (s *Store) work(ctx context.Context) {
 	s.running.Go(func() { s.listen(ctx) })
 	s.running.Go(func() { s.watchMemory(ctx) })
 	s.running.Go(func() { s.watchStore(ctx) })
-	s.running.Go(func() { s.settle(ctx) })
 }
 
 // ID is the id of this installation, drawn at random when the store was made.
