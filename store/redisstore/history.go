@@ -49,13 +49,21 @@ var historyScript = newScript(reads, theReplicationID+`
 return {replid, redis.call('GET', KEYS[1]) or ''}
 `)
 
-// vouchScript says that a hub has compared.
+// vouchScript says that a hub compares, and then that it has compared. What it said
+// first is gone where the partition was emptied once more in between.
 //
 //	KEYS    1 vouched
-//	ARGV    1 replication id with which it did, 2 its id
-//	returns 1; 0: the server has another replication id by now
+//	ARGV    1 replication id with which it does, 2 its id, 3 '1': it begins
+//	returns 1; 0: the server has another replication id by now, or has forgotten that
+//	        the hub began
 var vouchScript = newScript(bounded, theReplicationID+`
 if replid ~= ARGV[1] then return 0 end
+if ARGV[3] == '1' then
+  redis.call('HSET', KEYS[1], ARGV[2], 'compares')
+  return 1
+end
+local said = redis.call('HGET', KEYS[1], ARGV[2])
+if said ~= 'compares' and said ~= replid then return 0 end
 redis.call('HSET', KEYS[1], ARGV[2], replid)
 return 1
 `)

@@ -1,12 +1,16 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/journal"
@@ -56,6 +60,31 @@ func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 	}
 	if _, err := other.Append(t.Context(), time.Now(), topicName, entry(2, "x"), ""); !errors.Is(err, journal.ErrHeadMoved) {
 		t.Errorf("an append as the topic's first: %v", err)
+	}
+}
+
+// Who comes to export or to import settles nothing while hubs compare: it knows nothing
+// of what they remember.
+func TestVisitorSettlesNothing(t *testing.T) {
+	server := redistest.Standalone(t)
+	var ready atomic.Bool
+	ready.Store(true)
+	knows := live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
+	other := live(t, server.URL(), "other", Options{})
+	server.LoseTail(t, func() {
+		publish(t, knows, topicName, 2)
+		ready.Store(false)
+	})
+	eventually(t, "the server", func() bool { _, err := other.Head(t.Context(), topicName); return err == nil })
+	visitor := openStore(t, Options{URL: server.URL(), Timeout: patience, Visitor: true})
+	if _, err := visitor.Head(t.Context(), topicName); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
+	ready.Store(true)
+	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
+	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 {
+		t.Errorf("%+v (%v)", h, err)
 	}
 }
 
@@ -148,6 +177,34 @@ func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 	}
 }
 
+// A partition that is emptied once more while hubs compare it is compared once more,
+// also by those that had said that they did.
+func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
+	server := redistest.Standalone(t)
+	var ready atomic.Bool
+	ready.Store(true)
+	knows := live(t, server.URL(), "knows", Options{})
+	other := live(t, server.URL(), "other", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
+	publish(t, knows, topicName, 3)
+	k := knows.key.topic(topicName)
+	ready.Store(false)
+	for range 2 {
+		server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", knows.key, k.partition))
+		for _, s := range []*Store{knows, other} {
+			s.histories.doubt(k.partition, s.histories.of[k.partition].settled.Load())
+		}
+		eventually(t, "a hub that compared", func() bool {
+			vouched, err := knows.client.HGet(t.Context(), knows.key.partition(k.partition, nameVouched), "knows").Result()
+			return err == nil && len(vouched) == 40
+		})
+	}
+	ready.Store(true)
+	eventually(t, "a settled store", func() bool { return knows.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
+	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 3 {
+		t.Errorf("%+v (%v)", h, err)
+	}
+}
+
 // A history that began while an append was on its way makes it sure again that the
 // entry is there.
 func TestAppendOfALostServerIsNotConfirmed(t *testing.T) {
@@ -206,5 +263,43 @@ func TestSightsAreBounded(t *testing.T) {
 	}
 	if n := len(m.all(7)); n != sightsEach {
 		t.Errorf("%d are remembered", n)
+	}
+}
+
+// Retention, which lists all topics of a partition, does not have a hub forget those
+// that are used.
+func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
+	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
+	const partition = 7
+	var urls []string
+	for n := 0; len(urls) < 2*sightsEach; n++ {
+		if url := fmt.Sprint(topicName, n); s.key.topic(url).partition == partition {
+			urls = append(urls, url)
+		}
+	}
+	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(s.key.topic(a).field, s.key.topic(b).field) })
+	used, others := urls[0], urls[1:] // a list begins with it
+	pipe := s.client.Pipeline()
+	for i, url := range others {
+		h := journal.Head{Topic: url, Version: "v", Kind: journal.KindChange, Last: journal.Anchor{Position: journal.Position(i + 1), Seq: 1}}
+		pipe.HSet(t.Context(), s.key.topic(url).heads, s.key.topic(url).field, packHead(h))
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if heads, err := s.Topics(t.Context(), partition, uuid.Nil, len(urls)+1); err != nil || len(heads) < len(others) {
+			t.Fatalf("%d topics (%v)", len(heads), err)
+		}
+		publish(t, s, used, 1)
+	}
+	if _, err := s.Topics(t.Context(), partition, uuid.Nil, len(urls)+1); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.sights.all(partition)); n != sightsEach {
+		t.Errorf("%d are remembered", n)
+	}
+	if _, ok := s.sights.all(partition)[s.key.topic(used).id]; !ok {
+		t.Error("the one that is used is forgotten")
 	}
 }

@@ -317,7 +317,7 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 	err = s.page(ctx, s.key.partition(partition, nameHeads), after, limit, func(raw string) error {
 		h, err := openHead(raw, "")
 		if err == nil {
-			if s.sights.saw(s.key.topic(h.Topic), h.Head) {
+			if s.sights.listed(s.key.topic(h.Topic), h.Head) {
 				s.histories.suspect(partition)
 			}
 			heads = append(heads, h.Head)

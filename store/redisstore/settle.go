@@ -60,7 +60,7 @@ func (s *Store) settleAll(ctx context.Context) {
 			open = append(open, n)
 		}
 	}
-	s.finish(ctx, s.vouch(ctx, open, found), found, fresh)
+	s.finish(ctx, s.vouch(ctx, open, found, false), found, fresh)
 }
 
 // fresh tells whether the store was made by this hub, and none of its partitions was
@@ -105,9 +105,8 @@ func (s *Store) readHistories(ctx context.Context, of []int) map[int]pair {
 // cursors are known, which may tell more than the heads.
 func (s *Store) compareAll(ctx context.Context, due []int, found map[int]pair, fresh bool) (done []int) {
 	reached, ready := s.whoReached(due)
-	var all sync.WaitGroup
-	places := make(chan struct{}, comparing)
 	compared := make([]bool, journal.Partitions)
+	var settled, open []int
 	for _, n := range due {
 		p, ok := found[n]
 		if !ok {
@@ -117,16 +116,25 @@ func (s *Store) compareAll(ctx context.Context, due []int, found map[int]pair, f
 		if h.replid != p.replid || h.since.IsZero() {
 			h.replid, h.since = p.replid, time.Now()
 		}
-		if h.compared.replid == p.replid && p.epoch() >= h.compared.epoch() && h.compared != (pair{}) {
+		switch {
+		case h.compared.replid == p.replid && p.epoch() >= h.compared.epoch() && h.compared != (pair{}):
 			compared[n] = true
-			continue
+		case p.settled():
+			settled = append(settled, n)
+		case ready || fresh:
+			open = append(open, n)
 		}
-		if !ready && !fresh && !p.settled() {
-			continue
-		}
+	}
+	if s.hubs.id() != "" {
+		open = s.vouch(ctx, open, found, true)
+	}
+	var all sync.WaitGroup
+	places := make(chan struct{}, comparing)
+	for _, n := range append(settled, open...) {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
+			h, p := &s.histories.of[n], found[n]
 			if err := s.compare(ctx, n, h.epoch > 0 && p.history == "", reached[n]); err == nil {
 				h.compared, compared[n] = p, true
 			}
@@ -141,9 +149,10 @@ func (s *Store) compareAll(ctx context.Context, due []int, found map[int]pair, f
 	return done
 }
 
-// vouch says of some partitions that this hub compared, and returns those of which it
-// could. A hub that meets others does so before it says anything.
-func (s *Store) vouch(ctx context.Context, of []int, found map[int]pair) (done []int) {
+// vouch says of some partitions that this hub begins to compare them, or else that it
+// has, and returns those of which it could. A hub that meets others does so before it
+// says anything.
+func (s *Store) vouch(ctx context.Context, of []int, found map[int]pair, begins bool) (done []int) {
 	self := s.hubs.id()
 	if self == "" {
 		if s.ownerLease > 0 && !s.fresh(found) {
@@ -153,11 +162,14 @@ func (s *Store) vouch(ctx context.Context, of []int, found map[int]pair) (done [
 	}
 	calls := make([]call, len(of))
 	for i, n := range of {
-		calls[i] = call{keys: []string{s.key.partition(n, nameVouched)}, args: []any{found[n].replid, self}}
+		calls[i] = call{keys: []string{s.key.partition(n, nameVouched)}, args: []any{found[n].replid, self, begins}}
 	}
 	for i, cmd := range s.runAll(ctx, vouchScript, calls) {
-		if cmd.Err() == nil {
+		switch said, err := cmd.Int(); {
+		case err == nil && said == 1:
 			done = append(done, of[i])
+		case err == nil: // what was compared may be lost again
+			s.histories.of[of[i]].compared = pair{}
 		}
 	}
 	return done

@@ -37,6 +37,31 @@ func (m *sights) saw(k topicKeys, h journal.Head) (behind bool) {
 	return false
 }
 
+// listed is saw for a head of a list of all. It takes the place only of one that was
+// published to longer ago, so that a long list leaves those that are used.
+func (m *sights) listed(k topicKeys, h journal.Head) (behind bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lru := m.of[k.partition]
+	if lru == nil {
+		m.put(k, h.Sight(journal.Sight{}))
+		return false
+	}
+	before, ok := lru.Peek(k.id)
+	switch {
+	case ok && h.Behind(before):
+		return true
+	case ok && h.Epoch == before.Epoch && h.Last == before.Last && h.Trimmed == before.Trimmed && len(h.Gaps) == len(before.Gaps):
+		return false
+	case !ok && lru.Len() >= sightsEach:
+		if _, oldest, _ := lru.GetOldest(); oldest.Last.Position >= h.Last.Position {
+			return false
+		}
+	}
+	m.put(k, h.Sight(before))
+	return false
+}
+
 // behind tells whether something newer than h is remembered.
 func (m *sights) behind(k topicKeys, h journal.Head) bool {
 	m.mu.Lock()
