@@ -55,14 +55,15 @@ type room struct {
 // which is uuid's.
 var table = map[string]room{
 	// xnet for the links of HTML pages, which no XML parser reads.
-	"resourcesync":    {layer: "0", third: "xnet"},
-	"websub":          {layer: "0"},
-	"journal":         {layer: "0", third: "uuid"},
-	"internal/egress": {layer: "0", third: "ssrf"},
-	"internal/clock":  {layer: "0"},
-	"internal/disk":   {layer: "0"},
-	"internal/seal":   {layer: "0"},
-	"internal/config": {layer: "0", third: "koanf yaml pflag"},
+	"resourcesync":     {layer: "0", third: "xnet"},
+	"websub":           {layer: "0"},
+	"journal":          {layer: "0", third: "uuid"},
+	"internal/egress":  {layer: "0", third: "ssrf"},
+	"internal/browser": {layer: "0"},
+	"internal/clock":   {layer: "0"},
+	"internal/disk":    {layer: "0"},
+	"internal/seal":    {layer: "0"},
+	"internal/config":  {layer: "0", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
 	"internal/ingress": {layer: "0b", third: "uuid"},
 
@@ -77,12 +78,12 @@ var table = map[string]room{
 	// What rspub check says of a Source.
 	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/clock internal/egress", third: "mux uuid zap"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/browser internal/clock internal/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/clock internal/egress", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/disk internal/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
-	"admin":            {layer: "2", may: "subscriptions journal cluster", third: "mux zap uuid"},
+	"admin":            {layer: "2", may: "subscriptions journal cluster internal/browser", third: "mux zap uuid"},
 
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},

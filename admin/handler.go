@@ -83,6 +83,12 @@ type Options struct {
 	// which a reload may make another. Nil: none is asked for, and only the host
 	// names of this machine are answered.
 	Token func() string
+	// Hosts are the host names that browsers may use besides those of this machine
+	// (`--allow-host`).
+	Hosts []string
+	// Refused counts requests that were refused before anything was looked at. Nil:
+	// nobody does. It must not wait.
+	Refused func(Refusal)
 	// Reload reads files again, and says of each what came of it. Nil: there is no
 	// such call.
 	Reload func() []Reloaded
@@ -140,7 +146,7 @@ func newAPI(o Options) *api {
 	return a
 }
 
-func (a *api) handler() http.Handler { return secure(a.Token, a.router()) }
+func (a *api) handler() http.Handler { return newSecure(a.Options, a.router()) }
 
 // table is all paths of the listener. An error that a handler returns becomes the
 // answer (fail); it must not have written anything before.

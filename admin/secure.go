@@ -3,10 +3,13 @@ package admin
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/browser"
 )
 
 // open are the paths that need no token: probes and scrapers have none.
@@ -17,30 +20,59 @@ var open = []string{"/livez", "/readyz", "/metrics"}
 // own name.
 var local = []string{"localhost", "127.0.0.1", "::1"}
 
+// Refusal is why a request was refused before anything was looked at, in a word for
+// counting.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedCrossSite Refusal = "cross_site" // a web page had the operator's browser send it
+	RefusedHost      Refusal = "host"       // there is no token, and the Host is not this machine
+	RefusedToken     Refusal = "token"      // the token is wrong, or there is none
+)
+
+// Refusals are all of them.
+func Refusals() []Refusal { return []Refusal{RefusedCrossSite, RefusedHost, RefusedToken} }
+
 // secure lets through to next what the operator may have sent: with the token
 // where there is one, else by a name of this machine; and no write that a page of
 // another origin makes the operator's browser send.
-func secure(token func() string, next http.Handler) http.Handler {
-	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case token == nil && !isLocal(r.Host):
-			writeProblem(w, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token."))
-		case token != nil && !slices.Contains(open, r.URL.Path) && !authorised(r, token()):
-			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
-			writeProblem(w, refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file."))
-		default:
-			next.ServeHTTP(w, r)
+type secure struct {
+	Options
+	browsers *browser.Guard
+	next     http.Handler
+}
+
+func newSecure(o Options, next http.Handler) *secure {
+	return &secure{Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), next: next}
+}
+
+func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	harden(w.Header())
+	if why, problem := s.judge(w, r); problem != nil {
+		if s.Refused != nil {
+			s.Refused(why)
 		}
-	})
-	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused."))
-	}))
-	inner := origin.Handler(guarded)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		harden(w.Header())
-		inner.ServeHTTP(w, r)
-	})
+		writeProblem(w, problem)
+		return
+	}
+	s.next.ServeHTTP(w, r)
+}
+
+// judge returns why a request is refused; a nil problem: it is not.
+func (s *secure) judge(w http.ResponseWriter, r *http.Request) (Refusal, *problem) {
+	switch err := s.browsers.Check(r); {
+	case errors.Is(err, browser.ErrHost):
+		return RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
+	case err != nil:
+		return RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
+	case s.Token == nil && !isLocal(r.Host):
+		return RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
+	case s.Token != nil && !slices.Contains(open, r.URL.Path) && !authorised(r, s.Token()):
+		w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
+		return RefusedToken, refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")
+	}
+	return "", nil
 }
 
 // harden sets the headers that every answer has, so that no browser makes of it

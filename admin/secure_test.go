@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -66,7 +67,32 @@ func TestHostNamesWithoutToken(t *testing.T) {
 }
 
 func TestCrossOriginWritesAreRefused(t *testing.T) {
-	for name, base := range map[string]string{"no token": start(t, Options{}), "token": start(t, Options{Token: held("s3cret")})} {
+	refusals := atomic.Int32{}
+	counted := func(why Refusal) {
+		if why == RefusedCrossSite {
+			refusals.Add(1)
+		}
+	}
+	hosts := []string{"hub.example.org:443", "hub.internal"}
+	for name, base := range map[string]string{
+		"no token": start(t, Options{Hosts: hosts, Refused: counted}),
+		"token":    start(t, Options{Hosts: hosts, Refused: counted, Token: held("s3cret")}),
+	} {
+		// A name that was pointed to this machine makes any page one of the same origin.
+		for _, header := range []string{"Origin: http://evil.example", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none"} {
+			before := refusals.Load()
+			resp, body := send(t, http.MethodPost, base+"/api/v1/topics", "Host: evil.example", header, "Authorization: Bearer s3cret")
+			wantProblem(t, resp, body, 403, "--allow-host")
+			if refusals.Load() != before+1 {
+				t.Errorf("%d refusals were counted", refusals.Load()-before)
+			}
+		}
+		for _, host := range []string{"hub.example.org", "hub.internal:8081"} {
+			resp, _ := send(t, http.MethodPost, base+"/api/v1/topics", "Host: "+host, "Origin: http://"+host, "Authorization: Bearer s3cret")
+			if want := map[string]int{"no token": 421, "token": 405}[name]; resp.status != want {
+				t.Errorf("%s, %s: %d, want %d", name, host, resp.status, want)
+			}
+		}
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 			for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"} {
 				resp, body := send(t, method, base+"/api/v1/topics", header, "Authorization: Bearer s3cret")

@@ -45,7 +45,7 @@ const (
 	EventUnsubscribe = "unsubscribe"
 	EventPing        = "ping"
 	EventFetch       = "fetch"
-	EventPost        = "post" // of a media type that is neither
+	EventPost        = "post" // of a media type that is neither, or of a web page
 )
 
 // What Event.Outcome is of a request that was not refused.
@@ -53,6 +53,9 @@ const (
 	OutcomeAccepted  = "accepted"
 	OutcomeDuplicate = "duplicate" // of a publish that came before; nothing is sent twice
 )
+
+// OutcomeCrossSite is what Event.Outcome is of a POST that a web page had a browser send.
+const OutcomeCrossSite = "cross-site"
 
 // FetchOutcomes are all that Event.Outcome can be of a fetch.
 func FetchOutcomes() []string {

@@ -61,6 +61,14 @@ func TestEvents(t *testing.T) {
 			"another media type", nil, publish("{}", with("Content-Type", "application/json")),
 			Event{Name: EventPost, Outcome: "media-type", Status: 415},
 		},
+		{
+			"a form of another page", nil, publish(subscribe, form, with("Origin", "https://evil.example")),
+			Event{Name: EventPost, Outcome: "cross-site", Status: 403},
+		},
+		{
+			"a publish of another page", nil, publish(doc(0, 1, "a"), withToken("alice's token"), with("Sec-Fetch-Site", "cross-site")),
+			Event{Name: EventPost, Outcome: "cross-site", Status: 403},
+		},
 	} {
 		t.Run(tc.why, func(t *testing.T) {
 			var got []Event

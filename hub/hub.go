@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rshub/rshub/internal/browser"
 	"github.com/rshub/rshub/internal/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
@@ -104,6 +105,8 @@ type Options struct {
 	// Both are raised to twice MaxBody if they are less.
 	MaxPublishBytes, MaxFetchBytes int64
 
+	// AllowHosts are the host names that browsers may use besides HubURL's.
+	AllowHosts []string
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
 	TrustedProxies []netip.Prefix
 	// Owns tells whether this hub fetches the topics of a partition. A ping of
@@ -132,6 +135,7 @@ type Handler struct {
 	fetches  *fetchQueue
 	own      ownURL
 	quiet    quiet
+	browsers *browser.Guard
 
 	memory, fetchMemory                   *semaphore.Weighted
 	byPublisher, byTopicHost, byRequester *limiters
@@ -185,6 +189,7 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{
 		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
+		browsers:    browser.NewGuard(append([]string{u.Host}, o.AllowHosts...)...),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
 		fetchMemory: semaphore.NewWeighted(o.MaxFetchBytes),
 		fetches:     newFetchQueue(),
@@ -222,9 +227,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post tells a publish from a subscription request by the media type.
+// post tells a publish from a subscription request by the media type. What a web page
+// had a browser send is neither.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
-	switch media, err := mediaType(r.Header); {
+	media, err := mediaType(r.Header)
+	if refused := h.browsers.Check(r); refused != nil {
+		err = refused
+	}
+	switch {
 	case err != nil:
 		start := time.Now()
 		e := h.refuse(w, r, err)

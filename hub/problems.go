@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/rshub/rshub/internal/browser"
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -44,6 +45,7 @@ var (
 	topicNotAllowed    = kind{http.StatusForbidden, "topic-not-allowed", "The topic is not served here"}
 	callbackNotAllowed = kind{http.StatusForbidden, "callback-not-allowed", "The callback can't be called"}
 	insecureSecret     = kind{http.StatusForbidden, "insecure-secret", "A secret came over plain HTTP"}
+	crossSite          = kind{http.StatusForbidden, OutcomeCrossSite, "A web page sent this"}
 	topicDenied        = kind{http.StatusForbidden, "topic-denied", "The topic does not name this hub"}
 	contentMismatch    = kind{http.StatusForbidden, "content-mismatch", "The topic does not serve what was posted"}
 
@@ -150,6 +152,10 @@ func classify(err error) *refusal {
 		return refuse(topicUnreachable, "The topic could not be asked: %s Try again later.", sentence(unsure.Reason)).retryAfter(unsure.After)
 	case errors.As(err, &refused):
 		return refuse(callbackNotAllowed, "The callback's address %s", sentence(refused.Error()))
+	case errors.Is(err, browser.ErrCrossSite):
+		return refuse(crossSite, "A web page of another origin had a browser send this. This hub carries out nothing for such pages, since the people who visit them do not know of it. Send the request from a program, without the headers Origin and Sec-Fetch-Site.")
+	case errors.Is(err, browser.ErrHost):
+		return refuse(crossSite, "A browser sent this to a host name that is not one of this hub's. Use the host name of its URL; or have its operator allow this one with --allow-host.")
 	case errors.Is(err, journal.ErrTooManyMarks):
 		return refuse(tooManyPings, "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.").retryAfter(time.Minute)
 	case errors.As(err, &overbooked):

@@ -383,6 +383,25 @@ var otherRefusals = []refused{
 		status: 413, slug: "too-large", says: []string{"1048576"},
 	},
 	{
+		why: "a form of a page of another origin",
+		req: func() *http.Request {
+			r := subscribeForm()
+			r.Header.Set("Origin", "https://evil.example")
+			return r
+		},
+		status: 403, slug: "cross-site", says: []string{"another origin", "Sec-Fetch-Site"},
+	},
+	{
+		why: "a form of a page whose name was pointed here",
+		req: func() *http.Request {
+			r := subscribeForm()
+			r.Host = "evil.example"
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+			return r
+		},
+		status: 403, slug: "cross-site", says: []string{"host name", "--allow-host"},
+	},
+	{
 		why: "a callback that is never called", change: func(o *Options) { o.Callbacks = guarded() },
 		req: func() *http.Request {
 			return form("hub.mode", "subscribe", "hub.topic", topic, "hub.callback", "http://169.254.169.254/latest/")

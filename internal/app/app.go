@@ -135,6 +135,8 @@ func (a *App) adminHandler() http.Handler {
 	}
 	return admin.New(admin.Options{
 		Token:   token,
+		Hosts:   append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
+		Refused: a.metrics.Operator,
 		Reload:  a.reloads.reload,
 		Pprof:   a.cfg.Pprof,
 		Ready:   a.ready,

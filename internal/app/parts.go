@@ -172,6 +172,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		Live:                   shares.Live,
 		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
+		AllowHosts:             a.cfg.AllowHost,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  both(a.metrics.Request, a.traces.Publish),
 		Log:                    a.log,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/ingress"
@@ -43,6 +44,12 @@ func (a *App) listen(ctx context.Context) error {
 		a.hubURL = scheme + "://" + net.JoinHostPort("localhost", port) + "/"
 	}
 	return nil
+}
+
+// hostOf is the host, and port, of a URL that was checked.
+func hostOf(checked string) string {
+	u, _ := url.Parse(checked)
+	return u.Host
 }
 
 func closing(l net.Listener) func(context.Context) error {

@@ -76,7 +76,8 @@ type Config struct {
 
 	AllowCIDR              []netip.Prefix
 	TrustedProxy           []netip.Prefix
-	EgressProxy            Secret // a URL, with the proxy's password if it has one; empty: none
+	AllowHost              []string // host names that browsers may use besides PublicURL's
+	EgressProxy            Secret   // a URL, with the proxy's password if it has one; empty: none
 	RequireHTTPSForSecrets bool
 	CAFile                 string
 	// RootCAs are the system's and those of CAFile; nil: the system's.

@@ -79,6 +79,7 @@ func settings(c *Config) []setting {
 
 		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
 		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For and X-Forwarded-Proto count", auto: "none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
+		{name: "allow-host", arg: "HOST", help: "host name, or address, that browsers may send requests to besides that of public-url. It is asked for only where a request has Origin or Sec-Fetch-Site, which programs do not send", auto: "none", list: true, set: many(parseHost, &c.AllowHost)},
 		{name: "egress-proxy", arg: "URL", help: "proxy that callbacks and topics are called through: http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them", auto: "none", set: one(parseProxy, &c.EgressProxy), hide: hideUser},
 		{name: "require-https-for-secrets", help: "refuse hub.secret in requests that did not come over https, here or at a trusted proxy, or whose callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
 		{name: "ca-file", arg: "FILE", help: "certificate authorities (PEM) trusted for callbacks, topics and the collector of traces, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},

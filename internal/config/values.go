@@ -179,6 +179,17 @@ func parseAddr(s string) (string, error) {
 	return s, nil
 }
 
+// parseHost checks a host name or an address, without a port.
+func parseHost(s string) (string, error) {
+	if _, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
+		return s, nil
+	}
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:*@?#[]%", r) }) {
+		return "", fmt.Errorf("%q is not a host name; write it without scheme and port, like hub.internal or 10.0.0.1", hideUser(s))
+	}
+	return s, nil
+}
+
 // parsePublicURL checks the hub URI, which goes out exactly as it is given.
 func parsePublicURL(s string) (string, error) {
 	if s == "" {

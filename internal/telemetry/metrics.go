@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
@@ -31,6 +32,8 @@ type Metrics struct {
 	pings, fetches  counters[string]
 	gaps, gapCounts counters[string]
 	damaged         prometheus.Counter
+	crossSite       prometheus.Counter
+	operator        counters[admin.Refusal]
 
 	attempts       [len(outcomes)][len(answerCodes)]prometheus.Counter // nil: cannot be
 	exchangeTime   prometheus.Histogram
@@ -157,6 +160,9 @@ func (m *Metrics) registerRequests() {
 	m.fetches = family(m, "rshub_fetches_total",
 		"Tries to fetch a topic after a ping, by outcome: accepted, duplicate, or the problem that what came was refused with.",
 		"outcome", hub.FetchOutcomes()...)
+	m.crossSite = m.counter("rshub_cross_site_refused_total", "POSTs to the hub that a web page of another origin, or of a foreign host name, had a browser send.")
+	m.operator = family(m, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before anything was looked at, by reason.",
+		"reason", admin.Refusals()...)
 	reasons := []string{
 		journal.GapRetention, journal.GapGaveUp, journal.GapGone, journal.GapUnsubscribe, journal.GapExpired,
 		journal.GapRemoved, journal.GapSource, journal.GapReset, journal.GapRolledBack, journal.GapDamaged,
@@ -168,11 +174,18 @@ func (m *Metrics) registerRequests() {
 	m.damaged = m.counter("rshub_damaged_notifications_total", "Damaged notifications that this hub came across when it delivered, each once since the start.")
 }
 
+// Operator counts a request that the operator's listener refused.
+func (m *Metrics) Operator(why admin.Refusal) { m.operator.one(why) }
+
 // Damaged counts a damaged notification.
 func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Request counts a request that was answered, or a topic that was fetched.
 func (m *Metrics) Request(e hub.Event) {
+	if e.Outcome == hub.OutcomeCrossSite { // what it was to be is not known
+		m.crossSite.Inc()
+		return
+	}
 	switch e.Name {
 	case hub.EventPublish, hub.EventPost: // whoever posts another media type most likely meant to publish
 		m.publishes.one(e.Outcome)

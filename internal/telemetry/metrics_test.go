@@ -156,6 +156,7 @@ func TestWhatIsCounted(t *testing.T) {
 		{"a publish", event(hub.EventPublish, "accepted", 200), []string{`rshub_publishes_total{outcome="accepted"} 1`, `rshub_published_bytes_total 10`}, [][]string{publishTime}},
 		{"a duplicate", event(hub.EventPublish, "duplicate", 200), []string{`rshub_publishes_total{outcome="duplicate"} 1`}, [][]string{publishTime}},
 		{"a refused publish", event(hub.EventPublish, "store-full", 503), []string{`rshub_publishes_total{outcome="store-full"} 1`}, [][]string{publishTime}},
+		{"a form of another page", event(hub.EventPost, "cross-site", 403), []string{"rshub_cross_site_refused_total 1"}, nil},
 		{"another media type", event(hub.EventPost, "media-type", 415), []string{`rshub_publishes_total{outcome="media-type"} 1`}, nil},
 		{"a publish that leaves a gap", func(m *Metrics) {
 			m.Request(hub.Event{Name: hub.EventFetch, Outcome: "accepted", Bytes: 10, Gap: journal.Gap{Reason: journal.GapSource}})

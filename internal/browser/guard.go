@@ -1,0 +1,66 @@
+package browser
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Why a request is refused.
+var (
+	// ErrCrossSite: a page of another origin sent the request.
+	ErrCrossSite = errors.New("a web page of another origin had a browser send this")
+	// ErrHost: a page sent the request to a name that somebody may have pointed here
+	// (DNS rebinding), so that it seems to be of the same origin.
+	ErrHost = errors.New("a browser sent this to a host name that is none of this listener's")
+)
+
+// Guard refuses changes that a page of another origin makes a browser send. It may be
+// shared between goroutines.
+type Guard struct {
+	origin *http.CrossOriginProtection
+	hosts  []string
+}
+
+// NewGuard returns a Guard of a listener with these host names, for which a port is of
+// no account.
+func NewGuard(hosts ...string) *Guard {
+	g := &Guard{origin: http.NewCrossOriginProtection()}
+	for _, host := range hosts {
+		g.hosts = append(g.hosts, hostname(host))
+	}
+	return g
+}
+
+// Check returns ErrCrossSite or ErrHost for a request that changes something, has one of
+// the headers Origin and Sec-Fetch-Site, and is not from a page of the listener's own
+// origin. All browsers of today send at least one of them. Programs send neither and may
+// use any Host, as proxies, probes and Services of Kubernetes do.
+func (g *Guard) Check(r *http.Request) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return nil
+	}
+	if len(r.Header.Values("Origin")) == 0 && len(r.Header.Values("Sec-Fetch-Site")) == 0 {
+		return nil
+	}
+	if g.origin.Check(r) != nil {
+		return ErrCrossSite
+	}
+	if !slices.Contains(g.hosts, hostname(r.Host)) {
+		return ErrHost
+	}
+	return nil
+}
+
+// hostname is a Host header or the host of a URL without its port, in the one spelling
+// in which names are compared.
+func hostname(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
