@@ -104,14 +104,14 @@ func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 		return nil, what, err
 	}
 	what = zap.String("topic", t.head.Topic)
-	// What was never published to may start anywhere as it is.
+	// What was never published to may start anywhere as it is, with any kind.
 	for range maxResets {
-		if t.head.Version == "" || t.head.Reset || t.head.Forgotten() {
+		if t.head.Version == "" || t.head.Reset && t.head.Kind == "" || t.head.Forgotten() {
 			return a.topic(t), what, nil
 		}
 		switch err := a.Topics.Reset(r.Context(), t.head.Topic, t.head.Version); {
 		case err == nil:
-			t.head.Reset = true
+			t.head.Reset, t.head.Kind = true, ""
 			return a.topic(t), what, nil
 		case !errors.Is(err, journal.ErrHeadMoved):
 			return nil, what, err

@@ -170,14 +170,18 @@ func TestReset(t *testing.T) {
 			heads[0].Version += "+"
 		}
 	}
-	for range 2 { // the second changes nothing
+	head := &l.m.heads[journal.Partition(journal.TopicID(theTopic))][0]
+	for i := range 3 { // the second changes nothing, and the third forgets what a ping found since
+		if i == 2 {
+			head.Kind = journal.KindContent
+		}
 		resp, body := l.ask(t, http.MethodPost, path+"/reset")
-		if topic := decodeBody[Topic](t, body); resp.status != 200 || !topic.Reset || topic.URL != theTopic || topic.LastUntil.IsZero() {
+		if topic := decodeBody[Topic](t, body); resp.status != 200 || !topic.Reset || topic.Kind != "" || head.Kind != "" || topic.URL != theTopic || topic.LastUntil.IsZero() {
 			t.Errorf("%d %s", resp.status, body)
 		}
 		l.line(t, zapcore.InfoLevel, map[string]any{"action": "reset", "topic": theTopic, "outcome": "done"})
 	}
-	if _, body := l.ask(t, http.MethodGet, path); !decodeBody[Topic](t, body).Reset || moved != 4 {
+	if _, body := l.ask(t, http.MethodGet, path); !decodeBody[Topic](t, body).Reset || moved != 5 {
 		t.Errorf("after %d tries: %s", moved, body)
 	}
 }

@@ -149,7 +149,7 @@ func (m *memory) Reset(_ context.Context, topic string, ifHead journal.Version) 
 		if heads[i].Version != ifHead {
 			return journal.ErrHeadMoved
 		}
-		heads[i].Reset = true
+		heads[i].Reset, heads[i].Kind = true, ""
 		heads[i].Version += "r"
 	}
 	return m.call()

@@ -59,10 +59,11 @@ type Node struct {
 type Topic struct {
 	ID        string    `json:"id"` // UUIDv5 of URL in the URL namespace
 	URL       string    `json:"url"`
-	Kind      string    `json:"kind"` // "change", "framework" or "content"; empty where it was only pinged so far
+	Kind      string    `json:"kind"` // "change", "framework" or "content"; empty where it was only pinged so far, or reset
 	LastFrom  time.Time `json:"last_from,omitzero"`
 	LastUntil time.Time `json:"last_until,omitzero"`
-	// Reset: the next notification may start anywhere.
+	// Reset: the next notification may start anywhere, and be of any kind where Kind is
+	// empty.
 	Reset bool `json:"reset,omitempty"`
 	Head  Head `json:"head"`
 	// Subscriptions is how many get the topic now, nil where that is not known.

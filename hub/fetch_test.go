@@ -257,10 +257,62 @@ func TestFetchedContent_HUB61(t *testing.T) {
 					t.Errorf("%q: %+v", mediaType, e)
 				}
 			}
-			b.web.set(topic, served("application/xml", dated(0, 1, "a")))
+		})
+	}
+}
+
+// HUB-57, HUB-60: whatever an anonymous ping finds before the first notification, the
+// topic takes that, posted or fetched, and then nothing else, until it is reset.
+func TestContentSettlesNoKind_HUB57_HUB60(t *testing.T) {
+	page := served("text/html", "<p>nothing here yet")
+	for name, first := range map[string]func(b *bed){
+		"fetched": func(b *bed) {
+			b.web.set(topic, served("application/xml", dated(10, 20, "a")))
 			b.pinged(topic)
-			if m := b.mark(topic); m.Last.Outcome != "other-kind" || !strings.Contains(m.Last.Detail, "carries plain content") {
-				t.Errorf("%+v", m)
+		},
+		"posted": func(b *bed) {
+			if rec := b.do(publish(dated(10, 20, "a"))); rec.Code != http.StatusOK {
+				b.t.Errorf("%d %s", rec.Code, rec.Body)
+			}
+		},
+	} {
+		inBed(t, func(b *bed) {
+			said := func(outcome string, kinds ...journal.Kind) {
+				t.Helper()
+				var got []journal.Kind
+				for _, e := range b.entries() {
+					got = append(got, e.Kind)
+				}
+				if m := b.mark(topic); !slices.Equal(got, kinds) || outcome != "" && m.Last.Outcome != outcome {
+					t.Errorf("%s: %q and %+v, want %q and %q", name, got, m.Last, kinds, outcome)
+				}
+			}
+			const content, change = journal.KindContent, journal.KindChange
+			for range 2 {
+				b.web.set(topic, page)
+				b.pinged(topic)
+			}
+			said("accepted", content, content)
+			first(b)
+			said("", content, content, change)
+			b.web.set(topic, page)
+			b.pinged(topic)
+			said("other-kind", content, content, change)
+			b.web.set(topic, served("application/xml", dated(30, 40, "b")))
+			b.pinged(topic)
+			said("gap", content, content, change) // its intervals are continuous from its first
+
+			head, err := b.store.Head(context.Background(), topic)
+			if err != nil || head.Epoch != 0 || b.store.Reset(context.Background(), topic, head.Version) != nil {
+				t.Fatalf("%+v, %v", head, err)
+			}
+			b.web.set(topic, page)
+			b.pinged(topic)
+			b.web.set(topic, served("application/xml", dated(30, 40, "b")))
+			b.pinged(topic)
+			said("accepted", content, content, change, content, change)
+			if head, err = b.store.Head(context.Background(), topic); err != nil || len(head.Gaps) != 1 || head.Gaps[0].Reason != journal.GapReset {
+				t.Errorf("%+v, %v", head, err)
 			}
 		})
 	}

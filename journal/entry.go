@@ -22,7 +22,8 @@ type Position uint64
 // again after a store lost its tail is told from the one that was lost.
 type Nonce uint64
 
-// Kind says what a topic carries. The first notification of a topic fixes it.
+// Kind says what a topic carries. Empty: nothing that counts, so that the next entry
+// may be of any kind.
 type Kind string
 
 // The kinds of a topic.
@@ -31,6 +32,16 @@ const (
 	KindFramework Kind = "framework" // ResourceSync Framework Notifications
 	KindContent   Kind = "content"   // any other WebSub content
 )
+
+// Then returns the kind of a topic of kind k after next, where it takes that. The
+// first notification settles it; content settles nothing, since an anonymous ping is
+// enough to have the hub find some (HUB-57, HUB-60).
+func (k Kind) Then(next Kind) Kind {
+	if next == "" || k != "" && k != KindContent {
+		return k
+	}
+	return next
+}
 
 // Anchor names one entry of a topic from the outside: enough to read on after
 // it, to tell that the journal still has it, and to say what lies between two

@@ -21,7 +21,9 @@ const Remembered = 64
 type Head struct {
 	Topic   string
 	Version Version // empty: the topic has had no entry
-	Kind    Kind
+	// Kind goes from content to notifications and never back, as Kind.Then says,
+	// until Reset or Remove clears it.
+	Kind Kind
 	// From and Until are the interval of the newest timed entry, zero before
 	// there was one.
 	From, Until time.Time
@@ -81,8 +83,8 @@ type Appender interface {
 	// which publishing it again will tell.
 	// The store keeps e.Body's bytes, not the slice.
 	Append(ctx context.Context, now time.Time, topic string, e Entry, ifHead Version) (Entry, error)
-	// Reset makes the topic forget where its next notification has to start,
-	// if the head's version is still ifHead, else ErrHeadMoved. A topic that
+	// Reset makes the topic forget where its next notification has to start, and of
+	// which kind, if the head's version is still ifHead, else ErrHeadMoved. A topic that
 	// never had an entry stays as it is.
 	Reset(ctx context.Context, topic string, ifHead Version) error
 }

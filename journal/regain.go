@@ -7,7 +7,7 @@ import "time"
 type Sight struct {
 	Topic string
 	Epoch uint64
-	Kind  Kind // empty where only subscriptions tell of the topic, and of a tombstone
+	Kind  Kind // empty where only subscriptions tell of the topic, of a tombstone, and after a reset
 	// From and Until are those of the head: the newest timed entry's. A head that came
 	// back has no From.
 	From, Until            time.Time
@@ -54,6 +54,10 @@ func (s Sight) None() bool {
 	return s.Last.Position == 0 && s.Until.IsZero() && s.Epoch == 0 && len(s.Gaps) == 0
 }
 
+// Hearsay reports whether s tells no more of a topic than how far its subscriptions
+// are, or that it was removed.
+func (s Sight) Hearsay() bool { return s.Kind == "" && !s.Reset }
+
 // Behind reports whether h is not a later state of s: a head that lost entries, though
 // others may stand there by now, or one that was read before s was.
 func (h Head) Behind(s Sight) bool {
@@ -81,8 +85,8 @@ type Reached struct {
 // subscriptions of the topic that the caller knows; nil: none. Four things can happen:
 //
 //   - the topic was made to forget since (h.Epoch is greater): nothing is lost;
-//   - the head went back: it stays there, and gets the gap. A reset or a removal that
-//     was lost has to be made again;
+//   - the head went back: it stays there, and gets the gap, and the kind that the
+//     topic had. A reset or a removal that was lost has to be made again;
 //   - the head vanished: it comes back without entries. It ends where the next
 //     notification has to start so that none of the subscriptions misses anything,
 //     and where the last interval began at the latest, so that the Source learns of
@@ -95,13 +99,17 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 	}
 	older := h.Epoch < s.Epoch
 	next, news = h.Recall(s)
-	next.Epoch, news = s.Epoch, news || older
+	next.Kind = h.Kind.Then(s.Kind)
+	next.Epoch, news = s.Epoch, news || older || next.Kind != h.Kind
 	base, until := s.base(r)
 	from := h.Last
 	empty := h.Entries == 0 && h.Last.Position == h.Trimmed.Position
 	switch {
 	case h.Version == "", empty && base.Position < h.Last.Position, empty && older && s.forgotten():
-		next.Topic, next.Kind, next.Removed = s.Topic, s.Kind, s.Removed
+		next.Topic, next.Removed = s.Topic, s.Removed
+		if older {
+			next.Kind = s.Kind
+		}
 		next.From, next.Until, next.Last, next.Trimmed = time.Time{}, until, base, base
 		next.Reset = s.Reset
 		switch {
@@ -112,7 +120,7 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 		}
 		from, news = base, true
 	case empty && older && s.Reset && h.Last.Position <= s.Last.Position:
-		next.Reset = true
+		next.Reset, next.Kind = true, s.Kind
 	case h.Last.Position >= s.Last.Position: // it went on from further back
 		from = s.before()
 	case !s.Open && (h.open() || empty && h.From.IsZero()): // the first that it took then is lost
@@ -185,7 +193,7 @@ func (s Sight) base(r *Reached) (base Anchor, until time.Time) {
 	switch base = s.before(); {
 	case young, r != nil && r.Least.Position <= begin.Position && !s.Since.IsZero():
 		base = begin
-	case r != nil && r.Least.Position > 0 && (r.Least.Position < base.Position || s.Kind == ""):
+	case r != nil && r.Least.Position > 0 && (r.Least.Position < base.Position || s.Hearsay()):
 		base = r.Least // where nothing else is known, that may be the end
 	}
 	if base.Position < s.Trimmed.Position {

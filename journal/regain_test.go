@@ -138,6 +138,43 @@ func TestRegainOfARemovedTopic(t *testing.T) {
 	}
 }
 
+// HUB-57: a topic that lost its first notification, and those after it, carries
+// notifications still, and takes no content any more.
+func TestRegainKeepsTheKind(t *testing.T) {
+	page := Head{Topic: "t", Version: "v", Kind: KindContent, Last: entryAt(1), Entries: 1}
+	reset := headAt(3, 0)
+	reset.Kind, reset.Reset, reset.Epoch = "", true, 1
+	after := headAt(4, 0)
+	after.Epoch, after.Kind = 1, KindFramework
+	for name, tc := range map[string]struct {
+		had  Head
+		s    Sight
+		want Kind
+	}{
+		"content before":       {page, headAt(2, 0).Sight(page.Sight(Sight{})), KindChange},
+		"content again since":  {Head{Topic: "t", Version: "v", Kind: KindContent, Last: entryAt(5)}, headAt(2, 0).Sight(page.Sight(Sight{})), KindChange},
+		"vanished":             {Head{Topic: "t"}, headAt(2, 0).Sight(page.Sight(Sight{})), KindChange},
+		"reset before":         {reset, after.Sight(reset.Sight(Sight{})), KindFramework},
+		"the reset was lost":   {headAt(3, 0), reset.Sight(Sight{}), KindChange}, // as its end counts again, too
+		"reset, and vanished":  {Head{Topic: "t"}, reset.Sight(Sight{}), ""},
+		"reset, and came back": {Head{Topic: "t", Version: "v", Kind: KindChange, Until: at(2), Last: entryAt(2), Trimmed: entryAt(2)}, reset.Sight(Sight{}), ""},
+	} {
+		next, _, news := tc.had.Regain(tc.s, nil, at(500))
+		if next.Kind != tc.want || next.Epoch != tc.s.Epoch || !news {
+			t.Errorf("%s: %+v, news %t", name, next, news)
+		}
+		if again, _, _ := next.Regain(tc.s, nil, at(500)); again.Kind != next.Kind {
+			t.Errorf("%s: %q, and again %q", name, next.Kind, again.Kind)
+		}
+	}
+	if s := reset.Sight(Sight{}); s.Hearsay() {
+		t.Error("a reset topic passes for one of which only subscriptions tell")
+	}
+	if s := headAt(3, 3).Tombstone().Sight(Sight{}); !s.Hearsay() {
+		t.Error("a removed topic passes for one that is there")
+	}
+}
+
 // Whoever compares first, and how often: the head ends where all need it to, also
 // where an operator reset the topic in between.
 func TestRegainInAnyOrder(t *testing.T) {
@@ -179,7 +216,7 @@ func TestRegainInAnyOrder(t *testing.T) {
 					}
 				}
 			}
-			got := fmt.Sprint(h.Epoch, h.Reset)
+			got := fmt.Sprint(h.Epoch, h.Reset, h.Kind)
 			if same { // else it may be further back where those came first who had not heard of a reset
 				got += fmt.Sprint(h.Until, h.Last.Seq, len(h.Gaps))
 			}
@@ -206,7 +243,7 @@ func aStory(r *rand.Rand, n int) (story []Head) {
 		story = append(story, h)
 		for i > int64(n)-4 && r.IntN(4) == 0 {
 			epoch++
-			h.Reset, h.Epoch = true, epoch
+			h.Reset, h.Kind, h.Epoch = true, "", epoch
 			story = append(story, h)
 		}
 	}

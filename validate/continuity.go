@@ -19,7 +19,7 @@ const (
 	Duplicate
 	// Conflict: its interval was accepted before, with other bytes.
 	Conflict
-	// OtherKind: the topic carries notifications of another kind.
+	// OtherKind: the topic carries notifications, and of another kind.
 	OtherKind
 	// Gap: it starts after the topic's end, and that is not allowed.
 	Gap
@@ -76,14 +76,16 @@ type Decision struct {
 //     interval is one where it has the bytes of the head, but plain content never
 //     is: that it was told to be new is all there is to know (HUB-60);
 //   - the same interval with other bytes is a Conflict;
-//   - a kind other than the topic's first is OtherKind (HUB-57);
+//   - on a topic of notifications every other kind is OtherKind (HUB-57); plain
+//     content settles no kind, so that a notification may follow it, and since it
+//     has no interval, start anywhere;
 //   - without an interval, or as the topic's first with one, it is an Append;
 //   - starting where the topic ends it is an Append;
 //   - starting later it is a Gap, or with flag an Append that records one;
 //   - starting earlier it is an Overlap.
 //
-// A topic that was reset takes the next interval wherever it starts, and
-// records a gap where that is later than its end.
+// A topic that was reset takes the next interval wherever it starts and whatever its
+// kind, and records a gap where that is later than its end.
 func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, flag bool) Decision {
 	d := Decision{Kind: head.Kind}
 	if !head.Reset {
@@ -96,10 +98,10 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 			d.Verdict = Duplicate
 		}
 		return d
-	case !e.Timed() && e.Kind != journal.KindContent && head.Kind != "" && head.SHA256 == e.SHA256:
+	case !e.Timed() && e.Kind != journal.KindContent && head.Kind == e.Kind && head.SHA256 == e.SHA256:
 		d.ID, d.Position, d.Verdict = head.ID, head.Last.Position, Duplicate
 		return d
-	case head.Kind != "" && head.Kind != e.Kind:
+	case head.Kind.Then(e.Kind) != e.Kind:
 		d.Verdict = OtherKind
 		return d
 	case !e.Timed() || head.Until.IsZero():

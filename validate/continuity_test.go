@@ -18,7 +18,7 @@ func timed(from, until int, sum byte) journal.Entry {
 }
 
 // HUB-55, HUB-57: where an entry stands after what came before, and that a topic
-// keeps to the kind of its first.
+// keeps to the kind of its first notification.
 func TestContinuity(t *testing.T) {
 	first := uuid.MustParse("01890000-0000-7000-8000-000000000001")
 	head := journal.Head{
@@ -26,10 +26,12 @@ func TestContinuity(t *testing.T) {
 		ID: first, SHA256: [32]byte{1}, Last: journal.Anchor{Position: 7},
 	}
 	reset := head
-	reset.Reset = true
+	reset.Reset, reset.Kind = true, ""
 	framework := journal.Head{Version: "1", Kind: journal.KindFramework, ID: first, SHA256: [32]byte{1}, Last: journal.Anchor{Position: 7}}
 	content := framework
 	content.Kind = journal.KindContent
+	resetContent := reset
+	resetContent.Kind = journal.KindContent
 	known := &journal.Interval{From: at(0), Until: at(10), SHA256: [32]byte{1}, ID: first, Position: 7}
 	missing := func(until int, reason string) *journal.Gap {
 		return &journal.Gap{From: at(10), Until: at(until), Reason: reason}
@@ -91,7 +93,12 @@ func TestContinuity(t *testing.T) {
 			"another kind with an interval that would fit", framework, nil, timed(10, 20, 2), true,
 			Decision{Verdict: OtherKind},
 		},
-		{"another kind after a reset", reset, nil, untimed(journal.KindContent, 2), false, Decision{Verdict: OtherKind}},
+		{"content after a reset", reset, nil, untimed(journal.KindContent, 2), false, Decision{}},
+		{"another kind after a reset", reset, nil, untimed(journal.KindFramework, 2), false, Decision{}},
+		{"content, and nothing else yet, after a reset", resetContent, nil, untimed(journal.KindFramework, 2), false, Decision{}},
+		{"a first notification after content", content, nil, timed(500, 510, 2), false, Decision{}},
+		{"a first one without an interval after content", content, nil, untimed(journal.KindFramework, 2), false, Decision{}},
+		{"a first one that has the bytes of the content before it", content, nil, untimed(journal.KindFramework, 1), false, Decision{}},
 		{"without an interval", framework, nil, untimed(journal.KindFramework, 2), false, Decision{}},
 		{
 			"without an interval, the head's bytes", framework, nil, untimed(journal.KindFramework, 1), false,

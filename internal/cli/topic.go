@@ -91,7 +91,7 @@ func topicInfo(env Env) *cobra.Command {
 		rows := [][2]string{
 			{"topic", t.URL},
 			{"id", t.ID},
-			{"kind", first(t.Kind, "not known yet: it was pinged only")},
+			{"kind", first(t.Kind, "not settled: the topic was only pinged, or reset")},
 			{"last interval", interval(t.LastFrom, t.LastUntil)},
 			{"next from", nextFrom(t)},
 			{"newest", t.Head.ID},
@@ -215,8 +215,8 @@ func topicReset(env Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset URL|ID", Short: "Let the next notification of a topic start anywhere",
 		Long: `Forgets where the next notification of a topic has to start, for a Source that
-lost its place. The next one may then start anywhere; what lies between is
-recorded as a gap.
+lost its place, and of which kind it has to be. The next one may then start
+anywhere and be of any kind; what lies between is recorded as a gap.
 
 ` + topicArgs,
 		Example: `  rshub topic reset https://example.org/changes/

@@ -18,7 +18,7 @@ func (l *topicLine) check() error {
 	if l.Removed && (l.Kind != "" || l.ID != uuid.Nil || !l.Until.IsZero() || len(l.Intervals) > 0) {
 		return errors.New("it was removed, and still has a state")
 	}
-	kinds := []journal.Kind{journal.KindChange, journal.KindFramework, journal.KindContent}
+	kinds := []journal.Kind{"", journal.KindChange, journal.KindFramework, journal.KindContent} // none: it was reset
 	switch {
 	case !isURL(l.Topic):
 		return fmt.Errorf("%q is no topic", l.Topic)

@@ -174,9 +174,7 @@ func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline
 	if e.Gap != nil {
 		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
 	}
-	if h.Kind == "" {
-		h.Kind = e.Kind
-	}
+	h.Kind = h.Kind.Then(e.Kind)
 	h.Version = journal.Version(strconv.FormatUint(uint64(e.Nonce), 36))
 	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
 	h.Entries++
@@ -207,7 +205,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 		if h.Version == "" {
 			return errUnchanged
 		}
-		h.Reset = true
+		h.Reset, h.Kind = true, ""
 		h.Epoch++
 		h.Version = journal.Version(strconv.FormatUint(random(), 36))
 		return writeHead(tx, key, h)

@@ -192,9 +192,7 @@ func appended(h journal.Head, e journal.Entry) journal.Head {
 	if e.Gap != nil {
 		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
 	}
-	if h.Kind == "" {
-		h.Kind = e.Kind
-	}
+	h.Kind = h.Kind.Then(e.Kind)
 	h.Version = newVersion(uint64(e.Nonce))
 	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
 	h.Entries++

@@ -214,7 +214,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 		if h.Version == "" {
 			return errUnchanged
 		}
-		h.Reset, h.Version = true, version
+		h.Reset, h.Kind, h.Version = true, "", version
 		h.Epoch++
 		return nil
 	})

@@ -110,12 +110,12 @@ func (s *Store) compareTopic(ctx context.Context, known journal.Sight, r *journa
 			next, news = h.Recall(known)
 		}
 		if !news {
-			if known.Kind != "" || h.Version != "" {
+			if !known.Hearsay() || h.Version != "" {
 				s.sights.replace(k, h.Head)
 			}
 			return nil
 		}
-		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset {
+		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset || next.Kind != h.Kind {
 			next.Version = newVersion(random())
 		}
 		stored, now, err := s.putRegained(ctx, k, h, next)
@@ -149,7 +149,7 @@ func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known j
 		return true, nil
 	case h.Epoch < known.Epoch && (known.Reset || known.Kind == "") && h.Entries == 0:
 		return true, nil // who put it back had not heard that it was reset, or removed
-	case known.Kind == "": // its subscriptions alone are known, and they find out when they read
+	case known.Hearsay(): // its subscriptions alone are known, and they find out when they read
 		return false, nil
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
 		return false, nil

@@ -238,7 +238,7 @@ var headChecks = []Check{
 		if _, err := k.h.Append(k.Context(), at(9), topicName, timed(1, 2, "x"), before.Version); !errors.Is(err, journal.ErrHeadMoved) {
 			k.Errorf("Append onto the version before the reset: %v", err)
 		}
-		before.Reset, before.Version, before.Epoch = true, got.Version, before.Epoch+1
+		before.Reset, before.Kind, before.Version, before.Epoch = true, "", got.Version, before.Epoch+1
 		k.same("the head after Reset", got, before)
 		k.add(topicName, at(3), plain("x"))
 		if !k.head(topicName).Reset {
@@ -249,10 +249,24 @@ var headChecks = []Check{
 			k.Errorf("a timed entry did not end the reset")
 		}
 	}},
-	{"FirstNotificationFixesTheKind", func(k *kit) {
-		k.add(topicName, at(1), plain("x"))
-		k.add(topicName, at(2), timed(0, 1, "y"))
-		k.same("the kind", k.head(topicName).Kind, journal.KindContent)
+	{"FirstNotificationSettlesTheKind", func(k *kit) {
+		framework := plain("z")
+		framework.Kind = journal.KindFramework
+		for i, step := range []struct {
+			e    journal.Entry
+			want journal.Kind
+		}{
+			{plain("x"), journal.KindContent},
+			{timed(0, 1, "y"), journal.KindChange},
+			{plain("x"), journal.KindChange},
+			{framework, journal.KindChange},
+		} {
+			k.add(topicName, at(i+1), step.e)
+			k.same("the kind", k.head(topicName).Kind, step.want)
+		}
+		k.ok(k.h.Reset(k.Context(), topicName, k.head(topicName).Version), "Reset")
+		k.add(topicName, at(9), framework)
+		k.same("the kind after a reset", k.head(topicName).Kind, journal.KindFramework)
 	}},
 	// Invariants 10 and 12.
 	{"HeadKeepsTheGapsOfTheTopic", func(k *kit) {

@@ -167,9 +167,7 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 		t.intervals = t.intervals[max(0, len(t.intervals)-journal.Remembered):]
 		h.From, h.Until, h.Reset = e.From, e.Until, false
 	}
-	if h.Kind == "" {
-		h.Kind = e.Kind
-	}
+	h.Kind = h.Kind.Then(e.Kind)
 	h.Version, h.Last, h.ID, h.SHA256, h.ReceivedAt = drawn.version, e.Anchor(), e.ID, e.SHA256, now
 	h.Entries, h.Bytes = h.Entries+1, h.Bytes+e.Size
 	t.entries = append(t.entries, e)
@@ -200,7 +198,7 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 	case h.Version != ifHead:
 		return journal.ErrHeadMoved
 	case h.Version != "":
-		h.Reset, h.Version = true, m.mint(start, topic, 0).version
+		h.Reset, h.Kind, h.Version = true, "", m.mint(start, topic, 0).version
 		h.Epoch++
 	}
 	return nil

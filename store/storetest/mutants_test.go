@@ -303,6 +303,20 @@ var mutants = map[string]func(m *mutant){
 		m.appended = func(topic string, _, _ journal.Entry) { v[topic] = m.topics[topic].head.Version }
 		m.reset = func(topic string) { m.topic(topic).head.Version = v[topic] }
 	},
+	"reset keeps the kind": func(m *mutant) {
+		kinds := map[string]journal.Kind{}
+		m.appended = func(topic string, _, _ journal.Entry) { kinds[topic] = m.topics[topic].head.Kind }
+		m.reset = func(topic string) { m.topic(topic).head.Kind = kinds[topic] }
+	},
+	"the first entry settles the kind": func(m *mutant) {
+		m.appended = func(topic string, _, _ journal.Entry) {
+			t := m.topics[topic]
+			t.head.Kind = t.entries[0].Kind
+		}
+	},
+	"the last entry settles the kind": func(m *mutant) {
+		m.appended = func(topic string, _, out journal.Entry) { m.topics[topic].head.Kind = out.Kind }
+	},
 	"reset is forgotten": func(m *mutant) { m.reset = func(topic string) { m.topic(topic).head.Reset = false } },
 
 	// Intervals.
