@@ -221,8 +221,12 @@ func (who *callee) lost(n int) bool {
 // judgeOrder: intervals arrive in their order the first time. That none is passed
 // over without a gap judgeCallee sees. What is not wanted, or in a gap, may be late:
 // a lost tail may take a cursor back behind it. What was sent again after a loss comes
-// before all that arrives from then on.
+// in order, too; what the store had lost may arrive beside it, from the memory of a hub.
 func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string, ...any)) {
+	survived := map[string]bool{}
+	for _, s := range c.topics[who.topic].journal {
+		survived[s.id] = true
+	}
 	seen := map[int]bool{}
 	var firsts []arrival
 	for _, a := range got {
@@ -236,7 +240,9 @@ func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string,
 			if before.at < i.sent {
 				break
 			}
-			newest = max(newest, before.n)
+			if survived[before.id] == survived[a.id] {
+				newest = max(newest, before.n)
+			}
 		}
 		if a.n < newest {
 			complain("%s: interval %d arrived first after %d", who.path, a.n, newest)

@@ -98,6 +98,17 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 				c.arrived = append(c.arrived, arrival{1, n, fmt.Sprint("again", n), 22 * time.Second})
 			}
 		}, ""},
+		"sent again, and what was lost arrives between": {func(c *chronicle) {
+			c.lossy = true
+			for _, n := range []int{2, 3} {
+				c.topics[0].journal[n].id = fmt.Sprint("again", n)
+				c.topics[0].intervals[n].again = map[string]sending{fmt.Sprint("again", n): {20 * time.Second, 21 * time.Second}}
+			}
+			c.drop(0, 2)
+			c.drop(0, 3)
+			c.arrived = append(c.arrived, arrival{0, 3, "id3", 22 * time.Second}, arrival{0, 2, "again2", 23 * time.Second}, arrival{0, 3, "again3", 24 * time.Second})
+			c.arrived = append(c.arrived, arrival{1, 2, "again2", 23 * time.Second}, arrival{1, 3, "again3", 24 * time.Second})
+		}, ""},
 		"sent again, and out of order": {func(c *chronicle) {
 			c.lossy = true
 			for at, n := range []int{3, 2} {

@@ -59,16 +59,18 @@ func (s *stubbornSource) publish(ctx context.Context) error {
 	s.since = s.w.now()
 	s.story.intervals = append(s.story.intervals, &posted{sent: s.since, again: map[string]sending{}})
 	s.w.mu.Unlock()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(patience)
 	for try := 0; s.at < len(s.bodies); try++ {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("interval %d of %s is not accepted after two minutes: %s", s.at, s.story.url, *s.w.lastAnswer.Load())
+			return fmt.Errorf("interval %d of %s is not accepted after %v: %s", s.at, s.story.url, patience, *s.w.lastAnswer.Load())
 		}
 		if done, err := s.post(ctx, s.w.hubs[(s.n+try)%len(s.w.hubs)]); err != nil {
 			return err
 		} else if !done {
 			time.Sleep(50 * time.Millisecond)
+			continue
 		}
+		deadline = time.Now().Add(patience) // there may be much to send again
 	}
 	return nil
 }

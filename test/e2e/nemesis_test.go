@@ -22,6 +22,9 @@ const (
 	// nemesisGiveUp is when a hub passes over an entry that is damaged, and one that
 	// callbacks fail to take.
 	nemesisGiveUp = 10 * time.Second
+	// patience is how long a Source or a subscriber waits to be accepted, and how long
+	// the judge waits for another delivery. A full Redis alone takes two minutes of it.
+	patience = 5 * time.Minute
 	// What a fault may bring of duplicates: what was in flight, and two commit
 	// groups (invariant 7).
 	nemesisInFlight = 512
@@ -152,10 +155,13 @@ func (m *nemesis) converge() {
 	ctx := context.WithoutCancel(m.t.Context())
 	var c *chronicle
 	var complaints []string
-	deadline := time.Now().Add(3 * time.Minute)
+	arrived, deadline := 0, time.Now().Add(patience)
 	for {
 		var err error
 		if c, err = m.collect(ctx); err == nil {
+			if len(c.arrived) > arrived {
+				arrived, deadline = len(c.arrived), time.Now().Add(patience)
+			}
 			if complaints = c.judge(); len(complaints) == 0 {
 				break
 			}

@@ -154,7 +154,7 @@ func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Dura
 		form.Set("hub.lease_seconds", strconv.Itoa(int(lease/time.Second)))
 	}
 	before := w.want(c, mode)
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(patience)
 	for {
 		refused := w.checked(c, unwanted)
 		s.asked = w.now()
@@ -164,7 +164,7 @@ func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Dura
 		s.accepted = w.now()
 		for w.checked(c, mode) == before && w.checked(c, unwanted) == refused {
 			if time.Now().After(deadline) {
-				return s, fmt.Errorf("a request to %s was not verified within two minutes", mode)
+				return s, fmt.Errorf("a request to %s was not verified within %v", mode, patience)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
