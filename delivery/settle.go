@@ -33,15 +33,16 @@ type settler struct {
 	window time.Duration
 	size   int
 	log    *zap.Logger
-	begun  chan struct{} // filling got its first result
-	full   chan struct{} // filling is full
+	wake   chan struct{} // a group may be due earlier than run thinks
 	ended  chan struct{} // nothing will be added any more
 
 	mu      sync.Mutex
 	room    sync.Cond // on mu: there may be room to add
 	filling results
-	writing results // the group being written
-	failed  results // wait to be written again, until again
+	since   time.Time // when filling got its first result
+	hurry   bool      // filling is to be written without waiting for the window
+	writing results   // the group being written
+	failed  results   // wait to be written again, until again
 	again   time.Time
 	held    map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
 	tries   int                    // writes of which something failed, since the store had taken all
@@ -61,7 +62,7 @@ const (
 func newSettler(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *settler {
 	s := &settler{
 		store: store, window: window, size: size, log: log,
-		begun: make(chan struct{}, 1), full: make(chan struct{}, 1), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		stored: make(chan struct{}), held: make(map[uuid.UUID]struct{}),
 	}
 	s.room.L = &s.mu
@@ -75,18 +76,18 @@ func (s *settler) add(c subscriptions.Commit) {
 	for (s.filling.n >= s.size || s.total() >= 2*s.size) && !s.giveUp {
 		s.room.Wait()
 	}
-	s.filling.add(c)
-	switch s.filling.n {
-	case 1:
-		signal(s.begun)
-	case s.size:
-		signal(s.full)
+	if s.filling.n == 0 {
+		s.since = time.Now()
+	}
+	if s.filling.add(c); s.filling.n == 1 || s.filling.n == s.size {
+		s.lookAgain()
 	}
 }
 
-func signal(c chan struct{}) {
+// lookAgain has run look again when a group is due.
+func (s *settler) lookAgain() {
 	select {
-	case c <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -105,34 +106,38 @@ func (s *settler) ahead(sub subscriptions.Subscription) subscriptions.Subscripti
 // run writes groups until close, and then the last one. It gives up what the
 // store does not take when ctx ends, which is to be after close.
 func (s *settler) run(ctx context.Context) error {
-	var retry <-chan time.Time // nil while nothing waits to be written again
 	for {
-		select {
-		case <-s.begun:
-			select {
-			case <-time.After(s.window):
-			case <-s.full:
-			case <-s.ended:
+		var due <-chan time.Time // nil while there is nothing to write
+		if wait, ok := s.untilDue(); ok && wait <= 0 {
+			if err := s.write(ctx, false); err != nil {
+				return err
 			}
-		case <-retry:
+			continue
+		} else if ok {
+			due = time.After(wait)
+		}
+		select {
+		case <-s.wake:
+		case <-due:
 		case <-s.ended:
 			return s.write(ctx, true)
-		}
-		if err := s.write(ctx, false); err != nil {
-			return err
-		}
-		retry = nil
-		if wait, ok := s.untilAgain(); ok {
-			retry = time.After(wait)
 		}
 	}
 }
 
-// untilAgain is how long what failed still waits. False: there is none.
-func (s *settler) untilAgain() (time.Duration, bool) {
+// untilDue is how long it is until a group is to be written. What failed before waits
+// for the group that fills, if there is one. False: there is nothing to write.
+func (s *settler) untilDue() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Until(s.again), s.failed.n > 0
+	switch {
+	case s.hurry || s.filling.n >= s.size:
+		return 0, true
+	case s.filling.n > 0:
+		return s.window - time.Since(s.since), true
+	default:
+		return time.Until(s.again), s.failed.n > 0
+	}
 }
 
 // write stores the group that fills. What the store names as not stored waits to be
@@ -144,6 +149,9 @@ func (s *settler) write(ctx context.Context, last bool) error {
 	defer s.done()
 	for g.n > 0 {
 		err := s.store.Commit(ctx, g.commits)
+		if err != nil && ctx.Err() != nil { // who waited has gone, and said how much is not stored
+			return s.givenUp(err)
+		}
 		var pause time.Duration
 		if g, pause = s.putBack(s.settled(g, err), last || isAway(err)); g.n == 0 {
 			break
@@ -153,10 +161,14 @@ func (s *settler) write(ctx context.Context, last bool) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", s.uncommitted(), err)
+			return s.givenUp(err)
 		}
 	}
 	return nil
+}
+
+func (s *settler) givenUp(err error) error {
+	return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", s.uncommitted(), err)
 }
 
 // take returns the group that fills, with what failed before where its pause is
@@ -164,7 +176,7 @@ func (s *settler) write(ctx context.Context, last bool) error {
 func (s *settler) take(last bool) (g results) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, s.filling = s.filling, results{}
+	g, s.filling, s.hurry = s.filling, results{}, false
 	if s.failed.n > 0 {
 		var later results
 		later, g = g.split(s.failed.has)
@@ -272,7 +284,8 @@ func (s *settler) flush(ctx context.Context) {
 	until := s.taken
 	if s.filling.n > 0 {
 		until++
-		signal(s.full)
+		s.hurry = true
+		s.lookAgain()
 	}
 	for s.written < until && ctx.Err() == nil {
 		stored := s.stored

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -273,6 +274,82 @@ func (f *fickle) Commit(_ context.Context, commits []subscriptions.Commit) error
 	}
 }
 
+// A group is written when its first result is a window old, or when it is full, and
+// not before: whatever the store refused of the groups before it, and whenever that is
+// given to it again.
+func TestGroupWaitsForItsWindow(t *testing.T) {
+	const window, size = 100 * time.Millisecond, 8
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 2))
+			w := &windows{fickle: fickle{rnd: rand.New(rand.NewPCG(seed, 3)), cursors: map[uuid.UUID]journal.Cursor{}, attempts: map[uuid.UUID][]uint32{}}, waits: map[uint32]time.Time{}}
+			w.check = func(results int, age time.Duration) {
+				if age < window && results < size {
+					t.Errorf("seed %d: a group of %d was written when its first result was %v old", seed, results, age)
+				}
+			}
+			s := newSettler(w, window, size, zap.NewNop())
+			done := make(chan error, 1)
+			go func() { done <- s.run(t.Context()) }()
+			for n := range uint32(200) {
+				w.kind.Store(n%50 > 25)
+				s.add(subscriptions.Commit{
+					ID: subscriptions.ID("t", cb(int(n))), Cursor: journal.Cursor{Generation: 1}, Attempts: []subscriptions.Attempt{{Number: n}},
+				})
+				w.added(n)
+				most := 60 * time.Millisecond // of a group that fills, or does not
+				if n%40 < 20 {
+					most = 20 * time.Millisecond
+				}
+				time.Sleep(time.Duration(rnd.Int64N(int64(most))))
+			}
+			w.kind.Store(true)
+			time.Sleep(time.Minute)
+			if n := s.uncommitted(); n != 0 {
+				t.Errorf("seed %d: %d results are not stored", seed, n)
+			}
+			s.close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// windows is a fickle store that checks when groups come.
+type windows struct {
+	fickle
+	mu    sync.Mutex
+	waits map[uint32]time.Time // results that the store was not given yet, and since when
+	check func(results int, age time.Duration)
+}
+
+func (w *windows) added(n uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits[n] = time.Now()
+}
+
+func (w *windows) Commit(ctx context.Context, commits []subscriptions.Commit) error {
+	synctest.Wait() // what was added is noted
+	w.mu.Lock()
+	results, age := 0, time.Duration(0)
+	for _, c := range commits {
+		for _, a := range c.Attempts {
+			if since, isNew := w.waits[a.Number]; isNew {
+				results, age = results+1, max(age, time.Since(since))
+			}
+			delete(w.waits, a.Number)
+		}
+	}
+	if results > 0 { // else it is given again
+		w.check(results, age)
+	}
+	w.mu.Unlock()
+	time.Sleep(time.Duration(w.rnd.Int64N(int64(150 * time.Millisecond)))) // in which the next group fills
+	return w.fickle.Commit(ctx, commits)
+}
+
 // The store is given the same commits again until it takes them.
 func TestCommitIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -385,9 +462,9 @@ func TestDrainOfNothing(t *testing.T) {
 }
 
 // A store that fails or hangs at the end is tried until the time is up, and no longer
-// is waited before the log says how much comes again.
+// is waited before the log says how much comes again. That is the last that it says.
 func TestDrainWithoutStore(t *testing.T) {
-	for name, hang := range map[string]time.Duration{"fails": 0, "hangs": 1500 * time.Millisecond} {
+	for name, hang := range map[string]time.Duration{"fails": 0, "hangs": 1500 * time.Millisecond, "hangs for long": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { drainWithoutStore(t, hang) })
 		})
@@ -428,6 +505,9 @@ func drainWithoutStore(t *testing.T, hang time.Duration) {
 	}
 	if took := lines[0].Time.Sub(start); took != b.d.o.Drain+flushTimeout {
 		t.Errorf("it was logged after %v", took)
+	}
+	if all := logged.All(); all[len(all)-1].Message != lines[0].Message {
+		t.Errorf("the last line is %v", all[len(all)-1])
 	}
 }
 
