@@ -9,7 +9,8 @@ const (
 	// followed is how far the machine's clock may move at once and count: it is
 	// corrected in small steps all the time.
 	followed = time.Minute
-	// Hold is how long a larger step has to last before it counts.
+	// Hold is how long a larger step has to last before it counts. Of several in the
+	// same direction, the part counts that has lasted.
 	Hold = 2 * time.Hour
 )
 
@@ -20,9 +21,10 @@ type Clock struct {
 
 	mu     sync.Mutex
 	steady time.Time // the time of day at base, as far as that is believed
-	// step is how far the machine's clock is ahead, when that is too far to follow,
-	// and since is since when by the monotonic clock; zero: it agrees.
-	step, since time.Duration
+	// step is how far the machine's clock is ahead, when that is too far to follow.
+	// Since a time, by the monotonic clock, it was never less than least. Zero: it
+	// agrees.
+	step, least, since time.Duration
 }
 
 // New returns a Clock that believes what the machine's clock says now. Wall reads
@@ -78,17 +80,23 @@ func (c *Clock) Read() (steady, wall time.Time) {
 	mono := time.Since(c.base)
 	steady, wall = c.steady.Add(mono), c.wall().Round(0)
 	ahead := wall.Sub(steady)
+	if c.least != 0 && (ahead > 0) == (c.least > 0) && mono-c.since >= Hold {
+		if ahead.Abs() < c.least.Abs() {
+			c.least = ahead
+		}
+		c.steady, steady, ahead = c.steady.Add(c.least), steady.Add(c.least), ahead-c.least
+		c.least = 0 // what is left is a step of its own
+	}
 	switch {
 	case ahead.Abs() <= followed:
-		c.step = 0
-	case (ahead - c.step).Abs() > followed: // a new one
-		c.step, c.since = ahead, mono
-		return steady, wall
-	case mono-c.since < Hold:
-		return steady, wall
-	default:
-		c.step = 0
+		c.step, c.least = 0, 0
+		c.steady = wall.Add(-mono)
+		return wall, wall
+	case (ahead > 0) != (c.least > 0), c.least == 0: // a new one
+		c.least, c.since = ahead, mono
+	case ahead.Abs() < c.least.Abs():
+		c.least = ahead
 	}
-	c.steady = wall.Add(-mono)
-	return wall, wall
+	c.step = ahead
+	return steady, wall
 }

@@ -70,7 +70,7 @@ func TestStepThatLasts(t *testing.T) {
 	}
 }
 
-// Of several steps each has to last, counted from the latest.
+// Of steps forth and back each has to last, counted from the latest.
 func TestSeveralSteps(t *testing.T) {
 	in(t, func(b *bed) {
 		b.off = time.Hour
@@ -96,8 +96,54 @@ func TestSmallStepsAreFollowed(t *testing.T) {
 		b.off += time.Hour
 		b.want(b.off-time.Hour, b.off-time.Hour, b.off, time.Hour)
 		b.off += time.Second
-		b.want(b.off-time.Hour-time.Second, b.off-time.Hour-time.Second, b.off, time.Hour)
+		b.want(b.off-time.Hour-time.Second, b.off-time.Hour-time.Second, b.off, time.Hour+time.Second)
 		time.Sleep(Hold)
 		b.want(b.off, b.off, b.off, 0)
 	})
+}
+
+// Steps that come again and again, each before the one before has lasted, count as
+// well: each when it has lasted for twice Hold at the latest. So a machine that is
+// suspended every few hours does not fall behind for ever.
+func TestStepsThatComeAgainAndAgain(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		in(t, func(b *bed) {
+			const every = 90 * time.Minute
+			for n := range 20 {
+				for range every / time.Minute {
+					time.Sleep(time.Minute)
+					b.Read()
+				}
+				b.off += step
+				if wrong, most := b.Step().Abs(), (2*Hold/every+1)*step.Abs(); wrong > most {
+					t.Errorf("after %d steps of %v the time is off by %v", n+1, step, wrong)
+					return
+				}
+			}
+			for range 2 * Hold / time.Minute {
+				time.Sleep(time.Minute)
+				b.Read()
+			}
+			b.want(b.off, b.off, b.off, 0)
+		})
+	}
+}
+
+// A step counts when it has lasted, though the clock goes wrong by a hundredth
+// meanwhile, whichever way.
+func TestStepOfAClockThatDrifts(t *testing.T) {
+	for _, drift := range []time.Duration{600 * time.Millisecond, -600 * time.Millisecond} { // a minute
+		in(t, func(b *bed) {
+			b.off = time.Hour
+			b.Read()
+			for range 24 * time.Hour / time.Minute {
+				time.Sleep(time.Minute)
+				b.off += drift
+				b.Read()
+			}
+			if step := b.Step().Abs(); step > 3*time.Minute {
+				t.Errorf("with a drift of %v in a minute, the time is off by %v after a day", drift, step)
+			}
+		})
+	}
 }
