@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
@@ -56,6 +57,7 @@ type App struct {
 	reloads       reloads
 	hub           *hub.Handler
 	draining      atomic.Bool
+	stopped       atomic.Bool
 	shares        atomic.Pointer[shares]                // nil until they are there
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
 	service       atomic.Pointer[subscriptions.Service] // the same
@@ -74,7 +76,9 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	if cfg.NodeID == "" {
 		cfg.NodeID = uuid.NewString()
 	}
-	a := &App{cfg: cfg, version: version, log: log, failed: make(chan error, 1)}
+	a := &App{cfg: cfg, version: version, failed: make(chan error, 1)}
+	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{c, &a.stopped} }))
+	log = a.log
 	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
 		return nil, err
 	}
@@ -235,8 +239,8 @@ func (a *App) Failed() <-chan error { return a.failed }
 // deliveries in flight get the time of --drain, cursors are flushed, the store
 // is closed. Whatever hangs, Stop returns within --drain and two seconds, or when
 // ctx ends. What is not done by then is broken off, which the log says and is no
-// error; a stored notification or subscription is never lost by that. It may be
-// called again and then does nothing.
+// error; a stored notification or subscription is never lost by that. Nothing is
+// logged after that. It may be called again and then does nothing.
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)
@@ -244,5 +248,6 @@ func (a *App) Stop(ctx context.Context) error {
 	a.draining.Store(true)
 	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopGrace)
 	defer cancel()
+	defer a.stopped.Store(true)
 	return a.stops.stop(limit, a.log)
 }

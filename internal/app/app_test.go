@@ -195,6 +195,9 @@ func TestStopIsBounded(t *testing.T) {
 		defer close(release)
 		core, logged := observer.New(zap.WarnLevel)
 		s.stage(time.Second)
+		for range 10 {
+			s.add("part that has ended by then", func(context.Context) error { return nil })
+		}
 		s.add("store", func(context.Context) error { <-release; return nil })
 		s.stage(3 * time.Second)
 		s.add("prompt part", func(ctx context.Context) error { return ctx.Err() })
@@ -221,6 +224,35 @@ func TestStopIsBounded(t *testing.T) {
 			t.Errorf("left behind %v after %v", left, after)
 		}
 	})
+}
+
+// What was left behind as it hung, and goes on later, logs nothing after the hub has
+// stopped.
+func TestNothingIsLoggedAfterStop(t *testing.T) {
+	core, logged := observer.New(zap.DebugLevel)
+	a, err := New(newApp(t).cfg, zap.New(core), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, ended := make(chan struct{}), make(chan struct{})
+	deaf := a.log.Named("part").With(zap.String("part", "deaf"))
+	a.stops.add("deaf part", func(context.Context) error {
+		defer close(ended)
+		<-release
+		deaf.Warn("it is tried again", zap.String("event", "late"))
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := a.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	<-ended
+	lines := logged.All()
+	if last := lines[len(lines)-1]; last.ContextMap()["event"] != "stop_cut_short" {
+		t.Errorf("the last line is %q: %v", last.Message, last.ContextMap())
+	}
 }
 
 func TestPartThatEndsIsAFailure(t *testing.T) {

@@ -6,10 +6,31 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
+
+// untilStopped is a log to which nothing is written any more when the hub has
+// stopped. What was left behind, since it hangs, may still find that it failed, and
+// would say that it tries again.
+type untilStopped struct {
+	zapcore.Core
+	stopped *atomic.Bool
+}
+
+func (u untilStopped) With(fields []zapcore.Field) zapcore.Core {
+	return untilStopped{u.Core.With(fields), u.stopped}
+}
+
+func (u untilStopped) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if u.stopped.Load() {
+		return to
+	}
+	return u.Core.Check(e, to)
+}
 
 // stopMoment is how long a part may take to end when its context has ended.
 const stopMoment = 50 * time.Millisecond
@@ -91,14 +112,13 @@ func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) 
 	var errs []error
 	var left []string
 	for i, p := range slices.Backward(st.parts) {
-		select {
-		case err := <-ended[i]:
-			if err != nil {
-				log.Warn("stopping a part failed", zap.String("event", "stop_failed"), zap.String("part", p.name), zap.Error(err))
-				errs = append(errs, fmt.Errorf("stopping the %s: %w", p.name, err))
-			}
-		case <-limit.Done():
+		over, err := wait(limit, ended[i])
+		switch {
+		case !over:
 			left = append(left, p.name)
+		case err != nil:
+			log.Warn("stopping a part failed", zap.String("event", "stop_failed"), zap.String("part", p.name), zap.Error(err))
+			errs = append(errs, fmt.Errorf("stopping the %s: %w", p.name, err))
 		}
 	}
 	if len(left) > 0 {
@@ -106,6 +126,21 @@ func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) 
 			zap.String("event", "stop_cut_short"), zap.Strings("parts", left))
 	}
 	return errors.Join(errs...)
+}
+
+// wait waits for the end of a part. False: it has not ended when limit does.
+func wait(limit context.Context, ended <-chan error) (over bool, err error) {
+	select {
+	case err = <-ended:
+		return true, err
+	case <-limit.Done():
+	}
+	select {
+	case err = <-ended: // while others were waited for
+		return true, err
+	default:
+		return false, nil
+	}
 }
 
 // background runs a part until its stop is called, however early ctx ends, and
