@@ -1,6 +1,8 @@
 package subscriptions
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -41,4 +43,40 @@ func TestClockThatJumpsEndsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hub whose machine's clock is wrong when it starts ends nothing, where the store has
+// a clock of its own that knows better.
+func TestClockThatIsWrongFromTheStartEndsNothing(t *testing.T) {
+	const callback = "https://callback.example/cb"
+	virtual(t, Options{ResumeWithin: time.Minute, LeaseDefault: 24 * time.Hour}, func(t *testing.T, w *world) {
+		stop := w.run(t)
+		w.accept(t, subscribe(callback))
+		settle(time.Minute)
+		stop()
+		var off atomic.Int64
+		off.Store(int64(30 * 24 * time.Hour))
+		w.o.Clock = clock.New(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
+		var away atomic.Bool
+		away.Store(true)
+		w.o.StoreTime = func(context.Context) (time.Time, error) {
+			if away.Load() {
+				return time.Time{}, errors.New("the store is down")
+			}
+			return time.Now(), nil
+		}
+		defer w.run(t)()
+		settle(10 * time.Minute) // in which it goes round all shards
+		away.Store(false)
+		settle(10 * time.Minute)
+		off.Store(0)
+		settle(10 * time.Minute)
+		if s := w.record(callback).Subscription; s == nil || !s.EndedAt.IsZero() || len(s.Gaps) > 0 {
+			t.Errorf("before its lease is over: %+v", s)
+		}
+		settle(24 * time.Hour)
+		if s := w.record(callback).Subscription; s.EndReason != EndExpired {
+			t.Errorf("when its lease is over: %+v", s)
+		}
+	})
 }

@@ -121,11 +121,21 @@ func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Reco
 	}
 	id = rec.Subscription.ID
 	now, err := s.o.Clock.Earliest(), error(nil)
+	if s.o.StoreTime != nil && (expired(rec, now, s.o.ResumeWithin) || purgeable(rec, now)) {
+		at, failed := s.o.StoreTime(ctx)
+		if failed != nil {
+			s.trouble(ctx, id, failed)
+			return id, kept
+		}
+		if at.Before(now) { // what is ended does not come back
+			now = at
+		}
+	}
 	switch {
 	case expired(rec, now, s.o.ResumeWithin):
-		err = s.expire(ctx, id, rec.Subscription.Topic)
+		err = s.expire(ctx, id, rec.Subscription.Topic, now)
 	case purgeable(rec, now):
-		kept, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, s.o.Clock.Earliest()), nil })
+		kept, err = s.update(ctx, id, func(rec Record) (Record, error) { return Purge(rec, now), nil })
 	}
 	if err != nil {
 		s.trouble(ctx, id, err)
@@ -133,8 +143,8 @@ func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Reco
 	return id, kept
 }
 
-// expire ends a subscription that expired for good.
-func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error {
+// expire ends a subscription that expired for good by now.
+func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string, now time.Time) error {
 	head, err := s.o.Heads.Head(ctx, topic)
 	if err != nil {
 		return err
@@ -143,7 +153,6 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string) error 
 	var ended bool
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
 		before = rec.Subscription
-		now := s.o.Clock.Earliest()
 		ended = expired(rec, now, s.o.ResumeWithin)
 		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
 	})

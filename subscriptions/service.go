@@ -92,6 +92,9 @@ type Options struct {
 
 	// Clock tells the time of day. Nil: the machine's, with clock.New.
 	Clock *clock.Clock
+	// StoreTime tells what time of day it is for the store. What ended and is
+	// forgotten for good is over by that, too. Nil: the store has no clock of its own.
+	StoreTime func(context.Context) (time.Time, error)
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
 	Timeout time.Duration
 	// Workers is how many requests are worked on at once, retries at most half

@@ -135,6 +135,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		Live:              shares.Live,
 		Changed:           shares.dispatcher.Apply,
 		Clock:             a.clock,
+		StoreTime:         a.storeTime(),
 		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
 	})
 }
