@@ -260,14 +260,19 @@ func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err er
 	defer p.body.release()
 	p.bodyLength = int64(len(p.body.bytes))
 	h.bytesByTopicHost.spend(h.o.Now(), topicHostKey(egress.HostPortOf(p.topic), false), p.bodyLength)
+	if p.plain = p.plain || !validate.IsSitemap(p.body.bytes); !p.plain {
+		if _, err := mediaType(f.Header); err != nil {
+			return f.Status, err
+		}
+	}
 	if p.bodyLength == 0 {
 		return f.Status, refuse(emptyContent, "The topic URI serves nothing, which is no news for anybody. Publish the notification itself, or ping once it is there.")
 	}
 	return f.Status, h.enter(ctx, p)
 }
 
-// describe reads what the topic's answer says of its content: what kind it is of
-// (HUB-61), and what is relayed with it (HUB-44).
+// describe reads what the topic's answer says of its content: its type, which alone
+// may tell that it is plain (HUB-61), and what is relayed with it (HUB-44).
 func (p *publication) describe(header http.Header) error {
 	if coding := header.Get("Content-Encoding"); coding != "" {
 		return refuse(unsupportedMediaType, "The topic URI answers in the Content-Encoding %q, and was asked for none.", coding)
@@ -276,13 +281,8 @@ func (p *publication) describe(header http.Header) error {
 	if p.mediaType == "" {
 		p.mediaType = anyMedia
 	}
-	// However its parameters are written, it is no plain content.
-	media, _, _ := strings.Cut(p.mediaType, ";")
-	if p.plain = !strings.EqualFold(strings.TrimSpace(media), mediaXML); !p.plain {
-		if _, err := mediaType(header); err != nil {
-			return err
-		}
-	}
+	media, _, _ := strings.Cut(p.mediaType, ";") // however its parameters are written
+	p.plain = !strings.EqualFold(strings.TrimSpace(media), mediaXML)
 	base, err := url.Parse(p.topic)
 	if err != nil {
 		return nil // it was asked, so it is a URL

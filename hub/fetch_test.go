@@ -261,6 +261,42 @@ func TestFetchedContent_HUB61(t *testing.T) {
 	}
 }
 
+// HUB-60, HUB-61: application/xml that is no document of ResourceSync is content like
+// any other, in whatever encoding, and its DTD goes out with it as it is.
+func TestFetchedFeeds_HUB60_HUB61(t *testing.T) {
+	const rss = `<rss version="2.0"><channel><title>caf\xe9</title></channel></rss>`
+	for mediaType, body := range map[string]string{
+		"application/xml":                          `<feed xmlns="http://www.w3.org/2005/Atom"/>`,
+		"application/xml; charset=ISO-8859-1":      `<?xml version="1.0" encoding="ISO-8859-1"?>` + rss,
+		"APPLICATION/XML ;charset":                 rss,
+		"application/xml; charset=utf-8; type=rss": `<!DOCTYPE rss [<!ENTITY a "<urlset>">]>` + rss,
+		"application/xml;x":                        "\xff\xfe<\x00r\x00s\x00s\x00/\x00>\x00",
+	} {
+		inBed(t, func(b *bed) {
+			b.web.set(topic, served(mediaType, body))
+			b.pinged(topic)
+			entries := b.entries()
+			if len(entries) != 1 || entries[0].MediaType != mediaType || string(entries[0].Body) != body || entries[0].Kind != journal.KindContent {
+				t.Errorf("%s: %+v, %+v", mediaType, entries, b.mark(topic))
+			}
+		})
+	}
+	for body, outcome := range map[string]string{
+		"no XML at all":           "not-well-formed",
+		`<!DOCTYPE rss><urlset/>`: "document-type",
+		`<urlset/>`:               "invalid-notification",
+		`<?xml version="1.0" encoding="x"?><sitemapindex/>`: "charset",
+	} {
+		inBed(t, func(b *bed) {
+			b.web.set(topic, served("application/xml", body))
+			b.pinged(topic)
+			if m := b.mark(topic); len(b.entries()) != 0 || m.Last.Outcome != outcome {
+				t.Errorf("%s: %+v", body, m)
+			}
+		})
+	}
+}
+
 // HUB-57, HUB-60: whatever an anonymous ping finds before the first notification, the
 // topic takes that, posted or fetched, and then nothing else, until it is reset.
 func TestContentSettlesNoKind_HUB57_HUB60(t *testing.T) {

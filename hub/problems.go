@@ -145,7 +145,7 @@ func classify(err error) *refusal {
 	case errors.As(err, &mismatch):
 		return refuse(contentMismatch, "What was posted has to be what the topic URI serves, or a copy below it that Content-Location names: %s Try again once it is.", sentence(mismatch.Reason))
 	case errors.As(err, &denied):
-		return refuse(topicDenied, `%s A topic's URL has to answer itself, with Link headers that name it as rel="self" and this hub as rel="hub".`, sentence(denied.Reason))
+		return refuse(topicDenied, `%s A topic's URL has to answer itself, and to name itself as rel="self" and this hub as rel="hub" in Link headers, or in the page or feed that it serves.`, sentence(denied.Reason))
 	case errors.As(err, &wait):
 		return refuse(topicUnreachable, "The topic could not be asked: %s", sentence(wait.Error())).retryAfter(wait.After)
 	case errors.As(err, &unsure):

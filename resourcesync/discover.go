@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	neturl "net/url" // the tests of this package have a function url
 	"strings"
 	"unicode/utf8"
@@ -20,6 +21,19 @@ const (
 	maxDiscovered = 256     // links
 	maxMarkup     = 64 << 10
 )
+
+// LinkReader returns what reads the links within content of a media type:
+// LinksFromHTML for pages, LinksFromFeed for every other type that ends with "xml",
+// and nil for content that has none. ContentType is the header's value.
+func LinkReader(contentType string) func(r io.Reader, base string) ([]Link, error) {
+	switch media, _, _ := mime.ParseMediaType(contentType); {
+	case media == "text/html" || media == "application/xhtml+xml":
+		return LinksFromHTML
+	case strings.HasSuffix(media, "xml"):
+		return LinksFromFeed
+	}
+	return nil
+}
 
 // LinksFromHTML returns the link elements in the head of an HTML page, such as
 // the rel="resourcesync" that leads to a Capability List (SRC-13) and the self

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"slices"
 	"strings"
 
@@ -90,12 +89,8 @@ func headerLinks(p page) []resourcesync.Link {
 
 // embeddedLinks are those in a page's content, if it is of a kind that has any.
 func embeddedLinks(p page) []resourcesync.Link {
-	media, _, _ := mime.ParseMediaType(p.Header.Get("Content-Type"))
-	read := resourcesync.LinksFromFeed
-	switch {
-	case media == "text/html" || media == "application/xhtml+xml":
-		read = resourcesync.LinksFromHTML
-	case !strings.HasSuffix(media, "xml"):
+	read := resourcesync.LinkReader(p.Header.Get("Content-Type"))
+	if read == nil {
 		return nil
 	}
 	links, err := read(p.Body, p.url)

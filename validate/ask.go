@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/egress"
-	"github.com/rshub/rshub/websub"
 )
 
-// ask makes the request: HEAD, and GET where HEAD is not offered.
+// ask makes the request: HEAD, and GET where HEAD is not offered, or where links
+// within the content may count.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	resp, place, err := c.do(ctx, http.MethodHead, topic)
 	if err != nil {
@@ -22,17 +22,35 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	}
 	_ = resp.Body.Close()
 	var head *egress.Place
-	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented {
+	noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
+	if noHead || resp.StatusCode/100 == 2 && embedder(resp) != nil {
 		head = place
 		if resp, place, err = c.do(ctx, http.MethodGet, topic); err != nil {
 			return err
 		}
-		_ = resp.Body.Close() // its Link headers are all that counts
+		defer func() { _ = resp.Body.Close() }()
 	}
-	if err := c.judge(resp, place, topic, topic); err != nil {
+	if err := c.judge(resp, place, topic); err != nil {
 		return err
 	}
 	head.Confirm()
+	return nil
+}
+
+// judge says what the answer of a topic URI means: nil where it names the topic and
+// this hub, which gives the place in the budget back.
+func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic string) error {
+	if err := answered(resp, called(topic, topic)); err != nil {
+		return err
+	}
+	links, _, err := linksOf(resp, topic, resp.Body)
+	if err != nil {
+		return &UnsureError{Reason: "the topic URI broke off or was too slow"}
+	}
+	if err := c.names(links, topic, topic); err != nil {
+		return err
+	}
+	place.Confirm()
 	return nil
 }
 
@@ -88,19 +106,6 @@ func unanswered(host string, err error) error {
 	return &UnsureError{Reason: host + " could not be reached"}
 }
 
-// judge says what the answer of target means: nil where it names the topic and
-// this hub, which gives the place in the budget back.
-func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic, target string) error {
-	if err := answered(resp, called(topic, target)); err != nil {
-		return err
-	}
-	if err := c.names(resp, topic, target); err != nil {
-		return err
-	}
-	place.Confirm()
-	return nil
-}
-
 // called is what messages call target: the topic URI or a copy.
 func called(topic, target string) string {
 	if target == topic {
@@ -122,29 +127,6 @@ func answered(resp *http.Response, what string) error {
 	default:
 		return &DeniedError{Reason: fmt.Sprintf("%s answered %d", what, s)}
 	}
-}
-
-// names checks the Link headers of target's answer: one self, the topic itself,
-// and this hub among the hubs. They may be relative to target.
-func (c *TopicChecker) names(resp *http.Response, topic, target string) error {
-	what := called(topic, target)
-	links := websub.ParseLinks(resp.Header.Values("Link"))
-	self := websub.Targets(links, websub.RelSelf)
-	if len(self) == 0 {
-		return &DeniedError{Reason: fmt.Sprintf(`%s answers without a Link header with rel="self"`, what)}
-	}
-	base, _ := url.Parse(target)
-	for _, link := range self {
-		if !same(base, link, topic) {
-			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, link, topic)}
-		}
-	}
-	for _, link := range websub.Targets(links, websub.RelHub) {
-		if same(base, link, c.o.HubURL) {
-			return nil
-		}
-	}
-	return &DeniedError{Reason: fmt.Sprintf(`%s has no Link header with rel="hub" that is %s`, what, c.o.HubURL)}
 }
 
 // same compares a link byte for byte (HUB-04), after resolving a relative one.

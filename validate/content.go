@@ -67,11 +67,12 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, body [
 	defer func() { _ = resp.Body.Close() }()
 	// The links of the topic URI itself are the topic check's business, which
 	// may be off; here they only give the place in the budget back.
-	err = c.judge(resp, place, topic, target)
-	if target == topic && resp.StatusCode/100 == 2 {
-		err = nil
+	if err := answered(resp, what); err != nil {
+		return mismatched(err)
 	}
-	if err != nil {
+	if err := c.names(headerLinks(resp), topic, target); err == nil {
+		place.Confirm()
+	} else if target != topic {
 		return mismatched(err)
 	}
 	if resp.ContentLength >= 0 && resp.ContentLength != int64(len(body)) {

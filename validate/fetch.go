@@ -50,33 +50,39 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 		return Fetched{}, err
 	}
 	f := Fetched{Status: resp.StatusCode, Header: resp.Header, Length: resp.ContentLength}
-	if err := c.judgeFetched(resp, place, topic); err != nil {
+	body := &pacedBody{body: resp.Body, start: time.Now(), timeout: c.o.Timeout, stalled: stalled, end: end}
+	if body.read, err = c.judgeFetched(resp, place, topic, body); err != nil {
 		end()
 		_ = resp.Body.Close()
 		return f, err
 	}
-	f.Body = &pacedBody{body: resp.Body, start: time.Now(), timeout: c.o.Timeout, stalled: stalled, end: end}
+	f.Body = body
 	return f, nil
 }
 
-// judgeFetched is judge for an answer whose content is wanted.
-func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string) error {
+// judgeFetched judges an answer whose content is wanted, and returns what it read
+// of it.
+func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string, body io.Reader) ([]byte, error) {
 	if err := answered(resp, called(topic, topic)); err != nil {
-		return err
+		return nil, err
 	}
-	err := c.names(resp, topic, topic)
-	if err == nil {
+	links, read, err := linksOf(resp, topic, body)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.names(links, topic, topic); err == nil {
 		place.Confirm()
 	}
 	if c.o.Mode == TopicOff {
-		return nil
+		return read, nil
 	}
 	c.remember(topic, err)
-	return c.enforced(err)
+	return read, c.enforced(err)
 }
 
 // pacedBody reads a body, and gives up when it comes too slowly.
 type pacedBody struct {
+	read    []byte // of the body already, and to be read once more
 	body    io.ReadCloser
 	start   time.Time
 	timeout time.Duration
@@ -86,6 +92,11 @@ type pacedBody struct {
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
+	if len(b.read) > 0 {
+		n := copy(p, b.read)
+		b.read = b.read[n:]
+		return n, nil
+	}
 	allowed := b.timeout + time.Duration(b.total)*time.Second/slowest
 	b.stalled.Reset(min(b.timeout, time.Until(b.start.Add(allowed))))
 	n, err := b.body.Read(p)

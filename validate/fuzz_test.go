@@ -1,7 +1,9 @@
 package validate
 
 import (
+	"encoding/xml"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func FuzzTopicAnswer(f *testing.F) {
 	f.Cleanup(c.Close)
 	f.Fuzz(func(t *testing.T, status int, link, after string) {
 		resp := &http.Response{StatusCode: status, Header: http.Header{"Link": {link}, "Retry-After": {after}}, Body: http.NoBody}
-		err := c.judge(resp, nil, fakeTopic, "the topic URI")
+		err := c.judge(resp, nil, fakeTopic)
 		var unsure *UnsureError
 		switch outcome(err) {
 		case "good":
@@ -45,6 +47,82 @@ func FuzzTopicAnswer(f *testing.F) {
 			t.Errorf("%d with %q: %v", status, link, err)
 		}
 	})
+}
+
+// Whatever a page or feed without Link headers says, it is good only with both links
+// in what is read of it, and all of it is handed on (DST-01).
+func FuzzPage(f *testing.F) {
+	page := `<link rel=self href="` + fakeTopic + `"><link rel="x HUB" href="` + hubURL + `">`
+	f.Add("text/html", page)
+	f.Add("application/xhtml+xml;", "<head><base href='/x/'>"+page)
+	f.Add("text/xml", `<rss xmlns:a="http://www.w3.org/2005/Atom"><channel><a:link rel="self" href="./"/><a:link rel="hub" href="//hub.example/websub/"/>`)
+	f.Add("a/xml", `<!DOCTYPE feed [<!ENTITY h "https://hub.example/websub/">]><feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="&h;"/>`)
+	c, err := NewTopicChecker(TopicOptions{HubURL: hubURL, Client: goodDoer()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(c.Close)
+	f.Fuzz(func(t *testing.T, media, page string) {
+		body := strings.NewReader(page)
+		resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(body)}
+		_, read, err := linksOf(resp, fakeTopic, body)
+		rest, _ := io.ReadAll(body)
+		if err != nil || len(read) > maxPage || string(read)+string(rest) != page {
+			t.Fatalf("%q: %d bytes, %v", page, len(read), err)
+		}
+		resp.Body = io.NopCloser(strings.NewReader(page))
+		switch err := c.judge(resp, nil, fakeTopic); outcome(err) {
+		case "good":
+			if low := strings.ToLower(page); !strings.Contains(low, "self") || !strings.Contains(low, "hub") || !strings.Contains(low, "href") {
+				t.Errorf("%q is good", page)
+			}
+		case "denied":
+		default:
+			t.Errorf("%q: %v", page, err)
+		}
+	})
+}
+
+// FuzzRoot: where encoding/xml finds a root, rootName finds the same.
+func FuzzRoot(f *testing.F) {
+	for _, doc := range []string{
+		"<urlset>", "\ufeff<?xml version='1.0'?><!-- - --><a:b/>", "<!DOCTYPE x [<!ENTITY a '>'><!-- ' -->]> <rss >", "<!DOCTYPE x \"'<\"><x/>",
+	} {
+		f.Add(doc)
+	}
+	f.Fuzz(func(t *testing.T, doc string) {
+		got := rootName([]byte(doc))
+		want, ok := theirRoot(strings.TrimPrefix(doc, "\ufeff"))
+		_, dtd, _ := strings.Cut(doc, "<!DOCTYPE") // whose instructions they don't know
+		if ok && len(doc) <= maxProlog && !strings.Contains(dtd, "<?") && string(got) != want {
+			t.Errorf("%q: %q, and encoding/xml finds %q", doc, got, want)
+		}
+	})
+}
+
+// theirRoot is the local name of the first start tag, if nothing but a prolog is
+// before it.
+func theirRoot(doc string) (string, bool) {
+	d := xml.NewDecoder(strings.NewReader(doc))
+	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
+	for {
+		tok, err := d.RawToken()
+		if err != nil || strings.Contains(doc[:d.InputOffset()], "<![CDATA[") {
+			return "", false
+		}
+		switch tok := tok.(type) {
+		case xml.StartElement:
+			return tok.Name.Local, true
+		case xml.CharData:
+			if strings.Trim(string(tok), " \t\r\n") != "" || strings.Contains(doc[:d.InputOffset()], "&") {
+				return "", false
+			}
+		case xml.Directive:
+			if !strings.HasPrefix(string(tok), "DOCTYPE") {
+				return "", false
+			}
+		}
+	}
 }
 
 // What Document takes can be placed in a topic (HUB-55), and what it refuses it

@@ -137,8 +137,9 @@ func (c *TopicChecker) Close() {
 	c.wg.Wait()
 }
 
-// Check asks the topic URI whether it names itself and this hub. Only Link
-// headers count. Four things can happen:
+// Check asks the topic URI whether it names itself and this hub: in Link headers, or
+// where these name no hub, in the first 64 KiB of its HTML page or feed (DST-01). Four
+// things can happen:
 //
 //   - nil: it does, or the mode lets it pass;
 //   - *DeniedError: it answered and does not, or its address is refused;

@@ -40,7 +40,7 @@ func settings(c *Config) []setting {
 		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
 
 		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
-		{name: "topic-check", arg: "RULE", help: "whether a topic URI must name this hub in its Link header: require, warn (accept and log it) or off (do not ask)", def: TopicCheckRequire, dev: TopicCheckWarn, set: one(oneOf(TopicCheckRequire, TopicCheckWarn, TopicCheckOff), &c.TopicCheck)},
+		{name: "topic-check", arg: "RULE", help: "whether a topic URI must name this hub in its links: require, warn (accept and log it) or off (do not ask)", def: TopicCheckRequire, dev: TopicCheckWarn, set: one(oneOf(TopicCheckRequire, TopicCheckWarn, TopicCheckOff), &c.TopicCheck)},
 		{name: "topic-allow", arg: "PATTERN", help: "topics that are served, such as https://example.org/*", auto: "all", list: true, set: many(parsePattern, &c.TopicAllow)},
 		{name: "topic-deny", arg: "PATTERN", help: "topics that are not served even if allowed", auto: "none", list: true, set: many(parsePattern, &c.TopicDeny)},
 		{name: "publish-auth", arg: "WAYS", help: "what lets a publish in: content (the topic URI serves the same), token (a publisher's token or signature), open (anyone)", def: "content,token", dev: AuthOpen, list: true, set: many(oneOf(AuthContent, AuthToken, AuthOpen), &c.PublishAuth)},

@@ -34,6 +34,7 @@ type rocks struct {
 
 	mu        sync.Mutex
 	mediaType string
+	bare      bool // without a Link header
 	body      string
 	fetches   int           // GETs of the topic
 	gate      chan struct{} // where set, GETs of the topic wait for it
@@ -54,7 +55,7 @@ func (r *rocks) serveTopic(w http.ResponseWriter, req *http.Request) {
 	if req.Method == http.MethodGet {
 		r.fetches++
 	}
-	mediaType, body, gate := r.mediaType, r.body, r.gate
+	mediaType, bare, body, gate := r.mediaType, r.bare, r.body, r.gate
 	r.mu.Unlock()
 	if gate != nil && req.Method == http.MethodGet {
 		select {
@@ -66,7 +67,9 @@ func (r *rocks) serveTopic(w http.ResponseWriter, req *http.Request) {
 		body = r.body
 		r.mu.Unlock()
 	}
-	w.Header().Set("Link", fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, r.topic, r.hub.url()))
+	if !bare {
+		w.Header().Set("Link", fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, r.topic, r.hub.url()))
+	}
 	w.Header().Set("Content-Type", mediaType)
 	_, _ = io.WriteString(w, body)
 }
@@ -256,6 +259,35 @@ func rocks104(t *testing.T, r *rocks) {
 	if got := r.at("/cb"); len(got) != 1 {
 		t.Errorf("%d deliveries, the last after the end: %q", len(got), got[len(got)-1].body)
 	}
+}
+
+// DST-01, HUB-57, HUB-60, HUB-61: a feed that names the hub in itself alone, as a blog
+// does whose owner can't set headers, goes out as it is, with its DTD and in its
+// encoding; so does a page, and a first notification after them.
+func TestFeedNamesTheHubItself_DST01_HUB57_HUB60_HUB61(t *testing.T) {
+	h := startHub(t, "--topic-check=require")
+	r := newRocks(t, h, "application/xml")
+	r.bare = true
+	r.write(`<?xml version="1.0" encoding="ISO-8859-1"?><!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://127.0.0.1:9/rss.dtd">` +
+		`<rss version="0.91" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>Caf` + "\xe9" + `</title>` +
+		`<atom:link rel="self" href="` + r.topic + `"/><atom:link rel="hub" href="` + h.url() + `"/></channel></rss>`)
+	r.subscribe("/cb")
+	r.ping()
+	r.check(r.delivered("/cb", 1)[0], "")
+
+	serve := func(mediaType string, bare bool, body string) {
+		r.mu.Lock()
+		r.mediaType, r.bare, r.body = mediaType, bare, body
+		r.mu.Unlock()
+		r.ping()
+	}
+	serve("text/html", true, `<title>A page</title><link rel="self" href="`+r.topic+`"><link rel="hub" href="`+h.url()+`">`)
+	r.check(r.delivered("/cb", 2)[1], "")
+	serve("application/xml", false, string(newSource(r.topic).next(0)))
+	r.check(r.delivered("/cb", 3)[2], "")
+	serve("text/html", false, "an error page")
+	h.fetchedAs(r.topic, "other-kind", "carries change notifications")
+	r.delivered("/cb", 3)
 }
 
 // HUB-60: a ping that was answered is fetched, though the hub is killed before it
