@@ -91,7 +91,7 @@ func topicInfo(env Env) *cobra.Command {
 		rows := [][2]string{
 			{"topic", t.URL},
 			{"id", t.ID},
-			{"kind", first(t.Kind, "not settled: the topic was only pinged, or reset")},
+			{"kind", first(t.Kind, "not known yet: it was only pinged, or reset")},
 			{"last interval", interval(t.LastFrom, t.LastUntil)},
 			{"next from", nextFrom(t)},
 			{"newest", t.Head.ID},
