@@ -39,6 +39,9 @@ const (
 // Tick is the time between two heartbeats of a hub with a lease.
 func Tick(lease time.Duration) time.Duration { return min(longestTick, lease/30) }
 
+// StartLimit is how long a hub with a lease may wait for its first shard.
+func StartLimit(lease time.Duration) time.Duration { return lease + startGrace }
+
 // Keeper holds the shards that its hub should own. Its methods may be called
 // from several goroutines. A shard goes through these states:
 //

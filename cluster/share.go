@@ -191,7 +191,7 @@ func (k *Keeper) countBegun() {
 		is[k.shares[shard].state]++
 	}
 	took := is[taking] == 0 && (is[held] > 0 || k.due == 0)
-	if took || k.o.Lease > 0 && k.now()-k.placed >= int64(k.o.Lease+startGrace) {
+	if took || k.o.Lease > 0 && k.now()-k.placed >= int64(StartLimit(k.o.Lease)) {
 		k.begun.Store(true)
 		close(k.ready)
 	}

@@ -279,6 +279,37 @@ func TestTrimmedIsAGap(t *testing.T) {
 	})
 }
 
+// Another hub ends the subscriptions of a topic and removes it. What they missed was
+// told by that one, and is not told again.
+func TestRemovedByAnotherHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gaps []journal.Gap
+		b := newBed(t, func(o *Options) { o.Gap = func(g journal.Gap) { gaps = append(gaps, g) } })
+		ended, active := b.subscribe(topicA, cb(0)), b.subscribe(topicA, cb(1))
+		b.set(cb(0), takes(2*time.Second))
+		b.set(cb(1), takes(2*time.Second))
+		b.run()
+		defer b.end()
+		first := b.publish(t, topicA, []byte("under way"))
+		last := b.publish(t, topicA, []byte("removed"))
+		pass(time.Second)
+		_, err := b.Update(t.Context(), ended.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
+			return subscriptions.End(rec, subscriptions.EndRemoved, last.Anchor(), time.Now()), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.topic(topicA).gone = journal.GapRemoved
+		b.trim(topicA, last.Seq)
+		pass(time.Minute)
+		b.wantGaps(ended, journal.Gap{Until: last.Until, Count: 2, Reason: journal.GapRemoved})
+		b.wantGaps(active, journal.Gap{From: first.Until, Until: last.Until, Count: 1, Reason: journal.GapRemoved})
+		if len(gaps) != 1 {
+			t.Errorf("told of %v", gaps)
+		}
+	})
+}
+
 // The store lost its tail: the lane goes back to what the journal still has and
 // on from there, in a new generation (invariant 5).
 func TestRolledBack(t *testing.T) {

@@ -99,6 +99,9 @@ func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 			if at := d.damageBefore(j, to); at != nil {
 				to, reason = *at, journal.GapDamaged
 			}
+			if reason == journal.GapRemoved && d.endedElsewhere(ctx, j) {
+				return nil, errSuperseded
+			}
 			moved = d.skip(j, to, reason)
 		case errors.Is(err, journal.ErrRolledBack):
 			if err := d.reanchor(ctx, j); err != nil {
@@ -118,6 +121,16 @@ func (d *Dispatcher) find(ctx context.Context, j *job) (*body, error) {
 			return nil, errSuperseded
 		}
 	}
+}
+
+// endedElsewhere tells whether the subscription of a topic that was removed ended with
+// it. Another hub ended it then, and told of its gap; the lane goes.
+func (d *Dispatcher) endedElsewhere(ctx context.Context, j *job) bool {
+	rec, err := d.o.Subscriptions.Get(ctx, j.lane.id)
+	if err != nil || j.tenure == nil || rec.Subscription == nil || rec.Subscription.EndedAt.IsZero() {
+		return false
+	}
+	return d.applyRead(j.tenure, rec.Subscription)
 }
 
 // ownsLane tells whether the lane's shard is this hub's at this moment.

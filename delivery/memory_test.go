@@ -40,6 +40,7 @@ type memory struct {
 type memTopic struct {
 	entries []journal.Entry
 	trimmed journal.Anchor
+	gone    string // why entries were trimmed; empty: for their age
 	seq     uint64
 	changed uint64
 	gaps    []journal.Gap
@@ -197,7 +198,7 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 	})
 	switch {
 	case at < 0 && after.Position < mt.trimmed.Position:
-		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: journal.GapRetention}
+		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: cmp.Or(mt.gone, journal.GapRetention)}
 	case at < 0 && after.Position != mt.trimmed.Position:
 		return nil, journal.ErrRolledBack
 	}

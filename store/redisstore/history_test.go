@@ -250,6 +250,16 @@ func TestHubsThatTheRegistryLost(t *testing.T) {
 	want("the registry lost one", at, 2)
 	h.beat(at.Add(3*time.Second+lease), "a", "two", lease, nodes("a"))
 	want("which does not come back", at, 1)
+
+	// One that dies at its start, again and again.
+	at = at.Add(time.Hour)
+	h.beat(at, "a", "two", lease, nodes("a", "b"))
+	h.beat(at.Add(3*time.Second), "a", "two", lease, nodes("a", "b", "new 1"))
+	want("one came", at, 3)
+	h.beat(at.Add(lease), "a", "two", lease, nodes("a", "b", "new 1", "new 2"))
+	want("it came again", at, 4)
+	h.beat(at.Add(cluster.StartLimit(lease)+time.Second), "a", "two", lease, nodes("a", "b", "new 2"))
+	want("it had its time", at, 2)
 }
 
 // Invariant 12.

@@ -12,13 +12,19 @@ import (
 // lost what others said, by what they said before.
 type hubs struct {
 	mu    sync.Mutex
-	self  string            // id of this one; empty before its first heartbeat
-	live  map[string]string // by id, the replication id of the server that had it last
-	asked time.Time         // when the latest heartbeat that succeeded began
+	self  string             // id of this one; empty before its first heartbeat
+	live  map[string]liveHub // by id
+	asked time.Time          // when the latest heartbeat that succeeded began
 	// replid is that of the server that has the registry, and began when it had it
 	// first.
 	replid string
 	began  time.Time
+}
+
+// liveHub is one of them.
+type liveHub struct {
+	replid string    // of the server that had it last
+	came   time.Time // when it was seen first; zero: by the first heartbeat of this hub
 }
 
 // beat takes over what a heartbeat told that began at a time. A hub that is missing
@@ -26,19 +32,25 @@ type hubs struct {
 func (h *hubs) beat(asked time.Time, self, replid string, lease time.Duration, nodes []cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	came := asked
 	if h.live == nil {
-		h.live = make(map[string]string)
+		h.live, came = make(map[string]liveHub), time.Time{}
 	}
 	if replid != h.replid {
 		h.replid, h.began = replid, asked
 	}
 	h.self, h.asked = self, asked
 	for _, n := range nodes {
-		h.live[n.ID] = replid
+		hub, ok := h.live[n.ID]
+		if !ok {
+			hub.came = came
+		}
+		hub.replid = replid
+		h.live[n.ID] = hub
 	}
-	for id, was := range h.live {
+	for id, hub := range h.live {
 		gone := !slices.ContainsFunc(nodes, func(n cluster.Node) bool { return n.ID == id })
-		if gone && (was == replid || asked.Sub(h.began) > lease) {
+		if gone && (hub.replid == replid || asked.Sub(h.began) > lease) {
 			delete(h.live, id)
 		}
 	}
@@ -51,15 +63,20 @@ func (h *hubs) id() string {
 }
 
 // seen returns the hubs that live, if the registry was asked late enough after a time
-// that each of them was in it.
+// that each of them was in it. One that came after that time remembers nothing from
+// before, and counts only as long as a start may take: else one that dies at its start,
+// again and again, would never be done with.
 func (h *hubs) seen(since time.Time, lease time.Duration) (ids []string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if lease > 0 && h.asked.Sub(since) < 2*cluster.Tick(lease) {
 		return nil, false // the heartbeat of one that has just begun may be on its way
 	}
-	for id := range h.live {
-		ids = append(ids, id)
+	started := h.asked.Sub(since) > cluster.StartLimit(lease)
+	for id, hub := range h.live {
+		if !started || !hub.came.After(since) {
+			ids = append(ids, id)
+		}
 	}
 	return ids, true
 }
