@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -180,37 +181,19 @@ func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedErro
 		ExpectedFrom string `json:"expected_from"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {
-		e.Detail = sentenceOf(answer)
+		e.Detail = egress.Excerpt(answer, maxDetail)
 		return e
 	}
 	e.Type = said.Type[strings.LastIndexAny(said.Type, "#/")+1:]
-	e.Detail = sentenceOf([]byte(said.Detail))
+	e.Detail = egress.Excerpt([]byte(said.Detail), maxDetail)
 	if at, err := resourcesync.ParseDatetime(said.ExpectedFrom); err == nil {
 		e.ExpectedFrom = at
 	}
 	return e
 }
 
-// maxDetail is how much of a hub's words is kept, in bytes.
+// maxDetail is how much of a hub's words is kept, in characters.
 const maxDetail = 500
-
-// sentenceOf makes one line of what a hub said; nothing of a page of HTML.
-func sentenceOf(answer []byte) string {
-	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(answer), "?")), " ")
-	if strings.HasPrefix(s, "<") {
-		return ""
-	}
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) > maxDetail {
-		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
-	}
-	return s
-}
 
 // maxRetryAfter is the longest that a hub can ask to be left alone.
 const maxRetryAfter = time.Hour

@@ -80,10 +80,10 @@ func TestPostIsRefused_SRC08(t *testing.T) {
 		},
 		{409, "", `{"expected_from": "yesterday", "detail": 7}`, RefusedError{Detail: `{"expected_from": "yesterday", "detail": 7}`}},
 		{503, "17", "Try again.\n", RefusedError{Detail: "Try again.", RetryAfter: 17 * time.Second}},
-		{500, "soon", "<html>oops</html>", RefusedError{}},
+		{500, "soon", "<html><h1>oops</h1></html>", RefusedError{Detail: "oops"}},
 		{302, "", "", RefusedError{}},
-		{429, "100000", strings.Repeat("é", 1000), RefusedError{Detail: strings.Repeat("é", 250) + "…", RetryAfter: time.Hour}},
-		{400, "", "a\x00b\xffc", RefusedError{Detail: "ab?c"}},
+		{429, "100000", strings.Repeat("é", 1000), RefusedError{Detail: strings.Repeat("é", 499) + "…", RetryAfter: time.Hour}},
+		{400, "", "a\x00b\xffc", RefusedError{Detail: "a\ufffdb\ufffdc"}},
 	} {
 		followed := false
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

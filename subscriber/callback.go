@@ -107,7 +107,7 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now time.Time) bool {
 	switch {
 	case mode == websub.ModeDenied && b.EndedAt.IsZero():
-		b.Denied, b.DeniedAt = printable([]byte(reason[:min(len(reason), 500)])), now
+		b.Denied, b.DeniedAt = egress.Excerpt([]byte(reason), maxText), now
 		if b.Denied == "" {
 			b.Denied = "no reason given"
 		}

@@ -76,8 +76,8 @@ func redirected(resp *http.Response, from string) (string, error) {
 		}
 		fallthrough
 	default:
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
-		return "", &StatusError{URL: from, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: printable(text)}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+		return "", &StatusError{URL: from, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: egress.Excerpt(text, maxText)}
 	}
 	next, err := resolve(from, location)
 	if err != nil {
@@ -129,11 +129,12 @@ func retryAfter(resp *http.Response) time.Duration {
 	return 0
 }
 
-// printable is text of a stranger as it may stand in one line of a log.
-func printable(b []byte) string {
-	s := strconv.QuoteToGraphic(string(b))
-	return s[1 : len(s)-1]
-}
+// maxText is how much is shown of what a stranger says, in characters, and maxPage how
+// much is read of it, in bytes: a page begins with what is not shown.
+const (
+	maxText = 300
+	maxPage = 8 << 10
+)
 
 // document reads a document of ResourceSync.
 type document struct {

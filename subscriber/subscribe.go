@@ -241,10 +241,10 @@ func (s *Subscriber) post(ctx context.Context, hub, form string) error {
 			}
 			continue
 		}
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxPage))
 		_ = resp.Body.Close()
 		if resp.StatusCode/100 != 2 {
-			return &StatusError{URL: hub, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: printable(text)}
+			return &StatusError{URL: hub, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: egress.Excerpt(text, maxText)}
 		}
 		return nil
 	}

@@ -227,7 +227,7 @@ func TestHubFails_DST05(t *testing.T) {
 		if n := l.asks(); n < 8 || n > 15 {
 			t.Errorf("%d requests in an hour", n)
 		}
-		if st := l.status(); !strings.Contains(st.Trouble, `429 Too Many Requests: no such\nluck`) {
+		if st := l.status(); !strings.Contains(st.Trouble, `429 Too Many Requests: no such luck`) {
 			t.Errorf("%q", st.Trouble)
 		}
 		l.mu.Lock()

@@ -2,19 +2,18 @@ package main
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/config"
 	"github.com/rshub/rshub/internal/demo"
 )
 
-func demoCommand(version string, stderr io.Writer) *cobra.Command {
+func demoCommand(version string) *cobra.Command {
 	var o demo.Options
 	var verbose bool
 	cmd := &cobra.Command{
@@ -28,11 +27,8 @@ line tells how it got there. The folders stay; all else is gone at the end.`,
 			defer cancel()
 			o.Version, o.Out = version, cmd.OutOrStdout()
 			if verbose {
-				o.Log = slog.New(slog.NewTextHandler(stderr, nil))
-				var err error
-				if o.Hub, err = zap.NewDevelopment(); err != nil {
-					return err
-				}
+				o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+				o.Hub = newLogger(cmd.ErrOrStderr(), config.Config{LogLevel: "debug", LogFormat: "console"})
 			}
 			err := demo.Run(ctx, o)
 			if errors.Is(err, demo.ErrNested) {

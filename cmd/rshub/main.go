@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"log"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -17,6 +18,7 @@ import (
 var version string
 
 func main() {
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -24,9 +26,9 @@ func main() {
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := cli.Env{Getenv: getenv(environ), Version: versionOf()}
 	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
-		serveCommand(environ, env.Version, stderr),
+		serveCommand(environ, env.Version),
 		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
-		demoCommand(env.Version, stderr),
+		demoCommand(env.Version),
 		exportCommand(environ, env.Version), importCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
 		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),
@@ -39,13 +41,10 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 	root.Example = "  rshub serve --dev        a hub for this machine on http://localhost:8080/"
 	root.Version = cli.VersionLine(env)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 
 	cli.WrapHelp(root, env)
-	return cli.Execute(root, args, stderr)
+	return cli.Execute(root, args, stdin, stdout, stderr)
 }
 
 // flagError adds to an unknown flag the one that was probably meant.

@@ -8,6 +8,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/cli"
 )
 
 // every is how often a line tells how far it is where no terminal shows a bar.
@@ -24,8 +25,8 @@ type progress struct {
 
 func newProgress(stderr io.Writer, what string) *progress {
 	p := &progress{out: stderr, what: what, told: time.Now()}
-	if isTerminal(stderr) {
-		p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(stderr), progressbar.OptionSetDescription(what),
+	if cli.IsTerminal(stderr) {
+		p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(cli.Raw(stderr)), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 	}
 	return p

@@ -19,7 +19,7 @@ import (
 	"github.com/rshub/rshub/internal/config"
 )
 
-func serveCommand(environ []string, version string, stderr io.Writer) *cobra.Command {
+func serveCommand(environ []string, version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a hub", Args: cobra.NoArgs,
 		Long: `Runs a hub until it gets SIGTERM or SIGINT. It then takes no more publishes, lets
@@ -37,7 +37,7 @@ again; on SIGHUP it does so at once. It logs to standard error; the line with
 			if err != nil {
 				return err
 			}
-			log := newLogger(stderr, cfg)
+			log := newLogger(cmd.ErrOrStderr(), cfg)
 			for _, w := range cfg.Warnings() {
 				log.Warn(w, zap.String("event", "settings"))
 			}
@@ -155,19 +155,10 @@ func newLogger(w io.Writer, cfg config.Config) *zap.Logger {
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	enc.EncodeDuration = zapcore.SecondsDurationEncoder
 	encoder := zapcore.NewJSONEncoder(enc)
-	if cfg.LogFormat == "console" || cfg.LogFormat == "" && isTerminal(w) {
+	if cfg.LogFormat == "console" || cfg.LogFormat == "" && cli.IsTerminal(w) {
 		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		enc.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(enc)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -29,7 +29,11 @@ func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Ori
 
 // wrongSettings shows each mistake in a line of its own.
 func wrongSettings(err error) error {
-	return cli.Fail(cli.ExitUsage, "the settings are not right:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	var lines []any
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		lines = append(lines, line)
+	}
+	return cli.Fail(cli.ExitUsage, "the settings are not right:"+strings.Repeat("\n  %s", len(lines)), lines...)
 }
 
 func configShowCommand(environ []string) *cobra.Command {

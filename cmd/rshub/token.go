@@ -156,22 +156,14 @@ func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error 
 			if p.Secret != "" {
 				secret = "yes"
 			}
-			name := strings.Map(printable, p.Name)
-			_, err = fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", name, strings.Map(printable, strings.Join(p.Topics, " ")), len(hashes), strings.Join(hashes, " "), secret)
+			name := cli.Line(p.Name)
+			_, err = fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", name, cli.Line(strings.Join(p.Topics, " ")), len(hashes), strings.Join(hashes, " "), secret)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return table.Flush()
-}
-
-// printable takes out what a terminal would act on, and what would end a cell.
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return '?'
 }
 
 func tokenRevoke(environ []string) *cobra.Command {

@@ -114,7 +114,7 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	}
 	var err error
 	if file == "-" {
-		err = write(cmd.OutOrStdout())
+		err = write(cli.Document(cmd.OutOrStdout()))
 	} else {
 		err = writeWhole(file, write)
 	}

@@ -7,10 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -116,7 +114,7 @@ func (f *checkFlags) print(out io.Writer, x *examine.Finding) error {
 	if x.Rule != "" {
 		rule = " (" + x.Rule + ")"
 	}
-	_, err := fmt.Fprintln(out, plain(fmt.Sprintf("%s %s %s: %s%s", x.Level, x.Check, x.URL, x.Message, rule)))
+	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s %s: %s%s", x.Level, x.Check, x.URL, x.Message, rule)))
 	return err
 }
 
@@ -139,14 +137,4 @@ func encode(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// plain takes out of what a server said whatever a terminal would act on.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
-			return '?'
-		}
-		return r
-	}, s)
 }

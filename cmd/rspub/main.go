@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log"
 	"os"
 
 	"github.com/rshub/rshub/internal/cli"
@@ -12,6 +13,7 @@ import (
 var version string
 
 func main() {
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -26,10 +28,7 @@ in step, by themselves or told by a hub.
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 hub or Source can't be reached, 6 some hubs have it and some don't.`
 	root.Example = "  rspub serve --dir ./books --dev    a Source on http://localhost:8090/"
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
-	return cli.Execute(root, args, stderr)
+	return cli.Execute(root, args, stdin, stdout, stderr)
 }

@@ -33,7 +33,7 @@ func newProgress(w io.Writer, say func(line string), name string) *progress {
 	if cli.IsTerminal(w) {
 		// How much there is to come nobody knows.
 		p.bar = progressbar.NewOptions64(-1,
-			progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true), progressbar.OptionSpinnerType(14),
+			progressbar.OptionSetWriter(cli.Raw(w)), progressbar.OptionShowBytes(true), progressbar.OptionSpinnerType(14),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
 		)
 	}
@@ -53,7 +53,7 @@ func (p *progress) tell(at source.Progress) {
 	case p.bar != nil && at.Done:
 		_ = p.bar.Finish() // there is nobody to tell
 	case p.bar != nil:
-		p.bar.Describe(line)
+		p.bar.Describe(cli.Line(line))
 		_ = p.bar.Set64(at.Bytes) // as above
 	case at.Elapsed-p.told >= progressEvery || at.Done && p.told > 0:
 		p.told = at.Elapsed

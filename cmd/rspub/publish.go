@@ -80,7 +80,7 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 		return cli.Fail(cli.ExitFailure, "a hub would refuse this notification: %w", err)
 	}
 	if f.dryRun {
-		_, err := cmd.OutOrStdout().Write(body)
+		_, err := cli.Document(cmd.OutOrStdout()).Write(body)
 		return err
 	}
 	if f.topic == "" || len(f.hubs.hubs) == 0 {
@@ -277,7 +277,7 @@ func (x *outcome) print(out io.Writer, asJSON bool) error {
 	if x.Duplicate {
 		what = "had it before"
 	}
-	_, err := fmt.Fprintf(out, "%s %s: %d changes from %s until %s, id %s\n", x.Hub, what, x.Entries,
-		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.ID)
+	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s: %d changes from %s until %s, id %s", x.Hub, what, x.Entries,
+		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.ID)))
 	return err
 }

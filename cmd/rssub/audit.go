@@ -94,7 +94,7 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	}
 	row(out, "took", r.Took.Round(time.Millisecond))
 	for _, f := range r.Findings {
-		row(out, f.What, fmt.Sprintf("%s\t%s", first(f.Path, f.URL), f.Why))
+		row(out, f.What, first(f.Path, f.URL), f.Why)
 	}
 	if more := r.Missing + r.Differing + r.Extra + r.Unverifiable - len(r.Findings); more > 0 {
 		row(out, "...", fmt.Sprintf("and %d more", more))

@@ -116,5 +116,5 @@ func (l *lines) tell(e destination.Event) {
 	case e.What == destination.Copied:
 		s += fmt.Sprintf(" %s %s", sizeOf(e.Bytes), e.Hash)
 	}
-	_, _ = fmt.Fprintln(l.w, s) // as above
+	_, _ = fmt.Fprintln(l.w, cli.Line(s)) // as above
 }

@@ -161,7 +161,7 @@ func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
 
 // handOn prints notifications, or runs a command for each change, until ctx ends.
 func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out, errOut io.Writer) error {
-	exec := command{f.command, out, errOut}
+	exec := command{f.command, cli.Raw(out), cli.Raw(errOut)}
 	var n *notification
 	for c := range s.Changes(ctx) {
 		switch {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log"
 	"os"
 
 	"github.com/rshub/rshub/internal/cli"
@@ -12,6 +13,7 @@ import (
 var version string
 
 func main() {
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -27,10 +29,7 @@ on the notifications of any WebSub topic without missing one (listen).
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
 	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev    a copy of a Source"
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
-	return cli.Execute(root, args, stderr)
+	return cli.Execute(root, args, stdin, stdout, stderr)
 }

@@ -43,7 +43,7 @@ func (p *progress) tell(at destination.Progress) {
 		return
 	}
 	p.told = time.Now()
-	_, _ = fmt.Fprintln(p.w, line(at)) // there is nobody to tell
+	_, _ = fmt.Fprintln(p.w, cli.Line(line(at))) // there is nobody to tell
 }
 
 func (p *progress) show(at destination.Progress) {
@@ -54,10 +54,10 @@ func (p *progress) show(at destination.Progress) {
 			total = -1
 		}
 		p.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(p.w), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWriter(cli.Raw(p.w)), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true))
 	}
-	p.bar.Describe(fmt.Sprintf("%s %s", at.What, sizeOf(at.Bytes)))
+	p.bar.Describe(cli.Line(fmt.Sprintf("%s %s", at.What, sizeOf(at.Bytes))))
 	_ = p.bar.Set(at.Done) // as above
 	if at.Finished {
 		_ = p.bar.Finish()

@@ -115,7 +115,7 @@ func printSets(out io.Writer, sets []destination.SetReport) {
 
 func printProblems(w io.Writer, problems []destination.Problem, all int) error {
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "FAIL  %s  %s\n", first(p.URL, p.Path), p.Why); err != nil {
+		if _, err := fmt.Fprintln(w, cli.Line(fmt.Sprintf("FAIL  %s  %s", first(p.URL, p.Path), p.Why))); err != nil {
 			return err
 		}
 	}
@@ -126,8 +126,13 @@ func printProblems(w io.Writer, problems []destination.Problem, all int) error {
 	return nil
 }
 
-func row(w io.Writer, name string, value any) {
-	_, _ = fmt.Fprintf(w, "%s\t%v\n", name, value) // Flush tells what goes wrong
+// row writes a line of a table, each value into a column of its own.
+func row(w io.Writer, name string, values ...any) {
+	line := name
+	for _, v := range values {
+		line += "\t" + cli.Line(fmt.Sprint(v))
+	}
+	_, _ = fmt.Fprintln(w, line) // Flush tells what goes wrong
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -173,7 +173,7 @@ func excerpt(body []byte) []string {
 // came with a request can't begin another one.
 func (c *callback) print(lines ...string) {
 	for i := range lines {
-		lines[i] = plain(strings.ReplaceAll(lines[i], "\t", "    "))
+		lines[i] = Line(strings.ReplaceAll(lines[i], "\t", "    "))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ func TestCallbackConfirms(t *testing.T) {
 	if code, body := call("GET", q.Encode(), ""); code != 200 || body != "<c>" {
 		t.Errorf("answered %d %q", code, body)
 	}
-	if got := printed(); !strings.Contains(got, "confirmed: subscribe https://t.example/?[ for 300 s at /cb\n") {
+	if got := printed(); !strings.Contains(got, "confirmed: subscribe https://t.example/\\u001b[ for 300 s at /cb\n") {
 		t.Errorf("printed %q", got)
 	}
 	if code, _ := call("GET", "hub.mode=denied&hub.topic=t&hub.reason=no", ""); code != 200 || !strings.Contains(printed(), "denied: t, because: no") {

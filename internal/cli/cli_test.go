@@ -38,11 +38,8 @@ func commandOn(t *testing.T, terminal bool, vars map[string]string, stdin string
 	}
 	root := operatorCommands(env)
 	var stdout, stderr bytes.Buffer
-	root.SetIn(strings.NewReader(stdin))
-	root.SetOut(&stdout)
-	root.SetErr(&stderr)
 	root.SetContext(t.Context())
-	code := Execute(root, args, &stderr)
+	code := Execute(root, args, strings.NewReader(stdin), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }
 
@@ -161,7 +158,7 @@ func TestInfo(t *testing.T) {
 func TestTopicList(t *testing.T) {
 	vars, _ := fakeHub(t, 0)
 	r := command(t, vars, "", "topic", "ls")
-	r.want(t, ExitOK, "TOPIC", "https://example.org/?[31mchanges/", "2026-01-02T03:04:05.0000006Z", "1.5 KiB")
+	r.want(t, ExitOK, "TOPIC", "https://example.org/\\u001b[31mchanges/", "2026-01-02T03:04:05.0000006Z", "1.5 KiB")
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Error("an escape sequence reached the terminal")
 	}
@@ -325,7 +322,7 @@ func TestExitCodes(t *testing.T) {
 	} {
 		root := Group("rshub", "", &cobra.Command{Use: "c", RunE: func(*cobra.Command, []string) error { return tc.err }})
 		var stderr bytes.Buffer
-		if code := Execute(root, []string{"c"}, &stderr); code != tc.code || stderr.String() != tc.say {
+		if code := Execute(root, []string{"c"}, strings.NewReader(""), &stderr, &stderr); code != tc.code || stderr.String() != tc.say {
 			t.Errorf("%v: code %d, %q", tc.err, code, stderr.String())
 		}
 	}

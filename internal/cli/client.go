@@ -143,7 +143,7 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 
 // stranger is the error that something else than a hub answers.
 func (c *client) stranger(why string) error {
-	return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, plain(why))
+	return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, Line(why))
 }
 
 // foreign is the error that an answer is not what this version understands.
@@ -153,11 +153,11 @@ func (c *client) foreign(err error) error {
 
 // refused turns an answer that is neither 200 nor 202 into an error.
 func (c *client) refused(resp *http.Response, body []byte) error {
-	detail := plain(resp.Status)
+	detail := Line(resp.Status)
 	var p admin.Problem
 	ours := json.Unmarshal(body, &p) == nil && p.Detail != ""
 	if ours {
-		detail = plain(p.Detail)
+		detail = Line(p.Detail)
 	}
 	refuses := "the hub at %s refuses: %s"
 	switch code := resp.StatusCode; {

@@ -17,7 +17,7 @@ func confirm(cmd *cobra.Command, env Env, yes bool, what string) error {
 	if yes {
 		return nil
 	}
-	what = plain(what)
+	what = Line(what)
 	if _, ok := env.terminal(cmd.InOrStdin()); !ok {
 		return Fail(ExitUsage, "this would %s\nNothing was done: there is no terminal to ask on. Say --yes where that is meant", what)
 	}

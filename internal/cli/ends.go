@@ -91,7 +91,7 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 
 // IsTerminal reports whether w is shown to a person.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := Raw(w).(*os.File)
 	if !ok {
 		return false
 	}

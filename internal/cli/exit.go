@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -37,15 +38,64 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail returns an *Error with a message.
+// Fail returns an *Error with a message. Its format may have several lines; of its
+// arguments none begins another one.
 func Fail(code int, format string, args ...any) error {
-	return &Error{code, fmt.Errorf(format, args...)}
+	shown := make([]any, len(args))
+	for i, a := range args {
+		switch a := a.(type) {
+		case error:
+			shown[i] = message(a)
+		case string:
+			shown[i] = Line(a)
+		default:
+			shown[i] = a
+		}
+	}
+	text := fmt.Sprintf(strings.ReplaceAll(format, "%w", "%v"), shown...)
+	return &Error{code, &failure{text, fmt.Errorf(format, args...)}}
+}
+
+// failure is an error whose message is fit to be shown.
+type failure struct {
+	text string
+	err  error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.err }
+
+// message is what a person is told of an error: in several lines if Fail made it of
+// several, or if it joins several errors, else in one.
+func message(err error) string {
+	var text []string
+	switch e := err.(type) { //nolint:errorlint // what is wrapped further down is part of another message
+	case *Error:
+		return message(e.Err)
+	case *failure:
+		return e.text
+	case interface{ Unwrap() []error }:
+		var all []string
+		for _, one := range e.Unwrap() {
+			all, text = append(all, one.Error()), append(text, message(one))
+		}
+		if err.Error() == strings.Join(all, "\n") {
+			return strings.Join(text, "\n")
+		}
+	}
+	return Line(err.Error())
 }
 
 // Execute runs the command that args name and returns its exit code, after
 // saying on stderr what went wrong. An error that is no *Error is the usage's if
-// it comes before the command itself runs, and a failure after that.
-func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
+// it comes before the command itself runs, and a failure after that. Both streams
+// get a Screen.
+func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	out, errOut := &screen{w: stdout}, &screen{w: stderr}
+	defer out.flush()
+	root.SetIn(stdin)
+	root.SetOut(out)
+	root.SetErr(errOut)
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SilenceErrors, root.SilenceUsage = true, true
 	running := false
@@ -60,10 +110,10 @@ func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	}
 	errors.As(err, &e)
 	if e.Err != nil {
-		say(stderr, "%s: %v\n", cmd.CommandPath(), e.Err)
+		say(errOut, "%s: %s\n", cmd.CommandPath(), message(e.Err))
 	}
 	if e.Code == ExitUsage {
-		say(stderr, "See '%s --help'.\n", cmd.CommandPath())
+		say(errOut, "See '%s --help'.\n", cmd.CommandPath())
 	}
 	return e.Code
 }

@@ -124,7 +124,7 @@ func (k kind[T]) find(ctx context.Context, c *client, name string) (found[T], er
 // keyed reports whether name is not an id but what one is computed from.
 func (k kind[T]) keyed(name string) bool { return k.key != nil && strings.Contains(name, "://") }
 
-func (k kind[T]) label(item T) string { return plain(k.id(item) + " (" + k.about(item) + ")") }
+func (k kind[T]) label(item T) string { return Line(k.id(item) + " (" + k.about(item) + ")") }
 
 func isID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 
@@ -200,5 +200,5 @@ func (k kind[T]) search(ctx context.Context, c *client, name, part string) (foun
 	if meant != "" {
 		meant = "; did you mean " + meant + "?"
 	}
-	return none, Fail(ExitNotFound, "there is no %s %s%s\nThose that there are: %s", k.noun, plain(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)
+	return none, Fail(ExitNotFound, "there is no %s %s%s\nThose that there are: %s", k.noun, Line(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)
 }

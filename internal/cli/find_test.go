@@ -130,7 +130,7 @@ func TestFind(t *testing.T) {
 		{[]string{"sub", "info", "ABCD0"}, 2, []string{"more than one subscription", "000000000001 (https://a.example/", "000000000002 (https://b.example/"}},
 		{[]string{"sub", "info", "abcd0000-0000-5000-8000-000000000003"}, 3, []string{"did you mean abcd0000"}},
 		{[]string{"sub", "info", "abcd0000-0000-5000-8000-0000000000002"}, 3, []string{"did you mean abcd0000-0000-5000-8000-000000000002"}},
-		{[]string{"sub", "info", "x\x1b[31m"}, 3, []string{"there is no subscription x?[31m"}},
+		{[]string{"sub", "info", "x\x1b[31m"}, 3, []string{"there is no subscription x\\u001b[31m"}},
 		{[]string{"notification", "info", "01a1fde0-b7e1-783d-bab2-93400a88ebae"}, 0, []string{"delivered  5", "pending    6", "skipped    7"}},
 		{[]string{"notification", "info", "01a1fde0-b7e1"}, 0, []string{"delivered  5"}},
 		{[]string{"notification", "info", "01a1fde0-b7e1-783d-bab2-93400a88ebaf"}, 3, []string{"did you mean 01a1fde0-b7e1-783d-bab2-93400a88ebae"}},

@@ -6,28 +6,10 @@ import (
 	"math"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rshub/rshub/resourcesync"
 )
-
-// plain takes out of a string from elsewhere what a terminal would act on, a new
-// line and what turns the direction of writing included.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if acts(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-// acts reports whether a terminal does something else than show r.
-func acts(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar
-}
 
 // size writes bytes for a person.
 func size(n int64) string {
@@ -130,7 +112,7 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := parseSpan(s)
 	if err != nil || now.Add(-d).Year() < 1 {
-		return time.Time{}, fmt.Errorf("%q is neither a datetime with its zone, such as 2026-01-31T12:00:00Z, nor a time ago, such as 2h or 7d", plain(s))
+		return time.Time{}, fmt.Errorf("%q is neither a datetime with its zone, such as 2026-01-31T12:00:00Z, nor a time ago, such as 2h or 7d", Line(s))
 	}
 	return now.Add(-d), nil
 }

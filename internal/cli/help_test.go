@@ -23,8 +23,7 @@ func helpOf(t *testing.T, columns int, args ...string) string {
 	root := operatorCommands(env)
 	WrapHelp(root, env)
 	var out bytes.Buffer
-	root.SetOut(&out)
-	if code := Execute(root, append(args, "--help"), &out); code != ExitOK {
+	if code := Execute(root, append(args, "--help"), strings.NewReader(""), &out, &out); code != ExitOK {
 		t.Fatalf("%v: exit code %d\n%s", args, code, out.String())
 	}
 	return out.String()

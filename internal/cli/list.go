@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,22 +62,13 @@ func (t table[T]) print(cmd *cobra.Command, env Env, c *client, asJSON bool) err
 }
 
 // printJSON prints what the API gave as one line, with the members that this
-// version does not know. What a terminal would act on is escaped, which is the
-// same JSON.
+// version does not know.
 func printJSON(w io.Writer, raw json.RawMessage) error {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
 		return err
 	}
-	var line strings.Builder
-	for _, r := range compact.String() {
-		if acts(r) {
-			say(&line, "\\u%04x", r)
-		} else {
-			line.WriteRune(r)
-		}
-	}
-	line.WriteByte('\n')
-	_, err := io.WriteString(w, line.String())
+	compact.WriteByte('\n')
+	_, err := compact.WriteTo(w)
 	return err
 }

@@ -74,7 +74,7 @@ func answer[T, A any](j *job[T], method, path string, body any, text func(A) str
 	if err != nil {
 		return err
 	}
-	say(j.cmd.OutOrStdout(), "%s\n", plain(text(a)))
+	say(j.cmd.OutOrStdout(), "%s\n", Line(text(a)))
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
 			if err != nil {
 				return err
 			}
-			if offered = append(offered, cobra.CompletionWithDesc(plain(k.id(item)), plain(k.about(item)))); len(offered) == maxOffered {
+			if offered = append(offered, cobra.CompletionWithDesc(Line(k.id(item)), Line(k.about(item)))); len(offered) == maxOffered {
 				return errEnough
 			}
 			return nil

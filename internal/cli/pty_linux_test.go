@@ -48,14 +48,11 @@ func TestOnATerminal(t *testing.T) {
 		t.Errorf("tables are %d wide", got)
 	}
 	root := operatorCommands(env)
-	root.SetIn(program)
-	root.SetOut(program)
-	root.SetErr(program)
 	root.SetContext(t.Context())
 	if _, err := person.WriteString("y\n"); err != nil {
 		t.Fatal(err)
 	}
-	if code := Execute(root, []string{"topic", "rm", testTopic}, program); code != ExitOK || len(s.changes) != 2 {
+	if code := Execute(root, []string{"topic", "rm", testTopic}, program, program, program); code != ExitOK || len(s.changes) != 2 {
 		t.Errorf("exit code %d, changes %q", code, s.changes)
 	}
 	// What was shown can be read until the end, as the program's side is closed.

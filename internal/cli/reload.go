@@ -38,7 +38,7 @@ says why, and exits with 4.`,
 				return err
 			}
 			for _, item := range done.Items {
-				say(cmd.OutOrStdout(), "Read again: %s, %s (%s)\n", plain(item.What), plain(item.Detail), plain(item.File))
+				say(cmd.OutOrStdout(), "Read again: %s, %s (%s)\n", Line(item.What), Line(item.Detail), Line(item.File))
 			}
 			return nil
 		},

@@ -120,11 +120,11 @@ func TestServerSpeaksHTTPS(t *testing.T) {
 		}
 		return http.Response{StatusCode: resp.StatusCode, Header: resp.Header, ProtoMajor: resp.ProtoMajor, TLS: resp.TLS}, resp.Body.Close()
 	}
-	resp, err := ask(pool, "") //nolint:bodyclose // it has none
+	resp, err := ask(pool, "")
 	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Request-Id") == "" || resp.ProtoMajor != 1 {
 		t.Fatalf("%v %v", resp, err)
 	}
-	if resp, err := ask(pool, "mistake"); err != nil || resp.StatusCode != http.StatusInternalServerError || resp.Header.Get("X-Request-Id") == "" { //nolint:bodyclose // as above
+	if resp, err := ask(pool, "mistake"); err != nil || resp.StatusCode != http.StatusInternalServerError || resp.Header.Get("X-Request-Id") == "" {
 		t.Errorf("%v %v", resp, err)
 	}
 	clear, err := http.Get("http://" + s.Addr().String() + "/") //nolint:noctx // a test
@@ -135,7 +135,7 @@ func TestServerSpeaksHTTPS(t *testing.T) {
 	}
 	_, _, pool = pair(t, dir, 2, later)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		resp, err := ask(pool, "") //nolint:bodyclose // as above
+		resp, err := ask(pool, "")
 		if err == nil {
 			if n := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); n != 2 {
 				t.Errorf("certificate %d", n)

@@ -43,7 +43,7 @@ many failed in a row; NEXT when the next one is due.`,
 				if n := nearest(state, states); n != "" {
 					hint = "; did you mean " + n + "?"
 				}
-				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", plain(state), strings.Join(states, ", "), hint)
+				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), hint)
 			}
 			c, err := f.client(env)
 			if err != nil {

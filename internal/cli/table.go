@@ -67,7 +67,7 @@ func (g *grid) page(rows [][]string) error {
 	}
 	for _, row := range rows {
 		for i := range row {
-			row[i] = plain(row[i])
+			row[i] = Line(row[i])
 			natural[i] = max(natural[i], utf8.RuneCountInString(row[i]))
 			host, _ := splitURL(row[i])
 			hosts[i] = max(hosts[i], utf8.RuneCountInString(host))
@@ -227,7 +227,7 @@ func details(out io.Writer, rows [][2]string) error {
 	var text strings.Builder
 	for _, row := range rows {
 		if row[1] != "" {
-			say(&text, "%-*s  %s\n", wide, row[0], plain(row[1]))
+			say(&text, "%-*s  %s\n", wide, row[0], Line(row[1]))
 		}
 	}
 	_, err := io.WriteString(out, text.String())

@@ -208,11 +208,11 @@ func TestGridTakesControlCharactersOut(t *testing.T) {
 	if err := g.write([][]string{{"a\x1b[31m\nb", "\u202ec\x9b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "A         B\na?[31m?b  ?c?\n"; out.String() != want {
+	if want := "A              B\na\\u001b[31m b  \\u202ec\\ufffd\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 	out.Reset()
-	if err := details(&out, [][2]string{{"topic", "x\x1b]0;y\x07"}, {"nothing", ""}, {"id", "1"}}); err != nil || out.String() != "topic  x?]0;y?\nid     1\n" {
+	if err := details(&out, [][2]string{{"topic", "x\x1b]0;y\x07"}, {"nothing", ""}, {"id", "1"}}); err != nil || out.String() != "topic  x\\u001b]0;y\\u0007\nid     1\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
@@ -256,11 +256,11 @@ func FuzzPrintJSON(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := printJSON(&out, raw); err != nil {
+		if err := printJSON(Screen(&out), raw); err != nil {
 			t.Fatal(err)
 		}
 		line := strings.TrimSuffix(out.String(), "\n")
-		if line != plain(line) {
+		if line != Line(line) {
 			t.Errorf("%q", line)
 		}
 		var before, after any

@@ -18,6 +18,9 @@ func (e Env) terminal(stream any) (columns int, ok bool) {
 	if ask == nil {
 		ask = askTerminal
 	}
+	if w, isWriter := stream.(io.Writer); isWriter {
+		stream = Raw(w)
+	}
 	columns, ok = ask(stream)
 	if !ok {
 		return 0, false

@@ -43,7 +43,7 @@ func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
 		n = *t.Subscriptions
 	}
 	if _, asked := j.env.terminal(j.cmd.InOrStdin()); asked && !yes && n > 0 && !force {
-		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or have them ended with --force", plain(t.URL), n)
+		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or have them ended with --force", Line(t.URL), n)
 	}
 	what := "forget " + t.URL + " with " + count(t.Retained.Entries, "notification", "notifications") + " that it keeps"
 	switch {
@@ -83,7 +83,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		if ended > 0 {
 			text += " " + count(int64(ended), "subscription", "subscriptions") + " ended."
 		}
-		say(j.cmd.OutOrStdout(), "%s\n", plain(text))
+		say(j.cmd.OutOrStdout(), "%s\n", Line(text))
 		return nil
 	}
 }

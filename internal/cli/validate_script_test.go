@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"rshub": func() { os.Exit(Execute(Group("rshub", "", Validate()), os.Args[1:], os.Stderr)) },
+		"rshub": func() { os.Exit(Execute(Group("rshub", "", Validate()), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
 }
 

@@ -101,7 +101,7 @@ func (v *verdict) print(w io.Writer) error {
 }
 
 func line(w io.Writer, s string) error {
-	_, err := fmt.Fprintln(w, plain(s))
+	_, err := fmt.Fprintln(w, Line(s))
 	return err
 }
 

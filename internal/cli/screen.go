@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What a command prints may have come from a server that means harm: a terminal would
+// act on control characters in it, and show text in another order than it stands there.
+// Execute therefore puts a Screen before both streams of every command. Line keeps what
+// came from outside within one line besides.
+
+// Screen returns a writer that passes text on to w and writes what a terminal would act
+// on as \u001b and the like: control characters of C0 and C1 other than new lines and
+// tabs, controls of the direction of writing, and line separators. Bytes that are no
+// UTF-8 become \ufffd. In JSON these are escapes, so JSON stays valid and means the same.
+// Goroutines may share it.
+func Screen(w io.Writer) io.Writer { return &screen{w: w} }
+
+type screen struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	rest []byte // the beginning of a character whose end comes with the next Write
+}
+
+// Write implements io.Writer.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var safe []byte
+	safe, s.rest = appendSafe(nil, append(s.rest, p...), false)
+	if _, err := s.w.Write(safe); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// flush writes what is left of a character that never ended.
+func (s *screen) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rest) > 0 {
+		_, _ = io.WriteString(s.w, notText) // there is nobody to tell
+		s.rest = nil
+	}
+}
+
+// Raw returns the writer behind a Screen, or w if it is none. It is for what is not
+// text of a command: a bar that draws itself, and the output of a command that the user
+// named.
+func Raw(w io.Writer) io.Writer {
+	if s, ok := w.(*screen); ok {
+		return s.w
+	}
+	return w
+}
+
+// Document returns where a document is to be written, whose every byte counts: w as it
+// is, but for a terminal, for which it stays a Screen.
+func Document(w io.Writer) io.Writer {
+	if IsTerminal(w) {
+		return w
+	}
+	return Raw(w)
+}
+
+// Line makes one line of text that came from outside: it writes as Screen does, and
+// new lines and tabs as spaces.
+func Line(s string) string {
+	safe, rest := appendSafe(make([]byte, 0, len(s)), []byte(s), true)
+	if len(rest) > 0 {
+		safe = append(safe, notText...)
+	}
+	return string(safe)
+}
+
+// notText stands for bytes that are no UTF-8.
+const notText = `\ufffd`
+
+// appendSafe appends to dst what may be shown of p, in a line if it has to be one. Rest
+// is the beginning of a character that p ends with.
+func appendSafe(dst, p []byte, line bool) (safe, rest []byte) {
+	for len(p) > 0 {
+		if c := p[0]; c < utf8.RuneSelf {
+			p = p[1:]
+			switch {
+			case c >= ' ' && c < 0x7f, !line && (c == '\n' || c == '\t'):
+				dst = append(dst, c)
+			case line && (c == '\n' || c == '\t' || c == '\r'):
+				dst = append(dst, ' ')
+			default:
+				dst = fmt.Appendf(dst, `\u%04x`, c)
+			}
+			continue
+		}
+		if !utf8.FullRune(p) {
+			return dst, p
+		}
+		r, n := utf8.DecodeRune(p)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(dst, notText...)
+		case acts(r):
+			dst = fmt.Appendf(dst, `\u%04x`, r) // none of them needs more digits
+		default:
+			dst = append(dst, p[:n]...)
+		}
+		p = p[n:]
+	}
+	return dst, nil
+}
+
+// acts reports whether a terminal does something else than show r.
+func acts(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
