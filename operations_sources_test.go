@@ -29,7 +29,7 @@ func runHub(t *testing.T) answers {
 	t.Helper()
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte("token-of-the-operator"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg, _, err := config.Load([]string{
@@ -55,7 +55,7 @@ func runHub(t *testing.T) answers {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Authorization", "Bearer t")
+		r.Header.Set("Authorization", "Bearer token-of-the-operator")
 		return body(t, r)
 	}
 	return answers{get("/metrics"), get("/"), get("/readyz?verbose")}

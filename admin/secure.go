@@ -6,8 +6,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/rshub/rshub/internal/browser"
 )
@@ -28,11 +34,21 @@ type Refusal string
 const (
 	RefusedCrossSite Refusal = "cross_site" // a web page had the operator's browser send it
 	RefusedHost      Refusal = "host"       // there is no token, and the Host is not this machine
-	RefusedToken     Refusal = "token"      // the token is wrong, or there is none
+	RefusedNoToken   Refusal = "no_token"   // the request has none
+	RefusedToken     Refusal = "token"      // the token is wrong
+	RefusedGuesses   Refusal = "guesses"    // too many wrong ones came from the address
 )
 
 // Refusals are all of them.
-func Refusals() []Refusal { return []Refusal{RefusedCrossSite, RefusedHost, RefusedToken} }
+func Refusals() []Refusal {
+	return []Refusal{RefusedCrossSite, RefusedHost, RefusedNoToken, RefusedToken, RefusedGuesses}
+}
+
+// Of refusals so many lines are written at once, and then one each saidEvery.
+const (
+	saidBurst = 20
+	saidEvery = 10 * time.Second
+)
 
 // secure lets through to next what the operator may have sent: with the token
 // where there is one, else by a name of this machine; and no write that a page of
@@ -40,19 +56,25 @@ func Refusals() []Refusal { return []Refusal{RefusedCrossSite, RefusedHost, Refu
 type secure struct {
 	Options
 	browsers *browser.Guard
+	guesses  *guesses
 	next     http.Handler
+
+	mu      sync.Mutex // of what is below
+	say     *rate.Limiter
+	leftOut int
 }
 
 func newSecure(o Options, next http.Handler) *secure {
-	return &secure{Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), next: next}
+	return &secure{
+		Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), guesses: newGuesses(), next: next,
+		say: rate.NewLimiter(rate.Every(saidEvery), saidBurst),
+	}
 }
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	if why, problem := s.judge(w, r); problem != nil {
-		if s.Refused != nil {
-			s.Refused(why)
-		}
+		s.tell(why, w, r)
 		writeProblem(w, problem)
 		return
 	}
@@ -68,11 +90,69 @@ func (s *secure) judge(w http.ResponseWriter, r *http.Request) (Refusal, *proble
 		return RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
 	case s.Token == nil && !isLocal(r.Host):
 		return RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
-	case s.Token != nil && !slices.Contains(open, r.URL.Path) && !authorised(r, s.Token()):
-		w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
-		return RefusedToken, refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")
+	case s.Token == nil || slices.Contains(open, r.URL.Path):
+		return "", nil
+	}
+	return s.authorise(w.Header(), r)
+}
+
+// authorise compares the token, in a time that tells nothing of the right one, its length
+// included.
+func (s *secure) authorise(header http.Header, r *http.Request) (Refusal, *problem) {
+	needed := refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
+		return RefusedNoToken, needed
+	}
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token()))
+	right := subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	if wait := s.guesses.wait(time.Now(), network(r), got, right); wait > 0 {
+		p := refuse(http.StatusTooManyRequests, "Too many wrong tokens came from your address, so that no token of it counts for a moment. Try again later. Other addresses are not held up.")
+		p.retryAfter = int((wait + time.Second - 1) / time.Second)
+		return RefusedGuesses, p
+	}
+	if !right {
+		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
+		return RefusedToken, needed
 	}
 	return "", nil
+}
+
+// tell counts and logs a refusal, without what was sent.
+func (s *secure) tell(why Refusal, w http.ResponseWriter, r *http.Request) {
+	if s.Refused != nil {
+		s.Refused(why)
+	}
+	if why == RefusedNoToken {
+		return // nobody tried anything
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.say.Allow() {
+		s.leftOut++
+		return
+	}
+	s.Log.Warn("the operator's listener refused a request", zap.String("event", "operator_refused"), zap.String("reason", string(why)),
+		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", s.leftOut))
+	s.leftOut = 0
+}
+
+// network is what counts as one requester: the IPv4 address or the IPv6 /64 of the
+// connection. What a proxy says of others is not asked: the operator's listener does not
+// belong behind the one in front of the hub.
+func network(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	p, _ := addr.Prefix(64) // it has as many bits
+	return p.String()
 }
 
 // harden sets the headers that every answer has, so that no browser makes of it
@@ -101,12 +181,4 @@ func isLocal(hostport string) bool {
 		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 	}
 	return slices.Contains(local, strings.ToLower(host))
-}
-
-// authorised compares in a time that tells nothing of the token, its length
-// included.
-func authorised(r *http.Request, token string) bool {
-	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	a, b := sha256.Sum256([]byte(strings.TrimSpace(got))), sha256.Sum256([]byte(token))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }

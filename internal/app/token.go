@@ -50,11 +50,14 @@ func (t *adminToken) reload(time.Time) (admin.Reloaded, error) {
 
 func (t *adminToken) load() (detail string, err error) {
 	t.files.Take(t.file)
-	token, err := config.ReadSecret(t.file)
+	token, exposed, err := config.ReadAdminToken(t.file)
 	if err != nil {
 		t.log.Error("the operator's token could not be read again; the one of before stays in force", zap.String("event", "token_reload_failed"),
 			zap.String("file", t.file), zap.Error(err))
 		return "", err
+	}
+	if exposed {
+		t.log.Warn("everybody on this machine may read or change the operator's token; end that with: chmod o= "+t.file, zap.String("event", "token_exposed"))
 	}
 	detail = "the same as before"
 	if token != *t.now.Load() {

@@ -34,9 +34,9 @@ func TestFilesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		at := func(name string) string { return filepath.Join(dir, name) }
-		put(t, at("token"), "first-token")
+		put(t, at("token"), "the-first-token-of-all")
 		core, logs := observer.New(zapcore.InfoLevel)
-		cfg := config.Config{PublishersFile: at("publishers.yaml"), AdminTokenFile: at("token"), AdminToken: "first-token"}
+		cfg := config.Config{PublishersFile: at("publishers.yaml"), AdminTokenFile: at("token"), AdminToken: "the-first-token-of-all"}
 		a, err := New(cfg, zap.New(core), "test")
 		if err != nil {
 			t.Fatal(err)
@@ -89,14 +89,14 @@ func TestFilesAreWatched(t *testing.T) {
 		within("reload_failed")
 		signs("another", true)
 
-		put(t, at("token"), "second-token\n")
+		put(t, at("token"), "the-second-token-of-all\n")
 		within("token_reloaded")
-		if got := a.token.get(); got != "second-token" {
+		if got := a.token.get(); got != "the-second-token-of-all" {
 			t.Errorf("the operator's token is %q", got)
 		}
 		put(t, at("token"), "")
 		within("token_reload_failed")
-		if got := a.token.get(); got != "second-token" {
+		if got := a.token.get(); got != "the-second-token-of-all" {
 			t.Errorf("the operator's token is %q", got)
 		}
 	})
@@ -108,7 +108,7 @@ func TestReloadOfAll(t *testing.T) {
 	dir := t.TempDir()
 	f := newFiles(t, newPair(t, 1, nextYear()))
 	token := filepath.Join(dir, "token")
-	put(t, token, "first-token")
+	put(t, token, "the-first-token-of-all")
 	a := newApp(t, "--tls-cert="+f.cert, "--tls-key="+f.key, "--admin-token-file="+token)
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -123,10 +123,10 @@ func TestReloadOfAll(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+token)
 		return fetch(t, req)
 	}
-	put(t, token, "second-token")
+	put(t, token, "the-second-token-of-all")
 	f.put(t, newPair(t, 2, nextYear()))
 	put(t, a.cfg.PublishersFile, "publishers:\n- {name: alice, topics: '*', token_sha256: "+strings.Repeat("ab", 32)+"}\n")
-	status, body := reload("first-token")
+	status, body := reload("the-first-token-of-all")
 	if status != http.StatusOK || a.certificate.serial() != 2 {
 		t.Errorf("%d, certificate %d", status, a.certificate.serial())
 	}
@@ -135,12 +135,12 @@ func TestReloadOfAll(t *testing.T) {
 			t.Errorf("%s is missing in %s", part, body)
 		}
 	}
-	if status, _ := reload("first-token"); status != http.StatusUnauthorized {
+	if status, _ := reload("the-first-token-of-all"); status != http.StatusUnauthorized {
 		t.Errorf("with the old token: %d", status)
 	}
 	f.put(t, newPair(t, 3, time.Now().Add(-time.Hour)))
 	put(t, a.cfg.PublishersFile, "publishers:\n- {name: alice}\n")
-	status, body = reload("second-token")
+	status, body = reload("the-second-token-of-all")
 	if status != http.StatusUnprocessableEntity || a.certificate.serial() != 2 {
 		t.Errorf("%d, certificate %d", status, a.certificate.serial())
 	}

@@ -20,11 +20,10 @@ func (c *Config) finish(o Origins) error {
 		errs = append(errs, err)
 	}
 	if c.AdminTokenFile != "" {
-		token, err := ReadSecret(c.AdminTokenFile)
-		if err != nil {
+		var err error
+		if c.AdminToken, c.AdminTokenExposed, err = ReadAdminToken(c.AdminTokenFile); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", o.Where("admin-token-file"), err))
 		}
-		c.AdminToken = token
 	}
 	if err := c.finishRedis(o); err != nil {
 		errs = append(errs, err)
@@ -81,6 +80,7 @@ func (c *Config) Warnings() []string {
 	warn(!c.Dev && c.VerifyBudget == 0, "verify-budget is 0: strangers can make the hub send any host as many requests as they like; leave it at the default")
 	warn(slices.ContainsFunc(c.TrustedProxy, isEverything), "trusted-proxy holds every address (0.0.0.0/0 or ::/0): anyone can write into X-Forwarded-For who they are, and escape the limits of each requester; name the proxies alone")
 	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr holds every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
+	warn(c.AdminTokenExposed, "everybody on this machine may read or change the operator's token; end that with: chmod o= "+c.AdminTokenFile)
 	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works on this machine alone")
 	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener speaks https alone: nobody reaches the hub at its own URL")
 	warn(c.AcceptEmptyStore, "accept-empty-store: a Redis that was emptied is not noticed at the start; leave it out from the next start on")

@@ -22,6 +22,8 @@ type Config struct {
 	AdminListen    string
 	AdminTokenFile string
 	AdminToken     Secret
+	// AdminTokenExposed: everybody on this machine may read or change AdminTokenFile.
+	AdminTokenExposed bool
 
 	DataDir string
 	// SealKeyFile names the keys that secrets are sealed with where they are

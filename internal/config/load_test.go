@@ -228,17 +228,31 @@ func TestServiceVariablesAreNotSettings(t *testing.T) {
 }
 
 func TestAdminToken(t *testing.T) {
-	file := write(t, "token", "s3cret\n")
-	c, _ := load(t, []string{"--admin-listen=:8081", "--admin-token-file", file}, nil)
-	if c.AdminToken != "s3cret" {
+	const token = "s3cret-of-16-chs"
+	file := write(t, "token", token+"\n")
+	c, _ := load(t, []string{"--admin-listen=:8081", "--admin-token-file", file, "--public-url=https://example.org/"}, nil)
+	if string(c.AdminToken) != token {
 		t.Errorf("token %q", string(c.AdminToken))
 	}
 	load(t, []string{"--pprof", "--admin-token-file", file}, nil)
-	if shown := fmt.Sprintf("%v %+v %#v %s", c, c, c, c.AdminToken); strings.Contains(shown, "s3cret") {
+	if shown := fmt.Sprintf("%v %+v %#v %s", c, c, c, c.AdminToken); strings.Contains(shown, token) {
 		t.Errorf("the token shows: %s", shown)
 	}
-	for _, content := range []string{"", "\n", "a\nb\n", "a\x00b"} {
+	for _, content := range []string{"", "\n", token + "\n" + token + "\n", token + "\x00b", token[1:], " " + token[1:] + "\n", "fünfzehn Zeich."} {
 		wantError(t, []string{"--admin-token-file", write(t, "token", content)}, nil, "--admin-token-file")
+	}
+	_, _, err := Load([]string{"--admin-token-file", write(t, "token", token[1:])}, nil)
+	if err == nil || strings.Contains(err.Error(), token[1:]) || !strings.Contains(err.Error(), "15 characters") || !strings.Contains(err.Error(), "openssl rand") {
+		t.Errorf("a short token: %v", err)
+	}
+	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o660: false, 0o644: true, 0o602: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := load(t, []string{"--admin-token-file", file, "--public-url=https://example.org/"}, nil)
+		if got := strings.Join(c.Warnings(), "\n"); strings.Contains(got, "chmod o= "+file) != exposed {
+			t.Errorf("%o: %q", mode, got)
+		}
 	}
 }
 

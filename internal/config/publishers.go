@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -149,6 +151,24 @@ func ReadSecret(path string) (Secret, error) {
 		return "", fmt.Errorf("%s holds more than one line, or control characters", path)
 	}
 	return Secret(secret), nil
+}
+
+// minAdminToken is how many characters the operator's token has at least: nobody guesses
+// one of so many, if they were drawn at random.
+const minAdminToken = 16
+
+// ReadAdminToken is ReadSecret for the operator's token. Exposed tells that everybody on
+// this machine may read or change the file; a group may.
+func ReadAdminToken(path string) (token Secret, exposed bool, err error) {
+	token, err = ReadSecret(path)
+	if err != nil {
+		return "", false, err
+	}
+	if n := utf8.RuneCountInString(string(token)); n < minAdminToken {
+		return "", false, fmt.Errorf("the token in %s has %d characters and needs at least %d; make one with: (umask 077; openssl rand -hex 32 > %s)", path, n, minAdminToken, path)
+	}
+	info, err := os.Stat(path)
+	return token, err == nil && info.Mode().Perm()&0o007 != 0, err
 }
 
 // readPublishers fills in c.Publishers.
