@@ -48,20 +48,22 @@ type App struct {
 	hubURL        string
 	public, admin net.Listener
 	certificate   *certificate // nil: plain HTTP
-	started       time.Time
-	backend       backend
-	store         telemetry.Store // backend, counted and timed
-	metrics       *telemetry.Metrics
-	publishers    registry
-	token         *adminToken // nil: there is none
-	reloads       reloads
-	hub           *hub.Handler
-	draining      atomic.Bool
-	stopped       atomic.Bool
-	shares        atomic.Pointer[shares]                // nil until they are there
-	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
-	service       atomic.Pointer[subscriptions.Service] // the same
-	traces        *telemetry.Traces                     // nil: nothing is traced
+	// adminCertificate is that of the operator's listener; nil: plain HTTP.
+	adminCertificate *certificate
+	started          time.Time
+	backend          backend
+	store            telemetry.Store // backend, counted and timed
+	metrics          *telemetry.Metrics
+	publishers       registry
+	token            *adminToken // nil: there is none
+	reloads          reloads
+	hub              *hub.Handler
+	draining         atomic.Bool
+	stopped          atomic.Bool
+	shares           atomic.Pointer[shares]                // nil until they are there
+	dispatcher       atomic.Pointer[delivery.Dispatcher]   // the same
+	service          atomic.Pointer[subscriptions.Service] // the same
+	traces           *telemetry.Traces                     // nil: nothing is traced
 
 	stops  stopper
 	failed chan error
@@ -127,7 +129,7 @@ func (a *App) start(ctx context.Context) error {
 	// The operator's side is started first and stopped last, so that it can
 	// tell what is going on meanwhile.
 	a.stops.stage(stopListener)
-	a.serve(ctx, a.admin, nil, a.adminServer())
+	a.serve(ctx, a.admin, a.adminCertificate, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
 	return a.startParts(ctx)
 }

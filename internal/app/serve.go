@@ -16,6 +16,12 @@ import (
 // adminTotal is how many connections the operator's listener has.
 const adminTotal = 256
 
+// The names of the listeners, for people.
+const (
+	publicName = "public listener"
+	adminName  = "operator's listener"
+)
+
 // listen opens both listeners and settles the hub URI.
 func (a *App) listen(ctx context.Context) error {
 	var lc net.ListenConfig
@@ -23,10 +29,16 @@ func (a *App) listen(ctx context.Context) error {
 	scheme := "http"
 	if a.cfg.TLSCert != "" {
 		scheme = "https"
-		if a.certificate, err = newCertificate(a.cfg.TLSCert, a.cfg.TLSKey, a.log.Named("tls")); err != nil {
+		if a.certificate, err = newCertificate(publicName, "--tls-cert, --tls-key", a.cfg.TLSCert, a.cfg.TLSKey, a.log.Named("tls")); err != nil {
 			return err
 		}
 		a.reloads.add(a.certificate)
+	}
+	if a.cfg.AdminTLSCert != "" {
+		if a.adminCertificate, err = newCertificate(adminName, "--admin-tls-cert, --admin-tls-key", a.cfg.AdminTLSCert, a.cfg.AdminTLSKey, a.log.Named("tls")); err != nil {
+			return err
+		}
+		a.reloads.add(a.adminCertificate)
 	}
 	if a.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminListen); err != nil {
 		return fmt.Errorf("opening the operator's listener (--admin-listen): %w", err)
@@ -68,12 +80,12 @@ func (a *App) server(o ingress.Options) *http.Server {
 }
 
 func (a *App) adminServer() ingress.Options {
-	return ingress.Options{Name: "operator's listener", Handler: a.adminHandler(), Broken: admin.Broken, Total: adminTotal}
+	return ingress.Options{Name: adminName, Handler: a.adminHandler(), Broken: admin.Broken, Total: adminTotal}
 }
 
 func (a *App) publicServer() ingress.Options {
 	return ingress.Options{
-		Name: "public listener", Handler: a.hub, Broken: a.hub.Broken,
+		Name: publicName, Handler: a.hub, Broken: a.hub.Broken,
 		Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Exempt: a.cfg.TrustedProxy,
 	}
 }

@@ -98,7 +98,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	one, two := newPair(t, 1, nextYear()), newPair(t, 2, nextYear())
 	f := newFiles(t, one)
-	c, err := newCertificate(f.cert, f.key, zap.New(core))
+	c, err := newCertificate(publicName, "--tls-cert, --tls-key", f.cert, f.key, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestCertificateOfLater(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	from := time.Now().Add(time.Hour).Truncate(time.Second)
 	f := newFiles(t, newPair(t, 1, nextYear()))
-	c, err := newCertificate(f.cert, f.key, zap.New(core))
+	c, err := newCertificate(publicName, "--tls-cert, --tls-key", f.cert, f.key, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestCertificateIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := nextYear()
 		f := newFiles(t, newPair(t, 1, until))
-		c, err := newCertificate(f.cert, f.key, zap.NewNop())
+		c, err := newCertificate(publicName, "--tls-cert, --tls-key", f.cert, f.key, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestCertificateRunsOut(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	until := time.Now().Add(324 * 24 * time.Hour) // 360 days in all
 	f := newFiles(t, newPair(t, 1, until))
-	c, err := newCertificate(f.cert, f.key, zap.New(core))
+	c, err := newCertificate(publicName, "--tls-cert, --tls-key", f.cert, f.key, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,8 +401,62 @@ func TestStartsWithAGoodCertificateOnly(t *testing.T) {
 	}
 	for _, f := range []files{mixed, missing} {
 		a := newApp(t, "--tls-cert="+f.cert, "--tls-key="+f.key)
-		if err := a.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
+		if err := a.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "(--tls-cert") {
 			t.Errorf("%v", err)
 		}
+		a = newApp(t, "--admin-tls-cert="+f.cert, "--admin-tls-key="+f.key)
+		if err := a.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "(--admin-tls-cert") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// With --admin-tls-cert the operator's listener speaks https alone, whatever the public
+// one does, and shows a new pair when its files change.
+func TestOperatorsListenerSpeaksHTTPS(t *testing.T) {
+	one, two := newPair(t, 1, nextYear()), newPair(t, 2, nextYear())
+	f := newFiles(t, one)
+	token := filepath.Join(t.TempDir(), "token")
+	put(t, token, "the-token-of-the-operator")
+	a := newApp(t, "--admin-tls-cert="+f.cert, "--admin-tls-key="+f.key, "--admin-token-file="+token)
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Stop(context.WithoutCancel(t.Context())) }()
+	if !strings.HasPrefix(a.HubURL(), "http://") {
+		t.Errorf("the hub URI is %s", a.HubURL())
+	}
+	ask := func(scheme string, p pair) (int, error) {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(p.cert)
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+a.AdminAddr()+"/api/v1/info", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer the-token-of-the-operator")
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, nil
+	}
+	if status, err := ask("https", one); status != http.StatusOK {
+		t.Errorf("by https: %d, %v", status, err)
+	}
+	if status, _ := ask("http", one); status != http.StatusBadRequest {
+		t.Errorf("by http: %d", status)
+	}
+	f.put(t, two)
+	done := a.reloads.reload()
+	if status, err := ask("https", two); status != http.StatusOK {
+		t.Errorf("with the new certificate: %d, %v", status, err)
+	}
+	if _, err := ask("https", one); err == nil {
+		t.Error("the old certificate is shown")
+	}
+	if len(done) != 3 || done[2].What != "certificate of the operator's listener" || done[2].File != f.cert {
+		t.Errorf("%+v", done)
 	}
 }

@@ -58,6 +58,7 @@ func (c *Config) check(o Origins) []error {
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show what the process holds in memory, so they are served to the holder of a token only; name its file with --admin-token-file", o.Where("pprof"))
 	need((c.TLSCert == "") == (c.TLSKey == ""), "%s: tls-cert and tls-key go together; name both files, or neither", o.Where(either(c.TLSCert != "", "tls-cert", "tls-key")))
+	need((c.AdminTLSCert == "") == (c.AdminTLSKey == ""), "%s: admin-tls-cert and admin-tls-key go together; name both files, or neither", o.Where(either(c.AdminTLSCert != "", "admin-tls-cert", "admin-tls-key")))
 	c.checkRedis(o, need)
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)

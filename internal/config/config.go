@@ -21,7 +21,9 @@ type Config struct {
 	// it asks for; empty only where AdminListen is a loopback address.
 	AdminListen    string
 	AdminTokenFile string
-	AdminToken     Secret
+	// AdminTLSCert and AdminTLSKey are as TLSCert and TLSKey, of the operator's listener.
+	AdminTLSCert, AdminTLSKey string
+	AdminToken                Secret
 	// AdminTokenExposed: everybody on this machine may read or change AdminTokenFile.
 	AdminTokenExposed bool
 

@@ -159,6 +159,8 @@ func TestMistakes(t *testing.T) {
 		"--pprof":                                         {"--pprof", "--admin-token-file"},
 		"--tls-cert=cert.pem":                             {"--tls-cert", "tls-key"},
 		"--tls-key=key.pem":                               {"--tls-key", "tls-cert"},
+		"--admin-tls-cert=cert.pem":                       {"--admin-tls-cert", "admin-tls-key"},
+		"--admin-tls-key=key.pem":                         {"--admin-tls-key", "admin-tls-cert"},
 		"--ca-file=load_test.go":                          {"--ca-file", "PEM"},
 		"--publishers-file=nowhere":                       {"nowhere"},
 		"--config=nowhere":                                {"nowhere"},

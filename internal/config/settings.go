@@ -29,6 +29,8 @@ func settings(c *Config) []setting {
 		{name: "tls-key", arg: "FILE", help: "private key of tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.TLSKey)},
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener, of 16 characters at least; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
+		{name: "admin-tls-cert", arg: "FILE", help: "certificate of the operator's listener and its chain (PEM), read again when it changes; with it the listener speaks https alone", auto: "none", set: one(anyText, &c.AdminTLSCert)},
+		{name: "admin-tls-key", arg: "FILE", help: "private key of admin-tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.AdminTLSKey)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there; not used with redis-url, but for publishers.yaml", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
 		{name: "redis-url", arg: "URL", help: "Redis that holds the hub's data, for one hub or several: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host", auto: "none: the data folder", set: one(parseRedis, &c.RedisURL), hide: hideRedis},
 		{name: "redis-url-file", arg: "FILE", help: "file that redis-url is in, as it holds a password", auto: "none", set: one(anyText, &c.RedisURLFile)},
