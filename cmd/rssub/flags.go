@@ -26,6 +26,7 @@ import (
 type copyFlags struct {
 	dir, stateDir     string
 	roots, hosts      []string
+	hiddenAllow       []string
 	tokens            []string
 	parallel          int
 	maxDelete         string
@@ -45,6 +46,7 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` of the copy")
 	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of what is remembered about the copy (default: .rssub in the copy)")
 	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: resources below URL go to FOLDER of the copy, . being the copy itself; repeatable (default: a folder for each host)")
+	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that are written as they are although programs act upon them, such as .well-known or web.config; repeatable (default: all such names get a safe name)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
 	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host, read again when it changes; repeatable")
 	f.parallel, f.maxFile = 8, 16<<30
@@ -77,7 +79,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease),
-		Tokens: map[string]string{},
+		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	if f.dir == "" {
 		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/rshub/rshub/internal/disk"
@@ -25,7 +24,8 @@ type Copy struct {
 	web   *web
 	root  *os.Root // the copy's folder
 	state *state
-	folds bool   // the file system takes a.txt and A.txt for one
+	names naming
+	folds bool   // the file system takes a.txt and A.txt for one, or two forms of a name
 	temp  string // what a dry run uses in place of folders that are not there yet
 
 	claims  claims
@@ -36,7 +36,7 @@ type Copy struct {
 	deleting sync.Mutex // held by the one who uses up the share of deletions
 
 	known    sync.Mutex
-	names    []string // of the sets that the Source has
+	setNames []string // of the sets that the Source has
 	handlers handlers
 }
 
@@ -47,7 +47,7 @@ func Open(o Options) (*Copy, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, &OptionsError{err}
 	}
-	c := &Copy{log: o.Log, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
+	c := &Copy{log: o.Log, names: naming{o.HiddenAllow}, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
 	if o.DryRun {
 		if err := c.standIn(&o); err != nil {
 			return nil, fmt.Errorf("destination: %w", err)
@@ -73,6 +73,10 @@ func Open(o Options) (*Copy, error) {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	c.folds = !o.DryRun && c.probeFolding()
+	if err := c.rename(); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("destination: %w", err)
+	}
 	return c, nil
 }
 
@@ -112,15 +116,18 @@ func (c *Copy) cleanUp() error {
 	return c.cleanParts()
 }
 
-// probeFolding finds out whether the file system tells upper from lower case.
+// probeFolding finds out whether the file system takes one of two names for the other
+// that differ in case, in their normal form, or in what is not shown.
 func (c *Copy) probeFolding() bool {
-	const probe = stateName + "/Probe"
+	const probe = stateName + "/Prob\u00e9"
 	if c.root.WriteFile(probe, nil, 0o600) != nil {
 		return false
 	}
 	defer func() { _ = c.root.Remove(probe) }()
-	_, err := c.root.Lstat(strings.ToLower(probe))
-	return err == nil
+	return slices.ContainsFunc([]string{"prob\u00e9", "Probe\u0301", "Pro\u200cb\u00e9"}, func(other string) bool {
+		_, err := c.root.Lstat(stateName + "/" + other)
+		return err == nil
+	})
 }
 
 // Close ends it.
@@ -166,7 +173,7 @@ func (c *Copy) sets(ctx context.Context) ([]namedSet, error) {
 	}
 	c.known.Lock()
 	defer c.known.Unlock()
-	c.names = names
+	c.setNames = names
 	return out, nil
 }
 
@@ -177,7 +184,7 @@ var copyable = []string{resourcesync.ResourceList, resourcesync.ResourceDump, re
 func (c *Copy) isSet(name string) bool {
 	c.known.Lock()
 	defer c.known.Unlock()
-	return slices.Contains(c.names, name)
+	return slices.Contains(c.setNames, name)
 }
 
 // namedSet is a set of resources of the Source.

@@ -139,12 +139,17 @@ func (c *Copy) unlink(p string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !c.throughFile(p) {
 		return err
 	}
-	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+	c.removeEmpty(path.Dir(p))
+	return nil
+}
+
+// removeEmpty removes a folder, and those above it, as far as they are empty.
+func (c *Copy) removeEmpty(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
 		if info, err := c.root.Lstat(dir); err == nil && !info.IsDir() || c.root.Remove(dir) != nil && err == nil {
 			break // it is no folder, or not empty
 		}
 	}
-	return nil
 }
 
 // throughFile reports whether a folder above a path is no folder, so that there can't

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -25,7 +24,8 @@ const (
 //   - what stands behind the root's URL, segment by segment, percent-decoded;
 //   - a byte that some file system can't have in a name, or that is no UTF-8, is
 //     written %XX; likewise a point or space at the end, the first letter of a name
-//     that Windows keeps for itself, and a % that would be taken for one of these;
+//     that Windows keeps for itself or that is guarded (guard.go), the ~ of one that
+//     may be the short name of another, and a % that would be taken for one of these;
 //   - an empty segment is %- and a query follows its segment behind %q;
 //   - a name over 255 bytes keeps its beginning, and ends with %~ and a hash.
 //
@@ -33,8 +33,13 @@ const (
 // URL are added; where a folder of it is taken by a file, %~ and a hash are added to
 // the folder's name (place).
 
-// mapPath is the path of a URL below the root with that URL.
-func mapPath(rootURL, rawURL string) (string, error) {
+// naming is that rule. The zero value guards all names that are to be guarded.
+type naming struct {
+	allow []string // patterns of names that are not, see Options.HiddenAllow
+}
+
+// path is the path of a URL below the root with that URL.
+func (n naming) path(rootURL, rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "", err
@@ -53,9 +58,9 @@ func mapPath(rootURL, rawURL string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		name := escape(decoded)
+		name := n.escape(decoded)
 		if i == len(segments)-1 && (u.RawQuery != "" || u.ForceQuery) {
-			name += "%q" + escape(u.RawQuery)
+			name = unlikeShort(name + "%q" + n.escape(u.RawQuery))
 		}
 		segments[i] = shorten(name)
 	}
@@ -66,59 +71,53 @@ func mapPath(rootURL, rawURL string) (string, error) {
 	return p, nil
 }
 
-// apart writes the path of a resource so that it does not lead into the copy's own
-// folder, whatever root or host it comes from.
-func apart(p string) string {
-	top, rest, below := strings.Cut(p, "/")
-	if !isStateName(top) {
-		return p
-	}
-	top = fmt.Sprintf("%%%02X", top[0]) + top[1:]
-	if !below {
-		return top
-	}
-	return top + "/" + rest
-}
-
-// isStateName reports whether some file system takes a name for that of the copy's
-// own folder: those that fold case, ignore characters that are not seen, or have
-// short names beside the long ones.
-func isStateName(name string) bool {
-	seen := strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Mn, r) {
-			return -1
-		}
-		return r
-	}, name)
-	short, isShort := strings.CutPrefix(strings.ToUpper(seen), "RSSUB~")
-	return strings.EqualFold(seen, stateName) || isShort && strings.Trim(short, "0123456789") == ""
-}
-
 const unsafe = `<>:"/\|?*`
 
 // escape makes one name of any text.
-func escape(s string) string {
+func (n naming) escape(s string) string {
 	if s == "" {
 		return "%-"
 	}
+	first := reserved(s) || reserved(seen(s)) || n.guards(s)
 	var out strings.Builder
 	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		last := i+n == len(s)
+		r, size := utf8.DecodeRuneInString(s[i:])
+		last := i+size == len(s)
 		switch {
-		case r == utf8.RuneError && n == 1, r < 0x20, r == 0x7f,
+		case r == utf8.RuneError && size == 1, r < 0x20, r == 0x7f,
 			r < utf8.RuneSelf && strings.ContainsRune(unsafe, r),
 			last && (r == '.' || r == ' '),
-			i == 0 && reserved(s), r == '%' && meant(s[i+1:]):
-			for _, b := range []byte(s[i : i+n]) {
-				fmt.Fprintf(&out, "%%%02X", b)
-			}
+			i == 0 && first, r == '%' && meant(s[i+1:]):
+			writeBytes(&out, s[i:i+size])
 		default:
-			out.WriteString(s[i : i+n])
+			out.WriteString(s[i : i+size])
 		}
-		i += n
+		i += size
+	}
+	return unlikeShort(out.String())
+}
+
+// unlikeShort makes a name one that is no other file's short name.
+func unlikeShort(name string) string {
+	if !mayBeShort(name) {
+		return name
+	}
+	var out strings.Builder
+	for _, r := range name {
+		if isTilde(r) {
+			writeBytes(&out, string(r))
+		} else {
+			out.WriteRune(r)
+		}
 	}
 	return out.String()
+}
+
+// writeBytes writes each byte as %XX.
+func writeBytes(out *strings.Builder, s string) {
+	for _, b := range []byte(s) {
+		fmt.Fprintf(out, "%%%02X", b)
+	}
 }
 
 // meant reports whether what stands behind a % makes it one that mapPath or place

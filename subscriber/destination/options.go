@@ -28,6 +28,11 @@ type Options struct {
 	// Roots say which folder of Dir the resources below a URL go to. The longest
 	// URL that fits counts; where none does it is a folder named after the host.
 	Roots []Root
+	// HiddenAllow are patterns (path.Match) of names that are written as they are,
+	// although programs act upon them: names that begin with a dot, such as .well-known,
+	// and those that guard.go lists. Without it they get a safe name. See
+	// docs/destination.md.
+	HiddenAllow []string
 
 	// Hosts are those, as host or host:port, that may be called besides the
 	// Source's own for resources, documents and redirects.
@@ -164,6 +169,11 @@ func (o *Options) setDefaults() error {
 			return fmt.Errorf("destination: %w", err)
 		}
 	}
+	for _, p := range o.HiddenAllow {
+		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
+			return fmt.Errorf("destination: Options.HiddenAllow: %q is no pattern of a name; write it like .well-known or .*", p)
+		}
+	}
 	for _, r := range o.Roots {
 		if err := r.check(); err != nil {
 			return err
@@ -232,7 +242,7 @@ func (r Root) check() error {
 	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) || path.Clean(r.Dir) != r.Dir {
 		return fmt.Errorf("destination: a root's folder %q leads out of the copy, or is not written in its shortest form", r.Dir)
 	}
-	if top, _, _ := strings.Cut(r.Dir, "/"); isStateName(top) {
+	if top, _, _ := strings.Cut(r.Dir, "/"); isOwn(seen(top)) {
 		return fmt.Errorf("destination: a root's folder %q is that of the copy's own state", r.Dir)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/rshub/rshub/internal/egress"
 )
 
@@ -30,16 +32,16 @@ func (c *Copy) rootOf(rawURL string) Root {
 	if u.Port() == "" {
 		host = strings.ToLower(u.Hostname())
 	}
-	return Root{URL: u.Scheme + "://" + u.Host + "/", Dir: hostDir(u.Scheme, host)}
+	return Root{URL: u.Scheme + "://" + u.Host + "/", Dir: c.names.hostDir(u.Scheme, host)}
 }
 
 // hostDir is the folder of a host: each scheme, host and port has its own.
-func hostDir(scheme, host string) string {
+func (n naming) hostDir(scheme, host string) string {
 	name := strings.NewReplacer(":", "_", "[", "", "]", "").Replace(host)
 	if scheme != "https" && scheme != "http" {
 		name = scheme + "_" + name
 	}
-	return escape(name)
+	return n.escape(name)
 }
 
 // wish is the path that a URL would have if nothing else had it.
@@ -48,11 +50,11 @@ func (c *Copy) wish(rawURL string) (string, error) {
 	if root.URL == "" {
 		return "", fmt.Errorf("%q is no address", rawURL)
 	}
-	p, err := mapPath(root.URL, rawURL)
+	p, err := c.names.path(root.URL, rawURL)
 	if err != nil {
 		return "", fmt.Errorf("%s has no place in the copy: %w", rawURL, err)
 	}
-	return apart(path.Join(root.Dir, p)), nil
+	return path.Join(root.Dir, p), nil
 }
 
 // place is the path at which a URL is kept: the one it has, or else its wish, or
@@ -64,6 +66,11 @@ func (c *Copy) place(rawURL string) (string, error) {
 	if f, ok := c.state.file(rawURL); ok && c.folderAt(path.Dir(f.Path)) {
 		return f.Path, nil
 	}
+	return c.newPlace(rawURL)
+}
+
+// newPlace is place for a URL that is not to stay where it is. Called with placing held.
+func (c *Copy) newPlace(rawURL string) (string, error) {
 	wish, err := c.wish(rawURL)
 	if err != nil {
 		return "", err
@@ -159,16 +166,21 @@ func (c *Copy) release(p string) {
 	}
 }
 
-// fold is a path as the file system of the copy tells it from others.
+// fold is a path as the file system of the copy tells it from others. One that folds
+// anything is taken to fold all that any does: case, normal forms, and characters that
+// are not shown.
 func (c *Copy) fold(p string) string {
 	if !c.folds {
 		return p
 	}
 	return strings.Map(func(r rune) rune {
+		if shown(r) < 0 && !unicode.Is(unicode.Mn, r) {
+			return -1
+		}
 		least := r // of the characters that are the same but for their case
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
 		}
 		return least
-	}, p)
+	}, norm.NFD.String(p))
 }

@@ -32,6 +32,7 @@ var (
 	setsBucket    = []byte("sets")
 	metaBucket    = []byte("meta")
 	formatKey     = []byte("format")
+	namesKey      = []byte("names") // the rule that files got their paths by (Copy.rename)
 )
 
 const (

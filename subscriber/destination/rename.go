@@ -1,0 +1,162 @@
+package destination
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// namesVersion is raised when the rule of names.go changes for names that may be in a
+// copy already.
+const namesVersion = 2
+
+// rule says by what files get their paths, so that a change of it is noticed.
+func (c *Copy) rule() string {
+	return fmt.Sprintf("%d folds=%v allow=%q", namesVersion, c.folds, c.names.allow)
+}
+
+// rename gives files of the copy the names that they get by the rule of now, where that is
+// another than the one they were written by: names that are guarded are written safely,
+// and those that are allowed by now as they are. A file keeps its bytes and its record. A
+// run that is cut off goes on with the next Open.
+func (c *Copy) rename() error {
+	if c.o.DryRun || c.state.rule() == c.rule() {
+		return nil
+	}
+	if c.folds || strings.Contains(c.state.rule(), "folds=true") {
+		if err := c.state.rekey(c.fold); err != nil {
+			return err
+		}
+	}
+	moved, d := 0, newSettled()
+	store := func() error {
+		err := c.state.store(d, c.fold, time.Now())
+		for _, f := range d.files {
+			c.release(f.Path)
+		}
+		d = newSettled()
+		return err
+	}
+	for url, f := range c.state.files() {
+		to, err := c.renamed(url, f)
+		if err != nil {
+			return err
+		}
+		if to == f.Path {
+			c.release(to)
+			continue
+		}
+		if err := c.move(f.Path, to); err != nil {
+			return fmt.Errorf("giving %s in the copy the safe name %s: %w", f.Path, to, err)
+		}
+		f.Path = to
+		d.files[url] = f
+		if moved++; d.len() < storeSome {
+			continue
+		}
+		if err := store(); err != nil {
+			return err
+		}
+	}
+	if err := store(); err != nil {
+		return err
+	}
+	if moved > 0 {
+		c.log.Info("files of the copy were renamed: programs act upon the names that they had, or --hidden-allow allows their own names now", "event", "files_renamed", "files", moved)
+	}
+	return c.state.putRule(c.rule())
+}
+
+// renamed is the path that a file is to have. It is held for the file where it is another.
+func (c *Copy) renamed(url string, f file) (string, error) {
+	if !c.names.guardsPath(f.Path) {
+		strict := &Copy{o: c.o}
+		was, err := strict.wish(url)
+		if err != nil || was != f.Path {
+			return f.Path, nil //nolint:nilerr // it keeps the path that it got somehow
+		}
+		if is, err := c.wish(url); err != nil || is == was {
+			return f.Path, nil //nolint:nilerr // as above
+		}
+	}
+	c.placing.Lock()
+	defer c.placing.Unlock()
+	return c.newPlace(url)
+}
+
+// move renames a file of the copy. One that is not there, or is no file, is left to the
+// next run, which fetches it.
+func (c *Copy) move(from, to string) error {
+	info, err := c.root.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() || c.throughFile(from) {
+		return nil
+	}
+	if err == nil {
+		err = c.root.MkdirAll(path.Dir(to), 0o755)
+	}
+	if err == nil {
+		err = c.root.Rename(from, to)
+	}
+	if err == nil {
+		c.removeEmpty(path.Dir(from))
+	}
+	return err
+}
+
+// rule is what putRule stored; empty: nothing.
+func (s *state) rule() (rule string) {
+	_ = s.db.View(func(tx *bbolt.Tx) error {
+		rule = string(tx.Bucket(metaBucket).Get(namesKey))
+		return nil
+	})
+	return rule
+}
+
+func (s *state) putRule(rule string) error {
+	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(namesKey, []byte(rule)) })
+}
+
+// rekey finds files by their paths as fold has them now. Where that makes one of two paths
+// the second file is forgotten, and fetched again to a place of its own.
+func (s *state) rekey(fold func(string) string) error {
+	forgotten := 0
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		forgotten = 0
+		if err := tx.DeleteBucket(pathsBucket); err != nil {
+			return err
+		}
+		paths, err := tx.CreateBucket(pathsBucket)
+		if err != nil {
+			return err
+		}
+		var twice []string
+		err = tx.Bucket(filesBucket).ForEach(func(url, raw []byte) error {
+			var f file
+			if json.Unmarshal(raw, &f) != nil {
+				return nil
+			}
+			key := []byte(fold(f.Path))
+			if paths.Get(key) != nil {
+				twice = append(twice, string(url))
+				return nil
+			}
+			return paths.Put(key, url)
+		})
+		for _, url := range twice {
+			err = errors.Join(err, tx.Bucket(filesBucket).Delete([]byte(url)))
+			forgotten++
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing the state of the copy: %w", err)
+	}
+	s.n.Add(-int64(forgotten))
+	return nil
+}
