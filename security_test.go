@@ -1,6 +1,7 @@
 package rshub_test
 
 import (
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,10 +48,30 @@ var (
 	yamlBlock   = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 )
 
-// unknownNames returns the settings and metrics that a document names and
-// docs/operations.md does not list.
-func unknownNames(text, operations string) []string {
-	var settings, unknown []string
+// endFlag is where a flag of rspub or rssub is made.
+var endFlag = regexp.MustCompile(`lags?(?:\(\))?\.[A-Za-z0-9]+\([^"\n]*"([a-z-]+)"`)
+
+// endFlags returns the flags of rspub and rssub, by their sources.
+func endFlags(t *testing.T) (flags []string) {
+	t.Helper()
+	for _, pattern := range []string{"cmd/rspub/*.go", "cmd/rssub/*.go", "internal/cli/ends.go", "internal/cli/server.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, name := range names {
+			for _, m := range endFlag.FindAllStringSubmatch(readDoc(t, name), -1) {
+				flags = append(flags, m[1])
+			}
+		}
+	}
+	return flags
+}
+
+// unknownNames returns the settings and metrics that a document names and neither
+// docs/operations.md nor others list.
+func unknownNames(text, operations string, others ...string) []string {
+	settings, unknown := others, []string(nil)
 	for _, m := range settingRow.FindAllStringSubmatch(operations, -1) {
 		settings = append(settings, m[1])
 	}
@@ -88,7 +109,7 @@ func TestSecurity(t *testing.T) {
 			t.Errorf("there is no %s: %v", m[1], err)
 		}
 	}
-	for _, name := range unknownNames(text, readDoc(t, "docs/operations.md")) {
+	for _, name := range unknownNames(text, readDoc(t, "docs/operations.md"), endFlags(t)...) {
 		t.Errorf("%s is named, and is no setting or metric", name)
 	}
 }
