@@ -121,14 +121,16 @@ func (m *nemesis) lag(ctx context.Context) (sum int, err error) {
 		}
 	}
 	m.mu.Unlock()
+	asked := 0 // the hub that answers; another may be frozen
 	for _, c := range stay {
 		var sub struct {
 			Lag struct{ Notifications int }
 		}
-		for _, h := range m.hubs {
-			if err = m.look(ctx, h, "/api/v1/subscriptions/"+m.subID(c), &sub); err == nil {
+		for range m.hubs {
+			if err = m.look(ctx, m.hubs[asked], "/api/v1/subscriptions/"+m.subID(c), &sub); err == nil {
 				break
 			}
+			asked = (asked + 1) % len(m.hubs)
 		}
 		if err != nil {
 			return 0, err
