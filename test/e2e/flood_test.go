@@ -72,7 +72,7 @@ func TestPublishRateAndTheLogOfAFlood(t *testing.T) {
 	for range 1000 {
 		h.publish(s.topic, make([]byte, 60<<10))
 	}
-	h.accepted("http://127.0.0.1:2/t", newSource("").next(1000))
+	h.accepted("http://127.0.0.1:3/t", newSource("").next(1000))
 	var log string
 	eventually(t, time.Minute, func() error {
 		h.log.mu.Lock()
