@@ -11,7 +11,7 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt fuzz nemesis bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
 
 fmt: $(LINT) ## Format every Go file as the linters want it
 	$(LINT) fmt ./...
+
+vuln: ## Look for known vulnerabilities in dependencies; says where it cannot
+	@GO=$(GO) tools/vulnerabilities
 
 fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 	FUZZTIME=$(FUZZTIME) GO=$(GO) tools/fuzz
