@@ -52,7 +52,7 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	f.parallel, f.maxFile = 8, 16<<30
 	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
 	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or N% of the copy, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
-	flags.Var(cli.AtLeast(&f.maxFile, 1), "max-file", "largest resource in `BYTES` where the Source does not say how long it is")
+	flags.Var(cli.AtLeast(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, in `BYTES`; a length that the Source gives does not raise it")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)

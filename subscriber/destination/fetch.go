@@ -46,6 +46,9 @@ func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 	if f, ok := c.adopt(ctx, w, p); ok {
 		return f, nil
 	}
+	if err := c.tooLarge(w); err != nil {
+		return file{}, err
+	}
 	if w.open != nil {
 		f, err := c.put(w, p)
 		if err == nil || fatal(err) {
@@ -114,6 +117,9 @@ func (c *Copy) put(w want, p string) (file, error) {
 // fetchFrom tries an address up to fetchTries times, and more often where its host
 // asks to come again.
 func (c *Copy) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
+	if err := c.tooLarge(w); err != nil {
+		return file{}, err
+	}
 	return patiently(ctx, func() (file, error) { return c.fetchOnce(ctx, w, address, p) })
 }
 
@@ -208,12 +214,22 @@ func (c *Copy) unlessChanged(w want, p string, header http.Header) (file, bool) 
 	return f, ifChanged(header, f.ETag, f.Modified)
 }
 
-// limit is how many bytes of a resource are read at most.
+// limit is how many bytes of a resource are read at most. A length that the Source gives
+// only ever lowers it.
 func (c *Copy) limit(w want) int64 {
 	if w.length >= 0 {
-		return w.length
+		return min(w.length, c.o.MaxFile)
 	}
 	return c.o.MaxFile
+}
+
+// tooLarge returns an error for a resource that is longer than Options.MaxFile by what the
+// Source says: it need not be asked for.
+func (c *Copy) tooLarge(w want) error {
+	if w.length <= c.o.MaxFile {
+		return nil
+	}
+	return &refusedError{fmt.Errorf("the Source says that it has %d bytes, and --max-file allows %d; raise that if the Source is right", w.length, c.o.MaxFile)}
 }
 
 // hashFile reads a file of the copy.

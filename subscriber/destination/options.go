@@ -47,8 +47,8 @@ type Options struct {
 	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and
 	// ten at least; a list that is empty deletes nothing then. More are held back.
 	MaxDelete Share
-	// MaxFile is the largest resource in bytes where the Source does not say how
-	// long it is: 16 GiB.
+	// MaxFile is the largest resource, or package of a dump, in bytes, whatever the
+	// Source says how long it is: 16 GiB.
 	MaxFile int64
 	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
 	// BaselineDump.

@@ -1,0 +1,55 @@
+package destination_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// A length that the Source gives raises no limit: what is longer than MaxFile is not
+// asked for, what turns out to be is not kept, and what the copy has of it stays.
+func TestLengthRaisesNoLimit(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	s.put("good", "good", 0)
+	s.put("large", "small at first", 0)
+	limit := func(o *destination.Options) { o.MaxFile = 100 }
+	c := s.open(dir, limit)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	gets := s.gets["/data/large"]
+	entry := func(name, length string) string {
+		return `<url><loc>` + s.URL + `/data/` + name + `</loc><lastmod>2026-02-01T00:00:00Z</lastmod><rs:md length="` + length + `"/></url>`
+	}
+	s.set("/data/large", endless)
+	s.set("/data/mirror", endless)
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", entry("good", "4")+entry("large", "1000000000000000")+
+		strings.Replace(entry("other", "1000000000000000"), "</url>", `<rs:ln rel="duplicate" href="`+s.URL+`/data/mirror"/></url>`, 1))))
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Failed != 2 || r.InSync() || len(r.Problems) != 2 || !strings.Contains(r.Problems[0].Why, "--max-file") {
+		t.Errorf("%v %+v", err, r)
+	}
+	if n := s.gets["/data/large"] - gets + s.gets["/data/other"] + s.gets["/data/mirror"]; n != 0 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	if got := read(dir, "large"); got != "small at first" {
+		t.Errorf("the copy has %q", got)
+	}
+	_ = c.Close()
+	s.set("/data/large", nil)
+	s.set("/data/other", answer("other"))
+	s.put("large", strings.Repeat("x", 101), 0)
+	s.set("/resourcelist.xml", nil)
+	c = s.open(dir, limit)
+	if r, err := c.Sync(t.Context()); err != nil || r.InSync() || read(dir, "large") != "small at first" {
+		t.Errorf("%v %+v", err, r)
+	}
+	_ = c.Close()
+	c = s.open(dir, func(o *destination.Options) { o.MaxFile = 101 })
+	if r, err := c.Sync(t.Context()); err != nil || read(dir, "large") != strings.Repeat("x", 101) {
+		t.Errorf("a larger limit: %v %+v", err, r)
+	}
+}
