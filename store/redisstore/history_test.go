@@ -313,3 +313,28 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 		t.Error("the one that is used is forgotten")
 	}
 }
+
+// A partition whose slot moves to another server of a Cluster has another replication
+// id there, and lost nothing.
+func TestSlotThatMovesLosesNothing(t *testing.T) {
+	nodes := redistest.Cluster(t)
+	hubs := []*Store{live(t, nodes.URL(), "a", Options{}), live(t, nodes.URL(), "b", Options{})}
+	publish(t, hubs[0], topicName, 3)
+	slot := nodes.Slot(t, hubs[0].key.topic(topicName).heads)
+	from, _ := nodes.Owner(t, slot)
+	to := nodes.Servers()[0]
+	if to == from {
+		to = nodes.Servers()[1]
+	}
+	nodes.MigrateSlot(t, slot, to)
+	publish(t, hubs[1], topicName, 1)
+	if h, err := hubs[0].Head(t.Context(), topicName); err != nil || h.Entries != 4 || h.Last.Seq != 4 || len(h.Gaps) > 0 {
+		t.Errorf("%+v (%v)", h, err)
+	}
+	epoch := func(s *Store) uint64 {
+		return (pair{history: *s.histories.of[s.key.topic(topicName).partition].settled.Load()}).epoch()
+	}
+	if n := epoch(hubs[1]); n != 2 {
+		t.Errorf("the partition has the epoch %d", n)
+	}
+}
