@@ -120,7 +120,8 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 		}
 		for _, m := range marks {
 			if m.Waiting() {
-				h.fetches.resume(m, h.o.Clock.Now())
+				known := h.fetches.lacks(m.Topic) && h.known(ctx, m.Topic)
+				h.fetches.resume(m, known, h.o.Clock.Now())
 			} else if forget {
 				if err := h.forget(ctx, m, now); err != nil {
 					return err
@@ -146,10 +147,30 @@ func (h *Handler) forget(ctx context.Context, m journal.Mark, now time.Time) err
 		return nil
 	}
 	head, err := h.o.Journal.Head(ctx, m.Topic)
-	if err != nil || head.Version != "" && !head.Forgotten() {
+	if err != nil || established(head) {
 		return err
 	}
 	return h.o.Marks.Unmark(ctx, m)
+}
+
+// established reports whether a topic has its place in the journal.
+func established(head journal.Head) bool { return head.Version != "" && !head.Forgotten() }
+
+// known asks the store whether a topic is established; false where it can't tell.
+func (h *Handler) known(ctx context.Context, topic string) bool {
+	head, err := h.o.Journal.Head(ctx, topic)
+	return err == nil && established(head)
+}
+
+// asking returns a context in which a topic is asked on behalf of a requester, or of a
+// publisher with a credential; either may be empty. A topic that is established, or
+// whose publisher has a credential, is asked out of the reserve.
+func asking(ctx context.Context, requester uint64, topic string, head journal.Head, publisher string) context.Context {
+	a := egress.Asker{Requester: requester, Established: established(head)}
+	if a.Established || publisher != "" {
+		a.Reserve = topic
+	}
+	return egress.WithAsker(ctx, a)
 }
 
 // trouble has no fetch begin for a while, as the store is in no state to say what
@@ -184,9 +205,12 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 		h.trouble(ctx, err)
 		return next{keep: true}
 	}
+	if established(head) && !j.known {
+		return next{keep: true, known: true} // in its own turn
+	}
 	start := time.Now()
 	p := &publication{topic: j.topic, fetched: true, since: head.Version}
-	status, err := h.fetch(ctx, p)
+	status, err := h.fetch(asking(ctx, 0, j.topic, head, ""), p)
 	if err != nil && ctx.Err() != nil {
 		return next{keep: true} // the mark stays for the next start
 	}
@@ -196,7 +220,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	now := h.o.Clock.Now()
 	var wait *validate.WaitError
 	if errors.As(err, &wait) && now.Add(wait.After).Before(m.PingedAt.Add(fetchFor)) {
-		return next{keep: true, due: time.Now().Add(wait.After), hold: true}
+		return next{keep: true, due: time.Now().Add(wait.After), hold: !j.known}
 	}
 	e := Event{
 		Name: EventFetch, Outcome: p.outcome(), Status: http.StatusOK, Topic: j.topic, NotificationID: p.id,

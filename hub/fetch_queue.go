@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// firstFetches and moreFetches are how many fetches run at once: of those
-	// that have not failed yet, and of those that are tried again. fetchesPerHost
-	// is how many of each run for one host.
+	// firstFetches and moreFetches are how many fetches run at once: of topics
+	// without a head those that have not failed yet, and those that are tried again.
+	// Of established topics firstFetches run beside these. fetchesPerHost is how many
+	// of each run for one host.
 	firstFetches   = 128
 	moreFetches    = 64
 	fetchesPerHost = 4
@@ -26,7 +27,8 @@ const (
 
 // fetchQueue deals out what is to be fetched: each topic once at a time, hosts in
 // turn, and what failed apart from what is new, so that neither a slow host nor
-// many dead ones hold up the others. What is to be fetched is in the marks; it
+// many dead ones hold up the others. Established topics, which have a head, have
+// workers and turns of their own, so that others do not hold them up. What is to be fetched is in the marks; it
 // knows topics and times.
 type fetchQueue struct {
 	wake chan struct{} // something changed that next would see
@@ -34,7 +36,7 @@ type fetchQueue struct {
 	mu      sync.Mutex
 	jobs    map[string]*fetchJob // by topic
 	waiting fetchHeap
-	classes [2]fetchClass // that did not fail yet, that did
+	classes [3]fetchClass // that did not fail yet, that did, and those of established topics
 	rest    time.Time     // nothing begins before
 	news    []int         // partitions that take was called for, and taken was not
 }
@@ -49,6 +51,7 @@ type fetchJob struct {
 	host       string
 	due, floor time.Time // floor: not before, whoever pings
 	slow       bool      // the last try failed
+	known      bool      // the topic has a head
 	running    bool
 	again      bool // it was pinged while it ran
 	index      int  // in waiting; -1: it runs, or its host has it
@@ -60,6 +63,7 @@ type next struct {
 	due, floor time.Time
 	slow       bool
 	hold       bool // the host as a whole has to wait until due
+	known      bool // the topic turned out to have a head
 }
 
 // fetchClass is jobs that share a number of workers.
@@ -80,19 +84,20 @@ func newFetchQueue() *fetchQueue {
 	q := &fetchQueue{wake: make(chan struct{}, 1), jobs: make(map[string]*fetchJob)}
 	q.classes[0] = fetchClass{limit: firstFetches, hosts: make(map[string]*fetchHost)}
 	q.classes[1] = fetchClass{limit: moreFetches, hosts: make(map[string]*fetchHost)}
+	q.classes[2] = fetchClass{limit: firstFetches, hosts: make(map[string]*fetchHost)}
 	return q
 }
 
 // ping has a topic fetched that was marked: at once, once more where it is being
-// fetched, and soon where that failed.
-func (q *fetchQueue) ping(topic string, now time.Time) {
+// fetched, and soon where that failed. Known says that it has a head.
+func (q *fetchQueue) ping(topic string, known bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.signal()
 	j := q.jobs[topic]
 	switch {
 	case j == nil:
-		q.create(topic, now, false)
+		q.create(topic, known, now, false)
 	case j.running:
 		j.again = true
 	case j.index >= 0:
@@ -115,7 +120,8 @@ func (j *fetchJob) hurry(now time.Time) {
 // resume has a topic fetched whose mark was found in the store, at the wall-clock
 // time now, if it is not known of, or soon if it was pinged since. A time further
 // off than any pause is what a clock that jumped left behind, and does not count.
-func (q *fetchQueue) resume(m journal.Mark, now time.Time) {
+// Known says that the topic has a head.
+func (q *fetchQueue) resume(m journal.Mark, known bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.jobs[m.Topic]; j != nil {
@@ -131,15 +137,22 @@ func (q *fetchQueue) resume(m journal.Mark, now time.Time) {
 	if d := m.NextAt.Sub(now); d > 0 && d <= 2*fetchFor {
 		due = due.Add(d)
 	}
-	q.create(m.Topic, due, m.Tries > 0)
+	q.create(m.Topic, known, due, m.Tries > 0)
 	q.signal()
 }
 
-func (q *fetchQueue) create(topic string, due time.Time, slow bool) {
+// lacks reports whether nothing is known of a topic.
+func (q *fetchQueue) lacks(topic string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[topic] == nil
+}
+
+func (q *fetchQueue) create(topic string, known bool, due time.Time, slow bool) {
 	if len(q.jobs) >= maxFetchJobs {
 		return
 	}
-	j := &fetchJob{topic: topic, host: egress.HostPortOf(topic), due: due, slow: slow}
+	j := &fetchJob{topic: topic, host: egress.HostPortOf(topic), known: known, due: due, slow: slow}
 	q.jobs[topic] = j
 	heap.Push(&q.waiting, j)
 }
@@ -168,10 +181,14 @@ func (q *fetchQueue) next(now time.Time) (*fetchJob, time.Duration) {
 }
 
 func (q *fetchQueue) class(j *fetchJob) *fetchClass {
-	if j.slow {
+	switch {
+	case j.known:
+		return &q.classes[2]
+	case j.slow:
 		return &q.classes[1]
+	default:
+		return &q.classes[0]
 	}
-	return &q.classes[0]
 }
 
 // begin begins a job of the host whose turn it is. Nil: there is none, or no
@@ -213,7 +230,7 @@ func (q *fetchQueue) finish(j *fetchJob, then next) {
 		h.notBefore = then.due
 	}
 	again := j.again
-	j.running, j.again = false, false
+	j.running, j.again, j.known = false, false, j.known || then.known
 	switch {
 	case then.keep:
 		j.due, j.floor = then.due, then.floor

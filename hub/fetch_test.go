@@ -634,7 +634,7 @@ func TestFetchesAreFairOverHosts(t *testing.T) {
 // leads to no other.
 func TestNothingIsFetchedWithoutAMark_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
-		b.fetches.ping(topic, time.Now())
+		b.fetches.ping(topic, false, time.Now())
 		synctest.Wait()
 		if n := len(b.web.times(topic)); n != 0 || b.fetches.known(topic) {
 			t.Errorf("%d fetches", n)
@@ -764,7 +764,7 @@ func TestOldMarksAreForgotten(t *testing.T) {
 func TestMoreTopicsThanFitInMemory(t *testing.T) {
 	q := newFetchQueue()
 	for i := range maxFetchJobs + 10 {
-		q.ping(fmt.Sprintf("https://example.org/%d", i), time.Now())
+		q.ping(fmt.Sprintf("https://example.org/%d", i), false, time.Now())
 	}
 	if len(q.jobs) != maxFetchJobs || len(q.waiting) != maxFetchJobs {
 		t.Errorf("%d jobs", len(q.jobs))

@@ -62,7 +62,8 @@ func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err 
 	}
 	for _, topic := range topics {
 		if h.owns(topic) {
-			h.fetches.ping(topic, time.Now())
+			known := h.fetches.lacks(topic) && h.known(r.Context(), topic)
+			h.fetches.ping(topic, known, time.Now())
 		}
 	}
 	return topics, nil

@@ -25,6 +25,7 @@ type publication struct {
 	byContent  bool   // the topic's content has to speak for it
 	publisher  string // the name that goes with the credential; empty: anonymous
 	requester  string
+	network    string // of the requester, as it is counted
 	who, host  string // the keys of the limits that count it
 	relayed    []string
 	mediaType  string
@@ -118,7 +119,7 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 // admit is the first stage: all that can be told before the body is read.
 func (h *Handler) admit(r *http.Request, p *publication) error {
 	addr := h.requester(r)
-	p.requester, p.bodyLength = addr.String(), max(r.ContentLength, 0)
+	p.requester, p.network, p.bodyLength = addr.String(), network(addr), max(r.ContentLength, 0)
 	if h.draining.Load() {
 		return refuse(drainingHub, "This hub is shutting down and takes no more notifications. Try again in a moment.")
 	}
@@ -294,6 +295,7 @@ func (h *Handler) authorise(ctx context.Context, p *publication) error {
 	if p.fetched || p.decision.Verdict == validate.Duplicate {
 		return nil
 	}
+	ctx = asking(ctx, egress.RequesterID(p.network), p.topic, p.head, p.publisher)
 	if err := h.o.Topics.Check(ctx, p.topic); err != nil {
 		return err
 	}

@@ -34,6 +34,10 @@ func (e *LimitError) Error() string { return e.Reason }
 //
 // Where another hub owns the shard, that one verifies it; the limits hold here.
 //
+// What comes from the subscriber of what is in force needs no place among the requests
+// that wait. Until its first try failed, a request of anybody else for the same pair
+// does not replace it: the callback is asked about the one that waits.
+//
 // An unsubscribe takes the same steps whether there is a subscription or not, and so
 // does Run with it (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
 // a subscription (HUB-12). Requester, which may be empty, says who asked: in the
@@ -52,13 +56,24 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 			return err
 		}
 	}
-	if err := s.queue.reserve(id, host, requester); err != nil {
-		return err
+	req := Request{
+		ID: uuid.New(), Mode: r.Mode, Topic: r.Topic, Callback: r.Callback,
+		// The earliest, so that no jump of the clock makes it come too late.
+		AcceptedAt: s.o.Clock.Earliest(), Requester: egress.RequesterID(requester),
 	}
-	req, err := s.store(ctx, id, r, requester)
+	if r.Mode == websub.ModeSubscribe {
+		req.Secret, req.Lease = r.Secret, s.grant(r)
+	}
+	if err := s.queue.reserve(id, host, requester); err != nil {
+		if rec, failed := s.o.Store.Get(ctx, id); failed != nil || !rec.Subscription.owns(&req) {
+			return err
+		}
+		s.queue.admit(id, host)
+	}
+	req, established, err := s.store(ctx, req)
 	// After an error too: the request may have been stored after all, and the
 	// place that was reserved is given back by whoever finds that it was not.
-	s.enqueue(&req)
+	s.enqueue(&req, established)
 	if err != nil {
 		return err
 	}
@@ -66,33 +81,32 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 	return nil
 }
 
-// store makes r the pending request of its pair.
-func (s *Service) store(ctx context.Context, id uuid.UUID, r websub.SubscribeRequest, requester string) (Request, error) {
-	req := Request{
-		ID: uuid.New(), Mode: r.Mode, Topic: r.Topic, Callback: r.Callback,
-		// The earliest, so that no jump of the clock makes it come too late.
-		AcceptedAt: s.o.Clock.Earliest(), Requester: requesterID(requester),
-	}
-	head, err := s.o.Heads.Head(ctx, r.Topic)
+// store makes req the pending request of its pair, and returns the one that is pending
+// then, and whether it is its subscriber's.
+func (s *Service) store(ctx context.Context, req Request) (_ Request, established bool, err error) {
+	head, err := s.o.Heads.Head(ctx, req.Topic)
 	if err != nil {
-		return req, fmt.Errorf("reading the head of the topic: %w", err)
+		return req, false, fmt.Errorf("reading the head of the topic: %w", err)
 	}
 	req.Start = head.Last
-	if r.Mode == websub.ModeSubscribe {
-		req.Secret, req.Lease = r.Secret, s.grant(r)
-	}
-	_, err = s.change(ctx, id, func(rec Record) (Record, error) {
-		r := req
-		if older := rec.Request; older != nil && older.Mode == r.Mode && older.Denied == "" {
+	stored := req
+	_, err = s.change(ctx, req.SubscriptionID(), func(rec Record) (Record, error) {
+		r, older := req, rec.Request
+		established = rec.Subscription.owns(&r)
+		switch {
+		case older == nil || older.Denied != "":
+		case !established && r.Requester != 0 && older.Tries == 0 && rec.Subscription.owns(older):
+			r, established = *older, true
+		case older.Mode == r.Mode:
 			r.Start = older.Start // whoever asks twice is not to get less
 		}
-		rec.Request = &r
+		rec.Request, stored = &r, r
 		return rec, nil
 	})
 	if err != nil {
-		return req, fmt.Errorf("storing the request: %w", err)
+		return req, established, fmt.Errorf("storing the request: %w", err)
 	}
-	return req, nil
+	return stored, established, nil
 }
 
 // grant is the lease that a subscribe request gets: what it asks for, or the

@@ -48,7 +48,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	if denial == nil {
 		return nil
 	}
-	s.enqueue(denial)
+	s.enqueue(denial, false)
 	e := requestEvent(EventEnded, denial, reason)
 	e.Mode, e.Try, e.Gap = "", 0, newGap(before, rec.Subscription)
 	s.o.Event(e)

@@ -47,13 +47,13 @@ type answer struct {
 
 // call sends one GET to the callback of a job's request and reads the first
 // limit bytes of the answer. Where the budget has no place for it, sent is false
-// and the host is held until there is one; where the hub's proxy fails, sent is
+// and the host is held for the requester until there is one; where the hub's proxy fails, sent is
 // false too, and all rest for a while.
 func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a answer, sent bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	start := time.Now()
-	ctx, place, wait, ok := s.o.Budget.Begin(ctx, start, j.host)
+	ctx, place, wait, ok := s.o.Budget.Begin(j.asker(ctx, j.id.String()), start, j.host)
 	if !ok {
 		s.hold(j, wait)
 		return answer{}, false
@@ -93,16 +93,31 @@ func (s *Service) get(ctx context.Context, rawURL string, limit int) (status int
 	return resp.StatusCode, body, err
 }
 
-// hold has a job, and all others whose next step calls the same host, wait. It
-// is for workers, before they change the job.
+// asker returns a context for the calls of a job. Name is what the job is about: what
+// is established has one place of a target's reserve under each.
+func (j *job) asker(ctx context.Context, name string) context.Context {
+	a := egress.Asker{Requester: j.requester}
+	if j.established {
+		a.Reserve, a.Established = name, true
+	}
+	return egress.WithAsker(ctx, a)
+}
+
+// hold has a job, and all others of its class whose next step calls the same host for
+// the same requester, wait. What is established waits alone: the reserve has a place
+// for the others. It is for workers.
 func (s *Service) hold(j *job, wait time.Duration) {
-	now := time.Now()
-	j.due = now
-	s.queue.hold(j.key(), now.Add(max(wait, 10*time.Millisecond)))
+	j.due = time.Now()
+	until := j.due.Add(max(wait, 10*time.Millisecond))
+	if j.established {
+		j.due = until
+		return
+	}
+	s.queue.hold(j, until)
 }
 
 // confirm gives the place of a request that was wanted back.
 func (s *Service) confirm(j *job, a answer) {
 	a.place.Confirm()
-	s.queue.hold(j.key(), time.Time{})
+	s.queue.lift(j.party())
 }

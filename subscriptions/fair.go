@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// class is the jobs that share a number of workers, by host. Hosts take turns.
+// class is the jobs that share a number of workers, by host and requester. These
+// take turns.
 type class struct {
 	active, limit int
 	turns         uint64
-	hosts         map[string]*hostQueue
+	hosts         map[party]*hostQueue
 	ready         indexHeap[*hostQueue] // those that may start a job, the next one on top
 }
 
-// host returns the queue of a host, a new one where there is none. It goes away
-// when it has no job.
-func (c *class) host(name string) *hostQueue {
-	h := c.hosts[name]
+// host returns the queue of a host and requester, a new one where there is none. It
+// goes away when it has no job.
+func (c *class) host(p party) *hostQueue {
+	h := c.hosts[p]
 	if h == nil {
-		h = &hostQueue{class: c, name: name, index: -1}
-		c.hosts[name] = h
+		h = &hostQueue{class: c, party: p, index: -1}
+		c.hosts[p] = h
 	}
 	return h
 }
@@ -43,13 +44,13 @@ func (c *class) next(now time.Time) (*job, time.Duration) {
 	return j, 0
 }
 
-// hostQueue is the jobs of one class for one host.
+// hostQueue is the jobs of one class for one host and requester.
 type hostQueue struct {
 	class     *class
-	name      string
+	party     party
 	jobs      indexHeap[*job] // the one that is due first on top
 	running   int
-	notBefore time.Time // over the host's budget until then
+	notBefore time.Time // over their budget until then
 	served    time.Time // when a job of it was started last, and as which
 	turn      uint64
 	index     int // in class.ready; -1: not there
@@ -95,7 +96,7 @@ func (h *hostQueue) settle() {
 		heap.Push(&c.ready, h)
 	}
 	if len(h.jobs) == 0 && h.running == 0 {
-		delete(c.hosts, h.name)
+		delete(c.hosts, h.party)
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *Service) keepHouse(ctx context.Context) {
 			if owns == mine[shard] && shard != turn {
 				continue
 			}
-			if owns && !mine[shard] && !s.load(ctx, shard) || !s.lookThrough(ctx, shard, owns) {
+			if !s.lookThrough(ctx, shard, owns) {
 				wait = storeRest
 				break
 			}
@@ -41,25 +41,6 @@ func (s *Service) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-		}
-	}
-}
-
-// load takes up the pending requests of a shard and reports whether it could.
-func (s *Service) load(ctx context.Context, shard int) bool {
-	var after uuid.UUID
-	for {
-		requests, err := s.o.Store.Requests(ctx, shard, after, page)
-		if err != nil {
-			s.trouble(ctx, uuid.Nil, err)
-			return false
-		}
-		for i := range requests {
-			after = requests[i].SubscriptionID()
-			s.Found(Record{Request: &requests[i]})
-		}
-		if len(requests) < page {
-			return true
 		}
 	}
 }

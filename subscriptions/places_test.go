@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -32,7 +33,7 @@ func TestSites(t *testing.T) {
 			t.Errorf("%s: %q, want %q", callback, got, want)
 		}
 	}
-	if requesterID("") != 0 || requesterID("192.0.2.1") == 0 || requesterID("192.0.2.1") == requesterID("192.0.2.2") {
+	if egress.RequesterID("") != 0 || egress.RequesterID("192.0.2.1") == 0 || egress.RequesterID("192.0.2.1") == egress.RequesterID("192.0.2.2") {
 		t.Error("requesters are not told apart")
 	}
 }

@@ -18,9 +18,10 @@ const (
 )
 
 // queue holds what is to be done and when, and deals it out fairly: hosts take
-// turns, each has at most perHost jobs running, and retries have workers of
-// their own, so that neither a slow host nor many dead ones keep a first try
-// from being made. It knows ids and times; the requests are in the store.
+// turns, each has at most perHost jobs running for one requester, and retries have
+// workers of their own, so that neither a slow host nor many dead ones keep a first
+// try from being made. So have first tries of what is established, which strangers
+// do not hold up. It knows ids and times; the requests are in the store.
 type queue struct {
 	maxPending, maxPerHost int           // of all hubs together
 	live                   func() int    // how many they are
@@ -30,7 +31,7 @@ type queue struct {
 	jobs    map[uuid.UUID]*job
 	pend    map[string]int // jobs by callback host
 	asked   shares
-	classes [2]class // first tries, retries
+	classes [3]class // first tries, retries, first tries of what is established
 	// rest is when next gives out jobs again, after trouble with the store.
 	rest time.Time
 }
@@ -42,6 +43,8 @@ type job struct {
 	host, topicHost string
 	due             time.Time
 	check           bool      // the next step is the topic check, and calls topicHost
+	requester       uint64    // who asked for it; 0: it is not known
+	established     bool      // it is the subscriber's own renewal or end of what is in force
 	slow            bool      // the last step failed
 	checked         uuid.UUID // the request whose topic was checked
 	checks          int       // topic checks that could not tell, in a row
@@ -57,12 +60,18 @@ type job struct {
 
 func newJob(id uuid.UUID, host string) *job { return &job{id: id, host: host, index: -1} }
 
-// key is the host that the next step calls.
-func (j *job) key() string {
+// party is a host and one who has it called: what takes turns with others.
+type party struct {
+	host      string
+	requester uint64
+}
+
+// party is the host that the next step calls, and who asked for it.
+func (j *job) party() party {
 	if j.check {
-		return j.topicHost
+		return party{j.topicHost, j.requester}
 	}
-	return j.host
+	return party{j.host, j.requester}
 }
 
 func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
@@ -76,7 +85,7 @@ func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
 		},
 	}
 	for i := range q.classes {
-		q.classes[i] = class{limit: max(1, workers/2), hosts: make(map[string]*hostQueue)}
+		q.classes[i] = class{limit: max(1, workers/2), hosts: make(map[party]*hostQueue)}
 	}
 	return q
 }
@@ -103,6 +112,16 @@ func (q *queue) reserve(id uuid.UUID, host, requester string) error {
 		q.asked.take(id, requester, host)
 	}
 	return nil
+}
+
+// admit takes a place for the renewal or the end of what is established, which has
+// one whatever others take: there is one for a subscription.
+func (q *queue) admit(id uuid.UUID, host string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.jobs[id] == nil {
+		q.create(newJob(id, host))
+	}
 }
 
 func (q *queue) create(j *job) {
@@ -214,13 +233,22 @@ func (q *queue) finish(j *job, keep bool) {
 	q.signal()
 }
 
-// hold lets no job of a host start before a time; the zero time lifts that.
-func (q *queue) hold(host string, until time.Time) {
+// hold lets no job start before a time that waits where j ran.
+func (q *queue) hold(j *job, until time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j.at.notBefore = until
+	j.at.settle()
+	q.signal()
+}
+
+// lift ends what hold began.
+func (q *queue) lift(p party) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.classes {
-		if h := q.classes[i].hosts[host]; h != nil {
-			h.notBefore = until
+		if h := q.classes[i].hosts[p]; h != nil {
+			h.notBefore = time.Time{}
 			h.settle()
 		}
 	}
@@ -242,10 +270,13 @@ func (q *queue) restUntil(now, t time.Time) bool {
 // put has a job wait where its fields say. Called with mu held.
 func (q *queue) put(j *job) {
 	c := &q.classes[0]
-	if j.slow {
+	switch {
+	case j.slow:
 		c = &q.classes[1]
+	case j.established:
+		c = &q.classes[2]
 	}
-	c.host(j.key()).put(j)
+	c.host(j.party()).put(j)
 }
 
 func (q *queue) signal() {

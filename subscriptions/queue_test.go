@@ -111,7 +111,7 @@ func TestQueueForgetsWhatIsDone(t *testing.T) {
 		}
 		keep := !j.slow
 		j.slow = true
-		q.hold(j.host, now.Add(-time.Second))
+		q.hold(j, now.Add(-time.Second))
 		q.finish(j, keep)
 	}
 	checkEmpty(t, q)

@@ -97,8 +97,8 @@ type Options struct {
 	StoreTime func(context.Context) (time.Time, error)
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
 	Timeout time.Duration
-	// Workers is how many requests are worked on at once, retries at most half
-	// of them. Zero is 512.
+	// Workers is how many requests are worked on at once, retries at most half of
+	// them. What is established has half as many beside these. Zero is 512.
 	Workers int
 
 	// Changed is told each subscription that began, was renewed or ended, after
@@ -168,7 +168,7 @@ func (s *Service) owns(id uuid.UUID) bool { return s.o.Owns(Shard(id)) }
 // called for a shard of somebody else's.
 func (s *Service) Found(rec Record) {
 	if r := rec.Request; r != nil && s.queue.lacks(r) {
-		s.enqueue(r)
+		s.enqueue(r, rec.Subscription.owns(r))
 	}
 }
 

@@ -306,9 +306,9 @@ func TestManyDeadHostsDelayNoFirstTry(t *testing.T) {
 }
 
 // A host that does not confirm gets as many requests a minute as the budget
-// says and the others wait, undropped; one that confirms is not held back.
+// leaves strangers and the others wait, undropped; one that confirms is not held back.
 func TestBudgetHoldsBackWhatIsNotConfirmed(t *testing.T) {
-	virtual(t, Options{Budget: egress.NewBudget(20)}, func(t *testing.T, w *world) {
+	virtual(t, Options{Budget: egress.NewBudget(40)}, func(t *testing.T, w *world) {
 		const victim = "victim.example"
 		w.answer(victim, answering(404))
 		for i := range 100 {
@@ -343,7 +343,7 @@ func TestBudgetHoldsBackWhatIsNotConfirmed(t *testing.T) {
 
 // An address over its budget counts as no try either.
 func TestBudgetOfTheAddressWaits(t *testing.T) {
-	virtual(t, Options{Budget: egress.NewBudget(20)}, func(t *testing.T, w *world) {
+	virtual(t, Options{Budget: egress.NewBudget(40)}, func(t *testing.T, w *world) {
 		spent := true
 		w.answer(cbHost, func(r *http.Request) (int, string, error) {
 			if spent {

@@ -1,8 +1,6 @@
 package subscriptions
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"net"
 	"net/netip"
 
@@ -31,14 +29,4 @@ func siteOf(callback string) string {
 		return domain
 	}
 	return host
-}
-
-// requesterID is how a requester is stored with what it asked for: enough to tell
-// it from others, and not its address. 0: unknown.
-func requesterID(requester string) uint64 {
-	if requester == "" {
-		return 0
-	}
-	sum := sha256.Sum256([]byte(requester))
-	return max(binary.BigEndian.Uint64(sum[:]), 1)
 }

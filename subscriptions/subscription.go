@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"crypto/subtle"
 	"time"
 
 	"github.com/google/uuid"
@@ -67,6 +68,18 @@ func Shard(id uuid.UUID) int { return journal.Partition(id) }
 // has not run out (HUB-29, HUB-49).
 func (s *Subscription) Live(now time.Time) bool {
 	return s.EndedAt.IsZero() && now.Before(s.ExpiresAt)
+}
+
+// owns reports whether s is in force and r comes from its subscriber: from the
+// network that asked for it last, or with its secret. So a renewal is told from a
+// stranger's request that names the same topic and callback. A nil
+// subscription owns no request.
+func (s *Subscription) owns(r *Request) bool {
+	if s == nil || !s.EndedAt.IsZero() || r.Denied != "" {
+		return false
+	}
+	return r.Requester != 0 && r.Requester == s.Requester ||
+		r.Secret != "" && subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.Secret)) == 1
 }
 
 // State is what the operator reads of a subscription.

@@ -39,11 +39,12 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spreads load, keeps no secret
 }
 
-// enqueue has the pending request r worked on as soon as it is due.
-func (s *Service) enqueue(r *Request) {
+// enqueue has the pending request r worked on as soon as it is due. Established says
+// that it is about what is in force, and of its subscriber (Subscription.owns).
+func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
-	j.check = s.needsCheck(r)
+	j.check, j.requester, j.established = s.needsCheck(r), r.Requester, established
 	j.due, j.slow, j.tries, j.request = s.due(r), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
@@ -91,8 +92,9 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	if j.due = due(r, s.o.Clock.Now(), now); j.due.After(now) {
 		return true
 	}
-	if check := s.needsCheck(r) && j.checked != r.ID; check != j.check {
-		j.check = check // wait for the turn of the host in question
+	check, established := s.needsCheck(r) && j.checked != r.ID, rec.Subscription.owns(r)
+	if check != j.check || established != j.established || r.Requester != j.requester {
+		j.check, j.established, j.requester = check, established, r.Requester // wait for the turn of these
 		return true
 	}
 	isNew := r.Mode == websub.ModeSubscribe && r.Denied == "" && rec.Subscription == nil
@@ -117,7 +119,7 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 
 // checkTopic asks whether the topic may be subscribed to.
 func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool) {
-	err := s.askTopic(ctx, r.Topic)
+	err := s.askTopic(j.asker(ctx, r.Topic), r.Topic)
 	var denied *DeniedError
 	var wait *WaitError
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // ask makes the request: HEAD, and GET where HEAD is not offered, or where links
 // within the content may count.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
-	resp, place, err := c.do(ctx, http.MethodHead, topic)
+	resp, place, err := c.do(ctx, "check", http.MethodHead, topic)
 	if err != nil {
 		return err
 	}
@@ -25,7 +26,7 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
 	if noHead || resp.StatusCode/100 == 2 && embedder(resp) != nil {
 		head = place
-		if resp, place, err = c.do(ctx, http.MethodGet, topic); err != nil {
+		if resp, place, err = c.do(ctx, "check", http.MethodGet, topic); err != nil {
 			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
@@ -54,13 +55,18 @@ func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic str
 	return nil
 }
 
-// do makes one request within the budget. Its error is one of this package's.
-func (c *TopicChecker) do(ctx context.Context, method, target string) (*http.Response, *egress.Place, error) {
+// do makes one request within the budget, for a purpose that has a place of its own in
+// the reserve. Its error is one of this package's.
+func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (*http.Response, *egress.Place, error) {
 	u, err := url.Parse(target)
 	if err != nil {
 		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
 	}
 	host := egress.HostPort(u)
+	if a := egress.AskerOf(ctx); a.Reserve != "" {
+		a.Reserve = purpose + " " + method + " " + a.Reserve
+		ctx = egress.WithAsker(ctx, a)
+	}
 	ctx, place, wait, ok := c.o.Budget.Begin(ctx, time.Now(), host)
 	if !ok {
 		return nil, nil, &WaitError{Host: host, After: wait}
@@ -96,14 +102,17 @@ func unanswered(host string, err error) error {
 			return &WaitError{Host: host, After: spent.Wait}
 		}
 	case egress.FailureTimeout:
-		return &UnsureError{Reason: host + " did not answer in time"}
+		return &UnsureError{Reason: host + " did not answer in time", Passing: true}
 	case egress.FailureProxy:
 		return &UnsureError{Reason: "this hub's own way out does not work, which its operator can see"}
 	}
 	if errors.As(err, &certificate) {
 		return &UnsureError{Reason: host + " has a certificate that this hub does not accept"}
 	}
-	return &UnsureError{Reason: host + " could not be reached"}
+	var lookup *net.DNSError
+	var timeout net.Error
+	passing := errors.As(err, &lookup) || errors.As(err, &timeout) && timeout.Timeout()
+	return &UnsureError{Reason: host + " could not be reached", Passing: passing}
 }
 
 // called is what messages call target: the topic URI or a copy.
@@ -121,7 +130,7 @@ func answered(resp *http.Response, what string) error {
 	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
 		return nil
 	case s == http.StatusTooManyRequests || s >= 500:
-		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: retryAfter(resp)}
+		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: retryAfter(resp), Passing: s >= 500}
 	case s/100 == 3:
 		return &DeniedError{Reason: fmt.Sprintf("%s answered with a redirect (%d), which is not followed", what, s)}
 	default:

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/rshub/rshub/internal/egress"
 )
 
 // slowest is the pace below which a body is given up, in bytes a second.
@@ -26,17 +29,22 @@ func (e *MismatchError) Error() string { return e.Reason }
 // buffer are read. Four things can happen: nil, one of the two has these bytes;
 // *MismatchError, both answered and neither has; *WaitError; and another error
 // where that could not be told.
+//
+// The topic URI is asked by one request at a time, which begins after those came whose
+// bodies it is compared with: however many post to a topic, none of them waits for more
+// than two requests.
 func (c *TopicChecker) Content(ctx context.Context, topic, location string, body []byte) error {
 	var copied error
 	if location != "" && location != topic {
 		if copied = checkCopy(topic, location); copied == nil {
-			copied = c.compare(ctx, topic, location, body)
-			if copied == nil {
+			p := &posted{body: body}
+			c.compare(ctx, topic, location, p)
+			if copied = p.err; copied == nil {
 				return nil
 			}
 		}
 	}
-	err := c.compare(ctx, topic, topic, body)
+	err := c.share(egress.AskerOf(ctx), topic, body) //nolint:contextcheck // the request is shared, and outlives who came first
 	if err == nil || copied == nil {
 		return err
 	}
@@ -50,42 +58,105 @@ func (c *TopicChecker) Content(ctx context.Context, topic, location string, body
 	return &MismatchError{Reason: err.Error() + "; and " + copied.Error()}
 }
 
-// compare asks target and compares what it serves with body. A copy has to name
-// the topic and this hub itself.
-func (c *TopicChecker) compare(ctx context.Context, topic, target string, body []byte) error {
-	limit := c.o.Timeout + time.Duration(len(body)/slowest)*time.Second
+// reading is one request to a topic URI, and the bodies that its answer is compared with.
+type reading struct {
+	asker  egress.Asker
+	before <-chan struct{} // closed when the request before it is over; nil: there was none
+	begun  bool            // no body is added any more
+	bodies []*posted
+	done   chan struct{}
+}
+
+// posted is a body, and whether it is what is served.
+type posted struct {
+	body []byte
+	err  error // to be read when the comparison is over
+	at   int   // up to where it is
+}
+
+// share compares body with what the topic URI serves by the next request that begins.
+// It waits for that whatever happens, as the body is in use.
+func (c *TopicChecker) share(a egress.Asker, topic string, body []byte) error {
+	to, p := route{topic, a.Reserve != ""}, &posted{body: body}
+	c.mu.Lock()
+	if c.ctx.Err() != nil {
+		c.mu.Unlock()
+		return &UnsureError{Reason: "this hub is shutting down"}
+	}
+	r := c.readings[to]
+	if r == nil || r.begun {
+		next := &reading{asker: a, done: make(chan struct{})}
+		if r != nil {
+			next.before = r.done
+		}
+		r, c.readings[to] = next, next
+		c.wg.Go(func() { c.read(to, next) })
+	}
+	r.bodies = append(r.bodies, p)
+	c.mu.Unlock()
+	<-r.done
+	return p.err
+}
+
+// read makes the request of r when its turn has come.
+func (c *TopicChecker) read(to route, r *reading) {
+	if r.before != nil {
+		<-r.before
+	}
+	c.mu.Lock()
+	r.begun = true
+	c.mu.Unlock()
+	c.compare(egress.WithAsker(c.ctx, r.asker), to.topic, to.topic, r.bodies...)
+	c.mu.Lock()
+	if c.readings[to] == r {
+		delete(c.readings, to)
+	}
+	c.mu.Unlock()
+	close(r.done)
+}
+
+// compare asks target and says of each body whether that is what it serves. A copy has
+// to name the topic and this hub itself.
+func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies ...*posted) {
+	longest := 0
+	for _, p := range bodies {
+		longest = max(longest, len(p.body))
+	}
+	limit := c.o.Timeout + time.Duration(longest/slowest)*time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stalled := time.AfterFunc(c.o.Timeout, cancel)
 	defer stalled.Stop()
 
 	what := called(topic, target)
-	resp, place, err := c.do(ctx, http.MethodGet, target)
-	if err != nil {
-		return err
+	resp, place, err := c.do(ctx, "content of "+what, http.MethodGet, target)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }()
+		// The links of the topic URI itself are the topic check's business, which
+		// may be off; here they only give the place in the budget back.
+		if err = answered(resp, what); err == nil {
+			if err = c.names(headerLinks(resp), topic, target); err == nil {
+				place.Confirm()
+			} else if target == topic {
+				err = nil
+			}
+		}
+		err = mismatched(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	// The links of the topic URI itself are the topic check's business, which
-	// may be off; here they only give the place in the budget back.
-	if err := answered(resp, what); err != nil {
-		return mismatched(err)
+	var left []*posted // that may still be it
+	for _, p := range bodies {
+		switch {
+		case err != nil:
+			p.err = err
+		case resp.ContentLength >= 0 && resp.ContentLength != int64(len(p.body)):
+			p.err = &MismatchError{Reason: fmt.Sprintf("%s serves %d bytes, and %d were posted", what, resp.ContentLength, len(p.body))}
+		default:
+			left = append(left, p)
+		}
 	}
-	if err := c.names(headerLinks(resp), topic, target); err == nil {
-		place.Confirm()
-	} else if target != topic {
-		return mismatched(err)
+	if len(left) > 0 {
+		equal(resp.Body, left, what, func() { stalled.Reset(c.o.Timeout) })
 	}
-	if resp.ContentLength >= 0 && resp.ContentLength != int64(len(body)) {
-		return &MismatchError{Reason: fmt.Sprintf("%s serves %d bytes, and %d were posted", what, resp.ContentLength, len(body))}
-	}
-	ok, err := equal(resp.Body, body, func() { stalled.Reset(c.o.Timeout) })
-	switch {
-	case err != nil:
-		return &UnsureError{Reason: what + " broke off or took too long"}
-	case !ok:
-		return &MismatchError{Reason: what + " serves other bytes than were posted"}
-	}
-	return nil
 }
 
 // mismatched turns a *DeniedError into a *MismatchError, for a request that was
@@ -98,22 +169,27 @@ func mismatched(err error) error {
 	return err
 }
 
-// equal reports whether r holds exactly want. It reads no further than the
-// first difference, and tells of each step.
-func equal(r io.Reader, want []byte, step func()) (bool, error) {
+// equal says of each body whether r holds exactly that. It reads no further than where
+// the last one differs, and tells of each step.
+func equal(r io.Reader, left []*posted, what string, step func()) {
 	buf := make([]byte, 32<<10)
-	for {
+	other := &MismatchError{Reason: what + " serves other bytes than were posted"}
+	for len(left) > 0 {
 		n, err := r.Read(buf)
-		if n > len(want) || !bytes.Equal(buf[:n], want[:n]) {
-			return false, nil
-		}
-		want = want[n:]
-		if errors.Is(err, io.EOF) {
-			return len(want) == 0, nil
-		}
-		if err != nil {
-			return false, err
-		}
+		over := errors.Is(err, io.EOF)
+		left = slices.DeleteFunc(left, func(p *posted) bool {
+			want := p.body[p.at:]
+			switch p.at += n; {
+			case n > len(want) || !bytes.Equal(buf[:n], want[:n]), over && n < len(want):
+				p.err = other
+			case over:
+			case err != nil:
+				p.err = &UnsureError{Reason: what + " broke off or took too long"}
+			default:
+				return false
+			}
+			return true
+		})
 		step()
 	}
 }

@@ -39,7 +39,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 	ctx, cancel := context.WithCancel(ctx)
 	stalled := time.AfterFunc(c.o.Timeout, cancel)
 	end := func() { stalled.Stop(); cancel() }
-	resp, place, err := c.do(ctx, http.MethodGet, topic)
+	resp, place, err := c.do(ctx, "fetch", http.MethodGet, topic)
 	if err != nil {
 		late := ctx.Err() != nil
 		end()
@@ -51,7 +51,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 	}
 	f := Fetched{Status: resp.StatusCode, Header: resp.Header, Length: resp.ContentLength}
 	body := &pacedBody{body: resp.Body, start: time.Now(), timeout: c.o.Timeout, stalled: stalled, end: end}
-	if body.read, err = c.judgeFetched(resp, place, topic, body); err != nil {
+	if body.read, err = c.judgeFetched(resp, place, topic, egress.AskerOf(ctx), body); err != nil {
 		end()
 		_ = resp.Body.Close()
 		return f, err
@@ -62,7 +62,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 
 // judgeFetched judges an answer whose content is wanted, and returns what it read
 // of it.
-func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string, body io.Reader) ([]byte, error) {
+func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string, a egress.Asker, body io.Reader) ([]byte, error) {
 	if err := answered(resp, called(topic, topic)); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, to
 	if c.o.Mode == TopicOff {
 		return read, nil
 	}
-	c.remember(topic, err)
+	c.remember(topic, a, err)
 	return read, c.enforced(err)
 }
 

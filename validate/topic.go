@@ -2,14 +2,17 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/journal"
 )
 
 // TopicMode says how much the topic check counts (`--topic-check`).
@@ -22,18 +25,26 @@ const (
 	TopicOff     TopicMode = "off"     // nothing is asked
 )
 
-// How long what a topic URI said is remembered.
+// How long what a topic URI said is remembered. StayGood is how long a good answer of
+// an established topic counts while the topic URI can't be asked again.
 const (
 	RememberGood = 5 * time.Minute
 	RememberBad  = 10 * time.Second
+	StayGood     = 24 * time.Hour
 )
 
 // warnWait is how long a check whose outcome is only a warning may hold up
 // whoever asked. The check itself goes on.
 const warnWait = 2 * time.Second
 
-// maxFlights is how many topics are asked at once.
-const maxFlights = 1000
+// maxFlights is how many topics are asked at once for strangers, and reservedFlights
+// how many for what is established, beside these. One requester may have one in
+// flightsPart of either.
+const (
+	maxFlights      = 1000
+	reservedFlights = 500
+	flightsPart     = 4
+)
 
 // DeniedError says that the topic URI gave an answer, and that it is no.
 type DeniedError struct{ Reason string }
@@ -44,6 +55,9 @@ func (e *DeniedError) Error() string { return e.Reason }
 type UnsureError struct {
 	Reason string
 	After  time.Duration // when to try again; zero: it did not say
+	// Passing says that it was a 5xx, a failure of DNS, a time limit, or that this hub
+	// was asking too many at once: nothing that speaks against the topic.
+	Passing bool
 }
 
 func (e *UnsureError) Error() string { return e.Reason }
@@ -74,24 +88,37 @@ type TopicOptions struct {
 	Mode   TopicMode
 	// Timeout is for one exchange; a body gets more by its length. Zero: 15 s.
 	Timeout time.Duration
-	// Remember is how many topics are remembered at most. Zero: 10,000.
+	// Remember is how many topics are remembered at most, and ten times as many
+	// established ones apart from these. Zero: 10,000.
 	Remember int
 	// Warn is told what TopicWarn lets through; nil: nobody is.
 	Warn func(topic string, err error)
 }
 
 // TopicChecker asks topic URIs whether they name this hub (HUB-53, HUB-54) and
-// whether they serve what was posted. It may be shared between
-// goroutines.
+// whether they serve what was posted. On whose behalf it asks, the contexts of its
+// methods say (egress.WithAsker). It may be shared between goroutines.
 type TopicChecker struct {
 	o      TopicOptions
 	ctx    context.Context // of the checks under way; Close cancels it
 	cancel context.CancelFunc
-	known  *lru.Cache[string, verdict]
+	known  *lru.Cache[uuid.UUID, verdict] // by journal.TopicID
+	// established are the latest good answers of established topics, which other names
+	// do not push out. An answer that is not good takes a topic out.
+	established *lru.Cache[uuid.UUID, time.Time]
 
-	mu      sync.Mutex
-	flights map[string]*flight // the checks under way, by topic
-	wg      sync.WaitGroup     // counts them
+	mu       sync.Mutex
+	flights  map[route]*flight  // the checks under way
+	busy     [2]map[uint64]int  // how many of them, for strangers and with a reserve, by requester
+	readings map[route]*reading // the latest comparison with what a topic serves
+	wg       sync.WaitGroup     // counts what is under way
+}
+
+// route is a topic, and whether it is asked out of the reserve: what a stranger's
+// request comes to says nothing of what one with a reserve would come to.
+type route struct {
+	topic   string
+	reserve bool
 }
 
 // flight is one check under way. Err is to be read after done is closed.
@@ -121,11 +148,19 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if o.Remember <= 0 {
 		o.Remember = 10_000
 	}
-	known, err := lru.New[string, verdict](o.Remember)
+	known, err := lru.New[uuid.UUID, verdict](o.Remember)
 	if err != nil {
 		return nil, err
 	}
-	c := &TopicChecker{o: o, known: known, flights: make(map[string]*flight)}
+	established, err := lru.New[uuid.UUID, time.Time](10 * o.Remember)
+	if err != nil {
+		return nil, err
+	}
+	c := &TopicChecker{
+		o: o, known: known, established: established,
+		flights: make(map[route]*flight), readings: make(map[route]*reading),
+		busy: [2]map[uint64]int{make(map[uint64]int), make(map[uint64]int)},
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -147,18 +182,23 @@ func (c *TopicChecker) Close() {
 //   - another error: it could not be asked, or the caller's ctx ended.
 //
 // An answer is remembered, 5 minutes where it is good and 10 seconds where it
-// is not. Callers that ask for one topic at once share one request, which a
-// caller that goes away does not end.
+// is not. After that the good answer of a topic that is established counts on, for 24
+// hours at most, as long as asking again comes to a *WaitError or to an *UnsureError
+// that is Passing. Any answer that does not name this hub ends it.
+//
+// Callers that ask for one topic at once share one request, which a caller that goes
+// away does not end; those with a reserve share none with strangers.
 func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	if c.o.Mode == TopicOff {
 		return nil
 	}
-	if v, ok := c.known.Get(topic); ok && time.Now().Before(v.until) {
+	id, a := journal.TopicID(topic), egress.AskerOf(ctx)
+	if v, ok := c.remembered(id); ok {
 		return c.enforced(v.err)
 	}
-	f, err := c.join(topic) //nolint:contextcheck // the check is shared, and outlives the one who asked first
+	f, err := c.join(topic, a) //nolint:contextcheck // the check is shared, and outlives the one who asked first
 	if err != nil {
-		return c.enforced(err)
+		return c.enforced(c.excused(id, a, err))
 	}
 	var patience <-chan time.Time
 	if c.o.Mode == TopicWarn {
@@ -168,7 +208,7 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	}
 	select {
 	case <-f.done:
-		return c.enforced(f.err)
+		return c.enforced(c.excused(id, a, f.err))
 	case <-patience:
 		return nil
 	case <-ctx.Done():
@@ -176,29 +216,90 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	}
 }
 
-// join returns the check of topic that is under way, or begins one.
-func (c *TopicChecker) join(topic string) (*flight, error) {
+// remembered is what a topic URI said, while that needs no asking again.
+func (c *TopicChecker) remembered(id uuid.UUID) (v verdict, ok bool) {
+	now := time.Now()
+	if v, ok = c.known.Get(id); ok && now.Before(v.until) {
+		return v, true
+	}
+	at, ok := c.established.Get(id)
+	return verdict{}, ok && now.Before(at.Add(RememberGood))
+}
+
+// excused is nil where err says nothing against an established topic whose good
+// answer still counts; else it is err.
+func (c *TopicChecker) excused(id uuid.UUID, a egress.Asker, err error) error {
+	var wait *WaitError
+	var unsure *UnsureError
+	passing := errors.As(err, &wait) || errors.As(err, &unsure) && unsure.Passing
+	if !passing || !a.Established {
+		return err
+	}
+	if at, ok := c.established.Get(id); ok && time.Now().Before(at.Add(StayGood)) {
+		return nil
+	}
+	return err
+}
+
+// join returns the check of topic that is under way, or begins one for a.
+func (c *TopicChecker) join(topic string, a egress.Asker) (*flight, error) {
+	to := route{topic, a.Reserve != ""}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f, ok := c.flights[topic]; ok {
+	if f, ok := c.flights[to]; ok {
 		return f, nil
 	}
 	if c.ctx.Err() != nil {
 		return nil, &UnsureError{Reason: "this hub is shutting down"}
 	}
-	if len(c.flights) >= maxFlights {
-		return nil, &UnsureError{Reason: "this hub is asking too many topic URIs at the moment", After: time.Second}
+	if !c.takeOff(to.reserve, a.Requester) {
+		return nil, &UnsureError{Reason: "this hub is asking too many topic URIs at the moment", After: time.Second, Passing: true}
 	}
 	f := &flight{done: make(chan struct{})}
-	c.flights[topic] = f
+	c.flights[to] = f
 	c.wg.Go(func() {
-		f.err = c.look(topic)
+		f.err = c.look(topic, a)
 		c.mu.Lock()
-		delete(c.flights, topic)
+		delete(c.flights, to)
+		c.land(to.reserve, a.Requester)
 		c.mu.Unlock()
 		close(f.done)
 	})
 	return f, nil
+}
+
+// everybody is the key of busy for all requesters together.
+const everybody = 0
+
+// takeOff counts one more check under way, if there is room for one of a requester,
+// and land one less. They are called with mu held.
+func (c *TopicChecker) takeOff(reserve bool, requester uint64) bool {
+	busy, limit := c.busy[0], maxFlights
+	if reserve {
+		busy, limit = c.busy[1], reservedFlights
+	}
+	if busy[everybody] >= limit || requester != 0 && busy[requester] >= limit/flightsPart {
+		return false
+	}
+	busy[everybody]++
+	if requester != 0 {
+		busy[requester]++
+	}
+	return true
+}
+
+func (c *TopicChecker) land(reserve bool, requester uint64) {
+	busy := c.busy[0]
+	if reserve {
+		busy = c.busy[1]
+	}
+	busy[everybody]--
+	if requester == 0 {
+		return
+	}
+	if busy[requester]--; busy[requester] == 0 {
+		delete(busy, requester)
+	}
 }
 
 // enforced returns err, or nil in the mode that only warns.
@@ -209,23 +310,28 @@ func (c *TopicChecker) enforced(err error) error {
 	return err
 }
 
-// look asks the topic URI and remembers the answer.
-func (c *TopicChecker) look(topic string) error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.o.Timeout)
+// look asks the topic URI for a and remembers the answer.
+func (c *TopicChecker) look(topic string, a egress.Asker) error {
+	ctx, cancel := context.WithTimeout(egress.WithAsker(c.ctx, a), c.o.Timeout)
 	defer cancel()
 	err := c.ask(ctx, topic)
-	c.remember(topic, err)
+	c.remember(topic, a, err)
 	return err
 }
 
 // remember keeps what a topic URI said, and tells of what is let pass.
-func (c *TopicChecker) remember(topic string, err error) {
+func (c *TopicChecker) remember(topic string, a egress.Asker, err error) {
 	_, denied := err.(*DeniedError) //nolint:errorlint // this package makes them itself and wraps none
+	id := journal.TopicID(topic)
 	switch now := time.Now(); {
 	case err == nil:
-		c.known.Add(topic, verdict{until: now.Add(RememberGood)})
+		c.known.Add(id, verdict{until: now.Add(RememberGood)})
+		if a.Established || c.established.Contains(id) {
+			c.established.Add(id, now)
+		}
 	case denied:
-		c.known.Add(topic, verdict{err: err, until: now.Add(RememberBad)})
+		c.established.Remove(id)
+		c.known.Add(id, verdict{err: err, until: now.Add(RememberBad)})
 	}
 	if err != nil && c.o.Mode == TopicWarn && c.o.Warn != nil {
 		c.o.Warn(topic, err)

@@ -21,6 +21,9 @@ const maxBuckets = 1 << 16
 // time passes, or at once when the target shows that it wanted the request: it
 // echoed the challenge, or its topic names this hub.
 //
+// A part of a target's places is a reserve, of which strangers get nothing
+// (Asker). One requester gets a part of what strangers may take.
+//
 // A target is a host:port (HostPort), and for requests made with the context of
 // Begin each address that is dialled as well, so that many names for one address
 // share what the address has. A Budget may be shared between goroutines and
@@ -43,12 +46,11 @@ type Budget struct {
 	recent  list.List                // most recently used first
 }
 
-// bucket holds when the places of one target were taken, since Budget.start and
-// in order; a minute later they have come back. There are never more than
-// Budget.perMinute.
+// bucket holds the places of one target that are taken, in order of time; a minute
+// later they have come back. There are never more than Budget.perMinute.
 type bucket struct {
 	key   uint64
-	taken []time.Duration
+	taken []*taken
 }
 
 // NewBudget returns a Budget of perMinute unconfirmed requests to one target in
@@ -62,7 +64,7 @@ func NewBudget(perMinute int) *Budget {
 	}
 }
 
-// Begin takes a place of a host, and returns a context under which Client.Do
+// Begin takes a place of a host for the Asker of ctx, and returns a context under which Client.Do
 // takes a place of each address that it dials, and fails with a *BudgetError
 // where there is none. Such a request has a connection of its own. Confirm the
 // Place if the target wanted the request. Where the host has no place, ok is
@@ -71,7 +73,7 @@ func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ conte
 	if b.unlimited() {
 		return ctx, &Place{}, 0, true // there is nothing to count
 	}
-	pl = &Place{budget: b, now: now, begun: time.Now()}
+	pl = &Place{budget: b, asker: AskerOf(ctx), now: now, begun: time.Now()}
 	if wait := pl.take("host " + host); wait > 0 {
 		return ctx, nil, wait, false
 	}
@@ -81,15 +83,19 @@ func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ conte
 // Place is what one request took of a Budget.
 type Place struct {
 	budget     *Budget
+	asker      Asker
 	now, begun time.Time // when it began, as the caller says and by our clock
 
 	mu    sync.Mutex
-	taken []taken // bounded by maxAddresses + 1
+	taken []*taken // bounded by maxAddresses + 1
 }
 
+// taken is one place of one target.
 type taken struct {
-	target string
-	at     time.Duration
+	target    string
+	at        time.Duration // since Budget.start
+	requester uint64        // 0: not known
+	reserve   uint64        // the hash of Asker.Reserve; 0: it is of the strangers' part
 }
 
 type placeKey struct{}
@@ -119,13 +125,13 @@ func (pl *Place) take(target string) time.Duration {
 	if pl == nil || pl.budget.unlimited() {
 		return 0
 	}
-	at, wait := pl.budget.take(pl.now.Add(time.Since(pl.begun)), target)
+	t, wait := pl.budget.take(pl.now.Add(time.Since(pl.begun)), target, pl.asker)
 	if wait > 0 {
 		return wait
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	pl.taken = append(pl.taken, taken{target, at})
+	pl.taken = append(pl.taken, t)
 	return 0
 }
 
@@ -136,33 +142,75 @@ func nameTarget(name string) string     { return "name " + name }
 
 func (b *Budget) unlimited() bool { return b == nil || b.perMinute <= 0 }
 
-// take returns when the place counts as taken, or how long to wait for one.
-func (b *Budget) take(now time.Time, target string) (at, wait time.Duration) {
-	at, wait = b.spend(now.Sub(b.start), target)
+// take returns the place that a takes of a target, or how long to wait for one.
+func (b *Budget) take(now time.Time, target string, a Asker) (t *taken, wait time.Duration) {
+	t, wait = b.spend(now.Sub(b.start), target, a)
 	if wait > 0 && b.Refused != nil {
 		b.Refused(RefusedBudget)
 	}
-	return at, wait
+	return t, wait
 }
 
-func (b *Budget) spend(now time.Duration, target string) (at, wait time.Duration) {
+func (b *Budget) spend(now time.Duration, target string, a Asker) (*taken, time.Duration) {
+	t := &taken{target: target, at: now, requester: a.Requester}
+	if a.Reserve != "" {
+		t.reserve = max(maphash.String(b.seed, a.Reserve), 1)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.bucket(target)
+	k := b.bucket(target)
 	back := 0
-	for back < len(t.taken) && now-t.taken[back] >= time.Minute {
+	for back < len(k.taken) && now-k.taken[back].at >= time.Minute {
 		back++
 	}
-	t.taken = slices.Delete(t.taken, 0, back)
-	n, places := len(t.taken), b.places()
-	if n >= places {
-		return 0, t.taken[n-places] + time.Minute - now
+	k.taken = slices.Delete(k.taken, 0, back)
+	if wait := k.claim(t, b.places()); wait > 0 {
+		return nil, wait
 	}
-	if n > 0 {
-		now = max(now, t.taken[n-1]) // the order stays if a clock goes back
+	if n := len(k.taken); n > 0 {
+		t.at = max(now, k.taken[n-1].at) // the order stays if a clock goes back
 	}
-	t.taken = append(t.taken, now)
-	return now, 0
+	k.taken = append(k.taken, t)
+	return t, 0
+}
+
+// Of the places of a target at least openPlaces, and otherwise half, are for anybody,
+// and the others are the reserve. One requester gets requesterPart of what is for
+// anybody, and at least openPlaces: a topic check may need a HEAD and a GET.
+const (
+	openPlaces    = 2
+	requesterPart = 2
+)
+
+// claim returns how long t has to wait where the target has so many places; 0: it
+// may have one now. What already holds a place of the reserve gets its next one as a
+// stranger would: what is established and fails keeps no other from the reserve.
+func (k *bucket) claim(t *taken, places int) time.Duration {
+	wait := k.wait(t.at, places, func(*taken) bool { return true })
+	if t.reserve != 0 && !slices.ContainsFunc(k.taken, func(u *taken) bool { return u.reserve == t.reserve }) {
+		return wait
+	}
+	t.reserve = 0
+	open := max(places-places/2, openPlaces)
+	wait = max(wait, k.wait(t.at, open, func(u *taken) bool { return u.reserve == 0 }))
+	if t.requester != 0 {
+		each := max((open+requesterPart-1)/requesterPart, openPlaces)
+		wait = max(wait, k.wait(t.at, each, func(u *taken) bool { return u.reserve == 0 && u.requester == t.requester }))
+	}
+	return wait
+}
+
+// wait returns how long it takes until fewer than limit of the places that count are
+// taken; 0: fewer are.
+func (k *bucket) wait(now time.Duration, limit int, counts func(*taken) bool) time.Duration {
+	for i := len(k.taken) - 1; i >= 0; i-- {
+		if counts(k.taken[i]) {
+			if limit--; limit == 0 {
+				return k.taken[i].at + time.Minute - now
+			}
+		}
+	}
+	return 0
 }
 
 // places is how many requests to one target this hub may make in a minute.
@@ -174,16 +222,12 @@ func (b *Budget) places() int {
 	return (b.perMinute + live - 1) / live
 }
 
-func (b *Budget) giveBack(p taken) {
+func (b *Budget) giveBack(t *taken) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e, ok := b.buckets[maphash.String(b.seed, p.target)]
-	if !ok {
-		return
-	}
-	t := bucketIn(e)
-	if i, found := slices.BinarySearch(t.taken, p.at); found { // else it came back by itself
-		t.taken = slices.Delete(t.taken, i, i+1)
+	if e, ok := b.buckets[maphash.String(b.seed, t.target)]; ok {
+		k := bucketIn(e)
+		k.taken = slices.DeleteFunc(k.taken, func(u *taken) bool { return u == t }) // gone already if it came back by itself
 	}
 }
 

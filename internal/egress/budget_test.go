@@ -29,7 +29,7 @@ func had(b *Budget, now time.Time, host string) bool {
 func TestBudgetBoundsUnconfirmedRequests(t *testing.T) { synctest.Test(t, boundsUnconfirmed) }
 
 func boundsUnconfirmed(t *testing.T) {
-	b := NewBudget(20)
+	b := NewBudget(40) // of which strangers get half
 	for i := range 20 {
 		if !had(b, noon.Add(time.Duration(i)*time.Second), "a:80") {
 			t.Fatalf("request %d had to wait", i+1)
@@ -164,7 +164,7 @@ func TestBudgetIsBounded(t *testing.T) {
 }
 
 func TestBudgetIsSharedBetweenGoroutines(t *testing.T) {
-	b := NewBudget(50)
+	b := NewBudget(100)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	got := 0
@@ -188,7 +188,7 @@ func TestBudgetIsSharedBetweenGoroutines(t *testing.T) {
 func TestBudgetOfAnyMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perMinute = 7
-		b := NewBudget(perMinute)
+		b := NewBudget(2 * perMinute)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		var made []time.Time
 		for start := time.Now(); time.Since(start) < 20*time.Minute; {
@@ -240,25 +240,107 @@ func TestBudgetIsSharedByHubs(t *testing.T) {
 	b := NewBudget(10)
 	b.Live = func() int { return live }
 	now := noon
-	for _, tc := range []struct{ hubs, want int }{{1, 10}, {4, 3}, {20, 1}, {0, 10}} {
+	for _, tc := range []struct{ hubs, want int }{{1, 5}, {4, 2}, {20, 1}, {0, 5}} {
 		live = tc.hubs
 		n := 0
 		for had(b, now, "a:80") {
 			n++
 		}
 		if n != tc.want {
-			t.Errorf("%d places of 10 for one of %d hubs, want %d", n, tc.hubs, tc.want)
+			t.Errorf("%d places of 10 for strangers at one of %d hubs, want %d", n, tc.hubs, tc.want)
 		}
 		now = now.Add(time.Hour)
 	}
 	// More hubs come while places are taken.
 	live = 1
-	for range 6 {
+	for range 5 {
 		had(b, now, "a:80")
 		now = now.Add(time.Second)
 	}
 	live = 5
 	if pl, wait := begin(b, now, "a:80"); pl != nil || wait.Round(time.Millisecond) != 58*time.Second {
 		t.Errorf("wait %v, want until no more than one of its 2 places is taken", wait)
+	}
+}
+
+// places is how many requests of one kind a target gets at once.
+func places(b *Budget, now time.Time, host string, asker func(i int) Asker) (n int) {
+	for n < 1000 {
+		if _, pl, _, _ := b.Begin(WithAsker(context.Background(), asker(n)), now, host); pl == nil {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func reserved(i int) Asker { return Asker{Reserve: fmt.Sprint("topic ", i), Established: true} }
+
+// However many strangers there are, what is established finds places at a target,
+// under its name and at its address, and the target gets no more than its budget.
+func TestReserveIsNotForStrangers(t *testing.T) {
+	for _, tc := range []struct{ perMinute, open, reserve int }{{20, 10, 10}, {7, 4, 3}, {3, 2, 1}, {2, 2, 0}, {1, 1, 0}} {
+		b := NewBudget(tc.perMinute)
+		if n := places(b, noon, "a:80", func(i int) Asker { return Asker{Requester: uint64(i + 1)} }); n != tc.open {
+			t.Errorf("of %d places strangers get %d, want %d", tc.perMinute, n, tc.open)
+		}
+		if n := places(b, noon, "a:80", reserved); n != tc.reserve {
+			t.Errorf("of %d places %d are left for what is established, want %d", tc.perMinute, n, tc.reserve)
+		}
+		// Without strangers it has them all, and they get nothing on top.
+		now := noon.Add(time.Hour)
+		if n := places(b, now, "a:80", reserved); n != tc.perMinute {
+			t.Errorf("of %d places what is established gets %d", tc.perMinute, n)
+		}
+		if had(b, now, "a:80") {
+			t.Errorf("a stranger got a place on top of %d", tc.perMinute)
+		}
+	}
+}
+
+// One name has one place of the reserve at a time: what is established and fails
+// keeps nothing else from it. After the first it is counted as a stranger.
+func TestOneNameHasOnePlaceOfTheReserve(t *testing.T) {
+	b := NewBudget(20)
+	one := func(int) Asker { return reserved(0) }
+	if n := places(b, noon, "a:80", one); n != 1+10 {
+		t.Errorf("one name got %d places, want one of the reserve and those of strangers", n)
+	}
+	if n := places(b, noon, "a:80", func(i int) Asker { return reserved(1 + i) }); n != 9 {
+		t.Errorf("%d places of the reserve are left, want 9", n)
+	}
+	// A place that was confirmed is free again.
+	ctx := WithAsker(context.Background(), reserved(0))
+	for range 50 {
+		_, pl, _, _ := b.Begin(ctx, noon, "b:80")
+		pl.Confirm()
+	}
+	if n := places(b, noon, "b:80", reserved); n != 20 {
+		t.Errorf("%d places after all were confirmed, want 20", n)
+	}
+}
+
+// One requester gets a part of what strangers get, at a host and at an address; enough
+// for one topic check at least.
+func TestBudgetCountsRequesters(t *testing.T) {
+	for perMinute, want := range map[int]int{20: 5, 100: 25, 4: 2, 1: 1} {
+		b := NewBudget(perMinute)
+		one := func(int) Asker { return Asker{Requester: RequesterID("192.0.2.1")} }
+		if n := places(b, noon, "a:80", one); n != want {
+			t.Errorf("of %d places one requester gets %d, want %d", perMinute, n, want)
+		}
+		if perMinute < 10 {
+			continue
+		}
+		_, pl, wait, ok := b.Begin(WithAsker(context.Background(), Asker{Requester: 7}), noon, "a:80")
+		if !ok {
+			t.Fatalf("another requester has to wait %v", wait)
+		}
+		for range want {
+			pl.take("addr 192.0.2.1")
+		}
+		if wait := pl.take("addr 192.0.2.1"); wait <= 0 || wait > time.Minute {
+			t.Errorf("at an address it waits %v", wait)
+		}
 	}
 }
