@@ -114,8 +114,8 @@ func TestStrangersDoNotReplaceARenewal(t *testing.T) {
 		w.answer(cbHost, answering(500))
 		accept("192.0.2.1", "secret")
 		settle(time.Second)
-		accept("198.51.100.1", "new")
 		w.answer(cbHost, nil)
+		accept("198.51.100.1", "new")
 		settle(time.Second)
 		if s := w.record(callback).Subscription; s.Secret != "new" {
 			t.Errorf("its secret is %q", s.Secret)

@@ -178,7 +178,7 @@ func TestPagesKeepToTheBudget(t *testing.T) {
 	defer srv.Close()
 	blog = srv.URL + "/blog/"
 	var got []string
-	budget := egress.NewBudget(4)
+	budget := egress.NewBudget(8) // half of it is for strangers
 	for _, path := range []string{"/blog/", "/blog/", "/blog/", "/a", "/b", "/c"} {
 		got = append(got, outcome(checker(t, TopicOptions{Budget: budget}).Check(t.Context(), srv.URL+path)))
 	}

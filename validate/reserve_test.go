@@ -163,7 +163,7 @@ func TestContentIsAskedOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := goodDoer()
 		d.delay = time.Second
-		d.body = func(ctx context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("served")) }
+		d.body = func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("served")) }
 		c := checker(t, TopicOptions{Client: d})
 		var wg sync.WaitGroup
 		post := func(body, want string, within time.Duration) {

@@ -53,7 +53,7 @@ func settings(c *Config) []setting {
 			return err
 		}},
 		{name: "subscribe-rate", arg: "RATE", help: "subscription requests accepted from one requester; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.SubscribeRate)},
-		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
+		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed, half of them only for what is established; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
 		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host, and a quarter of both from one requester; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
 		{name: "max-subscriptions", arg: "N", help: "subscriptions that are stored in all, a quarter of them at most of one callback site (a registrable domain) and of one requester; those that ended in the last 7 days count. A new one over it is denied, and renewals go on; 0: no limit", def: "1000000", dev: "0", set: one(parseCount, &c.MaxSubscriptions)},
 		{name: "max-subscriptions-per-host", arg: "N", help: "subscriptions of one callback host; 0: no limit", def: "0", set: one(parseCount, &c.MaxSubscriptionsPerHost)},
