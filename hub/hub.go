@@ -140,6 +140,7 @@ type Handler struct {
 	memory, fetchMemory                   *semaphore.Weighted
 	byPublisher, byTopicHost, byRequester *limiters
 	bytesByPublisher, bytesByTopicHost    *limiters
+	hashedByRequester                     *limiters // bytes, for signatures that turn out wrong
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -199,6 +200,8 @@ func New(o Options) (*Handler, error) {
 
 		bytesByPublisher: newLimiters(o.PublishBytes, int(o.MaxBody), o.Live),
 		bytesByTopicHost: newLimiters(o.PublishBytes, int(o.MaxBody), o.Live),
+
+		hashedByRequester: newLimiters(Rate{Events: hashedBodies * int(o.MaxBody), Per: time.Minute}, int(o.MaxBody), o.Live),
 	}
 	h.page, err = newLanding(o.HubURL, o.Auth)
 	return h, err

@@ -162,6 +162,10 @@ func (h *Handler) room(now time.Time, p *publication, n int64) error {
 	return h.bytesByTopicHost.room(now, p.host, "to the topic's host", n)
 }
 
+// hashedBodies is how many bodies of MaxBody bytes one requester can have hashed in a
+// minute with secrets of publishers whose signature they do not have.
+const hashedBodies = 8
+
 // read is the second stage: the body, hashed on the way, and the signature over
 // it.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) error {
@@ -178,7 +182,20 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, p *publication) e
 	if p.signature == "" {
 		return nil
 	}
-	signer, err := h.o.Publishers.BySignature(p.signature, p.body.bytes, p.topic)
+	var claims []claim
+	signer, err := h.o.Publishers.BySignature(p.signature, p.body.bytes, p.topic, func() error {
+		const what = "from your address had to be hashed for signatures that fit none of our secrets"
+		if err := h.hashedByRequester.room(now, p.network, what, int64(len(p.body.bytes))); err != nil {
+			return err
+		}
+		claims = append(claims, h.hashedByRequester.claim(now, p.network, what, len(p.body.bytes)))
+		return nil
+	})
+	if err == nil { // what was hashed for a publisher of this hub is not counted
+		for _, c := range claims {
+			c.giveBack(now)
+		}
+	}
 	p.publisher = signer.Name // also where the topic is none of its own, for the log
 	if err != nil {
 		p.body.release()

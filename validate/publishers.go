@@ -87,22 +87,32 @@ func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 
 // BySignature returns the publisher that covers topic and whose secret signed
 // body like header, an X-Hub-Signature, says; else ErrUnknownCredential, or with
-// ErrNotCovered the one whose secret it was.
-func (p *Publishers) BySignature(header string, body []byte, topic string) (Publisher, error) {
+// ErrNotCovered the one whose secret it was. Before body is hashed with each secret,
+// room is asked whether it may be; an error of it ends the search and comes back.
+func (p *Publishers) BySignature(header string, body []byte, topic string, room func() error) (Publisher, error) {
 	list := p.all()
 	var foreign []int
 	for i := range list {
-		switch {
-		case list[i].Secret == "":
-		case !list[i].Covers(topic):
+		if list[i].Secret == "" {
+			continue
+		}
+		if !list[i].Covers(topic) {
 			foreign = append(foreign, i)
-		case websub.VerifySignature(header, list[i].Secret, body) == nil:
+			continue
+		}
+		if err := room(); err != nil {
+			return Publisher{}, err
+		}
+		if websub.VerifySignature(header, list[i].Secret, body) == nil {
 			return list[i], nil
 		}
 	}
 	for n, i := range foreign {
 		if (n+1)*len(body) > foreignSignatureWork {
 			break
+		}
+		if err := room(); err != nil {
+			return Publisher{}, err
 		}
 		if websub.VerifySignature(header, list[i].Secret, body) == nil {
 			return list[i], ErrNotCovered

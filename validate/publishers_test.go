@@ -52,6 +52,8 @@ func TestPublishersByToken(t *testing.T) {
 	}
 }
 
+func unlimited() error { return nil }
+
 func TestPublishersBySignature(t *testing.T) {
 	p := twoPublishers(t)
 	body := []byte("<urlset/>")
@@ -69,14 +71,14 @@ func TestPublishersBySignature(t *testing.T) {
 		{"none", "", "https://a.example/x", "", ErrUnknownCredential},
 		{"no signature at all", "sha256", "https://a.example/x", "", ErrUnknownCredential},
 	} {
-		got, err := p.BySignature(tc.header, body, tc.topic)
+		got, err := p.BySignature(tc.header, body, tc.topic, unlimited)
 		if got.Name != tc.name || !errors.Is(err, tc.err) {
 			t.Errorf("%s: %q, %v; want %q, %v", tc.why, got.Name, err, tc.name, tc.err)
 		}
 	}
 	// The search among those that can't publish anyway is bounded.
 	large := bytes.Repeat([]byte("x"), foreignSignatureWork+1)
-	if _, err := p.BySignature(websub.SHA256.Sign("bob's", large), large, "https://a.example/x"); !errors.Is(err, ErrUnknownCredential) {
+	if _, err := p.BySignature(websub.SHA256.Sign("bob's", large), large, "https://a.example/x", unlimited); !errors.Is(err, ErrUnknownCredential) {
 		t.Errorf("a large body: %v", err)
 	}
 }
@@ -91,7 +93,7 @@ func TestPublishersAreReplacedWhileInUse(t *testing.T) {
 		wg.Go(func() {
 			for range 100 {
 				_, _ = p.ByToken("bob", "https://b.example/x")
-				_, _ = p.BySignature("sha1=00", nil, "https://b.example/x")
+				_, _ = p.BySignature("sha1=00", nil, "https://b.example/x", unlimited)
 			}
 		})
 	}

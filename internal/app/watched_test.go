@@ -62,7 +62,7 @@ func TestFilesAreWatched(t *testing.T) {
 		}
 		signs := func(secret string, want bool) {
 			t.Helper()
-			_, err := a.publishers.live.BySignature(websub.SHA256.Sign(secret, []byte("x")), []byte("x"), "https://example.org/")
+			_, err := a.publishers.live.BySignature(websub.SHA256.Sign(secret, []byte("x")), []byte("x"), "https://example.org/", func() error { return nil })
 			if (err == nil) != want {
 				t.Errorf("signed with %s: %v", secret, err)
 			}
