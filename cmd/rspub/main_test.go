@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -329,15 +332,32 @@ func TestServe(t *testing.T) {
 // The files with this Source's own credentials are no resources.
 func TestServeHidesItsCredentials(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"a.txt", "token"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("t0ken"), 0o600); err != nil {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	trusted := httptest.NewTLSServer(nil) // for its certificate
+	trusted.Close()
+	pair := trusted.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"a.txt": []byte("a"), "token": []byte("t0ken"),
+		"cert.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
+		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	} {
+		if err := os.WriteFile(at(name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h := newTestHub(t)
-	p := start(t, "--dir", dir, "--state-dir", filepath.Join(dir, "kept"), "--dev", "--hub", h.URL+"/", "--settle", "10ms", "--list-every", "10ms", "--token-file", filepath.Join(dir, "token"))
+	p := start(t, "--dir", dir, "--state-dir", at("kept"), "--dev", "--hub", h.URL+"/", "--settle", "10ms", "--list-every", "10ms",
+		"--token-file", at("token"), "--tls-cert", at("cert.pem"), "--tls-key", at("key.pem"))
+	roots := x509.NewCertPool()
+	roots.AddCert(trusted.Certificate())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}}}
+	defer client.CloseIdleConnections()
 	get := func(path string) (status int, body string) {
-		resp, err := http.Get(p.url + path) //nolint:noctx // of a test
+		resp, err := client.Get(p.url + path) //nolint:noctx // of a test
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +374,10 @@ func TestServeHidesItsCredentials(t *testing.T) {
 		}
 		return nil
 	})
-	for path, want := range map[string]int{"data/a.txt": http.StatusOK, "data/token": http.StatusNotFound, "data/kept/lock": http.StatusNotFound} {
+	for path, want := range map[string]int{
+		"data/a.txt": http.StatusOK, "data/token": http.StatusNotFound, "data/kept/lock": http.StatusNotFound,
+		"data/cert.pem": http.StatusNotFound, "data/key.pem": http.StatusNotFound,
+	} {
 		if status, _ := get(path); status != want {
 			t.Errorf("%s answers %d", path, status)
 		}

@@ -143,7 +143,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 		return source.Options{}, err
 	}
 	for i := range sets {
-		for _, file := range []string{f.hubs.tokenFile, f.hubs.secretFile} {
+		for _, file := range append(f.server.TLSFiles(), f.hubs.tokenFile, f.hubs.secretFile) {
 			if file != "" {
 				sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, file)
 			}

@@ -32,6 +32,9 @@ func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
 	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, which may have any number of the connections; repeatable")
 }
 
+// TLSFiles are the files of --tls-cert and --tls-key; empty: one is not given.
+func (f *ServerFlags) TLSFiles() []string { return []string{f.cert, f.key} }
+
 // Server is the server of one of the two ends.
 type Server struct {
 	net.Listener
