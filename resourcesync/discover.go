@@ -101,8 +101,10 @@ func (h *htmlHead) next() bool {
 	case html.TextToken:
 		return len(bytes.TrimSpace(h.tokens.Text())) == 0 // other text is the body's
 	case html.EndTagToken:
-		name, _ := h.tokens.TagName()
-		return atom.Lookup(name) != atom.Head
+		switch name, _ := h.tokens.TagName(); atom.Lookup(name) {
+		case atom.Head, atom.Body, atom.Html, atom.Br: // other ends are passed over
+			return false
+		}
 	case html.StartTagToken, html.SelfClosingTagToken:
 		name, more := h.tokens.TagName()
 		return h.element(atom.Lookup(name), more)
@@ -133,8 +135,8 @@ func (h *htmlHead) skip(tag atom.Atom) bool {
 		if kind == html.ErrorToken {
 			return false
 		}
-		if kind != html.StartTagToken && kind != html.EndTagToken {
-			continue
+		if kind != html.StartTagToken && kind != html.SelfClosingTagToken && kind != html.EndTagToken {
+			continue // in HTML a slash at the end of a start tag closes nothing
 		}
 		if name, _ := h.tokens.TagName(); atom.Lookup(name) != tag {
 			continue

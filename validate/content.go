@@ -26,7 +26,7 @@ func (e *MismatchError) Error() string { return e.Reason }
 // Content compares body, as it was posted, with what the topic URI serves now,
 // or with the immutable copy that location names; location is the POST's
 // Content-Location, or empty (HUB-53). At most len(body) bytes and one
-// buffer are read. Four things can happen: nil, one of the two has these bytes;
+// buffer are read, and 64 KiB where links within the content may count. Four things can happen: nil, one of the two has these bytes;
 // *MismatchError, both answered and neither has; *WaitError; and another error
 // where that could not be told.
 //
@@ -130,18 +130,10 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 
 	what := called(topic, target)
 	resp, place, err := c.do(ctx, "content of "+what, http.MethodGet, target)
+	var served io.Reader
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()
-		// The links of the topic URI itself are the topic check's business, which
-		// may be off; here they only give the place in the budget back.
-		if err = answered(resp, what); err == nil {
-			if err = c.names(headerLinks(resp), topic, target); err == nil {
-				place.Confirm()
-			} else if target == topic {
-				err = nil
-			}
-		}
-		err = mismatched(err)
+		served, err = c.about(resp, place, topic, target)
 	}
 	var left []*posted // that may still be it
 	for _, p := range bodies {
@@ -155,8 +147,39 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 		}
 	}
 	if len(left) > 0 {
-		equal(resp.Body, left, what, func() { stalled.Reset(c.o.Timeout) })
+		equal(served, left, what, func() { stalled.Reset(c.o.Timeout) })
 	}
+}
+
+// about returns what target serves, to be compared. A copy that does not name the topic
+// and this hub is refused. Of the topic URI itself that is the topic check's business,
+// which may be off: here it ends a good answer of before, or gives the place in the
+// budget back.
+func (c *TopicChecker) about(resp *http.Response, place *egress.Place, topic, target string) (io.Reader, error) {
+	what := called(topic, target)
+	err := answered(resp, what)
+	if target != topic {
+		if err == nil {
+			err = c.names(headerLinks(resp), topic, target)
+		}
+		if err == nil {
+			place.Confirm()
+		}
+		return resp.Body, mismatched(err)
+	}
+	if err != nil {
+		c.unsay(topic, err)
+		return nil, mismatched(err)
+	}
+	links, read, err := linksOf(resp, topic, resp.Body)
+	if err != nil {
+		return nil, &UnsureError{Reason: what + " broke off or took too long"}
+	}
+	if err = c.names(links, topic, topic); err == nil {
+		place.Confirm()
+	}
+	c.unsay(topic, err)
+	return io.MultiReader(bytes.NewReader(read), resp.Body), nil
 }
 
 // mismatched turns a *DeniedError into a *MismatchError, for a request that was

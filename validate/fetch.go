@@ -64,6 +64,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 // of it.
 func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string, a egress.Asker, body io.Reader) ([]byte, error) {
 	if err := answered(resp, called(topic, topic)); err != nil {
+		c.unsay(topic, err)
 		return nil, err
 	}
 	links, read, err := linksOf(resp, topic, body)

@@ -91,6 +91,56 @@ func TestGoodAnswerOfAnEstablishedTopicStays_HUB53(t *testing.T) {
 	})
 }
 
+// The answers to a comparison and to a fetch end it as well, though these are not asked
+// whom the topic names: no answer that does not name this hub is passed over.
+func TestEveryAnswerEndsAGoodOne_HUB53(t *testing.T) {
+	const body = "<urlset/>"
+	compare := func(c *TopicChecker, ctx context.Context) { _ = c.Content(ctx, fakeTopic, "", []byte(body)) }
+	get := func(c *TopicChecker, ctx context.Context) { _, _, _ = fetch(ctx, c, fakeTopic) }
+	header := func(h http.Header) func(*fakeDoer) { return func(f *fakeDoer) { f.header = h } }
+	status := func(s int) func(*fakeDoer) { return func(f *fakeDoer) { f.status = s } }
+	feed := `<rss xmlns:atom="http://www.w3.org/2005/Atom"><channel>` + atomLinks(fakeTopic, hubURL) + `</channel></rss>`
+	for name, tc := range map[string]struct {
+		ask    func(*TopicChecker, context.Context)
+		change func(*fakeDoer)
+		served string
+		stays  bool
+	}{
+		"compared, this hub":      {compare, func(*fakeDoer) {}, body, true},
+		"compared, 502":           {compare, status(http.StatusBadGateway), body, true},
+		"compared, in a feed":     {compare, header(http.Header{"Content-Type": {"application/xml"}}), feed, true},
+		"compared, another hub":   {compare, header(http.Header{"Link": {links(fakeTopic, "https://other.example/")}}), body, false},
+		"compared, no hub":        {compare, header(http.Header{"Content-Type": {"application/xml"}}), body, false},
+		"compared, no hub or XML": {compare, header(nil), body, false},
+		"compared, 404":           {compare, status(http.StatusNotFound), body, false},
+		"compared, a redirect":    {compare, status(http.StatusFound), body, false},
+		"fetched, this hub":       {get, func(*fakeDoer) {}, body, true},
+		"fetched, 502":            {get, status(http.StatusBadGateway), body, true},
+		"fetched, another hub":    {get, header(http.Header{"Link": {links(fakeTopic, "https://other.example/")}}), body, false},
+		"fetched, 410":            {get, status(http.StatusGone), body, false},
+		"fetched, a redirect":     {get, status(http.StatusFound), body, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := goodDoer()
+			c := checker(t, TopicOptions{Client: d})
+			if err := c.Check(forEstablished(t.Context()), fakeTopic); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(RememberGood)
+			d.set(tc.change)
+			d.set(func(f *fakeDoer) {
+				f.body = func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(tc.served)) }
+			})
+			tc.ask(c, forEstablished(t.Context()))
+			time.Sleep(RememberGood)
+			d.set(status(http.StatusBadGateway))
+			if got := outcome(c.Check(forEstablished(t.Context()), fakeTopic)); (got == "good") != tc.stays {
+				t.Errorf("%s: %s", name, got)
+			}
+		})
+	}
+}
+
 // Checks under way are counted by requester, and those of strangers leave room for
 // what is established. Who has a reserve shares no check with a stranger.
 func TestChecksUnderWayAreShared(t *testing.T) {

@@ -337,3 +337,12 @@ func (c *TopicChecker) remember(topic string, a egress.Asker, err error) {
 		c.o.Warn(topic, err)
 	}
 }
+
+// unsay ends the good answer of an established topic where err is that of an answer
+// which does not name this hub, though it was asked for something else.
+func (c *TopicChecker) unsay(topic string, err error) {
+	var denied *DeniedError
+	if errors.As(err, &denied) {
+		c.established.Remove(journal.TopicID(topic))
+	}
+}
