@@ -48,7 +48,7 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 	mode, topic, challenge := websub.Mode(q.Get(websub.ParamMode)), q.Get(websub.ParamTopic), q.Get(websub.ParamChallenge)
 	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
 	var sub subscription
-	var renewed bool
+	var renewed, again bool
 	answer := func(tx *bbolt.Tx) error {
 		have, found, err := readSubscription(tx, token)
 		if err != nil {
@@ -58,13 +58,14 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 			return errNotAsked
 		}
 		sub, renewed = have, have.inForce(time.Now())
+		again = mode == websub.ModeDenied && !have.DeniedAt.IsZero()
 		if !sub.answer(mode, lease, q.Get(websub.ParamReason), time.Now()) {
 			return errNotAsked
 		}
 		return nil
 	}
 	err := s.state.view(answer)
-	if err == nil {
+	if err == nil && !again {
 		err = s.update(func(tx *bbolt.Tx) error {
 			if err := answer(tx); err != nil {
 				return err
@@ -81,10 +82,11 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 		s.unstored(w, err)
 		return
 	}
-	switch mode {
-	case websub.ModeDenied:
+	switch {
+	case again: // whoever repeats it fills neither log nor disk
+	case mode == websub.ModeDenied:
 		s.log.Warn("the hub denies the subscription", "event", "subscription_denied", "topic", topic, "hub", sub.Hub, "reason", sub.Denied)
-	case websub.ModeSubscribe:
+	case mode == websub.ModeSubscribe:
 		s.log.Info("the subscription is in force", "event", "subscription_verified", "topic", topic, "hub", sub.Hub, "expires_at", sub.ExpiresAt)
 		if !renewed {
 			s.catchUp(GapLease)
@@ -103,9 +105,11 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 // answer takes what a hub asks of a subscription, and reports whether it was asked
 // for. A lease that the hub does not tell is a day; it runs from now (DST-08).
 //
-// A denial is taken at any time (DST-09). It lets nobody in, and the hub is asked again.
+// A denial is taken at any time (DST-09). It lets nobody in, and the hub is asked again
+// an hour after the first, however often it is repeated.
 func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now time.Time) bool {
 	switch {
+	case mode == websub.ModeDenied && b.EndedAt.IsZero() && !b.DeniedAt.IsZero():
 	case mode == websub.ModeDenied && b.EndedAt.IsZero():
 		b.Denied, b.DeniedAt = egress.Excerpt([]byte(reason), maxText), now
 		if b.Denied == "" {

@@ -187,6 +187,24 @@ func TestDenied_DST09(t *testing.T) {
 	})
 }
 
+// Denials need no signature: whoever repeats them, before the hub or after it, does not
+// keep the subscriber from asking again, and writes one line to the log.
+func TestDeniedAgainAndAgain_DST09(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		callback := l.form(0).Get(websub.ParamCallback)
+		for range 6 {
+			if w := l.get(l.sub, callback, "denied", labTopic, "", 0); w.Code != 200 {
+				l.Errorf("answered with %d", w.Code)
+			}
+			l.after(10 * time.Minute)
+		}
+		l.after(time.Minute)
+		if st := l.status().Subscriptions[0]; l.requests() != 2 {
+			l.Errorf("%d requests, %+v", l.requests(), st)
+		}
+	})
+}
+
 // A request that is accepted is not in force yet (DST-05): one that is never verified
 // is made again, and the status says why.
 func TestNeverVerified_DST05(t *testing.T) {
