@@ -20,7 +20,7 @@ var guarded = map[string]bool{
 	// and refs), and a config names commands.
 	"head": true, "cvs": true, "_svn": true, "_darcs": true, "_fossil_": true,
 	// Web servers.
-	"web.config": true, "global.asax": true, "app_offline.htm": true, "web-inf": true, "php.ini": true,
+	"web.config": true, "global.asax": true, "app_offline.htm": true, "web-inf": true, "meta-inf": true, "php.ini": true,
 	// Desktops.
 	"desktop.ini": true, "autorun.inf": true, "folder.htt": true, "thumbs.db": true,
 }

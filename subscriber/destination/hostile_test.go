@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -334,6 +335,33 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A state folder that lies where resources go is refused by whatever links it, or the
+// copy, is named: else a Source could write to it.
+func TestStateBehindALinkIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := errors.Join(os.MkdirAll(at("copy/state"), 0o700), os.Symlink("copy", at("copy-link")), os.Symlink("copy/state", at("state-link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []destination.Options{
+		{Dir: at("copy-link"), StateDir: at("copy/state")}, {Dir: at("copy"), StateDir: at("copy-link/new/state")}, {Dir: at("copy"), StateDir: at("state-link")},
+	} {
+		o.Source = "http://example.org/"
+		if c, err := destination.Open(o); err == nil || !strings.Contains(err.Error(), "outside of it") {
+			t.Errorf("%s with the state in %s: %v", o.Dir, o.StateDir, err)
+			if err == nil {
+				_ = c.Close()
+			}
+		}
+	}
+	c, err := destination.Open(destination.Options{Source: "http://example.org/", Dir: at("copy-link"), StateDir: at("copy/.rssub/deeper")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
 }
 
 // A list or dump of resources says what there is; that it calls something deleted

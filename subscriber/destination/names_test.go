@@ -54,6 +54,7 @@ func TestMapPath(t *testing.T) {
 		"HEAD":            "%48EAD",
 		"header":          "header",
 		"CVS/Root":        "%43VS/Root",
+		"Meta-Inf/x.xml":  "%4Deta-Inf/x.xml",
 		"Web.config":      "%57eb.config",
 		"web.config.bak":  "web.config.bak",
 		"web.config?v=1":  "%77eb.config%qv=1",

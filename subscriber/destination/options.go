@@ -3,6 +3,7 @@ package destination
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -216,11 +217,11 @@ func (o *Options) setDefaults() error {
 
 // checkStateDir refuses a folder that resources could be written to.
 func (o *Options) checkStateDir() error {
-	dir, err := filepath.Abs(o.Dir)
+	dir, err := realPath(o.Dir)
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	state, err := filepath.Abs(o.StateDir)
+	state, err := realPath(o.StateDir)
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
@@ -233,6 +234,26 @@ func (o *Options) checkStateDir() error {
 			o.StateDir, filepath.Join(o.Dir, stateName))
 	}
 	return nil
+}
+
+// realPath is the absolute path of a folder without links. What of it is not there yet
+// will be made by its own name.
+func realPath(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := dir; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 func (r Root) check() error {
