@@ -29,7 +29,14 @@ func LinksFromFeed(r io.Reader, base string) ([]Link, error) {
 	d.Strict = false
 	d.Entity = xml.HTMLEntity
 	// Tags and URLs are ASCII in nearly all encodings that are not UTF-8.
-	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return latin1{in}, nil }
+	var recoded bool // a feed may name an encoding again and again, and has one
+	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) {
+		if recoded {
+			return in, nil
+		}
+		recoded = true
+		return latin1{in}, nil
+	}
 	f := feed{base: parseBase(base)}
 	for len(f.found) < maxDiscovered {
 		tok, err := d.Token()

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // targets writes links as "rel href".
@@ -123,6 +125,7 @@ func TestLinksFromFeed(t *testing.T) {
 		{"unknown entity and unquoted attribute", atomFeed + `<title a=b>&nbsp;&unknown; & </title>` + self, []string{"self https://example.org/feed"}},
 		{"with a DTD", `<!DOCTYPE rss [<!ENTITY x "y">]>` + rssFeed + hub, []string{"hub https://hub.example/"}},
 		{"in another encoding", `<?xml version="1.0" encoding="ISO-8859-1"?>` + rssFeed + "<title>\xe9</title>" + hub + "<atom:link rel='self' href='/\xe9'/>", []string{"hub https://hub.example/", "self https://example.org/%C3%A9"}},
+		{"in another encoding, said twice", `<?xml version="1.0" encoding="ISO-8859-1"?><?xml encoding="x"?>` + rssFeed + "<atom:link rel='self' href='/\xe9'/>", []string{"self https://example.org/%C3%A9"}},
 		{"relation and target in another namespace", atomFeed + `<link xmlns:x="urn:x" x:rel="hub" x:href="https://hub.example/"/>`, nil},
 
 		{"other namespace", rssFeed + `<link rel="hub" href="https://hub.example/"/>`, nil},
@@ -219,6 +222,22 @@ func TestDiscoveryIsBounded(t *testing.T) {
 		if n != 1 || !errors.Is(err, broken) {
 			t.Errorf("%s, broken off: %d found, %v", name, n, err)
 		}
+	}
+}
+
+// An encoding counts once: a feed that names one again and again takes no more memory, and
+// hence no more time, than its length.
+func TestEncodingsAreNotStacked(t *testing.T) {
+	doc := strings.Repeat("<?xml encoding='x'?>", 64<<10/20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	links, err := LinksFromFeed(strings.NewReader(doc), "https://example.org/")
+	runtime.ReadMemStats(&after)
+	took := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d bytes of a feed took %d KiB and %v", len(doc), took>>10, time.Since(start))
+	if limit := 1<<20 + 128*uint64(len(doc)); len(links) != 0 || err != nil || took > limit {
+		t.Errorf("%d links, %v, %d bytes were allocated, want %d at most", len(links), err, took, limit)
 	}
 }
 

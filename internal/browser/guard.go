@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -61,6 +62,9 @@ func hostname(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.String() // IPv6 has many spellings, of which browsers send one
 	}
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }

@@ -9,7 +9,7 @@ import (
 
 // What browsers send in the cases that matter, header by header, and what programs send.
 func TestGuard(t *testing.T) {
-	g := NewGuard("hub.example.org", "Hub.Internal.", "::1", "[2001:db8::1]")
+	g := NewGuard("hub.example.org", "Hub.Internal.", "::1", "[2001:db8::1]", "2001:DB8:0:0::2", "::ffff:192.0.2.1")
 	for _, tc := range []struct {
 		why, method, host string
 		header            map[string]string
@@ -35,6 +35,10 @@ func TestGuard(t *testing.T) {
 		{"an address", "POST", "10.0.0.1:8080", map[string]string{"Origin": "http://10.0.0.1:8080"}, ErrHost},
 		{"an address that is listed", "POST", "[::1]:8080", map[string]string{"Origin": "http://[::1]:8080"}, nil},
 		{"another one", "POST", "[2001:db8::1]", map[string]string{"Origin": "http://[2001:db8::1]"}, nil},
+		{"one that is listed in another spelling", "POST", "[2001:db8::2]:8080", map[string]string{"Origin": "http://[2001:db8::2]:8080"}, nil},
+		{"one with IPv4 in it, as browsers write it", "POST", "[::ffff:c000:201]", map[string]string{"Origin": "http://[::ffff:c000:201]"}, nil},
+		{"one that is not listed", "POST", "[2001:db8::3]", map[string]string{"Origin": "http://[2001:db8::3]"}, ErrHost},
+		{"the IPv4 address itself", "POST", "192.0.2.1", map[string]string{"Origin": "http://192.0.2.1"}, ErrHost},
 		{"no Host", "POST", "", map[string]string{"Sec-Fetch-Site": "same-origin"}, ErrHost},
 		{"other methods", "DELETE", "hub.example.org", map[string]string{"Origin": "https://evil.example"}, ErrCrossSite},
 		{"methods that do not exist", "post", "hub.example.org", map[string]string{"Origin": "https://evil.example"}, ErrCrossSite},
