@@ -145,6 +145,21 @@ func TestCopyExitCodes(t *testing.T) {
 	}
 }
 
+// What there is no room for is reported with the flag that limits it, and ends with 6.
+func TestCopyWithoutRoom(t *testing.T) {
+	s := newSitemap(t)
+	for _, limit := range []string{"--max-total=5", "--min-free-disk=1152921504606846976"} {
+		code, out, errs := rssub(t.Context(), "sync", s.URL+"/list.xml", "--dir", filepath.Join(t.TempDir(), "copy"), "--dev", limit)
+		if name, _, _ := strings.Cut(limit, "="); code != cli.ExitPartial || !strings.Contains(out, "there is no room for it") || !strings.Contains(out, name) {
+			t.Errorf("%s exits %d:\n%s%s", limit, code, out, errs)
+		}
+	}
+	code, out, errs := rssub(t.Context(), "sync", s.URL+"/list.xml", "--dir", filepath.Join(t.TempDir(), "copy"), "--dev", "--max-total=0", "--min-free-disk=0")
+	if strings.Contains(out, "there is no room") || code == cli.ExitUsage {
+		t.Errorf("without limits it exits %d:\n%s%s", code, out, errs)
+	}
+}
+
 // Follow of a Source without a hub copies it, prints what it did, and ends with ctx.
 func TestFollowWithoutHub(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")

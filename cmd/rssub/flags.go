@@ -31,6 +31,7 @@ type copyFlags struct {
 	parallel          int
 	maxDelete         string
 	maxFile           int64
+	maxTotal, minFree int64
 	baseline          string
 	dryRun, json      bool
 	call              cli.CallFlags
@@ -49,10 +50,12 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that are written as they are although programs act upon them, such as .well-known or web.config; repeatable (default: all such names get a safe name)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
 	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host, read again when it changes; repeatable")
-	f.parallel, f.maxFile = 8, 16<<30
+	f.parallel, f.maxFile, f.maxTotal, f.minFree = 8, 16<<30, 1<<40, 256<<20
 	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
 	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or N% of the copy, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
 	flags.Var(cli.AtLeast(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, in `BYTES`; a length that the Source gives does not raise it")
+	flags.Var(cli.AtLeast(&f.maxTotal, 0), "max-total", "largest copy in `BYTES`, parts on their way included: what does not fit is reported, and tried again by the next run; 0: no limit")
+	flags.Var(cli.AtLeast(&f.minFree, 0), "min-free-disk", "free space in `BYTES` that has to stay on the disk of the copy: with less of it nothing is fetched, and deletions go on; 0: no limit")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
@@ -78,6 +81,7 @@ func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
+		MaxTotal: orNone(f.maxTotal), MinFree: orNone(f.minFree),
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
@@ -146,6 +150,14 @@ func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 		return nil, &cli.Error{Code: code, Err: err}
 	}
 	return c, nil
+}
+
+// orNone is a limit in the options of a copy, where no limit is below 0.
+func orNone(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // named is a URL and the flag that it came with; empty: it did not.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -155,17 +154,8 @@ func syncDir(dir string) error {
 // Space returns the bytes that are free on the disk of the folder, and those under
 // which nothing new is stored. False: the disk does not tell.
 func (s *Store) Space() (free, least int64, ok bool) {
-	free, err := s.free()
+	free, err := disk.Free(s.dir)
 	return free, max(s.minFree, 0), err == nil
-}
-
-// free is the free space, in bytes, of the disk that the folder is on.
-func (s *Store) free() (int64, error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(s.dir, &st); err != nil {
-		return 0, fmt.Errorf("looking for the free space of %s: %w", s.dir, err)
-	}
-	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:gosec // no disk has 2^63 bytes
 }
 
 // Room implements subscriptions.Space.
@@ -174,16 +164,9 @@ func (s *Store) Room(ctx context.Context) error { return errors.Join(ctx.Err(), 
 // room returns an error that wraps journal.ErrFull where the disk has less than
 // MinFree left after taking size bytes more.
 func (s *Store) room(size int64) error {
-	if s.minFree < 0 {
-		return nil
+	err := disk.Room(s.dir, s.minFree, size)
+	if full := (*disk.FullError)(nil); errors.As(err, &full) {
+		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
-	free, err := s.free()
-	if err != nil {
-		return err
-	}
-	if free-size < s.minFree {
-		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB have to stay free; make room, or move the folder to a larger disk",
-			journal.ErrFull, s.dir, free>>20, s.minFree>>20)
-	}
-	return nil
+	return err
 }

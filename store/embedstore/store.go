@@ -26,7 +26,7 @@ import (
 
 // DefaultMinFree is the free space, in bytes, under which the store takes nothing
 // new any more.
-const DefaultMinFree = 256 << 20
+const DefaultMinFree = disk.DefaultMinFree
 
 // Options are the settings of a Store. The zero value is good.
 type Options struct {

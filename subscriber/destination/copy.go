@@ -24,6 +24,7 @@ type Copy struct {
 	web   *web
 	root  *os.Root // the copy's folder
 	state *state
+	space *space
 	names naming
 	folds bool   // the file system takes a.txt and A.txt for one, or two forms of a name
 	temp  string // what a dry run uses in place of folders that are not there yet
@@ -53,19 +54,19 @@ func Open(o Options) (*Copy, error) {
 			return nil, fmt.Errorf("destination: %w", err)
 		}
 	}
-	c.o, c.web = o, newWeb(&o)
+	c.o, c.web, c.space = o, newWeb(&o), newSpace(&o)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil { //nolint:gosec // a copy is for others to read
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	var err error
-	if c.state, err = openState(o.StateDir); err != nil {
+	if c.state, err = openState(o.StateDir, c.space); err != nil {
 		_ = os.RemoveAll(c.temp) // nothing, where it is empty
 		return nil, err
 	}
 	c.root, err = os.OpenRoot(o.Dir)
 	if err == nil && !o.DryRun {
 		if err = c.root.MkdirAll(partsDir, 0o700); err == nil {
-			err = errors.Join(disk.Mark(filepath.Join(o.Dir, stateName)), c.cleanUp())
+			err = errors.Join(disk.Mark(filepath.Join(o.Dir, stateName)), c.cleanUp(), c.countParts())
 		}
 	}
 	if err != nil {

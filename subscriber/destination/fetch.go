@@ -51,13 +51,13 @@ func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 	}
 	if w.open != nil {
 		f, err := c.put(w, p)
-		if err == nil || fatal(err) {
+		if err == nil || fatal(err) || full(err) {
 			return f, err
 		}
 		c.log.Warn("a resource in a package is not what the Source says; it is fetched by itself", "event", "package_wrong", "url", w.url, "error", err)
 	}
 	f, err = c.fetchFrom(ctx, w, w.url, p)
-	if err == nil || ctx.Err() != nil || fatal(err) {
+	if err == nil || ctx.Err() != nil || fatal(err) || full(err) {
 		return f, err
 	}
 	for _, m := range w.mirrors {
@@ -98,7 +98,7 @@ func (c *Copy) adopt(ctx context.Context, w want, p string) (file, bool) {
 
 // put writes a resource whose content is at hand.
 func (c *Copy) put(w want, p string) (file, error) {
-	part, err := c.openPart(w, w.url, false)
+	part, err := c.openPart(w, w.url, p, false)
 	if err != nil {
 		return file{}, err
 	}
@@ -154,7 +154,7 @@ func passing(err error) bool {
 	)
 	switch {
 	case errors.As(err, &host), errors.As(err, &away), errors.As(err, &refused), egress.Classify(err) == egress.FailureRefused,
-		fatal(err), errors.Is(err, fs.ErrPermission):
+		fatal(err), full(err), errors.Is(err, fs.ErrPermission):
 		return false
 	case errors.As(err, &mismatch):
 		return mismatch.short
@@ -167,7 +167,7 @@ func passing(err error) bool {
 
 // fetchOnce asks for a resource, and renames what came once it is verified.
 func (c *Copy) fetchOnce(ctx context.Context, w want, address, p string) (file, error) {
-	part, err := c.openPart(w, address, true)
+	part, err := c.openPart(w, address, p, true)
 	if err != nil {
 		return file{}, err
 	}

@@ -120,6 +120,16 @@ func TestKilledAtRandom(t *testing.T) {
 		t.Errorf("%v %+v", err, a)
 	}
 	s.same(dir)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	sum := 0
+	for _, body := range s.files {
+		sum += len(body)
+	}
+	if got := total(t, dir, nil); got != fmt.Sprint(sum) {
+		t.Errorf("the state says that there are %s bytes, and there are %d", got, sum)
+	}
 }
 
 func (s *source) dropIf(name string, after int) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"
@@ -51,6 +52,14 @@ type Options struct {
 	// MaxFile is the largest resource, or package of a dump, in bytes, whatever the
 	// Source says how long it is: 16 GiB.
 	MaxFile int64
+	// MaxTotal is how many bytes the files of the copy and those on their way may have
+	// together: 1 TiB; negative: any number. A file counts once while it is replaced, and
+	// a package of a dump does not count.
+	MaxTotal int64
+	// MinFree is how many bytes stay free on the disk of Dir: 256 MiB; negative: none.
+	// What MaxTotal or MinFree leaves no room for fails, and is tried again as all that
+	// failed is; the rest goes on, deletions too.
+	MinFree int64
 	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
 	// BaselineDump.
 	Baseline Baseline
@@ -195,6 +204,12 @@ func (o *Options) setDefaults() error {
 	}
 	if o.MaxFile <= 0 {
 		o.MaxFile = 16 << 30
+	}
+	if o.MaxTotal == 0 {
+		o.MaxTotal = 1 << 40
+	}
+	if o.MinFree == 0 {
+		o.MinFree = disk.DefaultMinFree
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -27,6 +27,12 @@ const (
 	partsKept = 7 * 24 * time.Hour
 )
 
+// partName is the name of the part of a URL in the copy.
+func partName(url string) string { return partsDir + "/" + digest(url, 16) }
+
+// spaceEvery is how many bytes are written between two looks at the free disk.
+const spaceEvery = 1 << 20
+
 // part is a resource on its way. A large one stays when the connection breaks, and
 // is gone on with where its server can prove that it is still the same.
 type part struct {
@@ -35,10 +41,16 @@ type part struct {
 	f     *os.File
 	hash  *resourcesync.Hasher
 	have  int64 // bytes from an earlier try
-	from  validator
-	noted bool // there is a file with from
-	keep  bool
-	moved bool
+	size  int64 // bytes that it has by now
+	old   int64 // bytes of the file that it is to replace
+	apart bool  // it is a package, which is no part of the copy
+	// Reserved is how many bytes Options.MaxTotal has room for, and room how many the
+	// disk had at the last look.
+	reserved, room int64
+	from           validator
+	noted          bool // there is a file with from
+	keep           bool
+	moved          bool
 }
 
 // validator is how an earlier answer is recognised.
@@ -47,14 +59,15 @@ type validator struct {
 	URL  string `json:"url"`  // that was asked
 }
 
-// openPart begins a part. With resume it goes on with one that came from the same
-// address, if there is one.
-func (c *Copy) openPart(w want, address string, resume bool) (*part, error) {
+// openPart begins the part of what is to be at a path of the copy. With resume it goes on
+// with one that came from the same address, if there is one. Where there is no room for
+// the length that the Source states it is a *fullError.
+func (c *Copy) openPart(w want, address, to string, resume bool) (*part, error) {
 	of := w.digests.Algorithms()
 	if len(of) == 0 {
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
-	p := &part{copy: c, name: partsDir + "/" + digest(w.url, 16), hash: resourcesync.NewHasher(of...)}
+	p := &part{copy: c, name: partName(w.url), old: c.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
 	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	if resume {
 		if raw, err := c.root.ReadFile(p.name + notes); err == nil {
@@ -67,8 +80,60 @@ func (c *Copy) openPart(w want, address string, resume bool) (*part, error) {
 		}
 	}
 	var err error
-	p.f, err = c.root.OpenFile(p.name, how, 0o644)
-	return p, err
+	if p.f, err = c.root.OpenFile(p.name, how, 0o644); err != nil {
+		return nil, err
+	}
+	p.size, p.room = p.have, p.have
+	err = p.reserve(max(p.have, w.length))
+	if more := w.length - p.have; err == nil && more > 0 {
+		err = c.space.free(more)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// replaced is the length of the file that a resource takes the place of.
+func (c *Copy) replaced(w want, to string) int64 {
+	if f, ok := c.state.file(w.url); ok && f.Path == to {
+		return f.Length
+	}
+	return 0
+}
+
+// reserve makes room within Options.MaxTotal for a part of so many bytes. A package takes
+// none: what is in it could not fit beside it, however often that is tried.
+func (p *part) reserve(bytes int64) error {
+	takes := bytes
+	if p.apart {
+		takes = 0
+	}
+	if err := p.copy.space.reserve(p.name, takes, p.old); err != nil {
+		return err
+	}
+	p.reserved = bytes
+	return nil
+}
+
+// Write implements io.Writer: it makes room for what is written next.
+func (p *part) Write(b []byte) (int, error) {
+	size := p.size + int64(len(b))
+	if size > p.reserved {
+		if err := p.reserve(size); err != nil {
+			return 0, err
+		}
+	}
+	if size > p.room {
+		more := max(spaceEvery, int64(len(b)))
+		if err := p.copy.space.free(more); err != nil {
+			return 0, err
+		}
+		p.room = p.size + more
+	}
+	p.size = size
+	return len(b), nil
 }
 
 // header is what to ask with.
@@ -104,7 +169,7 @@ func (p *part) begin(resp *http.Response, address string, limit int64) error {
 				return err
 			}
 		}
-		p.have = 0
+		p.have, p.size, p.room = 0, 0, 0
 		if err := p.remember(resp, address); err != nil {
 			return err
 		}
@@ -112,6 +177,12 @@ func (p *part) begin(resp *http.Response, address string, limit int64) error {
 	if n := resp.ContentLength; n >= 0 && p.have+n > limit {
 		p.discard()
 		return &mismatchError{what: fmt.Sprintf("it has %d bytes, and may have %d", p.have+n, limit)}
+	} else if n >= 0 && p.have+n > p.reserved {
+		err := p.reserve(p.have + n)
+		if err != nil {
+			p.discard()
+		}
+		return err
 	}
 	return nil
 }
@@ -133,8 +204,11 @@ func (p *part) remember(resp *http.Response, address string) error {
 
 // take reads the body, as far as limit.
 func (p *part) take(body io.Reader, limit int64) error {
-	n, err := io.Copy(io.MultiWriter(p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
+	n, err := io.Copy(io.MultiWriter(p, p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
+		if full(err) {
+			p.discard()
+		}
 		return egress.WithoutURL(err)
 	}
 	if p.have+n > limit {
@@ -192,10 +266,12 @@ func (p *part) close() {
 		_ = p.f.Close()
 	}
 	if p.keep && !p.moved {
+		p.copy.space.set(p.name, p.size)
 		return
 	}
-	if !p.moved {
+	if !p.moved { // else it counts until it is recorded
 		_ = p.copy.root.Remove(p.name)
+		p.copy.space.set(p.name, 0)
 	}
 	if p.noted {
 		_ = p.copy.root.Remove(p.name + notes)

@@ -125,9 +125,9 @@ func (s *state) putRule(rule string) error {
 // rekey finds files by their paths as fold has them now. Where that makes one of two paths
 // the second file is forgotten, and fetched again to a place of its own.
 func (s *state) rekey(fold func(string) string) error {
-	forgotten := 0
+	var forgotten, bytes int64
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		forgotten = 0
+		forgotten, bytes = 0, 0
 		if err := tx.DeleteBucket(pathsBucket); err != nil {
 			return err
 		}
@@ -149,14 +149,16 @@ func (s *state) rekey(fold func(string) string) error {
 			return paths.Put(key, url)
 		})
 		for _, url := range twice {
+			bytes += lengthOf(tx.Bucket(filesBucket).Get([]byte(url)))
 			err = errors.Join(err, tx.Bucket(filesBucket).Delete([]byte(url)))
 			forgotten++
 		}
-		return err
+		return errors.Join(err, addBytes(tx, -bytes))
 	})
 	if err != nil {
 		return fmt.Errorf("writing the state of the copy: %w", err)
 	}
-	s.n.Add(-int64(forgotten))
+	s.n.Add(-forgotten)
+	s.space.recorded(-bytes, nil)
 	return nil
 }

@@ -33,6 +33,7 @@ var (
 	metaBucket    = []byte("meta")
 	formatKey     = []byte("format")
 	namesKey      = []byte("names") // the rule that files got their paths by (Copy.rename)
+	bytesKey      = []byte("bytes") // of all files together
 )
 
 const (
@@ -92,11 +93,14 @@ type setState struct {
 // state is what is remembered on disk. It may be shared between goroutines.
 type state struct {
 	db    *bbolt.DB
+	space *space
 	n     atomic.Int64 // of files
 	retry atomic.Int64 // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
 }
 
-func openState(dir string) (*state, error) {
+// openState opens the state in a folder, or begins one. The space is told of the bytes of
+// all files.
+func openState(dir string, space *space) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
@@ -108,7 +112,7 @@ func openState(dir string) (*state, error) {
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("destination: %s is in use by another process; end that one, or name another folder", name)
 	}
-	s := &state{db: db}
+	s := &state{db: db, space: space}
 	if err == nil {
 		if err = s.prepare(); err != nil {
 			_ = db.Close()
@@ -157,6 +161,9 @@ func (s *state) prepare() error {
 		}
 		s.n.Store(int64(tx.Bucket(filesBucket).Stats().KeyN))
 		s.retry.Store(1)
+		if s.space.files, err = countBytes(tx); err != nil {
+			return err
+		}
 		raw := tx.Bucket(metaBucket).Get(formatKey)
 		if raw == nil {
 			return putJSON(tx.Bucket(metaBucket), string(formatKey), format)
@@ -175,6 +182,37 @@ func putJSON(b *bbolt.Bucket, key string, v any) error {
 		return err
 	}
 	return b.Put([]byte(key), raw)
+}
+
+// countBytes is how many bytes all files have. It counts them where no run did before.
+func countBytes(tx *bbolt.Tx) (n int64, err error) {
+	if raw := tx.Bucket(metaBucket).Get(bytesKey); raw != nil {
+		return n, json.Unmarshal(raw, &n)
+	}
+	err = tx.Bucket(filesBucket).ForEach(func(_, raw []byte) error {
+		n += lengthOf(raw)
+		return nil
+	})
+	return n, errors.Join(err, addBytes(tx, n))
+}
+
+// addBytes notes that the files have so many bytes more.
+func addBytes(tx *bbolt.Tx, by int64) error {
+	if by == 0 {
+		return nil
+	}
+	var have int64
+	_ = json.Unmarshal(tx.Bucket(metaBucket).Get(bytesKey), &have)
+	return putJSON(tx.Bucket(metaBucket), string(bytesKey), have+by)
+}
+
+// lengthOf is the length in the record of a file; 0 where that can't be read.
+func lengthOf(raw []byte) int64 {
+	var f file
+	if json.Unmarshal(raw, &f) != nil {
+		return 0
+	}
+	return f.Length
 }
 
 // count is how many files there are.
@@ -202,9 +240,9 @@ func (d *settled) len() int { return len(d.files) + len(d.gone) + len(d.failed) 
 
 // store makes d durable. Fold is Copy.fold.
 func (s *state) store(d *settled, fold func(string) string, now time.Time) error {
-	var n, retry int64
+	var n, bytes, retry int64
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		n, retry = 0, 0
+		n, bytes, retry = 0, 0, 0
 		files, paths, failed := tx.Bucket(filesBucket), tx.Bucket(pathsBucket), tx.Bucket(failedBucket)
 		drop := func(url string) error { // forgets the file of a URL, and its path
 			raw := files.Get([]byte(url))
@@ -212,6 +250,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 				return nil
 			}
 			n--
+			bytes -= lengthOf(raw)
 			var have file
 			if json.Unmarshal(raw, &have) == nil && string(paths.Get([]byte(fold(have.Path)))) == url {
 				if err := paths.Delete([]byte(fold(have.Path))); err != nil {
@@ -228,6 +267,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 		for _, url := range slices.Sorted(maps.Keys(d.files)) { // in order bbolt is several times faster
 			n++
 			f := d.files[url]
+			bytes += f.Length
 			if err := errors.Join(drop(url), putJSON(files, url, f), paths.Put([]byte(fold(f.Path)), []byte(url)), failed.Delete([]byte(url))); err != nil {
 				return err
 			}
@@ -245,8 +285,8 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 				return err
 			}
 		}
-		if d.deleted == 0 {
-			return nil
+		if err := addBytes(tx, bytes); err != nil || d.deleted == 0 {
+			return err
 		}
 		return countDeletes(tx.Bucket(deletesBucket), d.deleted, now)
 	})
@@ -254,6 +294,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 		return fmt.Errorf("writing the state of the copy: %w", err)
 	}
 	s.n.Add(n)
+	s.space.recorded(bytes, d.files)
 	if have := s.retry.Load(); retry != 0 && (have == 0 || retry < have) {
 		s.retry.Store(retry)
 	}
