@@ -76,6 +76,13 @@ func TestFromTheFolderToRedisAndBack(t *testing.T) {
 
 	subscriber.onPost(nil) // it is well again
 	grown := startHub(t, append(hubArgs, "--redis-url", redis.URL())...)
+	eventually(t, time.Minute, func() error { // it compares first: Redis is new to it, and an import settles nothing
+		a, err := try(t.Context(), http.MethodGet, "http://"+grown.admin+"/readyz?verbose", nil, nil)
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("%s", a.body)
+		}
+		return err
+	})
 	publish(grown) // from where the topic ended
 	got("/cb", 4)
 	eventually(t, time.Minute, func() error {

@@ -64,7 +64,7 @@ func newPushBed(t *testing.T, hubs int) *pushBed {
 	addr := ports.Addr()
 	b.source = "http://" + addr + "/"
 	args := []string{
-		command("rspub"), "serve", "--dir", b.folder, "--listen", addr, "--public-url", b.source, local, "--state-dir", b.state,
+		command("rspub"), "serve", "--dir", b.folder, "--hidden", "--listen", addr, "--public-url", b.source, local, "--state-dir", b.state,
 		"--settle", "50ms", "--every", "100ms", "--list-every", "1s", "--rotate-at", "300", "--dump-every", "off", "--archive-every", "off",
 		"--max-deleted", "1", "--json", "--log-format", "json",
 	}
