@@ -96,6 +96,23 @@ func TestMaxTotal(t *testing.T) {
 	s.same(dir)
 }
 
+// A copy that stays open counts what it has once, however often it is brought in step.
+func TestMaxTotalOfACopyThatStaysOpen(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	c := s.open(dir, maxTotal(1000))
+	for _, name := range []string{"a", "b", "c"} {
+		s.put(name, strings.Repeat(name, 330), 0)
+		if r, err := c.Sync(t.Context()); err != nil || r.Failed != 0 {
+			t.Fatalf("%s: %v %+v", name, err, r)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	s.same(dir)
+}
+
 // What comes without a length counts as it comes, and nothing of it is left over.
 func TestMaxTotalWithoutLength(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
