@@ -341,10 +341,6 @@ func (m *memory) List(_ context.Context, shard int, after uuid.UUID, limit int) 
 	return out[:min(limit, len(out))], nil
 }
 
-func (m *memory) Requests(context.Context, int, uuid.UUID, int) ([]subscriptions.Request, error) {
-	return nil, nil
-}
-
 func (m *memory) Changed(_ context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

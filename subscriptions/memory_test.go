@@ -111,17 +111,6 @@ func (m *memory) List(_ context.Context, shard int, after uuid.UUID, limit int) 
 	return out, m.fail
 }
 
-func (m *memory) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Request, error) {
-	records, err := m.List(ctx, shard, after, 1<<20)
-	var out []Request
-	for _, rec := range records {
-		if rec.Request != nil && len(out) < limit {
-			out = append(out, *rec.Request)
-		}
-	}
-	return out, err
-}
-
 func (m *memory) Changed(context.Context, int, uint64) ([]uuid.UUID, uint64, error) {
 	return nil, 0, errors.New("not used here")
 }

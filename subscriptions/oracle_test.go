@@ -52,11 +52,6 @@ func (c *counted) List(ctx context.Context, shard int, after uuid.UUID, limit in
 	return c.Registry.List(ctx, shard, after, limit)
 }
 
-func (c *counted) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Request, error) {
-	c.note("requests")
-	return c.Registry.Requests(ctx, shard, after, limit)
-}
-
 // taken are the calls since the last time.
 func (c *counted) taken() []string {
 	c.mu.Lock()

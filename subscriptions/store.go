@@ -55,9 +55,6 @@ type Registry interface {
 	// limit of them. What cannot be read of them is left out, so that the rest
 	// goes on, where the store was given somebody to tell; else it is an error.
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error)
-	// Requests lists the pending requests of a shard by subscription id, after
-	// the given one, up to limit of them. It leaves out what List does.
-	Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Request, error)
 	// Changed returns the ids of a shard whose record was changed by Update, or
 	// ended by Commit, since the counter value since, and the value to ask with
 	// next time. Asked with 0 it returns all. It may return more than changed.

@@ -36,7 +36,6 @@ const (
 	opGet
 	opUpdate
 	opList
-	opRequests
 	opChanged
 	opAttempts
 	opCommit
@@ -48,7 +47,7 @@ func (o operation) String() string {
 	return [operationCount]string{
 		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim", "record_gap", "remove",
 		"ping", "mark", "marks", "set_fetched", "unmark",
-		"get", "update", "list", "requests", "changed", "attempts", "commit",
+		"get", "update", "list", "changed", "attempts", "commit",
 	}[o]
 }
 

@@ -44,13 +44,6 @@ func (t timedSubscriptions) List(ctx context.Context, shard int, after uuid.UUID
 	return records, err
 }
 
-func (t timedSubscriptions) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Request, error) {
-	start := time.Now()
-	requests, err := t.next.Requests(ctx, shard, after, limit)
-	t.m.done(opRequests, start, err)
-	return requests, err
-}
-
 func (t timedSubscriptions) Changed(ctx context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
 	start := time.Now()
 	ids, next, err := t.next.Changed(ctx, shard, since)

@@ -84,7 +84,6 @@ func calls(s Store) map[operation]func(context.Context) error {
 		opGet:        func(ctx context.Context) error { return second(s.Get(ctx, id)) },
 		opUpdate:     func(ctx context.Context) error { return second(s.Update(ctx, id, keep)) },
 		opList:       func(ctx context.Context) error { return second(s.List(ctx, 0, id, 1)) },
-		opRequests:   func(ctx context.Context) error { return second(s.Requests(ctx, 0, id, 1)) },
 		opChanged:    func(ctx context.Context) error { return third(s.Changed(ctx, 0, 0)) },
 		opAttempts:   func(ctx context.Context) error { return second(s.Attempts(ctx, id)) },
 		opCommit:     func(ctx context.Context) error { return s.Commit(ctx, []subscriptions.Commit{{ID: id}}) },

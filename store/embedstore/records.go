@@ -39,7 +39,7 @@ func (s *Store) readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, 
 	return rec, err
 }
 
-// leaveOut tells of what List or Requests leaves out. An error: there is nobody
+// leaveOut tells of what List leaves out. An error: there is nobody
 // to tell.
 func (s *Store) leaveOut(key []byte, why error) error {
 	if why == nil || s.unreadable == nil {
@@ -181,26 +181,6 @@ func eachRecord(tx *bbolt.Tx, shard int, from []byte, fn func(key []byte) (bool,
 		}
 	}
 	return nil
-}
-
-// Requests implements subscriptions.Registry.
-func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (requests []subscriptions.Request, err error) {
-	if limit <= 0 {
-		return nil, ctx.Err()
-	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return scan(tx.Bucket(bucketRequests), prefixOf(shard), afterKey(shard, after), func(k, v []byte) (bool, error) {
-			r, err := subscriptions.UnpackRequest(v, s.keys)
-			if err == nil {
-				requests = append(requests, r)
-			}
-			return len(requests) < limit, s.leaveOut(k, err)
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return requests, nil
 }
 
 // Changed implements subscriptions.Registry. After a start, or where since is

@@ -280,15 +280,11 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 			_, err := s.Topics(t.Context(), s.key.topic(topicName).partition, uuid.Nil, 10)
 			return err
 		},
-		"Changes": func() error { _, _, err := s.Changes(t.Context(), s.key.topic(topicName).partition, 0); return err },
-		"Mark":    func() error { _, err := s.Mark(t.Context(), pinged); return err },
-		"Marks":   func() error { _, err := s.Marks(t.Context(), s.key.topic(pinged).partition, uuid.Nil, 10); return err },
-		"Get":     func() error { _, err := s.Get(t.Context(), subs[8].ID); return err },
-		"List":    func() error { _, err := s.List(t.Context(), subscriptions.Shard(subs[8].ID), uuid.Nil, 10); return err },
-		"Requests": func() error {
-			_, err := s.Requests(t.Context(), subscriptions.Shard(subs[8].ID), uuid.Nil, 10)
-			return err
-		},
+		"Changes":  func() error { _, _, err := s.Changes(t.Context(), s.key.topic(topicName).partition, 0); return err },
+		"Mark":     func() error { _, err := s.Mark(t.Context(), pinged); return err },
+		"Marks":    func() error { _, err := s.Marks(t.Context(), s.key.topic(pinged).partition, uuid.Nil, 10); return err },
+		"Get":      func() error { _, err := s.Get(t.Context(), subs[8].ID); return err },
+		"List":     func() error { _, err := s.List(t.Context(), subscriptions.Shard(subs[8].ID), uuid.Nil, 10); return err },
 		"Changed":  func() error { _, _, err := s.Changed(t.Context(), subscriptions.Shard(subs[8].ID), 0); return err },
 		"Attempts": func() error { _, err := s.Attempts(t.Context(), subs[8].ID); return err },
 		"Poll":     func() error { _, _, err := s.Poll(t.Context(), map[int]uint64{1: 1}, map[int]uint64{1: 1}); return err },

@@ -18,7 +18,7 @@ import (
 // costs the ids of the shard, which are sorted here; the records of the page are
 // all else that is read.
 func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = s.eachRecord(ctx, shard, after, limit, s.key.records(shard).ids(), func(id uuid.UUID, v stored) (bool, error) {
+	err = s.eachRecord(ctx, shard, after, limit, func(id uuid.UUID, v stored) (bool, error) {
 		rec, err := s.unpackRecord(id, v)
 		if err = s.leaveOut(id, err); err != nil || rec.Subscription == nil && rec.Request == nil {
 			return false, err
@@ -32,23 +32,7 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 	return records, nil
 }
 
-// Requests implements subscriptions.Registry.
-func (s *Store) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (requests []subscriptions.Request, err error) {
-	err = s.eachRecord(ctx, shard, after, limit, []string{s.key.records(shard).requests}, func(id uuid.UUID, v stored) (bool, error) {
-		rec, err := s.unpackRecord(id, stored{request: v.request})
-		if err = s.leaveOut(id, err); err != nil || rec.Request == nil {
-			return false, err
-		}
-		requests = append(requests, *rec.Request)
-		return true, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the requests of shard %d: %w", shard, err)
-	}
-	return requests, nil
-}
-
-// leaveOut tells of what List or Requests leaves out. An error: there is nobody
+// leaveOut tells of what List leaves out. An error: there is nobody
 // to tell.
 func (s *Store) leaveOut(id uuid.UUID, why error) error {
 	if why == nil || s.unreadable == nil {
@@ -61,14 +45,14 @@ func (s *Store) leaveOut(id uuid.UUID, why error) error {
 // ids are the keys of the hashes whose fields are the ids of all records.
 func (k recordKeys) ids() []string { return []string{k.subs, k.requests} }
 
-// eachRecord hands fn the records that have a field in one of the hashes, in the
-// order of their ids, after a given one, until fn took limit of them. One that
-// was deleted meanwhile comes without values.
-func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, hashes []string, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
+// eachRecord hands fn the records of a shard in the order of their ids, after a given
+// one, until fn took limit of them. One that was deleted meanwhile comes without
+// values.
+func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
 	if limit <= 0 {
 		return ctx.Err()
 	}
-	ids, err := s.idsIn(ctx, hashes)
+	ids, err := s.idsIn(ctx, s.key.records(shard).ids())
 	if err != nil {
 		return err
 	}

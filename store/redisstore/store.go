@@ -21,9 +21,9 @@ import (
 
 // Options are the settings of a Store.
 type Options struct {
-	// URL says where Redis is, and of which kind: redis://[user:password@]host:port/db,
+	// URL says where Redis is, and of which kind: redis://host:port/db,
 	// redis+sentinel://host:port,host:port/master-name, redis+cluster://host:port,host:port,
-	// and the same with rediss for TLS.
+	// and the same with rediss for TLS. User and password stand before the first host.
 	URL string
 	// Prefix begins the names of all keys; empty: DefaultPrefix. All hubs that
 	// have it in common are one.

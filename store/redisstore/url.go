@@ -40,11 +40,12 @@ func urlError(what string) error {
 
 // parseURL reads a Redis URL:
 //
-//	redis://[[user]:password@]host[:port][/db]
-//	redis+sentinel://[[user]:password@]host[:port],...[/master-name[/db]]
-//	redis+cluster://[[user]:password@]host[:port],...
+//	redis://host[:port][/db]
+//	redis+sentinel://host[:port],...[/master-name[/db]]
+//	redis+cluster://host[:port],...
 //
-// and the same with rediss for TLS. Query parameters are sentinel-username and
+// and the same with rediss for TLS. USER:PASSWORD@ may stand before the first host, and
+// USER may be empty. Query parameters are sentinel-username and
 // sentinel-password, and with TLS ca-file, cert-file and key-file. Errors never
 // show the URL.
 func parseURL(raw string) (t target, err error) {

@@ -78,18 +78,6 @@ func (m *Memory) List(ctx context.Context, shard int, after uuid.UUID, limit int
 	return out, ctx.Err()
 }
 
-// Requests implements subscriptions.Registry.
-func (m *Memory) Requests(ctx context.Context, shard int, after uuid.UUID, limit int) (out []subscriptions.Request, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, id := range page(m.records, shard, after, len(m.records)) {
-		if r := m.records[id].Request; r != nil && len(out) < limit {
-			out = append(out, *r)
-		}
-	}
-	return out, ctx.Err()
-}
-
 // Changed implements subscriptions.Registry.
 func (m *Memory) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
 	m.mu.Lock()
