@@ -28,9 +28,7 @@ const cutGrace = 400 * time.Millisecond
 type shard struct {
 	// one is held by the Take or Yield that is under way, of which there is one at
 	// a time. Cut waits for nobody.
-	one chan struct{}
-	// wanted: it was to be taken, and neither yielded nor cut since.
-	wanted bool
+	one    chan struct{}
 	tenure *tenure // nil: the shard is not this hub's
 	lanes  map[uuid.UUID]*lane
 	// forgetting is closed when the lanes of the last tenure are gone; nil: they
@@ -117,7 +115,6 @@ func (d *Dispatcher) Yield(ctx context.Context, n int) {
 	defer s.end()
 	d.mu.Lock()
 	t := s.tenure
-	s.wanted = false
 	if t == nil {
 		d.mu.Unlock()
 		return
@@ -150,29 +147,10 @@ func (d *Dispatcher) Cut(n int) {
 	s := &d.shards[n]
 	d.mu.Lock()
 	t := s.tenure
-	s.wanted = false
 	d.mu.Unlock()
 	if t != nil {
 		d.drop(s, t)
 	}
-}
-
-// Loaded tells whether the subscriptions of all shards that were taken are read,
-// and at least one shard was. A shard whose Take failed counts until it is taken,
-// yielded or cut.
-func (d *Dispatcher) Loaded() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	taken := false
-	for i := range d.shards {
-		if s := &d.shards[i]; s.wanted {
-			if s.tenure == nil || !s.tenure.loaded {
-				return false
-			}
-			taken = true
-		}
-	}
-	return taken
 }
 
 // begin waits until no Take or Yield of the shard is under way.
@@ -203,7 +181,6 @@ func (d *Dispatcher) open(ctx context.Context, s *shard) (*tenure, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	s.wanted = true
 	if s.tenure != nil {
 		return nil, nil
 	}

@@ -135,9 +135,6 @@ func (u *Unpacker) Fail(why string) {
 	u.b = nil
 }
 
-// Err returns what was wrong so far.
-func (u *Unpacker) Err() error { return u.err }
-
 // Done returns what was wrong, bytes that are left over included.
 func (u *Unpacker) Done() error {
 	if u.err == nil && len(u.b) > 0 {

@@ -93,8 +93,9 @@ func TestDamagedListIsRefused(t *testing.T) {
 	p := NewPacker(1)
 	p.Uint(1 << 40)
 	u := NewUnpacker("a list", 1, p.Packed())
-	if n := u.Count(); n != 0 || u.Done() == nil {
-		t.Errorf("%d items, %v", n, u.Err())
+	n := u.Count()
+	if err := u.Done(); n != 0 || err == nil {
+		t.Errorf("%d items, %v", n, err)
 	}
 }
 

@@ -209,7 +209,7 @@ func TestParseProxy(t *testing.T) {
 		if ok != (err == nil) || ok && string(got) != text {
 			t.Errorf("%q: %q, %v", text, string(got), err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "http://user:password@proxy.example.org:3128") {
+		if err != nil && !strings.Contains(err.Error(), "http://proxy.example.org:3128, with USER:PASSWORD@ before the host") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -37,25 +37,6 @@ const (
 	FailureBudget
 )
 
-func (f Failure) String() string {
-	switch f {
-	case FailureNone:
-		return "none"
-	case FailureRefused:
-		return "refused"
-	case FailureTimeout:
-		return "timeout"
-	case FailureConnect:
-		return "connect"
-	case FailureProxy:
-		return "proxy"
-	case FailureBudget:
-		return "budget"
-	default:
-		return "error"
-	}
-}
-
 // Classify tells what kind of failure an error of Client.Do, or of reading an
 // answer's body, is. A cancel cause of the caller's own counts as a timeout if
 // it has a method Timeout that returns true.
