@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -188,7 +189,7 @@ func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token strin
 	defer done()
 	if sub.Secret != "" {
 		if err := websub.VerifySignature(r.Header.Get(websub.HeaderSignature), sub.Secret, body, s.o.methods()...); err != nil {
-			s.forged(w, r, err)
+			s.forged(w, r, sub.Secret, body, err)
 			return
 		}
 	}
@@ -247,14 +248,22 @@ func (s *Subscriber) postpone(w http.ResponseWriter) {
 	http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
 }
 
-// forged answers what is not signed, or not rightly (DST-13).
-func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, websub.ErrSignatureMissing) {
+// forged answers what is not signed, or not rightly (DST-13). A right signature by a
+// method that is too weak is told apart: its hub gets nothing through until
+// MinSignature allows it, and people have to learn why.
+func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, secret string, body []byte, err error) {
+	header := r.Header.Get(websub.HeaderSignature)
+	switch {
+	case errors.Is(err, websub.ErrSignatureMissing):
 		s.refused(r, "unsigned")
 		http.Error(w, "The notification is not signed.", http.StatusUnauthorized)
 		return
+	case errors.Is(err, websub.ErrSignatureMethod) && websub.VerifySignature(header, secret, body) == nil:
+		method, _, _ := strings.Cut(header, "=")
+		s.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and MinSignature (--min-signature) is %s", method, s.o.MinSignature))
+	default:
+		s.refused(r, "wrong signature")
 	}
-	s.refused(r, "wrong signature")
 	http.Error(w, "The signature is not accepted: "+err.Error(), http.StatusForbidden)
 }
 

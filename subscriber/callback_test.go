@@ -52,6 +52,32 @@ func TestVerification_DST07(t *testing.T) {
 	})
 }
 
+// A lease that is empty is as good as none: a day, which is what a hub gives that does
+// not tell (DST-08).
+func TestEmptyLease_DST08(t *testing.T) {
+	for name, params := range map[string][]websub.Param{
+		"none":  nil,
+		"empty": {{Name: websub.ParamLeaseSeconds}},
+	} {
+		subscribed(t, nil, func(l *lab) {
+			f := l.form(0)
+			query := append([]websub.Param{
+				{Name: websub.ParamMode, Value: "subscribe"},
+				{Name: websub.ParamTopic, Value: f.Get(websub.ParamTopic)},
+				{Name: websub.ParamChallenge, Value: "abc"},
+			}, params...)
+			w := httptest.NewRecorder()
+			l.sub.Handler().ServeHTTP(w, httptest.NewRequestWithContext(l.Context(), http.MethodGet, websub.AppendQuery(f.Get(websub.ParamCallback), query...), nil))
+			if w.Code != http.StatusOK || w.Body.String() != "abc" {
+				l.Errorf("%s: %d %q", name, w.Code, w.Body)
+			}
+			if got := time.Until(l.status().Subscriptions[0].ExpiresAt); got != 24*time.Hour {
+				l.Errorf("%s: the lease lasts %v", name, got)
+			}
+		})
+	}
+}
+
 // In no state of a subscription is anything confirmed that was not asked for, and what
 // is refused changes nothing (DST-07, DST-14).
 func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
@@ -161,6 +187,8 @@ func TestOthersGetNothingConfirmed_DST07(t *testing.T) {
 	})
 }
 
+const weakSHA1 = "weak signature: the hub signs with sha1, and MinSignature (--min-signature) is sha256"
+
 // What is unsigned or not rightly signed is refused and counted, and nothing of it is
 // handed on; a method weaker than the floor counts as none (DST-13).
 func TestSignatures_DST13(t *testing.T) {
@@ -178,6 +206,7 @@ func TestSignatures_DST13(t *testing.T) {
 			"another body": {websub.SHA256.Sign(secret, []byte("x")), 403},
 			"another key":  {websub.SHA256.Sign(secret+"x", body), 403},
 			"weak":         {websub.SHA1.Sign(secret, body), 403},
+			"weak, forged": {websub.SHA1.Sign(secret+"x", body), 403},
 			"unknown":      {"md5=" + strings.Repeat("0", 32), 403},
 			"cut off":      {websub.SHA256.Sign(secret, body)[:40], 403},
 			"no method":    {strings.TrimPrefix(websub.SHA256.Sign(secret, body), "sha256="), 403},
@@ -187,7 +216,7 @@ func TestSignatures_DST13(t *testing.T) {
 			}
 		}
 		l.want("")
-		if r := l.status().Counts; r.Refused["unsigned"] != 1 || r.Refused["wrong signature"] != 6 || r.Received != 0 {
+		if r := l.status().Counts; r.Refused["unsigned"] != 1 || r.Refused["wrong signature"] != 6 || r.Refused[weakSHA1] != 1 || r.Received != 0 {
 			l.Errorf("%+v", r)
 		}
 		strong := websub.SHA512.Sign(secret, body)

@@ -203,7 +203,16 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 				"event", "unsigned", "hub", sub.Hub)
 		}
 	}
-	if err := s.post(ctx, sub.Hub, form.Encode()); err != nil {
+	err = s.post(ctx, sub.Hub, form.Encode())
+	var status *StatusError
+	if form.Has(websub.ParamLeaseSeconds) && errors.As(err, &status) && status.Status == http.StatusBadRequest {
+		// Some hubs accept no lease but their own. Whatever else the hub refuses,
+		// its second answer says so again.
+		s.log.Info("the hub answered 400, and is asked again without a lease", "event", "lease_refused", "hub", sub.Hub, "lease", s.o.Lease, "error", err)
+		form.Del(websub.ParamLeaseSeconds)
+		err = s.post(ctx, sub.Hub, form.Encode())
+	}
+	if err != nil {
 		return fmt.Errorf("asking the hub to %s: %w", mode, err)
 	}
 	s.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)

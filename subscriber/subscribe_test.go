@@ -60,6 +60,41 @@ func TestLongLease(t *testing.T) {
 	})
 }
 
+// A hub that answers 400 to the lease is asked again without one, at each renewal as
+// well; one that has another reason for its 400 gets no third request at once.
+func TestHubWithLeasesOfItsOwn(t *testing.T) {
+	picky := func(l *lab) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.PostFormValue(websub.ParamLeaseSeconds) != "" {
+				http.Error(w, "hub.lease_seconds is not known here", http.StatusBadRequest)
+				return
+			}
+			l.hub(w, r)
+		}
+	}
+	subscribed(t, func(l *lab) { l.lease = 1000; l.page(labHub, picky(l)) }, func(l *lab) {
+		if f := l.form(0); f.Has(websub.ParamLeaseSeconds) || len(f.Get(websub.ParamSecret)) < 40 {
+			l.Errorf("%v", f)
+		}
+		l.after(900 * time.Second)
+		if l.requests() != 2 || key(l, 1) != key(l, 0) || l.status().Trouble != "" {
+			l.Errorf("%d requests; %+v", l.requests(), l.status())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		l := newLab(t, func(l *lab) {
+			l.page(labHub, func(w http.ResponseWriter, _ *http.Request) {
+				n++
+				http.Error(w, "I do not like your callback", http.StatusBadRequest)
+			})
+		})
+		if st := l.status(); n != 2 || !strings.Contains(st.Trouble, "I do not like your callback") {
+			l.Errorf("%d requests, trouble %q", n, st.Trouble)
+		}
+	})
+}
+
 // A lease that ran out while the hub was away is asked for again, with the same
 // callback, and what happened in between is taken from the Change List. The log tells
 // the gap as the status does.

@@ -76,18 +76,16 @@ func (f Form) url(param, send string) (string, error) {
 	return raw, CheckURL(param, raw)
 }
 
-// lease returns hub.lease_seconds and whether it was sent (HUB-05). What is
+// lease returns hub.lease_seconds and whether it was sent (HUB-05). An empty one
+// counts as not sent: clients send it for a field that nobody filled in. What is
 // written wrongly is refused; what is only out of range is for the hub to
 // clamp, so a number too great for a Duration is as good as MaxLease.
 func (f Form) lease() (lease time.Duration, sent bool, err error) {
 	value, sent, err := f.One(ParamLeaseSeconds)
-	if !sent || err != nil {
+	if !sent || err != nil || value == "" {
 		return 0, false, err
 	}
 	const send = "send a whole number of seconds greater than 0, in digits alone, or leave it out for the hub's default"
-	if value == "" {
-		return 0, false, formError(ParamLeaseSeconds, "is empty: %s", send)
-	}
 	digits := strings.TrimLeft(value, "0")
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return 0, false, formError(ParamLeaseSeconds, "is %s: %s", quote(value, 40), send)

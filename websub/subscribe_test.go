@@ -30,6 +30,7 @@ func TestParseSubscribe(t *testing.T) {
 		{"HUB-09 unknown parameters", good + "&foo=bar&hub.foo=hub.bar&hub.verify=sync&hub.verify=async&hub.verify_token=x", want},
 		{"HUB-09 the same value twice", good + "&hub.mode=subscribe&hub.topic=http://example.org/t", want},
 		{"HUB-05 lease", good + "&hub.lease_seconds=86400", with(func(r *SubscribeRequest) { r.Lease, r.HasLease = 24*time.Hour, true })},
+		{"HUB-05 empty lease", good + "&hub.lease_seconds=", want},
 		{"HUB-05 leading zeros", good + "&hub.lease_seconds=0060", with(func(r *SubscribeRequest) { r.Lease, r.HasLease = time.Minute, true })},
 		{"HUB-07 secret", good + "&hub.secret=s%26%3D+%2B", with(func(r *SubscribeRequest) { r.Secret = "s&= +" })},
 		{"HUB-07 empty secret", good + "&hub.secret=", want},
@@ -73,7 +74,7 @@ func TestParseSubscribeRefuses(t *testing.T) {
 
 // What is not a positive decimal integer is refused, and named.
 func TestLeaseThatIsNoNumberIsRefused_HUB05(t *testing.T) {
-	for _, v := range []string{"", "0", "000", "-1", "abc", "1.5", "1e3", "0x10", "60s", " 60", "60 ", "+60", "٣", "1_000", strings.Repeat("9", 400) + "x"} {
+	for _, v := range []string{" ", "0", "000", "-1", "abc", "1.5", "1e3", "0x10", "60s", " 60", "60 ", "+60", "٣", "1_000", strings.Repeat("9", 400) + "x"} {
 		_, err := ParseSubscribe(parse(t, good+"&hub.lease_seconds="+url.QueryEscape(v)))
 		refused(t, err, ParamLeaseSeconds, "seconds greater than 0")
 	}

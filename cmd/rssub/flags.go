@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/internal/egress"
@@ -38,6 +39,7 @@ type copyFlags struct {
 	log               cli.LogFlags
 	callback, hub     string
 	insecure          bool
+	minSignature      string
 	lease, checkEvery cli.Span
 }
 
@@ -73,8 +75,26 @@ func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
+	addMinSignature(flags, &f.minSignature)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
+}
+
+// addMinSignature adds the flag that lets in the deliveries of old hubs.
+func addMinSignature(flags *pflag.FlagSet, method *string) {
+	flags.StringVar(method, "min-signature", string(websub.SHA256), "weakest `METHOD` of signature that is accepted: sha1, sha256, sha384 or sha512. sha1 is for hubs that know no other")
+}
+
+// minSignature reads it.
+func minSignature(method string) (websub.SignatureMethod, error) {
+	if method == "" {
+		return "", nil // a command without the flag
+	}
+	m, err := websub.ParseSignatureMethod(method)
+	if err != nil {
+		return "", cli.Fail(cli.ExitUsage, "--min-signature: %w", err)
+	}
+	return m, nil
 }
 
 // options reads the flags.
@@ -90,6 +110,9 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	}
 	err := errors.Join(cli.CheckAddress("SOURCE", source), checkURLs(f.callback, named{"--hub", f.hub}))
 	if err != nil {
+		return o, err
+	}
+	if o.MinSignature, err = minSignature(f.minSignature); err != nil {
 		return o, err
 	}
 	for _, h := range f.hosts {

@@ -25,6 +25,7 @@ type listenFlags struct {
 	check   cli.Span
 	hold    cli.Span
 	leave   bool
+	minimum string // of signatures
 	call    cli.CallFlags
 	log     cli.LogFlags
 }
@@ -65,6 +66,7 @@ repeated by the next start, but for what a crash cut off.`,
 	flags.StringVar(&f.command, "exec", "", "run `CMD` by the shell for each change, instead of printing notifications")
 	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List that gaps are repaired from (default: as the Source says)")
 	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
+	addMinSignature(flags, &f.minimum)
 	f.lease, f.check = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
@@ -82,6 +84,9 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	}
 	err := checkURLs(f.o.Callback, named{"--topic", f.o.Topic}, named{"--hub", f.o.Hub}, named{"--change-list", f.o.ChangeList})
 	if err != nil {
+		return err
+	}
+	if f.o.MinSignature, err = minSignature(f.minimum); err != nil {
 		return err
 	}
 	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {

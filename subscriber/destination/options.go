@@ -66,11 +66,12 @@ type Options struct {
 	// DryRun calls the Source and says what would be done, and changes nothing.
 	DryRun bool
 
-	// Callback is the public URL of Handler, for Follow. Hub, Lease and
-	// InsecureSecret are those of subscriber.Options.
+	// Callback is the public URL of Handler, for Follow. Hub, Lease, InsecureSecret
+	// and MinSignature are those of subscriber.Options.
 	Callback, Hub  string
 	Lease          time.Duration
 	InsecureSecret bool
+	MinSignature   websub.SignatureMethod
 	// CheckEvery is that of subscriber.Options.
 	CheckEvery time.Duration
 
@@ -177,6 +178,11 @@ func (o *Options) setDefaults() error {
 	if o.Callback != "" {
 		if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {
 			return fmt.Errorf("destination: %w", err)
+		}
+	}
+	if o.MinSignature != "" {
+		if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {
+			return fmt.Errorf("destination: Options.MinSignature: %w", err)
 		}
 	}
 	for _, p := range o.HiddenAllow {

@@ -162,7 +162,7 @@ func (c *Copy) openSubscriber(set namedSet, st setState, callback string) (*subs
 		topic = ""
 	}
 	s, err := subscriber.Open(subscriber.Options{
-		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret,
+		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret, MinSignature: c.o.MinSignature,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
 		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, Client: c.web, Log: c.log,
 	})
