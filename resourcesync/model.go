@@ -59,7 +59,7 @@ type Entry struct {
 	// Loc is the address of what the entry is about (DOC-16). Never empty.
 	Loc string
 	// LastMod is when the resource was last modified, which need not be when it
-	// changed.
+	// changed. It is written to the millisecond.
 	LastMod time.Time
 	// ChangeFreq and Priority are those of sitemaps, not checked.
 	ChangeFreq, Priority string

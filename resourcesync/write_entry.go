@@ -3,6 +3,7 @@ package resourcesync
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -135,7 +136,8 @@ func (c *composer) compose(e *Entry, set field) {
 	c.raw(c.begin)
 	c.text("loc", e.Loc)
 	if !e.LastMod.IsZero() {
-		c.when("lastmod", e.LastMod)
+		// Readers of sitemaps lose what has more digits.
+		c.when("lastmod", e.LastMod.Truncate(time.Millisecond))
 	}
 	if e.ChangeFreq != "" {
 		c.text("changefreq", e.ChangeFreq)

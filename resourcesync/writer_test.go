@@ -329,6 +329,30 @@ func TestWriterWritesUTC_DOC59(t *testing.T) {
 	}
 }
 
+// DOC-59: lastmod has three digits of a second at most, cut off and not rounded, and
+// the times that order changes keep all of theirs.
+func TestWriterCutsLastmod_DOC59(t *testing.T) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	for fraction, want := range map[time.Duration]string{
+		0: "09:00:00Z", 999_999: "09:00:00Z", 1_000_000: "09:00:00.001Z", 123_999_999: "09:00:00.123Z", 999_999_999: "09:00:00.999Z", 500_000_001: "09:00:00.5Z",
+	} {
+		modified := at.Add(fraction)
+		doc := written{goodHead(ChangeList, false), []Entry{{Loc: "https://example.org/a", Change: Created, LastMod: modified, Datetime: modified}}}
+		doc.head.From, doc.head.Until = modified.Add(-time.Nanosecond), modified.Add(time.Nanosecond)
+		text := write(t, doc)
+		if !bytes.Contains(text, []byte("<lastmod>2026-11-21T"+want+"</lastmod>")) {
+			t.Errorf("%v after nine: lastmod is not %s in\n%s", fraction, want, text)
+		}
+		got, err := read(text, ReadOptions{Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := got.entries[0]; !e.Datetime.Equal(modified) || !got.head.From.Equal(doc.head.From) || !got.head.Until.Equal(doc.head.Until) {
+			t.Errorf("datetime, from or until lost digits in\n%s", text)
+		}
+	}
+}
+
 // A Writer hands on what it has, and keeps to itself what the other side says.
 func TestWriterPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken pipe")
