@@ -74,12 +74,37 @@ func (s *set) expireCollections(c *catalogue, all *[]collection, most int) {
 	}
 }
 
+// nextExpiry is when the oldest collection leaves the archive; zero: never.
+func (s *set) nextExpiry(all []collection) time.Time {
+	if len(all) < 2 || s.schedule.KeepArchive < 0 {
+		return time.Time{}
+	}
+	return all[0].Written.Add(s.schedule.KeepArchive)
+}
+
+// expires reports whether it is time for that.
+func (s *set) expires(all []collection) bool {
+	at := s.nextExpiry(all)
+	return !at.IsZero() && !time.Now().Before(at)
+}
+
 // expireLists takes Resource Lists out of the archive for which it is time.
 func (s *set) expireLists() error {
-	lists := s.shelf.current().History.Lists
-	if len(lists) < 2 || s.schedule.KeepArchive < 0 || time.Since(lists[0].Written) < s.schedule.KeepArchive {
+	if !s.expires(s.shelf.current().History.Lists) {
 		return nil
 	}
 	e := s.shelf.edition()
 	return s.show(e, func(c *catalogue) error { return s.resourceListArchive(e, c) })
+}
+
+// expireDumps does so with Resource Dumps, however few there are to keep.
+func (s *set) expireDumps() error {
+	if s.schedule.Archive < 0 || !s.expires(s.shelf.current().History.Dumps) {
+		return nil
+	}
+	e := s.shelf.edition()
+	return s.show(e, func(c *catalogue) error {
+		s.expireCollections(c, &c.History.Dumps, s.schedule.KeepDumps)
+		return s.resourceDumpArchive(e, c)
+	})
 }

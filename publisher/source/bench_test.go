@@ -51,7 +51,7 @@ func BenchmarkResourceList(b *testing.B) {
 	}()
 	for b.Loop() {
 		x.churn(newRandom(), 1, time.Now())
-		if err := s.buildResourceList(b.Context()); err != nil {
+		if _, err := s.buildResourceList(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func (s *Source) Build(ctx context.Context) error {
 		}
 		steps := []struct {
 			wanted bool
-			work   func(context.Context) error
+			do     work
 		}{
 			{x.schedule.ChangeList > 0, x.buildChangeLists},
 			{x.schedule.ResourceList > 0, x.buildResourceList},
@@ -34,7 +34,7 @@ func (s *Source) Build(ctx context.Context) error {
 			if !step.wanted {
 				continue
 			}
-			if err := step.work(ctx); err != nil {
+			if _, err := step.do(ctx); err != nil {
 				return err
 			}
 		}

@@ -24,26 +24,50 @@ type changeLists struct {
 // it lacks, and closes it where it is old or long enough. All changes are in one
 // list and no other: intervals begin where the one before them ended, with the end
 // excluded, and every change has an instant of its own (DOC-39, DOC-40).
-func (s *set) buildChangeLists(ctx context.Context) error {
+func (s *set) buildChangeLists(ctx context.Context) (next time.Time, err error) {
 	snap, err := s.index.Snapshot()
 	if err != nil {
-		return err
+		return next, err
 	}
 	defer snap.Close()
 	b := &changeLists{set: s, edition: s.shelf.edition(), history: s.shelf.current().History.clone()}
 	defer func() { b.edition.discard() }()
 	if !b.due(snap) {
-		return nil
+		return b.next(), nil
 	}
 	if err := b.collect(ctx, snap); err != nil {
-		return err
+		return next, err
 	}
 	if err := b.write(); err != nil {
-		return err
+		return next, err
 	}
 	err = s.show(b.edition, b.apply)
 	b.edition = s.shelf.edition() // the other is shown
-	return err
+	if len(b.closed) > 0 {
+		s.moved.ring() // for their Change Dumps
+	}
+	return b.next(), err
+}
+
+// next is when the open list is old enough to be closed, or a closed one leaves the
+// index or the archive.
+func (b *changeLists) next() (next time.Time) {
+	h := &b.history
+	if b.schedule.Rotate > 0 && h.Last > h.After {
+		next = h.From.Add(b.schedule.Rotate)
+	}
+	for _, p := range h.Periods[:max(len(h.Periods)-1, 0)] {
+		if !b.unneeded(p) {
+			continue
+		}
+		if p.Indexed && b.schedule.KeepChanges > 0 {
+			next = earlier(next, p.Until.Add(b.schedule.KeepChanges))
+		}
+		if keep := b.schedule.keepClosed(); keep > 0 {
+			next = earlier(next, p.Until.Add(keep))
+		}
+	}
+	return next
 }
 
 // due reports whether there is anything to write.
@@ -202,11 +226,16 @@ func (s *Schedule) unlisted(p period, now time.Time) bool {
 }
 
 func (s *Schedule) expired(p period, now time.Time) bool {
-	keep := s.KeepArchive
-	if s.Archive < 0 {
-		keep = s.KeepChanges
-	}
+	keep := s.keepClosed()
 	return keep > 0 && now.Sub(p.Until) >= keep
+}
+
+// keepClosed is how long a closed list is found at all; negative: for ever.
+func (s *Schedule) keepClosed() time.Duration {
+	if s.Archive < 0 {
+		return s.KeepChanges
+	}
+	return s.KeepArchive
 }
 
 // apply makes c what the lists on disk say it is. What others wrote of the periods

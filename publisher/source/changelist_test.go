@@ -61,7 +61,7 @@ func (x *site) changes(path string) (from time.Time, all []resourcesync.Entry) {
 		if !part.From.Equal(until) || !e.From.Equal(part.From) || !e.Until.Equal(part.Until) {
 			x.t.Errorf("%s is from %v until %v, and listed as from %v until %v; the one before it ends at %v", e.Loc, part.From, part.Until, e.From, e.Until, until)
 		}
-		if index, _ := part.Link("index"); index.Href != x.server.URL+"/changelist.xml" {
+		if index, _ := part.Link("index"); index.Href != x.o.PublicURL+changeListPath {
 			x.t.Errorf("the index of %s is %s", e.Loc, index.Href)
 		}
 		if open := part.Until.IsZero(); open != (i == len(entries)-1 && h.Index) {
@@ -122,9 +122,9 @@ func (x *site) churn(random *rand.Rand, n int, now time.Time) {
 	}
 }
 
-func (x *site) step(work func(context.Context) error) {
+func (x *site) step(do work) {
 	x.t.Helper()
-	if err := work(context.Background()); err != nil {
+	if _, err := do(context.Background()); err != nil {
 		x.t.Fatal(err)
 	}
 }

@@ -193,7 +193,7 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 	}
 	defer snap.Close()
 	h := s.shelf.current().History
-	if n := len(h.Dumps); n > 0 && (time.Since(h.Dumps[n-1].Written) < s.schedule.Dump || h.Dumps[n-1].Last == snap.Last().Seq) {
+	if n := len(h.Dumps); n > 0 && (!isDue(h.Dumps[n-1].Written, s.schedule.Dump, time.Now()) || h.Dumps[n-1].Last == snap.Last().Seq) {
 		return nil
 	}
 	e := s.shelf.edition()

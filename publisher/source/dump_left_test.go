@@ -57,7 +57,7 @@ func TestWhatADumpLeavesOutIsTold_DOC36_DOC43(t *testing.T) {
 	if err := x.sets[0].shelf.swap(func(c *catalogue) error { c.History.Dumps = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	x.step(x.sets[0].buildResourceDump)
+	x.step(onRing(x.sets[0].buildResourceDump))
 	x.write(map[string]string{"b": "B"})
 	x.build()
 	_, dumps := x.read("/resourcedump-archive.xml")
@@ -85,7 +85,7 @@ func TestNoDumpOfAnEmptiedFolder(t *testing.T) {
 	if err := errors.Join(os.Rename(x.dir, away), os.Mkdir(x.dir, 0o750)); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.sets[0].buildDumps(context.Background()); !errors.Is(err, errEmptied) {
+	if _, err := x.sets[0].buildDumps(context.Background()); !errors.Is(err, errEmptied) {
 		t.Errorf("the dump of a folder that is away: %v", err)
 	}
 	x.build() // finds out, and holds the deletions

@@ -62,7 +62,7 @@ func TestDumpLeavesOutWhatMoved_DOC38(t *testing.T) {
 	if err := s.shelf.swap(func(c *catalogue) error { c.History.Dumps = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	x.step(s.buildResourceDump)
+	x.step(onRing(s.buildResourceDump))
 	if all := x.unpackAll("/resourcedump.xml"); len(all) != 1 || all[x.server.URL+"/data/a"] != "A" {
 		t.Errorf("the dump has %q", all)
 	}

@@ -132,15 +132,24 @@ const (
 	retryAfter = 5 * time.Second
 )
 
-// loop does work now and whenever a bell rings, but not more often than every so
-// much, nor all the time; and it looks every minute whether time alone has made
-// something due. It returns when ctx ends. What fails is told and tried again.
-func (s *set) loop(ctx context.Context, what string, every time.Duration, wake func() <-chan struct{}, work func(context.Context) error) {
+// work does what is due of some documents. It returns when time alone makes more of
+// them due; zero: only another change does.
+type work func(ctx context.Context) (next time.Time, err error)
+
+// onRing is work that time alone never makes due.
+func onRing(do func(context.Context) error) work {
+	return func(ctx context.Context) (time.Time, error) { return time.Time{}, do(ctx) }
+}
+
+// loop does work now, whenever a bell rings, and when time makes something due, but
+// not more often than every so much, nor all the time. It returns when ctx ends. What
+// fails is told and tried again.
+func (s *set) loop(ctx context.Context, what string, every time.Duration, wake func() <-chan struct{}, do work) {
 	failing := ""
 	for ctx.Err() == nil {
 		rung := wake() // before the work, so that no ring is missed
 		began := time.Now()
-		err := work(ctx)
+		next, err := do(ctx)
 		rest := max(every, min(restFactor*time.Since(began), longRest))
 		switch {
 		case ctx.Err() != nil:
@@ -163,9 +172,33 @@ func (s *set) loop(ctx context.Context, what string, every time.Duration, wake f
 		select {
 		case <-ctx.Done():
 		case <-rung:
-		case <-time.After(tick):
+		case <-time.After(restUntil(next)):
 		}
 	}
+}
+
+// restUntil is how long a loop waits for a ring, where something is due at next. It
+// looks at the clock every now and then, since that may have been set.
+func restUntil(next time.Time) time.Duration {
+	if next.IsZero() {
+		return tick
+	}
+	return min(max(time.Until(next), 0), tick)
+}
+
+// isDue reports whether something is due that was done at last and is done every so
+// often. What was done in the future was done before the clock was set back.
+func isDue(last time.Time, every time.Duration, now time.Time) bool {
+	passed := now.Sub(last)
+	return passed >= every || passed < 0
+}
+
+// earlier returns the earlier of two times, where zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // sleep waits, and returns false where ctx has ended.

@@ -150,6 +150,13 @@ func (x *Index) Len() int {
 	return x.head.count
 }
 
+// lastSeq is the number of the newest change; 0: there is none.
+func (x *Index) lastSeq() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.head.last.seq
+}
+
 // Ready reports whether the first scan is finished.
 func (x *Index) Ready() bool {
 	x.mu.Lock()

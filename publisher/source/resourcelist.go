@@ -12,36 +12,52 @@ import (
 // buildResourceList writes the Resource List where resources have changed since
 // (DOC-34, DOC-35), and another one for the archive when it is time for that. It
 // holds one part in memory at most, whatever the number of resources.
-func (s *set) buildResourceList(ctx context.Context) error {
+func (s *set) buildResourceList(ctx context.Context) (next time.Time, err error) {
+	if err := s.writeDueLists(ctx); err != nil {
+		return next, err
+	}
+	lists := s.shelf.current().History.Lists
+	if n := len(lists); s.schedule.Archive > 0 && n > 0 && lists[n-1].Last != s.index.lastSeq() {
+		next = lists[n-1].Written.Add(s.schedule.Archive)
+	}
+	return earlier(next, s.nextExpiry(lists)), nil
+}
+
+func (s *set) writeDueLists(ctx context.Context) error {
 	snap, err := s.index.Snapshot()
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
-	h := s.shelf.current().History
-	if s.shelf.current().has(resourceListPath) && h.List.Last == snap.Last().Seq && !h.List.At.After(snap.At) {
+	e := s.shelf.edition()
+	var paths []string
+	c := s.shelf.current()
+	if h := &c.History; !c.has(resourceListPath) || h.List.Last != snap.Last().Seq || h.List.At.After(snap.At) {
+		paths = append(paths, resourceListPath)
+	}
+	if s.archiveDue(&c.History, snap) {
+		paths = append(paths, fmt.Sprintf("archive/resourcelist-%d.xml", e.number))
+	}
+	if len(paths) == 0 {
 		return s.expireLists()
 	}
-	e := s.shelf.edition()
-	lists := []string{resourceListPath}
-	if s.archiveDue(&h, snap) {
-		lists = append(lists, fmt.Sprintf("archive/resourcelist-%d.xml", e.number))
-	}
-	written, err := s.writeResourceLists(ctx, e, snap, lists)
+	written, err := s.writeResourceLists(ctx, e, snap, paths)
 	if err != nil {
 		e.discard()
 		return err
 	}
 	return s.show(e, func(c *catalogue) error {
 		h := &c.History
-		existed := s.shelf.current().has(resourceListPath)
-		c.drop(time.Now(), h.List.Parts...)
-		h.List = written[0]
-		h.Lists = append(h.Lists, written[1:]...)
-		c.tell(resourcesync.ResourceList, resourceListPath, h.List.Parts, existed)
-		if len(written) == 1 {
+		if written[0].Path == resourceListPath {
+			existed := s.shelf.current().has(resourceListPath)
+			c.drop(time.Now(), h.List.Parts...)
+			h.List, written = written[0], written[1:]
+			c.tell(resourcesync.ResourceList, resourceListPath, h.List.Parts, existed)
+		}
+		if len(written) == 0 {
 			return nil
 		}
+		h.Lists = append(h.Lists, written...)
 		return s.resourceListArchive(e, c)
 	})
 }
@@ -55,7 +71,7 @@ func (s *set) archiveDue(h *history, snap *Snapshot) bool {
 		return true
 	}
 	last := h.Lists[len(h.Lists)-1]
-	return time.Since(last.Written) >= s.schedule.Archive && last.Last != snap.Last().Seq
+	return isDue(last.Written, s.schedule.Archive, time.Now()) && last.Last != snap.Last().Seq
 }
 
 // writeResourceLists writes the same list at each of the paths.

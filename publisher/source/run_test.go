@@ -288,7 +288,7 @@ func TestIndexIsLost(t *testing.T) {
 		before := len(h.of(x.server.URL + "/changes/"))
 		x.write(files)
 		x.build()
-		x.step(x.sets[0].feed)
+		x.step(onRing(x.sets[0].feed))
 		stop := x.run()
 		eventually(t, "what changed is not pushed", func() bool { return len(h.of(x.server.URL+"/changes/")) == before+len(files) })
 		stop()

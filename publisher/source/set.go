@@ -95,12 +95,12 @@ func (s *set) entry(r *Resource) (resourcesync.Entry, bool) {
 
 // change is what a list says of a change (DOC-39, DOC-17). Of what was deleted the
 // time of the deletion is the last modification, too: readers that compare that
-// alone would pass over an earlier one.
+// alone would pass over an earlier one. So it is rounded up to what is written.
 func (s *set) change(c *Change) (resourcesync.Entry, bool) {
 	e, ok := s.entry(&c.Resource)
 	e.Change, e.Datetime = c.Change, c.At
 	if c.Change == resourcesync.Deleted {
-		e.LastMod, e.Length, e.HasLength, e.Hash, e.Type = c.At, 0, false, "", ""
+		e.LastMod, e.Length, e.HasLength, e.Hash, e.Type = c.At.Add(time.Millisecond-1).Truncate(time.Millisecond), 0, false, "", ""
 	}
 	return e, ok
 }

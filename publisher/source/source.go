@@ -134,7 +134,7 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 	if posted := o.Hooks.Posted; posted != nil {
 		options.Posted = func(p publisher.Posted) { posted(s.name, p) }
 	}
-	if options.From, err = s.begin(); err != nil {
+	if options.From, err = s.logBegins(); err != nil {
 		return err
 	}
 	changes, framework := options, options
@@ -154,9 +154,9 @@ func outboxDir(state, topic string) string {
 	return filepath.Join(state, "outbox", hex.EncodeToString(sum[:8]))
 }
 
-// begin is where the log of changes begins, and so the first interval of a new
+// logBegins is where the log of changes begins, and so the first interval of a new
 // outbox; zero where the folder has not been scanned yet.
-func (s *set) begin() (time.Time, error) {
+func (s *set) logBegins() (time.Time, error) {
 	snap, err := s.index.Snapshot()
 	if errors.Is(err, ErrNoBaseline) {
 		return time.Time{}, nil
@@ -218,23 +218,30 @@ func (s *Source) Run(ctx context.Context) error {
 func (s *set) run(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.folder.Run(ctx) })
 	g.Go(func() error { s.relay(ctx); return nil })
-	loop := func(what string, every time.Duration, wake func() <-chan struct{}, work func(context.Context) error) {
-		g.Go(func() error { s.loop(ctx, what, every, wake, work); return nil })
-	}
-	if s.schedule.ChangeList > 0 {
-		loop("writing the Change Lists", s.schedule.ChangeList, s.moved.wait, s.buildChangeLists)
-	}
-	if s.schedule.ResourceList > 0 {
-		loop("writing the Resource List", s.schedule.ResourceList, s.moved.wait, s.buildResourceList)
-	}
-	loop("writing the dumps", time.Second, s.moved.wait, s.buildDumps)
+	s.writeDocuments(ctx, g)
 	if s.changes == nil {
 		return
 	}
 	g.Go(func() error { return s.changes.Run(ctx) })
 	g.Go(func() error { return s.framework.Run(ctx) })
-	loop("recording changes", 0, s.moved.wait, s.feed)
-	loop("recording framework notifications", 0, s.noticed.wait, s.feedFramework)
+	s.begin(ctx, g, "recording changes", 0, s.moved.wait, onRing(s.feed))
+	s.begin(ctx, g, "recording framework notifications", 0, s.noticed.wait, onRing(s.feedFramework))
+}
+
+// writeDocuments starts what writes documents.
+func (s *set) writeDocuments(ctx context.Context, g *errgroup.Group) {
+	if s.schedule.ChangeList > 0 {
+		s.begin(ctx, g, "writing the Change Lists", s.schedule.ChangeList, s.moved.wait, s.buildChangeLists)
+	}
+	if s.schedule.ResourceList > 0 {
+		s.begin(ctx, g, "writing the Resource List", s.schedule.ResourceList, s.moved.wait, s.buildResourceList)
+	}
+	s.begin(ctx, g, "writing the dumps", time.Second, s.moved.wait, s.buildDumps)
+}
+
+// begin starts a loop.
+func (s *set) begin(ctx context.Context, g *errgroup.Group, what string, every time.Duration, wake func() <-chan struct{}, do work) {
+	g.Go(func() error { s.loop(ctx, what, every, wake, do); return nil })
 }
 
 // relay rings for the folder.
@@ -251,12 +258,25 @@ func (s *set) relay(ctx context.Context) {
 
 // buildDumps writes the dumps that are due, and removes from the log what is in
 // documents by now.
-func (s *set) buildDumps(ctx context.Context) error {
-	var err error
+func (s *set) buildDumps(ctx context.Context) (next time.Time, err error) {
 	if s.schedule.Dump > 0 && s.inStep() {
-		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx))
+		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx), s.expireDumps())
 	}
-	return errors.Join(err, s.prune()) // the log must not grow for ever over one that fails
+	err = errors.Join(err, s.prune()) // the log must not grow for ever over one that fails
+	return s.nextDump(), err
+}
+
+// nextDump is when another Resource Dump is due, or one leaves the archive. Where the
+// folder is away it rings when it is back.
+func (s *set) nextDump() (next time.Time) {
+	dumps := s.shelf.current().History.Dumps
+	if s.schedule.Dump < 0 || len(dumps) == 0 || !s.inStep() {
+		return next
+	}
+	if last := dumps[len(dumps)-1]; last.Last != s.index.lastSeq() {
+		next = last.Written.Add(s.schedule.Dump)
+	}
+	return earlier(next, s.nextExpiry(dumps))
 }
 
 // sweep removes what older documents named, when nobody reads them any more.

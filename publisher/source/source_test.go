@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ type site struct {
 	*Source
 	t      testing.TB
 	dir    string
-	server *httptest.Server
+	server *httptest.Server // nil in a bubble
 	o      Options
 }
 
@@ -35,11 +36,23 @@ func eager(dir string) Options {
 // options; the public URL is set.
 func newSite(t testing.TB, change func(*Options)) *site {
 	t.Helper()
-	dir := t.TempDir()
-	x := &site{t: t, dir: dir, o: eager(dir)}
+	x := &site{t: t}
 	x.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.Handler().ServeHTTP(w, r) }))
 	t.Cleanup(x.server.Close)
-	x.o.PublicURL, x.o.StateDir = x.server.URL+"/", t.TempDir()
+	return x.fill(x.server.URL+"/", change)
+}
+
+// newBubble is newSite without a server, for synctest: its handler is asked.
+func newBubble(t testing.TB, change func(*Options)) *site {
+	t.Helper()
+	return (&site{t: t}).fill("https://source.example.org/", change)
+}
+
+func (x *site) fill(publicURL string, change func(*Options)) *site {
+	t := x.t
+	x.dir = t.TempDir()
+	x.o = eager(x.dir)
+	x.o.PublicURL, x.o.StateDir = publicURL, t.TempDir()
 	if change != nil {
 		change(&x.o)
 	}
@@ -107,7 +120,11 @@ func (x *site) get(path string, header ...string) answer {
 func (x *site) do(method, path string, header ...string) answer {
 	x.t.Helper()
 	if path == "" || path[0] == '/' {
-		path = x.server.URL + path
+		at := strings.TrimSuffix(x.o.PublicURL, "/")
+		if x.server != nil {
+			at = x.server.URL // whatever the path of the public URL
+		}
+		path = at + path
 	}
 	req, err := http.NewRequestWithContext(x.t.Context(), method, path, http.NoBody)
 	if err != nil {
@@ -116,6 +133,11 @@ func (x *site) do(method, path string, header ...string) answer {
 	req.Header.Set("Accept-Encoding", "identity")
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+	}
+	if x.server == nil {
+		got := httptest.NewRecorder()
+		x.Handler().ServeHTTP(got, req)
+		return answer{got.Code, got.Header(), got.Body.String()}
 	}
 	resp, err := x.server.Client().Do(req)
 	if err != nil {
