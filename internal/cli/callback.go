@@ -47,7 +47,7 @@ and confirms to anybody; a real subscriber confirms only what it asked for.`,
 			return c.serve(ctx, listen, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8090", "`ADDR` to listen on")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8099", "`ADDR` to listen on")
 	cmd.Flags().StringVar(&c.secret, "secret", "", "check each X-Hub-Signature with the `SECRET` that was given as hub.secret")
 	cmd.Flags().IntVar(&c.status, "status", http.StatusNoContent, "HTTP `STATUS` to answer deliveries with, such as 500 to see retries")
 	return cmd

@@ -25,7 +25,7 @@ func TestReadme(t *testing.T) {
 	}
 	h := startHub(t)
 	addr := ports.Addr()
-	elsewhere := strings.NewReplacer("http://localhost:8080/", h.url(), "127.0.0.1:8090", addr, "127.0.0.1:8081", h.admin)
+	elsewhere := strings.NewReplacer("http://localhost:8080/", h.url(), "127.0.0.1:8099", addr, "127.0.0.1:8081", h.admin)
 
 	var commands []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
