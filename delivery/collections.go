@@ -70,40 +70,35 @@ func (r *ring[T]) all() iter.Seq[T] {
 // be taken out. The zero groups is empty.
 type groups struct{ first, last *group }
 
-func (l *groups) push(g *group) {
-	g.in, g.prev = l, l.last
-	if l.last == nil {
-		l.first = g
-	} else {
-		l.last.next = g
-	}
-	l.last = g
-}
+func (l *groups) push(g *group) { l.insert(l.last, g, nil) }
 
 // pushFront puts g in as if it were the oldest.
-func (l *groups) pushFront(g *group) {
-	g.in, g.next = l, l.first
-	if l.first == nil {
-		l.last = g
-	} else {
-		l.first.prev = g
-	}
-	l.first = g
+func (l *groups) pushFront(g *group) { l.insert(nil, g, l.first) }
+
+func (l *groups) insert(prev, g, next *group) {
+	g.in = l
+	l.link(prev, g)
+	l.link(g, next)
 }
 
 // remove takes g out, which is in.
 func (l *groups) remove(g *group) {
-	if g.prev == nil {
-		l.first = g.next
-	} else {
-		g.prev.next = g.next
-	}
-	if g.next == nil {
-		l.last = g.prev
-	} else {
-		g.next.prev = g.prev
-	}
+	l.link(g.prev, g.next)
 	g.in, g.prev, g.next = nil, nil, nil
+}
+
+// link puts one right before the other; nil stands before all and after all.
+func (l *groups) link(prev, next *group) {
+	if prev == nil {
+		l.first = next
+	} else {
+		prev.next = next
+	}
+	if next == nil {
+		l.last = prev
+	} else {
+		next.prev = prev
+	}
 }
 
 // timed is something that is due at a time and knows where it is in a timers,

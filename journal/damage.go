@@ -15,6 +15,10 @@ import (
 // permission is never damage.
 var ErrDamaged = errors.New("what is stored is damaged")
 
+// ErrMissing says why an entry is damaged that is not in the store, though the numbers
+// of its neighbours say that it was stored and never trimmed.
+var ErrMissing = errors.New("it is missing from the store")
+
 // DamagedError says that an entry, or its body, is damaged.
 type DamagedError struct {
 	// At is the anchor of the entry: reading goes on after it. Where several
@@ -39,6 +43,34 @@ func (e *DamagedError) Unwrap() []error { return []error{ErrDamaged, e.Why} }
 
 // Damaged returns a *DamagedError about e.
 func (e *Entry) Damaged(why error) error { return &DamagedError{At: e.Anchor(), ID: e.ID, Why: why} }
+
+// Predecessor returns the anchor of the entry right before e, as far as e tells it: its
+// nonce is 0, and Until is about right.
+func (e *Entry) Predecessor() Anchor {
+	at := Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
+	if e.Timed() {
+		at.Until = e.From
+	}
+	return at
+}
+
+// Misses reports whether entries between an anchor and e are missing: entries of a
+// topic are numbered densely.
+func (e *Entry) Misses(after Anchor) bool {
+	known := after.Seq > 0 || after.Position == 0
+	return known && e.Seq > after.Seq+1 && e.Position-1 > after.Position
+}
+
+// MissingNewest returns the *DamagedError about the newest entry of a topic, where a
+// store has no entry after an anchor. Nil: the anchor is the head's.
+func (h *Head) MissingNewest(after Anchor) error {
+	if h.Last.Position <= after.Position {
+		return nil
+	}
+	at := h.Last
+	at.Nonce = 0
+	return &DamagedError{At: at, ID: h.ID, Why: ErrMissing}
+}
 
 // Check compares a body that was read with the length and the SHA-256 of e. It
 // returns nil or a *DamagedError. An entry that was appended with a zero SHA-256 has

@@ -18,6 +18,11 @@ const Partitions = 256
 // before the first entry.
 type Position uint64
 
+// Time returns about when the entry at p was appended.
+func (p Position) Time() time.Time {
+	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
+}
+
 // Nonce is drawn at random for each entry, so that a position which was used
 // again after a store lost its tail is told from the one that was lost.
 type Nonce uint64

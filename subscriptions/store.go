@@ -33,6 +33,28 @@ func Grows(old, next Record) bool {
 	return old == (Record{}) && next != (Record{})
 }
 
+// Change returns what Registry.Update stores under id where r is stored and change is
+// called: what change returns, with the greater of both cursors. Grows reports of it
+// what Grows does. An error is that of change.
+func (r Record) Change(id uuid.UUID, change func(Record) (Record, error)) (next Record, grows bool, err error) {
+	was := r.Subscription != nil
+	var cursor journal.Cursor // change may write into r
+	if was {
+		cursor = r.Subscription.Cursor
+	}
+	if next, err = change(r); err != nil {
+		return Record{}, false, err
+	}
+	if next.Subscription != nil {
+		sub := *next.Subscription
+		if sub.ID = id; was {
+			sub.Cursor = journal.Merge(cursor, sub.Cursor)
+		}
+		next.Subscription = &sub
+	}
+	return next, Grows(r, next), nil
+}
+
 // ErrChangesLost says that a store does not know a counter value that it gave: what
 // changed since then is too long ago, or the store lost its tail.
 var ErrChangesLost = errors.New("the store does not know any more which subscriptions changed")

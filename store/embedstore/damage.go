@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -16,18 +15,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// errMissing says why an entry is damaged that is not in the database, though the
-// numbers of its neighbours say that it was stored and never trimmed.
-var errMissing = errors.New("it is missing from the database")
-
 // positionOf is the position in the key of an entry.
 func positionOf(k []byte) journal.Position {
 	return journal.Position(binary.BigEndian.Uint64(k[len(k)-8:]))
-}
-
-// instantOf is about when the entry at a position was received.
-func instantOf(p journal.Position) time.Time {
-	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
 }
 
 // entryAt reads the entry under a key. An error that journal.Unreadable tells of
@@ -47,7 +37,7 @@ func damagedAt(tx *bbolt.Tx, key []byte, h journal.Head, k, v []byte, seq uint64
 	if id := packedID(v); bytes.Equal(tx.Bucket(bucketIDs).Get(id[:]), k) {
 		d.ID = id
 	}
-	d.At = journal.Anchor{Position: positionOf(k), Seq: seq + 1, Until: instantOf(positionOf(k))}
+	d.At = journal.Anchor{Position: positionOf(k), Seq: seq + 1, Until: positionOf(k).Time()}
 	if d.At.Position == h.Last.Position {
 		d.At = h.Last
 		return d
@@ -56,11 +46,8 @@ func damagedAt(tx *bbolt.Tx, key []byte, h journal.Head, k, v []byte, seq uint64
 	c.Seek(k)
 	if k, v := c.Next(); k != nil && bytes.HasPrefix(k, key) {
 		if next, _, _, err := entryAt(k, v); err == nil {
-			d.At.Seq = next.Seq - 1
-			d.At.Until = next.ReceivedAt
-			if next.Timed() {
-				d.At.Until = next.From
-			}
+			near := next.Predecessor()
+			d.At.Seq, d.At.Until = near.Seq, near.Until
 		}
 	}
 	return d
@@ -73,31 +60,6 @@ func packedID(v []byte) uuid.UUID {
 	}
 	_, n := binary.Uvarint(v[1:])
 	return journal.PackedEntryID(v[1+max(n, 0):])
-}
-
-// missingBefore is the error about the entries between an anchor and e, or nil where
-// there are none: entries are numbered densely.
-func missingBefore(after journal.Anchor, e *journal.Entry) error {
-	known := after.Seq > 0 || after.Position == 0
-	if !known || e.Seq <= after.Seq+1 || e.Position-1 <= after.Position {
-		return nil
-	}
-	at := journal.Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
-	if e.Timed() {
-		at.Until = e.From
-	}
-	return &journal.DamagedError{At: at, Why: errMissing}
-}
-
-// missingNewest is the error about the newest entry of a topic, of which there is
-// none after an anchor; nil: the anchor is the head.
-func missingNewest(after journal.Anchor, h journal.Head) error {
-	if h.Last.Position <= after.Position {
-		return nil
-	}
-	at := h.Last
-	at.Nonce = 0
-	return &journal.DamagedError{At: at, ID: h.ID, Why: errMissing}
 }
 
 // fileBody reads the body of an entry from its file. journal.ErrNotFound: it was

@@ -66,7 +66,7 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 		case v == nil && positionOf(at) <= h.Trimmed.Position:
 			return journal.ErrNotFound // a damaged entry, whose id was not known when it was trimmed
 		case v == nil:
-			return &journal.DamagedError{At: journal.Anchor{Position: positionOf(at)}, ID: id, Why: errMissing}
+			return &journal.DamagedError{At: journal.Anchor{Position: positionOf(at)}, ID: id, Why: journal.ErrMissing}
 		}
 		if e, _, _, err = entryAt(at, v); journal.Unreadable(err) {
 			err = damagedAt(tx, at[:len(at)-8], h.Head, at, v, 0, err)
@@ -94,8 +94,8 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, ma
 			e, inline, inFile, err := entryAt(k, v)
 			if journal.Unreadable(err) {
 				err = damagedAt(tx, key, h.Head, k, v, last.Seq, err)
-			} else if err == nil {
-				err = missingBefore(last, &e)
+			} else if err == nil && e.Misses(last) {
+				err = &journal.DamagedError{At: e.Predecessor(), Why: journal.ErrMissing}
 			}
 			if err != nil {
 				return false, err
@@ -114,7 +114,7 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, ma
 		case len(out) > 0:
 			return nil // what was read is good; the next Read says what was wrong
 		case err == nil:
-			err = missingNewest(after, h.Head)
+			err = h.MissingNewest(after)
 		}
 		return err
 	})

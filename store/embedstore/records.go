@@ -80,21 +80,16 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 		if err != nil {
 			return err
 		}
-		var cursor *journal.Cursor
-		if old.Subscription != nil {
-			c := old.Subscription.Cursor
-			cursor = &c
-		}
-		rec, err := change(old)
-		if err != nil {
+		var rec subscriptions.Record
+		if rec, o.grows, err = old.Change(id, change); err != nil {
 			return err
 		}
-		if o.grows = subscriptions.Grows(old, rec); o.grows {
+		if o.grows {
 			if err := s.room(0); err != nil {
 				return err
 			}
 		}
-		stored, err = s.writeRecord(tx, key, id, cursor, rec)
+		stored, err = s.writeRecord(tx, key, rec)
 		return err
 	}
 	if err := s.do(ctx, o); err != nil {
@@ -103,23 +98,17 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 	return stored, nil
 }
 
-// writeRecord stores a record and returns a copy of what it stored. cursor is
-// the stored one, if any.
-func (s *Store) writeRecord(tx *bbolt.Tx, key []byte, id uuid.UUID, cursor *journal.Cursor, rec subscriptions.Record) (subscriptions.Record, error) {
+// writeRecord stores a record and returns a copy of what it stored.
+func (s *Store) writeRecord(tx *bbolt.Tx, key []byte, rec subscriptions.Record) (subscriptions.Record, error) {
 	var err error
 	if rec.Subscription == nil {
 		for _, bucket := range [][]byte{bucketSubs, bucketCursors, bucketAttempts} {
 			err = errors.Join(err, del(tx.Bucket(bucket), key))
 		}
 	} else {
-		sub := *rec.Subscription
-		sub.ID = id
-		if cursor != nil {
-			sub.Cursor = journal.Merge(*cursor, sub.Cursor)
-		}
 		err = errors.Join(
-			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(sub, s.keys)),
-			put(tx.Bucket(bucketCursors), key, journal.PackCursor(sub.Cursor)))
+			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(*rec.Subscription, s.keys)),
+			put(tx.Bucket(bucketCursors), key, journal.PackCursor(rec.Subscription.Cursor)))
 	}
 	if rec.Request == nil {
 		err = errors.Join(err, del(tx.Bucket(bucketRequests), key))

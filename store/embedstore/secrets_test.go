@@ -45,7 +45,7 @@ func withSecrets(t testing.TB, s *Store, from, until int) {
 			sub := subscriptions.Subscription{Topic: topic, Callback: callback, Secret: secretOf(i)}
 			request := subscriptions.Request{ID: uuid.New(), Mode: websub.ModeSubscribe, Topic: topic, Callback: callback, Secret: secretOf(i)}
 			id := subscriptions.ID(topic, callback)
-			if _, err := s.writeRecord(tx, keyOf(id), id, nil, subscriptions.Record{Subscription: &sub, Request: &request}); err != nil {
+			if _, err := s.writeRecord(tx, keyOf(id), subscriptions.Record{Subscription: &sub, Request: &request}); err != nil {
 				return err
 			}
 		}

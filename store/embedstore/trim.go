@@ -91,7 +91,7 @@ func (o *oldest) take(tx *bbolt.Tx, key, k, v []byte, cut journal.Cut) (more boo
 	at := e.Anchor()
 	if bad != nil {
 		d := damagedAt(tx, key, h.Head, k, v, h.Trimmed.Seq, bad)
-		e = journal.Entry{ID: d.ID, ReceivedAt: instantOf(d.At.Position)}
+		e = journal.Entry{ID: d.ID, ReceivedAt: d.At.Position.Time()}
 		at = d.At
 	}
 	goes := func() bool {

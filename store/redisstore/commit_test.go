@@ -30,7 +30,7 @@ func store(t testing.TB, s *Store, subs []subscriptions.Subscription) {
 	t.Helper()
 	var calls []call
 	for i := range subs {
-		next := s.packRecord(subs[i].ID, subscriptions.Record{Subscription: &subs[i]})
+		next := s.packRecord(subscriptions.Record{Subscription: &subs[i]})
 		calls = append(calls, call{keys: s.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
 		if len(calls) < 1000 && i < len(subs)-1 {
 			continue

@@ -85,7 +85,7 @@ func (s *Store) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Com
 	if !won {
 		return call{}, nil
 	}
-	next := s.packRecord(id, subscriptions.Record{Subscription: sub})
+	next := s.packRecord(subscriptions.Record{Subscription: sub})
 	next.request = old.request
 	token := ""
 	if ended {

@@ -6,14 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rshub/rshub/journal"
 )
-
-// errMissing says why an entry is damaged that is not in Redis, though the numbers of
-// its neighbours say that it was stored and never trimmed.
-var errMissing = errors.New("it is missing from Redis")
 
 // splitID reads what streamID wrote.
 func splitID(id string) (journal.Position, journal.Nonce, error) {
@@ -24,11 +19,6 @@ func splitID(id string) (journal.Position, journal.Nonce, error) {
 		return 0, 0, fmt.Errorf("%w: the id of an entry: %w", journal.ErrPacked, err)
 	}
 	return journal.Position(position), journal.Nonce(nonce), nil
-}
-
-// instantOf is about when the entry at a position was received.
-func instantOf(p journal.Position) time.Time {
-	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
 }
 
 // damagedAfter is the error about the first entry of a page, or nil: it cannot be
@@ -43,24 +33,17 @@ func damagedAfter(after journal.Anchor, page []storedEntry) error {
 		}
 		return e.damaged(after.Seq, next)
 	}
-	if !missing(after, e) {
+	if !e.Misses(after) {
 		return nil
 	}
-	return &journal.DamagedError{At: before(e), Why: errMissing}
-}
-
-// missing reports whether entries between an anchor and e, which can be read, are
-// missing.
-func missing(after journal.Anchor, e *storedEntry) bool {
-	known := after.Seq > 0 || after.Position == 0
-	return known && e.Seq > after.Seq+1 && e.Position-1 > after.Position
+	return &journal.DamagedError{At: e.Predecessor(), Why: journal.ErrMissing}
 }
 
 // anyMissing reports whether an entry between an anchor and the last of a page is
 // missing, as far as its entries can be read.
 func anyMissing(after journal.Anchor, page []storedEntry) bool {
 	for i := range page {
-		if page[i].why == nil && missing(after, &page[i]) {
+		if page[i].why == nil && page[i].Misses(after) {
 			return true
 		}
 		after = page[i].Anchor()
@@ -86,24 +69,15 @@ func (s *Store) retainedBytes(ctx context.Context, k topicKeys, topic string, af
 	return n, err
 }
 
-// before is the anchor of a missing entry right before e.
-func before(e *storedEntry) journal.Anchor {
-	at := journal.Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
-	if e.Timed() {
-		at.Until = e.From
-	}
-	return at
-}
-
 // damaged is the error about an entry that cannot be read, after the one with the
 // number seq; next, where it is known, is the one that follows.
 func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
 	if !journal.Unreadable(e.why) {
 		return e.why // a newer version wrote it
 	}
-	at := journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: seq + 1, Until: instantOf(e.Position)}
+	at := journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: seq + 1, Until: e.Position.Time()}
 	if next != nil && next.why == nil {
-		near := before(next)
+		near := next.Predecessor()
 		at.Seq, at.Until = near.Seq, near.Until
 	}
 	d := &journal.DamagedError{At: at, Why: e.why}
@@ -130,15 +104,4 @@ func (s *Store) nearby(ctx context.Context, k topicKeys, topic string, after jou
 		return page[0].damaged(after.Seq, &page[1])
 	}
 	return why
-}
-
-// missingNewest is the error about the newest entry of a topic, of which there is
-// none after an anchor; nil: the anchor is the head.
-func missingNewest(after journal.Anchor, h journal.Head) error {
-	if h.Last.Position <= after.Position {
-		return nil
-	}
-	at := h.Last
-	at.Nonce = 0
-	return &journal.DamagedError{At: at, ID: h.ID, Why: errMissing}
 }

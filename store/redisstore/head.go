@@ -135,9 +135,9 @@ const maxTries = 50
 // errBusy is what is returned after that.
 var errBusy = errors.New("others changed the same value again and again; try again")
 
-// changeHead stores what change makes of a topic's head. Change may be called
-// several times; its error is returned, and errUnchanged as nil.
-func (s *Store) changeHead(ctx context.Context, topic string, change func(h *journal.Head) error) error {
+// swapHead calls try with the head of a topic, and again with the one that is there now
+// as long as try says that it is another: the record now.
+func (s *Store) swapHead(ctx context.Context, topic string, try func(k topicKeys, h headRecord) (done bool, now string, err error)) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
@@ -147,27 +147,36 @@ func (s *Store) changeHead(ctx context.Context, topic string, change func(h *jou
 		if err != nil {
 			return err
 		}
+		done, now, err := try(k, h)
+		if done || err != nil {
+			return err
+		}
+		if h, err = s.knowHead(k, topic, now); err != nil {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// changeHead stores what change makes of a topic's head. Change may be called
+// several times; its error is returned, and errUnchanged as nil.
+func (s *Store) changeHead(ctx context.Context, topic string, change func(h *journal.Head) error) error {
+	return s.swapHead(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
 		next := h.Head
 		if err := change(&next); err != nil {
 			if errors.Is(err, errUnchanged) {
-				return nil
+				return true, "", nil
 			}
-			return err
+			return false, "", err
 		}
 		raw := packHead(next)
-		var stored bool
-		var now string
-		if stored, now, err = swapped(s.run(ctx, headScript, []string{k.heads}, k.field, h.revision, raw)); err != nil {
-			return err
-		}
-		if stored {
+		stored, now, err := swapped(s.run(ctx, headScript, []string{k.heads}, k.field, h.revision, raw))
+		if stored && err == nil {
 			s.heads.Add(k.id, raw)
 			s.sights.saw(k, next)
-			return nil
 		}
-		h, err = s.knowHead(k, topic, now)
-	}
-	return errBusy
+		return stored, now, err
+	})
 }
 
 // errUnchanged says that there is nothing to store.

@@ -35,24 +35,32 @@ func live(t *testing.T, url, name string, o Options) *Store {
 	return s
 }
 
-// Invariant 5: a hub that knows nothing of a topic accepts nothing for it while one
-// that may know better has not compared.
-func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
-	server := redistest.Standalone(t)
+// lostTopic is a server that lost a topic, of which knows remembers two entries. It does
+// not compare before compare is called; other knows nothing.
+func lostTopic(t *testing.T) (server *redistest.Server, knows, other *Store, compare func()) {
+	t.Helper()
+	server = redistest.Standalone(t)
 	var ready atomic.Bool
 	ready.Store(true)
-	knows := live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
-	other := live(t, server.URL(), "other", Options{})
+	knows = live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
+	other = live(t, server.URL(), "other", Options{})
 	server.LoseTail(t, func() {
 		publish(t, knows, topicName, 2)
 		ready.Store(false)
 	})
 	eventually(t, "the server", func() bool { _, err := other.Head(t.Context(), topicName); return err == nil })
+	return server, knows, other, func() { ready.Store(true) }
+}
+
+// Invariant 5: a hub that knows nothing of a topic accepts nothing for it while one
+// that may know better has not compared.
+func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
+	_, knows, other, compare := lostTopic(t)
 	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
 	if err := other.Ready(t.Context()); !errors.Is(err, errUnsettled) {
 		t.Errorf("ready: %v", err)
 	}
-	ready.Store(true)
+	compare()
 	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
 	h, err := other.Head(t.Context(), topicName)
 	if err != nil || !h.Until.Equal(entry(0, "").From) || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 || h.Gaps[0].Reason != journal.GapRolledBack {
@@ -66,22 +74,13 @@ func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 // Who comes to export or to import settles nothing while hubs compare: it knows nothing
 // of what they remember.
 func TestVisitorSettlesNothing(t *testing.T) {
-	server := redistest.Standalone(t)
-	var ready atomic.Bool
-	ready.Store(true)
-	knows := live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
-	other := live(t, server.URL(), "other", Options{})
-	server.LoseTail(t, func() {
-		publish(t, knows, topicName, 2)
-		ready.Store(false)
-	})
-	eventually(t, "the server", func() bool { _, err := other.Head(t.Context(), topicName); return err == nil })
+	server, knows, other, compare := lostTopic(t)
 	visitor := openStore(t, Options{URL: server.URL(), Timeout: patience, Visitor: true})
 	if _, err := visitor.Head(t.Context(), topicName); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
-	ready.Store(true)
+	compare()
 	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 {
 		t.Errorf("%+v (%v)", h, err)

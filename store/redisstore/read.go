@@ -233,7 +233,7 @@ func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after j
 		case after.Position > h.Last.Position:
 			return nil, false, journal.ErrRolledBack
 		case len(page) == 0 && most > 0:
-			return nil, false, missingNewest(after, h.Head)
+			return nil, false, h.MissingNewest(after)
 		}
 	}
 	return page, v[1] == int64(1), nil
@@ -255,7 +255,7 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 	h, found, err := s.readEntry(ctx, s.key.topicID(uuid.UUID([]byte(at[:16]))), at16, false)
 	switch {
 	case errors.Is(err, journal.ErrNotFound) && h.Trimmed.Position < at16.Position:
-		return "", e, &journal.DamagedError{At: at16, ID: id, Why: errMissing}
+		return "", e, &journal.DamagedError{At: at16, ID: id, Why: journal.ErrMissing}
 	case err != nil:
 		return "", e, err
 	case found.why != nil:

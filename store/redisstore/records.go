@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -153,12 +152,10 @@ func (s *Store) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subsc
 }
 
 // packRecord returns the values of rec.
-func (s *Store) packRecord(id uuid.UUID, rec subscriptions.Record) (v stored) {
+func (s *Store) packRecord(rec subscriptions.Record) (v stored) {
 	if rec.Subscription != nil {
-		sub := *rec.Subscription
-		sub.ID = id
-		v.sub = string(subscriptions.PackSubscription(sub, s.sealing))
-		v.cursor = string(packCursor(sub.Cursor))
+		v.sub = string(subscriptions.PackSubscription(*rec.Subscription, s.sealing))
+		v.cursor = string(packCursor(rec.Subscription.Cursor))
 	}
 	if rec.Request != nil {
 		v.request = string(subscriptions.PackRequest(*rec.Request, s.sealing))
@@ -201,28 +198,17 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 	}
 }
 
-// changed returns what change makes of a record, and whether it grows. The cursor
-// is the greater of both.
+// changed returns what change makes of a record, and whether it grows.
 func (s *Store) changed(id uuid.UUID, was stored, change func(subscriptions.Record) (subscriptions.Record, error)) (next stored, grown bool, err error) {
 	old, err := s.unpackRecord(id, was)
 	if err != nil {
 		return stored{}, false, err
 	}
-	var cursor *journal.Cursor
-	if old.Subscription != nil {
-		c := old.Subscription.Cursor
-		cursor = &c
-	}
-	rec, err := change(old)
+	rec, grown, err := old.Change(id, change)
 	if err != nil {
 		return stored{}, false, err
 	}
-	if cursor != nil && rec.Subscription != nil {
-		sub := *rec.Subscription
-		sub.Cursor = journal.Merge(*cursor, sub.Cursor)
-		rec.Subscription = &sub
-	}
-	return s.packRecord(id, rec), subscriptions.Grows(old, rec), nil
+	return s.packRecord(rec), grown, nil
 }
 
 func (s *Store) replaceKeys(id uuid.UUID) []string {

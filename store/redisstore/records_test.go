@@ -124,7 +124,7 @@ func TestCommitDuringUpdate(t *testing.T) {
 func TestChangeThatIsSentTwiceIsMadeOnce(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub := subscriptionNo(1)
-	next := s.packRecord(sub.ID, subscriptions.Record{Subscription: &sub})
+	next := s.packRecord(subscriptions.Record{Subscription: &sub})
 	args := replaceArgs(sub.ID, stored{}, next, newToken(), nil)
 	for i := range 2 {
 		if won, err := s.run(t.Context(), replaceScript, s.replaceKeys(sub.ID), args...).Bool(); err != nil || !won {

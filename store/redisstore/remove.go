@@ -30,24 +30,18 @@ return {1}
 
 // Remove implements journal.Remover. Entries go first, as Trim takes them.
 func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
-	if err := s.writable(); err != nil {
-		return err
-	}
-	k := s.key.topic(topic)
-	h, err := s.readHead(ctx, k, topic)
-	for range maxTries {
-		if err != nil {
-			return err
+	return s.swapHead(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
+		if h.Version == ifHead && h.Entries > 0 {
+			_, err := s.Trim(ctx, topic, journal.All)
+			if err == nil {
+				h, err = s.readHead(ctx, k, topic)
+			}
+			if err != nil {
+				return false, "", err
+			}
 		}
 		if h.Version != ifHead {
-			return journal.ErrHeadMoved
-		}
-		if h.Entries > 0 {
-			if _, err := s.Trim(ctx, topic, journal.All); err != nil {
-				return err
-			}
-			h, err = s.readHead(ctx, k, topic)
-			continue
+			return false, "", journal.ErrHeadMoved
 		}
 		tombstone := ""
 		if h.Version != "" {
@@ -56,17 +50,12 @@ func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version
 			tombstone = packHead(next)
 		}
 		names := []string{k.heads, k.intervals, s.key.partition(k.partition, nameMarks), k.changes, k.latest}
-		done, now, runErr := swapped(s.run(ctx, removeScript, names, k.field, h.revision, tombstone, newRevision(),
+		done, now, err := swapped(s.run(ctx, removeScript, names, k.field, h.revision, tombstone, newRevision(),
 			maxTopicChanges, s.hints.message(topic), k.hints, s.publish()))
-		if runErr != nil {
-			return runErr
-		}
-		if done {
+		if done && err == nil {
 			_, err = s.knowHead(k, topic, tombstone)
 			s.hints.send(topic)
-			return err
 		}
-		h, err = s.knowHead(k, topic, now)
-	}
-	return errBusy
+		return done, now, err
+	})
 }

@@ -38,21 +38,13 @@ func (s *Store) Intervals(ctx context.Context, topic string) ([]journal.Interval
 
 // Restore implements journal.Restorer.
 func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
-	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+	if err := errors.Join(ctx.Err(), s.full()); err != nil {
 		return err
 	}
-	if err := s.full(); err != nil {
-		return err
-	}
-	k := s.key.topic(h.Topic)
-	stored, err := s.readHead(ctx, k, h.Topic)
-	for range maxTries {
-		if err != nil {
-			return err
-		}
+	return s.swapHead(ctx, h.Topic, func(k topicKeys, stored headRecord) (bool, string, error) {
 		next, news, err := journal.Restored(stored.Head, h)
 		if err != nil || !news {
-			return err
+			return true, "", err
 		}
 		next.Version = newVersion(random())
 		raw := packHead(next)
@@ -62,19 +54,11 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 		}
 		names := []string{k.heads, k.intervals, k.changes, k.latest}
 		done, now, err := swapped(s.run(ctx, restoreScript, names, args...))
-		if err != nil {
-			return err
-		}
-		if done {
-			if _, err := s.knowHead(k, h.Topic, raw); err != nil {
-				return err
+		if done && err == nil {
+			if _, err = s.knowHead(k, h.Topic, raw); err == nil {
+				s.hints.send(h.Topic)
 			}
-			s.hints.send(h.Topic)
-			return nil
 		}
-		if stored, err = s.knowHead(k, h.Topic, now); err != nil {
-			return err
-		}
-	}
-	return errBusy
+		return done, now, err
+	})
 }

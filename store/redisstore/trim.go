@@ -49,7 +49,7 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 		var page []storedEntry
 		page, _, err = s.readPage(ctx, k, topic, h.Trimmed, look, -1)
 		if errors.Is(err, journal.ErrDamaged) { // the newest is missing, and no other is left
-			page, err = []storedEntry{{Entry: journal.Entry{ID: h.ID, Position: h.Last.Position, Nonce: h.Last.Nonce}, why: errMissing}}, nil
+			page, err = []storedEntry{{Entry: journal.Entry{ID: h.ID, Position: h.Last.Position, Nonce: h.Last.Nonce}, why: journal.ErrMissing}}, nil
 		}
 		head := h.Head
 		if err == nil && look > 1 && anyMissing(h.Trimmed, page) { // whose sizes the head still counts
@@ -86,10 +86,10 @@ func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journa
 	for i, e := range oldest {
 		at, received := e.Anchor(), e.ReceivedAt
 		if e.why != nil {
-			received = instantOf(e.Position)
+			received = e.Position.Time()
 			at = journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: h.Trimmed.Seq + 1, Until: received}
 			if i+1 < len(oldest) && oldest[i+1].why == nil {
-				near := before(&oldest[i+1])
+				near := oldest[i+1].Predecessor()
 				at.Seq, at.Until = near.Seq, near.Until
 			}
 			if e.Position == h.Last.Position {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -122,31 +123,22 @@ func (m *model) append(t *rapid.T) {
 	}
 }
 
-func (m *model) reset(t *rapid.T) {
-	topic := m.topic(t)
-	version := m.version(t, topic)
-	err := m.h.Reset(t.Context(), topic, version)
-	h, headErr := m.h.Head(t.Context(), topic)
-	m.sameError(t, "Head", headErr, nil)
-	if err == nil && h.Version != "" && slices.Contains(m.versions, h.Version) {
-		t.Fatalf("Reset left the version")
-	}
-	m.drawn = minted{version: h.Version}
-	m.sameError(t, "Reset", err, m.ref.Reset(t.Context(), topic, version))
-	m.versions = append(m.versions, h.Version)
-}
+func (m *model) reset(t *rapid.T) { m.clear(t, "Reset", m.h.Reset, m.ref.Reset) }
 
-func (m *model) remove(t *rapid.T) {
+func (m *model) remove(t *rapid.T) { m.clear(t, "Remove", m.h.Remove, m.ref.Remove) }
+
+// clear does to a topic of both what leaves its head with another version.
+func (m *model) clear(t *rapid.T, what string, do, refDo func(ctx context.Context, topic string, ifHead journal.Version) error) {
 	topic := m.topic(t)
 	version := m.version(t, topic)
-	err := m.h.Remove(t.Context(), topic, version)
+	err := do(t.Context(), topic, version)
 	h, headErr := m.h.Head(t.Context(), topic)
 	m.sameError(t, "Head", headErr, nil)
 	if err == nil && h.Version != "" && slices.Contains(m.versions, h.Version) {
-		t.Fatalf("Remove left the version")
+		t.Fatalf("%s left the version", what)
 	}
 	m.drawn = minted{version: h.Version}
-	m.sameError(t, "Remove", err, m.ref.Remove(t.Context(), topic, version))
+	m.sameError(t, what, err, refDo(t.Context(), topic, version))
 	m.versions = append(m.versions, h.Version)
 }
 
