@@ -99,8 +99,9 @@ var table = map[string]room{
 	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/egress internal/ingress internal/examine internal/cli", third: "cobra pflag progressbar"},
 	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/egress internal/ingress internal/cli", third: "cobra pflag progressbar"},
 
-	// Ports for the servers of tests, and real Redis servers.
+	// Ports for the servers of tests, listeners without any, and real Redis servers.
 	"test/ports":     {layer: "3"},
+	"test/pipes":     {layer: "3"},
 	"test/redistest": {layer: "4", may: "test/ports"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},

@@ -11,37 +11,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/test/pipes"
 )
-
-// pipes is a listener whose connections are pipes, so that their deadlines are
-// in the time of a synctest bubble.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // onTheWire runs f with a connection to a server of w.
 func onTheWire(t *testing.T, change func(*Options), f func(*world, net.Conn, *bufio.Reader)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, change)
-		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		l := pipes.Listen()
 		srv := &http.Server{Handler: w, ReadTimeout: time.Minute}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = srv.Serve(l) }()
-		client, server := net.Pipe()
-		l.conns <- server
+		client := l.Dial()
 		f(w, client, bufio.NewReader(client))
 		_ = client.Close()
 		_ = srv.Close()

@@ -25,6 +25,7 @@ import (
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/ingress"
 	"github.com/rshub/rshub/store/storetest"
+	"github.com/rshub/rshub/test/pipes"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
@@ -98,7 +99,7 @@ func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
 // wire is one of the listeners, to which bytes are sent.
 type wire struct {
-	conns *oneConn
+	conns *pipes.Listener
 	logs  *observer.ObservedLogs
 }
 
@@ -108,7 +109,7 @@ func newWire(f *testing.F, o ingress.Options) *wire {
 	a := &App{log: zap.New(core)}
 	o.Total, o.PerNetwork = 100, 100
 	server := a.server(o)
-	w := &wire{conns: &oneConn{conns: make(chan net.Conn), closed: make(chan struct{})}, logs: logs}
+	w := &wire{conns: pipes.Listen(), logs: logs}
 	go func() { _ = server.Serve(w.conns) }()
 	f.Cleanup(func() { _ = server.Close() })
 	return w
@@ -129,7 +130,7 @@ var saneID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 func (w *wire) send(t *testing.T, in []byte, forbidden string) {
 	t.Helper()
 	s := newScript(in)
-	w.conns.conns <- s
+	w.conns.Send(s)
 	s.wait()
 	if lines := w.logs.FilterField(zap.String("event", "handler_panic")).All(); len(lines) > 0 {
 		t.Fatalf("%v", lines[0].ContextMap())
@@ -246,20 +247,3 @@ func FuzzOperatorListener(f *testing.F) {
 	w := newWire(f, ingress.Options{Name: "operator's listener", Handler: handler, Broken: admin.Broken})
 	f.Fuzz(func(t *testing.T, in []byte) { w.send(t, in, token) })
 }
-
-// oneConn is a listener of pipes.
-type oneConn struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (l *oneConn) Close() error   { close(l.closed); return nil }
-func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/rshub/rshub/test/pipes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -191,10 +193,9 @@ func TestPanicsInTheMidst(t *testing.T) {
 func served(t *testing.T, handler http.HandlerFunc, f func(client net.Conn, answers *bufio.Reader)) {
 	synctest.Test(t, func(*testing.T) {
 		server := NewServer(Options{Name: "public listener", Handler: handler, Total: 10, PerNetwork: 10})
-		conns, done := &oneConn{conns: make(chan net.Conn, 1), closed: make(chan struct{})}, make(chan struct{})
+		conns, done := pipes.Listen(), make(chan struct{})
 		go func() { defer close(done); _ = server.Serve(conns) }()
-		client, end := net.Pipe()
-		conns.conns <- end
+		client := conns.Dial()
 		f(client, bufio.NewReader(client))
 		_ = client.Close()
 		_ = server.Close()
@@ -202,23 +203,6 @@ func served(t *testing.T, handler http.HandlerFunc, f func(client net.Conn, answ
 		time.Sleep(24 * time.Hour)
 	})
 }
-
-// oneConn is a listener of pipes.
-type oneConn struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (l *oneConn) Close() error   { close(l.closed); return nil }
-func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Who sends slowly, or nothing, or does not read, is cut off in time.
 func TestSlowClients(t *testing.T) {
