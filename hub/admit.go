@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
@@ -14,8 +15,12 @@ const maxRelayed = 4
 // links reads the Link headers: the topic, this hub, and what is relayed
 // (HUB-51, HUB-44).
 func (h *Handler) links(header http.Header, p *publication) error {
-	const want = `send Link: <topic>; rel="self", <%s>; rel="hub"`
-	links := websub.ParseLinks(header.Values("Link"))
+	const none = "There is no %s. Send Link: <topic>; rel=\"self\", <%s>; rel=\"hub\"."
+	sent := header.Values("Link")
+	if len(sent) == 0 {
+		return refuse(badLink, none, "Link header, which names the topic and this hub", h.o.HubURL)
+	}
+	links := websub.ParseLinks(sent)
 	for _, self := range websub.Targets(links, websub.RelSelf) {
 		if p.topic != "" && self != p.topic {
 			return refuse(badLink, `Link names two topics with rel="self"; send each notification to one.`)
@@ -23,21 +28,35 @@ func (h *Handler) links(header http.Header, p *publication) error {
 		p.topic = self
 	}
 	if p.topic == "" {
-		return refuse(badLink, `There is no Link header with rel="self", which says what topic this is for; `+want+".", h.o.HubURL)
+		return refuse(badLink, none, `rel="self", which names the topic, in `+shown("Link: "+strings.Join(sent, ", ")), h.o.HubURL)
 	}
 	if err := websub.CheckURL(`the topic (Link rel="self")`, p.topic); err != nil {
 		p.topic = "" // nothing to be repeated in the log
 		return refuse(badLink, "%s", sentence(err.Error()))
 	}
-	named := false
-	for _, hub := range websub.Targets(links, websub.RelHub) {
-		named = named || hub == h.o.HubURL
+	hubs := websub.Targets(links, websub.RelHub)
+	if len(hubs) == 0 {
+		return refuse(badLink, none, `rel="hub", which names this hub, in `+shown("Link: "+strings.Join(sent, ", ")), h.o.HubURL)
 	}
-	if !named {
-		return refuse(badLink, `There is no Link header with rel="hub" that is this hub, character by character; `+want+".", h.o.HubURL)
+	if !websub.HasHub(hubs, h.o.HubURL) {
+		return refuse(badLink, `%s, and not this hub. Hubs are compared character by character: send <%s>; rel="hub".`,
+			shown(`The rel="hub" of Link is <`+strings.Join(hubs, "> and <")+">"), h.o.HubURL)
 	}
 	p.relay(websub.Targets(links, websub.RelResourceSync))
 	return nil
+}
+
+// maxShown is how many characters are repeated of what was sent.
+const maxShown = 300
+
+// shown is what was sent as it is repeated to whoever sent it: in one line, not too
+// long, and without what stands before the host in a URL, which may be a password.
+func shown(sent string) string {
+	if at := strings.LastIndexByte(sent, '@'); at >= 0 {
+		before, _, _ := strings.Cut(sent[:at], "://")
+		sent = before + "://…" + sent[at:]
+	}
+	return egress.Excerpt([]byte(sent), maxShown)
 }
 
 // relay keeps the links that are delivered beside self and hub (HUB-44).

@@ -293,6 +293,9 @@ func discontinuity(d validate.Decision, e *journal.Entry) error {
 		r.rule = "HUB-57"
 		return r
 	}
+	if !d.ExpectedFrom.IsZero() && !e.Until.After(d.ExpectedFrom) {
+		r.detail += " Its until has to be later than that, too; it may have fractions of a second."
+	}
 	r.expectedFrom, r.gap = d.ExpectedFrom, d.Gap
 	return r
 }

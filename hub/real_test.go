@@ -61,6 +61,12 @@ func (s *source) set(change func()) {
 // publishes in by their content.
 func realHub(t *testing.T) (hubURL string, store *embedstore.Store) {
 	t.Helper()
+	return realHubAt(t, "/websub/")
+}
+
+// realHubAt is realHub with a path of its own in its URL.
+func realHubAt(t *testing.T, path string) (hubURL string, store *embedstore.Store) {
+	t.Helper()
 	store, err := embedstore.Open(t.TempDir(), embedstore.Options{MinFree: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +81,10 @@ func realHub(t *testing.T) (hubURL string, store *embedstore.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.CloseIdleConnections)
-	var handler http.Handler
+	var handler *hub.Handler
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	t.Cleanup(srv.Close)
-	hubURL = srv.URL + "/websub/"
+	hubURL = srv.URL + path
 	checker, err := validate.NewTopicChecker(validate.TopicOptions{HubURL: hubURL, Client: client, Budget: egress.NewBudget(20)})
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +98,10 @@ func realHub(t *testing.T) (hubURL string, store *embedstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	fetching := make(chan struct{})
+	go func() { defer close(fetching); _ = handler.Fetch(ctx) }()
+	t.Cleanup(func() { cancel(); <-fetching })
 	return hubURL, store
 }
 

@@ -90,7 +90,25 @@ var publishRefusals = []refused{
 		why: "our hub is not among the hub links", req: func() *http.Request {
 			return publish(doc(0, 1, "a"), with("Link", "<"+topic+">; rel=self, <https://hub.example/websub>; rel=hub"))
 		},
-		status: 400, slug: "bad-link", says: []string{hubURL, "character by character"},
+		status: 400, slug: "bad-link", says: []string{hubURL, "character by character", "is <https://hub.example/websub>, and not"},
+	},
+	{
+		why: "other hubs, one with a password", req: func() *http.Request {
+			return publish(doc(0, 1, "a"), with("Link", "<"+topic+">; rel=self, <https://a.example>; rel=hub, <https://me:secret@hub.example/websub/>; rel=hub"))
+		},
+		status: 400, slug: "bad-link", says: []string{"<https://…@hub.example/websub/>, and not", hubURL},
+	},
+	{
+		why: "no hub", req: func() *http.Request { return publish(doc(0, 1, "a"), with("Link", "<"+topic+">; rel=self")) },
+		status: 400, slug: "bad-link", says: []string{`no rel="hub"`, "in Link: <" + topic + ">; rel=self. Send", hubURL},
+	},
+	{
+		why: "no Link that can be read", req: func() *http.Request { return publish(doc(0, 1, "a"), with("Link", topic+"; rel=self")) },
+		status: 400, slug: "bad-link", says: []string{`no rel="self"`, "in Link: " + topic + "; rel=self. Send", hubURL},
+	},
+	{
+		why: "a Link of many bytes", req: func() *http.Request { return publish(doc(0, 1, "a"), with("Link", strings.Repeat("x", 10_000))) },
+		status: 400, slug: "bad-link", says: []string{"xxx…. Send", hubURL},
 	},
 	{
 		why: "another charset in the header", req: func() *http.Request {
@@ -202,13 +220,17 @@ var publishRefusals = []refused{
 		check: expects("", ""),
 	},
 	{
+		why: "the second of the one before", before: published, req: func() *http.Request { return publish(doc(9, 10, "b")) },
+		status: 409, slug: "overlap", says: []string{"Its until has to be later than that, too", "fractions of a second"}, check: expects("", ""),
+	},
+	{
 		why: "an overlap where gaps are accepted", change: func(o *Options) { o.AcceptGaps = true },
 		before: published, req: func() *http.Request { return publish(doc(9, 20, "b")) },
 		status: 409, slug: "overlap", check: expects("", ""),
 	},
 	{
 		why: "a known interval with other bytes", before: published, req: func() *http.Request { return publish(doc(0, 10, "b")) },
-		status: 409, slug: "conflict", says: []string{"other content", "2026-01-01T11:10:00Z"},
+		status: 409, slug: "conflict", says: []string{"other content", "2026-01-01T11:10:00Z", "Its until has to be later than that, too", "fractions of a second"},
 		check: expects("", ""),
 	},
 

@@ -28,7 +28,7 @@ const (
 // Hub is where notifications are posted to. With neither Token nor Secret the
 // hub compares what is posted with what the topic's URL serves.
 type Hub struct {
-	URL    string // character by character as the hub calls itself
+	URL    string // as the hub calls itself; without a path it may end in "/" or not (websub.HubURL)
 	Token  string // sent as a bearer token
 	Secret string // signs the body (X-Hub-Signature, sha256); not beside a Token
 	// Credential, where not nil, is asked before each POST for what Token and Secret
@@ -143,7 +143,7 @@ func (o Options) withDefaults() (Options, error) {
 		if err := checkHub(h); err != nil {
 			return o, err
 		}
-		if slices.ContainsFunc(o.Hubs[:i], func(other Hub) bool { return other.URL == h.URL }) {
+		if slices.ContainsFunc(o.Hubs[:i], func(other Hub) bool { return websub.HubURL(other.URL) == websub.HubURL(h.URL) }) {
 			return o, fmt.Errorf("the hub %s is named twice", h.URL)
 		}
 	}

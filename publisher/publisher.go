@@ -1,15 +1,19 @@
 package publisher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/websub"
 )
 
 // Errors of Record.
@@ -75,19 +79,9 @@ func (p *Publisher) enlist() error {
 		p.senders = p.senders[:0]
 		hubs := tx.Bucket(bucketHubs)
 		for _, h := range p.o.Hubs {
-			var m mark
-			if b := hubs.Get([]byte(h.URL)); b != nil {
-				var err error
-				if m, err = unpackMark(b); err != nil {
-					return err
-				}
-			} else {
-				if now.Begun {
-					m.Until = now.Until
-				}
-				if err := hubs.Put([]byte(h.URL), pack(m)); err != nil {
-					return err
-				}
+			m, err := markOf(hubs, h.URL, now)
+			if err != nil {
+				return err
 			}
 			p.senders = append(p.senders, newSender(p, h, m))
 		}
@@ -100,6 +94,39 @@ func (p *Publisher) enlist() error {
 		}
 	}
 	return err
+}
+
+// markOf reads the mark of a hub, which may be there under another spelling of its
+// URL: that one is taken over, or the later of the two. A hub that has none gets one.
+func markOf(hubs *bbolt.Bucket, hub string, now *standing) (mark, error) {
+	var found []mark
+	var others [][]byte
+	err := hubs.ForEach(func(k, v []byte) error {
+		if websub.HubURL(string(k)) != websub.HubURL(hub) {
+			return nil
+		}
+		if string(k) != hub {
+			others = append(others, bytes.Clone(k))
+		}
+		m, err := unpackMark(v)
+		found = append(found, m)
+		return err
+	})
+	for _, k := range others {
+		err = errors.Join(err, hubs.Delete(k))
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	if len(found) == 0 {
+		var m mark
+		if now.Begun {
+			m.Until = now.Until
+		}
+		found = append(found, m)
+	}
+	m := slices.MaxFunc(found, func(a, b mark) int { return a.Until.Compare(b.Until) })
+	return m, hubs.Put([]byte(hub), pack(m))
 }
 
 // The parts of Run beside the hubs.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/websub"
 )
 
 // Resume has a hub go on that has stopped: with the interval that begins at from,
@@ -19,7 +21,7 @@ import (
 // next one begins at from; changes that are recorded afterwards get times from it
 // on. An error names the instants around from at which an interval begins.
 func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) error {
-	n := slices.IndexFunc(p.senders, func(s *sender) bool { return s.hub.URL == hub })
+	n := slices.IndexFunc(p.senders, func(s *sender) bool { return websub.HubURL(s.hub.URL) == websub.HubURL(hub) })
 	if n < 0 {
 		return fmt.Errorf("%s is none of the hubs of this publisher: %v", hub, p.o.Hubs)
 	}

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // The hub is ahead of an outbox that was restored from a backup: nothing is sent
@@ -226,5 +229,70 @@ func TestResumeHasTheLastWord(t *testing.T) {
 			t.Errorf("%d posts", got)
 		}
 		stop()
+	})
+}
+
+// The mark of a hub is found under its URL with and without the slash: nothing is
+// sent again, and nothing is left out. Where there are both, the later one counts.
+func TestHubURLWithoutItsSlash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		slashed := func(hubs ...string) func(*Options) {
+			return func(o *Options) {
+				o.Hubs = nil
+				for _, h := range hubs {
+					o.Hubs = append(o.Hubs, Hub{URL: h})
+				}
+			}
+		}
+		const bare = "https://a.example"
+		for n, hub := range []string{bare, hubA, hubA, bare, bare, hubA} {
+			p := b.open(slashed(hub))
+			if n == 3 { // from before the two were one
+				err := p.box.do(t.Context(), func(tx *bbolt.Tx, _ *standing) error {
+					return tx.Bucket(bucketHubs).Put([]byte(hubA), pack(mark{Until: p.senders[0].mark().Until.Add(-time.Hour)}))
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+				p = b.open(slashed(hub))
+			}
+			if n == 4 { // what is recorded while it does not run is not left out
+				b.hubs[hubA].check(n)
+			}
+			b.record(p, n, n+1, together)
+			stop := b.running(p)
+			if n == 0 {
+				if err := p.Resume(t.Context(), hubA, time.Time{}); err != nil {
+					t.Error(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := p.Flush(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			if st := p.Status(); len(st.Hubs) != 1 || st.Hubs[0].URL != hub {
+				t.Errorf("%+v", st.Hubs)
+			}
+			marks := 0
+			err := p.box.view(func(tx *bbolt.Tx) error {
+				return tx.Bucket(bucketHubs).ForEach(func(_, _ []byte) error { marks++; return nil })
+			})
+			if err != nil || marks != 1 {
+				t.Errorf("%d marks of one hub, %v", marks, err)
+			}
+			stop()
+			b.hubs[hubA].check(n + 1)
+		}
+		if posts := b.hubs[hubA].count(); posts != 6 {
+			t.Errorf("%d POSTs of 6 intervals", posts)
+		}
+		if _, err := Open(Options{Dir: b.dir, Topic: bedTopic, Client: b, Hubs: []Hub{{URL: bare}, {URL: hubA}}}); err == nil || !strings.Contains(err.Error(), "named twice") {
+			t.Errorf("%v", err)
+		}
 	})
 }

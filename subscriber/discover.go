@@ -51,7 +51,7 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 				d.Topic = l.Href
 			}
 		case websub.RelHub:
-			if !slices.Contains(d.Hubs, l.Href) {
+			if !websub.HasHub(d.Hubs, l.Href) {
 				d.Hubs = append(d.Hubs, l.Href)
 			}
 		case websub.RelResourceSync:
@@ -121,7 +121,7 @@ func choose(hubs []string, before string) string {
 	if i := slices.IndexFunc(hubs, secure); i >= 0 {
 		first = hubs[i]
 	}
-	if slices.Contains(hubs, before) && secure(before) == secure(first) {
+	if websub.HasHub(hubs, before) && secure(before) == secure(first) {
 		return before
 	}
 	return first

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -223,7 +222,7 @@ func readSet(doc *document) (Set, error) {
 		}
 		set.Topic = loc
 		for _, l := range only(e.Links, websub.RelHub) {
-			if hub, err := resolve(doc.url, l.Href); err == nil && !slices.Contains(set.Hubs, hub) {
+			if hub, err := resolve(doc.url, l.Href); err == nil && !websub.HasHub(set.Hubs, hub) {
 				set.Hubs = append(set.Hubs, hub)
 			}
 		}

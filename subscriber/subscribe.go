@@ -96,7 +96,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	hub := choose(found.Hubs, current.Hub)
-	if current.Topic != found.Topic || current.Hub != hub || current.Callback != s.o.callbackOf(current.Token) || !current.EndedAt.IsZero() {
+	if current.Topic != found.Topic || !sameHub(current.Hub, hub) || current.Callback != s.o.callbackOf(current.Token) || !current.EndedAt.IsZero() {
 		current = s.o.newSubscription(found.Topic, hub)
 	}
 	return 2 * time.Second, s.ask(ctx, current, websub.ModeSubscribe)

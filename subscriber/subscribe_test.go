@@ -183,6 +183,55 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// A hub that is named with a slash at one time and without at another is the same hub:
+// its subscription goes on, wherever it is named.
+func TestHubURLWithoutItsSlash(t *testing.T) {
+	const bare = "https://hub.example"
+	for name, move := range map[string]func(l *lab){
+		"the topic": func(l *lab) {
+			l.page(labTopic, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Link", `<`+labTopic+`>; rel=self, <`+bare+`>; rel=hub`)
+			})
+		},
+		"the options": func(l *lab) {
+			l.o.Hub = bare
+			l.restart()
+			l.o.Hub = labHub
+			l.restart()
+			l.o.Hub = bare
+			l.restart()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			subscribed(t, func(l *lab) {
+				l.lease = 1000
+				l.page(bare, l.hub)
+				l.o.Hub = map[bool]string{true: labHub}[name == "the options"]
+			}, func(l *lab) {
+				move(l)
+				l.after(850 * time.Second)
+				for i := range l.requests() {
+					if f := l.form(i); f.Get(websub.ParamMode) != "subscribe" || f.Get(websub.ParamCallback) != l.form(0).Get(websub.ParamCallback) {
+						l.Errorf("%v", f)
+					}
+				}
+				if n := l.requests(); n != 2 { // the second renews it
+					l.Errorf("%d requests", n)
+				}
+				if s := l.status().Subscriptions; len(s) != 1 || s[0].State != "active" {
+					l.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+	d, err := Discover(t.Context(), &lab{T: t, at: map[string]http.HandlerFunc{labTopic: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", `<`+bare+`>; rel=hub, <`+labHub+`>; rel=hub, <`+labHub+`x>; rel=hub`)
+	}}}, labTopic)
+	if err != nil || strings.Join(d.Hubs, " ") != bare+" "+labHub+"x" {
+		t.Errorf("%q, %v", d.Hubs, err)
+	}
+}
+
 // Where the topic names several hubs the one in use stays, in whatever order they
 // come, and https goes before http (DST-03).
 func TestChoose_DST03(t *testing.T) {
@@ -196,6 +245,7 @@ func TestChoose_DST03(t *testing.T) {
 		"http://x/":  {[]string{"http://x/", "http://y/"}, ""},
 		"http://y/":  {[]string{"http://x/", "http://y/"}, "http://y/"},
 		"https://d/": {[]string{"https://d/"}, "https://gone/"},
+		"https://e":  {[]string{"https://a/", "https://e/"}, "https://e"},
 	} {
 		if got := choose(c.hubs, c.before); got != want {
 			t.Errorf("%v before %q: %s, want %s", c.hubs, c.before, got, want)

@@ -54,10 +54,19 @@ func (o *Options) newSubscription(topic, hub string) subscription {
 // asked is what Options name of a subscription.
 func (o *Options) asked() string { return o.Topic + "\n" + o.Hub }
 
+// sameAsked reports whether two texts of asked name the same topic and the same hub.
+func sameAsked(a, b string) bool {
+	topicA, hubA, _ := strings.Cut(a, "\n")
+	topicB, hubB, _ := strings.Cut(b, "\n")
+	return topicA == topicB && sameHub(hubA, hubB)
+}
+
+func sameHub(a, b string) bool { return websub.HubURL(a) == websub.HubURL(b) }
+
 // moved reports whether the Options are not those any more with which a
 // subscription was asked for.
 func (o *Options) moved(b *subscription) bool {
-	return b.Asked != o.asked() || b.Callback != o.callbackOf(b.Token)
+	return !sameAsked(b.Asked, o.asked()) || b.Callback != o.callbackOf(b.Token)
 }
 
 // secretIsSafe reports whether a secret may be sent to a hub: over https, or

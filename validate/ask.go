@@ -138,13 +138,16 @@ func answered(resp *http.Response, what string) error {
 	}
 }
 
-// same compares a link byte for byte (HUB-04), after resolving a relative one.
-func same(base *url.URL, link, want string) bool {
-	if link == want || base == nil || strings.Contains(link, "://") {
-		return link == want
+// absolute resolves a link where it is relative, and leaves it as it is where not.
+func absolute(base *url.URL, link string) string {
+	if base == nil || strings.Contains(link, "://") {
+		return link
 	}
 	ref, err := base.Parse(link)
-	return err == nil && ref.String() == want
+	if err != nil {
+		return link
+	}
+	return ref.String()
 }
 
 func retryAfter(resp *http.Response) time.Duration {

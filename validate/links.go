@@ -55,8 +55,8 @@ func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks
 	return links, read, nil
 }
 
-// names checks the links of target's answer: one self, the topic itself, and this
-// hub among the hubs. They may be relative to target.
+// names checks the links of target's answer: one self, the topic itself byte for byte
+// (HUB-04), and this hub among the hubs. They may be relative to target.
 func (c *TopicChecker) names(links pageLinks, topic, target string) error {
 	what, none := called(topic, target), "no Link header"
 	if links.page {
@@ -68,12 +68,12 @@ func (c *TopicChecker) names(links pageLinks, topic, target string) error {
 	}
 	base, _ := url.Parse(target)
 	for _, link := range self {
-		if !same(base, link, topic) {
+		if absolute(base, link) != topic {
 			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, link, topic)}
 		}
 	}
 	for _, link := range websub.Targets(links.all, websub.RelHub) {
-		if same(base, link, c.o.HubURL) {
+		if websub.HubURL(absolute(base, link)) == websub.HubURL(c.o.HubURL) {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package websub
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,6 +60,32 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
 	return nil
+}
+
+// HubURL returns a hub's URL as it is compared with another: with "/" where its path
+// is empty (RFC 3986, 6.2.3). Nothing else is changed, and anything that is no http
+// or https URL comes back as it is. Topics and callbacks are compared as they are
+// sent (HUB-04).
+func HubURL(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return raw
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if end == 0 || strings.HasPrefix(rest[end:], "/") {
+		return raw
+	}
+	end += len(scheme) + len("://")
+	return raw[:end] + "/" + raw[end:]
+}
+
+// HasHub reports whether a hub is among hubs, by HubURL.
+func HasHub(hubs []string, hub string) bool {
+	hub = HubURL(hub)
+	return slices.ContainsFunc(hubs, func(h string) bool { return HubURL(h) == hub })
 }
 
 func portOK(port string) bool {

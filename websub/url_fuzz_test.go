@@ -39,6 +39,11 @@ func FuzzCheckURL(f *testing.F) {
 				t.Errorf("%q is called at %q as %q", given, host, sent)
 			}
 		}
+		if u, err := http.NewRequestWithContext(t.Context(), http.MethodGet, HubURL(raw), http.NoBody); err != nil || CheckURL("", HubURL(raw)) != nil && len(raw) < MaxURL {
+			t.Errorf("%q can't be a hub's URL, and %q can", HubURL(raw), raw)
+		} else if same, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, http.NoBody); u.URL.RequestURI() != same.URL.RequestURI() || u.URL.Host != same.URL.Host {
+			t.Errorf("%q leads elsewhere than %q", HubURL(raw), raw)
+		}
 		link := Link{Target: raw, Rels: []string{"self"}}
 		if got := Targets(ParseLinks([]string{FormatLinks(link, link)}), "self"); !slices.Equal(got, []string{raw, raw}) {
 			t.Errorf("%q is %q in a Link header", raw, got)

@@ -78,7 +78,7 @@ func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []st
 		return fmt.Sprintf("the answer of the topic %s does not name it as self. %s", topic, mend)
 	}
 	for _, hub := range hubs {
-		if !slices.Contains(websub.Targets(links, websub.RelHub), hub) {
+		if !websub.HasHub(websub.Targets(links, websub.RelHub), hub) {
 			return fmt.Sprintf("the answer of the topic %s does not name the hub %s. %s", topic, hub, mend)
 		}
 	}

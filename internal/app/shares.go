@@ -16,6 +16,7 @@ import (
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/websub"
 )
 
 // shares is the part of the store that this hub works on: it keeps the shards
@@ -102,7 +103,7 @@ func (s *shares) event(e cluster.Event) {
 			given(len(names) > 0, zap.Strings("nodes", names)), zap.Error(e.Err))
 	}
 	for _, n := range e.Nodes {
-		if n.HubURL != e.Nodes[0].HubURL {
+		if websub.HubURL(n.HubURL) != websub.HubURL(e.Nodes[0].HubURL) {
 			s.log.Warn("hubs on the same store have different hub URIs, so that what one takes another refuses: give them the same --public-url",
 				zap.String("event", "hub_urls_differ"), zap.Strings("nodes", []string{e.Nodes[0].Name, n.Name}), zap.Strings("hub_urls", []string{e.Nodes[0].HubURL, n.HubURL}))
 			break

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -68,7 +67,7 @@ func (x *examination) topic(ctx context.Context, s subject, e *resourcesync.Entr
 		good = false
 	}
 	for _, hub := range hubs {
-		if !slices.Contains(named, hub) {
+		if !websub.HasHub(named, hub) {
 			s.fail("SRC-02", "its answer does not name the hub %s, which the Capability List does: the hub is going to refuse what is published", hub)
 			good = false
 		}
@@ -106,10 +105,10 @@ func (x *examination) latest(s subject, e *resourcesync.Entry, a *answer) {
 
 // hub asks a hub for anything at all.
 func (x *examination) hub(ctx context.Context, url string) {
-	if x.hubs[url] {
+	if x.hubs[websub.HubURL(url)] {
 		return
 	}
-	x.hubs[url] = true
+	x.hubs[websub.HubURL(url)] = true
 	s := x.about("hub", url)
 	a, err := x.get(ctx, http.MethodGet, url)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -99,6 +100,26 @@ func look(t *testing.T, url string, o Options) (Result, []string, error) {
 	}
 	r, err := Examine(t.Context(), url, o)
 	return r, found, err
+}
+
+// A hub that the Capability List names with a slash and the topic without is the same.
+func TestHubURLWithoutItsSlash(t *testing.T) {
+	s := serve(t)
+	s.spoil = func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		rec := httptest.NewRecorder()
+		pass.ServeHTTP(rec, r)
+		if links := rec.Header().Get("Link"); r.URL.Path == "/changes/" && strings.Contains(links, `/>; rel="hub"`) {
+			rec.Header().Set("Link", strings.Replace(links, `/>; rel="hub"`, `>; rel="hub"`, 1))
+		} else if r.URL.Path == "/changes/" {
+			t.Errorf("the topic names no hub: %s", links)
+		}
+		maps.Copy(w.Header(), rec.Header())
+		w.WriteHeader(rec.Code)
+		_, _ = w.Write(rec.Body.Bytes())
+	}
+	if _, found, err := look(t, s.URL, Options{}); err != nil || len(found) > 0 {
+		t.Errorf("%v\n%s", err, strings.Join(found, "\n"))
+	}
 }
 
 // A good Source passes, whatever URL of it one begins with.
