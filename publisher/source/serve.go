@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,13 +78,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch data, ok := strings.CutPrefix(path, dataPath); {
 	case ok:
 		x.serveResource(w, r, data)
-	case x.shelf.serve(w, r, path):
-	case !x.index.Ready():
+	case x.comes(path):
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "the resources are being scanned for the first time; try again in a while", http.StatusServiceUnavailable)
+		http.Error(w, "the first documents of this Source are being written; try again in a while", http.StatusServiceUnavailable)
+	case x.shelf.serve(w, r, path):
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// comes reports whether there will be a document at a path as soon as the set has
+// been scanned, or written anew, for the first time. Until there is a Capability List
+// no list is shown: whoever found one would take it for all that there is.
+func (s *set) comes(path string) bool {
+	if s.shelf.current().has(capabilityListPath) {
+		return false
+	}
+	return path == capabilityListPath || slices.ContainsFunc(capabilityPaths, func(p struct{ capability, path string }) bool { return p.path == path })
 }
 
 // setOf returns the set that a path is in, and the path within the set.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,22 +130,64 @@ func TestResources_SRC13(t *testing.T) {
 	}
 }
 
-// Before the first scan there is a Capability List, with the channels, and what
-// isn't there yet says so.
-func TestBeforeTheFirstScan(t *testing.T) {
+// As long as there are no documents at all, each answers 503 and says when to come
+// again, and the topic names its hubs from the first moment. A Capability List that
+// lists less than it is going to have would make a copy of nothing. After a restart the
+// documents of the last run are there at once (SRC-02, SRC-11).
+func TestBeforeTheFirstDocuments_SRC02_SRC11(t *testing.T) {
 	x := newSite(t, withHub)
-	if h, entries := x.read("/capabilitylist.xml"); h.Capability != resourcesync.CapabilityList || len(entries) != 2 {
-		t.Errorf("%+v, %+v", h, entries)
+	x.write(map[string]string{"a.txt": "A"})
+	documents := []string{"/capabilitylist.xml", "/resourcelist.xml", "/changelist.xml", "/resourcedump.xml", "/changedump.xml", "/resourcelist-archive.xml"}
+	comes := func(when string, documents ...string) {
+		t.Helper()
+		for _, path := range documents {
+			if got := x.get(path); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s: %s answers %d, %v", when, path, got.status, got.header)
+			}
+		}
 	}
-	if got := x.get("/resourcelist.xml"); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-		t.Errorf("the Resource List answers %d, %v", got.status, got.header)
+	topics := func(when string) {
+		t.Helper()
+		for _, path := range []string{"/changes/", "/framework/"} {
+			got := x.get(path)
+			links := websub.ParseLinks(got.header.Values("Link"))
+			self, hubs := websub.Targets(links, websub.RelSelf), websub.Targets(links, websub.RelHub)
+			if got.status != http.StatusOK || !slices.Equal(self, []string{x.server.URL + path}) || len(hubs) != 1 {
+				t.Errorf("%s: the topic %s answers %d, %v", when, path, got.status, got.header)
+			}
+		}
 	}
-	if got := x.do(http.MethodHead, "/changes/"); got.status != http.StatusOK {
-		t.Errorf("the topic answers %d", got.status)
-	}
-	x.build()
+	comes("before the first scan", documents...)
+	topics("before the first scan")
 	if got := x.get("/nothing"); got.status != http.StatusNotFound {
 		t.Errorf("what will never be there answers %d", got.status)
+	}
+	s := x.sets[0]
+	if err := s.folder.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	comes("after the first scan", documents...)
+	x.step(s.buildChangeLists)
+	comes("with a Change List alone", documents...)
+	x.step(s.buildResourceList)
+	if _, entries := x.read("/capabilitylist.xml"); len(entries) < 4 || entries[0].Capability != resourcesync.ResourceList || entries[1].Capability != resourcesync.ChangeList {
+		t.Errorf("the first Capability List has %+v", entries)
+	}
+	x.build()
+	before := map[string]string{}
+	for _, path := range []string{"/capabilitylist.xml", "/resourcelist.xml", "/changelist.xml", "/resourcedump.xml"} {
+		before[path] = x.get(path).body
+	}
+	x.close()
+	x.open()
+	topics("after a restart")
+	for path, body := range before {
+		if got := x.get(path); got.status != http.StatusOK || got.body != body {
+			t.Errorf("after a restart %s answers %d %q", path, got.status, got.body)
+		}
+	}
+	if got := x.get("/changedump.xml"); got.status != http.StatusNotFound {
+		t.Errorf("what is not there yet, beside others, answers %d", got.status)
 	}
 }
 

@@ -170,7 +170,7 @@ func (s *set) logBegins() (time.Time, error) {
 }
 
 // openShelf opens the documents. Those that were written for another URL are of no
-// use, and begin anew. A Capability List is there from the beginning.
+// use, and begin anew.
 func (s *set) openShelf(dir string) (err error) {
 	if s.shelf, err = openShelf(dir, s.schedule.Linger); err != nil {
 		return err

@@ -31,9 +31,20 @@ var capabilityPaths = []struct{ capability, path string }{
 	{resourcesync.ChangeDumpArchive, changeDumpArchivePath},
 }
 
+// begun reports whether c has what a copy begins with: the Resource List and the
+// Change List, as far as these are written at all.
+func (s *set) begun(c *catalogue) bool {
+	return (s.schedule.ResourceList < 0 || c.has(resourceListPath)) && (s.schedule.ChangeList < 0 || c.has(changeListPath))
+}
+
 // capabilityList writes the Capability List into the edition if it has to change
-// for c (DOC-32, SRC-11): it lists the documents that there are, and the channels.
+// for c (DOC-32, SRC-11): it lists the documents that there are, and the channels. It
+// waits for the lists that a copy begins with. A Destination that read it before these
+// would take a Source that is being scanned for one without resources.
 func (s *set) capabilityList(e *edition, c *catalogue) error {
+	if !s.begun(c) {
+		return nil
+	}
 	var entries []resourcesync.Entry
 	for _, p := range capabilityPaths {
 		if c.has(p.path) {
