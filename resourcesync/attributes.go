@@ -121,6 +121,7 @@ func (d *document) readMetadata(m *metadata) error {
 			m.path, err = d.path(a)
 		case fldHash:
 			m.hash = d.kept(a)
+			d.noteHash(a)
 		case fldType:
 			m.mediaType = d.word(f, a)
 		case fldEncoding:
@@ -164,6 +165,7 @@ func (d *document) readLink(l *Link, rel *relation) (ok bool, err error) {
 			l.Path, err = d.path(a)
 		case fldHash:
 			l.Hash = d.kept(a)
+			d.noteHash(a)
 		case fldType:
 			l.Type = d.word(f, a)
 		case fldEncoding:
@@ -190,6 +192,17 @@ func (d *document) kept(a *attr) string {
 		return ""
 	}
 	return string(trimSpace(d.value(a)))
+}
+
+// noteHash notes a hash that nothing can be compared with.
+func (d *document) noteHash(a *attr) {
+	if d.oddHashes == nil {
+		return
+	}
+	if v := d.value(a); len(trimSpace(v)) > 0 && !hasDigest(v) {
+		line, column := d.locate(a.off)
+		d.oddHashes.add("DOC-55", line, column, "the hash %s has no hexadecimal digest of a known algorithm, so nothing can be compared with it", quote(v))
+	}
 }
 
 // word is kept for attributes that often have the same value again.

@@ -18,6 +18,8 @@ type document struct {
 	general bool
 	// pardons, where set, lets pass what leaves no doubt about the meaning.
 	pardons *pardons
+	// oddHashes, where set, takes the hashes that nothing can be compared with.
+	oddHashes *pardons
 	// onRoot, where set, is called when the root's rs:md has been read, and
 	// onLink after each of its rs:ln, which is in link.
 	onRoot, onLink func() error

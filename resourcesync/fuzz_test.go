@@ -127,6 +127,10 @@ func FuzzNotification(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, doc string) {
 		n, err := CheckNotification(strings.NewReader(doc), Limits{})
+		r := NewNotificationReader(strings.NewReader(doc), Limits{})
+		if n3, err3 := r.Check(); n3 != n || !sameError(err3, err) {
+			t.Fatalf("%q: %+v, %v; noting hashes %+v, %v", doc, n, err, n3, err3)
+		}
 		entries, n2, err2 := readAll(iotest.HalfReader(strings.NewReader(doc)), Limits{})
 		var e, e2 *Error
 		if err != nil {
@@ -143,11 +147,37 @@ func FuzzNotification(f *testing.F) {
 			t.Fatalf("%q: %+v; entry by entry %+v, %v", doc, n, n2, err2)
 		}
 		checkPromises(t, doc, n, entries)
+		_, odd := r.OddHashes()
+		checkOddHashes(t, doc, entries, odd)
 		again, _, _ := readAll(strings.NewReader(doc), Limits{})
 		if !reflect.DeepEqual(entries, again) {
 			t.Fatalf("%q: %+v, then %+v", doc, entries, again)
 		}
 	})
+}
+
+// checkOddHashes holds the number of hashes that nothing can be compared with against
+// what parsing them says.
+func checkOddHashes(t *testing.T, doc string, entries []Entry, odd int) {
+	t.Helper()
+	want := 0
+	count := func(hash string) {
+		if hash != "" && !hasDigest([]byte(hash)) {
+			want++
+			if ParseHashes(hash) != (Digests{}) {
+				t.Errorf("%q: %q has a digest", doc, hash)
+			}
+		}
+	}
+	for i := range entries {
+		count(entries[i].Hash)
+		for j := range entries[i].Links {
+			count(entries[i].Links[j].Hash)
+		}
+	}
+	if odd < want {
+		t.Errorf("%q: %d odd hashes, of %d in entries", doc, odd, want)
+	}
 }
 
 func checkPromises(t *testing.T, doc string, n Notification, entries []Entry) {

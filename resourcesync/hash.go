@@ -1,6 +1,7 @@
 package resourcesync
 
 import (
+	"bytes"
 	"crypto/md5"  //nolint:gosec // the specification names it; see Algorithm
 	"crypto/sha1" //nolint:gosec // as md5
 	"crypto/sha256"
@@ -64,15 +65,16 @@ func ParseHashes(s string) Digests {
 	for element := range strings.FieldsSeq(s) {
 		name, digits, _ := strings.Cut(element, ":")
 		for a := range algorithmCount {
-			if !strings.EqualFold(name, a.String()) || len(digits) != 2*algorithms[a].size {
+			if len(digits) != 2*algorithms[a].size || !strings.EqualFold(name, algorithms[a].name) {
 				continue
 			}
-			sum, err := hex.DecodeString(digits)
+			var sum [sha512.Size]byte
+			n, err := hex.Decode(sum[:], []byte(digits))
 			if err != nil {
 				continue
 			}
-			torn[a] = torn[a] || d.sums[a] != "" && d.sums[a] != string(sum)
-			d.sums[a] = string(sum)
+			torn[a] = torn[a] || d.sums[a] != "" && d.sums[a] != string(sum[:n])
+			d.sums[a] = string(sum[:n])
 		}
 	}
 	for a, t := range torn {
@@ -81,6 +83,29 @@ func ParseHashes(s string) Digests {
 		}
 	}
 	return d
+}
+
+// hasDigest reports whether a list of algorithm:digest has a digest that ParseHashes
+// takes, at least before it looks whether another contradicts it.
+func hasDigest(list []byte) bool {
+	for element := range bytes.FieldsSeq(list) {
+		name, digits, _ := bytes.Cut(element, []byte{':'})
+		for a := range algorithmCount {
+			if len(digits) == 2*algorithms[a].size && strings.EqualFold(string(name), algorithms[a].name) && isHex(digits) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isHex(digits []byte) bool {
+	for _, c := range digits {
+		if '0' > c || c > '9' && 'A' > c || c > 'F' && 'a' > c || c > 'f' {
+			return false
+		}
+	}
+	return true
 }
 
 // String writes the digests as version 1.1 does: algorithm:digest in lower case,

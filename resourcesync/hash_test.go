@@ -63,6 +63,10 @@ func TestParseHashes_DOC55(t *testing.T) {
 			if got := d.String(); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
+			// What contradicts itself is the one thing that parsing tells and this does not.
+			if has := hasDigest([]byte(tc.in)); has != (d != Digests{}) {
+				t.Errorf("has a digest: %v", has)
+			}
 			if again := ParseHashes(d.String()); again != d {
 				t.Errorf("read again: %q", again)
 			}

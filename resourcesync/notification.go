@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -44,16 +45,34 @@ type Notification struct {
 // BadDocument for a 422.
 func CheckNotification(r io.Reader, l Limits) (Notification, error) {
 	n := NewNotificationReader(r, l)
+	n.doc.oddHashes = nil
+	return n.Check()
+}
+
+// Check reads the rest of the document as CheckNotification does, without handing
+// entries on.
+func (n *NotificationReader) Check() (Notification, error) {
+	if n.err != nil && !errors.Is(n.err, io.EOF) {
+		return Notification{}, n.err
+	}
 	n.doc.keep = false
-	for {
+	for n.err == nil {
 		ok, err := n.advance()
 		if err != nil {
-			return Notification{}, n.drain(err)
+			n.err = n.drain(err)
+			return Notification{}, n.err
 		}
 		if !ok {
-			return n.n, nil
+			n.err = io.EOF
 		}
 	}
+	return n.n, nil
+}
+
+// OddHashes returns the hashes that nothing can be compared with, as none of their
+// digests is of a known algorithm (DOC-55): the first 20, and how many there are.
+func (n *NotificationReader) OddHashes() ([]Toleration, int) {
+	return slices.Clone(n.oddHashes.kept), n.oddHashes.count
 }
 
 // drain reads on after a broken rule, to see whether the document is
@@ -77,9 +96,10 @@ func (n *NotificationReader) drain(broken error) error {
 // entry. It reads ahead of what it returns, by Limits.Token bytes or more. It is
 // for one goroutine.
 type NotificationReader struct {
-	doc document
-	n   Notification
-	err error // sticky
+	doc       document
+	n         Notification
+	oddHashes pardons
+	err       error // sticky
 
 	// The first and the last entry with a datetime. As entries come in order,
 	// these are the earliest and the latest, which is what remains to be checked
@@ -99,7 +119,7 @@ type placed struct {
 // NewNotificationReader returns a reader of the document r.
 func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
 	n := &NotificationReader{doc: newDocument(r, l)}
-	n.doc.keep = true
+	n.doc.keep, n.doc.oddHashes = true, &n.oddHashes
 	n.doc.onRoot = n.checkRoot
 	return n
 }

@@ -47,7 +47,8 @@ type Reader struct {
 	err          error  // sticky; io.EOF at the end
 	line, column int    // of what the rules are being applied to
 	unchanged    placed // the first entry without change, before the rs:md of the document
-	oldUp        bool   // the root has the link to the Capability List of version 0.9
+	oddHashes    pardons
+	oldUp        bool // the root has the link to the Capability List of version 0.9
 }
 
 // NewReader returns a reader of the document r. Nothing is read before Head or
@@ -59,7 +60,7 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 	}
 	rd := &Reader{doc: newDocument(r, l)}
 	d := &rd.doc
-	d.keep, d.general = true, true
+	d.keep, d.general, d.oddHashes = true, true, &rd.oddHashes
 	d.advice = "split it, and list the parts in an index"
 	if !o.Strict {
 		d.pardons = &rd.pardons
@@ -115,6 +116,13 @@ func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.pardons.kept) 
 
 // TolerationCount returns how many things were let pass.
 func (r *Reader) TolerationCount() int { return r.pardons.count }
+
+// OddHashes returns the hashes that nothing can be compared with, as none of their
+// digests is of a known algorithm (DOC-55): the first 20, and how many there are.
+// They are not against the format, and no error to a strict reader either.
+func (r *Reader) OddHashes() ([]Toleration, int) {
+	return slices.Clone(r.oddHashes.kept), r.oddHashes.count
+}
 
 // next reads the next entry into r.entry. It returns io.EOF after the last.
 func (r *Reader) next() error {

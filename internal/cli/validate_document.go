@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -19,8 +18,7 @@ type document struct {
 	head resourcesync.Head
 	// listed are the entries of a document that lists others; where there is no
 	// such thing it is empty.
-	listed    []resourcesync.Entry
-	oddHashes int // how many can't be compared
+	listed []resourcesync.Entry
 	// requested and final are its URL before and after redirects; empty where it
 	// came from elsewhere.
 	requested, final string
@@ -37,12 +35,17 @@ func judge(in input, strict bool) (*document, error) {
 		d.add(finding{Level: levelFail, Kind: resourcesync.NotWellFormed.String(), Rule: "DOC-60", Message: err.Error()})
 		return d, nil
 	}
-	r := resourcesync.NewReader(bytes.NewReader(body), resourcesync.ReadOptions{})
-	wrong := d.readEntries(r, strict)
+	r := resourcesync.NewReader(body.reader(), resourcesync.ReadOptions{})
+	d.takeHead(r.Head())
+	if isNotification(d.Capability) {
+		return d, d.readNotification(body, strict)
+	}
+	wrong := d.readEntries(r)
 	d.takeHead(r.Head()) // what the document says late is known now
 	if isNotification(d.Capability) {
-		return d, d.readNotification(body, r, strict)
+		return d, d.readNotification(body, strict)
 	}
+	d.noteHashes(r, strict)
 	d.tolerated(r, strict)
 	if wrong != nil {
 		err = d.takeError(wrongerStill(body, wrong))
@@ -55,7 +58,7 @@ func judge(in input, strict bool) (*document, error) {
 }
 
 // readEntries reads the document to its end or to what is wrong with it.
-func (d *document) readEntries(r *resourcesync.Reader, strict bool) error {
+func (d *document) readEntries(r *resourcesync.Reader) error {
 	d.takeHead(r.Head())
 	lists := listRule(d.head) != ""
 	for e, err := range r.Entries() {
@@ -63,33 +66,11 @@ func (d *document) readEntries(r *resourcesync.Reader, strict bool) error {
 			return err
 		}
 		d.count(e.Change)
-		d.checkHashes(&e, strict)
 		if lists {
 			d.listed = append(d.listed, e)
 		}
 	}
 	return nil
-}
-
-// checkHashes looks for hashes of which none can be compared.
-func (d *document) checkHashes(e *resourcesync.Entry, strict bool) {
-	hashes := []string{e.Hash}
-	for i := range e.Links {
-		hashes = append(hashes, e.Links[i].Hash)
-	}
-	for _, hash := range hashes {
-		if hash == "" || resourcesync.ParseHashes(hash) != (resourcesync.Digests{}) {
-			continue
-		}
-		if d.oddHashes++; d.oddHashes > maxAlike {
-			d.Untold++
-		} else {
-			d.add(tolerable(strict, finding{
-				Rule: "DOC-55", Line: e.Line, Column: e.Column,
-				Message: fmt.Sprintf("the hash %q has no hexadecimal digest of a known algorithm, so nothing can be compared with it", hash),
-			}))
-		}
-	}
 }
 
 // tolerable gives a finding the level of what is tolerated.
@@ -124,17 +105,38 @@ func (d *document) count(change string) {
 
 // readNotification holds a notification against the rules of a hub. It gives one
 // line, unless what a hub tolerates fails it, too.
-func (d *document) readNotification(body []byte, r *resourcesync.Reader, strict bool) error {
-	n, err := resourcesync.CheckNotification(bytes.NewReader(body), resourcesync.DefaultLimits)
+func (d *document) readNotification(body body, strict bool) error {
+	r := resourcesync.NewNotificationReader(body.reader(), resourcesync.DefaultLimits)
+	n, err := r.Check()
 	if err != nil {
 		d.verdict = verdict{File: d.File, Valid: true}
 		return d.takeError(err)
 	}
-	d.Legacy = n.Legacy
-	if strict {
-		d.tolerated(r, strict)
+	d.Legacy, d.Up, d.Entries = n.Legacy, n.Up, n.Entries
+	d.Created, d.Updated, d.Deleted = n.Counts.Created, n.Counts.Updated, n.Counts.Deleted
+	d.noteHashes(r, strict)
+	if !strict {
+		return nil
 	}
+	all := resourcesync.NewReader(body.reader(), resourcesync.ReadOptions{})
+	for _, err := range all.Entries() {
+		if err != nil {
+			return d.takeError(err)
+		}
+	}
+	d.tolerated(all, strict)
 	return nil
+}
+
+// noteHashes takes down the hashes that nothing can be compared with.
+func (d *document) noteHashes(r hasher, strict bool) {
+	odd, all := r.OddHashes()
+	d.take(odd, all, strict)
+}
+
+// hasher is a Reader or a NotificationReader.
+type hasher interface {
+	OddHashes() ([]resourcesync.Toleration, int)
 }
 
 // tolerant is a Reader or a DumpReader.
@@ -145,11 +147,15 @@ type tolerant interface {
 
 // tolerated takes down what a reader let pass.
 func (d *document) tolerated(r tolerant, strict bool) {
-	all := r.Tolerated()
-	for _, t := range all {
+	d.take(r.Tolerated(), r.TolerationCount(), strict)
+}
+
+// take takes down what was let pass: the first of it, and how much there is in all.
+func (d *document) take(first []resourcesync.Toleration, all int, strict bool) {
+	for _, t := range first {
 		d.add(tolerable(strict, finding{Rule: t.Rule, Line: t.Line, Column: t.Column, Message: t.Msg}))
 	}
-	d.Untold += r.TolerationCount() - len(all)
+	d.Untold += all - len(first)
 }
 
 // takeError takes down what is wrong with a document, and returns an error that
@@ -165,9 +171,9 @@ func (d *document) takeError(err error) error {
 
 // wrongerStill looks whether a document that breaks a rule is well-formed at
 // all, which CheckNotification does whatever the document is.
-func wrongerStill(body []byte, broken error) error {
+func wrongerStill(body body, broken error) error {
 	var first, second *resourcesync.Error
-	_, err := resourcesync.CheckNotification(bytes.NewReader(body), resourcesync.DefaultLimits)
+	_, err := resourcesync.CheckNotification(body.reader(), resourcesync.DefaultLimits)
 	if errors.As(broken, &first) && first.Kind == resourcesync.BadDocument &&
 		errors.As(err, &second) && second.Kind != resourcesync.BadDocument {
 		return err
@@ -176,8 +182,8 @@ func wrongerStill(body []byte, broken error) error {
 }
 
 // hint says where to go on from a web page, if that is what the document is.
-func (d *document) hint(body []byte) {
-	links, err := resourcesync.LinksFromHTML(bytes.NewReader(body), d.final)
+func (d *document) hint(body body) {
+	links, err := resourcesync.LinksFromHTML(body.reader(), d.final)
 	if err != nil {
 		return
 	}

@@ -53,26 +53,34 @@ func (in input) beginsWith(magic []byte) bool {
 // isPackage reports whether this is a ZIP file.
 func (in input) isPackage() bool { return in.beginsWith(magicZIP) || in.beginsWith(emptyZIP) }
 
-// document reads a document, one byte more than may be at most, so that it is
-// seen to be too long. Where it should be compressed and isn't, as when a
-// server undid it, it is taken as it is.
-func (in input) document() ([]byte, error) {
-	var r io.Reader = io.NewSectionReader(in.at, 0, in.size)
+// body is a document as it is read, from its beginning as often as is needed.
+type body struct {
+	at   io.ReaderAt
+	size int64
+}
+
+func (b body) reader() io.Reader { return io.NewSectionReader(b.at, 0, b.size) }
+
+// document is what is to be read of a document: one byte more than may be at most,
+// so that it is seen to be too long. Where it should be compressed and isn't, as
+// when a server undid it, it is taken as it is.
+func (in input) document() (body, error) {
+	most := resourcesync.DefaultLimits.Bytes + 1
 	switch packed := in.beginsWith(magicGzip); {
 	case packed && !in.gzip:
-		return nil, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; who reads it will not undo that")
-	case packed:
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)
-		}
-		r = z
+		return body{}, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; who reads it will not undo that")
+	case !packed:
+		return body{in.at, min(in.size, most)}, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r, resourcesync.DefaultLimits.Bytes+1))
-	if err != nil && in.gzip {
-		return nil, fmt.Errorf("not gzip from end to end: %w", err)
+	z, err := gzip.NewReader(io.NewSectionReader(in.at, 0, in.size))
+	if err != nil {
+		return body{}, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)
 	}
-	return body, err
+	b, err := io.ReadAll(io.LimitReader(z, most))
+	if err != nil {
+		return body{}, fmt.Errorf("not gzip from end to end: %w", err)
+	}
+	return body{bytes.NewReader(b), int64(len(b))}, nil
 }
 
 // inputs gets at what is to be validated.

@@ -57,12 +57,8 @@ type finding struct {
 	Message string `json:"message"`
 }
 
-// maxFindings is how many findings of one document are told, and maxAlike how many
-// that every entry can give rise to, so that they don't hide others.
-const (
-	maxFindings = 100
-	maxAlike    = 20
-)
+// maxFindings is how many findings of one document are told.
+const maxFindings = 100
 
 // add takes a finding down. The first failure is told even if it comes late.
 func (v *verdict) add(f finding) {
