@@ -71,14 +71,13 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 		s.queue.admit(id, host)
 	}
 	req, established, err := s.store(ctx, req)
+	if err == nil { // told first: what becomes of it is told by whoever works on it
+		s.o.Event(Event{Name: EventAccepted, SubscriptionID: id, Topic: r.Topic, CallbackHost: host, Mode: r.Mode, Requester: requester})
+	}
 	// After an error too: the request may have been stored after all, and the
 	// place that was reserved is given back by whoever finds that it was not.
 	s.enqueue(&req, established)
-	if err != nil {
-		return err
-	}
-	s.o.Event(Event{Name: EventAccepted, SubscriptionID: id, Topic: r.Topic, CallbackHost: host, Mode: r.Mode, Requester: requester})
-	return nil
+	return err
 }
 
 // store makes req the pending request of its pair, and returns the one that is pending

@@ -34,7 +34,9 @@ func unsubscribing(t *testing.T, rec Record, answer func(*http.Request) (int, st
 			w.store.records[ID(topic, callback)] = clone(rec)
 		}
 		defer w.run(t)()
-		settle(time.Second)
+		// No try ends in the moment in which house is kept, at whole seconds: what that
+		// has read then may be older, and have the store asked once more.
+		settle(1500 * time.Millisecond)
 		c.taken()
 		began := time.Now()
 		w.accept(t, unsubscribe(callback))
@@ -54,7 +56,7 @@ func unsubscribing(t *testing.T, rec Record, answer func(*http.Request) (int, st
 			did.Requests = append(did.Requests, call.req.Method+" "+u.String())
 		}
 		for _, call := range c.taken() {
-			if call != "list" && call != "requests" { // those of the house-keeping
+			if call != "list" { // that of the house-keeping
 				did.Store = append(did.Store, call)
 			}
 		}
