@@ -78,14 +78,17 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	}
 	state := f.stateDir
 	if state == "" {
-		if state, err = os.MkdirTemp("", "rspub-build-"); err != nil {
+		sweepTemp()
+		if state, err = os.MkdirTemp("", tempPrefix); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(state)) }()
 		schedule.ChangeList, schedule.Archive = -1, -1 // they would have nothing to say
 	}
 	for i := range sets {
-		sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
+		if !source.SameFolder(f.out, sets[i].Folder.Dir) { // else the documents are known by what Export noted
+			sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
+		}
 		name := sets[i].Folder.Dir
 		say := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
 		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
@@ -117,6 +120,17 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resources, %d documents written to %s; begin at %s\n", s.Resources(), len(urls), f.out, s.DescriptionURL())
 	return err
+}
+
+// tempPrefix begins the names of the folders of those that don't remember.
+const tempPrefix = "rspub-build-"
+
+// sweepTemp removes the folders of those that were killed. It is no matter if it can't.
+func sweepTemp() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // none, where TMPDIR has the looks of a pattern
+	for _, dir := range left {
+		_ = source.RemoveState(dir) // else the next one does
+	}
 }
 
 func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.Set) error {

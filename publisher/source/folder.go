@@ -88,7 +88,7 @@ type Progress struct {
 // followed nor published, wherever they lead: what they lead to may lie outside,
 // and where it lies inside it is a resource there. Devices, pipes and sockets are
 // left out as well. So are folders of state of rshub, rspub and rssub, and names that
-// begin with a dot: both may hold secrets. What is renamed is deleted under its old name and created
+// begin with a dot: both may hold secrets. What Export wrote is left out, too. What is renamed is deleted under its old name and created
 // under the new one. A file whose bytes and media type stay the same is not
 // changed, whatever its times say.
 //
@@ -192,12 +192,7 @@ func (f *Folder) exclude(folder string) error {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return fmt.Errorf("the folder %s: %w", folder, err)
 	}
-	// One that is not there yet will be made by its own name.
-	if real, err := filepath.EvalSymlinks(folder); err == nil {
-		folder = real
-	} else if parent, err := filepath.EvalSymlinks(filepath.Dir(folder)); err == nil {
-		folder = filepath.Join(parent, filepath.Base(folder))
-	}
+	folder = realPath(folder)
 	rel, err := filepath.Rel(top, folder)
 	switch {
 	case err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)):
@@ -223,6 +218,9 @@ func (f *Folder) Open(path string) (*os.File, error) {
 	defer root.Close() //nolint:errcheck // it was only read
 	if stateAbove(root, path) {
 		return nil, fmt.Errorf("%w: %q is in a folder of state: %w", ErrPath, path, os.ErrNotExist)
+	}
+	if documents := (outputs{root: root}); documents.have(path) {
+		return nil, fmt.Errorf("%w: %q is a document of a Source: %w", ErrPath, path, os.ErrNotExist)
 	}
 	return f.open(root, path)
 }

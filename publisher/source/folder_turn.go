@@ -147,7 +147,12 @@ func (f *Folder) signal() {
 }
 
 // happened is told of events.
-func (f *Folder) happened(path string) { f.pending.touch(path, time.Now()) }
+func (f *Folder) happened(path string) {
+	if folder, ok := strings.CutSuffix("/"+path, "/"+exportRecord); ok {
+		path = strings.TrimPrefix(folder, "/") // other files may be documents now, or no more
+	}
+	f.pending.touch(path, time.Now())
+}
 
 // lost is told that events were lost. All is scanned, after the storm.
 func (f *Folder) lost() { f.pending.everything(time.Now().Add(f.o.Settle)) }

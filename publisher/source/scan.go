@@ -29,6 +29,10 @@ var ErrFolder = errors.New("the folder is not there")
 type pass struct {
 	f    *Folder
 	root *os.Root
+	// documents are what Export wrote, which is no resource. The walker has them, and
+	// what comes after it.
+	documents outputs
+
 	jobs chan job
 	done chan step
 
@@ -53,8 +57,7 @@ type lost struct {
 	path  string
 	count int  // of resources
 	alone bool // what is below the path is not meant
-	// private: it is left out for what it may hold, and so is known to be no resource
-	// any more.
+	// private: it is left out for what it is, and so is known to be no resource any more.
 	private bool
 }
 
@@ -65,7 +68,7 @@ func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
 		return fmt.Errorf("%w, and nothing is published as deleted until it is: %w", ErrFolder, err)
 	}
 	defer root.Close() //nolint:errcheck // it was only read
-	p := &pass{f: f, root: root, jobs: make(chan job, f.o.Workers), done: make(chan step, f.o.Workers), problems: map[string]error{}}
+	p := &pass{f: f, root: root, documents: outputs{root: root}, jobs: make(chan job, f.o.Workers), done: make(chan step, f.o.Workers), problems: map[string]error{}}
 	begun := time.Now()
 	g, together := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -172,9 +175,9 @@ func (p *pass) look(path string) (kind, stat, error) {
 		return isNothing, stat{}, nil
 	case err != nil:
 		return isUnknown, stat{}, err
-	case p.f.ignores(path, info.IsDir()):
+	case p.f.ignores(path, info.IsDir()), p.documents.have(path):
 		return isNothing, stat{}, nil
-	case info.IsDir() && disk.Marked(p.root.Lstat, path):
+	case info.IsDir() && (disk.Marked(p.root.Lstat, path) || p.documents.whole(path)):
 		return isNothing, stat{}, nil
 	case info.IsDir():
 		return isFolder, stat{}, nil
@@ -199,9 +202,15 @@ func (p *pass) missing(path string, k kind, err error) error {
 		count += len(page)
 	}
 	if count > 0 {
-		p.gone = append(p.gone, lost{path: path, count: count, private: p.f.hidden.one(path, true) || disk.Marked(p.root.Lstat, path)})
+		p.gone = append(p.gone, lost{path: path, count: count, private: p.private(path, true) || disk.Marked(p.root.Lstat, path) || p.documents.whole(path)})
 	}
 	return nil
+}
+
+// private reports whether a path is left out for what it is, so that it must not stay
+// published.
+func (p *pass) private(path string, folder bool) bool {
+	return p.f.hidden.one(path, folder) || p.documents.have(path)
 }
 
 // entry looks at a file in an open folder.

@@ -25,9 +25,9 @@ func (p *pass) folder(ctx context.Context, path string) error {
 	if err != nil {
 		return p.unlisted(path, err)
 	}
-	if disk.Marked(here.Lstat, "") {
+	if state := disk.Marked(here.Lstat, ""); state || p.documents.whole(path) {
 		_ = here.Close() // it was only read
-		return p.state(path)
+		return p.leaveOut(path, state)
 	}
 	names, err := p.list(here, path)
 	if err != nil {
@@ -63,12 +63,14 @@ func join(folder, name string) string {
 	return folder + "/" + name
 }
 
-// state leaves out a folder of state.
-func (p *pass) state(path string) error {
+// leaveOut leaves out a folder of state, or of documents.
+func (p *pass) leaveOut(path string, state bool) error {
 	if path == "" {
 		return errState(p.f.dir)
 	}
-	p.hidden++
+	if state {
+		p.hidden++
+	}
 	p.f.watch.forget(path) // what happens in it is nobody's business
 	return p.missing(path, isNothing, nil)
 }
@@ -108,6 +110,7 @@ func (p *pass) list(here *os.Root, path string) (names []string, err error) {
 		entries, err := d.ReadDir(pageSize)
 		for _, e := range entries {
 			switch name := e.Name(); {
+			case p.documents.have(join(path, name)):
 			case p.f.hidden.one(join(path, name), e.IsDir()), p.f.excluded[join(path, name)] && disk.Marked(here.Lstat, name):
 				p.hidden++
 			case p.f.ignores(join(path, name), e.IsDir()):
@@ -167,7 +170,7 @@ func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []st
 // absent notes that a folder doesn't have what the index has.
 func (p *pass) absent(folder string, c child) error {
 	if c.record != nil {
-		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true, private: p.f.hidden.one(c.record.Path, false)})
+		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true, private: p.private(c.record.Path, false)})
 		return nil
 	}
 	return p.missing(join(folder, strings.TrimSuffix(c.name, "/")), isNothing, nil)

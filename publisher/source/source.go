@@ -47,7 +47,7 @@ func (s *Source) open() (err error) {
 		return err
 	}
 	for _, o := range s.o.Sets { // before it is marked as a folder of state
-		if sameFolder(o.Folder.Dir, s.o.StateDir) {
+		if SameFolder(o.Folder.Dir, s.o.StateDir) {
 			return fmt.Errorf("%s is the folder to publish itself; choose another one for state", s.o.StateDir)
 		}
 	}
@@ -73,8 +73,8 @@ func (s *Source) open() (err error) {
 	return s.announce(existed)
 }
 
-// sameFolder reports whether two paths lead to one folder.
-func sameFolder(a, b string) bool {
+// SameFolder reports whether two paths lead to one folder that is there.
+func SameFolder(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {
 		return false
@@ -311,6 +311,26 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
+// RemoveState removes a folder of state that nothing has open: one of this user, with
+// the marker of state. Else it returns an error, which wraps ErrLocked where it is open.
+func RemoveState(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if _, err := os.Lstat(filepath.Join(dir, lockName)); err != nil || !ok || !info.IsDir() || int(owner.Uid) != os.Geteuid() || !disk.Marked(os.Lstat, dir) {
+		return fmt.Errorf("%s is no folder of state of this user", dir)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(dir), lock.Close())
+}
+
+const lockName = "lock"
+
 // lockFolder makes a folder where there is none, and locks it for one process,
 // whatever its sets are: they share the documents of the site. ErrLocked: another has
 // it.
@@ -321,7 +341,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err := disk.Mark(dir); err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, "lock")
+	name := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator names the folder
 	if err != nil {
 		return nil, err

@@ -1,0 +1,125 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// exportRecord is the file in which Export remembers what it wrote.
+	exportRecord = ".rspub-export.json"
+	// exportTemp begins the name of a file that Export is writing. No other name
+	// begins with it, except that of the record.
+	exportTemp = ".rspub-export"
+)
+
+// exported is what Exports wrote to a folder, as paths below it.
+type exported struct {
+	Paths []string `json:"paths"`
+	// Before is what there is still of the Export before.
+	Before []string `json:"before,omitempty"`
+	// Shared says that resources are in the folder, too. Else all that is in it belongs
+	// to the documents.
+	Shared bool `json:"shared,omitempty"`
+}
+
+func readExported(dir string) (e exported, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, exportRecord)) //nolint:gosec // the folder that the caller names
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil {
+		return e, fmt.Errorf("%s can't be read: %w; remove it, and older documents stay where they are", filepath.Join(dir, exportRecord), err)
+	}
+	for _, p := range append(e.Paths, e.Before...) {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			return e, fmt.Errorf("%s names %q, which is not in that folder; remove the record, and older documents stay where they are", filepath.Join(dir, exportRecord), p)
+		}
+	}
+	return e, nil
+}
+
+func (e exported) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
+		return err
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, exportRecord), text)
+}
+
+// output is a folder with documents that Export wrote, as a Folder sees it.
+type output struct {
+	folder string // below the Folder, "": the top
+	shared bool
+	files  map[string]bool // by their paths below the Folder
+}
+
+// outputs finds them, and remembers what it found. It is for one goroutine.
+type outputs struct {
+	root *os.Root
+	seen map[string]*output // nil: none
+}
+
+func (o *outputs) in(folder string) *output {
+	if found, ok := o.seen[folder]; ok {
+		return found
+	}
+	if o.seen == nil {
+		o.seen = make(map[string]*output)
+	}
+	found := readOutput(o.root, folder)
+	o.seen[folder] = found
+	return found
+}
+
+// readOutput reads the record in a folder; nil: there is none that can be read.
+func readOutput(root *os.Root, folder string) *output {
+	name := join(folder, exportRecord)
+	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := root.ReadFile(name)
+	var e exported
+	if err != nil || json.Unmarshal(text, &e) != nil {
+		return nil
+	}
+	// At the top there has to be something else to publish.
+	found := &output{folder: folder, shared: e.Shared || folder == "", files: make(map[string]bool)}
+	for _, p := range append(e.Paths, e.Before...) {
+		found.files[join(folder, p)] = true
+	}
+	return found
+}
+
+// have reports whether what is at a path is what Export wrote, and so no resource.
+func (o *outputs) have(path string) bool {
+	if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], exportTemp) {
+		return true
+	}
+	for i := -1; i < len(path); i++ {
+		if i >= 0 && path[i] != '/' {
+			continue
+		}
+		if found := o.in(path[:max(i, 0)]); found != nil && (!found.shared || found.files[path]) {
+			return true
+		}
+	}
+	return false
+}
+
+// whole reports whether a folder is one of documents alone.
+func (o *outputs) whole(folder string) bool {
+	found := o.in(folder)
+	return found != nil && !found.shared
+}
