@@ -45,7 +45,7 @@ func TestHashOfAFileThatChanges(t *testing.T) {
 				do()
 			}
 		}}
-		p := &pass{f: r.Folder, root: root}
+		p := &pass{f: r.Folder, root: root, documents: outputs{root: root}}
 		rec, err := p.hashFile(ctx, job{"a", statOf(info)}, make([]byte, 4))
 		switch {
 		case name == "" && (err != nil || rec.SHA256 != shaOf("123456789")):
@@ -71,7 +71,7 @@ func TestGoneAndThereAgain(t *testing.T) {
 		root, err := os.OpenRoot(r.dir)
 		must(t, err)
 		defer root.Close() //nolint:errcheck // it was only read
-		p := &pass{f: r.Folder, root: root, problems: map[string]error{}}
+		p := &pass{f: r.Folder, root: root, documents: outputs{root: root}, problems: map[string]error{}}
 		r.remove("b")
 		must(t, p.remove(t.Context(), []string{"a", "b"}))
 		r.want("changes", r.logged(0), "deleted b")
