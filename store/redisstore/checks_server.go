@@ -13,11 +13,10 @@ import (
 
 // server is what a Redis server says of itself, as far as a hub has to know it.
 type server struct {
-	addr    string
-	info    map[string]string // of INFO; nil: it may not be asked
-	config  map[string]string // of CONFIG GET; nil: the same
-	ahead   time.Duration     // its clock before this hub's
-	noClock bool              // it may not be asked for that
+	addr   string
+	info   map[string]string // of INFO; nil: it may not be asked
+	config map[string]string // of CONFIG GET; nil: the same
+	ahead  time.Duration     // its clock before this hub's
 }
 
 // examine asks a server. What an ACL forbids is left out.
@@ -50,18 +49,15 @@ func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) 
 	at, err := c.Time(ctx).Result()
 	took := time.Since(before)
 	if err != nil {
-		s.noClock = true
-		return s, unlessForbidden(err)
+		return s, unlessForbidden(err) // then needs refuses it
 	}
 	s.ahead = at.Sub(before.Add(took / 2))
 	return s, nil
 }
 
-// unlessForbidden is an error, unless Redis said by it that this user may not ask
-// or that it does not have the command, as those of some providers do not.
+// unlessForbidden is an error, unless it is forbidden.
 func unlessForbidden(err error) error {
-	var answered redis.Error
-	if errors.As(err, &answered) && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown")) {
+	if forbidden(err) {
 		return nil
 	}
 	return err
@@ -81,7 +77,7 @@ func (s *server) judge() (warnings []string, refuse error) {
 		refuse = errors.Join(refuse, fmt.Errorf("the Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
 	}
 	if s.info == nil {
-		warn("does not let this user ask for INFO, so version, memory and persistence could not be checked, and what a restart or a failover loses may go unnoticed: allow it (ACL: +info), and see to it that maxmemory-policy is noeviction and appendonly yes")
+		warn("does not answer INFO, so version, memory and persistence could not be checked, and what a restart or a failover loses may go unnoticed: allow it (ACL: +info), or see to it that maxmemory-policy is noeviction and appendonly yes")
 	} else {
 		major, _, _ := strings.Cut(s.info["redis_version"], ".")
 		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {
@@ -92,8 +88,6 @@ func (s *server) judge() (warnings []string, refuse error) {
 		s.judgeReplicas(warn)
 	}
 	switch off := s.ahead.Abs(); {
-	case s.noClock:
-		warn("does not let this user ask for TIME, so its clock could not be compared: allow it (ACL: +time)")
 	case off > clockRefuse:
 		no("has a clock that is %s from this machine's, and more than %s is too much to compute leases with: set both by NTP", off.Round(time.Second), clockRefuse)
 	case off > clockWarn:
@@ -125,11 +119,13 @@ func (s *server) judgePersistence(warn say) {
 	case s.info["aof_enabled"] == "1" && fsync == "everysec":
 		warn("has appendfsync everysec: when its machine fails, up to two seconds of what publishers were told is accepted may be lost, and their Sources have to publish it again; appendfsync always loses nothing")
 	case s.info["aof_enabled"] == "1" && fsync == "":
-		warn("does not let this user ask for CONFIG, so appendfsync could not be checked: allow it (ACL: +config|get), or see to it that it is always, or everysec where two seconds may be lost")
+		warn("does not answer CONFIG GET, so appendfsync and min-replicas-to-write could not be checked: allow it (ACL: +config|get), or see to it that appendfsync is always, or everysec where two seconds may be lost, and min-replicas-to-write 1 where there are replicas")
 	case s.info["aof_enabled"] == "1":
 		warn("has appendfsync %s: when its machine fails, half a minute of what publishers were told is accepted may be lost; set appendfsync always or everysec", fsync)
 	case known && saves == "":
 		warn("keeps nothing on disk: when it ends, all subscriptions and notifications are lost; set appendonly yes")
+	case !known:
+		warn("has appendonly no: when it ends by itself, all since its latest snapshot is lost, subscriptions too; set appendonly yes. It does not answer CONFIG GET, so save and min-replicas-to-write could not be checked: allow it (ACL: +config|get), or see to it that there are snapshots, and min-replicas-to-write 1 where there are replicas")
 	default:
 		warn("keeps snapshots alone (appendonly no): when it ends by itself, all since the latest of them is lost, subscriptions too; set appendonly yes")
 	}

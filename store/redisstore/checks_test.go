@@ -49,7 +49,6 @@ func TestJudge(t *testing.T) {
 		"a clock that is behind":    {func(s *server) { s.ahead = -6 * time.Second }, "NTP", ""},
 		"a clock that is far ahead": {func(s *server) { s.ahead = 61 * time.Second }, "", "NTP"},
 		"a clock as good as any":    {func(s *server) { s.ahead = -5 * time.Second }, "", ""},
-		"hides its clock":           {func(s *server) { s.noClock = true }, "+time", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := good()
@@ -234,13 +233,13 @@ func TestNothingIsAppendedToAnEmptiedStore(t *testing.T) {
 
 // What an ACL forbids to ask is a warning; what it allows is enough to work with.
 func TestForbiddenChecks(t *testing.T) {
-	server := redistest.Standalone(t, redistest.ACL("hub", "of the hub", "~rshub:* &rshub:* +@all -info -config -time"))
+	server := redistest.Standalone(t, redistest.ACL("hub", "of the hub", "~rshub:* &rshub:* +@all -info -config"))
 	s, err := openPinned(t, server.URL(), "", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(s.Warnings(), "\n")
-	if !strings.Contains(text, "+info") || !strings.Contains(text, "+time") {
+	if !strings.Contains(text, "+info") {
 		t.Errorf("%q", text)
 	}
 	if err := s.Ready(t.Context()); err != nil {

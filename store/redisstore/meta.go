@@ -17,6 +17,9 @@ const schema = 1
 // (seconds since 1970).
 const nameStore = "store"
 
+// nameProbe is the key on which needsScript tries commands, and which is gone after it.
+const nameProbe = "probe"
+
 // meta is what a store knows of itself.
 type meta struct {
 	id        string

@@ -205,11 +205,16 @@ func connect(t target, timeout time.Duration) (redis.UniversalClient, error) {
 
 // start makes a store of the connection.
 func (s *Store) start(ctx context.Context, o Options) error {
-	if err := s.client.Ping(ctx).Err(); err != nil {
+	if err := s.client.Ping(ctx).Err(); forbidden(err) {
+		return lacks("PING", err.Error())
+	} else if err != nil {
 		return fmt.Errorf("connecting to Redis: %w", err)
 	}
 	var err error
 	if s.checks.warnings, err = s.inspect(ctx); err != nil {
+		return err
+	}
+	if err := s.needs(ctx); err != nil {
 		return err
 	}
 	if s.meta, err = s.readMeta(ctx, o.InstallID, o.AcceptEmpty); err != nil {

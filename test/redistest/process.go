@@ -105,6 +105,9 @@ func (s *Server) start() error {
 		if text, _ := info.(string); err == nil && !strings.Contains(text, pid) {
 			return errEnded // somebody else has the port
 		}
+		if err != nil && strings.Contains(err.Error(), "unknown command 'INFO'") {
+			err = nil // a test took it away
+		}
 		if err == nil {
 			_, err = s.Try("PING") // an error while the append-only file is loaded
 		}

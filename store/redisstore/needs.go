@@ -1,0 +1,118 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// needsScript tries the commands that a store cannot do without, on a key that is
+// there at no other time.
+//
+//	KEYS    1 the key
+//	returns the commands that failed: name, error, name, error ...
+var needsScript = newScript(bounded, `
+local k, failed = KEYS[1], {}
+local function try(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    failed[#failed + 1] = (select(1, ...))
+    failed[#failed + 1] = answer.err
+  end
+end
+try('TIME')
+try('HSET', k, 'f', 'v')
+try('HGET', k, 'f')
+try('HMGET', k, 'f')
+try('HGETALL', k)
+try('HKEYS', k)
+try('HVALS', k)
+try('HLEN', k)
+try('HEXISTS', k, 'f')
+try('HDEL', k, 'f')
+try('SET', k, 'v')
+try('GET', k)
+try('MGET', k)
+try('EXISTS', k)
+try('PEXPIRE', k, 60000)
+try('PERSIST', k)
+try('DEL', k)
+try('LPUSH', k, 'v')
+try('RPUSH', k, 'v')
+try('LRANGE', k, 0, -1)
+try('LTRIM', k, 1, 0)
+try('SADD', k, 'v')
+try('SMEMBERS', k)
+try('SREM', k, 'v')
+try('XADD', k, '*', 'f', 'v')
+try('XLEN', k)
+try('XRANGE', k, '-', '+')
+try('XREVRANGE', k, '+', '-')
+try('XREAD', 'COUNT', 1, 'STREAMS', k, '0')
+try('XTRIM', k, 'MAXLEN', 0)
+try('UNLINK', k)
+try('ZADD', k, 1, 'v')
+try('ZCARD', k)
+try('ZRANGE', k, 0, -1)
+try('ZREMRANGEBYRANK', k, 0, -1)
+redis.pcall('DEL', k)
+return failed
+`)
+
+// needs returns an error that wraps ErrRefused and names the commands that Redis
+// refuses and a hub cannot do without.
+func (s *Store) needs(ctx context.Context) error {
+	answers, err := s.run(ctx, needsScript, []string{s.key.meta(nameProbe)}).StringSlice()
+	if forbidden(err) {
+		return lacks("EVALSHA and EVAL", err.Error())
+	}
+	if err != nil {
+		return fmt.Errorf("trying the commands of Redis: %w", err)
+	}
+	var names []string
+	why := ""
+	for i := 0; i+1 < len(answers); i += 2 {
+		if text := answers[i+1]; isForbidden(text) {
+			names = append(names, answers[i])
+			why = text
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return lacks(strings.Join(names, ", "), why)
+}
+
+// lacks is the error for commands that Redis refuses with a text.
+func lacks(names, text string) error {
+	return fmt.Errorf("%w: it does not let this user call %s, which a hub cannot do without (it answers %q): allow them, by ACL or by rename-command, or use another Redis", ErrRefused, names, text)
+}
+
+// forbidden reports whether Redis says that this user may not call a command, or
+// that it does not have it, as those of some providers do not.
+func forbidden(err error) bool {
+	var answered redis.Error
+	return errors.As(err, &answered) && isForbidden(answered.Error())
+}
+
+// isForbidden is forbidden for the text of an answer. Servers and providers have
+// words of their own for it.
+func isForbidden(answer string) bool {
+	if code, _, _ := strings.Cut(answer, " "); code == strings.ToUpper(code) && code != "ERR" {
+		return code == "NOPERM" // and not OOM, which says that the command is "not allowed", too
+	}
+	answer = strings.ToLower(answer)
+	for _, words := range []string{
+		"unknown command", "unknown subcommand", "unknown redis command",
+		"not allowed", "not available", "not supported", "unsupported", "not permitted", "is disabled",
+		"no permissions", "can't run this command",
+	} {
+		if strings.Contains(answer, words) {
+			return true
+		}
+	}
+	return false
+}
