@@ -6,10 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 
-	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"
 )
@@ -27,7 +27,8 @@ func Example() {
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	sub, err := subscriber.Open(subscriber.Options{
-		Dir: dir, Topic: source.URL + "/topic", Callback: server.URL + "/websub/", Allow: egress.DevAllow(),
+		Dir: dir, Topic: source.URL + "/topic", Callback: server.URL + "/websub/",
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // the topic and its hub are on this machine
 	})
 	if err != nil {
 		fmt.Println(err)
