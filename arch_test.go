@@ -63,7 +63,9 @@ var table = map[string]room{
 	"internal/clock":   {layer: "0"},
 	"internal/disk":    {layer: "0"},
 	"internal/seal":    {layer: "0"},
-	"internal/config":  {layer: "0", third: "koanf yaml pflag"},
+	// Sizes, shares and times as people write them.
+	"internal/quantity": {layer: "0"},
+	"internal/config":   {layer: "0b", may: "internal/quantity", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
 	"internal/ingress": {layer: "0b", third: "uuid"},
 
@@ -74,7 +76,7 @@ var table = map[string]room{
 	"subscriber":    {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/disk internal/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/disk internal/egress", third: "bbolt"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/disk internal/egress internal/quantity", third: "bbolt"},
 	// What rspub check says of a Source.
 	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 
@@ -88,7 +90,7 @@ var table = map[string]room{
 	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress internal/ingress", third: "cobra pflag uuid"},
+	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress internal/ingress internal/quantity", third: "cobra pflag uuid"},
 	"internal/demo": {layer: "3b", may: "internal/app internal/config internal/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/transfer": {layer: "2b", may: "subscriptions journal internal/seal", third: "uuid"},

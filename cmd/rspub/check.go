@@ -45,7 +45,7 @@ let in or the address is one that is not called, 5 where the server can't be rea
 	flags := cmd.Flags()
 	flags.Var(cli.AtLeast(&f.sample, 0), "sample", "fetch `N` resources of each list; 0: none")
 	flags.Var(cli.AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most")
-	flags.Var(cli.AtLeast(&f.maxPackage, 0), "max-package", "fetch packages of dumps up to `N` bytes; 0: none")
+	flags.Var(cli.Size(&f.maxPackage, 0), "max-package", "fetch packages of dumps up to this `SIZE`, such as 64MiB; 0: none")
 	flags.Var(cli.Positive(&f.timeout), "timeout", "`TIME` for each request")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one for all")
 	f.call.Add(flags, "allow loopback and private addresses")

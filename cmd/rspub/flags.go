@@ -77,6 +77,7 @@ type setFlags struct {
 }
 
 func (f *setFlags) add(cmd *cobra.Command) {
+	f.maxDeleted = source.DefaultMaxDeleted
 	f.rescan, f.settle = cli.Span(source.DefaultRescan), cli.Span(source.DefaultSettle)
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
@@ -85,7 +86,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.hidden, "hidden", false, "publish names that begin with a dot, such as .env and .ssh, too; without it they are left out, except .well-known/")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` for which a file must have been left alone before it counts as written")
-	flags.Float64Var(&f.maxDeleted, "max-deleted", source.DefaultMaxDeleted, "`SHARE` of all resources that may be gone at one look; if more are, none is published as deleted until they are back")
+	flags.Var(cli.Share(&f.maxDeleted), "max-deleted", "`SHARE` of all resources, such as 50% or 0.5, that may be gone at one look; if more are, none is published as deleted until they are back")
 }
 
 // resolve returns the sets.
@@ -101,9 +102,6 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 	}
 	if f.hidden && len(f.hiddenAllow) > 0 {
 		return nil, cli.Fail(cli.ExitUsage, "--hidden publishes all names that begin with a dot: leave it out, or leave out --hidden-allow")
-	}
-	if !(f.maxDeleted > 0 && f.maxDeleted <= 1) {
-		return nil, cli.Fail(cli.ExitUsage, "--max-deleted %v is no share: write 0.1 for a tenth of all resources, and 1 for all of them", f.maxDeleted)
 	}
 	if (f.dir == "") == (len(f.sets) == 0) {
 		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER")
@@ -139,7 +137,7 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
 	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "`N` Resource Dumps are kept; each takes the space of the folder")
-	flags.Var(cli.AtLeast(&f.packageBytes, 1), "package-bytes", "a package of a dump has about `N` bytes before compression")
+	flags.Var(cli.Size(&f.packageBytes, 1), "package-bytes", "a package of a dump has about this `SIZE` before compression, such as 1GiB")
 	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and another begun; off: only by --rotate-at")
 	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "a Change List has `N` changes at most")
 	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists, and their dumps, are listed beside the open one; off: for ever")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/quantity"
 )
 
 // What follows is for the commands of the two ends, rspub and rssub.
@@ -108,18 +106,10 @@ func (s *Span) Set(text string) error {
 		*s = -1
 		return nil
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err == nil {
-			*s = Span(time.Duration(n) * 24 * time.Hour)
-		}
-		return err
+	d, err := quantity.Duration(text)
+	if err == nil {
+		*s = Span(d)
 	}
-	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		err = errors.New("a time can't be negative")
-	}
-	*s = Span(d)
 	return err
 }
 
@@ -133,21 +123,10 @@ func (s Span) OrNever() time.Duration {
 
 // String implements pflag.Value.
 func (s *Span) String() string {
-	d := time.Duration(*s)
-	switch {
-	case d < 0:
+	if *s < 0 {
 		return "off"
-	case d > 0 && d%(24*time.Hour) == 0:
-		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
 	}
-	text := d.String()
-	if d > 0 && d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d > 0 && d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return quantity.DurationText(time.Duration(*s))
 }
 
 // Type implements pflag.Value.

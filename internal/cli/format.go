@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"regexp"
-	"strconv"
 	"time"
 
+	"github.com/rshub/rshub/internal/quantity"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -110,35 +107,9 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	if t, err := resourcesync.ParseDatetime(s); err == nil {
 		return t, nil
 	}
-	d, err := parseSpan(s)
+	d, err := quantity.Duration(s)
 	if err != nil || now.Add(-d).Year() < 1 {
 		return time.Time{}, fmt.Errorf("%q is neither a datetime with its zone, such as 2026-01-31T12:00:00Z, nor a time ago, such as 2h or 7d", Line(s))
 	}
 	return now.Add(-d), nil
 }
-
-// parseSpan reads numbers with the units d, h, m and s, of which none comes
-// twice and larger ones come first.
-func parseSpan(s string) (time.Duration, error) {
-	wrong := errors.New("not a time")
-	m := spans.FindStringSubmatch(s)
-	if m == nil || s == "" {
-		return 0, wrong
-	}
-	n, err := strconv.ParseUint(first(m[1], "0"), 10, 16)
-	if err != nil {
-		return 0, wrong
-	}
-	total := time.Duration(n) * 24 * time.Hour
-	if m[2] == "" {
-		return total, nil
-	}
-	d, err := time.ParseDuration(m[2])
-	if err != nil || d > math.MaxInt64-total {
-		return 0, wrong
-	}
-	return total + d, nil
-}
-
-// spans is days, and what the standard library reads.
-var spans = regexp.MustCompile(`^(?:(\d+)d)?((?:\d+h)?(?:\d+m)?(?:\d+s)?)$`)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/quantity"
 )
 
 // AtLeast is n as a flag, which refuses a number below least; what n holds is the
@@ -44,6 +46,69 @@ func (v number[T]) String() string {
 
 // Type implements pflag.Value.
 func (v number[T]) Type() string { return "int" }
+
+// Size is n bytes as a flag, such as 16GiB, which refuses fewer than least; what n
+// holds is the default.
+func Size(n *int64, least int64) pflag.Value { return size64{n, least} }
+
+type size64 struct {
+	n     *int64
+	least int64
+}
+
+// Set implements pflag.Value.
+func (v size64) Set(text string) error {
+	n, err := quantity.Size(text)
+	if err != nil {
+		return err
+	}
+	if n < v.least {
+		return fmt.Errorf("it must be %s or more", quantity.SizeText(v.least))
+	}
+	*v.n = n
+	return nil
+}
+
+// String implements pflag.Value. Pflag asks the zero value, too.
+func (v size64) String() string {
+	if v.n == nil {
+		return "0"
+	}
+	return quantity.SizeText(*v.n)
+}
+
+// Type implements pflag.Value.
+func (v size64) Type() string { return "size" }
+
+// Share is a part of a whole as a flag, such as 50% or 0.5, which cannot be nothing;
+// what f holds is the default.
+func Share(f *float64) pflag.Value { return share{f} }
+
+type share struct{ f *float64 }
+
+// Set implements pflag.Value.
+func (v share) Set(text string) error {
+	f, err := quantity.Share(text)
+	if err != nil {
+		return err
+	}
+	if f == 0 {
+		return errors.New("it must be more than 0%; 100% is all")
+	}
+	*v.f = f
+	return nil
+}
+
+// String implements pflag.Value. Pflag asks the zero value, too.
+func (v share) String() string {
+	if v.f == nil {
+		return "0%"
+	}
+	return quantity.ShareText(*v.f)
+}
+
+// Type implements pflag.Value.
+func (v share) Type() string { return "share" }
 
 // Positive is a time as a flag that can be neither nothing nor off; what s holds is
 // the default.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/quantity"
 )
 
 // redisRetention is the default of retention-total with Redis, which keeps all in
@@ -87,7 +89,7 @@ func (c *Config) finishRedis(o Origins) error {
 	}
 	if i := slices.IndexFunc(o, func(one Origin) bool { return one.Name == "retention-total" }); c.RedisURL != "" && i >= 0 && o[i].Default {
 		o[i].Value, o[i].From = []string{redisRetention}, "default with redis-url"
-		total, err := parseSize(redisRetention)
+		total, err := quantity.Size(redisRetention)
 		c.RetentionTotal = total
 		return err
 	}

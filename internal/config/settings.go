@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rshub/rshub/internal/quantity"
+)
 
 // setting is one row of the table. Its texts are values as a person writes them.
 type setting struct {
@@ -35,7 +39,7 @@ func settings(c *Config) []setting {
 		{name: "redis-url", arg: "URL", help: "Redis that holds the hub's data, for one hub or several: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host", auto: "none: the data folder", set: one(parseRedis, &c.RedisURL), hide: hideRedis},
 		{name: "redis-url-file", arg: "FILE", help: "file that redis-url is in, as it holds a password", auto: "none", set: one(anyText, &c.RedisURLFile)},
 		{name: "redis-prefix", arg: "TEXT", help: "begins the name of every key in Redis; all hubs that have it in common are one", def: "rshub", set: one(parseRedisPrefix, &c.RedisPrefix)},
-		{name: "owner-lease", arg: "DURATION", help: "with Redis: how long the share of a hub that died waits for the others", def: "30s", set: one(atLeast("1s", parseDuration), &c.OwnerLease)},
+		{name: "owner-lease", arg: "DURATION", help: "with Redis: how long the share of a hub that died waits for the others", def: "30s", set: one(atLeast("1s", quantity.Duration), &c.OwnerLease)},
 		{name: "install-id", arg: "ID", help: "id that the store in Redis has to have, as GET /api/v1/info tells it; a Redis that lacks it is refused", auto: "none: any", set: one(anyText, &c.InstallID)},
 		{name: "accept-empty-store", help: "begin an empty store in a Redis that lacks install-id", def: "false", set: one(parseBool, &c.AcceptEmptyStore)},
 		{name: "seal-key-file", arg: "FILE", help: "file of the keys that seal subscribers' secrets where they are stored, one a line in base64 or hexadecimal; the first seals, all open (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
@@ -61,23 +65,23 @@ func settings(c *Config) []setting {
 		{name: "lease-min", arg: "DURATION", help: "shortest lease; a request for less gets this", def: "300s", dev: "1s", set: one(wholeSeconds, &c.LeaseMin)},
 		{name: "lease-default", arg: "DURATION", help: "lease of a request that names none", def: "864000s", set: one(wholeSeconds, &c.LeaseDefault)},
 		{name: "lease-max", arg: "DURATION", help: "longest lease; a request for more gets this", def: "2678400s", set: one(wholeSeconds, &c.LeaseMax)},
-		{name: "resume-within", arg: "DURATION", help: "a subscription taken up again within this time after its lease ran out goes on where it stopped", def: "24h", set: one(parseDuration, &c.ResumeWithin)},
+		{name: "resume-within", arg: "DURATION", help: "a subscription taken up again within this time after its lease ran out goes on where it stopped", def: "24h", set: one(quantity.Duration, &c.ResumeWithin)},
 
 		{name: "signature", arg: "METHOD", help: "how deliveries are signed: sha1, sha256, sha384 or sha512", def: "sha256", set: one(oneOf("sha1", "sha256", "sha384", "sha512"), &c.Signature)},
-		{name: "retry-first", arg: "DURATION", help: "first step of the retry ladder (5s, 30s, 2m, 10m, 30m, 1h, 2h, 4h, 6h), which scales the others", def: "5s", set: one(atLeast("1ms", parseDuration), &c.RetryFirst)},
-		{name: "retry-max", arg: "DURATION", help: "longest step of the retry ladder", def: "6h", set: one(atLeast("1ms", parseDuration), &c.RetryMax)},
-		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there; a damaged one is passed over so long after it was first seen", def: "72h", set: one(atLeast("1ms", parseDuration), &c.GiveUp)},
-		{name: "timeout", arg: "DURATION", help: "time limit of one delivery, besides what its body takes at 128 KiB/s; also the longest pause without progress", def: "15s", set: one(atLeast("1ms", parseDuration), &c.Timeout)},
+		{name: "retry-first", arg: "DURATION", help: "first step of the retry ladder (5s, 30s, 2m, 10m, 30m, 1h, 2h, 4h, 6h), which scales the others", def: "5s", set: one(atLeast("1ms", quantity.Duration), &c.RetryFirst)},
+		{name: "retry-max", arg: "DURATION", help: "longest step of the retry ladder", def: "6h", set: one(atLeast("1ms", quantity.Duration), &c.RetryMax)},
+		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there; a damaged one is passed over so long after it was first seen", def: "72h", set: one(atLeast("1ms", quantity.Duration), &c.GiveUp)},
+		{name: "timeout", arg: "DURATION", help: "time limit of one delivery, besides what its body takes at 128 KiB/s; also the longest pause without progress", def: "15s", set: one(atLeast("1ms", quantity.Duration), &c.Timeout)},
 		{name: "max-inflight", arg: "N", help: "deliveries at once", def: "512", set: one(atLeast("1", parseCount), &c.MaxInflight)},
-		{name: "max-inflight-bytes", arg: "SIZE", help: "notifications in memory at once; one that goes to many callbacks counts once", def: "256MiB", set: one(atLeast("1", parseSize), &c.MaxInflightBytes)},
+		{name: "max-inflight-bytes", arg: "SIZE", help: "notifications in memory at once; one that goes to many callbacks counts once", def: "256MiB", set: one(atLeast("1", quantity.Size), &c.MaxInflightBytes)},
 		{name: "per-host", arg: "N", help: "deliveries at once to one callback host:port", def: "8", set: one(atLeast("1", parseCount), &c.PerHost)},
-		{name: "commit-window", arg: "DURATION", help: "what was delivered is recorded at least this often", def: "100ms", set: one(atLeast("1ms", parseDuration), &c.CommitWindow)},
+		{name: "commit-window", arg: "DURATION", help: "what was delivered is recorded at least this often", def: "100ms", set: one(atLeast("1ms", quantity.Duration), &c.CommitWindow)},
 
-		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", parseDuration), &c.RetentionAge)},
-		{name: "retention-bytes", arg: "SIZE", help: "notifications kept for one topic", def: "1GiB", set: one(atLeast("1", parseSize), &c.RetentionBytes)},
-		{name: "retention-total", arg: "SIZE", help: "notifications kept in all; with redis-url the default is 512MiB", def: "8GiB", set: one(atLeast("1", parseSize), &c.RetentionTotal)},
-		{name: "min-free-disk", arg: "SIZE", help: "free space that has to stay in the data folder: with less of it publishes and subscription requests get 503, and deliveries go on; not used with redis-url; 0: no limit", def: "256MiB", set: one(parseSize, &c.MinFreeDisk)},
-		{name: "max-body", arg: "SIZE", help: "largest notification accepted", def: "50MiB", set: one(atLeast("1", parseSize), &c.MaxBody)},
+		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", quantity.Duration), &c.RetentionAge)},
+		{name: "retention-bytes", arg: "SIZE", help: "notifications kept for one topic", def: "1GiB", set: one(atLeast("1", quantity.Size), &c.RetentionBytes)},
+		{name: "retention-total", arg: "SIZE", help: "notifications kept in all; with redis-url the default is 512MiB", def: "8GiB", set: one(atLeast("1", quantity.Size), &c.RetentionTotal)},
+		{name: "min-free-disk", arg: "SIZE", help: "free space that has to stay in the data folder: with less of it publishes and subscription requests get 503, and deliveries go on; not used with redis-url; 0: no limit", def: "256MiB", set: one(quantity.Size, &c.MinFreeDisk)},
+		{name: "max-body", arg: "SIZE", help: "largest notification accepted", def: "50MiB", set: one(atLeast("1", quantity.Size), &c.MaxBody)},
 
 		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
 		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For and X-Forwarded-Proto count", auto: "none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
@@ -86,7 +90,7 @@ func settings(c *Config) []setting {
 		{name: "require-https-for-secrets", help: "refuse hub.secret in requests that did not come over https, here or at a trusted proxy, or whose callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
 		{name: "ca-file", arg: "FILE", help: "certificate authorities (PEM) trusted for callbacks, topics and the collector of traces, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},
 
-		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(parseDuration, &c.Drain)},
+		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(quantity.Duration, &c.Drain)},
 		{name: "log-level", arg: "LEVEL", help: "debug, info, warn or error", def: "info", set: one(oneOf("debug", "info", "warn", "error"), &c.LogLevel)},
 		{name: "log-format", arg: "FORMAT", help: "json or console", auto: "console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
 		{name: "otlp-endpoint", arg: "URL", help: "collector that traces are sent to, OTLP over HTTP: http://HOST:4318, or with a path of its own", auto: "none: nothing is traced", set: one(parseEndpoint, &c.OTLPEndpoint)},

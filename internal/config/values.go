@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rshub/rshub/internal/quantity"
 )
 
 // Rate is how many in how much time. The zero Rate sets no limit.
@@ -45,7 +47,7 @@ func parsePublishRate(s string) (requests, bytes Rate, err error) {
 	for part := range strings.SplitSeq(s, ",") {
 		count, _, _ := strings.Cut(part, "/")
 		rate, parse, example := &requests, parseCount, "600/m"
-		if _, err := parseDigits(count); err != nil {
+		if _, err := quantity.Digits(count); err != nil {
 			rate, parse, example = &bytes, parseBytes, "2GiB/h"
 		}
 		switch {
@@ -80,79 +82,17 @@ func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, erro
 	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as %s", s, example)
 }
 
-// parseBytes is parseSize for what is counted.
+// parseBytes is quantity.Size for what is counted.
 func parseBytes(s string) (int, error) {
-	n, err := parseSize(s)
+	n, err := quantity.Size(s)
 	if err == nil && n > math.MaxInt {
 		err = strconv.ErrRange
 	}
 	return int(n), err
 }
 
-type sizeUnit struct {
-	name  string
-	bytes int64
-}
-
-var sizeUnits = []sizeUnit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
-
-// parseSize reads a number of bytes such as 64KiB. Units are B (or none), KiB,
-// MiB, GiB and TiB.
-func parseSize(s string) (int64, error) {
-	digits := strings.TrimRight(s, "BKMGTi")
-	n, err := parseDigits(digits)
-	i := slices.IndexFunc(sizeUnits, func(u sizeUnit) bool { return u.name == s[len(digits):] })
-	switch {
-	case errors.Is(err, strconv.ErrRange) || i >= 0 && n > math.MaxInt64/sizeUnits[i].bytes:
-		return 0, fmt.Errorf("%q is more bytes than can be counted", s)
-	case err != nil || i < 0:
-		return 0, fmt.Errorf("%q is not a size; write a whole number and B, KiB, MiB, GiB or TiB, such as 50MiB", s)
-	}
-	return n * sizeUnits[i].bytes, nil
-}
-
-// parseDuration reads what time.ParseDuration reads, and days (10d, 1d12h). It
-// refuses negative ones.
-func parseDuration(s string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	var days int64
-	rest := s
-	if before, after, ok := strings.Cut(s, "d"); ok {
-		n, err := parseDigits(before)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a duration; write days as a whole number, such as 10d", s)
-		}
-		days, rest = n, after
-	}
-	var d time.Duration
-	if rest != "" || s == "" {
-		var err error
-		if d, err = time.ParseDuration(rest); err != nil {
-			if _, err := parseDigits(s); err == nil {
-				return 0, fmt.Errorf("%q has no unit; write %ss if seconds are meant (units are ms, s, m, h and d)", s, s)
-			}
-			return 0, fmt.Errorf("%q is not a duration; write it like 300s, 15m, 72h or 10d", s)
-		}
-	}
-	switch {
-	case d < 0:
-		return 0, fmt.Errorf("%q is negative; write a duration like 300s, 72h or 10d", s)
-	case days > int64((math.MaxInt64-d)/day):
-		return 0, fmt.Errorf("%q is longer than the 292 years that can be counted", s)
-	}
-	return time.Duration(days)*day + d, nil
-}
-
-// parseDigits reads decimal digits only, where strconv also takes a sign.
-func parseDigits(s string) (int64, error) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseInt(s, 10, 64)
-}
-
 func parseCount(s string) (int, error) {
-	n, err := parseDigits(s)
+	n, err := quantity.Digits(s)
 	if err != nil || n > math.MaxInt32 {
 		return 0, fmt.Errorf("%q is not a count; write a whole number such as 1000", s)
 	}
@@ -172,7 +112,7 @@ func parseBool(s string) (bool, error) {
 // parseAddr checks host:port, of which the host may be empty and the port 0.
 func parseAddr(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
-	n, perr := parseDigits(port)
+	n, perr := quantity.Digits(port)
 	if err != nil || perr != nil || n > math.MaxUint16 || strings.ContainsAny(host, "/ ") {
 		return "", fmt.Errorf("%q is not an address to listen on; write host:port, such as 127.0.0.1:8080, or :8080 for every address of this machine", s)
 	}
@@ -333,9 +273,9 @@ func atLeast[T int | int64 | time.Duration](least string, parse func(string) (T,
 	}
 }
 
-// wholeSeconds is parseDuration for leases, which go over the wire in seconds.
+// wholeSeconds is quantity.Duration for leases, which go over the wire in seconds.
 func wholeSeconds(s string) (time.Duration, error) {
-	d, err := parseDuration(s)
+	d, err := quantity.Duration(s)
 	if err == nil && (d < time.Second || d%time.Second != 0) {
 		return 0, fmt.Errorf("%q is not a whole number of seconds, at least one; write it like 300s", s)
 	}

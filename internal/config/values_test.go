@@ -8,49 +8,6 @@ import (
 	"time"
 )
 
-func TestParseSize(t *testing.T) {
-	for s, want := range map[string]int64{
-		"0": 0, "1": 1, "512B": 512, "64KiB": 64 << 10, "50MiB": 50 << 20, "1GiB": 1 << 30, "8TiB": 8 << 40,
-		"9223372036854775807": math.MaxInt64,
-	} {
-		if got, err := parseSize(s); err != nil || got != want {
-			t.Errorf("%q: %d, %v, want %d", s, got, err, want)
-		}
-	}
-	for _, s := range []string{
-		"", "KiB", "-1", "+1", "1.5MiB", "1 MiB", "50MB", "50mib", "50Mi", "0x10", "1e3", "1MiBMiB", "1_000",
-		"9223372036854775808", "9223372036854775807KiB", "8388608TiB",
-	} {
-		if got, err := parseSize(s); err == nil {
-			t.Errorf("%q was taken as %d", s, got)
-		}
-	}
-}
-
-func TestParseDuration(t *testing.T) {
-	const day = 24 * time.Hour
-	for s, want := range map[string]time.Duration{
-		"0": 0, "0s": 0, "300s": 300 * time.Second, "100ms": 100 * time.Millisecond, "72h": 72 * time.Hour,
-		"10d": 10 * day, "1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute, "1h30m": 90 * time.Minute, "0d": 0,
-		"864000s": 10 * day, "106751d": 106751 * day,
-	} {
-		if got, err := parseDuration(s); err != nil || got != want {
-			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
-		}
-	}
-	for _, s := range []string{
-		"", "300", "d", "-1d", "+1d", "1.5d", "1d-1h", "-5s", "10 d", "1w", "12h1d", "1d1d", "106752d", "106751d24h",
-		"99999999999999999999d", "9999999999h",
-	} {
-		if got, err := parseDuration(s); err == nil {
-			t.Errorf("%q was taken as %v", s, got)
-		}
-	}
-	if _, err := parseDuration("300"); !strings.Contains(err.Error(), "300s") {
-		t.Errorf("a number without a unit: %v", err)
-	}
-}
-
 func TestParseRate(t *testing.T) {
 	for s, want := range map[string]Rate{
 		"0": {}, "600/m": {600, time.Minute}, "1/s": {1, time.Second}, "5/h": {5, time.Hour}, "2147483647/d": {math.MaxInt32, 24 * time.Hour},
@@ -124,38 +81,6 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%q: %q, want %q", s, got, want)
 		}
 	}
-}
-
-func FuzzParseSize(f *testing.F) {
-	for _, s := range []string{"50MiB", "0", "9223372036854775807", "1KiBB", "i", "８MiB"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if n, err := parseSize(s); err == nil && (n < 0 || s == "" || s[0] < '0' || s[0] > '9') {
-			t.Errorf("%q was taken as %d", s, n)
-		}
-	})
-}
-
-func FuzzParseDuration(f *testing.F) {
-	for _, s := range []string{"300s", "10d", "1d12h", "106751d23h47m16.9s", "d", "1dd", "9223372036854775807ns"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		d, err := parseDuration(s)
-		if err != nil {
-			return
-		}
-		if d < 0 {
-			t.Fatalf("%q was taken as %v", s, d)
-		}
-		if again, err := parseDuration(d.String()); err != nil || again != d {
-			t.Errorf("%q is %v, which reads as %v, %v", s, d, again, err)
-		}
-		if plain, err := time.ParseDuration(s); err == nil && plain != d {
-			t.Errorf("%q is %v, and %v without days", s, d, plain)
-		}
-	})
 }
 
 func TestParsePublishRate(t *testing.T) {

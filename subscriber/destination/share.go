@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/rshub/rshub/internal/quantity"
 )
 
 // Share is a number of files: N, or Part of the copy where that is set, 1 being all
@@ -15,14 +17,13 @@ type Share struct {
 	set  bool
 }
 
-// ParseShare reads a number, such as "100", or a part, such as "25%".
+// ParseShare reads a number, such as "100", or a part, such as "25%" or "0.25".
 func ParseShare(s string) (Share, error) {
-	if p, ok := strings.CutSuffix(s, "%"); ok {
-		f, err := strconv.ParseFloat(p, 64)
-		if err == nil && f >= 0 && f <= 100 {
-			return Share{Part: f / 100, set: true}, nil
-		}
-	} else if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+	if strings.ContainsAny(s, "%.") {
+		f, err := quantity.Share(s)
+		return Share{Part: f, set: err == nil}, err
+	}
+	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		return Share{N: n, set: true}, nil
 	}
 	return Share{}, fmt.Errorf("%q is no number of files and no part of the copy; write it like 100 or 25%%", s)

@@ -1,0 +1,134 @@
+package quantity
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSize(t *testing.T) {
+	for s, want := range map[string]int64{
+		"0": 0, "1": 1, "512B": 512, "64KiB": 64 << 10, "50MiB": 50 << 20, "1GiB": 1 << 30, "8TiB": 8 << 40,
+		"9223372036854775807": math.MaxInt64,
+	} {
+		if got, err := Size(s); err != nil || got != want {
+			t.Errorf("%q: %d, %v, want %d", s, got, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "KiB", "-1", "+1", "1.5MiB", "1 MiB", "50MB", "50mib", "50Mi", "0x10", "1e3", "1MiBMiB", "1_000",
+		"9223372036854775808", "9223372036854775807KiB", "8388608TiB",
+	} {
+		if got, err := Size(s); err == nil {
+			t.Errorf("%q was taken as %d", s, got)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	const day = 24 * time.Hour
+	for s, want := range map[string]time.Duration{
+		"0": 0, "0s": 0, "300s": 300 * time.Second, "100ms": 100 * time.Millisecond, "72h": 72 * time.Hour,
+		"10d": 10 * day, "1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute, "1h30m": 90 * time.Minute, "0d": 0,
+		"864000s": 10 * day, "106751d": 106751 * day,
+	} {
+		if got, err := Duration(s); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "300", "d", "-1d", "+1d", "1.5d", "1d-1h", "-5s", "10 d", "1w", "12h1d", "1d1d", "106752d", "106751d24h",
+		"99999999999999999999d", "9999999999h",
+	} {
+		if got, err := Duration(s); err == nil {
+			t.Errorf("%q was taken as %v", s, got)
+		}
+	}
+	if _, err := Duration("300"); !strings.Contains(err.Error(), "300s") {
+		t.Errorf("a number without a unit: %v", err)
+	}
+}
+
+func FuzzSize(f *testing.F) {
+	for _, s := range []string{"50MiB", "0", "9223372036854775807", "1KiBB", "i", "８MiB"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, err := Size(s); err == nil && (n < 0 || s == "" || s[0] < '0' || s[0] > '9') {
+			t.Errorf("%q was taken as %d", s, n)
+		}
+	})
+}
+
+func FuzzDuration(f *testing.F) {
+	for _, s := range []string{"300s", "10d", "1d12h", "106751d23h47m16.9s", "d", "1dd", "9223372036854775807ns"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := Duration(s)
+		if err != nil {
+			return
+		}
+		if d < 0 {
+			t.Fatalf("%q was taken as %v", s, d)
+		}
+		if again, err := Duration(d.String()); err != nil || again != d {
+			t.Errorf("%q is %v, which reads as %v, %v", s, d, again, err)
+		}
+		if plain, err := time.ParseDuration(s); err == nil && plain != d {
+			t.Errorf("%q is %v, and %v without days", s, d, plain)
+		}
+	})
+}
+
+func TestShare(t *testing.T) {
+	for s, want := range map[string]float64{
+		"0": 0, "1": 1, "0.5": 0.5, ".5": 0.5, "1.0": 1, "50%": 0.5, "0%": 0, "100%": 1, "12.5%": 0.125, "0.1": 0.1,
+	} {
+		if got, err := Share(s); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "%", "50", "1.1", "101%", "-1%", "-0.5", "+1", "1e-1", "NaN", "Inf", "0x1", "50 %", "50%%", "half", "1/2"} {
+		if got, err := Share(s); err == nil || !strings.Contains(err.Error(), "is not a share; write a percentage such as 50%") {
+			t.Errorf("%q was taken as %v, %v", s, got, err)
+		}
+	}
+}
+
+// What is written for a person reads back as what it was.
+func TestTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1 << 10: "1KiB", 1536: "1536", 64 << 20: "64MiB", 16 << 30: "16GiB", 1 << 40: "1TiB", 2048 << 40: "2048TiB"} {
+		if got := SizeText(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		} else if again, err := Size(got); err != nil || again != n {
+			t.Errorf("%q reads as %d, %v", got, again, err)
+		}
+	}
+	for f, want := range map[float64]string{0: "0%", 0.5: "50%", 0.125: "12.5%", 1: "100%"} {
+		if got := ShareText(f); got != want {
+			t.Errorf("%v is %q, want %q", f, got, want)
+		} else if again, err := Share(got); err != nil || again != f {
+			t.Errorf("%q reads as %v, %v", got, again, err)
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", time.Hour: "1h", 36 * time.Hour: "36h", 240 * time.Hour: "10d"} {
+		if got := DurationText(d); strings.TrimSuffix(got, "0m") != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		} else if again, err := Duration(got); err != nil || again != d {
+			t.Errorf("%q reads as %v, %v", got, again, err)
+		}
+	}
+}
+
+func FuzzShare(f *testing.F) {
+	for _, s := range []string{"50%", "0.5", "1", ".", "1.%", "%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := Share(s); err == nil && !(p >= 0 && p <= 1) {
+			t.Errorf("%q was taken as %v", s, p)
+		}
+	})
+}
