@@ -3,7 +3,9 @@ package rshub_test
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
 	"go/importer"
+	"go/parser"
 	"go/token"
 	"go/types"
 	"io"
@@ -27,7 +29,7 @@ func TestPublicPackagesShowNoInternalTypes(t *testing.T) {
 	for _, p := range imported {
 		args = append(args, "./"+p)
 	}
-	out, err := exec.Command("go", args...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +181,7 @@ func TestExamplesCompileElsewhere(t *testing.T) {
 			t.Errorf("%s has no example", p)
 		}
 	}
-	vet := exec.Command("go", "vet", "-assign", "./...") // which compiles, tests too, and links nothing
+	vet := exec.CommandContext(t.Context(), "go", "vet", "-assign", "./...") // which compiles, tests too, and links nothing
 	vet.Dir = dir
 	vet.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := vet.CombinedOutput(); err != nil {
@@ -225,4 +227,42 @@ func asProgram(block string) []byte {
 	b.WriteString(")\n\nfunc example(ctx context.Context, mux *http.ServeMux, token, url string, apply func(subscriber.Change)) (err error) {\n")
 	b.WriteString(block + "\n\treturn err\n}\n\nfunc main() { _ = example }\n")
 	return []byte(b.String())
+}
+
+// What the packages say names their own options. The commands put their flags in place
+// of these. A flag of the hub, or a whole command line, says whose it is.
+func TestPublicPackagesNameNoFlags(t *testing.T) {
+	flag := regexp.MustCompile(`(?:^|[ (])--[a-z]`)
+	command := regexp.MustCompile(`\brs(hub|pub|sub) [a-z]+ `)
+	n := 0
+	for _, p := range imported {
+		files, err := filepath.Glob(p + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			parsed, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				text, ok := node.(*ast.BasicLit)
+				if !ok || text.Kind != token.STRING {
+					return true
+				}
+				n++
+				if flag.MatchString(strings.Trim(text.Value, "\"`")) && !command.MatchString(text.Value) {
+					t.Errorf("%s names a flag: %s", set.Position(text.Pos()), text.Value)
+				}
+				return true
+			})
+		}
+	}
+	if n < 1000 {
+		t.Errorf("%d texts were found", n)
+	}
 }

@@ -56,13 +56,13 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 	case s == http.StatusRequestEntityTooLarge && i.Entries > 1:
 		v.step, v.advice = divide, "It is sent in parts."
 	case s == http.StatusRequestEntityTooLarge:
-		v.loud, v.advice = true, "It has one change and can't be made smaller: the hub's --max-body has to be raised."
+		v.loud, v.advice = true, "It has one change and can't be made smaller: the hub has to allow larger ones (rshub serve --max-body)."
 	case s == http.StatusUnauthorized:
 		v.loud, v.advice = true, "The token or secret is not one that the hub knows."
 	case s == http.StatusForbidden && refused.Type == typeMismatch:
 		v.advice = "The topic's URL has to lead to this publisher's Handler, with no cache in between that serves anything older."
 	case s == http.StatusForbidden && (refused.Type == typeAnonymous || refused.Type == typeNotCovered):
-		v.loud, v.advice = true, "Give the publisher a token or secret that covers the topic (rspub: --token-file or --secret-file); the hub's operator makes a token with rshub token create."
+		v.loud, v.advice = true, "Give the publisher a token or secret that covers the topic (Hub.Token or Hub.Secret); the hub's operator makes a token with rshub token create."
 	case s == http.StatusForbidden:
 		v.loud, v.advice = true, "The hub has to be able to reach the topic's URL and to find itself named in its Link header, or the publisher needs a token that covers the topic."
 	case s == http.StatusTooManyRequests, s >= 500:

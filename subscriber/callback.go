@@ -260,7 +260,7 @@ func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, secret strin
 		return
 	case errors.Is(err, websub.ErrSignatureMethod) && websub.VerifySignature(header, secret, body) == nil:
 		method, _, _ := strings.Cut(header, "=")
-		s.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and MinSignature (--min-signature) is %s", method, s.o.MinSignature))
+		s.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and Options.MinSignature is %s", method, s.o.MinSignature))
 	default:
 		s.refused(r, "wrong signature")
 	}

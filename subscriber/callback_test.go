@@ -187,7 +187,7 @@ func TestOthersGetNothingConfirmed_DST07(t *testing.T) {
 	})
 }
 
-const weakSHA1 = "weak signature: the hub signs with sha1, and MinSignature (--min-signature) is sha256"
+const weakSHA1 = "weak signature: the hub signs with sha1, and Options.MinSignature is sha256"
 
 // What is unsigned or not rightly signed is refused and counted, and nothing of it is
 // handed on; a method weaker than the floor counts as none (DST-13).

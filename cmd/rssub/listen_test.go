@@ -64,7 +64,7 @@ func oldHub(t *testing.T) *httptest.Server {
 // What a hub signs with SHA-1 gets through with --min-signature sha1. Without it the log
 // and the status say which flag lets it in.
 func TestMinSignature(t *testing.T) {
-	const reason = "weak signature: the hub signs with sha1, and MinSignature (--min-signature) is sha256"
+	const reason = "weak signature: the hub signs with sha1, and --min-signature is sha256"
 	for name, c := range map[string]struct {
 		flags   []string
 		printed string // on stdout or stderr, in the end

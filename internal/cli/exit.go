@@ -89,9 +89,12 @@ func message(err error) string {
 // Execute runs the command that args name and returns its exit code, after
 // saying on stderr what went wrong. An error that is no *Error is the usage's if
 // it comes before the command itself runs, and a failure after that. Both streams
-// get a Screen.
+// get a Screen. Where the packages name one of their options in a message, and
+// root.Annotations have a flag for it, such as "Options.MaxFile": "--max-file", the
+// flag is named instead.
 func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out, errOut := &screen{w: stdout}, &screen{w: stderr}
+	flags := flagNames(root.Annotations)
+	out, errOut := &screen{w: stdout, flags: flags}, &screen{w: stderr, flags: flags}
 	defer out.flush()
 	root.SetIn(stdin)
 	root.SetOut(out)

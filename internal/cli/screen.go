@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -21,7 +23,8 @@ import (
 func Screen(w io.Writer) io.Writer { return &screen{w: w} }
 
 type screen struct {
-	w io.Writer
+	w     io.Writer
+	flags *strings.Replacer // from options to flags; nil: none
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character whose end comes with the next Write
@@ -33,10 +36,28 @@ func (s *screen) Write(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	var safe []byte
 	safe, s.rest = appendSafe(nil, append(s.rest, p...), false)
+	if s.flags != nil && bytes.ContainsAny(safe, ".") {
+		safe = []byte(s.flags.Replace(string(safe)))
+	}
 	if _, err := s.w.Write(safe); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// flagNames replaces the options that have flags, by their names, in messages: after a
+// space or a parenthesis, so that nothing in a URL is taken for one.
+func flagNames(options map[string]string) *strings.Replacer {
+	var pairs []string
+	for option, flag := range options {
+		if strings.HasPrefix(flag, "--") {
+			pairs = append(pairs, " "+option, " "+flag, "("+option, "("+flag)
+		}
+	}
+	if pairs == nil {
+		return nil
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // flush writes what is left of a character that never ended.

@@ -135,3 +135,21 @@ func TestExecuteScreens(t *testing.T) {
 		}
 	}
 }
+
+// Options of the packages are named by their flags, in messages and not in URLs.
+func TestOptionsAreNamedByTheirFlags(t *testing.T) {
+	var out, errOut strings.Builder
+	root := &cobra.Command{Use: "x", Annotations: map[string]string{"Options.MaxFile": "--max-file", "other": "annotation"}, RunE: func(cmd *cobra.Command, _ []string) error {
+		_, err := io.WriteString(cmd.OutOrStdout(), "over Options.MaxFile (Options.MaxFile), http://h/Options.MaxFile, Options.Other other\n")
+		return errors.Join(err, errors.New("raise Options.MaxFile"))
+	}}
+	if code := Execute(root, nil, strings.NewReader(""), &out, &errOut); code != ExitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	if got := out.String(); got != "over --max-file (--max-file), http://h/Options.MaxFile, Options.Other other\n" {
+		t.Errorf("%q", got)
+	}
+	if got := errOut.String(); !strings.Contains(got, "raise --max-file\n") {
+		t.Errorf("%q", got)
+	}
+}

@@ -28,7 +28,7 @@ func (c *Copy) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]
 		}
 	}
 	if len(listed) == 0 && len(extra) > 0 && c.o.MaxDelete.byDefault() {
-		return c.holdBack(extra, t, errors.New("the Source's list is empty all at once; if that is right, allow the deletions (--max-delete)"))
+		return c.holdBack(extra, t, errors.New("the Source's list is empty all at once; if that is right, allow the deletions (Options.MaxDelete)"))
 	}
 	return c.deleteAll(ctx, extra, t, "the Source does not list it any more")
 }
@@ -55,9 +55,9 @@ func (c *Copy) tooMany(n int, why string) error {
 	if n <= allowed {
 		return nil
 	}
-	c.log.Error("so many files are not deleted at once; if the Source is right, allow it with --max-delete", "event", "deletions_held",
+	c.log.Error("so many files are not deleted at once; if the Source is right, allow it with Options.MaxDelete", "event", "deletions_held",
 		"deletions", n, "allowed", allowed, "why", why)
-	return fmt.Errorf("%s, but %d deletions are more than the %d that are allowed now (--max-delete)", why, n, allowed)
+	return fmt.Errorf("%s, but %d deletions are more than the %d that are allowed now (Options.MaxDelete)", why, n, allowed)
 }
 
 func values(wants []want) iter.Seq[want] {

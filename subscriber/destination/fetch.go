@@ -229,7 +229,7 @@ func (c *Copy) tooLarge(w want) error {
 	if w.length <= c.o.MaxFile {
 		return nil
 	}
-	return &refusedError{fmt.Errorf("the Source says that it has %d bytes, and --max-file allows %d; raise that if the Source is right", w.length, c.o.MaxFile)}
+	return &refusedError{fmt.Errorf("the Source says that it has %d bytes, and Options.MaxFile allows %d; raise that if the Source is right", w.length, c.o.MaxFile)}
 }
 
 // hashFile reads a file of the copy.

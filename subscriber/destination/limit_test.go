@@ -29,7 +29,7 @@ func TestLengthRaisesNoLimit(t *testing.T) {
 	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", entry("good", "4")+entry("large", "1000000000000000")+
 		strings.Replace(entry("other", "1000000000000000"), "</url>", `<rs:ln rel="duplicate" href="`+s.URL+`/data/mirror"/></url>`, 1))))
 	r, err := c.Sync(t.Context())
-	if err != nil || r.Failed != 2 || r.InSync() || len(r.Problems) != 2 || !strings.Contains(r.Problems[0].Why, "--max-file") {
+	if err != nil || r.Failed != 2 || r.InSync() || len(r.Problems) != 2 || !strings.Contains(r.Problems[0].Why, "Options.MaxFile") {
 		t.Errorf("%v %+v", err, r)
 	}
 	if n := s.gets["/data/large"] - gets + s.gets["/data/other"] + s.gets["/data/mirror"]; n != 0 {

@@ -68,7 +68,7 @@ func (c *Copy) rename() error {
 		return err
 	}
 	if moved > 0 {
-		c.log.Info("files of the copy were renamed: programs act upon the names that they had, or --hidden-allow allows their own names now", "event", "files_renamed", "files", moved)
+		c.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}
 	return c.state.putRule(c.rule())
 }

@@ -46,7 +46,7 @@ func (s *space) reserve(part string, bytes, replaced int64) error {
 	defer s.mu.Unlock()
 	others, bytes := s.files+s.sum-s.parts[part], max(0, bytes-replaced)
 	if s.total >= 0 && bytes > s.parts[part] && bytes > s.total-others {
-		return &fullError{fmt.Errorf("there is no room for it: the copy has %d bytes without it, and --max-total allows %d; raise that if the Source is right",
+		return &fullError{fmt.Errorf("there is no room for it: the copy has %d bytes without it, and Options.MaxTotal allows %d; raise that if the Source is right",
 			others-replaced, s.total)}
 	}
 	s.put(part, bytes)
@@ -57,7 +57,7 @@ func (s *space) reserve(part string, bytes, replaced int64) error {
 func (s *space) free(bytes int64) error {
 	err := disk.Room(s.dir, s.min, bytes)
 	if low := (*disk.FullError)(nil); errors.As(err, &low) {
-		return &fullError{fmt.Errorf("there is no room for it: %w (--min-free-disk)", err)}
+		return &fullError{fmt.Errorf("there is no room for it: %w (Options.MinFree)", err)}
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func TestMaxTotal(t *testing.T) {
 	s.put("a", strings.Repeat("A", 600), 0)
 	s.put("c", strings.Repeat("c", 401), 0)
 	failed := s.sync(dir, maxTotal(1000))
-	if len(failed) != 1 || !strings.Contains(failed["c"], "--max-total allows 1000") || s.gets["/data/c"] != 0 {
+	if len(failed) != 1 || !strings.Contains(failed["c"], "Options.MaxTotal allows 1000") || s.gets["/data/c"] != 0 {
 		t.Errorf("%v, and it was asked for %d times", failed, s.gets["/data/c"])
 	}
 	if read(dir, "a") != s.files["a"] {
@@ -124,7 +124,7 @@ func TestMaxTotalWithoutLength(t *testing.T) {
 	for range 2 {
 		// One after the other, as what is on its way takes room from what comes beside it.
 		failed := s.sync(dir, func(o *destination.Options) { o.MaxTotal, o.Parallel = 3<<20, 1 })
-		if len(failed) != 1 || !strings.Contains(failed["endless"], "--max-total") || read(dir, "good") != "good" {
+		if len(failed) != 1 || !strings.Contains(failed["endless"], "Options.MaxTotal") || read(dir, "good") != "good" {
 			t.Errorf("%v, and the copy has %q", failed, read(dir, "good"))
 		}
 		if names := parts(t, dir); len(names) != 0 {
@@ -203,7 +203,7 @@ func TestMinFree(t *testing.T) {
 	s.put("new", "new", 0)
 	delete(s.files, "old")
 	failed := s.sync(dir, minFree(1<<60))
-	if len(failed) != 1 || !strings.Contains(failed["new"], "free") || !strings.Contains(failed["new"], "--min-free-disk") || s.gets["/data/new"] != 0 {
+	if len(failed) != 1 || !strings.Contains(failed["new"], "free") || !strings.Contains(failed["new"], "Options.MinFree") || s.gets["/data/new"] != 0 {
 		t.Errorf("%v, and it was asked for %d times", failed, s.gets["/data/new"])
 	}
 	if read(dir, "old") != "" || read(dir, "older") != "older" {
@@ -212,7 +212,7 @@ func TestMinFree(t *testing.T) {
 	s.set("/data/new", endless)
 	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist",
 		"<url><loc>"+s.URL+"/data/new</loc></url><url><loc>"+s.URL+"/data/older</loc></url>")))
-	if failed := s.sync(dir, minFree(1<<60)); !strings.Contains(failed["new"], "--min-free-disk") || len(parts(t, dir)) != 0 {
+	if failed := s.sync(dir, minFree(1<<60)); !strings.Contains(failed["new"], "Options.MinFree") || len(parts(t, dir)) != 0 {
 		t.Errorf("without a length: %v, and %q are left over", failed, parts(t, dir))
 	}
 	s.set("/data/new", nil)

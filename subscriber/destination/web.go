@@ -52,7 +52,7 @@ func newWeb(o *Options) *web {
 type HostError struct{ Host string }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("%s is another host than the Source's; allow it (--allow-host %s) if it is to be trusted", e.Host, e.Host)
+	return fmt.Sprintf("%s is another host than the Source's; allow it by Options.Hosts if it is to be trusted", e.Host)
 }
 
 // names are those under which a host is allowed, or has a token: with its port, and
