@@ -3,11 +3,13 @@ package subscriber
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +36,48 @@ func (e *StatusError) Error() string {
 	return s
 }
 
+// unansweredError is that of an exchange that had no answer.
+type unansweredError struct{ error }
+
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// Away reports whether an error of DiscoverSource or Discover says that a host is away
+// or not ready, which may pass by itself: there was no answer, or it was 408, 425, 429
+// or a 5xx. What a person has to change is none of it: an answer such as 401 or 404, an
+// address that may not be called, a certificate that is not accepted, a server that
+// speaks no HTTP, a page that is no document of ResourceSync. Of several errors joined,
+// one that is Away is enough. A name that does not resolve counts as Away, since on many
+// networks it begins to do so when its host has started.
+func Away(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it goes through the tree itself
+	case nil:
+		return false
+	case *StatusError:
+		switch e.Status {
+		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+			return true
+		}
+		return e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented
+	case *unansweredError:
+		return !isForGood(e)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), Away)
+	case interface{ Unwrap() error }:
+		return Away(e.Unwrap())
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// isForGood reports whether an exchange without an answer is not going to have one.
+func isForGood(err error) bool {
+	var refused *egress.RefusedError
+	var certificate *egress.CertificateError
+	var record tls.RecordHeaderError
+	var permanent interface{ Permanent() bool }
+	return errors.As(err, &refused) || errors.As(err, &certificate) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.As(err, &permanent) && permanent.Permanent() || strings.Contains(err.Error(), "malformed HTTP ")
+}
+
 // page is an answer of 2xx. Its Body is to be closed.
 type page struct {
 	*http.Response
@@ -51,7 +95,7 @@ func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) 
 		req.Header.Set("Cache-Control", "no-cache") // a cache's copy may lack what is looked for
 		resp, err := client.Do(req)                 //nolint:bodyclose // the caller's, or closed by redirected
 		if err != nil {
-			return page{}, fmt.Errorf("asking %s: %w", rawURL, egress.WithoutURL(err))
+			return page{}, fmt.Errorf("asking %s: %w", rawURL, &unansweredError{egress.WithoutURL(err)})
 		}
 		if resp.StatusCode/100 == 2 {
 			return page{resp, rawURL}, nil

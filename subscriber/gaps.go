@@ -11,6 +11,7 @@ import (
 const (
 	GapMissed = "missed" // a notification came that begins later than the one before it ended
 	GapLease  = "lease"  // there was no lease for a while, or there is one for the first time
+	GapStart  = "start"  // Run began
 	GapPulled = "pulled" // CatchUp was called
 	GapCheck  = "check"  // the Change List was asked whether anything was not pushed
 )
@@ -26,7 +27,7 @@ const (
 type Gap struct {
 	From       time.Time `json:"from"`
 	Until      time.Time `json:"until,omitzero"` // zero: to be found out
-	Why        string    `json:"why"`            // GapMissed, GapLease or GapCheck
+	Why        string    `json:"why"`            // GapMissed, GapLease, GapStart or GapCheck
 	State      string    `json:"state"`
 	FoundAt    time.Time `json:"found_at"`
 	RepairedAt time.Time `json:"repaired_at,omitzero"`

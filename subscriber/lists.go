@@ -65,6 +65,9 @@ func isGone(err error) bool {
 // changeLists finds the Change List of the topic's set, and its archive, which
 // may be empty.
 func (s *Subscriber) changeLists(ctx context.Context) (list, archive string, err error) {
+	if s.o.Look != nil {
+		return "", "", errNoList
+	}
 	if s.o.ChangeList != "" {
 		return s.o.ChangeList, s.o.ChangeListArchive, nil
 	}

@@ -31,6 +31,9 @@ type Options struct {
 	// Hub is the hub to subscribe at. Empty: the first https one that the topic
 	// names, or else its first (DST-03).
 	Hub string
+	// Hubs are those to choose from where the topic itself names none: a Capability List
+	// may name them, and the topic be nothing that can be asked (SRC-11, Set.Hubs).
+	Hubs []string
 	// Callback is the public URL of Handler. Each subscription gets a path of its
 	// own below it that cannot be guessed (DST-04). Empty: it subscribes to nothing,
 	// and has only what CatchUp takes from the Change Lists.
@@ -55,12 +58,17 @@ type Options struct {
 	// lists are found. Both empty: as the Capability List says that the topic names,
 	// or that of its host.
 	ChangeList, ChangeListArchive string
+	// Look, where not nil, takes the place of a Change List that there is not. It is
+	// called where the list would be asked whether anything was not pushed, and must not
+	// wait: the application then looks by other means. A gap becomes a NeedsBaseline at
+	// once.
+	Look func()
 	// Start is how far the application is in step with the Source already, for
 	// instance the time of its baseline. It counts as long as nothing was
 	// received.
 	Start time.Time
 	// CheckEvery is how often the Change List is asked whether anything was not
-	// pushed. An hour; negative: never.
+	// pushed, the first time when Run begins. An hour; negative: never.
 	CheckEvery time.Duration
 
 	// Allow lists ranges that may be called besides public addresses, such as
@@ -89,7 +97,6 @@ const (
 	repairMax      = 5 * time.Minute
 	repairPatience = 10 * time.Minute // for lists that are behind the hub
 	repairGiveUp   = 24 * time.Hour   // for lists that can't be had
-	firstCheck     = time.Minute      // after the start
 	underWay       = time.Minute      // for which a change may be on its way through the hub
 	ahead          = 24 * time.Hour   // of our clock that another's may be
 	keptGaps       = 100

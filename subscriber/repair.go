@@ -58,7 +58,10 @@ func (s *Subscriber) CatchUp(ctx context.Context) error {
 // keepComplete repairs gaps until ctx ends.
 func (s *Subscriber) keepComplete(ctx context.Context) {
 	rest := repairFirst
-	lastCheck := time.Now().Add(min(firstCheck, s.o.CheckEvery) - s.o.CheckEvery)
+	lastCheck := time.Now()
+	if s.o.CheckEvery > 0 {
+		s.catchUp(GapStart) // nobody knows what was pushed while it did not run
+	}
 	for {
 		woken := s.wake.wait()
 		job, wait, err := s.nextRepair(lastCheck)
@@ -194,6 +197,9 @@ func (s *Subscriber) repair(ctx context.Context, job *repairJob) error {
 	case errors.As(err, &old):
 		return s.giveUp(job, gap, old.from, err)
 	case errors.Is(err, errNoList) && !missed && job.why != GapPulled:
+		if s.o.Look != nil {
+			s.o.Look()
+		}
 		return nil // nobody can be asked; if anything is missing, the next notification tells
 	case missed && (errors.Is(err, errNoList) || errors.Is(err, errBehind) && age > repairPatience || !errors.Is(err, errFull) && age > repairGiveUp):
 		return s.giveUp(job, gap, job.target, err)

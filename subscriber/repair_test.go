@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 const labIndex, labArchive, labOld, labNew = "https://source.example/index", "https://source.example/archive", "https://source.example/old", "https://source.example/new"
@@ -343,6 +345,73 @@ func TestLongRepair(t *testing.T) {
 		}
 		if next != n+1 {
 			l.Errorf("%d changes", next)
+		}
+	})
+}
+
+// After a start the Change List is asked at once for what may not have been pushed; with
+// CheckEvery negative it is not (DST-16).
+func TestListIsAskedAtOnceAfterAStart(t *testing.T) {
+	for _, every := range []time.Duration{time.Hour, -1} {
+		subscribed(t, func(l *lab) { l.o.CheckEvery = every }, func(l *lab) {
+			l.pushed(0, 10, 5)
+			l.want("5")
+			l.end()
+			l.listed(5, 15, 16)
+			l.start()
+			if every < 0 {
+				l.want("")
+				return
+			}
+			l.want("15 16")
+			if got := l.gaps(); got != "start repaired 10-16:2" {
+				l.Error(got)
+			}
+			if l.requests() != 1 {
+				l.Errorf("%d requests: the lease was renewed, although nothing is wrong with it", l.requests())
+			}
+		})
+	}
+}
+
+// Where there is no Change List the application looks itself: at the start, when there is
+// a lease again, and every CheckEvery. A gap needs a baseline at once.
+func TestLookInPlaceOfAChangeList(t *testing.T) {
+	var looks atomic.Int32
+	subscribed(t, func(l *lab) { l.o.CheckEvery, l.o.Look = time.Hour, func() { looks.Add(1) } }, func(l *lab) {
+		if n := looks.Load(); n != 2 {
+			l.Errorf("%d looks after the start and the first lease", n)
+		}
+		l.after(time.Hour + time.Second)
+		if n := looks.Load(); n != 3 {
+			l.Errorf("%d looks after an hour", n)
+		}
+		l.pushed(10, 20, 15)
+		l.after(11 * time.Second)
+		l.want("baseline 0-10 15")
+	})
+}
+
+// A topic that names no hub, or that is no page, is subscribed to at a hub that others
+// know; one that is away is waited for (SRC-11).
+func TestHubsThatOthersKnow_SRC11(t *testing.T) {
+	others := func(l *lab) { l.o.Hubs = []string{labHub} }
+	for name, page := range map[string]http.HandlerFunc{
+		"no hub": func(http.ResponseWriter, *http.Request) {}, "no page": http.NotFound,
+	} {
+		subscribed(t, func(l *lab) { others(l); l.page(labTopic, page) }, func(l *lab) {
+			if f := l.form(0); f.Get(websub.ParamTopic) != labTopic {
+				l.Errorf("%s: %v", name, f)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, others, func(l *lab) {
+			l.page(labTopic, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusBadGateway) })
+		})
+		l.after(time.Second)
+		if l.requests() != 0 {
+			l.Errorf("%d requests", l.requests())
 		}
 	})
 }

@@ -63,7 +63,9 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	if found {
 		return d.source, nil
 	}
-	if d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String()) {
+	// A sitemap is what a host has that does not know ResourceSync, and not what takes
+	// the place of lists that are away.
+	if !Away(first) && !Away(err) && d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String()) {
 		return d.source, nil
 	}
 	if first == nil {

@@ -156,7 +156,8 @@ func (s *Subscriber) mine() (current subscription, others []subscription, err er
 }
 
 // find finds the topic and its hubs. A topic that cannot be asked is subscribed to
-// as it is named where the hub is given.
+// as it is named where the hub is given, and so is one that names no hub, or that there
+// is no page of, where others know its hubs.
 func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
 	d, err := Discover(ctx, s.o.Client, s.o.Topic)
 	if s.o.Hub != "" {
@@ -164,6 +165,10 @@ func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
 			d.Topic = s.o.Topic
 		}
 		d.Hubs = []string{s.o.Hub}
+		return d, nil
+	}
+	if err != nil && len(s.o.Hubs) > 0 && !Away(err) {
+		d.Topic, d.Hubs = orElse(d.Topic, s.o.Topic), s.o.Hubs
 		return d, nil
 	}
 	return d, err

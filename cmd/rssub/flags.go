@@ -41,6 +41,7 @@ type copyFlags struct {
 	insecure          bool
 	minSignature      string
 	lease, checkEvery cli.Span
+	hold              cli.Span
 }
 
 // add adds the flags that all commands on a copy have.
@@ -78,6 +79,13 @@ func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 	addMinSignature(flags, &f.minSignature)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
+	addHoldFor(flags, &f.hold)
+}
+
+// addHoldFor adds the flag about notifications that came early.
+func addHoldFor(flags *pflag.FlagSet, hold *cli.Span) {
+	*hold = cli.Span(10 * time.Second)
+	flags.Var(cli.Positive(hold), "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List")
 }
 
 // addMinSignature adds the flag that lets in the deliveries of old hubs.
@@ -102,7 +110,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
 		MaxTotal: orNone(f.maxTotal), MinFree: orNone(f.minFree),
-		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease),
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	if f.dir == "" {

@@ -23,7 +23,9 @@ func followCommand() *cobra.Command {
 		Short: "Keep a copy in step with its Source, told of changes by the hub",
 		Long: `Takes a copy of a Source if there is none, subscribes at the Source's hub, and
 carries out every change as it comes. What was missed meanwhile is taken from the
-Source's Change Lists. It may be ended and started again at any time.
+Source's Change Lists, or where there are none from its Change Dumps or a new copy.
+It may be ended and started again at any time, and before the Source: it waits for
+one that is away or not ready.
 
 A line on stdout tells of each file that was copied or deleted, or could not be.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \

@@ -44,7 +44,7 @@ func (c *Copy) newBaseline(ctx context.Context, set namedSet, st setState, t *ta
 		return st, err
 	}
 	next.Due = time.Time{}
-	return next, c.state.putSet(set.name, next)
+	return next, errors.Join(c.state.putSet(set.name, next), c.state.forgetDeletions(set.name, next.BaselineAt))
 }
 
 // beginning is before all changes.
@@ -147,6 +147,7 @@ func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[st
 			return nil
 		})
 	case set.offers(resourcesync.ChangeDump) && !c.o.DryRun:
+		defer c.addPushed(set, since, out)
 		err = c.changeDumps(ctx, set, since, func(wants []want) error {
 			for _, w := range wants {
 				w.open = nil // the package will be gone
@@ -154,6 +155,8 @@ func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[st
 			}
 			return nil
 		}, func(to time.Time) error { until = to; return nil })
+	default:
+		c.addPushed(set, since, out)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)

@@ -25,6 +25,8 @@ func dumpsChanges(s *source) *changeDumps {
 	d := &changeDumps{source: s, from: s.at}
 	s.offers = []string{resourcesync.ResourceList, resourcesync.ChangeDump}
 	s.set("/changedump.xml", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.write(w, resourcesync.Head{Capability: resourcesync.ChangeDump, From: d.from, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}, d.entries...)
 	})
 	return d
@@ -69,6 +71,8 @@ func (d *changeDumps) add(from, until int, changes ...change) (path string) {
 	path = fmt.Sprintf("/part%d.zip", d.n)
 	d.n++
 	d.set(path, answer(out.String()))
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.entries = append(d.entries, resourcesync.Entry{
 		Loc: d.URL + path, From: head.From, Until: head.Until, Hash: hashOf(out.String()), Length: int64(out.Len()), HasLength: true,
 	})

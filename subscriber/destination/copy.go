@@ -170,13 +170,16 @@ func (c *Copy) sets(ctx context.Context) ([]namedSet, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("the Source at %s offers no Resource List, dump or Change List", c.o.Source)
+		return nil, fmt.Errorf("%w: %s", errNothing, c.o.Source)
 	}
 	c.known.Lock()
 	defer c.known.Unlock()
 	c.setNames = names
 	return out, nil
 }
+
+// errNothing says that a Source is there, and does not offer anything yet.
+var errNothing = errors.New("the Source offers no Resource List, dump or Change List")
 
 // copyable are the documents that a copy can be made from.
 var copyable = []string{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
@@ -196,6 +199,12 @@ type namedSet struct {
 
 func (s *namedSet) offers(capabilities ...string) bool {
 	return slices.ContainsFunc(capabilities, func(c string) bool { return s.Documents[c] != "" })
+}
+
+// pushOnly reports whether changes are pushed and in no Change List, so that what was
+// missed has to be had by other means: from Change Dumps, or a baseline.
+func (s *namedSet) pushOnly() bool {
+	return s.Topic != "" && !s.offers(resourcesync.ChangeList)
 }
 
 // subscriberDir is the folder of a set's subscriber.

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
 
 const (
-	followAgain = 10 * time.Second // after the Source could not be worked with
+	followAgain = 10 * time.Second // after changes could not be carried out
+	waitMost    = 5 * time.Minute  // between tries to begin with a Source that is away or not ready
 	gather      = 10 * time.Millisecond
 	retrySweep  = time.Second
 	retryShare  = 20               // part of the time that looking for what is to be tried again may take
@@ -25,15 +26,17 @@ const (
 // Follow brings the copy in step with the Source and keeps it so until ctx ends:
 // changes that are pushed to Handler at once, those of a Source without a hub every
 // few minutes. What could not be had is tried again, after ever longer pauses up to
-// an hour. It returns nil when ctx ends; an error says that the copy's own state
-// could not be worked with, or, where there is no copy yet, that the Source could not.
+// an hour. It waits for a Source that is away or not ready when it begins. It returns
+// nil when ctx ends; an error says that the copy's own state could not be worked with,
+// or, where there is no copy yet, why the address leads to no Source that can be copied,
+// whatever time passes (subscriber.Away).
 func (c *Copy) Follow(ctx context.Context) error {
 	sets, err := c.firstSets(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	c.handlers.expect(len(sets))
-	following := map[string]bool{}
+	following := map[string]*followed{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -44,12 +47,22 @@ func (c *Copy) Follow(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		for _, set := range sets {
-			if following[set.name] {
+			was := following[set.name]
+			if was != nil && reflect.DeepEqual(was.set, set) {
 				continue
 			}
-			following[set.name] = true
+			if was != nil { // it offers something else by now, such as a channel
+				was.cancel()
+				<-was.ended
+			}
+			one := &followed{set: set, ended: make(chan struct{})}
+			var within context.Context
+			within, one.cancel = context.WithCancel(ctx)
+			following[set.name] = one
 			wg.Go(func() {
-				if err := c.followSet(ctx, set); err != nil && ctx.Err() == nil {
+				defer close(one.ended)
+				defer one.cancel()
+				if err := c.followSet(within, set); err != nil && within.Err() == nil {
 					select {
 					case failed <- fmt.Errorf("following the set %s: %w", set.name, err):
 					default:
@@ -70,19 +83,32 @@ func (c *Copy) Follow(ctx context.Context) error {
 	}
 }
 
-// firstSets are the Source's sets. Where there is a copy already it waits for a Source
-// that is not there.
+// followed is a set that is being followed, as the Source described it then.
+type followed struct {
+	set    namedSet
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// firstSets are the Source's sets. It waits for a Source that is away, not ready, or
+// offers nothing yet, as it may be started later. What a person has to change ends it:
+// an address that leads to no Source, a token that is not accepted, a host that is not
+// allowed. Where there is a copy it once was right, so that nothing ends it.
 func (c *Copy) firstSets(ctx context.Context) ([]namedSet, error) {
-	for {
+	for tries := 0; ; tries++ {
 		sets, err := c.sets(ctx)
 		if err == nil || ctx.Err() != nil {
 			return sets, nil
 		}
-		if c.state.count() == 0 {
+		if c.state.count() == 0 && !subscriber.Away(err) && !errors.Is(err, errNothing) {
 			return nil, err
 		}
-		c.log.Warn("the Source can't be worked with; it is tried again", "event", "source_failed", "error", err)
-		if !sleep(ctx, followAgain) {
+		wait := ladder(tries, waitMost)
+		if status := (*subscriber.StatusError)(nil); errors.As(err, &status) {
+			wait = max(wait, min(status.RetryAfter, waitMost))
+		}
+		c.log.Warn(fmt.Sprintf("the Source is away or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
+		if !sleep(ctx, wait) {
 			return nil, nil
 		}
 	}
@@ -91,22 +117,32 @@ func (c *Copy) firstSets(ctx context.Context) ([]namedSet, error) {
 // followSet follows one set until ctx ends.
 func (c *Copy) followSet(ctx context.Context, set namedSet) error {
 	st := c.state.set(set.name)
-	for needsBaseline(set, st) {
+	for tries := 0; needsBaseline(set, st); tries++ {
 		next, err := c.baselineOf(ctx, set)
 		if err == nil || errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero() {
 			st = next
 			break
 		}
-		if !sleep(ctx, followAgain) {
+		if !sleep(ctx, ladder(tries, waitMost)) {
 			return nil
 		}
 	}
-	if set.Topic == "" || c.o.Callback == "" || !set.offers(resourcesync.ChangeList) {
-		c.handlers.set(digest(set.name, 8), nil)
+	name := digest(set.name, 8)
+	if set.Topic == "" || c.o.Callback == "" {
+		c.handlers.set(name, nil)
 		return c.poll(ctx, set)
 	}
-	name := digest(set.name, 8)
-	s, err := c.openSubscriber(set, st, strings.TrimSuffix(c.o.Callback, "/")+"/"+name)
+	looks := make(chan struct{}, 1)
+	var look func()
+	if set.pushOnly() {
+		look = func() {
+			select {
+			case looks <- struct{}{}:
+			default: // it is to look already
+			}
+		}
+	}
+	s, err := c.openSubscriber(set, st, strings.TrimSuffix(c.o.Callback, "/")+"/"+name, look)
 	if err != nil {
 		return err
 	}
@@ -117,19 +153,19 @@ func (c *Copy) followSet(ctx context.Context, set namedSet) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { _ = s.Run(ctx) })
-	return c.consume(ctx, set, s)
+	return c.consume(ctx, set, s, looks)
 }
 
 // baselineOf takes a baseline of a set, and tells of it.
 func (c *Copy) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 	t := newTally(c.o.Source)
-	st, err := c.newBaseline(ctx, set, c.state.set(set.name), t)
+	st, err := c.makeUp(ctx, set, c.state.set(set.name), t)
 	r := t.report()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		c.log.Warn("the baseline could not be taken; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
-	default:
+	case r.Baseline != "":
 		c.log.Info("the baseline is there", "event", "baseline_done", "set", set.name,
 			"copied", r.Copied, "deleted", r.Deleted, "failed", r.Failed, "held", r.Held, "from", r.Baseline)
 	}
@@ -140,17 +176,16 @@ func (c *Copy) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 func (c *Copy) poll(ctx context.Context, set namedSet) error {
 	c.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
 	for {
-		if _, err := c.syncSet(ctx, set, newTally(c.o.Source)); err != nil && ctx.Err() == nil {
-			c.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
-		}
+		c.look(ctx, set)
 		if !sleep(ctx, pollEvery) {
 			return nil
 		}
 	}
 }
 
-// consume carries out what the stream hands on, what comes close together at once.
-func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber) error {
+// consume carries out what the stream hands on, what comes close together at once. It
+// looks for what was not pushed whenever it is told to.
+func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks <-chan struct{}) error {
 	feed := make(chan subscriber.Change, together) // what comes while others are carried out
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -181,9 +216,14 @@ func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscrib
 			if err := c.applyBatch(ctx, set, s, gatherFrom(feed, first)); err != nil {
 				return err
 			}
+		case <-looks:
+			c.look(ctx, set)
 		case <-due.C:
-			if needsBaseline(set, c.state.set(set.name)) {
+			switch {
+			case needsBaseline(set, c.state.set(set.name)):
 				_, _ = c.baselineOf(ctx, set) // it tells
+			case set.pushOnly() && !inForce(s):
+				c.look(ctx, set)
 			}
 		}
 	}
@@ -212,8 +252,9 @@ func (c *Copy) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subsc
 	if last.NeedsBaseline {
 		c.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
 		_, _ = c.baselineOf(ctx, set) // it tells, and is tried again
+		return nil
 	}
-	return nil
+	return c.pushedUntil(set, last.Until)
 }
 
 // gatherFrom takes what comes within a moment, as far as a change that says that a

@@ -31,17 +31,25 @@ type pushing struct {
 	sent     int
 }
 
-// follow makes a copy that follows s.
+// follow makes a copy that follows s, which has a Resource List and a Change List.
 func follow(t testing.TB, s *source) *pushing {
+	return followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, nil)
+}
+
+// followWith makes a copy that follows s, whose Capability List names these documents, a
+// channel and its hub. Change may alter the options.
+func followWith(t testing.TB, s *source, offers []string, change func(*destination.Options)) *pushing {
 	p := &pushing{source: s, dir: t.TempDir(), events: make(chan destination.Event, 1000), callback: make(chan string, 10), until: s.at}
 	hub := httptest.NewServer(http.HandlerFunc(p.hub))
 	t.Cleanup(hub.Close)
 	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/.well-known/resourcesync"}}
 	s.set("/capabilitylist.xml", func(w http.ResponseWriter, _ *http.Request) {
-		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up},
-			resourcesync.Entry{Loc: s.URL + "/resourcelist.xml", Capability: resourcesync.ResourceList},
-			resourcesync.Entry{Loc: s.URL + "/changelist.xml", Capability: resourcesync.ChangeList},
-			resourcesync.Entry{Loc: s.URL + "/changes/", Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: hub.URL}}})
+		var entries []resourcesync.Entry
+		for _, o := range offers {
+			entries = append(entries, resourcesync.Entry{Loc: s.URL + "/" + o + ".xml", Capability: o})
+		}
+		s.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up}, append(entries,
+			resourcesync.Entry{Loc: s.URL + "/changes/", Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: hub.URL}}})...)
 	})
 	s.set("/changes/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", `<`+s.URL+`/changes/>; rel="self", <`+hub.URL+`>; rel="hub"`)
@@ -51,6 +59,9 @@ func follow(t testing.TB, s *source) *pushing {
 	t.Cleanup(me.Close)
 	c := s.open(p.dir, func(o *destination.Options) {
 		o.Callback, o.CheckEvery, o.Event = me.URL+"/cb", -1, func(e destination.Event) { p.events <- e }
+		if change != nil {
+			change(o)
+		}
 	})
 	h := c.Handler()
 	handler.Store(&h)

@@ -72,8 +72,8 @@ type Options struct {
 	Lease          time.Duration
 	InsecureSecret bool
 	MinSignature   websub.SignatureMethod
-	// CheckEvery is that of subscriber.Options.
-	CheckEvery time.Duration
+	// CheckEvery and HoldFor are those of subscriber.Options.
+	CheckEvery, HoldFor time.Duration
 
 	// Allow lists ranges that may be called besides public addresses. It has no
 	// meaning with a Client.

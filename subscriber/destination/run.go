@@ -228,6 +228,9 @@ func (r *run) store(batch []result) error {
 	}()
 	for i := range batch { // each of another URL, as they are claimed
 		res := &batch[i]
+		if res.unlisted && res.change == resourcesync.Deleted && res.what != Failed {
+			d.pushed[res.url] = deletion{res.set, res.changedAt}
+		}
 		switch res.what {
 		case Copied:
 			d.files[res.url] = res.file

@@ -24,12 +24,14 @@ import (
 //	failed   what could not be had, as JSON, by URL
 //	deletes  how many files were deleted within the last hour, by time
 //	sets     how far each set is, as JSON, by its name
+//	gone     when what was pushed as deleted was, where no Change List tells it again, by URL
 var (
 	filesBucket   = []byte("files")
 	pathsBucket   = []byte("paths")
 	failedBucket  = []byte("failed")
 	deletesBucket = []byte("deletes")
 	setsBucket    = []byte("sets")
+	goneBucket    = []byte("gone")
 	metaBucket    = []byte("meta")
 	formatKey     = []byte("format")
 	namesKey      = []byte("names") // the rule that files got their paths by (Copy.rename)
@@ -154,7 +156,7 @@ func (s *state) prepare() error {
 				err = damagedError{fmt.Errorf("%v", p)}
 			}
 		}()
-		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, deletesBucket, setsBucket, metaBucket} {
+		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, deletesBucket, setsBucket, goneBucket, metaBucket} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}
@@ -225,18 +227,21 @@ func (s *state) putSet(name string, st setState) error {
 // settled is what is to be stored of some resources, together. A URL is in one of
 // the maps only.
 type settled struct {
-	files   map[string]file    // that are in the copy now, recorded anew
-	gone    map[string]string  // that are not any more, and their paths
-	failed  map[string]failure // that could not be had
-	well    map[string]bool    // that are as they should be
+	files   map[string]file     // that are in the copy now, recorded anew
+	gone    map[string]string   // that are not any more, and their paths
+	failed  map[string]failure  // that could not be had
+	well    map[string]bool     // that are as they should be
+	pushed  map[string]deletion // that were pushed as deleted, in no Change List; also those of gone
 	deleted int
 }
 
 func newSettled() *settled {
-	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}}
+	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}, pushed: map[string]deletion{}}
 }
 
-func (d *settled) len() int { return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) }
+func (d *settled) len() int {
+	return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) + len(d.pushed)
+}
 
 // store makes d durable. Fold is Copy.fold.
 func (s *state) store(d *settled, fold func(string) string, now time.Time) error {
@@ -271,6 +276,9 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 			if err := errors.Join(drop(url), putJSON(files, url, f), paths.Put([]byte(fold(f.Path)), []byte(url)), failed.Delete([]byte(url))); err != nil {
 				return err
 			}
+		}
+		if err := putDeletions(tx.Bucket(goneBucket), d); err != nil {
+			return err
 		}
 		for url := range d.well {
 			if err := failed.Delete([]byte(url)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -59,7 +60,7 @@ func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, 
 	var behind error
 	took := needsBaseline(set, st)
 	if took {
-		next, err := c.newBaseline(ctx, set, st, t)
+		next, err := c.makeUp(ctx, set, st, t)
 		switch {
 		case errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero():
 			behind = err // what comes after it can be carried out nevertheless
@@ -88,7 +89,7 @@ func (c *Copy) pull(ctx context.Context, set namedSet, st setState, t *tally) (t
 	if c.o.DryRun {
 		return st.BaselineAt, c.pretend(ctx, set, st, t)
 	}
-	s, err := c.openSubscriber(set, st, "")
+	s, err := c.openSubscriber(set, st, "", nil)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -137,7 +138,7 @@ func (c *Copy) pretend(ctx context.Context, set namedSet, st setState, t *tally)
 func (c *Copy) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
 	err := c.changeDumps(ctx, set, since,
-		func(wants []want) error { return c.change(ctx, t, wants) },
+		func(wants []want) error { return c.change(ctx, t, slices.DeleteFunc(wants, c.isStale)) },
 		func(until time.Time) error {
 			st.DumpsUntil = until
 			return c.state.putSet(set.name, st)
@@ -155,16 +156,17 @@ func (c *Copy) pullDumps(ctx context.Context, set namedSet, st setState, t *tall
 }
 
 // openSubscriber opens the stream of changes of a set, which begins at the
-// baseline. Without a callback it is pulled only.
-func (c *Copy) openSubscriber(set namedSet, st setState, callback string) (*subscriber.Subscriber, error) {
+// baseline. Without a callback it is pulled only. Look is that of subscriber.Options.
+func (c *Copy) openSubscriber(set namedSet, st setState, callback string, look func()) (*subscriber.Subscriber, error) {
 	topic := set.Topic
 	if callback == "" {
 		topic = ""
 	}
 	s, err := subscriber.Open(subscriber.Options{
+		Hubs: set.Hubs, Look: look,
 		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret, MinSignature: c.o.MinSignature,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
-		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, Client: c.web, Log: c.log,
+		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, HoldFor: c.o.HoldFor, Client: c.web, Log: c.log,
 	})
 	if err != nil {
 		return nil, err
@@ -216,7 +218,7 @@ func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Cha
 		}
 		if e.Loc != "" {
 			w := wanted(set.name, &e.Entry)
-			w.notificationID = e.NotificationID
+			w.notificationID, w.unlisted = e.NotificationID, set.pushOnly()
 			wants = append(wants, w)
 		}
 	}
@@ -260,6 +262,9 @@ func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
 // missed remembers that a set needs a new baseline, before the change that says so
 // is committed.
 func (c *Copy) missed(set namedSet, change *subscriber.Change) error {
+	if err := c.pushedUntil(set, change.From); err != nil {
+		return err
+	}
 	st := c.state.set(set.name)
 	if change.Until.After(st.Due) {
 		st.Due = change.Until

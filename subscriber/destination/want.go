@@ -22,6 +22,10 @@ type want struct {
 	changedAt      time.Time
 	notificationID string
 
+	// unlisted says that no Change List will tell of the change again, so that its
+	// deletion is remembered.
+	unlisted bool
+
 	force bool // what the copy has is not to be trusted
 	tries int  // of earlier runs
 	again bool // it comes from a failure, and is of no interest if that is not there any more
@@ -88,12 +92,17 @@ const (
 	againMax   = time.Hour
 )
 
+// ladder is the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
+func ladder(tries int, most time.Duration) time.Duration {
+	return min(againFirst<<min(tries, 12), most)
+}
+
 // failure is what is remembered of a resource that could not be had.
 func (w *want) failure(why error) failure {
-	wait := againFirst << min(w.tries, 12)
+	wait := ladder(w.tries, againMax)
 	return failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
-		Why: why.Error(), Tries: w.tries + 1, NextAt: time.Now().Add(min(wait, againMax)), ChangedAt: w.changedAt,
+		Why: why.Error(), Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
 

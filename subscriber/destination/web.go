@@ -55,6 +55,9 @@ func (e *HostError) Error() string {
 	return fmt.Sprintf("%s is another host than the Source's; allow it by Options.Hosts if it is to be trusted", e.Host)
 }
 
+// Permanent says that it will not pass by itself.
+func (e *HostError) Permanent() bool { return true }
+
 // names are those under which a host is allowed, or has a token: with its port, and
 // without.
 func names(u *url.URL) (hostPort, name string) {

@@ -1,0 +1,59 @@
+package subscriber
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+
+	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+type permanentError struct{ error }
+
+func (permanentError) Permanent() bool { return true }
+
+// Waiting helps where a host does not answer, or says that it is not ready, and nowhere
+// else.
+func TestAway(t *testing.T) {
+	status := func(code int) error { return &StatusError{URL: "https://source.example/", Status: code} }
+	no := func(err error) error { return &unansweredError{err} }
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":                   {nil, false},
+		"not ready":              {status(503), true},
+		"gateway":                {fmt.Errorf("reading: %w", status(502)), true},
+		"too many":               {status(429), true},
+		"not implemented":        {status(501), false},
+		"unauthorised":           {status(401), false},
+		"not found":              {status(404), false},
+		"refused connection":     {no(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), true},
+		"no such name":           {no(&net.DNSError{Err: "no such host", IsNotFound: true}), true},
+		"broken off":             {no(io.ErrUnexpectedEOF), true},
+		"out of time":            {fmt.Errorf("asking: %w", context.DeadlineExceeded), true},
+		"address not allowed":    {no(&egress.RefusedError{Addr: "10.0.0.1", Reason: "is private"}), false},
+		"certificate":            {no(&egress.CertificateError{Err: errors.New("expired")}), false},
+		"no TLS":                 {no(tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}), false},
+		"http at an https URL":   {no(http.ErrSchemeMismatch), false},
+		"SSH":                    {no(errors.New(`malformed HTTP response "SSH-2.0-OpenSSH"`)), false},
+		"host not allowed":       {no(permanentError{errors.New("another host")}), false},
+		"no document":            {fmt.Errorf("reading: %w", &resourcesync.Error{}), false},
+		"cut off document":       {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), false},
+		"one of two":             {fmt.Errorf("no Source at %w, nor at %w", status(404), status(503)), true},
+		"none of two":            {errors.Join(status(404), status(401)), false},
+		"no hub":                 {fmt.Errorf("topic: %w", ErrNoHub), false},
+		"redirect to plain http": {errors.New("it leads from https to http"), false},
+	} {
+		if got := Away(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
+)
+
+// A Source may push changes and have no Change List. What was pushed is then known to
+// the copy alone: a list or dump that is older than a change must not undo it. Of files
+// that are there, their records say when they changed; of those that are not, the
+// deletions that are remembered here.
+
+// keepDeletions is for how long they are, where no baseline makes them superfluous: no
+// list or dump that is used is older.
+const keepDeletions = 31 * 24 * time.Hour
+
+// deletion is when a resource of a set was pushed as deleted.
+type deletion struct {
+	Set string    `json:"set"`
+	At  time.Time `json:"at"`
+}
+
+// putDeletions remembers deletions, and forgets those of files that are there again.
+func putDeletions(b *bbolt.Bucket, d *settled) error {
+	for url, was := range d.pushed {
+		if err := putJSON(b, url, was); err != nil {
+			return err
+		}
+	}
+	for url := range d.files {
+		if err := b.Delete([]byte(url)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletion is the one of a URL that is remembered.
+func (s *state) deletion(url string) (deletion, bool) { return read[deletion](s, goneBucket, url) }
+
+// forgetDeletions forgets those of a set up to an instant, and all that are too old.
+func (s *state) forgetDeletions(set string, until time.Time) error {
+	if old := time.Now().Add(-keepDeletions); old.After(until) {
+		until = old
+	}
+	var stale [][]byte
+	for url, was := range all[deletion](s, goneBucket) {
+		if was.Set == set && !was.At.After(until) {
+			stale = append(stale, []byte(url))
+		}
+	}
+	if len(stale) == 0 {
+		return nil
+	}
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		for _, url := range stale {
+			if err := tx.Bucket(goneBucket).Delete(url); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// addPushed adds to changes, by URL, those of a set after an instant that are in the copy
+// already: they were pushed, and no list tells of them.
+func (c *Copy) addPushed(set namedSet, since time.Time, changes map[string]want) {
+	add := func(w want) {
+		if have, ok := changes[w.url]; !ok || have.changedAt.Before(w.changedAt) {
+			changes[w.url] = w
+		}
+	}
+	for url, f := range c.state.files() {
+		if f.Set != set.name || !f.ChangedAt.After(since) {
+			continue
+		}
+		w := want{url: url, set: f.Set, length: f.Length, lastMod: f.LastMod, change: resourcesync.Updated, changedAt: f.ChangedAt}
+		if f.Said {
+			w.digests = resourcesync.ParseHashes(f.Hash)
+		}
+		add(w)
+	}
+	for url, was := range all[deletion](c.state, goneBucket) {
+		if was.Set == set.name && was.At.After(since) {
+			w := gone(set.name, url)
+			w.changedAt = was.At
+			add(w)
+		}
+	}
+}
+
+// isStale reports whether a change of a Change Dump is older than one of its resource
+// that was pushed meanwhile.
+func (c *Copy) isStale(w want) bool {
+	if w.changedAt.IsZero() {
+		return false
+	}
+	if f, ok := c.state.file(w.url); ok && f.ChangedAt.After(w.changedAt) {
+		return true
+	}
+	was, ok := c.state.deletion(w.url)
+	return ok && was.At.After(w.changedAt)
+}
+
+// look takes what a set without Change Lists has, where something may not have been
+// pushed.
+func (c *Copy) look(ctx context.Context, set namedSet) {
+	if _, err := c.syncSet(ctx, set, newTally(c.o.Source)); err != nil && ctx.Err() == nil {
+		c.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
+	}
+}
+
+// pushedUntil notes how far a set without Change Lists was pushed: its Change Dumps are of
+// interest from there on. As long as something before it was missed they are from where
+// that began.
+func (c *Copy) pushedUntil(set namedSet, until time.Time) error {
+	st := c.state.set(set.name)
+	if !set.pushOnly() || !st.Due.IsZero() || !until.After(st.DumpsUntil) {
+		return nil
+	}
+	st.DumpsUntil = until
+	return c.state.putSet(set.name, st)
+}
+
+// makeUp takes the baseline that a set needs. Where that is due since something was
+// missed, and there are Change Dumps in place of Change Lists which have it by now, they
+// are taken.
+func (c *Copy) makeUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+	due := st.Due
+	if c.o.DryRun || due.IsZero() || st.BaselineAt.IsZero() || set.offers(resourcesync.ChangeList) || !set.offers(resourcesync.ChangeDump) {
+		return c.newBaseline(ctx, set, st, t)
+	}
+	_, err := c.pullDumps(ctx, set, st, t)
+	next := c.state.set(set.name)
+	switch {
+	case err != nil && !errors.Is(err, ErrBehind) && !next.Due.IsZero():
+		c.log.Warn("the Change Dumps could not be used; a baseline is taken", "event", "dump_failed", "set", set.name, "error", err)
+	case next.Due.IsZero(): // it took a baseline itself
+		return next, nil
+	case next.DumpsUntil.Before(next.Due):
+	default:
+		c.log.Info("what was missed came from the Change Dumps", "event", "gap_repaired", "set", set.name, "until", due)
+		next.Due = time.Time{}
+		return next, c.state.putSet(set.name, next)
+	}
+	return c.newBaseline(ctx, set, next, t)
+}
+
+// inForce reports whether a hub pushes changes to a subscriber.
+func inForce(s *subscriber.Subscriber) bool {
+	st, err := s.Status()
+	if err != nil {
+		return false
+	}
+	for _, sub := range st.Subscriptions {
+		if sub.State == "active" {
+			return true
+		}
+	}
+	return false
+}
