@@ -159,7 +159,7 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 	}
 	for _, missing := range []string{"no-credential", "topic-not-covered"} {
 		v := decide(&RefusedError{Status: 403, Type: missing}, i, at(10), known)
-		if !v.loud || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "--token-file") {
+		if !v.loud || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "Hub.Token or Hub.Secret") {
 			t.Errorf("%s: %+v", missing, v)
 		}
 	}

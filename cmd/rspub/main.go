@@ -28,7 +28,7 @@ in step, by themselves or told by a hub.
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 hub or Source can't be reached, 6 some hubs have it and some don't.`
 	root.Example = "  rspub serve --dir ./books --dev    a Source on http://localhost:8090/"
-	root.Annotations = map[string]string{"Hub.Token or Hub.Secret": "--token-file or --secret-file"}
+	root.Annotations = map[string]string{"Hub.Token": "--token-file", "Hub.Secret": "--secret-file"}
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
 	return cli.Execute(root, args, stdin, stdout, stderr)
