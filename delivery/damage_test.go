@@ -135,7 +135,7 @@ func TestDamagedEntryIsPassedOver(t *testing.T) {
 		lanes  int
 		damage func(h *hurt)
 	}{
-		"an entry":     {5000, func(h *hurt) { h.entry = damagedSeq(2) }},
+		"an entry":     {1000, func(h *hurt) { h.entry = damagedSeq(2) }},
 		"a large body": {500, func(h *hurt) { h.body = damagedSeq(2) }},
 	} {
 		t.Run(name, func(t *testing.T) {

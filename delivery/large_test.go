@@ -223,7 +223,7 @@ func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
 	for _, inFlight := range []int{3, 20, 60} {
 		for _, size := range []int{100 << 10, 1 << 20} { // of the middle size, and larger
 			synctest.Test(t, func(t *testing.T) {
-				const newcomers = 5
+				const newcomers, waves = 5, 10
 				large := 2 * inFlight
 				b, p := pacedBed(t, 32<<20, int64(size), inFlight)
 				for n := range large {
@@ -235,7 +235,7 @@ func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
 				b.run()
 				defer b.end()
 				body := make([]byte, size)
-				for range 30 {
+				for range waves {
 					for n := range large {
 						b.publish(t, fmt.Sprint("http://large/", n), body)
 					}
@@ -247,6 +247,13 @@ func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
 					if len(p.at(cb(n))) == 0 {
 						t.Errorf("%d senders: a new host waits for over a second behind bodies of %d bytes", inFlight, size)
 					}
+				}
+				done := 0
+				for n := range large {
+					done += len(p.at(cb(100 + n)))
+				}
+				if done > large*waves*3/4 {
+					t.Errorf("%d senders: %d of %d large bodies were sent or begun, so too few wait", inFlight, done, large*waves)
 				}
 				pass(10 * time.Minute)
 				nothingHeld(t, b)

@@ -237,7 +237,7 @@ func (m *memory) Body(_ context.Context, url string, e journal.Entry) ([]byte, e
 	}
 	for _, f := range m.topic(url).entries {
 		if f.ID == e.ID {
-			return bytes.Clone(f.Body), nil
+			return f.Body, nil // not copied: nobody writes into it, and copies take the race detector longest
 		}
 	}
 	return nil, journal.ErrNotFound

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +25,17 @@ func TestDocumentsTellTheRulesOfTheUser(t *testing.T) {
 	}
 }
 
-// The whole suite, over TLS and as a user who may do no more than the documents
-// say.
-func TestUserWithFewRightsPassesTheSuiteOverTLS(t *testing.T) {
+// ofConnections are the checks that make each kind of connection that a store has: for
+// commands and scripts, in groups, for hints, and all of them again after a restart.
+var ofConnections = []string{
+	"AppendKeepsWhatItIsGiven", "RacingAppends", "BodiesOfAnySize", "CommitsInOneGroup", "UpdatesAreOneStepEach",
+	"HintsComeAtOnceAndHoldNobodyUp", "RestartKeepsTheJournal", "RestartKeepsTheSubscriptions", "SealKeyIsChanged",
+}
+
+// TLS, where nobody but the user of a hub gets in: the whole suite on one server, and
+// where there are several, what makes connections. That this user may do all that a
+// store does is what TestStorePassesTheSuite shows.
+func TestUserWithFewRightsOverTLS(t *testing.T) {
 	for name, start := range map[string]func(opts ...redistest.Option) (url, ca string, servers []*redistest.Server){
 		"standalone": func(opts ...redistest.Option) (string, string, []*redistest.Server) {
 			s := redistest.Standalone(t, opts...)
@@ -42,20 +51,50 @@ func TestUserWithFewRightsPassesTheSuiteOverTLS(t *testing.T) {
 		},
 	} {
 		url, ca, servers := start(redistest.TLS(), redistest.ACL("hub", "pass word@/?", aclRules), redistest.Config("tls-auth-clients", "no"), redistest.Steady())
-		for _, s := range servers {
-			s.Do(t, "ACL", "SETUSER", "tester", "on", ">test", "~*", "&*", "+@all")
-		}
+		allow(t, servers, "tester", "test", "~* &* +@all")
 		url += "?ca-file=" + ca
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := Open(t.Context(), Options{URL: url, Prefix: "other"}); err == nil {
 				t.Errorf("a prefix that the user may not use is good")
 			}
-			scheme, rest, _ := strings.Cut(url, "://")
-			_, rest, _ = strings.Cut(rest, "@")
-			storetest.Run(t, func(t *testing.T) *storetest.Harness {
-				return harnessOf(t, url, scheme+"://tester:test@"+rest, nil)
-			})
+			open := func(t *testing.T) *storetest.Harness {
+				return harnessOf(t, url, as(url, "tester", "test"), nil)
+			}
+			if name == "standalone" {
+				storetest.Run(t, open)
+				return
+			}
+			ran := 0
+			for _, c := range storetest.Checks() {
+				if slices.Contains(ofConnections, c.Name) {
+					ran++
+					t.Run(c.Name, func(t *testing.T) {
+						t.Parallel()
+						c.Run(t, open(t))
+					})
+				}
+			}
+			if ran != len(ofConnections) {
+				t.Errorf("%d of %d checks are in the suite", ran, len(ofConnections))
+			}
 		})
 	}
+}
+
+// allow has servers know a user.
+func allow(t testing.TB, servers []*redistest.Server, user, password, rules string) {
+	t.Helper()
+	for _, s := range servers {
+		s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">" + password}, strings.Fields(rules)...)...)
+	}
+}
+
+// as is a Redis URL with another user.
+func as(url, user, password string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	if _, after, ok := strings.Cut(rest, "@"); ok {
+		rest = after
+	}
+	return scheme + "://" + user + ":" + password + "@" + rest
 }
