@@ -3,7 +3,6 @@ package embedstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -312,48 +312,13 @@ func TestOtherFolderIsLeftAlone(t *testing.T) {
 func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, UnreadableTopic: func(id uuid.UUID, why error) { told[id] = why }})
-	const partition = 7
-	var topics []string
-	for n := 0; len(topics) < 5; n++ {
-		if name := fmt.Sprint(topic, n); journal.Partition(journal.TopicID(name)) == partition {
-			topics = append(topics, name)
-			add(t, s, name, 1)
-		}
+	damage := func(_ int, id uuid.UUID) error {
+		return s.db.Update(func(tx *bbolt.Tx) error {
+			junk := []byte{0, 3, 1}
+			return errors.Join(tx.Bucket(bucketHeads).Put(keyOf(id), junk), tx.Bucket(bucketMarks).Put(keyOf(id), junk))
+		})
 	}
-	if err := s.Ping(t.Context(), start, topics); err != nil {
-		t.Fatal(err)
-	}
-	bad := journal.TopicID(topics[0])
-	for _, bucket := range [][]byte{bucketHeads, bucketMarks} {
-		err := s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(keyOf(bad), []byte{0, 3, 1}) })
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := func() (heads, marks int, err error) {
-		for after := uuid.Nil; ; heads++ {
-			page, err := s.Topics(t.Context(), partition, after, 1)
-			if err != nil || len(page) == 0 {
-				return heads, marks, err
-			}
-			m, err := s.Marks(t.Context(), partition, after, 1)
-			if err != nil {
-				return heads, marks, err
-			}
-			marks += len(m)
-			after = journal.TopicID(page[0].Topic)
-		}
-	}
-	if heads, marks, err := list(); heads != 4 || marks != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
-		t.Errorf("%d heads and %d marks, %v, told of %v", heads, marks, err, told)
-	}
-	s.unreadableTopic = nil
-	if _, _, err := list(); !errors.Is(err, journal.ErrPacked) {
-		t.Errorf("with nobody to tell: %v", err)
-	}
-	if err := s.Ping(t.Context(), start, []string{topics[1], topics[0], topic + "new"}); err != nil {
-		t.Errorf("pings beside a damaged mark: %v", err)
-	}
+	storetest.RunLeftOut(t, s, told, damage, func() { s.unreadableTopic = nil })
 }
 
 // A page of the database that makes no sense fails who reads it, and nobody else.

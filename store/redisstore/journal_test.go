@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 )
 
 // noise is a body that cannot be compressed.
@@ -328,47 +329,10 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 		URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience,
 		UnreadableTopic: func(id uuid.UUID, why error) { told[id] = why },
 	})
-	const partition = 7
-	var topics []string
-	for n := 0; len(topics) < 5; n++ {
-		if name := fmt.Sprint(topicName, n); journal.Partition(journal.TopicID(name)) == partition {
-			topics = append(topics, name)
-			if _, err := add(t.Context(), s, name, "x"); err != nil {
-				t.Fatal(err)
-			}
-		}
+	damage := func(partition int, id uuid.UUID) error {
+		return errors.Join(
+			s.client.HSet(t.Context(), s.key.partition(partition, nameHeads), string(id[:]), "\x01cut").Err(),
+			s.client.HSet(t.Context(), s.key.partition(partition, nameMarks), string(id[:]), "\x01cut").Err())
 	}
-	if err := s.Ping(t.Context(), time.Now(), topics); err != nil {
-		t.Fatal(err)
-	}
-	bad := journal.TopicID(topics[0])
-	for _, name := range []string{nameHeads, nameMarks} {
-		if err := s.client.HSet(t.Context(), s.key.partition(partition, name), string(bad[:]), "\x01cut").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := func() (heads, marks int, err error) {
-		for after := uuid.Nil; ; heads++ {
-			page, err := s.Topics(t.Context(), partition, after, 1)
-			if err != nil || len(page) == 0 {
-				return heads, marks, err
-			}
-			m, err := s.Marks(t.Context(), partition, after, 1)
-			if err != nil {
-				return heads, marks, err
-			}
-			marks += len(m)
-			after = journal.TopicID(page[0].Topic)
-		}
-	}
-	if heads, marks, err := list(); heads != 4 || marks != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
-		t.Errorf("%d heads and %d marks, %v, told of %v", heads, marks, err, told)
-	}
-	s.unreadableTopic = nil
-	if _, _, err := list(); !errors.Is(err, journal.ErrPacked) {
-		t.Errorf("with nobody to tell: %v", err)
-	}
-	if err := s.Ping(t.Context(), time.Now(), []string{topics[1], topics[0], topicName + "new"}); err != nil {
-		t.Errorf("pings beside a damaged mark: %v", err)
-	}
+	storetest.RunLeftOut(t, s, told, damage, func() { s.unreadableTopic = nil })
 }
