@@ -16,8 +16,13 @@ type document struct {
 	// general says that any document is read, not a notification alone: an index
 	// too, and with an eye on the order of the elements.
 	general bool
+	// anyLoc says that a loc need not be absolute to be let pass.
+	anyLoc bool
 	// pardons, where set, lets pass what leaves no doubt about the meaning.
 	pardons *pardons
+	// oddLocs, where set, takes the addresses that a Writer would not write. Without
+	// general they are let pass in any case.
+	oddLocs *pardons
 	// oddHashes, where set, takes the hashes that nothing can be compared with.
 	oddHashes *pardons
 	// onRoot, where set, is called when the root's rs:md has been read, and

@@ -15,6 +15,8 @@ type DumpReadOptions struct {
 	// Strict refuses a manifest that is not as version 1.1 has it, as in
 	// ReadOptions.
 	Strict bool
+	// AnyLoc is that of ReadOptions.
+	AnyLoc bool
 }
 
 // DumpReader reads a package of a Resource Dump or Change Dump: a ZIP file with
@@ -56,7 +58,7 @@ func NewDumpReader(r io.ReaderAt, size int64, o DumpReadOptions) (*DumpReader, e
 	if d.manifest, err = d.parcel.open(f); err != nil {
 		return nil, err
 	}
-	d.reader = NewReader(d.manifest, ReadOptions{Limits: o.Limits.Manifest, Strict: o.Strict})
+	d.reader = NewReader(d.manifest, ReadOptions{Limits: o.Limits.Manifest, Strict: o.Strict, AnyLoc: o.AnyLoc})
 	d.head, err = d.reader.Head()
 	if err == nil && d.head.Capability != ResourceDumpManifest && d.head.Capability != ChangeDumpManifest {
 		err = badAt("DOC-38", d.head.Line, d.head.Column, "the capability of %s is %s; a manifest has %q or %q",

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"time"
+	"unicode/utf8"
 )
 
 // entry is one url or sitemap element. It is used again for the next.
 type entry struct {
 	line, column         int
-	seen                 child // the children that were there
-	loc                  string
+	seen                 child  // the children that were there
+	loc, written         string // written: where it is not loc
 	lastMod              time.Time
 	changeFreq, priority string
 	md                   metadata
@@ -34,7 +35,7 @@ const (
 func (e *entry) export() Entry {
 	m := &e.md
 	return Entry{
-		Loc: e.loc, LastMod: e.lastMod, ChangeFreq: e.changeFreq, Priority: e.priority,
+		Loc: e.loc, Written: e.written, LastMod: e.lastMod, ChangeFreq: e.changeFreq, Priority: e.priority,
 		Change: m.change, Datetime: m.datetime, Capability: m.capability,
 		At: m.at, Completed: m.completed, From: m.from, Until: m.until, Modified: m.modified,
 		Length: m.length, HasLength: m.has(fldLength),
@@ -179,16 +180,55 @@ func (d *document) readLoc(e *entry) error {
 		return d.badContent("DOC-16", "loc is empty; it must be the address of the resource")
 	case !isAbsoluteURI(v):
 		const msg = "loc is %s; it must be an absolute URI such as https://example.org/a"
-		if end := bytes.IndexFunc(v, isBlankOrControl); end < 0 || !isAbsoluteURI(v[:end]) {
+		end := bytes.IndexFunc(v, isBlankOrControl)
+		if absolute := end >= 0 && isAbsoluteURI(v[:end]); !absolute && !d.anyLoc {
 			return d.badContent("DOC-16", msg, quote(v))
 		}
 		if err := d.oddContent("DOC-16", msg, quote(v)); err != nil {
 			return err
 		}
+	case d.general || d.oddLocs != nil:
+		if err := d.toTheLetter(v); err != nil {
+			return err
+		}
 	}
 	if d.keep {
-		e.loc = string(v)
+		written := string(v)
+		if e.loc = EncodeURI(written); e.loc != written {
+			e.written = written
+		}
 	}
+	return nil
+}
+
+// toTheLetter judges an absolute loc as a Writer does.
+func (d *document) toTheLetter(v []byte) error {
+	plain := 0 // most have nothing else
+	for plain < len(v) && valueClasses[v[plain]]&isURIByte != 0 {
+		plain++
+	}
+	if plain < len(v) {
+		if fault := uriFault(string(v)); fault != "" {
+			if err := d.oddLoc("DOC-16", "loc is %s, which is not a URI: %s", quote(v), fault); err != nil {
+				return err
+			}
+		}
+	}
+	if len(v) <= maxLoc {
+		return nil
+	}
+	if n := utf8.RuneCount(v); n > maxLoc {
+		return d.oddLoc("DOC-60", "loc has %d characters; the schema of sitemaps wants at most %d", n, maxLoc)
+	}
+	return nil
+}
+
+func (d *document) oddLoc(rule, format string, args ...any) error {
+	if d.general {
+		return d.oddContent(rule, format, args...)
+	}
+	line, column := d.locate(int(max(d.contentAt-d.base, 0)))
+	d.oddLocs.add(rule, line, column, format, args...)
 	return nil
 }
 

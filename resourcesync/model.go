@@ -56,8 +56,12 @@ func (h *Head) Kind() string {
 // package or another document. A time that is zero and a string that is empty is
 // what the document does not say.
 type Entry struct {
-	// Loc is the address of what the entry is about (DOC-16). Never empty.
+	// Loc is the address of what the entry is about (DOC-16). Never empty. Readers
+	// percent-encode what should have been (EncodeURI).
 	Loc string
+	// Written is loc as the document has it, where Loc is not the same. It has no
+	// meaning to a writer.
+	Written string
 	// LastMod is when the resource was last modified, which need not be when it
 	// changed. It is written to the millisecond.
 	LastMod time.Time

@@ -45,7 +45,7 @@ type Notification struct {
 // BadDocument for a 422.
 func CheckNotification(r io.Reader, l Limits) (Notification, error) {
 	n := NewNotificationReader(r, l)
-	n.doc.oddHashes = nil
+	n.doc.oddHashes, n.doc.oddLocs = nil, nil
 	return n.Check()
 }
 
@@ -67,6 +67,13 @@ func (n *NotificationReader) Check() (Notification, error) {
 		}
 	}
 	return n.n, nil
+}
+
+// OddLocs returns the addresses that are read and should have been written otherwise,
+// percent-encoded or shorter (DOC-16, DOC-60): the first 20 of each kind, and how many
+// there are. No hub refuses them.
+func (n *NotificationReader) OddLocs() ([]Toleration, int) {
+	return slices.Clone(n.oddLocs.kept), n.oddLocs.count
 }
 
 // OddHashes returns the hashes that nothing can be compared with, as none of their
@@ -99,6 +106,7 @@ type NotificationReader struct {
 	doc       document
 	n         Notification
 	oddHashes pardons
+	oddLocs   pardons
 	err       error // sticky
 
 	// The first and the last entry with a datetime. As entries come in order,
@@ -119,7 +127,7 @@ type placed struct {
 // NewNotificationReader returns a reader of the document r.
 func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
 	n := &NotificationReader{doc: newDocument(r, l)}
-	n.doc.keep, n.doc.oddHashes = true, &n.oddHashes
+	n.doc.keep, n.doc.oddHashes, n.doc.oddLocs = true, &n.oddHashes, &n.oddLocs
 	n.doc.onRoot = n.checkRoot
 	return n
 }

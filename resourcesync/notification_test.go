@@ -259,7 +259,7 @@ func TestEntryFields(t *testing.T) {
   <rs:ln rel="via" href="../relative"/>
 </url>`, entryOK)
 	want := []Entry{{
-		Loc: "https://example.org/a?b=1&c=é", LastMod: time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC),
+		Loc: "https://example.org/a?b=1&c=%C3%A9", Written: "https://example.org/a?b=1&c=é", LastMod: time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC),
 		Change: Updated, Datetime: time.Date(2026, 1, 1, 0, 2, 3, 4, time.UTC), Capability: "x",
 		HasLength: true, Hash: "md5:1          sha-256:2", Type: "text/html; charset=utf-8", Encoding: "br", Path: "/c",
 		Links: []Link{

@@ -14,6 +14,10 @@ type ReadOptions struct {
 	Limits Limits
 	// Strict makes an error of the first thing that would be tolerated.
 	Strict bool
+	// AnyLoc hands out an entry whose loc is no absolute URI as well, and notes that.
+	// It is for callers that judge each address by itself, so that one of them does
+	// not keep the others out. It has no meaning with Strict.
+	AnyLoc bool
 	// Gzip says that the document is compressed. Limits.Bytes bounds it both
 	// before and after decompression.
 	Gzip bool
@@ -30,9 +34,10 @@ type ReadOptions struct {
 // 0.9, 0.9.1 and 1.0 come back in the terms of 1.1.
 //
 // What is never let pass is the rest: whatever is not namespace-well-formed XML
-// in UTF-8, a DTD, what is over the limits, an entry without an absolute loc, and
-// in documents about changes one without a change; and what is there twice where
-// one of the two would have to be chosen.
+// in UTF-8, a DTD, what is over the limits, an entry without a loc, or (unless
+// ReadOptions.AnyLoc allows it) without an absolute one, and in documents about
+// changes one without a change; and what is there twice where one of the two would
+// have to be chosen.
 //
 // A Reader is for one goroutine.
 type Reader struct {
@@ -60,7 +65,7 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 	}
 	rd := &Reader{doc: newDocument(r, l)}
 	d := &rd.doc
-	d.keep, d.general, d.oddHashes = true, true, &rd.oddHashes
+	d.keep, d.general, d.anyLoc, d.oddHashes = true, true, o.AnyLoc, &rd.oddHashes
 	d.advice = "split it, and list the parts in an index"
 	if !o.Strict {
 		d.pardons = &rd.pardons

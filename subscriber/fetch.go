@@ -141,7 +141,8 @@ func resolve(base, ref string) (string, error) {
 }
 
 // absolute returns the absolute form of a reference in what came from base. One that
-// is absolute stays as it is written, since topics are compared byte by byte.
+// is absolute stays as it is written, since topics are compared byte by byte; only what
+// nothing could be asked for at is percent-encoded.
 func absolute(base, ref string) (string, error) {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -149,6 +150,10 @@ func absolute(base, ref string) (string, error) {
 	}
 	ref, _, _ = strings.Cut(strings.TrimSpace(ref), "#")
 	given, err := url.Parse(ref)
+	if err != nil || strings.Contains(given.RawQuery, " ") {
+		ref = resourcesync.EncodeURI(ref)
+		given, err = url.Parse(ref)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -208,7 +213,7 @@ func (p page) document() (*document, error) {
 	magic, _ := body.Peek(2)
 	d := &document{url: p.url, close: p.Body.Close}
 	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
-		Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
+		AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})
 	if t, err := http.ParseTime(p.Header.Get("Last-Modified")); err == nil {
 		d.modified = t

@@ -1,9 +1,6 @@
 package subscriber
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -64,7 +61,7 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 			return errFull
 		}
 		b := batch{
-			From: t.Until, Until: until, Received: time.Now(), Repaired: true, MediaType: "application/xml",
+			From: t.Until, Until: until, Received: time.Now(), Repaired: true, Packed: true, MediaType: "application/xml",
 			After: t.Until, Skip: t.Edge,
 		}
 		skip := named(b.Skip)
@@ -80,7 +77,7 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 			}
 		}
 		if len(changes) > 0 {
-			payload, err := asNotification(changes, b.From, until)
+			payload, err := packEntries(changes)
 			if err != nil {
 				return err
 			}
@@ -114,33 +111,6 @@ func (s *Subscriber) reach(tx *bbolt.Tx, to tail) error {
 		}
 	}
 	return s.release(tx)
-}
-
-// asNotification writes changes as the notification that would have brought them.
-func asNotification(changes []resourcesync.Entry, from, until time.Time) ([]byte, error) {
-	if until.Before(from) {
-		until = from
-	}
-	var out bytes.Buffer
-	w, err := resourcesync.NewWriter(&out, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: until}, resourcesync.WriteOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range changes {
-		err := w.Write(e)
-		var broken *resourcesync.Error
-		if errors.As(err, &broken) {
-			// What is beyond the rules of today is left out, and the change kept.
-			err = w.Write(resourcesync.Entry{Loc: e.Loc, Change: e.Change, Datetime: e.Datetime, LastMod: e.LastMod})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("a change of %s: %w", e.Loc, err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
 }
 
 func named(edge []string) map[string]bool {

@@ -25,6 +25,7 @@ type batch struct {
 	MediaType string    `json:"type,omitempty"`
 	Received  time.Time `json:"received"`
 	Repaired  bool      `json:"repaired,omitempty"` // taken from a Change List
+	Packed    bool      `json:"packed,omitempty"`   // the payload is that of packEntries
 	Baseline  bool      `json:"baseline,omitempty"` // nothing but that the interval can't be had
 	Content   bool      `json:"content,omitempty"`  // the payload is no document about changes
 	Empty     bool      `json:"empty,omitempty"`    // nothing changed in the interval

@@ -90,6 +90,10 @@ func (s *Subscriber) changeLists(ctx context.Context) (list, archive string, err
 	return docs[resourcesync.ChangeList], docs[resourcesync.ChangeListArchive], nil
 }
 
+// asWritten is the address of an entry as its document writes it, which stands for the
+// document, or topic, that it leads to: there they are compared byte by byte.
+func asWritten(e *resourcesync.Entry) string { return orElse(e.Written, e.Loc) }
+
 func orElse(s, or string) string {
 	if s == "" {
 		return or
@@ -129,7 +133,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 		if err != nil {
 			return "", fmt.Errorf("reading %s: %w", d.url, err)
 		}
-		target, err := resolve(d.url, e.Loc)
+		target, err := resolve(d.url, asWritten(&e))
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("%s names %q: %w", d.url, e.Loc, err)

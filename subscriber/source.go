@@ -173,7 +173,7 @@ func (d *discoverer) description(ctx context.Context, doc *document) (bool, erro
 		if len(below) == maxSets {
 			return false, fmt.Errorf("%s names more than %d Capability Lists", doc.url, maxSets)
 		}
-		target, err := resolve(doc.url, e.Loc)
+		target, err := resolve(doc.url, asWritten(&e))
 		if err != nil {
 			return false, fmt.Errorf("%s names %q: %w", doc.url, e.Loc, err)
 		}
@@ -212,7 +212,7 @@ func readSet(doc *document) (Set, error) {
 		if err != nil {
 			return set, fmt.Errorf("reading %s: %w", doc.url, err)
 		}
-		loc, err := resolve(doc.url, e.Loc)
+		loc, err := resolve(doc.url, asWritten(&e))
 		if err != nil || e.Capability == "" {
 			continue
 		}

@@ -137,11 +137,11 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 		}
 		return !yield(c), nil
 	}
-	r := resourcesync.NewNotificationReader(bytes.NewReader(payload), resourcesync.Limits{Bytes: int64(len(payload)) + 1})
+	next := entriesOf(&b, payload)
 	skip := named(b.Skip)
 	ready := false // c is to be yielded when it is known whether it is the last
 	for i := 0; ctx.Err() == nil; i++ {
-		e, err := r.Next()
+		e, err := next()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, fmt.Errorf("subscriber: a stored notification can't be read any more: %w", err)
 		}

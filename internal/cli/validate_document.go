@@ -104,7 +104,8 @@ func (d *document) count(change string) {
 }
 
 // readNotification holds a notification against the rules of a hub. It gives one
-// line, unless what a hub tolerates fails it, too.
+// line, unless what a hub tolerates fails it, too, or there are addresses that a hub
+// takes and others may not make out.
 func (d *document) readNotification(body body, strict bool) error {
 	r := resourcesync.NewNotificationReader(body.reader(), resourcesync.DefaultLimits)
 	n, err := r.Check()
@@ -116,6 +117,8 @@ func (d *document) readNotification(body body, strict bool) error {
 	d.Created, d.Updated, d.Deleted = n.Counts.Created, n.Counts.Updated, n.Counts.Deleted
 	d.noteHashes(r, strict)
 	if !strict {
+		first, all := r.OddLocs()
+		d.take(first, all, strict)
 		return nil
 	}
 	all := resourcesync.NewReader(body.reader(), resourcesync.ReadOptions{})

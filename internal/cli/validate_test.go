@@ -44,6 +44,34 @@ func dump(t *testing.T, change func(zip string) string) string {
 	return change(b.String())
 }
 
+// An address that is not encoded is worth a warning in every document, and one that is
+// relative fails it. DOC-16, DOC-60.
+func TestValidateLocs_DOC16_DOC60(t *testing.T) {
+	const changes, notification = `capability="changelist" from="2026-01-01T00:00:00Z"`, `capability="change-notification" from="2026-01-01T00:00:00Z" until="2026-01-02T00:00:00Z"`
+	text := func(head, loc string) string {
+		return `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+<rs:ln rel="up" href="https://example.org/capabilitylist.xml"/><rs:md ` + head + `/>
+<url><loc>` + loc + `</loc><rs:md change="created"/></url></urlset>`
+	}
+	for _, c := range []struct{ loc, says, rule string }{
+		{"https://example.org/100%.txt", "write %25", "DOC-16"},
+		{"https://example.org/a|b", "percent-encode the |", "DOC-16"},
+		{"https://example.org/" + strings.Repeat("a", 2048), "2068 characters", "DOC-60"},
+	} {
+		for _, head := range []string{changes, notification} {
+			r := command(t, nil, text(head, c.loc), "validate", "-")
+			r.want(t, ExitOK, "WARN -:3:11: loc ", c.says, "("+c.rule+")", "PASS -: change", "1 warning")
+			command(t, nil, text(head, c.loc), "validate", "--strict", "-").want(t, ExitFailure, "FAIL -:3:11: loc ", "(bad document: "+c.rule+")")
+		}
+	}
+	command(t, nil, text(changes, "https://example.org/with spaces.txt"), "validate", "-").want(t, ExitOK, "WARN -:3:11: loc is", "(DOC-16)")
+	for _, loc := range []string{"relative.txt", "/rooted.txt"} {
+		command(t, nil, text(changes, loc), "validate", "-").want(t, ExitFailure, "FAIL -:3:11: loc is", "(bad document: DOC-16)")
+	}
+	command(t, nil, text(notification, "https://example.org/with spaces.txt"), "validate", "-").want(t, ExitFailure, "FAIL -:3:11: loc is", "(bad document: DOC-16)")
+	command(t, nil, text(changes, "https://example.org/é"), "validate", "--strict", "-").want(t, ExitOK, "PASS -: changelist")
+}
+
 // DOC-38: a package of a dump is held against its manifest.
 func TestValidatePackage(t *testing.T) {
 	good := dump(t, func(zip string) string { return zip })

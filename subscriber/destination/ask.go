@@ -9,6 +9,7 @@ import (
 	"net/url"
 
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -83,7 +84,7 @@ func resolve(base, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	u, err := b.Parse(ref)
+	u, err := b.Parse(resourcesync.EncodeURI(ref))
 	switch {
 	case err != nil:
 		return "", err

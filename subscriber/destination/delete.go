@@ -21,6 +21,9 @@ func gone(set, url string) want {
 // unless that is suspiciously much. What a change brought after the list was made
 // stays.
 func (c *Copy) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
+	if err := c.forgetUnlisted(set, listed, at); err != nil {
+		return err
+	}
 	var extra []want
 	for url, f := range c.state.files() {
 		if _, ok := listed[keyOf(url)]; !ok && f.Set == set.name && !f.ChangedAt.After(at) {
@@ -31,6 +34,26 @@ func (c *Copy) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]
 		return c.holdBack(extra, t, errors.New("the Source's list is empty all at once; if that is right, allow the deletions (Options.MaxDelete)"))
 	}
 	return c.deleteAll(ctx, extra, t, "the Source does not list it any more")
+}
+
+// forgetUnlisted forgets what could not be had of a set and is not listed any more: the
+// Source may have taken an address away that was wrong. What a change named after the list
+// was made stays. So does everything where the Source has several sets, as another of them
+// may list it.
+func (c *Copy) forgetUnlisted(set namedSet, listed map[key]struct{}, at time.Time) error {
+	if !c.isOnly(set.name) {
+		return nil
+	}
+	d := newSettled()
+	for url, f := range c.state.failures() {
+		if _, ok := listed[keyOf(url)]; !ok && f.Set == set.name && f.Change != resourcesync.Deleted && !f.ChangedAt.After(at) {
+			d.well[url] = true
+		}
+	}
+	if d.len() == 0 || c.o.DryRun {
+		return nil
+	}
+	return c.state.store(d, c.fold, time.Now())
 }
 
 // deleteAll deletes files, all or none: none where Options.MaxDelete does not allow

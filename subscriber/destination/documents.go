@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,13 +28,19 @@ const (
 // they are worked on.
 type documents struct {
 	capability string // of all of them; a sitemap has none
-	parts      []string
+	parts      []listPart
 	bytes      int64
 	// at is as of when they describe the Source: what changed later is not
 	// in them, what changed earlier is.
 	at time.Time
 	// etag and modified are the validators of the list, where it has no parts.
 	etag, modified string
+}
+
+// listPart is a document on disk.
+type listPart struct {
+	name string // of the file
+	url  string // that it came from
 }
 
 // fetched is one of the documents.
@@ -47,7 +54,7 @@ type fetched struct {
 
 func (d *documents) remove() {
 	for _, p := range d.parts {
-		_ = os.Remove(p)
+		_ = os.Remove(p.name)
 	}
 }
 
@@ -68,7 +75,7 @@ func (c *Copy) download(ctx context.Context, address, capability string, last se
 	}
 	d.at = top.at
 	if !top.head.Index {
-		d.parts = []string{top.name}
+		d.parts = []listPart{{top.name, top.url}}
 		d.etag, d.modified = top.resp.Header.Get("ETag"), top.resp.Header.Get("Last-Modified")
 		return d, nil
 	}
@@ -92,7 +99,7 @@ func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) e
 		if err != nil {
 			return err
 		}
-		d.parts = append(d.parts, part.name)
+		d.parts = append(d.parts, listPart{part.name, part.url})
 		if part.head.Index {
 			return fmt.Errorf("%s is an index within the index %s", address, index.url)
 		}
@@ -219,7 +226,7 @@ func readDocument(name string, read func(*resourcesync.Reader) error) error {
 	defer func() { _ = f.Close() }()
 	b := bufio.NewReader(f)
 	magic, _ := b.Peek(2)
-	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b}))
+	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b}))
 }
 
 // entries goes over the resources, or packages, of all parts.
@@ -227,10 +234,13 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		for _, p := range d.parts {
 			left := false
-			err := readDocument(p, func(r *resourcesync.Reader) error {
+			err := readDocument(p.name, func(r *resourcesync.Reader) error {
 				for e, err := range r.Entries() {
 					if err != nil {
 						return err
+					}
+					if d.capability != resourcesync.ResourceList {
+						e.Loc = against(p.url, e.Loc)
 					}
 					if !yield(e, nil) {
 						left = true
@@ -248,6 +258,18 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 			}
 		}
 	}
+}
+
+// against is the address of a package, which a document may name relative to its own:
+// it is an address and nothing else. That of a resource is its name as well, and one
+// list must not mean another than the next by it.
+func against(base, ref string) string {
+	if u, err := url.Parse(ref); err == nil && !u.IsAbs() {
+		if to, err := resolve(base, ref); err == nil {
+			return to
+		}
+	}
+	return ref
 }
 
 // resources are the keys of all that is listed. A list that can't be read to its

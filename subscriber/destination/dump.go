@@ -152,7 +152,7 @@ func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpR
 	if err != nil {
 		return err
 	}
-	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{})
+	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{AnyLoc: true})
 	if err != nil {
 		return err
 	}

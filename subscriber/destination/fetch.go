@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -34,6 +35,11 @@ func (e *refusedError) Unwrap() error { return e.err }
 // the Source names instead. It returns the record of it. The path stays the
 // resource's until release.
 func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
+	if w.open == nil {
+		if err := askable(w.url); err != nil {
+			return file{}, err
+		}
+	}
 	p, err := c.place(w.url)
 	if err != nil {
 		return file{}, &refusedError{err}
@@ -117,10 +123,33 @@ func (c *Copy) put(w want, p string) (file, error) {
 // fetchFrom tries an address up to fetchTries times, and more often where its host
 // asks to come again.
 func (c *Copy) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
+	if err := askable(address); err != nil {
+		return file{}, err
+	}
 	if err := c.tooLarge(w); err != nil {
 		return file{}, err
 	}
 	return patiently(ctx, func() (file, error) { return c.fetchOnce(ctx, w, address, p) })
+}
+
+// askable returns a *refusedError for an address that nothing can be asked for at. What the
+// Source wrote without percent-encoding is encoded by now.
+func askable(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		err = errors.Unwrap(err) // without the address, which stands beside it
+	case u.Scheme == "":
+		err = errors.New("it is relative")
+	case u.Scheme != "http" && u.Scheme != "https":
+		err = fmt.Errorf("%s is neither http nor https", u.Scheme)
+	case u.Host == "":
+		err = errors.New("it names no host")
+	}
+	if err == nil {
+		return nil
+	}
+	return &refusedError{fmt.Errorf("the address that the Source gives is none that can be asked (%w); ask its operator to write an http or https URL", err)}
 }
 
 // patiently does something again where that may help.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,10 +116,8 @@ func (p *pushing) subscribed() string {
 func (p *pushing) push(callback string, entries ...resourcesync.Entry) (id string) {
 	p.t.Helper()
 	from := p.until
-	p.until, p.sent = from.Add(time.Minute), p.sent+1
-	id = fmt.Sprintf("id-%d", p.sent)
 	var body bytes.Buffer
-	out, err := resourcesync.NewWriter(&body, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: p.until}, resourcesync.WriteOptions{})
+	out, err := resourcesync.NewWriter(&body, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: from.Add(time.Minute)}, resourcesync.WriteOptions{})
 	for i, e := range entries {
 		e.Datetime = from.Add(time.Duration(i+1) * time.Second)
 		if err == nil {
@@ -131,13 +130,28 @@ func (p *pushing) push(callback string, entries ...resourcesync.Entry) (id strin
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, callback, bytes.NewReader(body.Bytes()))
+	return p.post(callback, body.Bytes())
+}
+
+// pushText notifies the subscriber of entries that are written already.
+func (p *pushing) pushText(callback, entries string) (id string) {
+	p.t.Helper()
+	interval := fmt.Sprintf(` from="%s" until="%s"`, resourcesync.FormatDatetime(p.until), resourcesync.FormatDatetime(p.until.Add(time.Minute)))
+	return p.post(callback, []byte(strings.Replace(document("urlset", "change-notification", entries), ` at="2026-01-01T00:00:00Z"`, interval, 1)))
+}
+
+// post sends the notification of the next minute.
+func (p *pushing) post(callback string, body []byte) (id string) {
+	p.t.Helper()
+	p.until, p.sent = p.until.Add(time.Minute), p.sent+1
+	id = fmt.Sprintf("id-%d", p.sent)
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, callback, bytes.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Webhook-Id", id)
-	req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(p.secret.Load().(string), body.Bytes())) //nolint:errcheck,forcetypeassert // it is one
+	req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(p.secret.Load().(string), body)) //nolint:errcheck,forcetypeassert // it is one
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		p.t.Fatal(err)

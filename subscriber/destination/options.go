@@ -9,11 +9,13 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"
 )
@@ -190,8 +192,10 @@ func (o *Options) setDefaults() error {
 			return fmt.Errorf("destination: Options.HiddenAllow: %q is no pattern of a name; write it like .well-known or .*", p)
 		}
 	}
-	for _, r := range o.Roots {
-		if err := r.check(); err != nil {
+	o.Roots = slices.Clone(o.Roots)
+	for i := range o.Roots {
+		o.Roots[i].URL = resourcesync.EncodeURI(o.Roots[i].URL) // as the addresses are that it is compared with
+		if err := o.Roots[i].check(); err != nil {
 			return err
 		}
 	}

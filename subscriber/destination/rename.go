@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // namesVersion is raised when the rule of names.go changes for names that may be in a
-// copy already.
-const namesVersion = 2
+// copy already, and when the addresses of resources come in another form.
+const namesVersion = 3
 
 // rule says by what files get their paths, so that a change of it is noticed.
 func (c *Copy) rule() string {
@@ -33,6 +35,9 @@ func (c *Copy) rename() error {
 		if err := c.state.rekey(c.fold); err != nil {
 			return err
 		}
+	}
+	if err := c.encodeAddresses(); err != nil {
+		return err
 	}
 	moved, d := 0, newSettled()
 	store := func() error {
@@ -71,6 +76,58 @@ func (c *Copy) rename() error {
 		c.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}
 	return c.state.putRule(c.rule())
+}
+
+// encodeAddresses gives records the address of their resource as EncodeURI has it: earlier
+// versions kept it as the Source wrote it. The file of a resource that was recorded under
+// both is deleted where that address was not encoded.
+func (c *Copy) encodeAddresses() error {
+	d := newSettled()
+	store := func(atLeast int) error {
+		if d.len() < atLeast {
+			return nil
+		}
+		err := c.state.store(d, c.fold, time.Now())
+		d = newSettled()
+		return err
+	}
+	for url, f := range c.state.files() {
+		is := resourcesync.EncodeURI(url)
+		if is == url {
+			continue
+		}
+		d.gone[url] = f.Path
+		if failed, also := c.state.failure(url); also {
+			d.failed[is] = failed
+		}
+		if _, twice := c.state.file(is); twice {
+			if err := c.unlink(f.Path); err != nil {
+				return fmt.Errorf("deleting %s, which the copy has twice: %w", f.Path, err)
+			}
+		} else {
+			d.files[is] = f
+		}
+		if err := store(storeSome); err != nil {
+			return err
+		}
+	}
+	if err := store(1); err != nil {
+		return err
+	}
+	for url, f := range c.state.failures() {
+		is := resourcesync.EncodeURI(url)
+		if is == url {
+			continue
+		}
+		d.gone[url] = ""
+		if _, twice := c.state.failure(is); !twice {
+			d.failed[is] = f
+		}
+		if err := store(storeSome); err != nil {
+			return err
+		}
+	}
+	return store(1)
 }
 
 // renamed is the path that a file is to have. It is held for the file where it is another.

@@ -1,0 +1,43 @@
+package subscriber
+
+import (
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"io"
+	"math"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// What was pulled is stored as it was read, and not as a notification: others write
+// what a Writer refuses, and nothing of it may get lost.
+
+// packEntries packs the changes of a batch that was pulled.
+func packEntries(all []resourcesync.Entry) ([]byte, error) {
+	var out bytes.Buffer
+	e := gob.NewEncoder(&out)
+	for i := range all {
+		if err := e.Encode(&all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// entriesOf reads the changes of a batch, one with each call. After the last it returns
+// io.EOF.
+func entriesOf(b *batch, payload []byte) func() (resourcesync.Entry, error) {
+	if !b.Packed {
+		// It was within all limits when it came, whatever these are by now.
+		limits := resourcesync.Limits{Bytes: int64(len(payload)) + 1, Entries: math.MaxInt}
+		return resourcesync.NewNotificationReader(bytes.NewReader(payload), limits).Next
+	}
+	d := gob.NewDecoder(bytes.NewReader(payload))
+	return func() (e resourcesync.Entry, err error) {
+		if err = d.Decode(&e); err != nil && !errors.Is(err, io.EOF) {
+			return resourcesync.Entry{}, err
+		}
+		return e, err
+	}
+}
