@@ -107,6 +107,7 @@ var table = map[string]room{
 	"test/redistest": {layer: "4", may: "test/ports"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},
+	"test/interop":   {layer: "4"},
 }
 
 // mayImport lists the packages of this module that r may import.
