@@ -131,9 +131,9 @@ type scheduleFlags struct {
 }
 
 func (f *scheduleFlags) add(flags *pflag.FlagSet) {
-	f.list, f.dump, f.rotate, f.archive = cli.Span(time.Minute), cli.Span(24*time.Hour), cli.Span(24*time.Hour), cli.Span(24*time.Hour)
+	f.list, f.dump, f.rotate, f.archive = cli.Span(time.Minute), cli.Span(24*time.Hour), cli.Span(30*24*time.Hour), cli.Span(24*time.Hour)
 	f.keepChanges, f.keepArchive = cli.Span(7*24*time.Hour), cli.Span(30*24*time.Hour)
-	f.keepDumps, f.packageBytes, f.rotateAt = 2, 1<<30, 10_000
+	f.keepDumps, f.packageBytes, f.rotateAt = 2, 1<<30, 50_000
 	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
 	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "`N` Resource Dumps are kept; each takes the space of the folder")

@@ -223,11 +223,11 @@ func TestDefectsAreTold(t *testing.T) {
 		want  string
 	}{
 		"a document is gone":          {status("/resourcelist.xml", 404), "FAIL document " + s.URL + "/resourcelist.xml: it can't be had: the server answers 404"},
-		"no XML":                      {edit("/changelist.xml", "</sitemapindex>", ""), "FAIL document " + s.URL + "/changelist.xml: line"},
+		"no XML":                      {edit("/changelist-index.xml", "</sitemapindex>", ""), "FAIL document " + s.URL + "/changelist-index.xml: line"},
 		"another kind":                {edit("/resourcedump.xml", `"resourcedump"`, `"resourcelist"`), "its capability is resourcelist, and it is listed as resourcedump"},
 		"no capability":               {edit("/resourcelist.xml", ` capability="resourcelist"`, ""), "sitemap"},
-		"another up":                  {edit("/changelist.xml", "/capabilitylist.xml", "/other.xml"), `its rel="up" leads to`},
-		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist.xml"`, `rel="index" href="`+s.URL+`/x"`), `its rel="index" leads to`},
+		"another up":                  {edit("/changelist-index.xml", "/capabilitylist.xml", "/other.xml"), `its rel="up" leads to`},
+		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist-index.xml"`, `rel="index" href="`+s.URL+`/x"`), `its rel="index" leads to`},
 		"old relation":                {edit("/resourcelist.xml", `rel="up"`, `rel="resourcesync"`), "WARN document " + s.URL + "/resourcelist.xml: 1 thing is not as version 1.1"},
 		"a hidden name":               {edit("/resourcelist.xml", "/data/20.txt<", "/data/.ssh/20.txt<"), `that begins with a dot, such as ".ssh"`},
 		"wrong length":                {edit("/resourcelist.xml", `length="7"`, `length="8"`), "it has 7 bytes, and the list says 8"},

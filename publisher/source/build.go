@@ -18,6 +18,7 @@ func (s *Source) Build(ctx context.Context) error {
 			{x.schedule.ResourceList > 0, x.buildResourceList},
 			{true, x.buildDumps},
 			{x.schedule.ChangeList > 0, x.buildChangeLists}, // of what the dumps left out
+			{x.schedule.ChangeList > 0, onRing(x.buildRecent)},
 		}
 		for _, step := range steps {
 			if !step.wanted {

@@ -2,7 +2,10 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,8 +18,6 @@ type changeLists struct {
 	*set
 	edition *edition
 	history history // what it is going to be
-	entries []resourcesync.Entry
-	last    Change // in entries
 	closed  []period
 }
 
@@ -36,9 +37,6 @@ func (s *set) buildChangeLists(ctx context.Context) (next time.Time, err error) 
 		return b.next(), nil
 	}
 	if err := b.collect(ctx, snap); err != nil {
-		return next, err
-	}
-	if err := b.write(); err != nil {
 		return next, err
 	}
 	err = s.show(b.edition, b.apply)
@@ -79,8 +77,11 @@ func (b *changeLists) due(snap *Snapshot) bool {
 			b.log.Warn("the Change Lists begin anew: the log of changes does not fit what they say. Who has a copy of this Source needs the Resource List again",
 				"event", "change_lists_begin_anew", "from", at)
 		}
-		h.From, h.After, h.Last, h.Open, h.Periods = at, begin, begin, "", nil
+		h.From, h.After, h.Last, h.Open, h.Periods, h.Recent = at, begin, begin, "", nil, recent{}
 		return true
+	}
+	if len(h.Periods) > 0 && !b.shelf.current().has(changeListIndexPath) {
+		return true // an earlier version had it elsewhere
 	}
 	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || b.expired(time.Now())
 }
@@ -90,52 +91,66 @@ func (b *changeLists) aged(now time.Time) bool {
 	return b.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.schedule.Rotate
 }
 
-// collect reads the changes of the open list, and closes it each time that it is
-// full.
+// collect closes the open list each time that it is full, or old, and then writes what
+// is left.
 func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
 	h := &b.history
-	for c, err := range snap.Changes(h.After) {
-		if err == nil {
-			err = ctx.Err()
+	last := snap.Last().Seq
+	for last-h.After > uint64(b.schedule.RotateAt) { //nolint:gosec // not negative
+		if err := b.closeAt(ctx, snap, h.After+uint64(b.schedule.RotateAt)); err != nil { //nolint:gosec // not negative
+			return err
 		}
+	}
+	if b.aged(snap.At) && last > h.After {
+		// Later changes are later than the snapshot, and times are in microseconds.
+		until := snap.At
+		if at := snap.Last().At; !until.After(at) {
+			until = at.Add(time.Microsecond)
+		}
+		if err := b.closeUntil(ctx, snap, last, until); err != nil {
+			return err
+		}
+	}
+	h.Last = last
+	return b.write(ctx, snap)
+}
+
+// closeAt closes the list before the change after last.
+func (b *changeLists) closeAt(ctx context.Context, snap *Snapshot, last uint64) error {
+	for next, err := range snap.Changes(last) {
 		if err != nil {
 			return err
 		}
-		e, ok := b.change(&c)
-		if len(b.entries) >= b.schedule.RotateAt {
-			if err := b.close(c.At); err != nil {
-				return err
-			}
-		}
-		h.Last, b.last = c.Seq, c
-		if ok {
-			b.entries = append(b.entries, e)
-		}
+		return b.closeUntil(ctx, snap, last, next.At)
 	}
-	if !b.aged(snap.At) || len(b.entries) == 0 {
-		return nil
-	}
-	// Later changes are later than the snapshot, and times are in microseconds.
-	until := snap.At
-	if !until.After(b.last.At) {
-		until = b.last.At.Add(time.Microsecond)
-	}
-	return b.close(until)
+	return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, last+1)
 }
 
-// close writes the entries as a closed list, until an instant that is later than
-// all of them and not later than any that is to come.
-func (b *changeLists) close(until time.Time) error {
+// closeUntil writes the changes up to last as a closed list, until an instant that is
+// later than all of them and not later than any that is to come.
+func (b *changeLists) closeUntil(ctx context.Context, snap *Snapshot, last uint64, until time.Time) error {
 	h := &b.history
-	p := period{From: h.From, Until: until, After: h.After, Last: h.Last, Path: b.openPath(), Indexed: true}
-	if err := b.edition.write(p.Path, b.head(p.From, p.Until, changeListPath), b.entries); err != nil {
+	p := period{From: h.From, Until: until, After: h.After, Last: last, Path: b.openPath(), Indexed: true}
+	full, err := b.writeChanges(ctx, b.edition, p.Path, b.head(p.From, p.Until, changeListIndexPath), snap, p.After, p.Last)
+	if errors.Is(err, resourcesync.ErrFull) && full > h.After+1 {
+		return b.splitAt(ctx, snap, full, last, until)
+	}
+	if err != nil {
 		return err
 	}
 	b.closed = append(b.closed, p)
 	h.Periods = append(h.Periods, p)
-	h.From, h.After, h.Open = until, h.Last, ""
-	b.entries = b.entries[:0]
+	h.From, h.After, h.Open = until, last, ""
 	return nil
+}
+
+// splitAt closes two lists instead of one that would be too long in bytes: one before
+// the change for which there is no room, and the rest.
+func (b *changeLists) splitAt(ctx context.Context, snap *Snapshot, full, last uint64, until time.Time) error {
+	if err := b.closeAt(ctx, snap, full-1); err != nil {
+		return err
+	}
+	return b.closeUntil(ctx, snap, last, until)
 }
 
 // openPath is where the list that begins at After is and, when it is closed, stays.
@@ -158,27 +173,84 @@ func (b *changeLists) archive() string {
 	return changeListArchivePath
 }
 
-// write writes the open list and, where there are closed ones, the index.
-func (b *changeLists) write() error {
+// write writes the open list and, where there are closed ones and it has changed, the
+// index.
+func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	h := &b.history
 	b.expire(time.Now())
-	indexed := slices.DeleteFunc(slices.Clone(h.Periods), func(p period) bool { return !p.Indexed })
-	if len(indexed) == 0 {
-		h.Open = ""
-		return b.edition.write(changeListPath, b.head(h.From, time.Time{}, ""), b.entries)
+	path, index := changeListPath, ""
+	if len(h.Periods) > 0 {
+		path, index = b.openPath(), changeListIndexPath
 	}
-	h.Open = b.openPath()
-	if err := b.edition.write(h.Open, b.head(h.From, time.Time{}, changeListPath), b.entries); err != nil {
+	full, err := b.writeChanges(ctx, b.edition, path, b.head(h.From, time.Time{}, index), snap, h.After, h.Last)
+	if errors.Is(err, resourcesync.ErrFull) && full > h.After+1 {
+		if err := b.closeAt(ctx, snap, full-1); err != nil {
+			return err
+		}
+		return b.write(ctx, snap)
+	}
+	if err != nil || index == "" {
+		h.Open = ""
 		return err
 	}
+	was := h.Open
+	h.Open = path
+	if before := b.shelf.current(); was == path && len(b.closed) == 0 && before.has(changeListIndexPath) && slices.Equal(indexedPaths(h), indexedPaths(&before.History)) {
+		return nil
+	}
 	var members []resourcesync.Entry
-	for _, p := range indexed {
-		members = append(members, resourcesync.Entry{Loc: b.url(p.Path), From: p.From, Until: p.Until})
+	for _, p := range h.Periods {
+		if p.Indexed {
+			members = append(members, resourcesync.Entry{Loc: b.url(p.Path), From: p.From, Until: p.Until})
+		}
 	}
 	members = append(members, resourcesync.Entry{Loc: b.url(h.Open), From: h.From})
-	head := b.head(indexed[0].From, time.Time{}, "")
+	head := b.head(members[0].From, time.Time{}, "")
 	head.Index = true
-	return b.edition.write(changeListPath, head, members)
+	if err := b.edition.write(changeListIndexPath, head, members); err != nil || b.shelf.current().has(changeListIndexPath) {
+		return err
+	}
+	return b.relink()
+}
+
+func indexedPaths(h *history) (paths []string) {
+	for _, p := range h.Periods {
+		if p.Indexed {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
+}
+
+// relink writes closed lists anew that say that their index is elsewhere, as it was for
+// earlier versions.
+func (b *changeLists) relink() error {
+	c := b.shelf.current()
+	for _, p := range b.history.Periods {
+		d, ok := c.Documents[p.Path]
+		if !ok || !p.Indexed || slices.ContainsFunc(b.closed, func(n period) bool { return n.Path == p.Path }) {
+			continue
+		}
+		f, err := os.Open(filepath.Join(b.shelf.dir, d.File))
+		if err != nil {
+			return err
+		}
+		var entries []resourcesync.Entry
+		for e, failed := range resourcesync.NewReader(f, resourcesync.ReadOptions{}).Entries() {
+			if err = failed; err != nil {
+				break
+			}
+			entries = append(entries, e)
+		}
+		_ = f.Close() // only read
+		if err == nil {
+			err = b.edition.write(p.Path, b.head(p.From, p.Until, changeListIndexPath), entries)
+		}
+		if err != nil {
+			return fmt.Errorf("writing %s with a link to its index: %w", p.Path, err)
+		}
+	}
+	return nil
 }
 
 // expired reports whether a closed list is to leave the index or the archive.
@@ -198,8 +270,13 @@ func (b *changeLists) expired(now time.Time) bool {
 // that an index stays one.
 func (b *changeLists) expire(now time.Time) {
 	h := &b.history
-	for len(h.Periods) > 1 && (b.unneeded(h.Periods[0]) && b.schedule.expired(h.Periods[0], now) || len(h.Periods) > mostKept) {
+	for len(h.Periods) > 1 && b.unneeded(h.Periods[0]) && b.schedule.expired(h.Periods[0], now) {
 		h.Periods = h.Periods[1:]
+	}
+	if n := len(h.Periods) - mostKept; n > 0 {
+		b.log.Warn("there are more closed Change Lists than an index can list; the oldest are removed though it is not time: let each have more changes (Schedule.RotateAt)",
+			"event", "change_lists_removed", "lists", n, "until", h.Periods[n-1].Until)
+		h.Periods = h.Periods[n:]
 	}
 	for i := range max(len(h.Periods)-1, 0) {
 		p := &h.Periods[i]
@@ -262,6 +339,10 @@ func (b *changeLists) apply(c *catalogue) error {
 	if before != "" && before != h.Open && !slices.ContainsFunc(h.Periods, func(p period) bool { return p.Path == before }) {
 		c.drop(now, before)
 	}
+	if len(h.Periods) == 0 {
+		c.drop(now, changeListIndexPath)
+		h.Recent = recent{}
+	}
 	b.notices(c, existed, before)
 	if len(b.closed) == 0 && len(dumped) == 0 && c.has(changeListArchivePath) {
 		return nil
@@ -280,11 +361,11 @@ func (b *changeLists) notices(c *catalogue, existed bool, before string) {
 		if p.Path == before {
 			change = resourcesync.Updated
 		}
-		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListPath, Capability: resourcesync.ChangeList, Change: change})
+		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: change})
 	}
 	switch {
 	case len(b.closed) > 0:
-		c.tell(resourcesync.ChangeList, changeListPath, []string{b.history.Open}, false)
+		c.tell(resourcesync.ChangeList, changeListIndexPath, []string{b.history.Open}, false)
 	case !existed:
 		c.tell(resourcesync.ChangeList, changeListPath, nil, false)
 	}

@@ -44,6 +44,19 @@ func readDocument(t testing.TB, url, text string) (resourcesync.Head, []resource
 	return h, entries
 }
 
+// lists is where the Capability List says that the Change Lists are.
+func (x *site) lists() string {
+	x.t.Helper()
+	_, entries := x.read("/" + capabilityListPath)
+	for _, e := range entries {
+		if e.Capability == resourcesync.ChangeList {
+			return strings.TrimPrefix(e.Loc, strings.TrimSuffix(x.o.PublicURL, "/"))
+		}
+	}
+	x.t.Fatal("there is no Change List")
+	return ""
+}
+
 // changes reads all Change Lists that are listed at a path, of which there has to be
 // one after the other in time.
 func (x *site) changes(path string) (from time.Time, all []resourcesync.Entry) {
@@ -61,7 +74,7 @@ func (x *site) changes(path string) (from time.Time, all []resourcesync.Entry) {
 		if !part.From.Equal(until) || !e.From.Equal(part.From) || !e.Until.Equal(part.Until) {
 			x.t.Errorf("%s is from %v until %v, and listed as from %v until %v; the one before it ends at %v", e.Loc, part.From, part.Until, e.From, e.Until, until)
 		}
-		if index, _ := part.Link("index"); index.Href != x.o.PublicURL+changeListPath {
+		if index, _ := part.Link("index"); index.Href != x.o.PublicURL+changeListIndexPath {
 			x.t.Errorf("the index of %s is %s", e.Loc, index.Href)
 		}
 		if open := part.Until.IsZero(); open != (i == len(entries)-1 && h.Index) {
@@ -150,7 +163,7 @@ func TestEveryChangeIsInOneList_DOC39_DOC40_SRC15(t *testing.T) {
 				x.open()
 				s = x.sets[0]
 			}
-			from, listed := x.changes("/changelist.xml")
+			from, listed := x.changes(x.lists())
 			want := x.log(0)
 			if len(listed) != len(want) {
 				t.Fatalf("seed %d, turn %d: %d changes are listed, there were %d", seed, turn, len(listed), len(want))
@@ -176,7 +189,7 @@ func TestOpenListIsClosedWhereItIs_DOC39(t *testing.T) {
 		x.churn(random, 3, time.Now())
 	}
 	x.step(s.buildChangeLists)
-	_, members := x.read("/changelist.xml")
+	_, members := x.read(x.lists())
 	open := members[len(members)-1].Loc
 	if h, _ := x.read(open); !h.Until.IsZero() {
 		t.Fatal("the last list is not open")
@@ -203,7 +216,7 @@ func TestChangeListsExpire_DOC45(t *testing.T) {
 	}
 	x.step(s.buildChangeLists)
 	x.step(s.buildDumps)
-	_, index := x.read("/changelist.xml")
+	_, index := x.read(x.lists())
 	_, archive := x.read("/changelist-archive.xml")
 	if len(index) < 5 || len(archive) != len(index)-1 {
 		t.Fatalf("%d lists in the index and %d in the archive", len(index), len(archive))
@@ -218,14 +231,14 @@ func TestChangeListsExpire_DOC45(t *testing.T) {
 	s.schedule.KeepChanges = time.Nanosecond
 	x.step(s.buildChangeLists)
 	list, _ := x.read("/resourcelist.xml")
-	if from, _ := x.changes("/changelist.xml"); from.After(list.At) {
+	if from, _ := x.changes(x.lists()); from.After(list.At) {
 		t.Errorf("the Resource List is of %v, and the Change List begins at %v", list.At, from)
 	}
 	x.step(s.buildResourceList)
 	x.step(s.buildChangeLists)
 	x.step(s.buildDumps)
 	x.step(s.buildDumps)
-	if _, index = x.read("/changelist.xml"); len(index) != 2 {
+	if _, index = x.read(x.lists()); len(index) != 2 {
 		t.Errorf("%d lists are in the index, want the newest that is closed and the open one", len(index))
 	}
 	if _, now := x.read("/changelist-archive.xml"); len(now) != len(archive) {
@@ -298,7 +311,7 @@ func TestChangeListsBeginAnew(t *testing.T) {
 	}
 	seq, at := snap.Begin()
 	snap.Close()
-	from, listed := x.changes("/changelist.xml")
+	from, listed := x.changes(x.lists())
 	if want := x.log(seq); len(listed) != len(want) || !from.Equal(at) {
 		t.Errorf("%d changes from %v are listed, want %d from %v", len(listed), from, len(want), at)
 	}

@@ -44,7 +44,7 @@ func TestReaderFindsEveryPart_DOC35_DOC40(t *testing.T) {
 		})
 	}
 	for range 40 {
-		for _, path := range []string{"/resourcelist.xml", "/changelist.xml", "/changelist-archive.xml", "/resourcelist-archive.xml"} {
+		for _, path := range []string{"/resourcelist.xml", "/changelist.xml", "/changelist-index.xml", "/changelist-archive.xml", "/resourcelist-archive.xml"} {
 			got := x.get(path)
 			if got.status == 404 {
 				continue // there is none yet
@@ -193,7 +193,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snap.Close()
-	_, listed := x.changes("/changelist.xml")
+	_, listed := x.changes(x.lists())
 	if last := snap.Last(); len(listed) == 0 || uint64(len(listed)) != last.Seq {
 		t.Errorf("%d changes are listed, there were %d", len(listed), last.Seq)
 	}

@@ -87,7 +87,7 @@ func (x *site) isTrue() {
 	same("the newest Resource Dump of the archive", x.unpackAll(dumps[len(dumps)-1].Loc))
 
 	log := x.log(0)
-	if _, listed := x.changes("/changelist.xml"); len(listed) != len(log) {
+	if _, listed := x.changes(x.lists()); len(listed) != len(log) {
 		x.t.Errorf("%d changes are listed, and there were %d", len(listed), len(log))
 	}
 	periods := x.sets[0].shelf.current().History.Periods

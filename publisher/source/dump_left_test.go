@@ -41,7 +41,7 @@ func TestDumpHasWhatWasTouched_DOC36_DOC43(t *testing.T) {
 		t.Errorf("the Change Dump has %q", all)
 	}
 	x.build()
-	if _, all := x.changes("/changelist.xml"); len(all) != 1 {
+	if _, all := x.changes(x.lists()); len(all) != 1 {
 		t.Errorf("the Change Lists have %v", all)
 	}
 }
@@ -62,7 +62,7 @@ func TestWhatADumpLeavesOutIsTold_DOC36_DOC43(t *testing.T) {
 	x.build()
 	_, dumps := x.read("/resourcedump-archive.xml")
 	dump := dumps[0]
-	_, told := x.changes("/changelist.xml")
+	_, told := x.changes(x.lists())
 	if len(told) != 1 || told[0].Loc != x.server.URL+"/data/b" || told[0].Change != resourcesync.Updated || told[0].Datetime.Before(dump.At) {
 		t.Errorf("after the dump of %v there are the changes %+v", dump.At, told)
 	}
@@ -123,7 +123,7 @@ func TestNoDumpBeforeTheFirstScan(t *testing.T) {
 		t.Error("documents were written before the folder was scanned")
 	}
 	x.build()
-	if _, told := x.changes("/changelist.xml"); len(told) != 3 {
+	if _, told := x.changes(x.lists()); len(told) != 3 {
 		t.Errorf("of a creation, an update and a deletion there are the changes %+v", told)
 	}
 	if all := x.unpackAll("/resourcedump.xml"); len(all) != 2 {

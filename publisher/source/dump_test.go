@@ -173,7 +173,7 @@ func TestNeitherDumpsNorArchives(t *testing.T) {
 	if len(listed) != 2 || listed[0].Capability != resourcesync.ResourceList || listed[1].Capability != resourcesync.ChangeList {
 		t.Errorf("the Capability List has %+v", listed)
 	}
-	x.changes("/changelist.xml")
+	x.changes(x.lists())
 	for path := range x.sets[0].shelf.current().Documents {
 		if strings.Contains(path, "dump") || strings.Contains(path, "archive") {
 			t.Errorf("there is %s", path)
@@ -184,6 +184,7 @@ func TestNeitherDumpsNorArchives(t *testing.T) {
 // The log of changes is as long as somebody needs it, and not longer.
 func TestLogIsPruned(t *testing.T) {
 	x := newSite(t, func(o *Options) { o.Schedule.RotateAt, o.Schedule.Linger = 2, -1 })
+	x.sets[0].reach.changes = 1
 	x.build()
 	x.write(map[string]string{"a": "1", "b": "1", "c": "1"})
 	x.build()
@@ -194,7 +195,7 @@ func TestLogIsPruned(t *testing.T) {
 	}
 	defer snap.Close()
 	if seq, _ := snap.Begin(); seq != 2 {
-		t.Errorf("the log begins after %d, and a list with two changes is closed and dumped", seq)
+		t.Errorf("the log begins after %d, and a list with two changes is closed and dumped, and only the last is recent", seq)
 	}
 	for _, err := range snap.Changes(0) {
 		if !errors.Is(err, ErrPruned) {

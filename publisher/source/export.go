@@ -213,6 +213,8 @@ func inOrder(c *catalogue) []string {
 			return 4
 		case slices.Contains([]string{resourceListArchivePath, resourceDumpArchivePath, changeListArchivePath, changeDumpArchivePath}, path):
 			return 3
+		case path == changeListIndexPath:
+			return 2
 		case slices.ContainsFunc(capabilityPaths, func(p struct{ capability, path string }) bool { return p.path == path }):
 			return 2
 		case strings.HasPrefix(path, "archive/") && strings.Count(path, "-") == 1: // the whole, and no part

@@ -104,7 +104,7 @@ func (s *set) feedFramework(ctx context.Context) error {
 }
 
 // prune removes from the log the changes that nobody needs any more: that are in
-// closed Change Lists and their dumps, and in the outbox.
+// closed Change Lists and their dumps, in the outbox, and not recent.
 func (s *set) prune() error {
 	h := s.shelf.current().History
 	through := h.After
@@ -113,6 +113,9 @@ func (s *set) prune() error {
 			through = p.After
 			break
 		}
+	}
+	if len(h.Periods) > 0 {
+		through = min(through, h.Recent.After)
 	}
 	if s.changes != nil {
 		through = min(through, max(s.changes.Recorded(), h.Offset)-h.Offset)
@@ -144,13 +147,13 @@ func onRing(do func(context.Context) error) work {
 // loop does work now, whenever a bell rings, and when time makes something due, but
 // not more often than every so much, nor all the time. It returns when ctx ends. What
 // fails is told and tried again.
-func (s *set) loop(ctx context.Context, what string, every time.Duration, wake func() <-chan struct{}, do work) {
+func (s *set) loop(ctx context.Context, what string, every func() time.Duration, wake func() <-chan struct{}, do work) {
 	failing := ""
 	for ctx.Err() == nil {
 		rung := wake() // before the work, so that no ring is missed
 		began := time.Now()
 		next, err := do(ctx)
-		rest := max(every, min(restFactor*time.Since(began), longRest))
+		rest := max(every(), min(restFactor*time.Since(began), longRest))
 		switch {
 		case ctx.Err() != nil:
 			return

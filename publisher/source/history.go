@@ -16,6 +16,8 @@ type history struct {
 	After uint64    `json:"after"`
 	Open  string    `json:"open"`
 	Last  uint64    `json:"last"`
+	// Recent is what the Change List of recent changes has, where there are Periods.
+	Recent recent `json:"recent,omitzero"`
 	// Periods are those of closed Change Lists, oldest first.
 	Periods []period `json:"periods,omitempty"`
 	// List is the Resource List, Lists are those in the archive, and Dumps the

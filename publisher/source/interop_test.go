@@ -77,7 +77,7 @@ func TestPythonFindsDefaultNames(t *testing.T) {
 		listed[e.MD[0].Capability] = u.Path
 	}
 	for capability, path := range map[string]string{
-		"resourcelist": "/resourcelist.xml", "changelist": "/changelist.xml", "resourcedump": "/resourcedump.xml", "changedump": "/changedump.xml",
+		"resourcelist": "/resourcelist.xml", "changelist": "/changelist-index.xml", "resourcedump": "/resourcedump.xml", "changedump": "/changedump.xml",
 	} {
 		if l := x.pyRead(path); listed[capability] != path || l.MD[0].Capability != capability {
 			t.Errorf("%s is listed at %s, and what is at %s is a %s", capability, listed[capability], path, l.MD[0].Capability)
@@ -129,7 +129,7 @@ func TestPythonReadsLists_DOC51_DOC55_DOC56_DOC59(t *testing.T) {
 	}
 }
 
-func when(t *testing.T, datetime string) time.Time {
+func when(t testing.TB, datetime string) time.Time {
 	t.Helper()
 	if datetime == "" {
 		return time.Time{}

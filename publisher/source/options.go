@@ -52,11 +52,11 @@ type Set struct {
 // Schedule says when documents are written and how long they are kept. What is
 // zero stands for the default, and a negative duration for never.
 type Schedule struct {
-	// ChangeList is how often the Change List is written at most. A first change
-	// is in it at once. 1 s.
+	// ChangeList is how often the Change List is written at most, and once more as
+	// long for each thousand changes in it. A first change is in it at once. 1 s.
 	ChangeList time.Duration
-	// Rotate is how long a Change List is added to before it is closed, and
-	// RotateAt how many changes it has at most. 24 h, 10,000.
+	// RotateAt is how many changes a Change List has at most before it is closed, and
+	// Rotate how long it is added to. 50,000, which is the most there may be, 30 days.
 	Rotate   time.Duration
 	RotateAt int
 	// ResourceList is how often the Resource List is written at most, where there
@@ -148,14 +148,15 @@ var (
 
 const (
 	day = 24 * time.Hour
-	// mostKept bounds each list of closed or archived documents.
-	mostKept = 10_000
+	// mostKept bounds each list of closed or archived documents: as many as a document
+	// can list, with the open one.
+	mostKept = 49_999
 )
 
 func (s Schedule) withDefaults() Schedule {
 	s.ChangeList = orDefault(s.ChangeList, time.Second)
-	s.Rotate = orDefault(s.Rotate, day)
-	s.RotateAt = min(max(orDefault(s.RotateAt, 10_000), 1), resourcesync.DefaultLimits.Entries)
+	s.Rotate = orDefault(s.Rotate, 30*day)
+	s.RotateAt = min(max(orDefault(s.RotateAt, 50_000), 1), resourcesync.DefaultLimits.Entries)
 	s.ResourceList = orDefault(s.ResourceList, time.Minute)
 	s.Dump = orDefault(s.Dump, day)
 	s.Archive = orDefault(s.Archive, day)

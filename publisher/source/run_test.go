@@ -159,7 +159,7 @@ func TestChangesArePushed_SRC01_SRC06_SRC15_DOC20(t *testing.T) {
 	})
 	stop()
 
-	_, listed := x.changes("/changelist.xml")
+	_, listed := x.changes(x.lists())
 	pushed := h.of(url("/changes/"))
 	mu.Lock()
 	defer mu.Unlock()
@@ -189,7 +189,7 @@ func (x *site) checkFramework(told []resourcesync.Entry) {
 		seen[e.Capability] = e.Loc
 		index := resourcesync.Head{Links: e.Links}
 		l, under := index.Link("index")
-		if part := strings.Contains(e.Loc, "changelist-") && e.Capability == resourcesync.ChangeList; part != under || under && l.Href != x.server.URL+"/changelist.xml" {
+		if part := strings.Contains(e.Loc, "changelist-") && e.Capability == resourcesync.ChangeList; part != under || under && l.Href != x.server.URL+"/changelist-index.xml" {
 			x.t.Errorf("%s was told of with the links %v", e.Loc, e.Links)
 		}
 	}
@@ -304,7 +304,7 @@ func TestIndexIsLost(t *testing.T) {
 	x.close()
 	x.open()
 	pushed(map[string]string{"e": "1", "a": "2"})
-	if _, listed := x.changes("/changelist.xml"); len(listed) != 3 {
+	if _, listed := x.changes(x.lists()); len(listed) != 3 {
 		t.Errorf("%d changes are listed since the index was lost, want 3", len(listed))
 	}
 }

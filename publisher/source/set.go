@@ -18,9 +18,12 @@ import (
 const (
 	capabilityListPath = "capabilitylist.xml"
 	resourceListPath   = "resourcelist.xml"
-	changeListPath     = "changelist.xml"
-	resourceDumpPath   = "resourcedump.xml"
-	changeDumpPath     = "changedump.xml"
+	// changeListPath has a Change List in any case, since there are readers that can't
+	// read an index there: once there is one, the list of recent changes.
+	changeListPath      = "changelist.xml"
+	changeListIndexPath = "changelist-index.xml"
+	resourceDumpPath    = "resourcedump.xml"
+	changeDumpPath      = "changedump.xml"
 
 	resourceListArchivePath = "resourcelist-archive.xml"
 	resourceDumpArchivePath = "resourcedump-archive.xml"
@@ -46,6 +49,7 @@ type set struct {
 	folder *Folder
 	shelf  *shelf
 	limits resourcesync.WriteOptions // of a document; zero but in tests
+	reach  reach
 	// changes and framework are nil where there are no hubs.
 	changes, framework *publisher.Publisher
 	hubs               []string

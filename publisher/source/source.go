@@ -91,7 +91,7 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	}
 	x = &set{
 		name: o.Name, base: base, site: s.o.PublicURL, above: s.o.PublicURL + descriptionPath,
-		schedule: s.o.Schedule, hooks: &s.o.Hooks, log: s.o.Log,
+		schedule: s.o.Schedule, hooks: &s.o.Hooks, log: s.o.Log, reach: reach{recentAge, recentChanges},
 	}
 	if o.Name != "" {
 		x.log = x.log.With("set", o.Name)
@@ -224,23 +224,26 @@ func (s *set) run(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error { return s.changes.Run(ctx) })
 	g.Go(func() error { return s.framework.Run(ctx) })
-	s.begin(ctx, g, "recording changes", 0, s.moved.wait, onRing(s.feed))
-	s.begin(ctx, g, "recording framework notifications", 0, s.noticed.wait, onRing(s.feedFramework))
+	s.begin(ctx, g, "recording changes", always(0), s.moved.wait, onRing(s.feed))
+	s.begin(ctx, g, "recording framework notifications", always(0), s.noticed.wait, onRing(s.feedFramework))
 }
 
 // writeDocuments starts what writes documents.
 func (s *set) writeDocuments(ctx context.Context, g *errgroup.Group) {
 	if s.schedule.ChangeList > 0 {
-		s.begin(ctx, g, "writing the Change Lists", s.schedule.ChangeList, s.moved.wait, s.buildChangeLists)
+		s.begin(ctx, g, "writing the Change Lists", s.changeListRest, s.moved.wait, s.buildChangeLists)
+		s.begin(ctx, g, "writing the Change List of recent changes", s.recentRest, s.moved.wait, onRing(s.buildRecent))
 	}
 	if s.schedule.ResourceList > 0 {
-		s.begin(ctx, g, "writing the Resource List", s.schedule.ResourceList, s.moved.wait, s.buildResourceList)
+		s.begin(ctx, g, "writing the Resource List", always(s.schedule.ResourceList), s.moved.wait, s.buildResourceList)
 	}
-	s.begin(ctx, g, "writing the dumps", time.Second, s.moved.wait, s.buildDumps)
+	s.begin(ctx, g, "writing the dumps", always(time.Second), s.moved.wait, s.buildDumps)
 }
 
+func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
 // begin starts a loop.
-func (s *set) begin(ctx context.Context, g *errgroup.Group, what string, every time.Duration, wake func() <-chan struct{}, do work) {
+func (s *set) begin(ctx context.Context, g *errgroup.Group, what string, every func() time.Duration, wake func() <-chan struct{}, do work) {
 	g.Go(func() error { s.loop(ctx, what, every, wake, do); return nil })
 }
 

@@ -19,7 +19,7 @@ func TestTimesAreThoseOfDetection_SRC17(t *testing.T) {
 	}
 	before := time.Now().Truncate(time.Microsecond)
 	x.build()
-	_, all := x.changes("/changelist.xml")
+	_, all := x.changes(x.lists())
 	if len(all) != 1 || all[0].Datetime.Before(before) || !all[0].LastMod.Equal(modified) || len(all[0].Links) > 0 {
 		t.Errorf("a file of %v that was found after %v is listed as %+v", modified, before, all)
 	}

@@ -46,7 +46,11 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 		return nil
 	}
 	var entries []resourcesync.Entry
+	indexed := c.has(changeListIndexPath)
 	for _, p := range capabilityPaths {
+		if p.path == changeListPath && indexed {
+			p.path = changeListIndexPath
+		}
 		if c.has(p.path) {
 			entries = append(entries, resourcesync.Entry{Loc: s.url(p.path), Capability: p.capability})
 		}
@@ -65,6 +69,9 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 		words = append(words, entry.Capability)
 	}
 	words = append(words, s.hubs...)
+	if indexed {
+		words = append(words, changeListIndexPath)
+	}
 	existed := c.has(capabilityListPath)
 	if existed && slices.Equal(words, c.History.Capabilities) {
 		return nil
