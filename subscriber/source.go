@@ -128,6 +128,8 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 	switch capability := doc.head.Capability; {
 	case capability == resourcesync.Description:
 		return d.description(ctx, doc)
+	case capability == resourcesync.CapabilityList && doc.head.Index: // of former versions (DOC-33)
+		return d.below(ctx, doc)
 	case capability == resourcesync.CapabilityList:
 		set, err := readSet(doc)
 		if err != nil {
@@ -160,11 +162,17 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 }
 
 // description reads the Capability Lists that a Source Description, or an index of
-// such, names. One that cannot be read fails the whole: a set would be missing.
+// such, names.
 func (d *discoverer) description(ctx context.Context, doc *document) (bool, error) {
 	if d.source.Description == "" {
 		d.source.Description = doc.url
 	}
+	return d.below(ctx, doc)
+}
+
+// below reads the documents that one names. One that cannot be read fails the whole: a
+// set would be missing.
+func (d *discoverer) below(ctx context.Context, doc *document) (bool, error) {
 	var below []string
 	for e, err := range doc.Entries() {
 		if err != nil {

@@ -210,21 +210,48 @@ type notification struct {
 	ContentBase64  string    `json:"content_base64,omitempty"`
 }
 
-// change is one change of a resource as JSON.
+// change is one change of a resource as JSON: all that its entry says.
 type change struct {
-	Change   string    `json:"change"`
-	URL      string    `json:"url"`
-	Datetime time.Time `json:"datetime,omitzero"`
-	LastMod  time.Time `json:"lastmod,omitzero"`
-	Length   *int64    `json:"length,omitempty"`
-	Hash     string    `json:"hash,omitempty"`
-	Type     string    `json:"type,omitempty"`
-	Links    []link    `json:"links,omitempty"`
+	Change     string      `json:"change"`
+	URL        string      `json:"url"`
+	Written    string      `json:"written,omitempty"` // the address as the Source writes it, where it is not URL
+	Datetime   time.Time   `json:"datetime,omitzero"`
+	LastMod    time.Time   `json:"lastmod,omitzero"`
+	Capability string      `json:"capability,omitempty"`
+	Length     *int64      `json:"length,omitempty"`
+	Hash       string      `json:"hash,omitempty"`
+	Type       string      `json:"type,omitempty"`
+	Encoding   string      `json:"encoding,omitempty"`
+	Path       string      `json:"path,omitempty"`
+	At         time.Time   `json:"at,omitzero"`
+	Completed  time.Time   `json:"completed,omitzero"`
+	From       time.Time   `json:"from,omitzero"`
+	Until      time.Time   `json:"until,omitzero"`
+	Modified   time.Time   `json:"modified,omitzero"`
+	Links      []link      `json:"links,omitempty"`
+	Attributes []attribute `json:"attributes,omitempty"`
 }
 
+// link is one rs:ln as JSON.
 type link struct {
-	Rel  string `json:"rel"`
-	Href string `json:"href"`
+	Rel        string      `json:"rel"`
+	Href       string      `json:"href"`
+	Pri        int         `json:"pri,omitempty"`
+	Length     *int64      `json:"length,omitempty"`
+	Hash       string      `json:"hash,omitempty"`
+	Type       string      `json:"type,omitempty"`
+	Encoding   string      `json:"encoding,omitempty"`
+	Path       string      `json:"path,omitempty"`
+	Profile    string      `json:"profile,omitempty"`
+	Modified   time.Time   `json:"modified,omitzero"`
+	Attributes []attribute `json:"attributes,omitempty"`
+}
+
+// attribute is one of a namespace other than those of ResourceSync.
+type attribute struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Value     string `json:"value"`
 }
 
 func newNotification(c *subscriber.Change) *notification {
@@ -247,12 +274,30 @@ func (n *notification) add(c *subscriber.Change) {
 }
 
 func newChange(e *resourcesync.Entry) change {
-	out := change{Change: e.Change, URL: e.Loc, Datetime: e.Datetime, LastMod: e.LastMod, Hash: e.Hash, Type: e.Type}
-	if e.HasLength {
-		out.Length = &e.Length
+	out := change{
+		Change: e.Change, URL: e.Loc, Written: e.Written, Datetime: e.Datetime, LastMod: e.LastMod, Capability: e.Capability,
+		Length: lengthOf(e.HasLength, e.Length), Hash: e.Hash, Type: e.Type, Encoding: e.Encoding, Path: e.Path,
+		At: e.At, Completed: e.Completed, From: e.From, Until: e.Until, Modified: e.Modified, Attributes: newAttributes(e.Attributes),
 	}
 	for _, l := range e.Links {
-		out.Links = append(out.Links, link{l.Rel, l.Href})
+		out.Links = append(out.Links, link{
+			Rel: l.Rel, Href: l.Href, Pri: l.Pri, Length: lengthOf(l.HasLength, l.Length), Hash: l.Hash, Type: l.Type, Encoding: l.Encoding,
+			Path: l.Path, Profile: l.Profile, Modified: l.Modified, Attributes: newAttributes(l.Attributes),
+		})
+	}
+	return out
+}
+
+func lengthOf(has bool, n int64) *int64 {
+	if !has {
+		return nil
+	}
+	return &n
+}
+
+func newAttributes(all []resourcesync.Attribute) (out []attribute) {
+	for _, a := range all {
+		out = append(out, attribute{a.Space, a.Name, a.Value})
 	}
 	return out
 }
