@@ -225,7 +225,7 @@ func tokenFailure(err error) error {
 
 // tell says what was done, and what is left to do.
 func tell(cmd *cobra.Command, format string, args ...any) error {
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over within 5 seconds. `rshub reload` does so at once, and says what is in force\n", args...)
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over within 5 seconds. `rshub reload` does so at once, and says what is in force.\n", args...)
 	return err
 }
 

@@ -312,6 +312,8 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%q: %v", sent, err)
 	}
 	// No hub is asked for that.
+	command(t, vars, "", "topic", "notifications", s.topics[1].URL, "--since", "2026-01-31T13:00:00+01:00").want(t, ExitOK,
+		"No notification of this topic that ends after 2026-01-31T12:00:00Z is kept.")
 	command(t, nil, "", "topic", "notifications", "x", "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`)
 	command(t, nil, "", "sub", "replay", sub, "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`, "2h")
 	command(t, vars, "", "sub", "replay", sub).want(t, ExitUsage, "since when?")

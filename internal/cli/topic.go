@@ -178,16 +178,17 @@ func topicNotifications(env Env) *cobra.Command {
 	}
 	cmd.Flags().Var(&from, "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
 	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
-		query := url.Values{}
+		query, none := url.Values{}, "No notification of this topic is kept."
 		if from != "" {
 			t, err := from.at(j.now)
 			if err != nil {
 				return err
 			}
 			query.Set("since", t.UTC().Format(time.RFC3339Nano))
+			none = "No notification of this topic that ends after " + t.UTC().Format(time.RFC3339) + " is kept."
 		}
 		return table[admin.Notification]{
-			path: topics.path + "/" + j.id + "/notifications", query: query, none: "No notification of this topic is kept.",
+			path: topics.path + "/" + j.id + "/notifications", query: query, none: none,
 			columns: []column{
 				{"ID", whole},
 				{"FROM", dropped},
