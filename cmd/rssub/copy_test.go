@@ -160,6 +160,37 @@ func TestCopyWithoutRoom(t *testing.T) {
 	}
 }
 
+// The status of a copy tells of deletions that are held back, of what could not be had,
+// and of sets that have no stream of changes; by the folder of the copy, too.
+func TestStatusOfACopy(t *testing.T) {
+	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
+	sync := []string{"sync", s.URL + "/list.xml", "--dir", dir, "--dev"}
+	if code, out, errs := rssub(t.Context(), sync...); code != cli.ExitPartial {
+		t.Fatalf("%d\n%s%s", code, out, errs)
+	}
+	status := func(want ...string) {
+		t.Helper()
+		code, out, errs := rssub(t.Context(), "status", "--dir", dir)
+		for _, w := range want {
+			if code != cli.ExitOK || !strings.Contains(out, w) {
+				t.Errorf("%d, and no %q in\n%s%s", code, w, out, errs)
+			}
+		}
+	}
+	status("set             "+s.URL+"/list.xml\n", "baseline as of  2026-01-01T00:00:00Z\n", "failed          1 could not be had, and are tried again\n")
+	s.mu.Lock()
+	s.empty = true
+	s.mu.Unlock()
+	if code, out, errs := rssub(t.Context(), sync...); code != cli.ExitPartial || !strings.Contains(out, "not deleted") {
+		t.Fatalf("%d\n%s%s", code, out, errs)
+	}
+	status("not deleted     2, held back by --max-delete; run sync with a larger one if the Source is right\n", "  held          "+s.URL+"/a.txt\n")
+	code, out, _ := rssub(t.Context(), "status", "--state-dir", filepath.Join(dir, ".rssub"), "--json")
+	if code != cli.ExitOK || !strings.Contains(out, `"deletions_held": 2`) || !strings.Contains(out, `"failed": 1`) {
+		t.Errorf("%d\n%s", code, out)
+	}
+}
+
 // Follow of a Source without a hub copies it, prints what it did, and ends with ctx.
 func TestFollowWithoutHub(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")

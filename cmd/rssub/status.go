@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,17 +20,23 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	var dir string
+	var dir, stateDir string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "status --state-dir DIR",
+		Use:   "status --dir DIR",
 		Short: "Show leases, how far everything was received, and gaps",
 		Long: `Shows the state that rssub follow, sync or listen left in its folder, also while they
 run: the leases, until when everything was received, what was missed and how it was
-repaired, and what was counted.`,
+repaired, and what was counted; of a copy also what could not be had, and deletions
+that --max-delete holds back.`,
+		Example: `  rssub status --dir ./copy
+  rssub status --state-dir /var/lib/rssub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := statuses(dir)
+			if stateDir == "" {
+				stateDir = filepath.Join(dir, ".rssub")
+			}
+			all, err := statuses(stateDir)
 			if err != nil {
 				return err
 			}
@@ -47,7 +54,8 @@ repaired, and what was counted.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "state-dir", ".rssub", "the `FOLDER` of the state; a copy's is .rssub in it")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the `FOLDER` of the copy")
+	cmd.Flags().StringVar(&stateDir, "state-dir", "", "the `FOLDER` of the state (default: .rssub in that of --dir)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -55,7 +63,7 @@ repaired, and what was counted.`,
 // statuses reads that of the folder, and those of the sets of a copy.
 func statuses(dir string) ([]destination.SetStatus, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder with --state-dir", err)
+		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of a copy with --dir, or that of the state with --state-dir", err)
 	}
 	all, err := destination.ReadStatus(dir)
 	st, missing := subscriber.ReadStatus(dir)
@@ -73,6 +81,26 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 	if st.Set != "" {
 		row(out, "set", st.Set)
 	}
+	if !st.BaselineAt.IsZero() {
+		row(out, "baseline as of", stamp(st.BaselineAt))
+	}
+	if st.DeletionsHeld > 0 {
+		row(out, "not deleted", fmt.Sprintf("%d, held back by --max-delete; run sync with a larger one if the Source is right", st.DeletionsHeld))
+		for _, url := range st.Held {
+			row(out, "  held", url)
+		}
+	}
+	if st.Failed > 0 {
+		row(out, "failed", fmt.Sprintf("%d could not be had, and are tried again", st.Failed))
+	}
+	if !st.AsOf.IsZero() {
+		printStream(out, &st.Status)
+	}
+	return out.Flush()
+}
+
+// printStream tells how far a stream of changes is.
+func printStream(out io.Writer, st *subscriber.Status) {
 	if st.Topic != "" {
 		row(out, "topic", st.Topic)
 	}
@@ -97,7 +125,6 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 		row(out, "trouble", st.Trouble)
 	}
 	row(out, "as of", stamp(st.AsOf))
-	return out.Flush()
 }
 
 func notifications(n uint64) string {

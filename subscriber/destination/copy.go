@@ -73,6 +73,7 @@ func Open(o Options) (*Copy, error) {
 		_ = c.Close()
 		return nil, fmt.Errorf("destination: %w", err)
 	}
+	c.state.moved.Store(true) // whatever the last run came to write
 	c.folds = !o.DryRun && c.probeFolding()
 	if err := c.rename(); err != nil {
 		_ = c.Close()
@@ -133,7 +134,7 @@ func (c *Copy) probeFolding() bool {
 
 // Close ends it.
 func (c *Copy) Close() error {
-	err := c.state.db.Close()
+	err := errors.Join(c.writeStatus(), c.state.db.Close())
 	if c.root != nil {
 		_ = c.root.Close()
 	}

@@ -43,6 +43,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, 1)
 	wg.Go(func() { c.keepTrying(ctx) })
+	wg.Go(func() { c.keepStatus(ctx) })
 	tick := time.NewTicker(setsEvery)
 	defer tick.Stop()
 	for {

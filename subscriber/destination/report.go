@@ -22,8 +22,9 @@ type Report struct {
 	Took     time.Duration `json:"took_ns"`
 	DryRun   bool          `json:"dry_run,omitempty"`
 	Baseline string        `json:"baseline,omitempty"` // the list or dump that it was taken from, the last of several; empty: none was
-	Copied   int           `json:"copied"`
-	Deleted  int           `json:"deleted"`
+	// Each resource counts once, as what became of it in the end.
+	Copied  int `json:"copied"`
+	Deleted int `json:"deleted"`
 	// Unchanged were there already as they should be.
 	Unchanged int   `json:"unchanged"`
 	Bytes     int64 `json:"bytes"` // of Copied
@@ -56,7 +57,16 @@ type tally struct {
 	// undone are the resources, by URL or path, that are not as they should be
 	// now; what comes right later in a run is no problem any more.
 	undone map[string]undone
+	// counted is as what each resource is counted, by its URL or path: a run may come to
+	// it several times, and it counts once.
+	counted map[key]counted
 	Report
+}
+
+// counted is as what a resource is counted, and with how many bytes.
+type counted struct {
+	what  string
+	bytes int64
 }
 
 type undone struct {
@@ -65,7 +75,7 @@ type undone struct {
 }
 
 func newTally(source string) *tally {
-	return &tally{Report: Report{Source: source, Began: time.Now(), Problems: []Problem{}}, undone: map[string]undone{}}
+	return &tally{Report: Report{Source: source, Began: time.Now(), Problems: []Problem{}}, undone: map[string]undone{}, counted: map[key]counted{}}
 }
 
 // event counts an event.
@@ -77,14 +87,8 @@ func (t *tally) event(e Event) {
 		name = e.Path
 	}
 	delete(t.undone, name)
+	t.count(keyOf(name), counted{e.What, e.Bytes})
 	switch e.What {
-	case Copied:
-		t.Copied++
-		t.Bytes += e.Bytes
-	case Deleted:
-		t.Deleted++
-	case Unchanged:
-		t.Unchanged++
 	case Failed, HeldBack:
 		u := undone{held: e.What == HeldBack}
 		if len(t.undone) < 10*maxProblems {
@@ -95,6 +99,30 @@ func (t *tally) event(e Event) {
 		}
 		t.undone[name] = u
 	}
+}
+
+// count counts what became of a resource in place of what it counted as before. What was
+// copied or deleted in this run stays so when it is found unchanged after that. Called
+// with mu held.
+func (t *tally) count(name key, now counted) {
+	was := t.counted[name]
+	if now.what == Unchanged && (was.what == Copied || was.what == Deleted) {
+		return
+	}
+	add := func(c counted, n int) {
+		switch c.what {
+		case Copied:
+			t.Copied += n
+			t.Bytes += int64(n) * c.bytes
+		case Deleted:
+			t.Deleted += n
+		case Unchanged:
+			t.Unchanged += n
+		}
+	}
+	add(was, -1)
+	add(now, 1)
+	t.counted[name] = now
 }
 
 // baseline notes where a baseline comes from.

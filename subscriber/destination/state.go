@@ -97,6 +97,7 @@ type state struct {
 	db    *bbolt.DB
 	space *space
 	n     atomic.Int64 // of files
+	moved atomic.Bool  // something changed since the status was written
 	retry atomic.Int64 // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
 }
 
@@ -221,6 +222,7 @@ func lengthOf(raw []byte) int64 {
 func (s *state) count() int { return int(s.n.Load()) }
 
 func (s *state) putSet(name string, st setState) error {
+	defer s.moved.Store(true)
 	return s.db.Update(func(tx *bbolt.Tx) error { return putJSON(tx.Bucket(setsBucket), name, st) })
 }
 
@@ -301,6 +303,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 	if err != nil {
 		return fmt.Errorf("writing the state of the copy: %w", err)
 	}
+	s.moved.Store(true)
 	s.n.Add(n)
 	s.space.recorded(bytes, d.files)
 	if have := s.retry.Load(); retry != 0 && (have == 0 || retry < have) {

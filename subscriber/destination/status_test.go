@@ -1,0 +1,61 @@
+package destination_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// The status tells of held deletions while the copy is followed, and of none when they
+// were carried out.
+func TestStatusWhileFollowing(t *testing.T) {
+	s := newSource(t)
+	for i := range 20 {
+		s.put(fmt.Sprint("f", i), "body", 0)
+	}
+	p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, soon)
+	callback := p.subscribed()
+	var gone []resourcesync.Entry
+	for i := range 15 {
+		gone = append(gone, p.entryOf(fmt.Sprint("f", i), resourcesync.Deleted))
+	}
+	p.push(callback, gone...)
+	for patience := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		all, err := destination.ReadStatus(filepath.Join(p.dir, ".rssub"))
+		if err == nil && len(all) == 1 && all[0].DeletionsHeld == 15 && len(all[0].Held) == 10 && !all[0].BaselineAt.IsZero() && all[0].Set == s.URL+"/capabilitylist.xml" {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Fatalf("%v %+v", err, all)
+		}
+	}
+	p.same()
+}
+
+// A run counts each resource once, as what became of it in the end, however often it
+// comes to it: in the list, in the Change List, and again in what it tries anew.
+func TestSummaryCountsAFileOnce(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		s.put(name, "first", 0)
+	}
+	s.freezeList()
+	s.put("a", "second", 10) // listed as it was, so that it is had by the change
+	s.put("a", "third!", 20)
+	s.put("b", "first", 30)
+	s.drop("c", 40)
+	s.put("d", "new", 50)
+	c := s.open(dir)
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied+r.Unchanged+r.Deleted > 4 || r.Copied != 3 || r.Bytes != int64(len("third!")+len("first")+len("new")) || r.Failed != 0 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 0 || r.Deleted != 0 {
+		t.Errorf("again: %v %+v", err, r)
+	}
+}
