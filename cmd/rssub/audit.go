@@ -24,7 +24,8 @@ Source gives: what is missing, what differs, what is there and not listed, and w
 cannot be told since the Source gives no hash of it. The exit code is 6 if the copy
 is not in sync.
 
-Don't audit a copy while rssub follow works on it: end that one first.`,
+It works beside rssub follow and sync, too, and reads only then: what it finds wrong it
+looks at again a few times, as it may be half done. End them for --repair.`,
 		Example: `  rssub audit https://source.example/ --dir ./copy
   rssub audit https://source.example/ --dir ./copy --repair`,
 		Args: cobra.ExactArgs(1),
@@ -36,6 +37,7 @@ Don't audit a copy while rssub follow works on it: end that one first.`,
 			if _, err := os.Stat(f.dir); err != nil {
 				return cli.Fail(cli.ExitNotFound, "%w; name the folder of the copy with --dir", err)
 			}
+			o.Beside = !repair
 			show := newProgress(cmd.ErrOrStderr())
 			o.Progress = show.tell
 			c, err := f.open(o)
@@ -89,6 +91,9 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	row(out, destination.Differing, r.Differing)
 	row(out, destination.Extra, r.Extra)
 	row(out, destination.Unverifiable, r.Unverifiable)
+	if r.UnderWay > 0 {
+		row(out, "under way", fmt.Sprintf("%d, which the process that works on the copy is fetching", r.UnderWay))
+	}
 	if p := r.Repaired; p != nil {
 		row(out, "repaired", fmt.Sprintf("%d copied, %d deleted, %d failed, %d not deleted", p.Copied, p.Deleted, p.Failed, p.Held))
 	}

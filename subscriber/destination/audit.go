@@ -48,8 +48,9 @@ type AuditReport struct {
 	Differing    int       `json:"differing"`
 	Extra        int       `json:"extra"`
 	Unverifiable int       `json:"unverifiable"`
-	Bytes        int64     `json:"bytes"`    // that were read and hashed
-	Findings     []Finding `json:"findings"` // the first of each kind
+	UnderWay     int       `json:"under_way,omitempty"` // that another process, which works on the copy, was just fetching
+	Bytes        int64     `json:"bytes"`               // that were read and hashed
+	Findings     []Finding `json:"findings"`            // the first of each kind
 	// Repaired is what a repair did; nil: none was asked for, or needed.
 	Repaired *Report `json:"repaired,omitempty"`
 }
@@ -71,7 +72,10 @@ type SetAudit struct {
 // far as Options.MaxDelete allows; the report then tells what was found after that.
 // The errors are those of Sync.
 func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
-	a, err := c.audit(ctx, repair)
+	if c.live != "" {
+		return c.auditBeside(ctx, repair)
+	}
+	a, err := c.audit(ctx, repair, nil)
 	if err != nil || !repair || a.report.InSync {
 		return a.report, err
 	}
@@ -80,7 +84,7 @@ func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		return a.report, err
 	}
 	repaired := t.report()
-	again, err := c.audit(ctx, false)
+	again, err := c.audit(ctx, false, nil)
 	again.report.Repaired = &repaired
 	return again.report, err
 }
@@ -99,6 +103,9 @@ type audit struct {
 	done    int
 	total   int
 	sets    []string // that were compared
+	// problems are the resources, by URL or path, that are missing, differing or extra, and
+	// only, where not nil, those that are looked at.
+	problems, only map[key]struct{}
 	// For a repair: what it fetches, and what it deletes, the strays by path.
 	repair  bool
 	lacking []want
@@ -106,9 +113,9 @@ type audit struct {
 	strays  []string
 }
 
-func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
+func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.sets(ctx)
@@ -136,7 +143,7 @@ func (c *Copy) audit(ctx context.Context, repair bool) (*audit, error) {
 	}
 	r := &a.report
 	r.Missing, r.Differing, r.Extra, r.Unverifiable = a.counts[Missing], a.counts[Differing], a.counts[Extra], a.counts[Unverifiable]
-	r.InSync = r.Missing+r.Differing+r.Extra == 0
+	r.InSync = r.Missing+r.Differing+r.Extra+r.UnderWay == 0
 	r.Took = time.Since(r.Began)
 	a.progress(true)
 	return a, nil
@@ -222,7 +229,9 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq[want]) error {
 			break
 		}
 		a.listed[keyOf(w.url)] = struct{}{}
-		work <- w
+		if a.looksAt(w.url) {
+			work <- w
+		}
 	}
 	close(work)
 	workers.Wait()
@@ -294,9 +303,15 @@ func (a *audit) step() {
 }
 
 func (a *audit) found(what string, w want, f file, why string) {
+	fetching := what != Unverifiable && a.c.isFetched(w.url)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.step()
+	if fetching {
+		a.problems[keyOf(w.url)] = struct{}{}
+		a.report.UnderWay++
+		return
+	}
 	if a.repair && what != Unverifiable {
 		w.change, w.changedAt, w.force = "", f.ChangedAt, true
 		a.lacking = append(a.lacking, w)
@@ -306,6 +321,9 @@ func (a *audit) found(what string, w want, f file, why string) {
 
 // note counts a finding, and keeps the first of each kind.
 func (a *audit) note(f Finding) {
+	if f.What != Unverifiable {
+		a.problems[keyOf(first(f.URL, f.Path))] = struct{}{}
+	}
 	if a.counts[f.What]++; a.counts[f.What] <= maxProblems {
 		a.report.Findings = append(a.report.Findings, f)
 	}

@@ -27,7 +27,8 @@ type Copy struct {
 	space *space
 	names naming
 	folds bool   // the file system takes a.txt and A.txt for one, or two forms of a name
-	temp  string // what a dry run uses in place of folders that are not there yet
+	temp  string // what a dry run uses in place of folders that are not there yet, or the folder of a snapshot
+	live  string // the folder of the state that a snapshot is of; empty: it is the state itself
 
 	claims  claims
 	placing sync.Mutex
@@ -59,7 +60,12 @@ func Open(o Options) (*Copy, error) {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	var err error
-	if c.state, err = openState(o.StateDir, c.space); err != nil {
+	c.state, err = openState(o.StateDir, c.space)
+	if o.Beside && errors.Is(err, ErrInUse) {
+		o.DryRun = true
+		err = c.openBeside(&o)
+	}
+	if err != nil {
 		_ = os.RemoveAll(c.temp) // nothing, where it is empty
 		return nil, err
 	}
@@ -74,7 +80,7 @@ func Open(o Options) (*Copy, error) {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	c.state.moved.Store(true) // whatever the last run came to write
-	c.folds = !o.DryRun && c.probeFolding()
+	c.folds = !o.DryRun && c.probeFolding() || c.live != "" && c.foldsState()
 	if err := c.rename(); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("destination: %w", err)
@@ -115,6 +121,7 @@ func (c *Copy) cleanUp() error {
 			return err
 		}
 	}
+	c.cleanSnapshots()
 	return c.cleanParts()
 }
 

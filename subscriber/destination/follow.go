@@ -44,6 +44,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 	failed := make(chan error, 1)
 	wg.Go(func() { c.keepTrying(ctx) })
 	wg.Go(func() { c.keepStatus(ctx) })
+	wg.Go(func() { c.lend(ctx) })
 	tick := time.NewTicker(setsEvery)
 	defer tick.Stop()
 	for {

@@ -209,7 +209,7 @@ func TestNothingOlderUndoesAPush(t *testing.T) {
 			s.mu.Lock()
 			delete(s.files, "gone")
 			s.mu.Unlock()
-			s.set("/data/gone", answer("it is there again, and should not be"))
+			s.set("/data/gone", answer("first"))
 			s.put("new", "second", 0)
 			id := p.push(callback, p.entryOf("new", resourcesync.Updated), p.entryOf("gone", resourcesync.Deleted))
 			p.happens(destination.Deleted, "gone", id)

@@ -65,6 +65,10 @@ type Options struct {
 	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
 	// BaselineDump.
 	Baseline Baseline
+	// Beside opens a copy that another process works on, by Follow or Sync, for Audit
+	// without repair: on a snapshot of the state that the other one makes. Nothing of the
+	// copy is written then. It has no meaning where nobody has the copy.
+	Beside bool
 	// DryRun calls the Source and says what would be done, and changes nothing.
 	DryRun bool
 

@@ -30,7 +30,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 			return ctx.Err()
 		}
 		add(c.rootOf(url).Dir)
-		if _, ok := a.listed[keyOf(url)]; ok {
+		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
 			continue
 		}
 		if info, err := c.root.Lstat(f.Path); err != nil || info.IsDir() {
@@ -73,7 +73,7 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 			return nil
 		}
 		at := a.c.fold(p)
-		if _, known := a.unknown[keyOf(at)]; known || a.c.state.owner(at) != "" {
+		if _, known := a.unknown[keyOf(at)]; known || a.c.state.owner(at) != "" || !a.looksAt(p) {
 			return nil
 		}
 		if a.repair {

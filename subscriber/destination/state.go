@@ -101,6 +101,9 @@ type state struct {
 	retry atomic.Int64 // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
 }
 
+// ErrInUse says that a copy belongs to another process now.
+var ErrInUse = errors.New("is in use by another process")
+
 // openState opens the state in a folder, or begins one. The space is told of the bytes of
 // all files.
 func openState(dir string, space *space) (*state, error) {
@@ -113,7 +116,7 @@ func openState(dir string, space *space) (*state, error) {
 	name := filepath.Join(dir, stateFile)
 	db, err := openDB(name)
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("destination: %s is in use by another process; end that one, or name another folder", name)
+		return nil, fmt.Errorf("destination: %s %w; end that one, or name another folder", name, ErrInUse)
 	}
 	s := &state{db: db, space: space}
 	if err == nil {

@@ -25,7 +25,12 @@ const together = 1000
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
 	t.DryRun = c.o.DryRun
+	lending, end := context.WithCancel(ctx)
+	lent := make(chan struct{})
+	go func() { defer close(lent); c.lend(lending) }()
 	err := c.sync(ctx, t)
+	end()
+	<-lent
 	return t.report(), err
 }
 

@@ -1,0 +1,178 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// The state of a copy belongs to one process. Whoever wants to look at it meanwhile makes a
+// folder in it with a file that says so; the process whose the state is puts a snapshot
+// there. An audit that works on one sees things half done: what it finds wrong it looks at
+// again, by what the Source and the other process know then.
+const (
+	snapshotPrefix = "audit-"
+	wantName       = "want"
+	lendEvery      = 250 * time.Millisecond
+	lendPatience   = 30 * time.Second
+	snapshotMax    = 24 * time.Hour // after which one was left behind
+	justNow        = time.Minute    // within which somebody wrote to a part that is being fetched
+)
+
+// lookAgain are the pauses before what an audit found wrong is looked at again.
+var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// lend makes the snapshots that are asked for, until ctx ends.
+func (c *Copy) lend(ctx context.Context) {
+	for ok := true; ok; ok = sleep(ctx, lendEvery) {
+		wants, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*", wantName)) // the pattern is right
+		for _, want := range wants {
+			if err := c.snapshot(filepath.Dir(want)); err != nil && ctx.Err() == nil {
+				c.log.Warn("a snapshot for an audit could not be made", "event", "snapshot_failed", "error", err)
+			}
+			_ = os.Remove(want) // whoever asked has waited long enough
+		}
+	}
+}
+
+func (c *Copy) snapshot(dir string) error {
+	name := filepath.Join(dir, stateFile)
+	err := c.state.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(name+".new", 0o600) })
+	if err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// openBeside opens a snapshot of the state that another process has.
+func (c *Copy) openBeside(o *Options) error {
+	dir, err := borrow(o.StateDir)
+	if err != nil {
+		return err
+	}
+	c.live, c.temp, o.StateDir = o.StateDir, dir, dir
+	c.o = *o
+	c.state, err = openState(dir, c.space)
+	return err
+}
+
+// borrow asks the process that has a state for a snapshot, and returns its folder.
+func borrow(state string) (dir string, err error) {
+	if dir, err = os.MkdirTemp(state, snapshotPrefix); err != nil {
+		return "", fmt.Errorf("destination: %w", err)
+	}
+	want := filepath.Join(dir, wantName)
+	if err = os.WriteFile(want, nil, 0o600); err == nil {
+		for deadline := time.Now().Add(lendPatience); time.Now().Before(deadline); time.Sleep(lendEvery / 5) {
+			if _, err = os.Stat(filepath.Join(dir, stateFile)); err == nil {
+				return dir, nil
+			}
+		}
+		err = fmt.Errorf("%s %w, which did not answer within %v; end that one", state, ErrInUse, lendPatience)
+	}
+	_ = os.RemoveAll(dir) // of no use
+	return "", fmt.Errorf("destination: %w", err)
+}
+
+// renew takes a snapshot of the state as it is by now.
+func (c *Copy) renew() error {
+	dir, err := borrow(c.live)
+	if err != nil {
+		return err
+	}
+	state, err := openState(dir, c.space)
+	if err != nil {
+		_ = os.RemoveAll(dir) // as above
+		return err
+	}
+	_ = c.state.db.Close() // a snapshot
+	_ = os.RemoveAll(c.temp)
+	c.state, c.temp, c.o.StateDir = state, dir, dir
+	return nil
+}
+
+// cleanSnapshots removes those that were left behind.
+func (c *Copy) cleanSnapshots() {
+	dirs, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*")) // the pattern is right
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > snapshotMax {
+			_ = os.RemoveAll(dir) // the next run tries again
+		}
+	}
+}
+
+// foldsState reports whether the file system takes two names that differ in case for one,
+// by the folder of the state, without writing.
+func (c *Copy) foldsState() bool {
+	_, err := c.root.Lstat(strings.ToUpper(stateName))
+	return err == nil
+}
+
+// isFetched reports whether another process is fetching a resource right now.
+func (c *Copy) isFetched(url string) bool {
+	if c.live == "" {
+		return false
+	}
+	info, err := c.root.Stat(partName(url))
+	return err == nil && time.Since(info.ModTime()) < justNow
+}
+
+// looksAt reports whether a resource or file is looked at.
+func (a *audit) looksAt(name string) bool {
+	if a.only == nil {
+		return true
+	}
+	_, ok := a.only[keyOf(name)]
+	return ok
+}
+
+// auditBeside audits a copy that another process works on. What is wrong is looked at
+// again, a few times within some seconds, and counts where it is wrong each time.
+func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error) {
+	if repair {
+		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs it alone; end that one", c.live, ErrInUse)
+	}
+	a, err := c.audit(ctx, false, nil)
+	for i := 0; err == nil && !a.report.InSync && i < len(lookAgain); i++ {
+		if !sleep(ctx, lookAgain[i]) {
+			return a.report, ctx.Err()
+		}
+		if err = c.renew(); err != nil {
+			break
+		}
+		var again *audit
+		if again, err = c.audit(ctx, false, a.problems); err == nil {
+			a.amend(again)
+		}
+	}
+	return a.report, err
+}
+
+// amend replaces what was wrong by what is still wrong.
+func (a *audit) amend(again *audit) {
+	r, now := &a.report, &again.report
+	r.Equal, r.Bytes, r.Unverifiable = r.Equal+now.Equal, r.Bytes+now.Bytes, r.Unverifiable+now.Unverifiable
+	r.Missing, r.Differing, r.Extra, r.UnderWay, r.InSync = now.Missing, now.Differing, now.Extra, now.UnderWay, now.InSync
+	r.Findings = append(slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.What != Unverifiable }), now.Findings...)
+	r.AsOf, r.Took = now.AsOf, time.Since(r.Began)
+	for i := range now.Sets {
+		s := &now.Sets[i]
+		if k := slices.IndexFunc(r.Sets, func(was SetAudit) bool { return was.Set == s.Set }); k >= 0 {
+			s.Equal, s.Unverifiable = s.Equal+r.Sets[k].Equal, s.Unverifiable+r.Sets[k].Unverifiable
+		}
+	}
+	r.Sets, a.problems = now.Sets, again.problems
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
