@@ -34,6 +34,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, jo
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}
 	timed, beyond, limited := false, false, false
+	settled := map[string]int{} // how many changes came before one that was handed on, by resource
 	for e, err := range d.Entries() {
 		if err != nil {
 			return p, fmt.Errorf("reading %s: %w", l.url, err)
@@ -44,6 +45,9 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, jo
 			continue
 		}
 		timed = true
+		if len(p.changes) > 0 && !e.Datetime.After(from) {
+			settled[e.Loc] = len(p.changes)
+		}
 		switch {
 		case !job.target.IsZero() && e.Datetime.After(job.target):
 			beyond = true
@@ -59,6 +63,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, jo
 	if timed {
 		p.untimed = prefix{}
 	}
+	p.changes = inPlace(p.changes, settled)
 	head, _ := d.Head() // complete by now
 	switch {
 	case beyond:
@@ -70,6 +75,22 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, jo
 		p.until = job.target // it was written after all that was in between
 	}
 	return p, nil
+}
+
+// inPlace leaves out those changes without a time behind which the list has one of the
+// same resource that was handed on before: they keep their place before that. Settled
+// says how many changes came before the last such one of each resource.
+func inPlace(changes []resourcesync.Entry, settled map[string]int) []resourcesync.Entry {
+	if len(settled) == 0 {
+		return changes
+	}
+	kept := changes[:0]
+	for i := range changes {
+		if !changes[i].Datetime.IsZero() || i >= settled[changes[i].Loc] {
+			kept = append(kept, changes[i])
+		}
+	}
+	return kept
 }
 
 // takeList hands on what a list has after the tail. It returns how many changes,

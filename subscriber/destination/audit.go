@@ -199,10 +199,10 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 func (a *audit) recorded(set namedSet) iter.Seq[want] {
 	return func(yield func(want) bool) {
 		for url, f := range a.c.state.files() {
-			if f.Set != set.name {
+			if _, ok := a.c.state.members(url)[set.name]; !ok {
 				continue
 			}
-			w := want{url: url, set: f.Set, length: f.Length, lastMod: f.LastMod}
+			w := want{url: url, set: set.name, length: f.Length, lastMod: f.LastMod}
 			if f.Said {
 				w.digests = resourcesync.ParseHashes(f.Hash)
 			}
@@ -250,6 +250,9 @@ func (a *audit) compare(ctx context.Context, w want) {
 		}
 		f.Path = p
 		a.account(p)
+	}
+	if known && c.outdated(&f, &w) { // the description of another set counts
+		w.length, w.digests = f.Length, resourcesync.ParseHashes(f.Hash)
 	}
 	info, err := c.root.Lstat(f.Path)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *Copy) newBaseline(ctx context.Context, set namedSet, st setState, t *ta
 	if err != nil || c.o.DryRun {
 		return st, err
 	}
-	next.Due = time.Time{}
+	next.Due, next.Via = time.Time{}, c.o.Source
 	return next, errors.Join(c.state.putSet(set.name, next), c.state.forgetDeletions(set.name, next.BaselineAt))
 }
 
@@ -107,6 +108,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 				return
 			}
 		}
+		marks(newer)(yield)
 	}
 	if err := c.carryOut(ctx, t, "baseline", len(listed), wants); err != nil {
 		return st, err
@@ -122,6 +124,18 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 	}
 	next := setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}
 	return next, nil
+}
+
+// marks note of resources that a baseline leaves to the changes since that their set
+// lists them.
+func marks(left map[string]want) iter.Seq[want] {
+	return func(yield func(want) bool) {
+		for url, w := range left {
+			if w.change != resourcesync.Deleted && !yield(want{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
+				return
+			}
+		}
+	}
 }
 
 // left are the resources of a set that a baseline leaves to the changes since: those

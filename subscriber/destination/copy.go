@@ -199,13 +199,6 @@ func (c *Copy) isSet(name string) bool {
 	return slices.Contains(c.setNames, name)
 }
 
-// isOnly reports whether the Source has that set and no other.
-func (c *Copy) isOnly(name string) bool {
-	c.known.Lock()
-	defer c.known.Unlock()
-	return len(c.setNames) == 1 && c.setNames[0] == name
-}
-
 // namedSet is a set of resources of the Source.
 type namedSet struct {
 	subscriber.Set

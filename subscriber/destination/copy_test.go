@@ -163,8 +163,16 @@ func (s *source) open(dir string, change ...func(*destination.Options)) *destina
 	return c
 }
 
+// same fails the test where a copy has not what the Source has.
 func (s *source) same(dir string) {
 	s.t.Helper()
+	if got := s.copied(dir); !maps.Equal(got, s.files) {
+		s.t.Errorf("the copy has %.2000v, the Source %.2000v", got, s.files)
+	}
+}
+
+// copied are the files of a copy, by path.
+func (s *source) copied(dir string) map[string]string {
 	got := map[string]string{}
 	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == ".rssub" {
@@ -177,9 +185,7 @@ func (s *source) same(dir string) {
 		}
 		return nil
 	})
-	if !maps.Equal(got, s.files) {
-		s.t.Errorf("the copy has %.2000v, the Source %.2000v", got, s.files)
-	}
+	return got
 }
 
 func TestSyncAndAudit(t *testing.T) {

@@ -21,53 +21,55 @@ func gone(set, url string) want {
 // unless that is suspiciously much. What a change brought after the list was made
 // stays.
 func (c *Copy) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
-	if err := c.forgetUnlisted(set, listed, at); err != nil {
-		return err
-	}
 	var extra []want
-	for url, f := range c.state.files() {
-		if _, ok := listed[keyOf(url)]; !ok && f.Set == set.name && !f.ChangedAt.After(at) {
+	for url, changed := range c.state.of(set.name) {
+		if _, ok := listed[keyOf(url)]; !ok && !changed.After(at) {
 			extra = append(extra, gone(set.name, url))
 		}
 	}
-	if len(listed) == 0 && len(extra) > 0 && c.o.MaxDelete.byDefault() {
-		return c.holdBack(extra, t, errors.New("the Source's list is empty all at once; if that is right, allow the deletions (Options.MaxDelete)"))
+	const why = "the Source does not list it any more"
+	if len(listed) == 0 && c.o.MaxDelete.byDefault() {
+		return c.deleteUnless(ctx, extra, t, why, errors.New("the Source's list is empty all at once; if that is right, allow the deletions (Options.MaxDelete)"))
 	}
-	return c.deleteAll(ctx, extra, t, "the Source does not list it any more")
+	return c.deleteUnless(ctx, extra, t, why, nil)
 }
 
-// forgetUnlisted forgets what could not be had of a set and is not listed any more: the
-// Source may have taken an address away that was wrong. What a change named after the list
-// was made stays. So does everything where the Source has several sets, as another of them
-// may list it.
-func (c *Copy) forgetUnlisted(set namedSet, listed map[key]struct{}, at time.Time) error {
-	if !c.isOnly(set.name) {
-		return nil
-	}
-	d := newSettled()
-	for url, f := range c.state.failures() {
-		if _, ok := listed[keyOf(url)]; !ok && f.Set == set.name && f.Change != resourcesync.Deleted && !f.ChangedAt.After(at) {
-			d.well[url] = true
-		}
-	}
-	if d.len() == 0 || c.o.DryRun {
-		return nil
-	}
-	return c.state.store(d, c.fold, time.Now())
-}
-
-// deleteAll deletes files, all or none: none where Options.MaxDelete does not allow
-// as many.
+// deleteAll carries deletions out. Of the files that no other set lists it deletes all
+// or none: none where Options.MaxDelete does not allow as many.
 func (c *Copy) deleteAll(ctx context.Context, wants []want, t *tally, why string) error {
+	return c.deleteUnless(ctx, wants, t, why, nil)
+}
+
+// deleteUnless is deleteAll, and deletes no files where there is something against it.
+func (c *Copy) deleteUnless(ctx context.Context, wants []want, t *tally, why string, held error) error {
 	if len(wants) == 0 {
 		return nil
 	}
-	c.deleting.Lock() // so that the share is not used twice
+	c.deleting.Lock() // so that the share is not used twice, and nobody else ceases to list one of them
 	defer c.deleting.Unlock()
-	if held := c.tooMany(len(wants), why); held != nil {
-		return c.holdBack(wants, t, held)
+	var files, others []want
+	for i := range wants {
+		if w := wants[i]; c.isThere(w.url) && !c.state.othersList(w.url, w.leaving()) {
+			files = append(files, w)
+		} else {
+			others = append(others, w)
+		}
 	}
-	return c.carryOut(ctx, t, "deletions", len(wants), values(wants))
+	if len(files) > 0 && held == nil {
+		held = c.tooMany(len(files), why)
+	}
+	for _, wants := range [][]want{others, files} {
+		switch {
+		case len(wants) == 0:
+			continue
+		case held != nil && len(files) > 0 && &wants[0] == &files[0]:
+			return c.holdBack(files, t, held)
+		}
+		if err := c.carryOut(ctx, t, "deletions", len(wants), values(wants)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tooMany says that so many deletions are not allowed now; nil: they are. Called
@@ -101,6 +103,7 @@ func (c *Copy) holdBack(wants []want, t *tally, why error) error {
 		f := w.failure(why)
 		f.Held = true
 		d.failed[w.url] = f
+		d.says[w.url] = *w.says() // so that another set that comes to list it need not know of this
 		events = append(events, Event{What: HeldBack, URL: w.url, Change: w.change, ChangedAt: w.changedAt, NotificationID: w.notificationID, Err: why})
 	}
 	if !c.o.DryRun {

@@ -44,6 +44,9 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 			return st, err
 		}
 	}
+	if err := c.carryOut(ctx, t, "baseline", len(newer), marks(newer)); err != nil {
+		return st, err
+	}
 	if err := c.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
 		return st, err
 	}

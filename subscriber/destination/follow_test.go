@@ -40,7 +40,12 @@ func follow(t testing.TB, s *source) *pushing {
 // followWith makes a copy that follows s, whose Capability List names these documents, a
 // channel and its hub. Change may alter the options.
 func followWith(t testing.TB, s *source, offers []string, change func(*destination.Options)) *pushing {
-	p := &pushing{source: s, dir: t.TempDir(), events: make(chan destination.Event, 1000), callback: make(chan string, 10), until: s.at}
+	return followIn(t, s, t.TempDir(), offers, change)
+}
+
+// followIn is followWith with a folder of the copy.
+func followIn(t testing.TB, s *source, dir string, offers []string, change func(*destination.Options)) *pushing {
+	p := &pushing{source: s, dir: dir, events: make(chan destination.Event, 1000), callback: make(chan string, 10), until: s.at}
 	hub := httptest.NewServer(http.HandlerFunc(p.hub))
 	t.Cleanup(hub.Close)
 	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/.well-known/resourcesync"}}

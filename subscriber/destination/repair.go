@@ -36,12 +36,20 @@ func (a *audit) findExtra(ctx context.Context) error {
 		if info, err := c.root.Lstat(f.Path); err != nil || info.IsDir() {
 			continue
 		}
-		if !slices.Contains(a.sets, f.Set) { // nothing was said of it, so that it stays
-			a.note(Finding{Extra, url, f.Path, "it is of the set " + f.Set + ", to which this address of the Source does not lead"})
+		other := ""
+		for set := range c.state.members(url) {
+			if !slices.Contains(a.sets, set) {
+				other = set
+			}
+		}
+		if other != "" { // nothing was said of it, so that it stays
+			a.note(Finding{Extra, url, f.Path, "it is of the set " + other + ", to which this address of the Source does not lead"})
 			continue
 		}
 		if a.repair {
-			a.extra = append(a.extra, gone(f.Set, url))
+			w := gone(f.Set, url)
+			w.more = a.sets // none of them lists it
+			a.extra = append(a.extra, w)
 		}
 		a.note(Finding{Extra, url, f.Path, "the Source does not list it"})
 	}

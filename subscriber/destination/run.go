@@ -23,6 +23,7 @@ type result struct {
 	want
 	what    string
 	touched bool // Unchanged, and yet the record is another
+	apart   bool // Unchanged, and a failure to have it is none the less
 	file    file
 	err     error
 	took    time.Duration
@@ -140,8 +141,13 @@ func (c *Copy) handle(ctx context.Context, w want) (res result, ok bool) {
 			return res, false
 		}
 	}
-	if w.change == resourcesync.Deleted {
-		if c.isThere(w.url) {
+	if w.mark {
+		res.apart = true
+	} else if w.change == resourcesync.Deleted {
+		if c.state.othersList(w.url, w.leaving()) {
+			f, _ := c.state.failure(w.url)
+			res.apart = f.Change != resourcesync.Deleted
+		} else if c.isThere(w.url) {
 			res.what = Deleted
 			if !c.o.DryRun {
 				res.file, res.err = c.remove(w)
@@ -181,6 +187,9 @@ func (c *Copy) refresh(f *file, w want) (touched bool) {
 	}
 	if f.Set != w.set && !c.isSet(f.Set) {
 		f.Set, touched = w.set, true
+	}
+	if f.Set == w.set && w.changedAt.After(f.ChangedAt) {
+		f.ChangedAt, touched = w.changedAt, true
 	}
 	return touched
 }
@@ -242,9 +251,12 @@ func (r *run) store(batch []result) error {
 		case Unchanged:
 			if _, failed := c.state.failure(res.url); res.touched {
 				d.files[res.url] = res.file
-			} else if failed {
+			} else if failed && !res.apart {
 				d.well[res.url] = true
 			}
+		}
+		if s := res.says(); s != nil && (res.what != Unchanged || c.isNews(res.url, s)) {
+			d.says[res.url] = *s
 		}
 	}
 	if d.len() > 0 && !c.o.DryRun {

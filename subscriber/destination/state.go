@@ -15,6 +15,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // The state is one bbolt file:
@@ -22,6 +23,7 @@ import (
 //	files    file records, as JSON, by URL
 //	paths    URLs by path, folded where the file system folds
 //	failed   what could not be had, as JSON, by URL
+//	members  which sets list a resource, as JSON, by URL, where that is not what its record says
 //	deletes  how many files were deleted within the last hour, by time
 //	sets     how far each set is, as JSON, by its name
 //	gone     when what was pushed as deleted was, where no Change List tells it again, by URL
@@ -29,6 +31,7 @@ var (
 	filesBucket   = []byte("files")
 	pathsBucket   = []byte("paths")
 	failedBucket  = []byte("failed")
+	membersBucket = []byte("members")
 	deletesBucket = []byte("deletes")
 	setsBucket    = []byte("sets")
 	goneBucket    = []byte("gone")
@@ -39,14 +42,16 @@ var (
 )
 
 const (
-	format    = 1
+	format    = 2 // 1 knew only one of the sets that list a resource
 	stateFile = "copy.db"
 )
 
 // file is what is known of a resource in the copy.
 type file struct {
 	Path string `json:"path"`
-	Set  string `json:"set"`
+	// Set is the one whose description the bytes are of. The sets that list the
+	// resource are its members.
+	Set string `json:"set"`
 	// Length and Hash are those of the bytes in the copy; Said tells that the
 	// Source gave a hash, and that they agreed with it.
 	Length  int64     `json:"length"`
@@ -85,6 +90,8 @@ type setState struct {
 	// Due is as of when a new baseline has to be, since changes before it can't be
 	// had; zero: none is needed.
 	Due time.Time `json:"due,omitzero"`
+	// Via is the address of the Source that led to the set.
+	Via string `json:"via,omitempty"`
 	// DumpsUntil is how far Change Dumps were taken, where there is no Change List.
 	DumpsUntil time.Time `json:"dumps_until,omitzero"`
 	// ETag and Modified are the validators of the list at From, where it has no parts.
@@ -160,7 +167,7 @@ func (s *state) prepare() error {
 				err = damagedError{fmt.Errorf("%v", p)}
 			}
 		}()
-		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, deletesBucket, setsBucket, goneBucket, metaBucket} {
+		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, membersBucket, deletesBucket, setsBucket, goneBucket, metaBucket} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}
@@ -175,10 +182,13 @@ func (s *state) prepare() error {
 			return putJSON(tx.Bucket(metaBucket), string(formatKey), format)
 		}
 		var have int
-		if err := json.Unmarshal(raw, &have); err != nil || have != format {
-			return fmt.Errorf("it has the format %q, and this program knows format %d only", raw, format)
+		if err := json.Unmarshal(raw, &have); err != nil || have < 1 || have > format {
+			return fmt.Errorf("it has the format %q, and this program knows the formats up to %d only", raw, format)
 		}
-		return nil
+		if have == format {
+			return nil
+		}
+		return errors.Join(readAgain(tx), putJSON(tx.Bucket(metaBucket), string(formatKey), format))
 	})
 }
 
@@ -237,15 +247,16 @@ type settled struct {
 	failed  map[string]failure  // that could not be had
 	well    map[string]bool     // that are as they should be
 	pushed  map[string]deletion // that were pushed as deleted, in no Change List; also those of gone
+	says    map[string]saying   // what sets said of any of them, or of others
 	deleted int
 }
 
 func newSettled() *settled {
-	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}, pushed: map[string]deletion{}}
+	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}, pushed: map[string]deletion{}, says: map[string]saying{}}
 }
 
 func (d *settled) len() int {
-	return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) + len(d.pushed)
+	return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) + len(d.pushed) + len(d.says)
 }
 
 // store makes d durable. Fold is Copy.fold.
@@ -254,6 +265,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		n, bytes, retry = 0, 0, 0
 		files, paths, failed := tx.Bucket(filesBucket), tx.Bucket(pathsBucket), tx.Bucket(failedBucket)
+		listed := d.members(tx)
 		drop := func(url string) error { // forgets the file of a URL, and its path
 			raw := files.Get([]byte(url))
 			if raw == nil {
@@ -291,12 +303,18 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 			}
 		}
 		for url, f := range d.failed {
+			if f.Change == resourcesync.Deleted && len(listed[url]) > 0 {
+				continue // another set came to list it meanwhile
+			}
 			if at := f.NextAt.UnixNano(); retry == 0 || at < retry {
 				retry = at
 			}
 			if err := putJSON(failed, url, f); err != nil {
 				return err
 			}
+		}
+		if err := putMembers(tx, listed); err != nil {
+			return err
 		}
 		if err := addBytes(tx, bytes); err != nil || d.deleted == 0 {
 			return err

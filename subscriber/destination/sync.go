@@ -56,12 +56,18 @@ func (c *Copy) sync(ctx context.Context, t *tally) error {
 	if len(until) == 1 && failed == nil {
 		t.Until = until[0]
 	}
+	if failed == nil { // a set of another name may have what one that is not there any more had
+		failed = c.forgetSets(ctx, sets, t)
+	}
 	return errors.Join(failed, c.tryAgain(ctx, t, time.Time{}))
 }
 
 // syncSet brings one set in step, and returns as of when it is.
 func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := c.state.set(set.name)
+	if err := c.leads(set, &st); err != nil {
+		return st.BaselineAt, err
+	}
 	var behind error
 	took := needsBaseline(set, st)
 	if took {
@@ -238,30 +244,20 @@ func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
 	for i := range wants {
 		last[wants[i].url] = i
 	}
-	var deletes, never, others []want
+	var deletes, others []want
 	for i, w := range wants {
 		switch {
 		case last[w.url] != i:
-		case w.change == resourcesync.Deleted && c.isThere(w.url):
-			deletes = append(deletes, w)
 		case w.change == resourcesync.Deleted:
-			never = append(never, w)
+			deletes = append(deletes, w)
 		default:
 			others = append(others, w)
 		}
 	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil {
+	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(others) == 0 {
 		return err
 	}
-	for _, wants := range [][]want{never, others} {
-		if len(wants) == 0 {
-			continue
-		}
-		if err := c.carryOut(ctx, t, "changes", len(wants), values(wants)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.carryOut(ctx, t, "changes", len(others), values(others))
 }
 
 // missed remembers that a set needs a new baseline, before the change that says so

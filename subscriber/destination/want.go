@@ -13,7 +13,8 @@ import (
 type want struct {
 	url     string
 	set     string
-	length  int64 // -1: not said
+	more    []string // other sets that have a deleted one not any more either
+	length  int64    // -1: not said
 	digests resourcesync.Digests
 	lastMod time.Time
 	mirrors []mirror
@@ -29,6 +30,7 @@ type want struct {
 	force bool // what the copy has is not to be trusted
 	tries int  // of earlier runs
 	again bool // it comes from a failure, and is of no interest if that is not there any more
+	mark  bool // nothing is to be done but to note that the set lists it
 
 	open func() (io.ReadCloser, error) // its content, where that is at hand
 }
@@ -114,16 +116,37 @@ func (f *failure) again(url string) want {
 	}
 }
 
+// leaving are the sets that have a deleted resource not any more.
+func (w *want) leaving() []string { return append([]string{w.set}, w.more...) }
+
+// says is what a set says of a resource with it; nil: what was known already.
+func (w *want) says() *saying {
+	switch {
+	case w.change == resourcesync.Deleted:
+		return &saying{sets: w.leaving(), leaves: true, at: w.changedAt}
+	case w.again:
+		return nil
+	}
+	return &saying{sets: []string{w.set}, at: w.changedAt}
+}
+
 // has reports whether a resource is in the copy as it is wanted, as far as can be
-// told without reading it. The time of modification counts only where no change was
-// told of: that may have kept it.
+// told without reading it. The time of modification does not count for a change that
+// has a time of its own: that may have kept it. It does for one without, as lists of
+// such changes are handed on again when their beginning changes.
 func (c *Copy) has(w want) (file, bool) {
 	f, ok := c.state.file(w.url)
 	if !ok || w.force {
 		return f, false
 	}
 	info, err := c.root.Lstat(f.Path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
+	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Length {
+		return f, false
+	}
+	if c.outdated(&f, &w) {
+		return f, true
+	}
+	if w.length >= 0 && w.length != f.Length {
 		return f, false
 	}
 	switch resourcesync.ParseHashes(f.Hash).Compare(w.digests) {
@@ -132,7 +155,25 @@ func (c *Copy) has(w want) (file, bool) {
 	case resourcesync.Different:
 		return f, false
 	}
-	return f, w.change == "" && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
+	return f, (w.change == "" || w.changedAt.IsZero()) && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
+}
+
+// outdated reports whether another set that lists the same resource described a later
+// state of it, of which the copy has the bytes: sets may be behind each other, and the
+// copy would go back and forth between them.
+func (c *Copy) outdated(f *file, w *want) bool {
+	if !f.Said || f.Set == w.set {
+		return false
+	}
+	if !w.changedAt.IsZero() && !f.ChangedAt.IsZero() {
+		if !f.ChangedAt.After(w.changedAt) {
+			return false
+		}
+	} else if w.change != "" || w.lastMod.IsZero() || !f.LastMod.After(w.lastMod) {
+		return false
+	}
+	_, lists := c.state.members(w.url)[f.Set]
+	return lists
 }
 
 // recorded is the hash of what the copy has of a resource; empty: it has nothing, or

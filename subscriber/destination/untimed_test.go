@@ -1,0 +1,130 @@
+package destination_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// untimed makes s a Source that gives neither hashes nor lengths, and whose Change List
+// is log. It counts the bodies of resources that it sent, and the times that it was asked.
+func untimed(s *source, log *[]resourcesync.Entry, lastMod map[string]time.Time) (asked, sent *int) {
+	asked, sent = new(int), new(int)
+	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}
+	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		s.write(w, resourcesync.Head{Capability: resourcesync.ChangeList, From: s.at, Links: up}, *log...)
+	})
+	s.set("/resourcelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		var entries []resourcesync.Entry
+		for name := range s.files {
+			entries = append(entries, resourcesync.Entry{Loc: s.URL + "/data/" + name, LastMod: lastMod[name]})
+		}
+		s.write(w, resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: up}, entries...)
+	})
+	for name := range s.files {
+		s.set("/data/"+name, func(w http.ResponseWriter, r *http.Request) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			body, ok := s.files[name]
+			if *asked++; !ok {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("ETag", fmt.Sprintf("%q", body))
+			if r.Header.Get("If-None-Match") != w.Header().Get("ETag") {
+				*sent++
+			}
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(body))
+		})
+	}
+	return asked, sent
+}
+
+// A Change List without datetimes is handed on again when its beginning changes. What
+// the copy has with the same lastmod is not asked for, and what has another lastmod,
+// earlier or later, is, by its ETag. A deletion is carried out whatever its lastmod says.
+func TestChangesWithoutDatetime(t *testing.T) {
+	const files = 200
+	s, dir := newSource(t), t.TempDir()
+	lastMod := map[string]time.Time{}
+	var log []resourcesync.Entry
+	entry := func(name, change string) resourcesync.Entry {
+		return resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: change, LastMod: lastMod[name]}
+	}
+	for n := range files {
+		name := fmt.Sprint(n)
+		s.files[name], lastMod[name] = "body of "+name, s.at.Add(-time.Duration(n)*time.Minute)
+		log = append(log, entry(name, resourcesync.Updated))
+	}
+	asked, sent := untimed(s, &log, lastMod)
+	c := s.open(dir)
+	sync := func(wantAsked, wantSent int) {
+		t.Helper()
+		*asked, *sent = 0, 0
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+		if *asked != wantAsked || *sent != wantSent {
+			t.Errorf("resources were asked for %d times, and sent %d times, want %d and %d", *asked, *sent, wantAsked, wantSent)
+		}
+		s.same(dir)
+	}
+	sync(files, files)
+	change := func(name, body string, at time.Time) {
+		s.files[name], lastMod[name] = body, at
+		log = append(log[1:], entry(name, resourcesync.Updated)) // the list has always as many
+	}
+	change("7", "another body", s.at.Add(time.Minute))
+	sync(1, 1)
+	sync(0, 0)
+	change("8", "a body from the archive", s.at.AddDate(-3, 0, 0))
+	sync(1, 1)
+	change("9", s.files["9"], s.at.Add(2*time.Minute)) // nothing but its lastmod
+	sync(1, 0)
+	delete(s.files, "10")
+	log = append(log[1:], resourcesync.Entry{Loc: s.URL + "/data/10", Change: resourcesync.Deleted, LastMod: s.at.AddDate(-5, 0, 0)})
+	sync(0, 0)
+	s.files["10"] = "again, as old as before" // it was deleted, so there is nothing to compare with
+	log = append(log, entry("10", resourcesync.Created))
+	sync(1, 1)
+}
+
+// An entry without datetime keeps its place: what the same list says of the resource
+// later stands, also when the list is read again.
+func TestChangeWithoutDatetimeKeepsItsPlace(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	lastMod := map[string]time.Time{"a": s.at, "b": s.at}
+	s.files["a"], s.files["b"] = "of a", "of b"
+	log := []resourcesync.Entry{}
+	untimed(s, &log, lastMod)
+	c := s.open(dir)
+	sync := func() {
+		t.Helper()
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+		s.same(dir)
+	}
+	sync()
+	s.files["a"] = "of a, again"
+	at := func(name, change string, seconds int) resourcesync.Entry {
+		e := resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: change}
+		if seconds > 0 {
+			e.Datetime = s.at.Add(time.Duration(seconds) * time.Second)
+		}
+		return e
+	}
+	log = []resourcesync.Entry{at("b", resourcesync.Updated, 5), at("a", resourcesync.Deleted, 0), at("a", resourcesync.Created, 10)}
+	sync()
+	sync()
+	log = append(log, at("b", resourcesync.Updated, 20))
+	sync()
+	delete(s.files, "b")
+	log = append(log, at("b", resourcesync.Deleted, 0))
+	sync()
+	sync()
+}
