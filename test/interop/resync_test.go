@@ -15,7 +15,7 @@ import (
 )
 
 var resyncRows = []row{
-	{"resync-sync", "`--baseline`, `--incremental` and `--audit` of what `rspub serve` publishes: the copy is the folder, byte by byte", resyncSync},
+	{"resync-sync", "`--baseline`, `--incremental`, also over rotations of the Change List, and `--audit` of what `rspub serve` publishes: the copy is the folder, byte by byte", resyncSync},
 	{"resync, the library", "reads the Source Description, Capability List, lists, dumps with the manifests of their packages, and archives of `rspub serve`", resyncLibrary},
 	{"resync-build", "writes a Source's documents, which `rshub validate` accepts; `rssub sync` copies from them, follows the Change List, and `rssub audit` finds the copy in sync", resyncBuild},
 	{"resync-simulator", "a Source that changes all the time: `rssub sync` copies it, follows its Change List, and `rssub audit` finds the copy in sync", resyncSimulator},
@@ -61,7 +61,7 @@ func inResync(name string) string {
 func resyncSync(t *testing.T, c *checks) string {
 	py, env := python(t, resyncModules, *resyncDir)
 	version := resyncVersion(t, py, env)
-	s := startSource(t, "", map[string]string{"one.txt": "one", "sub/two words.txt": "two", "gone.txt": "gone"})
+	s := startSource(t, "", map[string]string{"one.txt": "one", "sub/two words.txt": "two", "gone.txt": "gone"}, "--rotate-at", "3")
 	lists(t, http.DefaultClient, s.url+"resourcelist.xml", "one.txt", "two%20words.txt", "gone.txt")
 	dir := t.TempDir()
 	sync := func(args ...string) string {
@@ -85,7 +85,9 @@ func resyncSync(t *testing.T, c *checks) string {
 	s.changed(t, "one.txt", "three.txt", "gone.txt")
 	sync("--incremental", "--delete")
 	same("after changes")
-	lists(t, http.DefaultClient, s.url+"resourcelist.xml", "three.txt")
+	s.rotated(t)
+	sync("--incremental", "--delete")
+	same("after rotations of the Change List")
 	if out := sync("--audit", "--hash", "md5", "--hash", "sha-256"); !strings.Contains(out, "IN SYNC") || strings.Contains(out, "NOT IN SYNC") {
 		t.Fatalf("--audit printed:\n%s", out)
 	}
