@@ -185,8 +185,9 @@ func TestStatusOfACopy(t *testing.T) {
 		t.Fatalf("%d\n%s%s", code, out, errs)
 	}
 	status("not deleted     2, held back by --max-delete; run sync with a larger one if the Source is right\n", "  held          "+s.URL+"/a.txt\n")
+	// What could not be had and is listed no more is of no interest.
 	code, out, _ := rssub(t.Context(), "status", "--state-dir", filepath.Join(dir, ".rssub"), "--json")
-	if code != cli.ExitOK || !strings.Contains(out, `"deletions_held": 2`) || !strings.Contains(out, `"failed": 1`) {
+	if code != cli.ExitOK || !strings.Contains(out, `"deletions_held": 2`) || !strings.Contains(out, `"failed": 0`) {
 		t.Errorf("%d\n%s", code, out)
 	}
 }
