@@ -102,7 +102,8 @@ type audit struct {
 	unknown map[key]struct{}
 	done    int
 	total   int
-	sets    []string // that were compared
+	sets    []string             // that were compared
+	asOf    map[string]time.Time // of each, as in SetAudit
 	// problems are the resources, by URL or path, that are missing, differing or extra, and
 	// only, where not nil, those that are looked at.
 	problems, only map[key]struct{}
@@ -115,7 +116,7 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.sets(ctx)
@@ -129,6 +130,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 		if err != nil {
 			return a, fmt.Errorf("the set %s: %w", set.name, err)
 		}
+		a.asOf[set.name] = until
 		is := a.findings()
 		a.report.Sets = append(a.report.Sets, SetAudit{
 			Set: set.name, AsOf: until, Equal: is.Equal - was.Equal,
@@ -182,17 +184,40 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 				failed = err
 				return
 			}
-			if _, ok := newer[e.Loc]; !ok && !yield(asListed(wanted(set.name, &e))) {
+			if _, ok := newer[e.Loc]; !ok && !yield(a.orPushed(asListed(wanted(set.name, &e)), until)) {
 				return
 			}
 		}
 		for _, w := range newer {
-			if w.change != resourcesync.Deleted && !yield(w) {
+			if w.change != resourcesync.Deleted && !yield(a.orPushed(w, until)) {
 				return
 			}
 		}
 	})
 	return until, errors.Join(failed, err)
+}
+
+// orPushed is what the lists of a set say of a resource; or of one that was pushed
+// after they were written, what was said then.
+func (a *audit) orPushed(w want, until time.Time) want {
+	if !a.c.state.members(w.url)[w.set].After(until) {
+		return w
+	}
+	if f, ok := a.c.state.file(w.url); ok {
+		return recordedWant(w.url, w.set, f)
+	}
+	return w
+}
+
+// isPushed reports whether a set told of a resource after its lists were written, as of
+// which an audit is: they will have it soon.
+func (a *audit) isPushed(url string) bool {
+	for set, at := range a.c.state.members(url) {
+		if asOf, ok := a.asOf[set]; ok && at.After(asOf) {
+			return true
+		}
+	}
+	return false
 }
 
 // recorded are the resources of a set as they were copied.
@@ -202,15 +227,20 @@ func (a *audit) recorded(set namedSet) iter.Seq[want] {
 			if _, ok := a.c.state.members(url)[set.name]; !ok {
 				continue
 			}
-			w := want{url: url, set: set.name, length: f.Length, lastMod: f.LastMod}
-			if f.Said {
-				w.digests = resourcesync.ParseHashes(f.Hash)
-			}
-			if !yield(w) {
+			if !yield(recordedWant(url, set.name, f)) {
 				return
 			}
 		}
 	}
+}
+
+// recordedWant is what a set said of a resource when it was copied.
+func recordedWant(url, set string, f file) want {
+	w := want{url: url, set: set, length: f.Length, lastMod: f.LastMod}
+	if f.Said {
+		w.digests = resourcesync.ParseHashes(f.Hash)
+	}
+	return w
 }
 
 // compareAll compares resources with their files, on all processors.

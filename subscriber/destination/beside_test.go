@@ -116,3 +116,32 @@ func TestAuditOfWhatIsUnderWay(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 }
+
+// A resource that was pushed before the Source's lists have it is not extra, nor does it
+// differ from what they still say; a repair leaves it as it is.
+func TestAuditOfWhatListsHaveNotYet(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "first", 0)
+	s.freezeList()
+	p := follow(t, s)
+	callback := p.subscribed()
+	s.put("a", "second", 0)
+	p.happens(destination.Copied, "a", p.push(callback, p.entryOf("a", resourcesync.Updated)))
+	s.put("new", "new", 0)
+	p.happens(destination.Copied, "new", p.push(callback, p.entryOf("new", resourcesync.Created)))
+	p.end()
+	c := s.open(p.dir)
+	r, err := c.Audit(t.Context(), true)
+	if err != nil || !r.InSync || r.Equal != 2 || r.Repaired != nil {
+		t.Errorf("%v %+v", err, r)
+	}
+	p.same()
+	// What is wrong by what was pushed is found all the same.
+	if err := os.WriteFile(filepath.Join(p.dir, "a"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.Audit(t.Context(), true); err != nil || !r.InSync || r.Repaired == nil || r.Repaired.Copied != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	p.same()
+}

@@ -3,11 +3,13 @@ package destination_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +31,7 @@ type pushing struct {
 	callback chan string         // that was subscribed and verified
 	secret   atomic.Value
 	until    time.Time // of the last notification
+	end      func()    // ends following, and closes the copy
 	sent     int
 }
 
@@ -74,12 +77,13 @@ func followIn(t testing.TB, s *source, dir string, offers []string, change func(
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Follow(ctx) }()
-	t.Cleanup(func() {
+	p.end = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, c.Close()); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(p.end)
 	return p
 }
 

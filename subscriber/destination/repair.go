@@ -12,7 +12,8 @@ import (
 )
 
 // findExtra finds what is in the copy and not listed: files of resources, and
-// files of which nothing is known below the folders that resources go to.
+// files of which nothing is known below the folders that resources go to. What was
+// pushed and is not listed yet it compares with what was said then.
 func (a *audit) findExtra(ctx context.Context) error {
 	c := a.c
 	var roots []string
@@ -31,6 +32,10 @@ func (a *audit) findExtra(ctx context.Context) error {
 		}
 		add(c.rootOf(url).Dir)
 		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
+			continue
+		}
+		if a.isPushed(url) {
+			a.compare(ctx, recordedWant(url, f.Set, f))
 			continue
 		}
 		if info, err := c.root.Lstat(f.Path); err != nil || info.IsDir() {

@@ -273,9 +273,12 @@ func (c *chain) judge() {
 			t.Errorf("%s ended with %d at SIGTERM", p.name, code)
 		}
 		audit := c.onCopy("audit", c.copies[i])
-		if out := c.demand(0, audit...); !strings.Contains(out, "in sync") {
-			t.Errorf("rssub audit says %s", out)
-		}
+		eventually(t, time.Minute, func() error { // the lists may be behind what was pushed
+			if code, out := run(t, audit...); code != 0 || !strings.Contains(out, "in sync") {
+				return fmt.Errorf("rssub audit ended with %d:\n%s", code, out)
+			}
+			return nil
+		})
 		c.damage(c.copies[i])
 		if out := c.demand(6, audit...); !strings.Contains(out, "NOT in sync") {
 			t.Errorf("rssub audit says %s", out)
