@@ -171,7 +171,7 @@ func ReadStatus(dir string) (Status, error) {
 	var st Status
 	raw, err := os.ReadFile(filepath.Join(dir, statusFile)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
-		return st, fmt.Errorf("no subscriber has worked in %s yet: %w", dir, err)
+		return st, fmt.Errorf("no subscriber has worked in %s yet; one that waits for its Source begins when that answers: %w", dir, err)
 	}
 	if err != nil {
 		return st, err

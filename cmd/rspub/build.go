@@ -118,7 +118,8 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 			URLs      []string `json:"urls"`
 		}{f.out, s.Resources(), urls})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resources, %d documents written to %s; begin at %s\n", s.Resources(), len(urls), f.out, s.DescriptionURL())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %s written to %s; begin at %s\n",
+		cli.Count(s.Resources(), "resource", "resources"), cli.Count(len(urls), "document", "documents"), f.out, s.DescriptionURL())
 	return err
 }
 

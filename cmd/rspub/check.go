@@ -129,7 +129,8 @@ func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error 
 			Resources int    `json:"resources"`
 		}{url, r.Passed, r.Warned, r.Failed, r.Documents, r.Resources})
 	}
-	_, err := fmt.Fprintf(out, "%d passed, %d warnings, %d failed; looked at %d documents and %d resources\n", r.Passed, r.Warned, r.Failed, r.Documents, r.Resources)
+	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; looked at %s and %s\n", r.Passed, cli.Count(r.Warned, "warning", "warnings"), r.Failed,
+		cli.Count(r.Documents, "document", "documents"), cli.Count(r.Resources, "resource", "resources"))
 	return err
 }
 

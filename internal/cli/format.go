@@ -93,8 +93,8 @@ func seconds(s float64) time.Duration {
 	return 1<<63 - 1
 }
 
-// count writes a number and what it is of.
-func count[N int | int64 | uint64](n N, one, many string) string {
+// Count writes a number and what it is of.
+func Count[N int | int64 | uint64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -208,7 +208,7 @@ func subInfo(env Env) *cobra.Command {
 func request(r admin.Request, now time.Time) string {
 	out := r.Mode + ", accepted " + away(r.AcceptedAt, now)
 	if r.Tries > 0 {
-		out += ", " + count(r.Tries, "try", "tries") + " failed"
+		out += ", " + Count(r.Tries, "try", "tries") + " failed"
 	}
 	if !r.NextAt.IsZero() {
 		out += ", next " + due(r.NextAt, now)

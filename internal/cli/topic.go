@@ -96,7 +96,7 @@ func topicInfo(env Env) *cobra.Command {
 			{"next from", nextFrom(t)},
 			{"newest", t.Head.ID},
 			{"received", moment(t.Head.ReceivedAt, j.now)},
-			{"kept", count(t.Retained.Entries, "notification", "notifications") + ", " + size(t.Retained.Bytes)},
+			{"kept", Count(t.Retained.Entries, "notification", "notifications") + ", " + size(t.Retained.Bytes)},
 			{"subscriptions", subscribers(t, "")},
 		}
 		for _, p := range t.Pauses {
@@ -164,7 +164,7 @@ func lost(n uint64) string {
 	if n == 0 {
 		return "unknown"
 	}
-	return count(n, "notification", "notifications")
+	return Count(n, "notification", "notifications")
 }
 
 func topicNotifications(env Env) *cobra.Command {

@@ -126,7 +126,7 @@ func (w *walk) visitListed(ctx context.Context, d *document, above []*document) 
 	}
 	if over > 0 {
 		// Not even strictly is this the document's fault.
-		d.add(finding{Level: levelWarn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", count(over, "document", "documents"))})
+		d.add(finding{Level: levelWarn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", Count(over, "document", "documents"))})
 	}
 	check.end()
 	return nil

@@ -137,7 +137,7 @@ func (v *verdict) what() string {
 	case isChange:
 		s += fmt.Sprintf(" from %s until %s", instant(v.From), instant(v.Until))
 	}
-	s += ", " + count(v.Entries, "entry", "entries")
+	s += ", " + Count(v.Entries, "entry", "entries")
 	switch {
 	case v.Created+v.Updated+v.Deleted > 0 || isNotification(v.Capability):
 		s += fmt.Sprintf(": %d created, %d updated, %d deleted", v.Created, v.Updated, v.Deleted)
@@ -145,7 +145,7 @@ func (v *verdict) what() string {
 		s += fmt.Sprintf(" with %d in them", v.InParts)
 	}
 	if n := len(v.Findings) + v.Untold; n > 0 {
-		s += ", " + count(n, "warning", "warnings")
+		s += ", " + Count(n, "warning", "warnings")
 	}
 	return s
 }

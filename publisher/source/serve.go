@@ -79,7 +79,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ok:
 		x.serveResource(w, r, data)
 	case x.comes(path):
-		w.Header().Set("Retry-After", "10")
+		w.Header().Set("Retry-After", "2") // a folder of some thousand files takes less
 		http.Error(w, "the first documents of this Source are being written; try again in a while", http.StatusServiceUnavailable)
 	case x.shelf.serve(w, r, path):
 	default:
