@@ -68,15 +68,17 @@ var table = map[string]room{
 	"internal/config":   {layer: "0b", may: "internal/quantity", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
 	"internal/ingress": {layer: "0b", third: "uuid"},
+	// Lists of more entries than the protocol allows, for both parts of a Destination.
+	"internal/biglist": {layer: "0b", may: "resourcesync"},
 
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/clock internal/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
 	"publisher":     {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub internal/biglist internal/disk internal/egress", third: "bbolt uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/disk internal/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/disk internal/egress internal/quantity", third: "bbolt"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/biglist internal/disk internal/egress internal/quantity", third: "bbolt"},
 	// What rspub check says of a Source.
 	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/internal/egress"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -199,21 +200,28 @@ func (d *document) end() { _ = d.close() }
 
 // open asks for a document and reads its head. It is to be closed.
 func open(ctx context.Context, client Doer, rawURL string) (*document, error) {
+	return openLimited(ctx, client, rawURL, 0)
+}
+
+// openLimited is open for a list of up to so many entries.
+func openLimited(ctx context.Context, client Doer, rawURL string, most int) (*document, error) {
 	p, err := get(ctx, client, rawURL, "application/xml, text/xml;q=0.9, */*;q=0.1")
 	if err != nil {
 		return nil, err
 	}
-	return p.document()
+	return p.limited(most)
 }
 
 // document reads the head of a page that may be a document of ResourceSync. The
 // page is closed with the document, or else here.
-func (p page) document() (*document, error) {
-	body := bufio.NewReader(io.LimitReader(p.Body, maxDocument))
+func (p page) document() (*document, error) { return p.limited(0) }
+
+func (p page) limited(most int) (*document, error) {
+	body := bufio.NewReader(io.LimitReader(p.Body, biglist.Sent(most)))
 	magic, _ := body.Peek(2)
 	d := &document{url: p.url, close: p.Body.Close}
 	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
-		AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
+		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})
 	if t, err := http.ParseTime(p.Header.Get("Last-Modified")); err == nil {
 		d.modified = t
@@ -221,7 +229,7 @@ func (p page) document() (*document, error) {
 	var err error
 	if d.head, err = d.Head(); err != nil {
 		_ = p.Body.Close()
-		return nil, fmt.Errorf("reading %s: %w", p.url, err)
+		return nil, fmt.Errorf("reading %s: %w", p.url, biglist.Explain(err, most))
 	}
 	return d, nil
 }

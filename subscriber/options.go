@@ -58,6 +58,10 @@ type Options struct {
 	// lists are found. Both empty: as the Capability List says that the topic names,
 	// or that of its host.
 	ChangeList, ChangeListArchive string
+	// MaxEntries is how many entries a Change List may have: the 50,000 of the protocol.
+	// One that is let in with more is told of once in Log. Its bytes may be 1 KiB for
+	// each, and its changes are held in memory while it is read.
+	MaxEntries int
 	// Look, where not nil, takes the place of a Change List that there is not. It is
 	// called where the list would be asked whether anything was not pushed, and must not
 	// wait: the application then looks by other means. A gap becomes a NeedsBaseline at
@@ -84,7 +88,6 @@ type Options struct {
 
 const (
 	fetchTimeout   = time.Minute // of one document or request
-	maxDocument    = 64 << 20    // bytes
 	maxRedirects   = 5
 	subscribeFirst = 5 * time.Second // between tries to subscribe, doubled up to
 	subscribeMax   = 10 * time.Minute
@@ -125,6 +128,7 @@ func (o *Options) setDefaults() error {
 	}
 	for name, v := range map[string]int64{
 		"Lease": int64(o.Lease), "MaxBody": o.MaxBody, "MaxBacklog": o.MaxBacklog, "HoldFor": int64(o.HoldFor), "MaxHeld": int64(o.MaxHeld),
+		"MaxEntries": int64(o.MaxEntries),
 	} {
 		if v < 0 {
 			return fmt.Errorf("subscriber: Options.%s is negative; leave it out for its default", name)

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -23,9 +24,9 @@ type part struct {
 
 // readPart reads what a list has from an instant on, and where the job has a target
 // or a limit, not after that.
-func readPart(ctx context.Context, client Doer, l changeList, from time.Time, job *repairJob) (part, error) {
+func readPart(ctx context.Context, client Doer, l changeList, from time.Time, limit ListLimit, job *repairJob) (part, error) {
 	p := part{until: from}
-	d, err := open(ctx, client, l.url)
+	d, err := openLimited(ctx, client, l.url, limit.Entries)
 	if err != nil {
 		return p, err
 	}
@@ -35,7 +36,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, jo
 	}
 	timed, beyond, limited := false, false, false
 	settled := map[string]int{} // how many changes came before one that was handed on, by resource
-	for e, err := range d.Entries() {
+	for e, err := range biglist.Entries(d, l.url, limit.Entries, limit.Large) {
 		if err != nil {
 			return p, fmt.Errorf("reading %s: %w", l.url, err)
 		}
@@ -100,7 +101,7 @@ func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob)
 	if err != nil {
 		return 0, until, err
 	}
-	p, err := readPart(ctx, s.o.Client, l, from, job)
+	p, err := readPart(ctx, s.o.Client, l, from, ListLimit{s.o.MaxEntries, s.large}, job)
 	if err != nil {
 		return 0, until, err
 	}

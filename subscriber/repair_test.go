@@ -282,7 +282,7 @@ func TestCatchUp(t *testing.T) {
 		l.pushed(0, 20, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12)
 		l.want("12")
 		var seen []float64
-		until, err := ReadChanges(l.Context(), l, Set{Documents: map[string]string{resourcesync.ChangeList: labList}}, l.second(7), func(e resourcesync.Entry) error {
+		until, err := ReadChanges(l.Context(), l, Set{Documents: map[string]string{resourcesync.ChangeList: labList}}, l.second(7), ListLimit{}, func(e resourcesync.Entry) error {
 			seen = append(seen, e.Datetime.Sub(l.from).Seconds())
 			return nil
 		})
@@ -412,6 +412,16 @@ func TestHubsThatOthersKnow_SRC11(t *testing.T) {
 		l.after(time.Second)
 		if l.requests() != 0 {
 			l.Errorf("%d requests", l.requests())
+		}
+	})
+}
+
+// A Change List over Options.MaxEntries is refused by an error that names the option.
+func TestMaxEntries_DOC60(t *testing.T) {
+	subscribed(t, func(l *lab) { l.o.MaxEntries = 2 }, func(l *lab) {
+		l.listed(1, 2, 3)
+		if err := l.sub.CatchUp(l.Context()); err == nil || !strings.Contains(err.Error(), "Options.MaxEntries allows 2 entries") {
+			l.Errorf("three entries: %v", err)
 		}
 	})
 }

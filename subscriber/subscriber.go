@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/biglist"
 )
 
 // Subscriber receives what one topic publishes. Its methods may be called from
@@ -17,8 +19,9 @@ type Subscriber struct {
 	o     Options
 	log   *slog.Logger
 	state *state
-	more  signal // the inbox has something new
-	wake  signal // the subscription or the gaps are to be looked at
+	large func(list string, entries int) // warns of a list, once
+	more  signal                         // the inbox has something new
+	wake  signal                         // the subscription or the gaps are to be looked at
 
 	closing   sync.Once
 	reading   sync.Mutex // held by the one who ranges over Changes
@@ -71,7 +74,7 @@ func Open(o Options) (*Subscriber, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Subscriber{o: o, log: o.Log}
+	s := &Subscriber{o: o, log: o.Log, large: biglist.Warner(o.Log)}
 	var err error
 	if s.state, err = openState(o.Dir, s.recount); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rshub/rshub/internal/cli"
 	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 	"github.com/rshub/rshub/websub"
@@ -32,6 +33,7 @@ type copyFlags struct {
 	parallel          int
 	maxDelete         string
 	maxFile           int64
+	maxEntries        int
 	maxTotal, minFree int64
 	baseline          string
 	dryRun, json      bool
@@ -57,6 +59,7 @@ func (f *copyFlags) add(cmd *cobra.Command) {
 	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
 	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or a share of the copy such as 10%, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
 	flags.Var(cli.Size(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, as a `SIZE` such as 16GiB; a length that the Source gives does not raise it")
+	addMaxEntries(flags, &f.maxEntries)
 	flags.Var(cli.Size(&f.maxTotal, 0), "max-total", "largest copy, as a `SIZE`, parts on their way included: what does not fit is reported, and tried again by the next run; 0: no limit")
 	flags.Var(cli.Size(&f.minFree, 0), "min-free-disk", "free space, as a `SIZE`, that has to stay on the disk of the copy: with less of it nothing is fetched, and deletions go on; 0: no limit")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
@@ -88,6 +91,12 @@ func addHoldFor(flags *pflag.FlagSet, hold *cli.Span) {
 	flags.Var(cli.Positive(hold), "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List")
 }
 
+// addMaxEntries adds the flag that lets in lists that are larger than the protocol allows.
+func addMaxEntries(flags *pflag.FlagSet, n *int) {
+	*n = resourcesync.DefaultLimits.Entries
+	flags.Var(cli.AtLeast(n, 1), "max-entries", "`N` entries that a list of the Source may have. The protocol allows 50000; a list that is let in with more is told of in the log")
+}
+
 // addMinSignature adds the flag that lets in the deliveries of old hubs.
 func addMinSignature(flags *pflag.FlagSet, method *string) {
 	flags.StringVar(method, "min-signature", string(websub.SHA256), "weakest `METHOD` of signature that is accepted: sha1, sha256, sha384 or sha512. sha1 is for hubs that know no other")
@@ -108,7 +117,7 @@ func minSignature(method string) (websub.SignatureMethod, error) {
 // options reads the flags.
 func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
 	o := destination.Options{
-		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, DryRun: f.dryRun,
+		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: orNone(f.maxTotal), MinFree: orNone(f.minFree),
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,

@@ -70,6 +70,7 @@ repeated by the next start, but for what a crash cut off.`,
 	f.lease, f.check = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
+	addMaxEntries(flags, &f.o.MaxEntries)
 	addHoldFor(flags, &f.hold)
 	flags.BoolVar(&f.leave, "unsubscribe", false, "unsubscribe at the end, instead of leaving the subscription for the next start")
 	f.call.Add(flags, "for a Source and hub on this machine or network: loopback and private addresses may be called")

@@ -30,7 +30,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
 	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev    a copy of a Source"
 	root.Annotations = map[string]string{
-		"Options.MaxFile": "--max-file", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
+		"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
 		"Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
 	}
 	root.SetContext(ctx)

@@ -156,7 +156,7 @@ func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[st
 	var err error
 	switch {
 	case set.offers(resourcesync.ChangeList):
-		until, err = subscriber.ReadChanges(ctx, c.web, set.Set, since, func(e resourcesync.Entry) error {
+		until, err = subscriber.ReadChanges(ctx, c.web, set.Set, since, c.listLimit(), func(e resourcesync.Entry) error {
 			out[e.Loc] = wanted(set.name, &e)
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/internal/disk"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
@@ -22,7 +23,8 @@ type Copy struct {
 	o     Options
 	log   *slog.Logger
 	web   *web
-	root  *os.Root // the copy's folder
+	large func(list string, entries int) // warns of a list, once
+	root  *os.Root                       // the copy's folder
 	state *state
 	space *space
 	names naming
@@ -49,7 +51,7 @@ func Open(o Options) (*Copy, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, &OptionsError{err}
 	}
-	c := &Copy{log: o.Log, names: naming{o.HiddenAllow}, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
+	c := &Copy{log: o.Log, large: biglist.Warner(o.Log), names: naming{o.HiddenAllow}, placed: map[string]string{}, above: map[string]int{}, claims: claims{of: map[string]chan struct{}{}}}
 	if o.DryRun {
 		if err := c.standIn(&o); err != nil {
 			return nil, fmt.Errorf("destination: %w", err)
@@ -218,4 +220,9 @@ func (s *namedSet) pushOnly() bool {
 // subscriberDir is the folder of a set's subscriber.
 func (c *Copy) subscriberDir(set string) string {
 	return filepath.Join(c.o.StateDir, "set-"+digest(set, 8))
+}
+
+// listLimit is how large a list of the Source may be.
+func (c *Copy) listLimit() subscriber.ListLimit {
+	return subscriber.ListLimit{Entries: c.o.MaxEntries, Large: c.large}
 }

@@ -13,13 +13,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
 
 // What a list and its parts may be, together.
 const (
-	maxList      = 64 << 20 // bytes of one document, as it is sent
 	maxLists     = 16 << 30 // bytes of all
 	maxResources = 50_000_000
 )
@@ -28,6 +28,8 @@ const (
 // they are worked on.
 type documents struct {
 	capability string // of all of them; a sitemap has none
+	most       int    // entries of each; 0: as many as the protocol allows
+	large      func(list string, entries int)
 	parts      []listPart
 	bytes      int64
 	// at is as of when they describe the Source: what changed later is not
@@ -64,7 +66,7 @@ var errUnchanged = errors.New("the list did not change")
 // download fetches a list, or an index and its parts, of a capability. With the
 // validators of the last time it may be errUnchanged.
 func (c *Copy) download(ctx context.Context, address, capability string, last setState) (*documents, error) {
-	d := &documents{capability: capability}
+	d := &documents{capability: capability, most: c.o.MaxEntries, large: c.large}
 	header := http.Header{}
 	if last.From == address {
 		ifChanged(header, last.ETag, last.Modified)
@@ -90,7 +92,7 @@ func (c *Copy) download(ctx context.Context, address, capability string, last se
 // downloadParts fetches what an index names. The whole is as of the earliest of
 // them, where the index does not say.
 func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) error {
-	addresses, err := partsOf(index)
+	addresses, err := d.partsOf(index)
 	if err != nil {
 		return err
 	}
@@ -112,10 +114,10 @@ func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) e
 
 // partsOf are the addresses that an index names, each once. It is read to its end
 // before one of them is asked for.
-func partsOf(index fetched) (addresses []string, err error) {
+func (d *documents) partsOf(index fetched) (addresses []string, err error) {
 	had := map[string]bool{}
-	err = readDocument(index.name, func(r *resourcesync.Reader) error {
-		for e, err := range r.Entries() {
+	err = d.read(index.name, func(r *resourcesync.Reader) error {
+		for e, err := range biglist.Entries(r, index.url, d.most, d.large) {
 			if err != nil {
 				return fmt.Errorf("reading %s: %w", index.url, err)
 			}
@@ -153,7 +155,7 @@ func (c *Copy) downloadOne(ctx context.Context, d *documents, address string, he
 		}
 		got := fetched{url: resp.Request.URL.String(), resp: resp}
 		if got.name, err = c.keep(d, resp.Body); err == nil {
-			got.head, err = headOf(got.name, d.capability)
+			got.head, err = d.headOf(got.name)
 		}
 		if err != nil {
 			_ = os.Remove(got.name)
@@ -170,31 +172,32 @@ func (c *Copy) keep(d *documents, body io.Reader) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := io.Copy(f, io.LimitReader(body, maxList+1))
+	most := biglist.Sent(d.most)
+	n, err := io.Copy(f, io.LimitReader(body, most+1))
 	err = errors.Join(err, f.Close())
 	d.bytes += n
 	switch {
 	case err != nil:
-	case n > maxList:
-		err = &refusedError{fmt.Errorf("it has more than %d bytes", maxList)}
+	case n > most:
+		err = &refusedError{fmt.Errorf("it has more than %d bytes; %s", most, biglist.Advice(d.most))}
 	case d.bytes > maxLists:
 		err = &refusedError{fmt.Errorf("the list and its parts have more than %d bytes", int64(maxLists))}
 	}
 	return f.Name(), err
 }
 
-// headOf reads the head of a downloaded document, which has to be of a capability,
+// headOf reads the head of a downloaded document, which has to be of the capability,
 // or a sitemap in place of a Resource List.
-func headOf(name, capability string) (head resourcesync.Head, err error) {
-	err = readDocument(name, func(r *resourcesync.Reader) error {
+func (d *documents) headOf(name string) (head resourcesync.Head, err error) {
+	err = d.read(name, func(r *resourcesync.Reader) error {
 		head, err = r.Head()
 		return err
 	})
 	if err != nil {
-		return head, &refusedError{err}
+		return head, &refusedError{biglist.Explain(err, d.most)}
 	}
-	if head.Capability != capability && (head.Capability != "" || capability != resourcesync.ResourceList) {
-		return head, &refusedError{fmt.Errorf("it is a document of the capability %q, and a %q is wanted", head.Capability, capability)}
+	if head.Capability != d.capability && (head.Capability != "" || d.capability != resourcesync.ResourceList) {
+		return head, &refusedError{fmt.Errorf("it is a document of the capability %q, and a %q is wanted", head.Capability, d.capability)}
 	}
 	return head, nil
 }
@@ -217,8 +220,8 @@ func asOf(d *fetched, began time.Time) time.Time {
 	return at.UTC()
 }
 
-// readDocument reads a downloaded document.
-func readDocument(name string, read func(*resourcesync.Reader) error) error {
+// read reads a downloaded document.
+func (d *documents) read(name string, read func(*resourcesync.Reader) error) error {
 	f, err := os.Open(filepath.Clean(name))
 	if err != nil {
 		return err
@@ -226,7 +229,9 @@ func readDocument(name string, read func(*resourcesync.Reader) error) error {
 	defer func() { _ = f.Close() }()
 	b := bufio.NewReader(f)
 	magic, _ := b.Peek(2)
-	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b}))
+	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{
+		Limits: biglist.Limits(d.most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
+	}))
 }
 
 // entries goes over the resources, or packages, of all parts.
@@ -234,8 +239,8 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		for _, p := range d.parts {
 			left := false
-			err := readDocument(p.name, func(r *resourcesync.Reader) error {
-				for e, err := range r.Entries() {
+			err := d.read(p.name, func(r *resourcesync.Reader) error {
+				for e, err := range biglist.Entries(r, p.url, d.most, d.large) {
 					if err != nil {
 						return err
 					}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -155,9 +156,9 @@ func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpR
 	if err != nil {
 		return err
 	}
-	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{AnyLoc: true})
+	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{Limits: biglist.DumpLimits(c.o.MaxEntries), AnyLoc: true})
 	if err != nil {
-		return err
+		return biglist.Explain(err, c.o.MaxEntries)
 	}
 	if head := d.Head(); head.Capability != capability {
 		return fmt.Errorf("its manifest is a %q, and a %q is wanted", head.Capability, capability)
@@ -171,7 +172,7 @@ func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpRea
 	err := c.carryOut(ctx, t, "dump", 0, func(yield func(want) bool) {
 		for e, err := range d.Entries() {
 			if err != nil {
-				failed = err
+				failed = biglist.Explain(err, c.o.MaxEntries)
 				return
 			}
 			if take(&e) && !yield(asListed(packed(set.name, d, &e))) {

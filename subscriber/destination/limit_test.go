@@ -53,3 +53,25 @@ func TestLengthRaisesNoLimit(t *testing.T) {
 		t.Errorf("a larger limit: %v %+v", err, r)
 	}
 }
+
+// MaxEntries bounds lists and the manifests of packages alike (DOC-60).
+func TestMaxEntries_DOC60(t *testing.T) {
+	for _, capability := range []string{resourcesync.ResourceList, resourcesync.ResourceDump} {
+		s := newSource(t)
+		s.offers = []string{capability}
+		want := dumped(s, 3)
+		up := resourcesync.Link{Rel: "up", Href: s.URL + "/capabilitylist.xml"}
+		if capability == resourcesync.ResourceDump {
+			s.put("part.zip", pack(t, resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: s.at, Links: []resourcesync.Link{up}}, want, nil), 0)
+			s.packages = []string{"part.zip"}
+		}
+		for most, whole := range map[int]bool{2: false, len(want): true} {
+			c := s.open(t.TempDir(), func(o *destination.Options) { o.MaxEntries = most })
+			r, err := c.Sync(t.Context())
+			if why := "Options.MaxEntries allows 2 entries"; whole != (err == nil && r.Copied == len(want)) || !whole && (err == nil || !strings.Contains(err.Error(), why)) {
+				t.Errorf("%s, at most %d: %v %+v", capability, most, err, r)
+			}
+			_ = c.Close()
+		}
+	}
+}

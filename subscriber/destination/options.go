@@ -54,6 +54,10 @@ type Options struct {
 	// MaxFile is the largest resource, or package of a dump, in bytes, whatever the
 	// Source says how long it is: 16 GiB.
 	MaxFile int64
+	// MaxEntries is how many entries a list of the Source, or the manifest of a package,
+	// may have: the 50,000 of the protocol. A list that is let in with more is told of
+	// once in Log. Its bytes may be 1 KiB for each entry.
+	MaxEntries int
 	// MaxTotal is how many bytes the files of the copy and those on their way may have
 	// together: 1 TiB; negative: any number. A file counts once while it is replaced, and
 	// a package of a dump does not count.
@@ -180,6 +184,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Dir == "" {
 		return errors.New("destination: Options.Dir is missing: name the folder of the copy")
+	}
+	if o.MaxEntries < 0 {
+		return errors.New("destination: Options.MaxEntries is negative; leave it out for its default")
 	}
 	if o.Callback != "" {
 		if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {

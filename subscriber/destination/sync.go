@@ -135,7 +135,7 @@ func (c *Copy) pretend(ctx context.Context, set namedSet, st setState, t *tally)
 		since = status.Until
 	}
 	var changes []subscriber.Change
-	_, err := subscriber.ReadChanges(ctx, c.web, set.Set, since, func(e resourcesync.Entry) error {
+	_, err := subscriber.ReadChanges(ctx, c.web, set.Set, since, c.listLimit(), func(e resourcesync.Entry) error {
 		changes = append(changes, subscriber.Change{Entry: e})
 		return nil
 	})
@@ -174,7 +174,8 @@ func (c *Copy) openSubscriber(set namedSet, st setState, callback string, look f
 		topic = ""
 	}
 	s, err := subscriber.Open(subscriber.Options{
-		Hubs: set.Hubs, Look: look,
+		MaxEntries: c.o.MaxEntries,
+		Hubs:       set.Hubs, Look: look,
 		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret, MinSignature: c.o.MinSignature,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
 		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, HoldFor: c.o.HoldFor, Client: c.web, Log: c.log,
