@@ -29,9 +29,9 @@ type pushing struct {
 	events   chan destination.Event
 	came     []destination.Event // that nobody asked for yet
 	callback chan string         // that was subscribed and verified
-	secret   atomic.Value
-	until    time.Time // of the last notification
-	end      func()    // ends following, and closes the copy
+	secrets  sync.Map            // by callback
+	until    time.Time           // of the last notification
+	end      func()              // ends following, and closes the copy
 	sent     int
 }
 
@@ -104,7 +104,7 @@ func (p *pushing) hub(w http.ResponseWriter, r *http.Request) {
 		if resp.StatusCode != http.StatusOK {
 			p.t.Errorf("a verification was answered %s", resp.Status)
 		}
-		p.secret.Store(secret)
+		p.secrets.Store(callback, secret)
 		p.callback <- callback
 	}()
 }
@@ -160,7 +160,8 @@ func (p *pushing) post(callback string, body []byte) (id string) {
 	}
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Webhook-Id", id)
-	req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(p.secret.Load().(string), body)) //nolint:errcheck,forcetypeassert // it is one
+	secret, _ := p.secrets.Load(callback)
+	req.Header.Set(websub.HeaderSignature, websub.SHA256.Sign(secret.(string), body)) //nolint:errcheck,forcetypeassert // it is one
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		p.t.Fatal(err)

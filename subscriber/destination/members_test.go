@@ -1,9 +1,12 @@
 package destination_test
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +105,61 @@ func TestPushedDeletionOfTwoSets_LNK11(t *testing.T) {
 	if got := read(dir, "x"); got != "of both" {
 		t.Errorf("the copy has %q", got)
 	}
+}
+
+// LNK-11: what two sets deleted by pushes alone stays away, though the lists of both are
+// older and still have it; what one did stays.
+func TestPushedDeletionsWithoutChangeLists_LNK11(t *testing.T) {
+	s := newSource(t)
+	for _, name := range []string{"both", "one", "other"} {
+		s.put(name, "of both sets", 0)
+	}
+	s.freezeList()
+	s.set("/.well-known/resourcesync", func(w http.ResponseWriter, _ *http.Request) {
+		s.write(w, resourcesync.Head{Capability: resourcesync.Description},
+			resourcesync.Entry{Loc: s.URL + "/capabilitylist.xml", Capability: resourcesync.CapabilityList},
+			resourcesync.Entry{Loc: s.URL + "/b/capabilitylist.xml", Capability: resourcesync.CapabilityList})
+	})
+	twin := func(path string) { // the second set is as the first, but for its addresses
+		s.set("/b"+path, func(w http.ResponseWriter, r *http.Request) {
+			s.mu.Lock()
+			of := s.override[path]
+			s.mu.Unlock()
+			first := httptest.NewRecorder()
+			of(first, r)
+			for _, name := range []string{"/capabilitylist.xml", "/resourcelist.xml", "/changes/"} {
+				first.Body = bytes.NewBuffer(bytes.ReplaceAll(first.Body.Bytes(), []byte(s.URL+name), []byte(s.URL+"/b"+name)))
+				w.Header().Set("Link", strings.ReplaceAll(first.Header().Get("Link"), s.URL+name, s.URL+"/b"+name))
+			}
+			_, _ = w.Write(first.Body.Bytes())
+		})
+	}
+	for _, path := range []string{"/capabilitylist.xml", "/resourcelist.xml", "/changes/"} {
+		twin(path)
+	}
+	p := followWith(t, s, []string{resourcesync.ResourceList}, func(o *destination.Options) { soon(o); o.CheckEvery = 20 * time.Millisecond })
+	for _, name := range []string{"both", "one", "other"} {
+		p.happens(destination.Copied, name, "")
+	}
+	start, callbacks := p.until, []string{p.subscribed(), p.subscribed()}
+	gone := func(name string) resourcesync.Entry {
+		return resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: resourcesync.Deleted}
+	}
+	s.put("new", "of one set", 0)
+	p.happens(destination.Copied, "new", p.push(callbacks[0], gone("one"), gone("both"), p.entryOf("new", resourcesync.Created)))
+	p.until = start // of the other topic
+	p.happens(destination.Deleted, "both", p.push(callbacks[1], gone("other"), gone("both")))
+	for _, list := range []string{"/resourcelist.xml", "/b/resourcelist.xml"} {
+		for n, patience := p.asked(list), time.Now().Add(within); p.asked(list) < n+3; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(patience) {
+				t.Fatalf("%s is not asked again", list)
+			}
+		}
+	}
+	s.mu.Lock()
+	delete(s.files, "both")
+	s.mu.Unlock()
+	p.same()
 }
 
 // LNK-11: a state of before sets were kept for each resource has their lists read again

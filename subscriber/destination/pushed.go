@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -26,23 +27,26 @@ type deletion struct {
 	At  time.Time `json:"at"`
 }
 
-// putDeletions remembers deletions, and forgets those of files that are there again.
-func putDeletions(b *bbolt.Bucket, d *settled) error {
+// deletionKey is that of the deletion of a resource by a set.
+func deletionKey(set, url string) string { return digest(set, 8) + " " + url }
+
+// putDeletions remembers deletions, and forgets those by sets that list their resources
+// again.
+func putDeletions(b *bbolt.Bucket, d *settled, listed map[string]members) error {
 	for url, was := range d.pushed {
-		if err := putJSON(b, url, was); err != nil {
+		if err := putJSON(b, deletionKey(was.Set, url), was); err != nil {
 			return err
 		}
 	}
-	for url := range d.files {
-		if err := b.Delete([]byte(url)); err != nil {
-			return err
+	for url, sets := range listed {
+		for set := range sets {
+			if err := b.Delete([]byte(deletionKey(set, url))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
-
-// deletion is the one of a URL that is remembered.
-func (s *state) deletion(url string) (deletion, bool) { return read[deletion](s, goneBucket, url) }
 
 // forgetDeletions forgets those of a set up to an instant, and all that are too old.
 func (s *state) forgetDeletions(set string, until time.Time) error {
@@ -50,17 +54,17 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 		until = old
 	}
 	var stale [][]byte
-	for url, was := range all[deletion](s, goneBucket) {
+	for key, was := range all[deletion](s, goneBucket) {
 		if was.Set == set && !was.At.After(until) {
-			stale = append(stale, []byte(url))
+			stale = append(stale, []byte(key))
 		}
 	}
 	if len(stale) == 0 {
 		return nil
 	}
 	return s.db.Update(func(tx *bbolt.Tx) error {
-		for _, url := range stale {
-			if err := tx.Bucket(goneBucket).Delete(url); err != nil {
+		for _, key := range stale {
+			if err := tx.Bucket(goneBucket).Delete(key); err != nil {
 				return err
 			}
 		}
@@ -77,17 +81,14 @@ func (c *Copy) addPushed(set namedSet, since time.Time, changes map[string]want)
 		}
 	}
 	for url, f := range c.state.files() {
-		if f.Set != set.name || !f.ChangedAt.After(since) {
-			continue
+		if at := c.state.members(url)[set.name]; at.After(since) {
+			w := recordedWant(url, set.name, f)
+			w.change, w.changedAt = resourcesync.Updated, at
+			add(w)
 		}
-		w := want{url: url, set: f.Set, length: f.Length, lastMod: f.LastMod, change: resourcesync.Updated, changedAt: f.ChangedAt}
-		if f.Said {
-			w.digests = resourcesync.ParseHashes(f.Hash)
-		}
-		add(w)
 	}
-	for url, was := range all[deletion](c.state, goneBucket) {
-		if was.Set == set.name && was.At.After(since) {
+	for key, was := range all[deletion](c.state, goneBucket) {
+		if _, url, _ := strings.Cut(key, " "); was.Set == set.name && was.At.After(since) {
 			w := gone(set.name, url)
 			w.changedAt = was.At
 			add(w)
@@ -96,16 +97,13 @@ func (c *Copy) addPushed(set namedSet, since time.Time, changes map[string]want)
 }
 
 // isStale reports whether a change of a Change Dump is older than one of its resource
-// that was pushed meanwhile.
+// that was pushed meanwhile, for the same set.
 func (c *Copy) isStale(w want) bool {
 	if w.changedAt.IsZero() {
 		return false
 	}
-	if f, ok := c.state.file(w.url); ok && f.ChangedAt.After(w.changedAt) {
-		return true
-	}
-	was, ok := c.state.deletion(w.url)
-	return ok && was.At.After(w.changedAt)
+	was, _ := read[deletion](c.state, goneBucket, deletionKey(w.set, w.url))
+	return was.At.After(w.changedAt) || c.state.members(w.url)[w.set].After(w.changedAt)
 }
 
 // look takes what a set without Change Lists has, where something may not have been

@@ -26,7 +26,7 @@ import (
 //	members  which sets list a resource, as JSON, by URL, where that is not what its record says
 //	deletes  how many files were deleted within the last hour, by time
 //	sets     how far each set is, as JSON, by its name
-//	gone     when what was pushed as deleted was, where no Change List tells it again, by URL
+//	gone     when what was pushed as deleted was, where no Change List tells it again, by set and URL
 var (
 	filesBucket   = []byte("files")
 	pathsBucket   = []byte("paths")
@@ -294,7 +294,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 				return err
 			}
 		}
-		if err := putDeletions(tx.Bucket(goneBucket), d); err != nil {
+		if err := putDeletions(tx.Bucket(goneBucket), d, listed); err != nil {
 			return err
 		}
 		for url := range d.well {
