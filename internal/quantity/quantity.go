@@ -98,7 +98,9 @@ func SizeText(n int64) string {
 }
 
 // ShareText writes a part of a whole as Share reads it, as a percentage.
-func ShareText(f float64) string { return strconv.FormatFloat(f*100, 'f', -1, 64) + "%" }
+func ShareText(f float64) string {
+	return strconv.FormatFloat(math.Round(f*1e12)/1e10, 'f', -1, 64) + "%"
+}
 
 // DurationText writes a time as Duration reads it: in days if they are whole, and
 // without units of nothing at its end.

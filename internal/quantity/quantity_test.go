@@ -2,6 +2,7 @@ package quantity
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +132,18 @@ func FuzzShare(f *testing.F) {
 			t.Errorf("%q was taken as %v", s, p)
 		}
 	})
+}
+
+// A share is written as it was given.
+func TestShareText(t *testing.T) {
+	for p := range 101 {
+		given := strconv.Itoa(p) + "%"
+		f, err := Share(given)
+		if got := ShareText(f); err != nil || got != given {
+			t.Errorf("%s is written %s, %v", given, got, err)
+		}
+	}
+	if got := ShareText(0.125); got != "12.5%" {
+		t.Errorf("an eighth is written %s", got)
+	}
 }
