@@ -199,7 +199,7 @@ func parseProxy(s string) (Secret, error) {
 		bad = "has asterisks where the user name and password were; write those"
 	}
 	if bad != "" {
-		return "", fmt.Errorf("the proxy's address %s; write it like http://proxy.example.org:3128, with USER:PASSWORD@ before the host if the proxy asks for them", bad)
+		return "", fmt.Errorf("the proxy's address %s; write it like http://gate.example.org:3128, with USER:PASSWORD@ before the host if the proxy asks for them", bad)
 	}
 	return Secret(s), nil
 }

@@ -134,7 +134,7 @@ func TestParseProxy(t *testing.T) {
 		if ok != (err == nil) || ok && string(got) != text {
 			t.Errorf("%q: %q, %v", text, string(got), err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "http://proxy.example.org:3128, with USER:PASSWORD@ before the host") {
+		if err != nil && !strings.Contains(err.Error(), "http://gate.example.org:3128, with USER:PASSWORD@ before the host") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
