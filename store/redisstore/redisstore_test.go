@@ -96,7 +96,8 @@ func keysOf(ctx context.Context, client redis.UniversalClient, prefix string) (k
 	return keys, err
 }
 
-// snapshot returns what puts all keys with a prefix back as they are now.
+// snapshot returns what puts all keys with a prefix back as they are now. No key of
+// the snapshot is absent meanwhile: a Store that misses its id even once writes nothing more.
 func snapshot(ctx context.Context, client redis.UniversalClient, prefix string) (restore func() error, err error) {
 	names, err := keysOf(ctx, client, prefix)
 	if err != nil {
@@ -111,13 +112,13 @@ func snapshot(ctx context.Context, client redis.UniversalClient, prefix string) 
 	return func() error {
 		names, err := keysOf(ctx, client, prefix)
 		for _, name := range names {
-			if err == nil {
+			if _, ok := dumps[name]; err == nil && !ok {
 				err = client.Del(ctx, name).Err()
 			}
 		}
 		for name, dump := range dumps {
 			if err == nil {
-				err = client.Restore(ctx, name, 0, dump).Err()
+				err = client.RestoreReplace(ctx, name, 0, dump).Err()
 			}
 		}
 		return err
