@@ -55,53 +55,53 @@ type room struct {
 // which is uuid's.
 var table = map[string]room{
 	// xnet for the links of HTML pages, which no XML parser reads.
-	"resourcesync":     {layer: "0", third: "xnet"},
-	"websub":           {layer: "0"},
-	"journal":          {layer: "0", third: "uuid"},
-	"internal/egress":  {layer: "0", third: "ssrf"},
-	"internal/browser": {layer: "0"},
-	"internal/clock":   {layer: "0"},
-	"internal/disk":    {layer: "0"},
-	"internal/seal":    {layer: "0"},
+	"resourcesync":          {layer: "0", third: "xnet"},
+	"websub":                {layer: "0"},
+	"journal":               {layer: "0", third: "uuid"},
+	"internal/base/egress":  {layer: "0", third: "ssrf"},
+	"internal/base/browser": {layer: "0"},
+	"internal/base/clock":   {layer: "0"},
+	"internal/base/disk":    {layer: "0"},
+	"internal/base/seal":    {layer: "0"},
 	// Sizes, shares and times as people write them.
-	"internal/quantity": {layer: "0"},
-	"internal/config":   {layer: "0b", may: "internal/quantity", third: "koanf yaml pflag"},
+	"internal/base/quantity":  {layer: "0"},
+	"internal/program/config": {layer: "3", may: "internal/base/quantity", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
-	"internal/ingress": {layer: "0b", third: "uuid"},
+	"internal/base/ingress": {layer: "0b", third: "uuid"},
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
-	"internal/biglist": {layer: "0b", may: "resourcesync"},
+	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
-	"validate":      {layer: "1", may: "resourcesync websub journal internal/egress", third: "uuid"},
-	"subscriptions": {layer: "1", may: "websub journal internal/clock internal/egress", third: "uuid"},
+	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
+	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/disk internal/egress", third: "bbolt uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub internal/biglist internal/disk internal/egress", third: "bbolt uuid"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/disk internal/base/egress", third: "bbolt uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/disk internal/base/egress", third: "bbolt uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/disk internal/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub internal/biglist internal/disk internal/egress internal/quantity", third: "bbolt"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
 	// What rspub check says of a Source.
-	"internal/examine": {layer: "1", may: "resourcesync websub internal/egress"},
+	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/browser internal/clock internal/egress", third: "mux uuid zap"},
-	"delivery":         {layer: "2", may: "websub subscriptions journal internal/clock internal/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/disk internal/seal", third: "bbolt uuid"},
-	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/seal", third: "go-redis uuid"},
-	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/seal", third: "rapid go-cmp uuid"},
-	"admin":            {layer: "2", may: "subscriptions journal cluster internal/browser", third: "mux zap uuid"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
+	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/disk internal/base/seal", third: "bbolt uuid"},
+	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/base/seal", third: "go-redis uuid"},
+	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/base/seal", third: "rapid go-cmp uuid"},
+	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
 
-	"internal/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
-	"internal/app":       {layer: "3a", may: "0-2 internal/telemetry internal/transfer", third: "zap prometheus go-redis otel uuid"},
+	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
+	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/cli":  {layer: "3", may: "admin resourcesync websub internal/egress internal/ingress internal/quantity", third: "cobra pflag uuid"},
-	"internal/demo": {layer: "3b", may: "internal/app internal/config internal/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
+	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity", third: "cobra pflag uuid"},
+	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
-	"internal/transfer": {layer: "2b", may: "subscriptions journal internal/seal", third: "uuid"},
+	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal internal/base/seal", third: "uuid"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
-	"cmd/rshub": {layer: "4", may: "internal/app internal/config internal/cli internal/demo", third: "cobra pflag progressbar zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/egress internal/ingress internal/examine internal/cli", third: "cobra pflag progressbar"},
-	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/egress internal/ingress internal/cli", third: "cobra pflag progressbar"},
+	"cmd/rshub": {layer: "4", may: "internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra pflag progressbar zap"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/ingress internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
+	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/ingress internal/program/cli", third: "cobra pflag progressbar"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.
 	"test/ports":     {layer: "3"},
@@ -110,6 +110,7 @@ var table = map[string]room{
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},
 	"test/interop":   {layer: "4"},
+	"test/docs":      {layer: "4"},
 }
 
 // mayImport lists the packages of this module that r may import.
@@ -210,6 +211,24 @@ func lookAtTheTree(t *testing.T) {
 	}
 }
 
+// floors are the folders of internal, from the ground up. A package on one of them imports
+// none above it; packages elsewhere import none of the highest, but for commands and tests.
+var floors = []string{"internal/base/", "internal/engine/", "internal/program/"}
+
+// floor is the index in floors of the folder of a package, and 1 for one that is in none
+// of them.
+func floor(pkg string) int {
+	for i, folder := range floors {
+		if strings.HasPrefix(pkg, folder) {
+			return i
+		}
+	}
+	if strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "test/") {
+		return len(floors)
+	}
+	return 1
+}
+
 // The table itself: no import leads upwards or sideways, so there is no cycle,
 // and every name means something.
 func TestTable(t *testing.T) {
@@ -217,6 +236,9 @@ func TestTable(t *testing.T) {
 		for _, other := range r.mayImport() {
 			if o, ok := table[other]; !ok || o.layer >= r.layer {
 				t.Errorf("%s (layer %s) may import %s (layer %q), which is not below it", pkg, r.layer, other, o.layer)
+			}
+			if floor(other) > floor(pkg) {
+				t.Errorf("%s may import %s, which is on a floor above it", pkg, other)
 			}
 		}
 		for _, name := range strings.Fields(r.third) {
@@ -269,9 +291,9 @@ func TestJudge(t *testing.T) {
 		{"hub", "go.uber.org/zap/zapcore", true},
 		{"hub", "go.uber.org/zapper", false},
 		{"hub", "go.etcd.io/bbolt", false},
-		{"internal/app", module + "/store/embedstore", true},
-		{"internal/app", module + "/store/storetest", false},
-		{"internal/app", module + "/internal/cli", false},
+		{"internal/program/app", module + "/store/embedstore", true},
+		{"internal/program/app", module + "/store/storetest", false},
+		{"internal/program/app", module + "/internal/program/cli", false},
 		{"websub", "C", false},
 		{"internal/util", "time", false},
 	} {

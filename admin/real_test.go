@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/delivery"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"

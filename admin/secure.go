@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/rshub/rshub/internal/browser"
+	"github.com/rshub/rshub/internal/base/browser"
 )
 
 // open are the paths that need no token: probes and scrapers have none.

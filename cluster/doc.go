@@ -12,5 +12,5 @@
 //
 // The package knows neither stores nor deliveries, and imports nothing of this
 // module: package redisstore implements Store, package delivery is the Part, and
-// internal/app brings them together. For a store of one process there is Alone.
+// internal/program/app brings them together. For a store of one process there is Alone.
 package cluster

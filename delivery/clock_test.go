@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rshub/rshub/internal/clock"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/subscriptions"
 )
 

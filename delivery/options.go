@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/internal/clock"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -30,7 +30,7 @@ type Subscriptions interface {
 }
 
 // Doer sends one HTTP request: in the hub the guarded client of
-// internal/egress. It follows no redirects and may be shared between
+// internal/base/egress. It follows no redirects and may be shared between
 // goroutines.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)

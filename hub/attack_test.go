@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/hub"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rshub/rshub/internal/browser"
-	"github.com/rshub/rshub/internal/clock"
+	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"

@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // served refuses a topic that this hub does not serve: by the patterns (HUB-16),

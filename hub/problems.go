@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/rshub/rshub/internal/browser"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/hub"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"

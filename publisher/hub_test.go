@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 )

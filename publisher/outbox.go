@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // The buckets of the database, and the one key of meta.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/biglist"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // StatusError is an answer that was not 2xx.

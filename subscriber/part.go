@@ -9,8 +9,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // part is what a Change List has between two instants.

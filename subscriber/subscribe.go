@@ -14,7 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/biglist"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // Subscriber receives what one topic publishes. Its methods may be called from

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"
 )

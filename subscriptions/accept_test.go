@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
 

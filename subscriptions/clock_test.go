@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/clock"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // A machine's clock that jumps by a day and comes back ends no subscription, and one

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
 

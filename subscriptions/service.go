@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/clock"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 )
 
-// Doer sends one HTTP request: in the hub the guarded client of internal/egress.
+// Doer sends one HTTP request: in the hub the guarded client of internal/base/egress.
 // It follows no redirects.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)

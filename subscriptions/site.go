@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // siteOf is what counts as one callback site: the registrable domain of the

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // ask makes the request: HEAD, and GET where HEAD is not offered, or where links

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // slowest is the pace below which a body is given up, in bytes a second.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // Fetched is the answer of a topic's URL.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
-	"github.com/rshub/rshub/internal/demo"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/internal/program/demo"
 )
 
 func demoCommand(version string) *cobra.Command {

@@ -4,6 +4,6 @@
 // --help`.
 //
 // The package takes arguments and an environment in and gives an exit code out.
-// What a hub is it leaves to internal/app, what settings are to internal/config
-// and the other commands to internal/cli.
+// What a hub is it leaves to internal/program/app, what settings are to internal/program/config
+// and the other commands to internal/program/cli.
 package main

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 // version is set by the linker in a release.

@@ -17,8 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/test/ports"
 )
 

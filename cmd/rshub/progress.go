@@ -7,8 +7,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // every is how often a line tells how far it is where no terminal shows a bar.

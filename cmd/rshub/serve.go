@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 func serveCommand(environ []string, version string) *cobra.Command {

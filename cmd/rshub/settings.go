@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 const settingsHelp = `Every setting is a flag, an environment variable (RSHUB_ and the name in upper

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/config"
+	"github.com/rshub/rshub/internal/program/app"
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 const storeHelp = `The store is the one that ` + "`rshub serve`" + ` would take with the same --data-dir,

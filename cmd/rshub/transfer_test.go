@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // try runs the command and returns its exit code and what it said.

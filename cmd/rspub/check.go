@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/examine"
+	"github.com/rshub/rshub/internal/engine/examine"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // checkFlags are those of `rspub check`.

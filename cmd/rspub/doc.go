@@ -5,5 +5,5 @@
 //
 // The package takes arguments in and gives an exit code out. What a Source is it
 // leaves to package publisher/source, what is posted to package publisher, and
-// what is right and wrong with a Source to internal/examine.
+// what is right and wrong with a Source to internal/engine/examine.
 package main

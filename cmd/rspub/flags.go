@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rshub/rshub/internal/cli"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/websub"

@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // version is set by the linker in a release.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"

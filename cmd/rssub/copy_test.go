@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // sitemap is a Source that is one list with hashes.

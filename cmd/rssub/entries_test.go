@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 const listHead = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 )
 
 // drain is how long deliveries that are being taken get at the end.

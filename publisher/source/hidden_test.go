@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // secrets are files that a folder may have and nobody means to publish.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // ErrFolder is wrapped by what Scan returns, and Status has, where the folder

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // folder compares a folder with what the index has in it. Both are read in the

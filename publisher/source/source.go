@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/publisher"
 )
 

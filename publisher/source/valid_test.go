@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/cli"
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/resourcesync"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 )
 

@@ -18,8 +18,8 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/rshub/rshub/internal/disk"
-	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/internal/base/disk"
+	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )

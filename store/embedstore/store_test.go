@@ -21,7 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"

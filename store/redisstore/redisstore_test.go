@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/test/redistest"

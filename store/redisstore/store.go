@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/rshub/rshub/internal/seal"
+	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
 )
 

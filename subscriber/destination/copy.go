@@ -11,10 +11,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rshub/rshub/internal/biglist"
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // Copy is a copy of a Source. Sync, Follow and Audit must not run at the same

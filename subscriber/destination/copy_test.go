@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // What a list and its parts may be, together.

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/rshub/rshub/internal/biglist"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // fromDump takes a baseline from a Resource Dump.

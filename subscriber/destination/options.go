@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/disk"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/disk"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rshub/rshub/internal/quantity"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // Share is a number of files: N, or Part of the copy where that is set, 1 being all

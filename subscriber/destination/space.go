@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rshub/rshub/internal/disk"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // space counts the bytes of the copy, and allows more as far as Options.MaxTotal and

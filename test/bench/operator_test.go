@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/app"
-	"github.com/rshub/rshub/internal/egress"
+	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/publisher"
 	folders "github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/resourcesync"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/app"
+	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/subscriptions"

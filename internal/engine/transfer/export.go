@@ -1,0 +1,206 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// page is how many records are asked of a store at once.
+const page = 1000
+
+// Source is what Export reads: a store.
+type Source interface {
+	ID() string
+	Head(ctx context.Context, topic string) (journal.Head, error)
+	journal.Restorer
+	Lists
+}
+
+// Lists are the parts of a store, partition by partition.
+type Lists interface {
+	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
+	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error)
+	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
+}
+
+// ExportOptions say what is written of secrets, and what of the hub.
+type ExportOptions struct {
+	// Keys seal the secrets, the first of them.
+	Keys *seal.Keys
+	// Secrets is one of the Secrets constants; empty: sealed, or ErrNoKey.
+	Secrets string
+	Program string // the version of the hub
+	Now     time.Time
+	// Progress, which may be nil, is called now and then, from one goroutine.
+	Progress func(Counts)
+}
+
+// Exported tells what was written.
+type Exported struct {
+	Counts
+	// Lagging are the subscriptions in force that have not got all that their
+	// topics hold, Lag the notifications that they have not got. These don't
+	// travel.
+	Lagging int
+	Lag     uint64
+	Secrets string // one of the Secrets constants
+}
+
+// Export writes what a store holds. Hubs may go on meanwhile: the file is then
+// of no single moment, and no cursor in it is ahead of its topic.
+func Export(ctx context.Context, w io.Writer, from Source, o ExportOptions) (Exported, error) {
+	secrets, err := newSecrets(o.Secrets, o.Keys)
+	if err != nil {
+		return Exported{}, err
+	}
+	x := &exporter{
+		from: from, secrets: secrets, progress: o.Progress, out: bufio.NewWriterSize(w, 1<<16),
+		last: map[string]journal.Anchor{}, behind: map[string]bool{},
+	}
+	x.done.Secrets = secrets.how
+	x.encode = json.NewEncoder(x.out)
+	x.encode.SetEscapeHTML(false)
+	if err := x.run(ctx, o); err != nil {
+		return x.done, fmt.Errorf("exporting: %w", err)
+	}
+	return x.done, nil
+}
+
+type exporter struct {
+	from     Source
+	secrets  *secrets
+	progress func(Counts)
+	out      *bufio.Writer
+	encode   *json.Encoder
+	done     Exported
+
+	last   map[string]journal.Anchor // of each topic as it was written
+	behind map[string]bool           // topics of which a cursor has seen more
+}
+
+func (x *exporter) run(ctx context.Context, o ExportOptions) error {
+	first := header{
+		Type: typeHeader, Format: Format, Program: o.Program, Store: x.from.ID(), WrittenAt: utc(o.Now),
+		Secrets: x.secrets.how, SealKey: x.secrets.sealKey(),
+	}
+	if err := x.encode.Encode(first); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context, int) error{x.topics, x.pings, x.subscriptions} {
+		for n := range journal.Partitions {
+			if err := part(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	for topic := range x.behind {
+		head, err := x.from.Head(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if err := x.topic(ctx, head); err != nil {
+			return err
+		}
+	}
+	if err := x.encode.Encode(endLine{typeEnd, x.done.Counts}); err != nil {
+		return err
+	}
+	return x.out.Flush()
+}
+
+// each asks for the pages of a list one after the other and hands on what is in
+// them.
+func each[T any](ctx context.Context, partition int, list func(context.Context, int, uuid.UUID, int) ([]T, error), id func(*T) uuid.UUID, do func(T) error) error {
+	for after := uuid.Nil; ; {
+		items, err := list(ctx, partition, after, page)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			if err := do(items[i]); err != nil {
+				return err
+			}
+		}
+		if len(items) < page {
+			return nil
+		}
+		after = id(&items[len(items)-1])
+	}
+}
+
+func (x *exporter) topics(ctx context.Context, partition int) error {
+	id := func(h *journal.Head) uuid.UUID { return journal.TopicID(h.Topic) }
+	return each(ctx, partition, x.from.Topics, id, func(h journal.Head) error { return x.topic(ctx, h) })
+}
+
+func (x *exporter) topic(ctx context.Context, h journal.Head) error {
+	remembered, err := x.from.Intervals(ctx, h.Topic)
+	if err != nil {
+		return err
+	}
+	x.last[h.Topic] = h.Last
+	x.done.Topics++
+	return x.write(ofTopic(h, remembered))
+}
+
+func (x *exporter) pings(ctx context.Context, partition int) error {
+	id := func(m *journal.Mark) uuid.UUID { return journal.TopicID(m.Topic) }
+	return each(ctx, partition, x.from.Marks, id, func(m journal.Mark) error {
+		if !m.Waiting() {
+			return nil
+		}
+		x.done.Pings++
+		return x.write(pingLine{typePing, m.Topic, utc(m.PingedAt)})
+	})
+}
+
+func (x *exporter) subscriptions(ctx context.Context, shard int) error {
+	id := func(rec *subscriptions.Record) uuid.UUID {
+		if rec.Subscription != nil {
+			return rec.Subscription.ID
+		}
+		return rec.Request.SubscriptionID()
+	}
+	return each(ctx, shard, x.from.List, id, func(rec subscriptions.Record) error {
+		x.look(rec)
+		x.done.Subscriptions++
+		return x.write(ofRecord(rec, x.secrets))
+	})
+}
+
+// look notes how far a subscription is behind its topic, or ahead of what was
+// written of it.
+func (x *exporter) look(rec subscriptions.Record) {
+	ahead := func(topic string, a journal.Anchor) {
+		if a.Position > x.last[topic].Position {
+			x.behind[topic] = true
+		}
+	}
+	if s := rec.Subscription; s != nil {
+		ahead(s.Topic, s.Cursor.Anchor)
+		if lag := x.last[s.Topic].Seq; s.EndedAt.IsZero() && lag > s.Cursor.Seq {
+			x.done.Lagging++
+			x.done.Lag += lag - s.Cursor.Seq
+		}
+	}
+	if r := rec.Request; r != nil {
+		ahead(r.Topic, r.Start)
+	}
+}
+
+func (x *exporter) write(line any) error {
+	if n := x.done.Topics + x.done.Subscriptions; x.progress != nil && n%page == 0 {
+		x.progress(x.done.Counts)
+	}
+	return x.encode.Encode(line)
+}

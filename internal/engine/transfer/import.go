@@ -1,0 +1,265 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// atOnce is how many lines are stored at the same time.
+const atOnce = 256
+
+// Target is what Import writes to: a store.
+type Target interface {
+	Head(ctx context.Context, topic string) (journal.Head, error)
+	journal.Restorer
+	Pings
+	Records
+}
+
+// Pings are the pings of a store, as journal.Marks has them.
+type Pings interface {
+	Mark(ctx context.Context, topic string) (journal.Mark, error)
+	Ping(ctx context.Context, now time.Time, topics []string) error
+}
+
+// Records are the subscriptions of a store, as subscriptions.Registry has them.
+type Records interface {
+	Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
+	Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error)
+}
+
+// ImportOptions say how a file is read.
+type ImportOptions struct {
+	// Keys open the secrets of a file that are sealed.
+	Keys *seal.Keys
+	// DryRun stores nothing and tells what would be.
+	DryRun bool
+	// Progress, which may be nil, is called now and then, from one goroutine, with
+	// the lines that were read.
+	Progress func(Counts)
+}
+
+// Imported tells what was done, or with DryRun what would be.
+type Imported struct {
+	Counts // the lines
+	// Stored are the lines that changed something, Kept those of which the store
+	// has the same or newer.
+	Stored, Kept int
+	// Refused are the topics of which the store has entries of its own that are
+	// older: neither they nor their subscriptions were imported. The first 20
+	// are told.
+	Refused []error
+	// RefusedLines counts the lines that were not imported for that.
+	RefusedLines int
+	// Secretless are the subscriptions and requests that were not imported as
+	// their secret was left out, and the store has none.
+	Secretless int
+}
+
+// Partial reports whether something of the file is not in the store.
+func (i *Imported) Partial() bool { return i.RefusedLines > 0 || i.Secretless > 0 }
+
+// Import merges a file into a store. The file should have passed Check: what is
+// wrong with a line is told, and the others are imported all the same. After an
+// error some of it may have been imported; to import it again does no harm.
+func Import(ctx context.Context, r io.Reader, to Target, o ImportOptions) (Imported, error) {
+	i := &importer{to: to, dry: o.DryRun, refused: map[string]bool{}}
+	i.begin(ctx)
+	counts, err := read(ctx, r, o.Keys, handler{
+		topic: func(h journal.Head, remembered []journal.Interval) error {
+			return i.run(ctx, func(ctx context.Context) error { return i.topic(ctx, h, remembered) })
+		},
+		ping: func(topic string, at time.Time) error {
+			return i.run(ctx, func(ctx context.Context) error { return i.ping(ctx, topic, at) })
+		},
+		subscription: func(l *subscriptionLine, rec subscriptions.Record) error {
+			return i.run(ctx, func(ctx context.Context) error { return i.record(ctx, l, rec) })
+		},
+		next:     func() error { return i.wait(ctx) }, // the topics are there before their subscriptions are
+		progress: o.Progress,
+	})
+	if failed := i.wait(ctx); failed != nil {
+		err = fmt.Errorf("importing: %w", failed)
+	}
+	i.done.Counts = counts
+	return i.done, err
+}
+
+type importer struct {
+	to  Target
+	dry bool
+
+	// Lines that are stored at the same time, until the first error of them.
+	group  *errgroup.Group
+	within context.Context
+
+	mu      sync.Mutex
+	done    Imported
+	refused map[string]bool // topics
+}
+
+func (i *importer) begin(ctx context.Context) {
+	i.group, i.within = errgroup.WithContext(ctx)
+	i.group.SetLimit(atOnce)
+}
+
+// run does something beside others. Its error is one of any that began before.
+//
+//nolint:contextcheck // within is made of ctx, by begin
+func (i *importer) run(ctx context.Context, do func(ctx context.Context) error) error {
+	if i.within.Err() != nil {
+		return i.wait(ctx)
+	}
+	within := i.within
+	i.group.Go(func() error { return do(within) })
+	return nil
+}
+
+// wait returns when all that began is done, with the first error.
+func (i *importer) wait(ctx context.Context) error {
+	err := i.group.Wait()
+	i.begin(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// count notes what became of a line.
+func (i *importer) count(stored bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if stored {
+		i.done.Stored++
+	} else {
+		i.done.Kept++
+	}
+}
+
+func (i *importer) topic(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+	stored, err := i.to.Head(ctx, h.Topic)
+	if err != nil {
+		return err
+	}
+	_, news, err := journal.Restored(stored, h)
+	if err == nil && news && !i.dry {
+		err = i.to.Restore(ctx, h, remembered)
+	}
+	switch {
+	case errors.Is(err, journal.ErrHeadMoved) && stored.Last.Position < h.Last.Position:
+		i.refuse(h.Topic)
+		return nil
+	case err != nil && !errors.Is(err, journal.ErrHeadMoved):
+		return fmt.Errorf("the topic %s: %w", h.Topic, err)
+	}
+	i.count(err == nil && news)
+	return nil
+}
+
+// refuse keeps a topic out, and with it what is about it.
+func (i *importer) refuse(topic string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.refused[topic] = true
+	i.done.RefusedLines++
+	if len(i.done.Refused) < maxProblems {
+		i.done.Refused = append(i.done.Refused, fmt.Errorf("this store has notifications of %s that are older than those in the file; the topic and its subscriptions were left out", topic))
+	}
+}
+
+// isRefused reports whether a topic was kept out, and then counts a line of it.
+func (i *importer) isRefused(topic string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.refused[topic] {
+		i.done.RefusedLines++
+	}
+	return i.refused[topic]
+}
+
+func (i *importer) ping(ctx context.Context, topic string, at time.Time) error {
+	if i.isRefused(topic) {
+		return nil
+	}
+	mark, err := i.to.Mark(ctx, topic)
+	if err != nil {
+		return err
+	}
+	news := mark.PingedAt.Before(at)
+	if news && !i.dry {
+		if err := i.to.Ping(ctx, at, []string{topic}); err != nil {
+			return fmt.Errorf("the ping of %s: %w", topic, err)
+		}
+	}
+	i.count(news)
+	return nil
+}
+
+// errSecretless keeps a record as it is, as its secret is not known.
+var errSecretless = errors.New("its secret was left out")
+
+func (i *importer) record(ctx context.Context, l *subscriptionLine, rec subscriptions.Record) error {
+	if i.isRefused(l.Topic) {
+		return nil
+	}
+	change := func(stored subscriptions.Record) (subscriptions.Record, error) {
+		given, err := withSecrets(l, stored, rec)
+		if err != nil {
+			return stored, err
+		}
+		return merge(stored, given)
+	}
+	var err error
+	if i.dry {
+		var stored subscriptions.Record
+		if stored, err = i.to.Get(ctx, l.ID); err == nil {
+			_, err = change(stored)
+		}
+	} else {
+		_, err = i.to.Update(ctx, l.ID, change)
+	}
+	switch {
+	case errors.Is(err, errSecretless):
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.done.Secretless++
+		return nil
+	case err != nil && !errors.Is(err, errUnchanged):
+		return fmt.Errorf("the subscription %s: %w", l.ID, err)
+	}
+	i.count(err == nil)
+	return nil
+}
+
+// withSecrets returns rec with the stored secrets where the file left them out.
+// A subscription whose secret is known to nobody can't be delivered to, as
+// nobody would believe an unsigned delivery; one that ended needs none.
+func withSecrets(l *subscriptionLine, stored, rec subscriptions.Record) (subscriptions.Record, error) {
+	if l.InForce != nil && l.InForce.LeftOut && rec.Subscription.EndedAt.IsZero() {
+		// Only what was verified then, or after that, has the secret of then.
+		if stored.Subscription == nil || stored.Subscription.VerifiedAt.Before(rec.Subscription.VerifiedAt) {
+			return rec, errSecretless
+		}
+		s := *rec.Subscription
+		s.Secret = stored.Subscription.Secret
+		rec.Subscription = &s
+	}
+	if l.Request != nil && l.Request.LeftOut {
+		if stored.Request == nil || stored.Request.ID != rec.Request.ID {
+			return rec, errSecretless
+		}
+		rec.Request = nil // it is there
+	}
+	return rec, nil
+}

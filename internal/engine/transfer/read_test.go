@@ -1,0 +1,146 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rshub/rshub/internal/engine/transfer"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// A file that was cut short is refused, wherever the cut is.
+func TestTruncatedFiles(t *testing.T) {
+	file, _ := export(t, sample(t), transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	whole := len(file)
+	cuts := []int{whole - 2}
+	for at := range file {
+		if file[at] == '\n' && at+1 < whole {
+			cuts = append(cuts, at+1, at+50)
+		}
+	}
+	for _, cut := range cuts {
+		_, err := transfer.Check(t.Context(), bytes.NewReader(file[:cut]), nil, nil)
+		if !errors.Is(err, transfer.ErrTruncated) {
+			t.Fatalf("cut after %d of %d bytes: %v", cut, whole, err)
+		}
+	}
+	// A line is missing in the middle.
+	lines := strings.SplitAfter(string(file), "\n")
+	if _, err := transfer.Check(t.Context(), strings.NewReader(strings.Join(append(lines[:3:3], lines[4:]...), "")), nil, nil); !errors.Is(err, transfer.ErrTruncated) {
+		t.Errorf("without its 4th line: %v", err)
+	}
+	if _, err := transfer.Check(t.Context(), strings.NewReader(""), nil, nil); !errors.Is(err, transfer.ErrRefused) {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// Each mistake is told with its line, and nothing that makes no sense gets in.
+func TestWrongFiles(t *testing.T) {
+	const (
+		first = `{"type":"rshub-export","format":1,"store":"s","written_at":"2026-01-01T00:00:00Z","secrets":"plain"}`
+		topic = `{"type":"topic","topic":"https://a.example/","kind":"change","last":{"position":"5","nonce":"6","seq":1},"id":"0196f3b0-0000-7000-8000-000000000001","sha256":"` +
+			`0000000000000000000000000000000000000000000000000000000000000000","received_at":"2026-01-01T00:00:00Z"}`
+		end = `{"type":"end","topics":1,"pings":0,"subscriptions":0}`
+	)
+	if _, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+topic+"\n"+end+"\n"), nil, nil); err != nil {
+		t.Fatalf("a right file: %v", err)
+	}
+	sub := func(more string) string {
+		return fmt.Sprintf(`{"type":"subscription","id":"%s","topic":"https://a.example/","callback":"https://b.example/",%s}`, subscriptions.ID("https://a.example/", "https://b.example/"), more)
+	}
+	force := func(more string) string {
+		return sub(`"in_force":{"created_at":"2026-01-01T00:00:00Z","verified_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0},"cursor":{"generation":1,"position":"0","nonce":"0","seq":0}` + more + `}`)
+	}
+	for name, tc := range map[string]struct{ line, says string }{
+		"no JSON":             {`{"type":"topic"`, "no JSON object"},
+		"no object":           {`7`, "no JSON object"},
+		"another type":        {`{"type":"entry"}`, `"entry" is no type`},
+		"an unknown field":    {strings.Replace(topic, `"kind"`, `"color":1,"kind"`, 1), "color"},
+		"two in one line":     {topic + topic, "no JSON object"},
+		"no topic":            {strings.Replace(topic, "https://a.example/", "a", 1), "is no topic"},
+		"no kind":             {strings.Replace(topic, "change", "news", 1), "no kind"},
+		"no entry":            {strings.Replace(topic, `"seq":1`, `"seq":0`, 1), "without an entry"},
+		"a number":            {strings.Replace(topic, `"5"`, `5`, 1), "not as it was written"},
+		"a short hash":        {strings.Replace(topic, `00"`, `"`, 1), "64"},
+		"a negative interval": {strings.Replace(topic, `"last"`, `"from":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z","last"`, 1), "no interval"},
+		"a gap of nothing":    {strings.Replace(topic, `"last"`, `"gaps":[{"count":1,"reason":""}],"last"`, 1), "no reason"},
+		"another's id":        {strings.Replace(force(""), "b.example", "c.example", 1), "not that of its topic"},
+		"nothing in it":       {sub(`"request":null`), "neither"},
+		"a half end":          {force(`,"ended_at":"2026-01-01T00:00:00Z"`), "without the other"},
+		"no reason to end":    {force(`,"ended_at":"2026-01-01T00:00:00Z","end_reason":"tired"`), "no reason of an end"},
+		"no generation":       {strings.Replace(force(""), `"generation":1`, `"generation":0`, 1), "no generation"},
+		"half an anchor":      {strings.Replace(force(""), `"position":"0","nonce":"0","seq":0}}`, `"position":"9","nonce":"0","seq":0}}`, 1), "without the other"},
+		"a status":            {strings.Replace(force(""), `"generation":1`, `"generation":1,"last_status":-9`, 1), "no status"},
+		"a secret left out":   {force(`,"secret_left_out":true`), "says otherwise"},
+		"no mode":             {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"publish","lease_seconds":1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "no mode"},
+		"no lease":            {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"subscribe","lease_seconds":-1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "no lease"},
+		"a ping of nothing":   {`{"type":"ping","topic":"https://a.example/"}`, "lacks"},
+		"after the end":       {end + "\n" + topic, "after the last line"},
+		"too long":            {strings.Repeat("x", 1<<20), "too long"},
+	} {
+		_, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+topic+"\n"+tc.line+"\n"+end+"\n"), nil, nil)
+		var line *transfer.LineError
+		want := 3
+		if name == "after the end" {
+			want = 4
+		}
+		if !errors.As(err, &line) || line.Line != want || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, tc := range map[string]struct{ line, says string }{
+		"newer":            {strings.Replace(first, `"format":1`, `"format":2,"program":"v9","mood":"new"`, 1), "v9"},
+		"no export":        {`{"topic":"x"}`, "first line"},
+		"other secrets":    {strings.Replace(first, "plain", "hidden", 1), "hidden"},
+		"a field too much": {strings.Replace(first, `"format":1`, `"format":1,"mood":"new"`, 1), "mood"},
+	} {
+		if _, err := transfer.Check(t.Context(), strings.NewReader(tc.line+"\n"+end+"\n"), nil, nil); !errors.Is(err, transfer.ErrRefused) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Many mistakes are told once, and not for ever.
+	_, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+strings.Repeat("x\n", 1000)), nil, nil)
+	if err == nil || strings.Count(err.Error(), "\n") != 20 {
+		t.Errorf("a thousand mistakes: %v", err)
+	}
+}
+
+// Whatever a file holds, reading it ends, and what Check lets through Import
+// takes as well, and the same again changes nothing.
+func FuzzImport(f *testing.F) {
+	file, _ := export(f, sample(f), transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	lines := bytes.SplitAfter(file, []byte("\n"))
+	for _, some := range [][]byte{lines[6], lines[8], lines[9], lines[10], lines[11], lines[12]} {
+		var l struct{ Type string }
+		if err := json.Unmarshal(some, &l); err != nil {
+			f.Fatal(err)
+		}
+		counts := map[string]any{"type": "end", "topics": 0, "pings": 0, "subscriptions": 0, l.Type + "s": 1}
+		last, err := json.Marshal(counts)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes.Join([][]byte{lines[0], some, last}, nil))
+	}
+	f.Add([]byte(`{"type":"rshub-export","format":1,"secrets":"plain"}` + "\n" + `{"type":"end"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		counts, err := transfer.Check(context.Background(), bytes.NewReader(text), nil, nil)
+		if err != nil {
+			return
+		}
+		to := newMemory()
+		told, err := transfer.Import(context.Background(), bytes.NewReader(text), to, transfer.ImportOptions{})
+		if err != nil || told.Counts != counts {
+			t.Fatalf("Check lets it through, Import says %+v, %v", told, err)
+		}
+		again, err := transfer.Import(context.Background(), bytes.NewReader(text), to, transfer.ImportOptions{})
+		if err != nil || again.Stored != 0 {
+			t.Fatalf("the second time: %+v, %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rshub/rshub/internal/base/seal"
+)
+
+// ErrNoKey is returned by Export where nothing says how the secrets of
+// subscribers are to stand in the file.
+var ErrNoKey = errors.New("the secrets of subscribers would stand in the file for everybody to read")
+
+// What a secret in a file is bound to begins with one of these, so that it opens
+// in its own line of a file alone.
+const (
+	ofSubscription = "export\nsubscription"
+	ofRequest      = "export\nrequest"
+)
+
+// secrets writes and reads the secrets of one file.
+type secrets struct {
+	how  string // one of the Secrets constants
+	keys *seal.Keys
+}
+
+// newSecrets is for a file that is written. An empty how seals with the keys.
+func newSecrets(how string, keys *seal.Keys) (*secrets, error) {
+	switch {
+	case how == "" && keys == nil:
+		return nil, ErrNoKey
+	case how == "":
+		how = SecretsSealed
+	case how == SecretsSealed && keys == nil:
+		return nil, ErrNoKey
+	}
+	return &secrets{how, keys}, nil
+}
+
+// sealKey is the id of the key that seals; empty: none does.
+func (s *secrets) sealKey() string {
+	if s.how != SecretsSealed {
+		return ""
+	}
+	return s.keys.IDs()[0].String()
+}
+
+// secretsOf is for a file that is read.
+func secretsOf(h header, keys *seal.Keys) (*secrets, error) {
+	switch h.Secrets {
+	case SecretsPlain, SecretsLeftOut:
+	case SecretsSealed:
+		if !slices.ContainsFunc(keys.IDs(), func(id seal.ID) bool { return id.String() == h.SealKey }) {
+			return nil, fmt.Errorf("%w: the secrets in this file were sealed with the key %s, which is not in --seal-key-file; add that key to the file as a line of its own", ErrRefused, h.SealKey)
+		}
+	default:
+		return nil, fmt.Errorf("%w: %q is no way in which secrets are kept that this version knows", ErrRefused, h.Secrets)
+	}
+	return &secrets{h.Secrets, keys}, nil
+}
+
+func (s *secrets) write(secret, of, topic, callback string) secretLine {
+	switch {
+	case secret == "":
+		return secretLine{}
+	case s.how == SecretsLeftOut:
+		return secretLine{LeftOut: true}
+	case s.how == SecretsPlain:
+		return secretLine{Value: []byte(secret)}
+	default:
+		return secretLine{Value: s.keys.Seal(nil, secret, about(of, topic, callback))}
+	}
+}
+
+func (s *secrets) read(l secretLine, of, topic, callback string) (string, error) {
+	switch {
+	case l.LeftOut && (s.how != SecretsLeftOut || len(l.Value) > 0):
+		return "", errors.New("it says that its secret was left out, and the first line says otherwise")
+	case len(l.Value) == 0:
+		return "", nil
+	case s.how == SecretsPlain:
+		return string(l.Value), nil
+	case s.how == SecretsLeftOut:
+		return "", errors.New("it has a secret, and the first line says that they were left out")
+	}
+	if _, sealed := seal.SealedBy(l.Value); !sealed {
+		return "", errors.New("its secret is not sealed, and the first line says that all are")
+	}
+	secret, err := s.keys.Open(l.Value, about(of, topic, callback))
+	if err != nil {
+		return "", fmt.Errorf("its secret: %w", err)
+	}
+	return secret, nil
+}
+
+func about(of, topic, callback string) string { return of + "\n" + topic + "\n" + callback }

@@ -1,0 +1,255 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/engine/telemetry"
+	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// stopGrace is what stopping may take beyond the time to drain, in all: handing
+// back shards and storing the last cursors, and the times that are reserved for
+// those that stop after that. The process has ended two seconds after the time to
+// drain.
+const (
+	stopGrace     = 1900 * time.Millisecond
+	stopDelivery  = 500 * time.Millisecond
+	stopListener  = 100 * time.Millisecond
+	stopTelemetry = 100 * time.Millisecond
+	stopStore     = 150 * time.Millisecond
+)
+
+// App is one hub. New, Start, Stop is its life; it is not started twice.
+type App struct {
+	cfg     config.Config
+	version string
+	log     *zap.Logger
+	// wall reads the machine's clock; nil: time.Now.
+	wall  func() time.Time
+	clock *clock.Clock
+	// resolver looks up what strangers name; nil: the system's.
+	resolver *net.Resolver
+
+	hubURL        string
+	public, admin net.Listener
+	certificate   *certificate // nil: plain HTTP
+	// adminCertificate is that of the operator's listener; nil: plain HTTP.
+	adminCertificate *certificate
+	started          time.Time
+	backend          backend
+	store            telemetry.Store // backend, counted and timed
+	metrics          *telemetry.Metrics
+	publishers       registry
+	token            *adminToken // nil: there is none
+	reloads          reloads
+	hub              *hub.Handler
+	draining         atomic.Bool
+	stopped          atomic.Bool
+	shares           atomic.Pointer[shares]                // nil until they are there
+	dispatcher       atomic.Pointer[delivery.Dispatcher]   // the same
+	service          atomic.Pointer[subscriptions.Service] // the same
+	traces           *telemetry.Traces                     // nil: nothing is traced
+
+	stops  stopper
+	failed chan error
+}
+
+// New returns a hub that does nothing yet. Version is told in its User-Agent
+// and to the operator. A nil log is none.
+func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	if cfg.NodeID == "" {
+		cfg.NodeID = uuid.NewString()
+	}
+	a := &App{cfg: cfg, version: version, failed: make(chan error, 1)}
+	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{c, &a.stopped} }))
+	log = a.log
+	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
+		return nil, err
+	}
+	a.reloads.add(&a.publishers)
+	if cfg.AdminTokenFile != "" {
+		a.token = newAdminToken(cfg.AdminTokenFile, cfg.AdminToken, log)
+		a.reloads.add(a.token)
+	}
+	return a, nil
+}
+
+// Start opens the store and the listeners and starts every part. When it
+// returns nil the hub answers; its actual addresses are in the log line with
+// the event "listening". After an error nothing is left running.
+func (a *App) Start(ctx context.Context) error {
+	if err := a.start(ctx); err != nil {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		return errors.Join(err, a.stops.stop(stopping, a.log))
+	}
+	a.log.Info("the hub listens", zap.String("event", "listening"),
+		zap.String("addr", a.Addr()), zap.String("admin_addr", a.AdminAddr()), zap.String("hub_url", a.hubURL),
+		zap.String("store", a.storeInfo().Location), zap.String("store_id", a.backend.ID()), zap.String("node_id", a.cfg.NodeID),
+		zap.String("version", a.version))
+	return nil
+}
+
+func (a *App) start(ctx context.Context) error {
+	a.started, a.clock = time.Now(), clock.New(a.wall)
+	a.warnOpenFiles()
+	a.stops.stage(stopStore)
+	if err := a.listen(ctx); err != nil {
+		return err
+	}
+	if err := a.openStore(ctx); err != nil {
+		return err
+	}
+	a.stops.add("store", func(context.Context) error { return a.backend.Close() })
+
+	a.stops.stage(stopTelemetry)
+	a.startMetrics(ctx)
+	if err := a.startTraces(ctx); err != nil {
+		return err
+	}
+
+	// The operator's side is started first and stopped last, so that it can
+	// tell what is going on meanwhile.
+	a.stops.stage(stopListener)
+	a.serve(ctx, a.admin, a.adminCertificate, a.adminServer())
+	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
+	return a.startParts(ctx)
+}
+
+func (a *App) adminHandler() http.Handler {
+	var token func() string
+	if a.token != nil {
+		token = a.token.get
+	}
+	return admin.New(admin.Options{
+		Token:   token,
+		Hosts:   append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
+		Refused: a.metrics.Operator,
+		Reload:  a.reloads.reload,
+		Pprof:   a.cfg.Pprof,
+		Ready:   a.ready,
+		Info:    a.info,
+		Metrics: a.metrics.Handler(),
+		Subscribers: func(topic string) (int, bool) {
+			shares := a.shares.Load()
+			if shares == nil || shares.Live() > 1 { // each hub knows its own alone
+				return 0, false
+			}
+			return shares.dispatcher.Subscribers(topic), true
+		},
+		Pauses:  a.pauses,
+		Control: a.control,
+		Now:     a.clock.Earliest, // as delivery sees leases
+		Topics:  a.store, Marks: a.store, Subscriptions: a.store,
+		Log: a.log,
+	})
+}
+
+// control is what carries the operator's changes out; nil until it is there.
+func (a *App) control() admin.Control {
+	if s := a.service.Load(); s != nil {
+		return s
+	}
+	return nil
+}
+
+// ready is what GET /readyz tells. What could not be looked at is left out: the
+// space of a store that does not answer, and leases where there are none.
+func (a *App) ready(ctx context.Context) []admin.Check {
+	checks := []admin.Check{{Name: "starting", Holds: "the start is over", Err: a.starting()}}
+	store, space := a.backend.Ready(ctx), error(nil)
+	if errors.Is(store, journal.ErrFull) {
+		store, space = nil, store
+	}
+	checks = append(checks, admin.Check{Name: "store", Holds: "it answers", Err: store})
+	if store == nil {
+		checks = append(checks, admin.Check{Name: "high water", Holds: "it is not reached", Err: space})
+	}
+	if s := a.shares.Load(); s != nil && s.meets() {
+		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.Check()})
+	}
+	return append(checks, admin.Check{Name: "draining", Holds: "the hub was not asked to end", Err: a.shuttingDown()})
+}
+
+// starting is an error until the hub delivers to what is its own of the
+// subscriptions, or none is.
+func (a *App) starting() error {
+	if s := a.shares.Load(); s != nil {
+		return s.Starting()
+	}
+	return errors.New("the parts that deliver to the subscriptions are being started")
+}
+
+func (a *App) shuttingDown() error {
+	if a.draining.Load() {
+		return errors.New("the hub is shutting down")
+	}
+	return nil
+}
+
+func (a *App) info(ctx context.Context) admin.Info {
+	i := admin.Info{
+		Version:   a.version,
+		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
+		HubURL:    a.hubURL,
+		Store:     a.storeInfo(),
+		NodeID:    a.cfg.NodeID,
+		StartedAt: a.started,
+		Uptime:    time.Since(a.started).Seconds(),
+	}
+	if s := a.shares.Load(); s != nil {
+		var err error
+		if i.Nodes, i.Unowned, err = s.nodes(ctx); err != nil {
+			i.NodesError = err.Error()
+		}
+	}
+	return i
+}
+
+// Addr is the actual address of the public listener, host:port, after Start.
+func (a *App) Addr() string { return a.public.Addr().String() }
+
+// AdminAddr is that of the operator's listener.
+func (a *App) AdminAddr() string { return a.admin.Addr().String() }
+
+// HubURL is the hub URI, after Start.
+func (a *App) HubURL() string { return a.hubURL }
+
+// Failed gives the error of a part that ended by itself. The hub is then to be
+// stopped.
+func (a *App) Failed() <-chan error { return a.failed }
+
+// Stop ends the hub: readiness turns to 503 and no publish is taken any more,
+// deliveries in flight get the time of --drain, cursors are flushed, the store
+// is closed. Whatever hangs, Stop returns within --drain and two seconds, or when
+// ctx ends. What is not done by then is broken off, which the log says and is no
+// error; a stored notification or subscription is never lost by that. Nothing is
+// logged after that. It may be called again and then does nothing.
+func (a *App) Stop(ctx context.Context) error {
+	if a.hub != nil {
+		a.hub.SetDraining(true)
+	}
+	a.draining.Store(true)
+	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopGrace)
+	defer cancel()
+	defer a.stopped.Store(true)
+	return a.stops.stop(limit, a.log)
+}

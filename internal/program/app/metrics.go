@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/internal/engine/telemetry"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// startMetrics makes the metrics, to which every part tells what it does, and
+// puts them around the store.
+func (a *App) startMetrics(ctx context.Context) {
+	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
+		Ready: func() bool { return a.isReady(ctx) },
+		Delivery: func() (s delivery.Stats, c delivery.Census) {
+			if d := a.dispatcher.Load(); d != nil {
+				s, c = d.Stats(), d.Census()
+			}
+			return s, c
+		},
+		Shares: func() (owned, live int) {
+			if s := a.shares.Load(); s != nil {
+				owned, live = s.Owned(), s.Live()
+			}
+			return owned, live
+		},
+		ClockStep: a.clock.Step,
+		Subscriptions: func() (c subscriptions.Census) {
+			if s := a.service.Load(); s != nil {
+				c = s.Census()
+			}
+			return c
+		},
+		Space: a.backend.Space,
+	})
+	a.store = a.metrics.Store(a.backend)
+	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)
+	a.stops.background(ctx, "clock", a.watchClock, a.failed)
+}
+
+// isReady is what GET /readyz answers, for a figure: it does not wait as long.
+func (a *App) isReady(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for _, c := range a.ready(ctx) {
+		if c.Err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// both tells two of an event.
+func both[E any](a, b func(E)) func(E) {
+	return func(e E) {
+		a(e)
+		b(e)
+	}
+}

@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
+)
+
+// startParts starts what works in the background, from the journal outwards,
+// and answers at the hub URI. That goes on while deliveries end, so that whoever
+// publishes meanwhile is told 503 and when to come again.
+func (a *App) startParts(ctx context.Context) error {
+	client, err := a.egressClient()
+	if err != nil {
+		return err
+	}
+	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
+	shares := a.newShares()
+	budget := egress.NewBudget(a.cfg.VerifyBudget)
+	budget.Refused, budget.Live = a.metrics.Refused, shares.Live
+	topics, err := a.topicChecker(client, budget)
+	if err != nil {
+		return err
+	}
+	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
+
+	keep := retention{store: a.store, owns: shares.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.storeTime(), rule: journal.Retention{
+		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
+	}}
+	dispatcher, err := a.newDispatcher(client, shares)
+	if err != nil {
+		return err
+	}
+	a.dispatcher.Store(dispatcher)
+	shares.dispatcher = dispatcher
+	a.shares.Store(shares)
+	service := a.subscriptions(client, budget, topics, shares)
+	a.service.Store(service)
+	if a.hub, err = a.hubHandler(client, topics, service, shares); err != nil {
+		return err
+	}
+	shares.hub = a.hub
+	a.stops.stage(stopListener)
+	a.serve(ctx, a.public, a.certificate, a.publicServer())
+	a.stops.stage(stopDelivery)
+	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
+	// The shares are handed back before deliveries end: that is what --drain is for.
+	a.stops.stage(0)
+	a.stops.background(ctx, "retention", keep.run, a.failed)
+	a.stops.background(ctx, "shares", shares.run, a.failed)
+	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
+	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
+	return nil
+}
+
+// userAgent is what every request of the hub says that it comes from.
+func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
+
+func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*validate.TopicChecker, error) {
+	log := a.log.Named("topics")
+	return validate.NewTopicChecker(validate.TopicOptions{
+		HubURL:  a.hubURL,
+		Client:  client,
+		Budget:  budget,
+		Mode:    validate.TopicMode(a.cfg.TopicCheck),
+		Timeout: a.cfg.Timeout,
+		Warn: func(topic string, err error) {
+			log.Warn("the topic check failed; let through by --topic-check=warn",
+				zap.String("event", "topic_check_warning"), zap.String("topic", topic), zap.Error(err))
+		},
+	})
+}
+
+// found hands a request that delivery came across to who verifies it.
+func (a *App) found(rec subscriptions.Record) {
+	if s := a.service.Load(); s != nil {
+		s.Found(rec)
+	}
+}
+
+func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Dispatcher, error) {
+	return delivery.New(delivery.Options{
+		Journal:       a.store,
+		Subscriptions: a.store,
+		Owns:          shares.Owns,
+		Poll:          a.poll(),
+		Client:        client,
+		HubURL:        a.hubURL,
+		UserAgent:     a.userAgent(),
+		Signature:     websub.SignatureMethod(a.cfg.Signature),
+		Policy: delivery.Policy{
+			First: a.cfg.RetryFirst, Max: a.cfg.RetryMax, GiveUp: a.cfg.GiveUp,
+		},
+		Timeout:          a.cfg.Timeout,
+		Clock:            a.clock,
+		MaxInflight:      a.cfg.MaxInflight,
+		MaxInflightBytes: a.cfg.MaxInflightBytes,
+		PerHost:          a.cfg.PerHost,
+		CommitWindow:     a.cfg.CommitWindow,
+		Event:            both(a.metrics.Attempt, a.traces.Attempt),
+		Gap:              a.metrics.Gap,
+		Damaged:          a.metrics.Damaged,
+		Found:            a.found,
+		Log:              a.log,
+	})
+}
+
+func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shares *shares) *subscriptions.Service {
+	return subscriptions.New(subscriptions.Options{
+		Store:             a.store,
+		Heads:             a.store,
+		Entries:           a.store,
+		Client:            client,
+		Budget:            budget,
+		Check:             topicCheck{topics},
+		LeaseMin:          a.cfg.LeaseMin,
+		LeaseDefault:      a.cfg.LeaseDefault,
+		LeaseMax:          a.cfg.LeaseMax,
+		ResumeWithin:      a.cfg.ResumeWithin,
+		MaxPending:        a.cfg.MaxPending,
+		MaxPendingPerHost: a.cfg.MaxPendingPerHost,
+		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
+		MaxTotal:          a.cfg.MaxSubscriptions,
+		Timeout:           a.cfg.Timeout,
+		Owns:              shares.Owns,
+		Live:              shares.Live,
+		Changed:           shares.dispatcher.Apply,
+		Clock:             a.clock,
+		StoreTime:         a.storeTime(),
+		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
+	})
+}
+
+func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service, shares *shares) (*hub.Handler, error) {
+	auth, err := hub.ParsePublishAuth(a.cfg.PublishAuth)
+	if err != nil {
+		return nil, err
+	}
+	allow, err := patterns(a.cfg.TopicAllow)
+	if err != nil {
+		return nil, err
+	}
+	deny, err := patterns(a.cfg.TopicDeny)
+	if err != nil {
+		return nil, err
+	}
+	return hub.New(hub.Options{
+		HubURL:                 a.hubURL,
+		Journal:                a.store,
+		Marks:                  a.store,
+		Subscriptions:          service,
+		Topics:                 topics,
+		Publishers:             &a.publishers.live,
+		Callbacks:              client,
+		Auth:                   auth,
+		AcceptGaps:             a.cfg.Continuity == config.ContinuityFlag,
+		TopicAllow:             allow,
+		TopicDeny:              deny,
+		RequireHTTPSForSecrets: a.cfg.RequireHTTPSForSecrets,
+		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
+		PublishBytes:           hub.Rate{Events: a.cfg.PublishBytes.Count, Per: a.cfg.PublishBytes.Per},
+		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
+		Owns:                   shares.Owns,
+		Live:                   shares.Live,
+		Clock:                  a.clock,
+		MaxBody:                a.cfg.MaxBody,
+		AllowHosts:             a.cfg.AllowHost,
+		TrustedProxies:         a.cfg.TrustedProxy,
+		Event:                  both(a.metrics.Request, a.traces.Publish),
+		Log:                    a.log,
+	})
+}
+
+func patterns(list []string) ([]validate.Pattern, error) {
+	out := make([]validate.Pattern, 0, len(list))
+	for _, s := range list {
+		p, err := validate.ParsePattern(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,161 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/validate"
+)
+
+// registry is the publishers that are in force, and what was read of them.
+type registry struct {
+	live validate.Publishers
+	file string
+	log  *zap.Logger
+
+	mu      sync.Mutex
+	read    []config.Publisher
+	secrets []string // the files that the publishers file names
+	files   ingress.Watched
+}
+
+// begin puts in force what was read of a file at the start.
+func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) error {
+	r.file, r.log, r.secrets = file, log, secretFiles(list)
+	r.take()
+	return r.set(list)
+}
+
+func (r *registry) take() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
+
+// set puts a list in force, or leaves all as it is.
+func (r *registry) set(list []config.Publisher) error {
+	publishers, err := publishers(list)
+	if err == nil {
+		r.live.Replace(publishers)
+		r.read = list
+	}
+	return err
+}
+
+func (r *registry) check(time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.files.Changed() {
+		_, _ = r.load() // it is logged
+	}
+}
+
+func (r *registry) reload(time.Time) (admin.Reloaded, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	detail, err := r.load()
+	return admin.Reloaded{What: "publishers", File: r.file, Detail: detail}, err
+}
+
+// load reads the publishers file again, and says what changed. A file with
+// mistakes, or that is gone, changes nothing.
+func (r *registry) load() (detail string, err error) {
+	list, err := r.readAll()
+	if len(r.read) == 0 && errors.Is(err, config.ErrNoPublishersFile) {
+		err = nil // as before
+	}
+	before := r.read
+	if err == nil {
+		err = r.set(list)
+	}
+	if err != nil {
+		r.log.Error("the publishers file could not be taken over; those of before stay in force", zap.String("event", "reload_failed"),
+			zap.String("file", r.file), zap.Error(err))
+		return "", err
+	}
+	added, removed, changed := difference(before, list)
+	r.log.Info("the publishers file was read again; other settings take a restart", zap.String("event", "reloaded"),
+		zap.String("file", r.file), zap.Int("publishers", len(list)),
+		zap.Strings("added", added), zap.Strings("removed", removed), zap.Strings("changed", changed))
+	detail = fmt.Sprintf("%d in force", len(list))
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"added", added}, {"changed", changed}, {"removed", removed}} {
+		if len(part.names) > 0 {
+			detail += "; " + part.what + " " + strings.Join(part.names, ", ")
+		}
+	}
+	return detail, nil
+}
+
+// readAll reads the publishers file and the secrets that it names. Files are looked
+// at before they are read, so those that are named for the first time are read
+// once more.
+func (r *registry) readAll() ([]config.Publisher, error) {
+	for tries := 0; ; tries++ {
+		r.take()
+		list, err := config.ReadPublishers(r.file)
+		named := secretFiles(list)
+		if err != nil && len(list) == 0 || slices.Equal(named, r.secrets) || tries == 2 {
+			return list, err
+		}
+		r.secrets = named
+	}
+}
+
+func secretFiles(list []config.Publisher) (names []string) {
+	for _, p := range list {
+		if p.SecretFile != "" {
+			names = append(names, p.SecretFile)
+		}
+	}
+	return names
+}
+
+// difference names the publishers that are in one list alone, or differ.
+func difference(before, after []config.Publisher) (added, removed, changed []string) {
+	named := func(list []config.Publisher, name string) int {
+		return slices.IndexFunc(list, func(p config.Publisher) bool { return p.Name == name })
+	}
+	for i := range after {
+		switch was := named(before, after[i].Name); {
+		case was < 0:
+			added = append(added, after[i].Name)
+		case !reflect.DeepEqual(before[was], after[i]):
+			changed = append(changed, after[i].Name)
+		}
+	}
+	for i := range before {
+		if named(after, before[i].Name) < 0 {
+			removed = append(removed, before[i].Name)
+		}
+	}
+	return added, removed, changed
+}
+
+// CheckPublishers returns an error that says what a hub could not do with these
+// publishers; nil: they are right.
+func CheckPublishers(list []config.Publisher) error {
+	_, err := publishers(list)
+	return err
+}
+
+// publishers makes of the configured publishers those of the hub.
+func publishers(list []config.Publisher) ([]validate.Publisher, error) {
+	out := make([]validate.Publisher, 0, len(list))
+	for _, p := range list {
+		topics, err := patterns(p.Topics)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)})
+	}
+	return out, nil
+}

@@ -1,0 +1,209 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/store/redisstore"
+)
+
+// How often retention looks at every topic: while something is published, and
+// at any rate. A topic over its own limit is trimmed as soon as it is.
+const (
+	retentionBusy = 10 * time.Second
+	retentionIdle = time.Minute
+)
+
+// ageParts of the age that is kept pass between looks at how old the oldest
+// notification of every topic is: that is not in its head, and each topic has to be
+// asked for.
+const ageParts = 100
+
+// topicsPage is how many heads are read from the store at once.
+const topicsPage = 256
+
+// retention trims the journal.
+type retention struct {
+	store interface {
+		journal.Trimmer
+		Head(ctx context.Context, topic string) (journal.Head, error)
+		Hints(ctx context.Context) <-chan string
+	}
+	rule journal.Retention
+	// owns tells whether this hub trims a partition, with its part of the total:
+	// nil: all of them.
+	owns func(partition int) bool
+	log  *zap.Logger
+	// clock tells the time of day, and storeTime what it is for the store; nil: that
+	// has no clock of its own.
+	clock     *clock.Clock
+	storeTime func(context.Context) (time.Time, error)
+
+	aged time.Time // when ages were looked at last; trim's own
+}
+
+// mine are the partitions that this hub trims.
+func (r *retention) mine() []int {
+	var out []int
+	for n := range journal.Partitions {
+		if r.owns == nil || r.owns(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (r *retention) run(ctx context.Context) error {
+	hints := r.store.Hints(ctx)
+	tick := time.NewTicker(retentionBusy)
+	defer tick.Stop()
+	var last time.Time
+	grew := false
+	for {
+		// At the start there is nothing to trim until shards are taken.
+		if (grew || time.Since(last) >= retentionIdle) && len(r.mine()) > 0 {
+			last, grew = time.Now(), false
+			r.report(ctx, r.trimNow(ctx))
+		}
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				waiting = false
+			case topic, ok := <-hints:
+				if !ok {
+					return nil
+				}
+				grew = true
+				r.report(ctx, r.bound(ctx, topic))
+			}
+		}
+	}
+}
+
+// bound trims a topic that has become larger than one may be.
+func (r *retention) bound(ctx context.Context, topic string) error {
+	if r.rule.PerTopic <= 0 || r.owns != nil && !r.owns(journal.Partition(journal.TopicID(topic))) {
+		return nil
+	}
+	head, err := r.store.Head(ctx, topic)
+	if err != nil || head.Bytes <= r.rule.PerTopic {
+		return err
+	}
+	_, err = r.store.Trim(ctx, topic, journal.Cut{KeepBytes: r.rule.PerTopic})
+	return err
+}
+
+func (r *retention) report(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("the journal could not be trimmed; it is tried again soon", zap.String("event", "retention_failed"), zap.Error(err))
+	}
+}
+
+// away tells whether err is of no topic: the store does not answer, or the hub ends.
+func away(ctx context.Context, err error) bool {
+	return errors.Is(err, redisstore.ErrAway) || errors.Is(err, embedstore.ErrClosed) || err != nil && ctx.Err() != nil
+}
+
+// failures are what went wrong with some topics while others were trimmed.
+type failures struct {
+	first error
+	n     int
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.n++; f.first == nil {
+		f.first = err
+	}
+}
+
+// err is the first of them, with their number.
+func (f *failures) err() error {
+	if f.n > 1 {
+		return fmt.Errorf("%d failures, the first: %w", f.n, f.first)
+	}
+	return f.first
+}
+
+// trimNow trims as of now: as of the earliest of what the clocks say that there are,
+// since what is trimmed does not come back.
+func (r *retention) trimNow(ctx context.Context) error {
+	now := r.clock.Earliest()
+	if r.storeTime != nil {
+		at, err := r.storeTime(ctx)
+		if err != nil {
+			return fmt.Errorf("reading the clock of the store: %w", err)
+		}
+		if at.Before(now) {
+			now = at
+		}
+	}
+	return r.trim(ctx, now)
+}
+
+// trim takes away what the rule does not keep in the partitions of this hub. Of the
+// total it has as large a part as of the partitions: topics are spread over these
+// at random, so that the parts are used alike, and all hubs together keep the total
+// without reading each other's topics. Where few large topics make most of it, they
+// may be trimmed before the whole is full. A topic or a partition that cannot be
+// read ends nothing but its own part; a store that is away ends the whole.
+func (r *retention) trim(ctx context.Context, now time.Time) error {
+	var topics []string
+	var sizes []int64
+	var failed failures
+	mine, rule := r.mine(), r.rule
+	if len(mine) == 0 {
+		return nil
+	}
+	if rule.Total > 0 { // in floating point, as the product may be too large
+		rule.Total = max(1, int64(float64(rule.Total)*(float64(len(mine))/journal.Partitions)))
+	}
+	for _, partition := range mine {
+		var after uuid.UUID
+		for {
+			heads, err := r.store.Topics(ctx, partition, after, topicsPage)
+			if failed.add(err); away(ctx, err) {
+				return err
+			}
+			if err != nil {
+				break
+			}
+			for _, h := range heads {
+				if h.Entries > 0 {
+					topics, sizes = append(topics, h.Topic), append(sizes, h.Bytes)
+				}
+			}
+			if len(heads) < topicsPage {
+				break
+			}
+			after = journal.TopicID(heads[len(heads)-1].Topic)
+		}
+	}
+	cut := rule.Cut(now, sizes)
+	old := rule.Age > 0 && now.Sub(r.aged).Abs() >= rule.Age/ageParts // a clock may go back
+	for i, topic := range topics {
+		if !old && (cut.KeepBytes < 0 || sizes[i] <= cut.KeepBytes) {
+			continue
+		}
+		_, err := r.store.Trim(ctx, topic, cut)
+		if failed.add(err); away(ctx, err) {
+			return err
+		}
+	}
+	if old {
+		r.aged = now
+	}
+	return failed.err()
+}

@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/internal/engine/transfer"
+	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/store/redisstore"
+)
+
+type (
+	// ExportOptions say what Export writes.
+	ExportOptions = transfer.ExportOptions
+	// Exported tells what Export wrote.
+	Exported = transfer.Exported
+	// ImportOptions say how Import reads.
+	ImportOptions = transfer.ImportOptions
+	// Imported tells what came of an Import.
+	Imported = transfer.Imported
+	// LineCounts tell how many lines of which type there are.
+	LineCounts = transfer.Counts
+)
+
+// The ways in which ExportOptions.Secrets has secrets stand in a file, besides
+// being sealed.
+const (
+	PlainSecrets   = transfer.SecretsPlain
+	WithoutSecrets = transfer.SecretsLeftOut
+)
+
+// Errors of Export and Import that are wrapped by what they return.
+var (
+	ErrNoStore     = errors.New("there is no store")
+	ErrNoSealKey   = transfer.ErrNoKey
+	ErrFileRefused = transfer.ErrRefused
+	ErrFileCut     = transfer.ErrTruncated
+)
+
+// FileError says that a file has wrong lines, so that nothing of it was imported.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Export writes what the store of the settings holds to w. The keys of the
+// options are those of --seal-key-file.
+func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer, o ExportOptions) (Exported, error) {
+	keys, err := sealKeys(cfg, log)
+	if err != nil {
+		return Exported{}, err
+	}
+	o.Keys = keys
+	if keys == nil && o.Secrets == "" {
+		return Exported{}, ErrNoSealKey // before a store is opened for nothing
+	}
+	if err := storeThere(cfg); err != nil {
+		return Exported{}, err
+	}
+	// Without the keys first: a store opened with keys seals what is plain in it,
+	// and the hub might have none.
+	s, err := openBackend(ctx, cfg, nil, log, redisstore.Options{Visitor: true})
+	var missing *seal.KeyError
+	if errors.As(err, &missing) && keys != nil {
+		s, err = openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
+	}
+	if err != nil {
+		return Exported{}, err
+	}
+	if r, ok := s.(*redisstore.Store); ok && r.New() {
+		return Exported{}, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, r.Location(), cfg.RedisPrefix), s.Close())
+	}
+	told, err := transfer.Export(ctx, w, s, o)
+	return told, errors.Join(err, s.Close())
+}
+
+// Import merges a file into the store of the settings, after looking through all
+// of it: a *FileError says that there was something wrong, and nothing was
+// imported. Checked, which may be nil, is called in between with what is in it.
+func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.ReadSeeker, o ImportOptions, checked func(LineCounts)) (Imported, error) {
+	keys, err := sealKeys(cfg, log)
+	if err != nil {
+		return Imported{}, err
+	}
+	o.Keys = keys
+	counts, err := transfer.Check(ctx, file, keys, nil)
+	if err != nil {
+		return Imported{}, &FileError{err}
+	}
+	if checked != nil {
+		checked(counts)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return Imported{}, err
+	}
+	s, err := openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
+	if err != nil {
+		return Imported{}, err
+	}
+	told, err := transfer.Import(ctx, file, s, o)
+	return told, errors.Join(err, s.Close())
+}
+
+// sealKeys reads the keys of --seal-key-file; nil: there are none.
+func sealKeys(cfg config.Config, log *zap.Logger) (*seal.Keys, error) {
+	if cfg.SealKeyFile == "" {
+		return nil, nil
+	}
+	keys, exposed, err := seal.ReadFile(cfg.SealKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading --seal-key-file: %w", err)
+	}
+	if exposed {
+		log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+cfg.SealKeyFile, zap.String("event", "seal_keys_exposed"))
+	}
+	return keys, nil
+}
+
+// storeThere is ErrNoStore where opening the embedded store would make one.
+func storeThere(cfg config.Config) error {
+	if cfg.RedisURL != "" {
+		return nil
+	}
+	path := filepath.Join(cfg.DataDir, "store.db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w in %s; name its folder with --data-dir", ErrNoStore, cfg.DataDir)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// size writes bytes for a person.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/1024, 0
+	for f >= 1023.95 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, units[i])
+}
+
+// span writes a time for a person, in the two largest units.
+func span(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+	units := []struct {
+		name string
+		d    time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		if d < u.d {
+			continue
+		}
+		s := fmt.Sprintf("%d%s", d/u.d, u.name)
+		if i+1 < len(units) && d%u.d >= units[i+1].d {
+			s += fmt.Sprintf("%d%s", d%u.d/units[i+1].d, units[i+1].name)
+		}
+		return s
+	}
+	return "0s"
+}
+
+// instant writes a time as ResourceSync does, in UTC; a dash where there is none.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// away writes how far a time is from now: "in 5m", "5m ago" or "now"; a dash
+// where there is none.
+func away(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	switch d := t.Sub(now).Round(time.Second); {
+	case d > 0:
+		return "in " + span(d)
+	case d < 0:
+		return span(-d) + " ago"
+	default:
+		return "now"
+	}
+}
+
+// due is away for something that is to be done: what is overdue is done now, or as
+// soon as its turn comes.
+func due(t, now time.Time) string {
+	if t.IsZero() || t.After(now) {
+		return away(t, now)
+	}
+	return "now"
+}
+
+// moment writes a time of the hub's clock, to the millisecond, and how far that
+// is from now; nothing where there is none.
+func moment(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return instant(t.Truncate(time.Millisecond)) + " (" + away(t, now) + ")"
+}
+
+// seconds is a time as the API writes it. What no clock can hold is the longest
+// that one can.
+func seconds(s float64) time.Duration {
+	const most = float64(1<<63 - 1)
+	if ns := s * float64(time.Second); ns < most {
+		return time.Duration(ns)
+	}
+	return 1<<63 - 1
+}
+
+// Count writes a number and what it is of.
+func Count[N int | int64 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// parseSince reads a W3C datetime, or how long ago: 90s, 30m, 2h, 7d, also
+// together as in 1d12h.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	if t, err := resourcesync.ParseDatetime(s); err == nil {
+		return t, nil
+	}
+	d, err := quantity.Duration(s)
+	if err != nil || now.Add(-d).Year() < 1 {
+		return time.Time{}, fmt.Errorf("%q is neither a datetime with its zone, such as 2026-01-31T12:00:00Z, nor a time ago, such as 2h or 7d", Line(s))
+	}
+	return now.Add(-d), nil
+}

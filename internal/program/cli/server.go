@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/base/ingress"
+)
+
+// ServerFlags say where one of the two ends is reached, and how.
+type ServerFlags struct {
+	listen, dev string // addresses; dev with --dev
+	cert, key   string
+	proxies     []string
+	flags       *pflag.FlagSet
+}
+
+// Add adds --listen, --tls-cert, --tls-key and --trusted-proxy. Port is the one of the
+// default address, and what says what arrives there.
+func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
+	f.flags, f.dev = flags, "127.0.0.1:"+port
+	flags.StringVar(&f.listen, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
+	flags.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; with it --listen speaks https alone")
+	flags.StringVar(&f.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
+	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, which may have any number of the connections; repeatable")
+}
+
+// TLSFiles are the files of --tls-cert and --tls-key; empty: one is not given.
+func (f *ServerFlags) TLSFiles() []string { return []string{f.cert, f.key} }
+
+// Server is the server of one of the two ends.
+type Server struct {
+	net.Listener
+	// Failed gets the error with which it ended by itself.
+	Failed chan error
+
+	o    ingress.Options
+	cert *ingress.Certificate // nil: plain HTTP
+	http *http.Server         // nil: it does not serve yet
+	quit context.CancelFunc   // the watch of cert
+}
+
+// Open reads the certificate and opens the address. Nothing is answered before Serve.
+// Name is what the log calls it. An error has its exit code.
+func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
+	s := &Server{
+		Failed: make(chan error, 1), quit: func() {},
+		o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log},
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, Fail(ExitUsage, "--tls-cert and --tls-key go together; name both files, or neither")
+	}
+	for _, text := range f.proxies {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, Fail(ExitUsage, "--trusted-proxy %q is not a range of addresses; write it like 10.0.0.7/32 or fd00::/8", text)
+		}
+		s.o.Exempt = append(s.o.Exempt, p)
+	}
+	var err error
+	if f.cert != "" {
+		if s.cert, err = ingress.ReadCertificate(f.cert, f.key, log); err != nil {
+			return nil, Fail(ExitFailure, "reading the certificate (--tls-cert, --tls-key): %w", err)
+		}
+	}
+	addr := f.listen
+	if dev && !f.flags.Changed("listen") {
+		addr = f.dev
+	}
+	s.Listener, err = Listen(ctx, addr)
+	return s, err
+}
+
+// URL is where the server is reached on this machine, by a name or address of it.
+func (s *Server) URL(host string) string {
+	scheme := "http"
+	if s.cert != nil {
+		scheme = "https"
+	}
+	_, port, err := net.SplitHostPort(s.Addr().String())
+	if err != nil {
+		return scheme + "://" + host + "/"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + "/"
+}
+
+// Serve answers with a handler until Stop. The certificate is watched until then or until
+// ctx ends.
+func (s *Server) Serve(ctx context.Context, h http.Handler) {
+	s.o.Handler = h
+	s.http = ingress.NewServer(s.o)
+	if s.cert != nil {
+		ctx, s.quit = context.WithCancel(ctx)
+		go s.cert.Watch(ctx)
+	}
+	go func() {
+		if err := ingress.Serve(s.http, s.Listener, s.cert); !errors.Is(err, http.ErrServerClosed) {
+			s.Failed <- err
+		}
+	}()
+}
+
+// Stop takes no more requests, and gives those that are being answered so much time. It
+// may be called again.
+func (s *Server) Stop(ctx context.Context, drain time.Duration) {
+	s.quit()
+	if s.http == nil {
+		_ = s.Close() // nothing was served
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // they had their time
+	}
+}

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// redisRetention is the default of retention-total with Redis, which keeps all in
+// memory.
+const redisRetention = "512MiB"
+
+const redisForms = "write it like redis://127.0.0.1:6379, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host"
+
+// parseRedis checks as much of a Redis URL as tells it from something else; the
+// store reads the rest. What is wrong is told without the value, which may hold a
+// password.
+func parseRedis(s string) (Secret, error) {
+	if s == "" {
+		return "", nil
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	base, kind, _ := strings.Cut(scheme, "+")
+	switch {
+	case !ok || base != "redis" && base != "rediss" || !slices.Contains([]string{"", "sentinel", "cluster"}, kind) || strings.HasSuffix(scheme, "+"):
+		return "", errors.New("the value is no URL of a Redis; " + redisForms)
+	case rest == "" || strings.ContainsAny(rest[:1], "/?"):
+		return "", errors.New("the Redis URL names no host; " + redisForms)
+	case strings.HasPrefix(rest, masked):
+		return "", errors.New("the Redis URL has asterisks where its user name and password were; write those")
+	}
+	return Secret(s), nil
+}
+
+// hideRedis takes what may be secret out of a Redis URL.
+func hideRedis(s string) string {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		if s == "" {
+			return ""
+		}
+		return masked
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = masked + rest[at:]
+	}
+	if before, _, ok := strings.Cut(rest, "?"); ok {
+		rest = before + "?" + masked
+	}
+	return scheme + "://" + rest
+}
+
+// redisPrefixes are those that package redisstore takes.
+var redisPrefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
+
+func parseRedisPrefix(s string) (string, error) {
+	if !redisPrefixes.MatchString(s) {
+		return "", fmt.Errorf("%q can't begin the names of keys; write 1 to 64 letters, digits and characters of _.:/-", s)
+	}
+	return s, nil
+}
+
+// readRedis reads the URL of Redis from its file.
+func (c *Config) readRedis(o Origins) error {
+	if c.RedisURLFile == "" {
+		return nil
+	}
+	if c.RedisURL != "" {
+		return fmt.Errorf("%s: redis-url is given as well (%s); leave one of them out", o.Where("redis-url-file"), o.Get("redis-url").From)
+	}
+	text, err := ReadSecret(c.RedisURLFile)
+	if err == nil {
+		c.RedisURL, err = parseRedis(string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Where("redis-url-file"), err)
+	}
+	return nil
+}
+
+// finishRedis reads what is in a file, and sets the default that depends on it.
+func (c *Config) finishRedis(o Origins) error {
+	if err := c.readRedis(o); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(o, func(one Origin) bool { return one.Name == "retention-total" }); c.RedisURL != "" && i >= 0 && o[i].Default {
+		o[i].Value, o[i].From = []string{redisRetention}, "default with redis-url"
+		total, err := quantity.Size(redisRetention)
+		c.RetentionTotal = total
+		return err
+	}
+	return nil
+}
+
+// checkRedis judges the settings of Redis together.
+func (c *Config) checkRedis(o Origins, need func(ok bool, format string, args ...any)) {
+	for _, name := range []string{"redis-prefix", "owner-lease", "install-id", "accept-empty-store"} {
+		need(c.RedisURL != "" || o.Get(name).Default, "%s: it is for Redis alone, and there is no redis-url; give that, or leave it out", o.Where(name))
+	}
+	need(!c.AcceptEmptyStore || c.InstallID != "", "%s: without install-id every store is accepted; give that, or leave it out", o.Where("accept-empty-store"))
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// setting is one row of the table. Its texts are values as a person writes them.
+type setting struct {
+	name string
+	arg  string // what stands for the value in the help; empty: true or false
+	help string
+	def  string
+	auto string // what happens where def is empty and nothing is set
+	dev  string // the default under --dev where it is another one
+	list bool   // may be given several times
+	// set parses and stores a value; a setting that is no list gets exactly one.
+	set func(text []string) error
+	// hide is what is shown of a value that may hold a secret; nil: all of it.
+	hide func(text string) string
+}
+
+// settings is the table of everything that can be set, bound to c.
+func settings(c *Config) []setting {
+	return []setting{
+		{name: "config", arg: "FILE", help: "YAML file of settings; its keys are the names of these flags without the dashes in front", auto: "none", set: ignore},
+		{name: "dev", help: "settings for a laptop: open, local, without limits. It changes only defaults; what is set elsewhere wins", def: "false", set: one(parseBool, &c.Dev)},
+
+		{name: "listen", arg: "ADDR", help: "address of the public listener", def: ":8080", dev: "127.0.0.1:8080", set: one(parseAddr, &c.Listen)},
+		{name: "public-url", arg: "URL", help: "the hub URI, exactly as publishers name it in Link rel=\"hub\"", auto: "http://localhost:PORT/, or https with tls-cert", set: one(parsePublicURL, &c.PublicURL)},
+		{name: "tls-cert", arg: "FILE", help: "certificate of the public listener and its chain (PEM), read again when it changes; with it the listener speaks https alone", auto: "none", set: one(anyText, &c.TLSCert)},
+		{name: "tls-key", arg: "FILE", help: "private key of tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.TLSKey)},
+		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, figures, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
+		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener, of 16 characters at least; needed unless that is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
+		{name: "admin-tls-cert", arg: "FILE", help: "certificate of the operator's listener and its chain (PEM), read again when it changes; with it the listener speaks https alone", auto: "none", set: one(anyText, &c.AdminTLSCert)},
+		{name: "admin-tls-key", arg: "FILE", help: "private key of admin-tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.AdminTLSKey)},
+		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, made if it is not there; not used with redis-url, but for publishers.yaml", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},
+		{name: "redis-url", arg: "URL", help: "Redis that holds the hub's data, for one hub or several: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host", auto: "none: the data folder", set: one(parseRedis, &c.RedisURL), hide: hideRedis},
+		{name: "redis-url-file", arg: "FILE", help: "file that redis-url is in, as it holds a password", auto: "none", set: one(anyText, &c.RedisURLFile)},
+		{name: "redis-prefix", arg: "TEXT", help: "begins the name of every key in Redis; all hubs that have it in common are one", def: "rshub", set: one(parseRedisPrefix, &c.RedisPrefix)},
+		{name: "owner-lease", arg: "DURATION", help: "with Redis: how long the share of a hub that died waits for the others", def: "30s", set: one(atLeast("1s", quantity.Duration), &c.OwnerLease)},
+		{name: "install-id", arg: "ID", help: "id that the store in Redis has to have, as GET /api/v1/info tells it; a Redis that lacks it is refused", auto: "none: any", set: one(anyText, &c.InstallID)},
+		{name: "accept-empty-store", help: "begin an empty store in a Redis that lacks install-id", def: "false", set: one(parseBool, &c.AcceptEmptyStore)},
+		{name: "seal-key-file", arg: "FILE", help: "file of the keys that seal subscribers' secrets where they are stored, one a line in base64 or hexadecimal; the first seals, all open (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
+		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
+
+		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
+		{name: "topic-check", arg: "RULE", help: "whether a topic URI must name this hub in its links: require, warn (accept and log it) or off (do not ask)", def: TopicCheckRequire, dev: TopicCheckWarn, set: one(oneOf(TopicCheckRequire, TopicCheckWarn, TopicCheckOff), &c.TopicCheck)},
+		{name: "topic-allow", arg: "PATTERN", help: "topics that are served, such as https://example.org/*", auto: "all", list: true, set: many(parsePattern, &c.TopicAllow)},
+		{name: "topic-deny", arg: "PATTERN", help: "topics that are not served even if allowed", auto: "none", list: true, set: many(parsePattern, &c.TopicDeny)},
+		{name: "publish-auth", arg: "WAYS", help: "what lets a publish in: content (the topic URI serves the same), token (a publisher's token or signature), open (anyone)", def: "content,token", dev: AuthOpen, list: true, set: many(oneOf(AuthContent, AuthToken, AuthOpen), &c.PublishAuth)},
+		{name: "publishers-file", arg: "FILE", help: "YAML file of the publishers, their topics and credentials", auto: "publishers.yaml in the data folder, if it is there", set: one(anyText, &c.PublishersFile)},
+
+		{name: "publish-rate", arg: "RATE", help: "publishes accepted from one publisher, and for one topic host, in requests or also in bytes as in 600/m,2GiB/h; 0: no limit", def: "600/m", dev: "0", set: func(text []string) (err error) {
+			c.PublishRate, c.PublishBytes, err = parsePublishRate(text[0])
+			return err
+		}},
+		{name: "subscribe-rate", arg: "RATE", help: "subscription requests accepted from one requester; 0: no limit", def: "600/m", dev: "0", set: one(parseRate, &c.SubscribeRate)},
+		{name: "verify-budget", arg: "N", help: "verifications, denials, topic checks and fetches a minute to one host that were not confirmed, half of them only for what is established; 0: no limit", def: "20", dev: "0", set: one(parseCount, &c.VerifyBudget)},
+		{name: "max-pending", arg: "N", help: "subscription requests that may wait for verification, at most 1000 of them for one callback host, and a quarter of both from one requester; 0: no limit", def: "100000", dev: "0", set: one(parseCount, &c.MaxPending)},
+		{name: "max-subscriptions", arg: "N", help: "subscriptions that are stored in all, a quarter of them at most of one callback site (a registrable domain) and of one requester; those that ended in the last 7 days count. A new one over it is denied, and renewals go on; 0: no limit", def: "1000000", dev: "0", set: one(parseCount, &c.MaxSubscriptions)},
+		{name: "max-subscriptions-per-host", arg: "N", help: "subscriptions of one callback host; 0: no limit", def: "0", set: one(parseCount, &c.MaxSubscriptionsPerHost)},
+
+		{name: "lease-min", arg: "DURATION", help: "shortest lease; a request for less gets this", def: "300s", dev: "1s", set: one(wholeSeconds, &c.LeaseMin)},
+		{name: "lease-default", arg: "DURATION", help: "lease of a request that names none", def: "864000s", set: one(wholeSeconds, &c.LeaseDefault)},
+		{name: "lease-max", arg: "DURATION", help: "longest lease; a request for more gets this", def: "2678400s", set: one(wholeSeconds, &c.LeaseMax)},
+		{name: "resume-within", arg: "DURATION", help: "a subscription taken up again within this time after its lease ran out goes on where it stopped", def: "24h", set: one(quantity.Duration, &c.ResumeWithin)},
+
+		{name: "signature", arg: "METHOD", help: "how deliveries are signed: sha1, sha256, sha384 or sha512", def: "sha256", set: one(oneOf("sha1", "sha256", "sha384", "sha512"), &c.Signature)},
+		{name: "retry-first", arg: "DURATION", help: "first step of the retry ladder (5s, 30s, 2m, 10m, 30m, 1h, 2h, 4h, 6h), which scales the others", def: "5s", set: one(atLeast("1ms", quantity.Duration), &c.RetryFirst)},
+		{name: "retry-max", arg: "DURATION", help: "longest step of the retry ladder", def: "6h", set: one(atLeast("1ms", quantity.Duration), &c.RetryMax)},
+		{name: "give-up", arg: "DURATION", help: "how long one notification is tried at one subscription, from its first attempt there; a damaged one is passed over so long after it was first seen", def: "72h", set: one(atLeast("1ms", quantity.Duration), &c.GiveUp)},
+		{name: "timeout", arg: "DURATION", help: "time limit of one delivery, besides what its body takes at 128 KiB/s; also the longest pause without progress", def: "15s", set: one(atLeast("1ms", quantity.Duration), &c.Timeout)},
+		{name: "max-inflight", arg: "N", help: "deliveries at once", def: "512", set: one(atLeast("1", parseCount), &c.MaxInflight)},
+		{name: "max-inflight-bytes", arg: "SIZE", help: "notifications in memory at once; one that goes to many callbacks counts once", def: "256MiB", set: one(atLeast("1", quantity.Size), &c.MaxInflightBytes)},
+		{name: "per-host", arg: "N", help: "deliveries at once to one callback host:port", def: "8", set: one(atLeast("1", parseCount), &c.PerHost)},
+		{name: "commit-window", arg: "DURATION", help: "what was delivered is recorded at least this often", def: "100ms", set: one(atLeast("1ms", quantity.Duration), &c.CommitWindow)},
+
+		{name: "retention-age", arg: "DURATION", help: "how long notifications are kept", def: "72h", set: one(atLeast("1s", quantity.Duration), &c.RetentionAge)},
+		{name: "retention-bytes", arg: "SIZE", help: "notifications kept for one topic", def: "1GiB", set: one(atLeast("1", quantity.Size), &c.RetentionBytes)},
+		{name: "retention-total", arg: "SIZE", help: "notifications kept in all; with redis-url the default is 512MiB", def: "8GiB", set: one(atLeast("1", quantity.Size), &c.RetentionTotal)},
+		{name: "min-free-disk", arg: "SIZE", help: "free space that has to stay in the data folder: with less of it publishes and subscription requests get 503, and deliveries go on; not used with redis-url; 0: no limit", def: "256MiB", set: one(quantity.Size, &c.MinFreeDisk)},
+		{name: "max-body", arg: "SIZE", help: "largest notification accepted", def: "50MiB", set: one(atLeast("1", quantity.Size), &c.MaxBody)},
+
+		{name: "allow-cidr", arg: "CIDR", help: "private or loopback range that callbacks and topics may be in", auto: "none", dev: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", list: true, set: many(parseAllowed, &c.AllowCIDR)},
+		{name: "trusted-proxy", arg: "CIDR", help: "proxies in front of the hub whose X-Forwarded-For and X-Forwarded-Proto count", auto: "none", list: true, set: many(parsePrefix, &c.TrustedProxy)},
+		{name: "allow-host", arg: "HOST", help: "host name, or address, that browsers may send requests to besides that of public-url. It is asked for only where a request has Origin or Sec-Fetch-Site, which programs do not send", auto: "none", list: true, set: many(parseHost, &c.AllowHost)},
+		{name: "egress-proxy", arg: "URL", help: "proxy that callbacks and topics are called through: http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them", auto: "none", set: one(parseProxy, &c.EgressProxy), hide: hideUser},
+		{name: "require-https-for-secrets", help: "refuse hub.secret in requests that did not come over https, here or at a trusted proxy, or whose callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
+		{name: "ca-file", arg: "FILE", help: "certificate authorities (PEM) trusted for callbacks, topics and the collector of traces, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},
+
+		{name: "drain", arg: "DURATION", help: "time that deliveries under way get when the hub is asked to end", def: "15s", set: one(quantity.Duration, &c.Drain)},
+		{name: "log-level", arg: "LEVEL", help: "debug, info, warn or error", def: "info", set: one(oneOf("debug", "info", "warn", "error"), &c.LogLevel)},
+		{name: "log-format", arg: "FORMAT", help: "json or console", auto: "console on a terminal, else json", set: one(oneOf("json", "console", ""), &c.LogFormat)},
+		{name: "otlp-endpoint", arg: "URL", help: "collector that traces are sent to, OTLP over HTTP: http://HOST:4318, or with a path of its own", auto: "none: nothing is traced", set: one(parseEndpoint, &c.OTLPEndpoint)},
+		{name: "pprof", help: "serve profiles of the process at /debug/pprof/ on the operator's listener; needs --admin-token-file", def: "false", set: one(parseBool, &c.Pprof)},
+	}
+}
+
+// one stores a single parsed value.
+func one[T any](parse func(string) (T, error), field *T) func([]string) error {
+	return func(text []string) error {
+		v, err := parse(text[0])
+		if err == nil {
+			*field = v
+		}
+		return err
+	}
+}
+
+// many stores a list of parsed values.
+func many[T any](parse func(string) (T, error), field *[]T) func([]string) error {
+	return func(text []string) error {
+		*field = nil
+		for _, t := range text {
+			v, err := parse(t)
+			if err != nil {
+				return err
+			}
+			*field = append(*field, v)
+		}
+		return nil
+	}
+}
+
+func ignore([]string) error { return nil }
+
+// split takes apart a list that is written in one piece: at white space and
+// commas. A comma may also be part of a URL, so among URLs only one that
+// another URL follows counts.
+func split(text string) []string {
+	if strings.Contains(text, "://") {
+		text = strings.NewReplacer(",http://", " http://", ",https://", " https://").Replace(text)
+	} else {
+		text = strings.ReplaceAll(text, ",", " ")
+	}
+	return strings.Fields(text)
+}
+
+// texts returns the values of s as they are written in pieces.
+func (s *setting) texts(given ...string) []string {
+	if !s.list {
+		return given
+	}
+	var all []string
+	for _, g := range given {
+		all = append(all, split(g)...)
+	}
+	return all
+}
+
+// env is the environment variable of s.
+func (s *setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}

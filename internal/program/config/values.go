@@ -1,0 +1,292 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// Rate is how many in how much time. The zero Rate sets no limit.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// String returns the rate as parseRate reads it.
+func (r Rate) String() string {
+	for _, u := range rateUnits {
+		if r.Count > 0 && r.Per == u.per {
+			return strconv.Itoa(r.Count) + "/" + u.name
+		}
+	}
+	return "0"
+}
+
+var rateUnits = []struct {
+	name string
+	per  time.Duration
+}{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
+
+// parseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
+func parseRate(s string) (Rate, error) {
+	return parseRateOf(s, "600/m", parseCount)
+}
+
+// parsePublishRate reads a rate of requests such as 600/m, one of bytes such as
+// 2GiB/h, or both with a comma between them. 0 is no limit.
+func parsePublishRate(s string) (requests, bytes Rate, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		count, _, _ := strings.Cut(part, "/")
+		rate, parse, example := &requests, parseCount, "600/m"
+		if _, err := quantity.Digits(count); err != nil {
+			rate, parse, example = &bytes, parseBytes, "2GiB/h"
+		}
+		switch {
+		case part == "0" && part != s:
+			return Rate{}, Rate{}, fmt.Errorf("%q holds 0, which means no limit and stands alone", s)
+		case rate.Count > 0:
+			return Rate{}, Rate{}, fmt.Errorf("%q has two rates of one kind; write requests, bytes or both, such as 600/m,2GiB/h", s)
+		}
+		if *rate, err = parseRateOf(part, example, parse); err != nil {
+			return Rate{}, Rate{}, err
+		}
+	}
+	return requests, bytes, nil
+}
+
+func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, error) {
+	count, unit, ok := strings.Cut(s, "/")
+	n, err := parse(count)
+	switch {
+	case s == "0":
+		return Rate{}, nil
+	case err != nil || !ok:
+		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as %s, or 0 for no limit", s, example)
+	case n == 0:
+		return Rate{}, fmt.Errorf("%q lets nothing through; write 0 for no limit", s)
+	}
+	for _, u := range rateUnits {
+		if unit == u.name {
+			return Rate{n, u.per}, nil
+		}
+	}
+	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as %s", s, example)
+}
+
+// parseBytes is quantity.Size for what is counted.
+func parseBytes(s string) (int, error) {
+	n, err := quantity.Size(s)
+	if err == nil && n > math.MaxInt {
+		err = strconv.ErrRange
+	}
+	return int(n), err
+}
+
+func parseCount(s string) (int, error) {
+	n, err := quantity.Digits(s)
+	if err != nil || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is not a count; write a whole number such as 1000", s)
+	}
+	return int(n), nil
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", s)
+}
+
+// parseAddr checks host:port, of which the host may be empty and the port 0.
+func parseAddr(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	n, perr := quantity.Digits(port)
+	if err != nil || perr != nil || n > math.MaxUint16 || strings.ContainsAny(host, "/ ") {
+		return "", fmt.Errorf("%q is not an address to listen on; write host:port, such as 127.0.0.1:8080, or :8080 for every address of this machine", s)
+	}
+	return s, nil
+}
+
+// parseHost checks a host name or an address, without a port.
+func parseHost(s string) (string, error) {
+	if _, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
+		return s, nil
+	}
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:*@?#[]%", r) }) {
+		return "", fmt.Errorf("%q is not a host name; write it without scheme and port, like hub.internal or 10.0.0.1", hideUser(s))
+	}
+	return s, nil
+}
+
+// parsePublicURL checks the hub URI, which goes out exactly as it is given.
+func parsePublicURL(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil:
+		bad = "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		bad = "is not an absolute http or https URL"
+	case u.User != nil:
+		bad = "holds a user name, which everybody would see"
+	case strings.ContainsAny(s, "?#"):
+		bad = "has a query or a fragment"
+	case strings.ContainsAny(s, "<> \t\"\\") || u.String() != s:
+		bad = "holds characters that must be percent-encoded"
+	}
+	if bad != "" {
+		return "", fmt.Errorf("%q %s; write it like https://hub.example.org/", hideUser(s), bad)
+	}
+	return s, nil
+}
+
+// parseEndpoint reads where traces go. The path that collectors have by default
+// is added where there is none.
+func parseEndpoint(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		bad = "is not an absolute http or https URL"
+	case u.User != nil:
+		bad = "holds a user name or password, which would be logged; put the header that the collector wants into OTEL_EXPORTER_OTLP_HEADERS"
+	case strings.ContainsAny(s, "?#"):
+		bad = "has a query or a fragment"
+	}
+	if bad != "" {
+		return "", fmt.Errorf("%q %s; write it like http://127.0.0.1:4318", hideUser(s), bad)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	return u.String(), nil
+}
+
+// parseProxy checks where outbound requests go through. What is wrong is told
+// without the value, which may hold a password.
+func parseProxy(s string) (Secret, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	bad := ""
+	switch {
+	case err != nil:
+		bad = "is not a URL; in a password, percent-encode what is neither a letter nor a digit"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		bad = "is not an http or https URL with a host"
+	case u.Path != "" && u.Path != "/", strings.ContainsAny(s, "?#"):
+		bad = "has a path, a query or a fragment after the host"
+	case u.User.Username() == masked:
+		bad = "has asterisks where the user name and password were; write those"
+	}
+	if bad != "" {
+		return "", fmt.Errorf("the proxy's address %s; write it like http://gate.example.org:3128, with USER:PASSWORD@ before the host if the proxy asks for them", bad)
+	}
+	return Secret(s), nil
+}
+
+// hideUser takes the user name and password out of what somebody gave as a URL, so
+// that it can be shown. It also does so where that is no URL.
+func hideUser(s string) string {
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
+		return s
+	}
+	scheme, _, ok := strings.Cut(s[:i], "://")
+	if !ok {
+		return masked + s[i:]
+	}
+	return scheme + "://" + masked + s[i:]
+}
+
+// parsePattern checks only what a pattern cannot do without; package validate
+// gives it its meaning.
+func parsePattern(s string) (string, error) {
+	if s != "*" && !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
+		return "", fmt.Errorf("%q is not a topic pattern; write it like https://example.org/*", s)
+	}
+	return s, nil
+}
+
+// parsePrefix reads a range of addresses; a single address is a range of one.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, fmt.Errorf("%q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+	}
+	return p.Masked(), nil
+}
+
+// parseAllowed is parsePrefix for ranges that outbound requests may go to.
+func parseAllowed(s string) (netip.Prefix, error) {
+	p, err := parsePrefix(s)
+	if err == nil && p.Addr().IsLinkLocalUnicast() && p.Bits() >= 10 {
+		return p, fmt.Errorf("%q is link-local: such addresses (cloud metadata among them) stay refused, whatever is allowed", s)
+	}
+	return p, err
+}
+
+// oneOf parses a word of a given few.
+func oneOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if slices.Contains(words, s) {
+			return s, nil
+		}
+		return "", fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
+	}
+}
+
+// atLeast is parse with a least value, written as a person would.
+func atLeast[T int | int64 | time.Duration](least string, parse func(string) (T, error)) func(string) (T, error) {
+	lowest, err := parse(least)
+	if err != nil {
+		panic(err) // a mistake in the table of settings
+	}
+	return func(s string) (T, error) {
+		v, err := parse(s)
+		if err == nil && v < lowest {
+			return v, fmt.Errorf("%q is too small; the least is %s", s, least)
+		}
+		return v, err
+	}
+}
+
+// wholeSeconds is quantity.Duration for leases, which go over the wire in seconds.
+func wholeSeconds(s string) (time.Duration, error) {
+	d, err := quantity.Duration(s)
+	if err == nil && (d < time.Second || d%time.Second != 0) {
+		return 0, fmt.Errorf("%q is not a whole number of seconds, at least one; write it like 300s", s)
+	}
+	return d, err
+}
+
+func anyText(s string) (string, error) { return s, nil }
+
+func notEmpty(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("it is empty")
+	}
+	return s, nil
+}
