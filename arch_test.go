@@ -90,7 +90,7 @@ var table = map[string]room{
 	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
 
 	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
-	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer", third: "zap prometheus go-redis otel uuid"},
+	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer internal/program/config", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
