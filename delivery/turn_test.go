@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// bound is how long a lane waits for its turn at most, as docs/architecture.md says,
+// bound is how long a lane waits for its turn at most, as docs/delivery.md says,
 // with a sender for each place: an exchange of its host, and so many of its class there.
 func (w *simWait) bound(places int, host, own time.Duration) time.Duration {
 	n := 0
@@ -28,7 +28,7 @@ func (w *simWait) bound(places int, host, own time.Duration) time.Duration {
 }
 
 // Over random topics, hosts, speeds and classes, with a sender for each place: a lane
-// waits for no more exchanges of its host than docs/architecture.md says.
+// waits for no more exchanges of its host than docs/delivery.md says.
 func TestTurnsAreBounded(t *testing.T) {
 	waits, tight := 0, 0
 	for seed := range uint64(48) {

@@ -25,6 +25,7 @@ var imported = []string{"publisher", "publisher/source", "resourcesync", "subscr
 // Nobody outside of this module can name a type of an internal package, so that none
 // is in what the packages export: in a function, a field, a method, a variable.
 func TestPublicPackagesShowNoInternalTypes(t *testing.T) {
+	atRoot(t)
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
 	for _, p := range imported {
 		args = append(args, "./"+p)
@@ -129,6 +130,7 @@ func internals(o types.Object) (found []string) {
 // The examples of the documents and of the packages compile in a module of its own, as
 // those do that people begin with.
 func TestExamplesCompileElsewhere(t *testing.T) {
+	atRoot(t)
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +234,7 @@ func asProgram(block string) []byte {
 // What the packages say names their own options. The commands put their flags in place
 // of these. A flag of the hub, or a whole command line, says whose it is.
 func TestPublicPackagesNameNoFlags(t *testing.T) {
+	atRoot(t)
 	flag := regexp.MustCompile(`(?:^|[ (])--[a-z]`)
 	command := regexp.MustCompile(`\brs(hub|pub|sub) [a-z]+ `)
 	n := 0

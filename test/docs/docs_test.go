@@ -161,6 +161,7 @@ func readDoc(t *testing.T, name string) string {
 // docs/conformance.md names every rule once, in a row of its own or in
 // docs/departures.md, and tests that exist.
 func TestConformance(t *testing.T) {
+	atRoot(t)
 	rows, wrong := conformance(readDoc(t, "docs/conformance.md"))
 	wrong = append(wrong, unclaimed(rows, readDoc(t, "docs/departures.md"))...)
 	for _, w := range wrong {
@@ -181,6 +182,7 @@ func TestConformance(t *testing.T) {
 
 // The readers of the documents find each kind of mistake.
 func TestConformanceIsChecked(t *testing.T) {
+	atRoot(t)
 	const good = "| HUB-00 | Does it. | W 5.1 | `websub.TestX`, `test/e2e.FuzzY` |\n"
 	for text, want := range map[string]string{
 		good: "",
@@ -266,6 +268,7 @@ func names(comment, n string) bool {
 // Behind each invariant of docs/architecture.md stands a test that is there, and
 // that says in its comment that it guards it.
 func TestInvariants(t *testing.T) {
+	atRoot(t)
 	found, err := guards(readDoc(t, "docs/architecture.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -291,6 +294,7 @@ func TestInvariants(t *testing.T) {
 }
 
 func TestInvariantsAreChecked(t *testing.T) {
+	atRoot(t)
 	found, err := guards("1. **No.** `a.TestNo`\n## What must never break\n\n1. **A.** x\n   (`a.TestX`,\n   `b/c.TestY`)\n2. **B.**\n\n## Next\n3. **C** `a.TestZ`\n")
 	if err != nil || len(found) != 1 || !slices.Equal(found["1"], []string{"a.TestX", "b/c.TestY"}) {
 		t.Errorf("%v, %v", found, err)
@@ -365,6 +369,7 @@ func deadLinks(files fs.FS, name string) ([]string, error) {
 
 // Every relative link of README.md and of the documents leads somewhere.
 func TestLinks(t *testing.T) {
+	atRoot(t)
 	names, err := fs.Glob(os.DirFS("."), "docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -377,6 +382,16 @@ func TestLinks(t *testing.T) {
 		}
 		for _, link := range dead {
 			t.Errorf("%s links to %s, which is not there", name, link)
+		}
+	}
+}
+
+// Pages that everyone reads first stay short.
+func TestFirstPagesAreShort(t *testing.T) {
+	atRoot(t)
+	for page, most := range map[string]int{"docs/architecture.md": 150, "docs/glossary.md": 125} {
+		if n := strings.Count(readDoc(t, page), "\n"); n > most {
+			t.Errorf("%s has %d lines, at most %d", page, n, most)
 		}
 	}
 }

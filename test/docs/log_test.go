@@ -17,6 +17,7 @@ import (
 // in one place of the sources and so means one thing; docs/operations.md lists
 // them.
 func TestEveryLogLineNamesItsEvent(t *testing.T) {
+	atRoot(t)
 	var l lines
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -48,6 +49,7 @@ func TestEveryLogLineNamesItsEvent(t *testing.T) {
 
 // The test finds what it is there for.
 func TestLogLinesWithoutEventAreFound(t *testing.T) {
+	atRoot(t)
 	const source = `package p
 func (x *X) f() {
 	x.log.Info("a", zap.String("event", "one"))

@@ -1,17 +1,21 @@
 package docs
 
 import (
-	"fmt"
 	"os"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/rshub/rshub"
 
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+var toRoot = sync.OnceValue(func() error { return os.Chdir("../..") })
+
+// atRoot has a test run at the root of the repository. It is not left to TestMain, since
+// go test caches results by the files that are opened after that, seen from where
+// the last known Chdir led.
+func atRoot(t *testing.T) {
+	t.Helper()
+	if err := toRoot(); err != nil {
+		t.Fatal(err)
 	}
-	os.Exit(m.Run())
 }

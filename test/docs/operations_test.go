@@ -111,6 +111,7 @@ func (s *sheet) empty(kept map[string][]string) []string {
 // docs/operations.md lists every setting, metric, log event, status and exit code
 // that there is, none that there is not, and says of each what to do.
 func TestOperations(t *testing.T) {
+	atRoot(t)
 	text := readDoc(t, operationsDoc)
 	for _, s := range sheets(t) {
 		if len(s.rows) < 3 {
@@ -142,6 +143,7 @@ func TestOperations(t *testing.T) {
 // The check of a table finds what is missing, what is too much, what has changed
 // and what nobody wrote.
 func TestOperationsAreChecked(t *testing.T) {
+	atRoot(t)
 	s := sheet{"things", []string{"thing", "size", "what to do"}, 1, [][]string{{"`a`", "1"}, {"`b`", `x \| y`}, {"`c`", "3"}}}
 	const doc = "before\n<!-- table: things -->\n| thing | size | what to do |\n|---|---|---|\n| `a` | 1 | eat \\| drink |\n| `c` | 2 |  |\n| `gone` | 4 | nothing |\n<!-- end of the table -->\nafter\n"
 	before, table, after, err := s.find(doc)

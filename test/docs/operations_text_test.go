@@ -28,6 +28,7 @@ var (
 // What is written by hand, the alerts included, names metrics and settings that
 // there are.
 func TestOperationsNamesWhatThereIs(t *testing.T) {
+	atRoot(t)
 	text := readDoc(t, operationsDoc)
 	known := flagsOf(operatorCommands())
 	for _, s := range sheets(t) {
@@ -56,6 +57,7 @@ func TestOperationsNamesWhatThereIs(t *testing.T) {
 
 // The alerts can be given to Prometheus as they stand, as far as their form goes.
 func TestAlerts(t *testing.T) {
+	atRoot(t)
 	m := alertRules.FindStringSubmatch(readDoc(t, operationsDoc))
 	if m == nil {
 		t.Fatal("there are no alerts")
@@ -90,6 +92,7 @@ func TestAlerts(t *testing.T) {
 // What the settings are is settled by a document beside the repository, where
 // there is one: no setting that it does not have, and no other default.
 func TestSettingsKeepTheContract(t *testing.T) {
+	atRoot(t)
 	text, err := os.ReadFile(filepath.FromSlash("../shared/contract.md"))
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("../shared/contract.md is not here")
@@ -142,6 +145,7 @@ func flagsOf(cmd *cobra.Command) (names []string) {
 
 // The commands that are recommended are there, with their flags.
 func TestOperationsNamesCommands(t *testing.T) {
+	atRoot(t)
 	found := 0
 	for _, m := range regexp.MustCompile("`rshub ([^`]+)`").FindAllStringSubmatch(readDoc(t, operationsDoc), -1) {
 		args := strings.Fields(m[1])

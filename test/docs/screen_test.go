@@ -9,6 +9,7 @@ import (
 // Nothing writes to the streams of the process past the Screen that cli.Execute puts
 // before them: only the function main of a command names them, to hand them on.
 func TestStreamsAreNamedInMainAlone(t *testing.T) {
+	atRoot(t)
 	mains := 0
 	parsed(t, ".", func(pkg string, f *ast.File) {
 		for _, d := range f.Decls {

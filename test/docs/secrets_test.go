@@ -27,6 +27,7 @@ func wholePrints(source string) (lines []string) {
 // Nothing prints a value as a whole: subscriptions, requests and settings hold
 // secrets, so fields are logged one by one.
 func TestNothingPrintsWholeValues(t *testing.T) {
+	atRoot(t)
 	seen := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -95,6 +95,7 @@ func unknownNames(text, operations string, others ...string) []string {
 // Behind each promise of docs/security.md stands a test that is there, and what it
 // tells an operator to set or to watch exists.
 func TestSecurity(t *testing.T) {
+	atRoot(t)
 	text := readDoc(t, "docs/security.md")
 	found, wrong := promises(text)
 	for _, w := range wrong {
@@ -115,6 +116,7 @@ func TestSecurity(t *testing.T) {
 }
 
 func TestSecurityIsChecked(t *testing.T) {
+	atRoot(t)
 	const head = "# S\n- no promise\n\n## What is promised\n\nTo all:\n\n"
 	for text, want := range map[string]string{
 		head + "- **A,** x\n  (`a.TestX`,\n  `b/c.TestY`)\n\n## Next\n- x\n": "",

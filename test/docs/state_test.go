@@ -22,6 +22,7 @@ import (
 // The state of all three commands lies in a folder that is published, under names that
 // say nothing. None of it is published, though all names are.
 func TestStateIsNotPublished(t *testing.T) {
+	atRoot(t)
 	dir := t.TempDir()
 	must := func(err error) {
 		t.Helper()
