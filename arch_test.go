@@ -111,6 +111,7 @@ var table = map[string]room{
 	"test/bench":     {layer: "4"},
 	"test/interop":   {layer: "4"},
 	"test/docs":      {layer: "4"},
+	"test/corpus":    {layer: "4"},
 }
 
 // mayImport lists the packages of this module that r may import.

@@ -23,7 +23,7 @@ func FuzzReader(f *testing.F) {
 	for _, tc := range notificationRules {
 		f.Add(tc.doc)
 	}
-	files, err := filepath.Glob("testdata/*.xml")
+	files, err := filepath.Glob("../testdata/documents/*.xml")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -492,7 +492,7 @@ func TestEveryKindOfDocument(t *testing.T) {
 		if isIndex {
 			name += "-index"
 		}
-		doc, err := os.ReadFile(filepath.Join("testdata", name+".xml"))
+		doc, err := os.ReadFile(filepath.Join("..", "testdata", "documents", name+".xml"))
 		if err != nil {
 			t.Fatal(err)
 		}

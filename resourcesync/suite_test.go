@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rshub/rshub/test/corpus"
 )
 
 // shared returns the files below a folder that lies beside the module, and
@@ -145,5 +147,27 @@ func TestSpecExamplesAsNotifications(t *testing.T) {
 	}
 	if good < 5 {
 		t.Errorf("only %d examples were tried", good)
+	}
+}
+
+// No reader takes a document of ours that is not well-formed, has a DTD or another
+// encoding (DOC-10).
+func TestMalformedDocuments(t *testing.T) {
+	for name, doc := range corpus.Read(t, corpus.Malformed) {
+		_, notification := CheckNotification(bytes.NewReader(doc), Limits{})
+		readers := map[string]error{
+			"CheckNotification": notification,
+			"Reader":            readDocument(bytes.NewReader(doc), ReadOptions{}).err,
+			"strict Reader":     readDocument(bytes.NewReader(doc), ReadOptions{Strict: true}).err,
+		}
+		for reader, err := range readers {
+			var e *Error
+			switch {
+			case !errors.As(err, &e):
+				t.Errorf("%s: %s: %v, want an *Error", name, reader, err)
+			case (e.Kind == HasDTD) != strings.HasPrefix(name, "dtd"), (e.Kind == BadEncoding) != strings.HasPrefix(name, "encoding"):
+				t.Errorf("%s: %s: %v: %v", name, reader, e.Kind, e)
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/test/corpus"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -79,6 +80,11 @@ func FuzzExamine(f *testing.F) {
 	f.Add("application/xml", []byte(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="change-notification" from="2026-01-01T00:00:00Z" until="2026-01-01T00:00:01Z"/><url><loc>https://source.example/a</loc><rs:md change="created" datetime="2026-01-01T00:00:01Z"/></url></urlset>`), true)
 	f.Add("text/plain; charset", []byte("x"), false)
 	f.Add("application/atom+xml", []byte("<feed/>"), false)
+	for _, folder := range []string{corpus.Documents, corpus.Malformed} {
+		for _, doc := range corpus.Read(f, folder) {
+			f.Add("application/xml", doc, true)
+		}
+	}
 	f.Fuzz(func(t *testing.T, mediaType string, body []byte, changesOnly bool) {
 		b, err := examine(mediaType, body, changesOnly)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/corpus"
 )
 
 // notification is a document with a root rs:md of these attributes.
@@ -55,5 +56,17 @@ func TestDocument(t *testing.T) {
 				t.Errorf("%v, want rule %s", err, tc.rule)
 			}
 		})
+	}
+}
+
+// What is no well-formed XML, has a DTD or another encoding is no notification, whatever it
+// says (HUB-55).
+func TestMalformedDocuments(t *testing.T) {
+	for name, doc := range corpus.Read(t, corpus.Malformed) {
+		d, err := Document(doc, time.Now())
+		var e *DocumentError
+		if !errors.As(err, &e) || e.Rule == "" || d != (Doc{}) {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
 	}
 }

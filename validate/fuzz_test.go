@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/corpus"
 )
 
 // Whatever a topic's URL answers, it is one of the outcomes that there are, and
@@ -132,6 +133,11 @@ func FuzzDocument(f *testing.F) {
 	f.Add(string(notification(`capability="framework-notification" until="2026-01-01T12:05:00.000000001Z"`)))
 	f.Add(string(notification(`capability="changelist" from="2026" until="9999-12-31T23:59:59-14:00"`)))
 	f.Add("<urlset>")
+	for _, folder := range []string{corpus.Documents, corpus.Malformed} {
+		for _, doc := range corpus.Read(f, folder) {
+			f.Add(string(doc))
+		}
+	}
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body string) {
 		d, err := Document([]byte(body), now)
