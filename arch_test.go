@@ -62,7 +62,7 @@ var table = map[string]room{
 	"internal/base/browser": {layer: "0"},
 	"internal/base/clock":   {layer: "0"},
 	"internal/base/disk":    {layer: "0"},
-	"internal/base/seal":    {layer: "0"},
+	"store/seal":            {layer: "0"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity":  {layer: "0"},
 	"internal/program/config": {layer: "3", may: "internal/base/quantity", third: "koanf yaml pflag"},
@@ -84,9 +84,9 @@ var table = map[string]room{
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/disk internal/base/seal", third: "bbolt uuid"},
-	"store/redisstore": {layer: "2", may: "subscriptions journal cluster internal/base/seal", third: "go-redis uuid"},
-	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster internal/base/seal", third: "rapid go-cmp uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/disk store/seal", third: "bbolt uuid"},
+	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
+	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
 
 	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
@@ -95,7 +95,7 @@ var table = map[string]room{
 	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
-	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal internal/base/seal", third: "uuid"},
+	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal", third: "uuid"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.

@@ -12,7 +12,7 @@ import (
 // comment in package journal's codec.
 const packedVersion = 3
 
-// Sealer is how a store keeps secrets: package internal/base/seal implements it.
+// Sealer is how a store keeps secrets: package store/seal implements it.
 // What about names goes with a secret wherever it is stored.
 type Sealer interface {
 	// Seal appends to dst the form in which a secret is stored; nothing for an

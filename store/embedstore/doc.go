@@ -10,6 +10,6 @@
 // nothing of its own: what may be appended, what is delivered and who may
 // subscribe is said by its callers. Where there are keys, secrets are sealed on
 // their way into the file and opened on their way out. The package imports the
-// two nouns, bbolt and internal/base/seal. Data comes in from packages hub and
+// two nouns, bbolt and store/seal. Data comes in from packages hub and
 // subscriptions, and goes out to delivery.
 package embedstore

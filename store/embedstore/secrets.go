@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 

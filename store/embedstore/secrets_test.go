@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
 )

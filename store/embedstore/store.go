@@ -19,8 +19,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/rshub/rshub/internal/base/disk"
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
 )

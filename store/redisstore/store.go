@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 )
 
 // Options are the settings of a Store.

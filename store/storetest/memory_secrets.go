@@ -3,7 +3,7 @@ package storetest
 import (
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 

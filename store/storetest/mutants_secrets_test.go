@@ -3,7 +3,7 @@ package storetest
 import (
 	"testing"
 
-	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/store/seal"
 )
 
 // secretMutants are defects in how secrets are stored.

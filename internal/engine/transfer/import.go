@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 

@@ -10,8 +10,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 

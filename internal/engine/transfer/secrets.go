@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/store/seal"
 )
 
 // ErrNoKey is returned by Export where nothing says how the secrets of

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/internal/engine/transfer"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rshub/rshub/internal/base/seal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
 )

@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/internal/engine/telemetry"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/store/redisstore"
+	"github.com/rshub/rshub/store/seal"
 )
 
 // ErrStoreRefused is wrapped by what Start and the others return where there is a

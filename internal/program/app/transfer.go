@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/internal/base/seal"
 	"github.com/rshub/rshub/internal/engine/transfer"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/store/redisstore"
+	"github.com/rshub/rshub/store/seal"
 )
 
 type (
