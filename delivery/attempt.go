@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
@@ -34,15 +35,24 @@ type outcome struct {
 	limit    time.Duration // of the duration
 }
 
+// client makes the exchanges. It keeps nothing of them.
+type client struct {
+	doer      Doer
+	userAgent string
+	signature websub.SignatureMethod
+	timeout   time.Duration // without progress
+	clock     *clock.Clock
+}
+
 // attempt makes one HTTP exchange (WebSub 7, HUB-40 to HUB-47). Ctx cuts it off.
-func (d *Dispatcher) attempt(ctx context.Context, x exchange) outcome {
-	out := outcome{started: time.Now(), limit: exchangeLimit(d.o.Timeout, x.body.entry.Size)}
+func (c *client) attempt(ctx context.Context, x exchange) outcome {
+	out := outcome{started: time.Now(), limit: exchangeLimit(c.timeout, x.body.entry.Size)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := newWatch(cancel, d.o.Timeout, out.limit)
+	w := newWatch(cancel, c.timeout, out.limit)
 	defer w.stop()
 
-	status, after, err := d.post(ctx, w, x)
+	status, after, err := c.post(ctx, w, x)
 	out.duration = time.Since(out.started)
 	out.Status, out.RetryAfter = status, after
 	if err == nil {
@@ -65,12 +75,12 @@ func (d *Dispatcher) attempt(ctx context.Context, x exchange) outcome {
 // post sends the request and returns the status of the answer and its
 // Retry-After. The rest of the answer means nothing (HUB-46): a little of it is
 // read, for a moment, so that the connection can be used again.
-func (d *Dispatcher) post(ctx context.Context, w *watch, x exchange) (int, time.Duration, error) {
-	req, err := d.request(ctx, w, x)
+func (c *client) post(ctx context.Context, w *watch, x exchange) (int, time.Duration, error) {
+	req, err := c.request(ctx, w, x)
 	if err != nil {
 		return 0, 0, err
 	}
-	resp, err := d.o.Client.Do(req)
+	resp, err := c.doer.Do(req)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -79,10 +89,10 @@ func (d *Dispatcher) post(ctx context.Context, w *watch, x exchange) (int, time.
 		w.answered()
 		_, _ = io.CopyN(io.Discard, resp.Body, readLimit) // nor does an error in it
 	}
-	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), d.o.Clock.Now()), nil
+	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), c.clock.Now()), nil
 }
 
-func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {
+func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {
 	e := &x.body.entry
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.callback, nil)
 	if err != nil {
@@ -97,7 +107,7 @@ func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.R
 	}
 	// Keys as they are, not as net/http would spell them.
 	req.Header = http.Header{
-		"User-Agent":    one(d.o.UserAgent),
+		"User-Agent":    one(c.userAgent),
 		"Link":          one(x.body.link),
 		"Webhook-Id":    one(x.body.id),
 		"RSHub-Attempt": one(strconv.FormatUint(uint64(x.attempt), 10)),
@@ -109,7 +119,7 @@ func (d *Dispatcher) request(ctx context.Context, w *watch, x exchange) (*http.R
 		req.Header["Content-Type"] = one(e.MediaType)
 	}
 	if x.secret != "" {
-		req.Header[websub.HeaderSignature] = one(d.o.Signature.Sign(x.secret, e.Body))
+		req.Header[websub.HeaderSignature] = one(c.signature.Sign(x.secret, e.Body))
 	}
 	if len(e.Body) > 0 {
 		req.ContentLength = int64(len(e.Body))

@@ -19,11 +19,11 @@ func BenchmarkDispatch(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
 			bed := newBed(b)
-			bed.d.o.Subscriptions, bed.d.settler.store = noCommits{bed.memory}, noCommits{bed.memory}
+			bed.d.o.Subscriptions, bed.d.commits.store = noCommits{bed.memory}, noCommits{bed.memory}
 			var n atomic.Int64
 			done := make(chan struct{}, 1)
 			target := int64(0)
-			bed.d.o.Client = callbackFunc(func(*http.Request) (*http.Response, error) {
+			bed.d.client.doer = callbackFunc(func(*http.Request) (*http.Response, error) {
 				if n.Add(1) == atomic.LoadInt64(&target) {
 					done <- struct{}{}
 				}

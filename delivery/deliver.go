@@ -38,7 +38,7 @@ func (d *Dispatcher) send(ctx context.Context) {
 // deliver takes one lane one step: it finds the next notification, makes an
 // attempt, decides what follows, has it stored, and puts the lane back.
 func (d *Dispatcher) deliver(ctx context.Context, j job) {
-	if d.settler.holds(j.lane.id) {
+	if d.commits.blocks(j.lane.id) {
 		d.pause([]*lane{j.lane}, func() { d.release(j) })
 		return
 	}
@@ -60,7 +60,7 @@ func (d *Dispatcher) deliver(ctx context.Context, j job) {
 		d.giveBack(j)
 		return
 	}
-	out := d.attempt(j.tenure.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with ctx
+	out := d.client.attempt(j.tenure.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with ctx
 		callback: j.lane.callback, secret: secret, attempt: j.cursor.attempt + 1, body: b,
 	})
 	if out.cutOff {
@@ -319,7 +319,7 @@ func (d *Dispatcher) conclude(ctx context.Context, j job, b *body, out outcome) 
 	}
 	d.tally(dec.Action)
 	d.tell(j, b, out, dec.Action.String(), dec.At)
-	d.settler.add(c)
+	d.commits.add(c)
 	d.finish(j, out)
 }
 

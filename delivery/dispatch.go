@@ -26,7 +26,8 @@ type Dispatcher struct {
 	suspectMax  int // probes of suspect hosts at once
 	unprovenMax int // exchanges at once with hosts of that standing, probes too
 	bodies      *bodies
-	settler     *settler
+	client      client
+	commits     *groupCommit
 	wake        chan struct{} // something for loop to do at once
 	moves       moves
 	exchanges   context.Context // what is in flight outlives Run's own
@@ -63,7 +64,7 @@ type Dispatcher struct {
 
 	delivered, failed, passedOver, ended atomic.Uint64
 
-	census atomic.Pointer[Census] // the latest; nil: there was none yet
+	lags atomic.Pointer[LagReport] // the latest; nil: there was none yet
 }
 
 // New returns a Dispatcher. It delivers nothing until Run, and only to the
@@ -94,7 +95,8 @@ func New(o Options) (*Dispatcher, error) {
 	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
 	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, o.MaxInflight, d.unpark, d.wasRead)
 	d.bodies.senders.unprovenMax = int64(d.unprovenMax)
-	d.settler = newSettler(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
+	d.client = client{o.Client, o.UserAgent, o.Signature, o.Timeout, o.Clock}
+	d.commits = newGroupCommit(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
 	return d, nil
 }
 
@@ -116,7 +118,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer giveUp()
 	go func() {
 		defer close(settled)
-		_ = d.settler.run(commits) // it gives up when commits ends, and logs each error
+		_ = d.commits.run(commits) // it gives up when commits ends, and logs each error
 	}()
 	// It is heard what moves before the first head is read.
 	hints := d.o.Journal.Hints(ctx)
@@ -129,18 +131,18 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	others.Go(func() { d.loop(ctx) })
 	others.Go(func() { d.listen(hints) })
 	others.Go(func() { d.sweepOn(ctx) })
-	others.Go(func() { d.takeCensuses(ctx) })
+	others.Go(func() { d.watchLags(ctx) })
 
 	<-ctx.Done()
 	d.stop()
 	timer := time.AfterFunc(d.o.Drain, func() {
 		d.cutOff(errShutdown)
-		d.settler.giveWay()
+		d.commits.giveWay()
 	})
 	defer timer.Stop()
 	unstored := 0
 	over := time.AfterFunc(d.o.Drain+flushTimeout, func() {
-		unstored = d.settler.uncommitted()
+		unstored = d.commits.uncommitted()
 		giveUp()
 	})
 	defer over.Stop()
@@ -150,7 +152,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	case <-sent:
 	case <-commits.Done(): // a sender waits for the store
 	}
-	d.settler.close()
+	d.commits.close()
 	select {
 	case <-settled:
 	case <-commits.Done(): // the store may not even answer
@@ -387,7 +389,7 @@ func (d *Dispatcher) Stats() Stats {
 	}
 	d.mu.Unlock()
 	s.BytesInFlight, s.BytesCached, s.Reads = d.bodies.stats()
-	s.Uncommitted = d.settler.uncommitted()
+	s.Uncommitted = d.commits.uncommitted()
 	s.Delivered, s.Failed = d.delivered.Load(), d.failed.Load()
 	s.PassedOver, s.Gone = d.passedOver.Load(), d.ended.Load()
 	return s

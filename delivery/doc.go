@@ -31,7 +31,7 @@
 // notification (deliver.go; bodies.go keeps those in memory that are in use, and
 // lets a lane wait for a large one without a sender), makes one HTTP exchange
 // (attempt.go, watch.go), asks Decide what follows (decide.go), hands the result
-// to the settler, which stores results in groups (settle.go), and puts the lane
+// to the group commit, which stores results in groups (commit.go), and puts the lane
 // back. What subscriptions there are and which topics moved comes from Apply,
 // from hints, and for certain from the sweep (intake.go, sweep.go).
 //

@@ -39,7 +39,7 @@ func (d *Dispatcher) apply(s *subscriptions.Subscription, host string, now readi
 	case l == nil:
 		// A 410 may have removed the lane a moment ago, with results that are not
 		// stored yet. What they say counts, as far as s was not renewed since.
-		next := d.settler.ahead(*s)
+		next := d.commits.ahead(*s)
 		if !next.EndedAt.IsZero() {
 			return false
 		}

@@ -212,10 +212,10 @@ func (m *leaseModel) begin() bool {
 
 // answer ends the exchange.
 func (m *leaseModel) answer(status int) {
-	j, b, results := *m.flight, m.body, m.d.settler.filling.n
+	j, b, results := *m.flight, m.body, m.d.commits.filling.n
 	m.d.conclude(m.t.Context(), j, b, outcome{Result: Result{Status: status}, started: time.Now()})
 	m.drop()
-	counts := m.d.settler.filling.n > results
+	counts := m.d.commits.filling.n > results
 	switch {
 	case status == 200:
 		m.acked[b.anchor.seq] = true
@@ -233,8 +233,8 @@ func (m *leaseModel) drop() {
 
 // commit stores the results that wait.
 func (m *leaseModel) commit() {
-	results := m.d.settler.filling.n
-	m.ok(m.d.settler.write(m.t.Context(), false))
+	results := m.d.commits.filling.n
+	m.ok(m.d.commits.write(m.t.Context(), false))
 	m.stored(m.gone)
 	m.overtaken = m.overtaken || results > 0
 	m.gone = nil
@@ -280,8 +280,8 @@ func (m *leaseModel) sweep() {
 // takeOver is another hub that takes the shard: it knows what is stored. Results
 // of the one before it may be stored later.
 func (m *leaseModel) takeOver() {
-	m.late, m.goneLate = append(m.late, m.d.settler.filling.commits...), append(m.goneLate, m.gone...)
-	m.d.settler.filling, m.gone, m.overtaken = results{}, nil, false
+	m.late, m.goneLate = append(m.late, m.d.commits.filling.commits...), append(m.goneLate, m.gone...)
+	m.d.commits.filling, m.gone, m.overtaken = commitGroup{}, nil, false
 	m.d.Cut(subscriptions.Shard(m.id))
 	if m.flight != nil {
 		m.d.giveBack(*m.flight)

@@ -50,7 +50,7 @@ func (d *Dispatcher) reanchor(ctx context.Context, j *job) error {
 		case f.covers(j.cursor.anchor):
 			// One that came after the others went back, or that nobody knew of.
 			if c, ok := d.rewind(j.lane, f); ok {
-				d.settler.add(c)
+				d.commits.add(c)
 			}
 			return nil
 		case mine:
@@ -117,7 +117,7 @@ func (d *Dispatcher) findFork(ctx context.Context, j *job, f *fork) {
 	commits := d.rewindAll(t, f)
 	close(f.found)
 	for _, c := range commits {
-		d.settler.add(c)
+		d.commits.add(c)
 	}
 	if d.o.Gap != nil {
 		d.o.Gap(gap)

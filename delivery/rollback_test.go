@@ -133,7 +133,7 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 		a.rollback(topicA, 2)
 		b := newBed(t)
 		b.memory = a.memory
-		b.d.o.Journal, b.d.o.Subscriptions, b.d.settler.store, b.d.bodies.reader = a.memory, a.memory, a.memory, a.memory
+		b.d.o.Journal, b.d.o.Subscriptions, b.d.commits.store, b.d.bodies.reader = a.memory, a.memory, a.memory, a.memory
 		b.run()
 		b.publish(t, topicA, []byte("next"))
 		pass(40 * time.Second)

@@ -81,7 +81,7 @@ func (d *Dispatcher) Take(ctx context.Context, n int) error {
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
 	// What is still to be stored of a tenure that was cut is not to be done again.
-	d.settler.flush(ctx)
+	d.commits.flush(ctx)
 	start := time.Now()
 	if err := d.load(ctx, n, t, nil); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -135,7 +135,7 @@ func (d *Dispatcher) Yield(ctx context.Context, n int) {
 		d.drain(moment, t)
 		ctx = moment
 	}
-	d.settler.flush(ctx)
+	d.commits.flush(ctx)
 	d.drop(s, t)
 }
 

@@ -18,7 +18,7 @@ func (d *Dispatcher) skip(j *job, to journal.Anchor, reason string) bool {
 		gap.Count = to.Seq - from.Seq
 	}
 	d.tellGap(*j, gap)
-	d.settler.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
+	d.commits.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
 	return true
 }
 

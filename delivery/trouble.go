@@ -360,7 +360,7 @@ func (d *Dispatcher) hold(lanes []*lane, then func()) {
 	then()
 	d.mu.Unlock()
 	for _, c := range seen {
-		d.settler.add(c)
+		d.commits.add(c)
 	}
 }
 

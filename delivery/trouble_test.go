@@ -167,7 +167,7 @@ func TestLastResultsAreStored(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t)
 			sub := b.subscribe(topicA, cb(0))
-			s := newSettler(b.memory, time.Second, 10, b.d.log)
+			s := newGroupCommit(b.memory, time.Second, 10, b.d.log)
 			sub.Cursor.Attempt = 1
 			s.add(subscriptions.Commit{ID: sub.ID, Cursor: sub.Cursor})
 			s.close()

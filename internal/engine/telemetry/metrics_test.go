@@ -91,8 +91,8 @@ func TestPageIsAsTheLibraryWritesIt(t *testing.T) {
 		Subscriptions: func() subscriptions.Census {
 			return subscriptions.Census{Pending: 7, Ended: 1 << 40, Stored: 5, Most: 6}
 		},
-		Delivery: func() (delivery.Stats, delivery.Census) {
-			return delivery.Stats{Topics: 3, Away: 1, Damaged: 2, BytesInFlight: 1 << 33}, delivery.Census{At: time.UnixMilli(1234567), Active: 5, Lags: [6]uint64{1, 2, 3, 4, 5, 5}, LagSum: 12345}
+		Delivery: func() (delivery.Stats, delivery.LagReport) {
+			return delivery.Stats{Topics: 3, Away: 1, Damaged: 2, BytesInFlight: 1 << 33}, delivery.LagReport{At: time.UnixMilli(1234567), Active: 5, Lags: [6]uint64{1, 2, 3, 4, 5, 5}, LagSum: 12345}
 		},
 	})
 	m.Request(hub.Event{Name: hub.EventPublish, Outcome: "gap", Status: 409, Duration: 123456789})

@@ -15,7 +15,7 @@ import (
 // the hub holds. A nil one is not asked.
 type Sources struct {
 	Ready         func() bool
-	Delivery      func() (delivery.Stats, delivery.Census)
+	Delivery      func() (delivery.Stats, delivery.LagReport)
 	Subscriptions func() subscriptions.Census
 	// Shares is how many shards the hub owns, and how many hubs live.
 	Shares func() (owned, live int)
@@ -90,7 +90,7 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s.bytesInFlight = plain("rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.")
 	s.bytesCached = plain("rshub_bodies_cached_bytes", "Bytes of all bodies in memory.")
 	s.unwritten = plain("rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.")
-	s.setLags(&delivery.Census{})
+	s.setLags(&delivery.LagReport{})
 	m.register(lagName, s.lags)
 	m.register(spanName, s.spans)
 }
@@ -124,7 +124,7 @@ func (m *Metrics) look() {
 	if s.from.Delivery != nil {
 		st, c := s.from.Delivery()
 		s.setStats(st)
-		s.setCensus(&c)
+		s.setLagReport(&c)
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *snapshot) setStats(st delivery.Stats) {
 	s.unwritten.Set(float64(st.Uncommitted))
 }
 
-func (s *snapshot) setCensus(c *delivery.Census) {
+func (s *snapshot) setLagReport(c *delivery.LagReport) {
 	if c.At.IsZero() {
 		return
 	}
@@ -155,7 +155,7 @@ func (s *snapshot) setCensus(c *delivery.Census) {
 }
 
 // setLags shows the distributions of a census; its zero value has their bounds.
-func (s *snapshot) setLags(c *delivery.Census) {
+func (s *snapshot) setLags(c *delivery.LagReport) {
 	bounds := make([]float64, 0, len(c.LagSpans))
 	for _, b := range delivery.LagNotifications {
 		bounds = append(bounds, float64(b))

@@ -206,7 +206,7 @@ func TestAcceptedGap(t *testing.T) {
 
 // The figures in docs/operations.md are these.
 func TestDocumentedLimits(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 func (a *App) startMetrics(ctx context.Context) {
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
 		Ready: func() bool { return a.isReady(ctx) },
-		Delivery: func() (s delivery.Stats, c delivery.Census) {
+		Delivery: func() (s delivery.Stats, c delivery.LagReport) {
 			if d := a.dispatcher.Load(); d != nil {
-				s, c = d.Stats(), d.Census()
+				s, c = d.Stats(), d.LagReport()
 			}
 			return s, c
 		},

@@ -8,7 +8,7 @@ import (
 )
 
 // results are a group, or what failed of some.
-type results struct {
+type commitGroup struct {
 	commits []subscriptions.Commit
 	counts  []int             // results in each
 	latest  map[uuid.UUID]int // commit of each subscription
@@ -19,7 +19,7 @@ type results struct {
 // greater cursor, all attempts and gaps. Over another generation nothing is joined,
 // since what comes with one cursor is not to take effect with another. An end is
 // never joined: it has no effect where its lease is over, and the others still have.
-func (r *results) add(c subscriptions.Commit) {
+func (r *commitGroup) add(c subscriptions.Commit) {
 	i, ok := r.latest[c.ID]
 	if !ok || r.commits[i].End != "" || c.End != "" || r.commits[i].Cursor.Generation != c.Cursor.Generation {
 		r.push(c, 1)
@@ -40,7 +40,7 @@ func (r *results) add(c subscriptions.Commit) {
 
 // push adds a commit of n results after all others. It is joined with none: the
 // store may have that, and what is joined would count twice.
-func (r *results) push(c subscriptions.Commit, n int) {
+func (r *commitGroup) push(c subscriptions.Commit, n int) {
 	if r.latest == nil {
 		r.latest = make(map[uuid.UUID]int)
 	}
@@ -50,14 +50,14 @@ func (r *results) push(c subscriptions.Commit, n int) {
 }
 
 // pushAll adds later commits.
-func (r *results) pushAll(later results) {
+func (r *commitGroup) pushAll(later commitGroup) {
 	for i, c := range later.commits {
 		r.push(c, later.counts[i])
 	}
 }
 
 // ahead returns s as it will be once what waits for it is stored.
-func (r *results) ahead(s subscriptions.Subscription) subscriptions.Subscription {
+func (r *commitGroup) ahead(s subscriptions.Subscription) subscriptions.Subscription {
 	last, ok := r.latest[s.ID]
 	if !ok {
 		return s
@@ -71,7 +71,7 @@ func (r *results) ahead(s subscriptions.Subscription) subscriptions.Subscription
 }
 
 // split returns the commits of some subscriptions and those of the others.
-func (r *results) split(some func(uuid.UUID) bool) (in, out results) {
+func (r *commitGroup) split(some func(uuid.UUID) bool) (in, out commitGroup) {
 	for i, c := range r.commits {
 		if some(c.ID) {
 			in.push(c, r.counts[i])
@@ -83,7 +83,7 @@ func (r *results) split(some func(uuid.UUID) bool) (in, out results) {
 }
 
 // has reports whether there is a commit of a subscription.
-func (r *results) has(id uuid.UUID) bool {
+func (r *commitGroup) has(id uuid.UUID) bool {
 	_, ok := r.latest[id]
 	return ok
 }

@@ -201,7 +201,7 @@ func TestResultsAreStoredOnceAndInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			store := &fickle{rnd: rand.New(rand.NewPCG(seed, 1)), cursors: map[uuid.UUID]journal.Cursor{}, attempts: map[uuid.UUID][]uint32{}}
-			s := newSettler(store, 100*time.Millisecond, 8, zap.NewNop())
+			s := newGroupCommit(store, 100*time.Millisecond, 8, zap.NewNop())
 			var ids [subs]uuid.UUID
 			for i := range ids {
 				ids[i] = subscriptions.ID("t", cb(i))
@@ -228,8 +228,8 @@ func TestResultsAreStoredOnceAndInOrder(t *testing.T) {
 						t.Fatalf("seed %d: stored are %v", seed, store.attempts[id])
 					}
 				}
-				if len(store.attempts[id]) != each || len(s.held) > 0 {
-					t.Errorf("seed %d: %d stored, %d held", seed, len(store.attempts[id]), len(s.held))
+				if len(store.attempts[id]) != each || len(s.blocked) > 0 {
+					t.Errorf("seed %d: %d stored, %d blocked", seed, len(store.attempts[id]), len(s.blocked))
 				}
 			}
 		})
@@ -288,7 +288,7 @@ func TestGroupWaitsForItsWindow(t *testing.T) {
 					t.Errorf("seed %d: a group of %d was written when its first result was %v old", seed, results, age)
 				}
 			}
-			s := newSettler(w, window, size, zap.NewNop())
+			s := newGroupCommit(w, window, size, zap.NewNop())
 			done := make(chan error, 1)
 			go func() { done <- s.run(t.Context()) }()
 			for n := range uint32(200) {
@@ -383,7 +383,7 @@ func TestResultsAreJoined(t *testing.T) {
 	gap := func(n int) journal.Gap {
 		return journal.Gap{From: time.Unix(int64(n), 0), Until: time.Unix(int64(n)+1, 0), Count: 1, Reason: journal.GapGaveUp}
 	}
-	var r results
+	var r commitGroup
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 5, 1), Attempts: []subscriptions.Attempt{{Number: 1}}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 6, 0), Gaps: []journal.Gap{gap(6)}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 7, 0), Gaps: []journal.Gap{gap(7)}})

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// censusEvery is how long after a census the next begins, and censusShare how
+	// lagEvery is how long after a walk over all lanes the next begins, and lagPause how
 	// many times as long as the last took at least: with a million subscriptions
 	// too it takes a fiftieth of a processor at most.
-	censusEvery = 5 * time.Second
-	censusShare = 50
+	lagEvery = 5 * time.Second
+	lagPause = 50
 )
 
-// The bounds up to which a Census counts lags: notifications, and the time that
+// The bounds up to which a LagReport counts lags: notifications, and the time that
 // they span.
 var (
 	LagNotifications = [...]uint64{0, 1, 10, 100, 1000, 10_000}
 	LagTimes         = [...]time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
 )
 
-// Census is what a walk over all subscriptions found. One that came, went or was
+// LagReport is what a walk over all subscriptions found. One that came, went or was
 // delivered to during the walk is in it as it was before or after.
-type Census struct {
+type LagReport struct {
 	At time.Time // when the walk ended; zero: there was none yet
 
 	// Subscriptions that have not ended: those whose next notification did not
@@ -43,20 +43,20 @@ type Census struct {
 	Oldest, Longest time.Duration
 }
 
-// Census returns the latest. It is some seconds old, and costs nothing.
-func (d *Dispatcher) Census() Census {
-	if c := d.census.Load(); c != nil {
+// LagReport returns the latest. It is some seconds old, and costs nothing.
+func (d *Dispatcher) LagReport() LagReport {
+	if c := d.lags.Load(); c != nil {
 		return *c
 	}
-	return Census{}
+	return LagReport{}
 }
 
-// takeCensuses walks over all lanes again and again.
-func (d *Dispatcher) takeCensuses(ctx context.Context) {
+// watchLags walks over all lanes again and again.
+func (d *Dispatcher) watchLags(ctx context.Context) {
 	for {
 		start := time.Now()
-		d.takeCensus(ctx)
-		timer := time.NewTimer(max(censusEvery, censusShare*time.Since(start)))
+		d.measureLags(ctx)
+		timer := time.NewTimer(max(lagEvery, lagPause*time.Since(start)))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -66,10 +66,10 @@ func (d *Dispatcher) takeCensuses(ctx context.Context) {
 	}
 }
 
-// takeCensus walks over all lanes, from the last to the first of each topic as
+// measureLags walks over all lanes, from the last to the first of each topic as
 // walks do. Between chunks it gives the lock to those who deliver.
-func (d *Dispatcher) takeCensus(ctx context.Context) {
-	c, n := &Census{}, 0
+func (d *Dispatcher) measureLags(ctx context.Context) {
+	c, n := &LagReport{}, 0
 	now := d.read().earliest
 	next := func() {
 		if n++; n%chunk == 0 {
@@ -96,11 +96,11 @@ func (d *Dispatcher) takeCensus(ctx context.Context) {
 		return // what was counted last stands until the end
 	}
 	c.At = d.o.Clock.Now()
-	d.census.Store(c)
+	d.lags.Store(c)
 }
 
-// count takes one lane into the census.
-func (c *Census) count(l *lane, now int64) {
+// count adds one lane.
+func (c *LagReport) count(l *lane, now int64) {
 	switch {
 	case l.expires <= now:
 		c.Expired++

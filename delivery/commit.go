@@ -14,21 +14,21 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// settler stores what became of attempts, in groups: one is written while
+// groupCommit stores what became of attempts, in groups: one is written while
 // another fills. A group is written when its first result is a window old, or
 // when it is full; over that, adding waits.
 //
 // What the store names as not stored (subscriptions.CommitError) is given to it
 // again with later groups, with pauses, until it is stored. So a record that cannot
 // be written holds no other one up, however long that lasts. Its subscription is
-// held meanwhile: it gets nothing more, so that no result overtakes an earlier one,
+// blocked meanwhile: it gets nothing more, so that no result overtakes an earlier one,
 // and that what waits stays small. Where over a group of results waits, or the store
 // fails as a whole, the next group is not written before that is over.
 //
 // Failed results count like others: whatever the store does, no more than two groups
 // are not acknowledged at any time. After a crash no more than these and what was in
 // flight is delivered again (invariant 7).
-type settler struct {
+type groupCommit struct {
 	store  subscriptions.Committer
 	window time.Duration
 	size   int
@@ -38,13 +38,13 @@ type settler struct {
 
 	mu      sync.Mutex
 	room    sync.Cond // on mu: there may be room to add
-	filling results
-	since   time.Time // when filling got its first result
-	hurry   bool      // filling is to be written without waiting for the window
-	writing results   // the group being written
-	failed  results   // wait to be written again, until again
+	filling commitGroup
+	since   time.Time   // when filling got its first result
+	hurry   bool        // filling is to be written without waiting for the window
+	writing commitGroup // the group being written
+	failed  commitGroup // wait to be written again, until again
 	again   time.Time
-	held    map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
+	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
 	tries   int                    // writes of which something failed, since the store had taken all
 	giveUp  bool                   // adding waits no more
 	// taken counts the groups that write took, and written those of them that it is
@@ -59,18 +59,18 @@ const (
 	maxCommitPause = 5 * time.Second
 )
 
-func newSettler(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *settler {
-	s := &settler{
+func newGroupCommit(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *groupCommit {
+	s := &groupCommit{
 		store: store, window: window, size: size, log: log,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		stored: make(chan struct{}), held: make(map[uuid.UUID]struct{}),
+		stored: make(chan struct{}), blocked: make(map[uuid.UUID]struct{}),
 	}
 	s.room.L = &s.mu
 	return s
 }
 
 // add gives a result to be stored. It waits while the group is full.
-func (s *settler) add(c subscriptions.Commit) {
+func (s *groupCommit) add(c subscriptions.Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for (s.filling.n >= s.size || s.total() >= 2*s.size) && !s.giveUp {
@@ -85,7 +85,7 @@ func (s *settler) add(c subscriptions.Commit) {
 }
 
 // lookAgain has run look again when a group is due.
-func (s *settler) lookAgain() {
+func (s *groupCommit) lookAgain() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -94,10 +94,10 @@ func (s *settler) lookAgain() {
 
 // ahead returns a stored subscription as it will be once the results that wait are
 // stored.
-func (s *settler) ahead(sub subscriptions.Subscription) subscriptions.Subscription {
+func (s *groupCommit) ahead(sub subscriptions.Subscription) subscriptions.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range []*results{&s.writing, &s.failed, &s.filling} { // in their order
+	for _, r := range []*commitGroup{&s.writing, &s.failed, &s.filling} { // in their order
 		sub = r.ahead(sub)
 	}
 	return sub
@@ -105,7 +105,7 @@ func (s *settler) ahead(sub subscriptions.Subscription) subscriptions.Subscripti
 
 // run writes groups until close, and then the last one. It gives up what the
 // store does not take when ctx ends, which is to be after close.
-func (s *settler) run(ctx context.Context) error {
+func (s *groupCommit) run(ctx context.Context) error {
 	for {
 		var due <-chan time.Time // nil while there is nothing to write
 		if wait, ok := s.untilDue(); ok && wait <= 0 {
@@ -127,7 +127,7 @@ func (s *settler) run(ctx context.Context) error {
 
 // untilDue is how long it is until a group is to be written. What failed before waits
 // for the group that fills, if there is one. False: there is nothing to write.
-func (s *settler) untilDue() (time.Duration, bool) {
+func (s *groupCommit) untilDue() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -144,8 +144,8 @@ func (s *settler) untilDue() (time.Duration, bool) {
 // written with a later group. Where that is too much, or the store took nothing, or
 // this is the last group, it is written again and again until that is over or ctx
 // ends; meanwhile the next group fills.
-func (s *settler) write(ctx context.Context, last bool) error {
-	g := s.take(last)
+func (s *groupCommit) write(ctx context.Context, last bool) error {
+	g := s.nextGroup(last)
 	defer s.done()
 	for g.n > 0 {
 		err := s.store.Commit(ctx, g.commits)
@@ -153,7 +153,7 @@ func (s *settler) write(ctx context.Context, last bool) error {
 			return s.givenUp(err)
 		}
 		var pause time.Duration
-		if g, pause = s.putBack(s.settled(g, err), last || isAway(err)); g.n == 0 {
+		if g, pause = s.requeue(s.acknowledge(g, err), last || isAway(err)); g.n == 0 {
 			break
 		}
 		timer := time.NewTimer(pause)
@@ -167,23 +167,23 @@ func (s *settler) write(ctx context.Context, last bool) error {
 	return nil
 }
 
-func (s *settler) givenUp(err error) error {
+func (s *groupCommit) givenUp(err error) error {
 	return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", s.uncommitted(), err)
 }
 
-// take returns the group that fills, with what failed before where its pause is
-// over. Until then, what is new of a held subscription waits with that.
-func (s *settler) take(last bool) (g results) {
+// nextGroup returns the group that fills, with what failed before where its pause is
+// over. Until then, what is new of a blocked subscription waits with that.
+func (s *groupCommit) nextGroup(last bool) (g commitGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, s.filling, s.hurry = s.filling, results{}, false
+	g, s.filling, s.hurry = s.filling, commitGroup{}, false
 	if s.failed.n > 0 {
-		var later results
+		var later commitGroup
 		later, g = g.split(s.failed.has)
 		s.failed.pushAll(later)
 		if last || s.failed.n > s.size || !time.Now().Before(s.again) {
 			s.failed.pushAll(g)
-			g, s.failed = s.failed, results{}
+			g, s.failed = s.failed, commitGroup{}
 		}
 	}
 	s.writing = g
@@ -197,14 +197,14 @@ func isAway(err error) bool {
 	return err != nil && !errors.As(err, new(*subscriptions.CommitError))
 }
 
-// settled returns what the store did not take of a group. What it can't ever take,
+// acknowledge returns what the store did not take of a group. What it can't ever take,
 // since a record cannot be read, is dropped.
-func (s *settler) settled(g results, err error) (failed results) {
+func (s *groupCommit) acknowledge(g commitGroup, err error) (failed commitGroup) {
 	var why *subscriptions.CommitError
 	switch {
 	case err == nil:
 	case errors.As(err, &why):
-		var unreadable results
+		var unreadable commitGroup
 		failed, _ = g.split(func(id uuid.UUID) bool { return why.Failed[id] != nil })
 		unreadable, failed = failed.split(func(id uuid.UUID) bool { return errors.Is(why.Failed[id], journal.ErrPacked) })
 		if unreadable.n > 0 {
@@ -219,9 +219,9 @@ func (s *settler) settled(g results, err error) (failed results) {
 	for id := range g.latest {
 		switch {
 		case !failed.has(id):
-			delete(s.held, id)
+			delete(s.blocked, id)
 		case why != nil:
-			s.held[id] = struct{}{}
+			s.blocked[id] = struct{}{}
 		}
 	}
 	switch {
@@ -229,17 +229,17 @@ func (s *settler) settled(g results, err error) (failed results) {
 		s.tries++
 		s.log.Warn("results could not be stored; they are stored again, and after a crash before that delivered again",
 			zap.String("event", "commit_failed"), zap.Int("results", failed.n), zap.Int("subscriptions", len(failed.latest)), zap.Int("try", s.tries), zap.Error(err))
-	case err == nil && s.tries > 0 && len(s.held) == 0:
+	case err == nil && s.tries > 0 && len(s.blocked) == 0:
 		s.log.Info("the store takes cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", s.tries+1))
 		s.tries = 0
 	}
 	return failed
 }
 
-// putBack lets what failed of a group wait for a later one. Where that is too much,
+// requeue lets what failed of a group wait for a later one. Where that is too much,
 // or there is to be no later one, it returns all that failed, to be written after a
 // pause.
-func (s *settler) putBack(failed results, none bool) (again results, pause time.Duration) {
+func (s *groupCommit) requeue(failed commitGroup, none bool) (again commitGroup, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pause = min(commitPause<<min(max(s.tries-1, 0), 10), maxCommitPause)
@@ -248,7 +248,7 @@ func (s *settler) putBack(failed results, none bool) (again results, pause time.
 	}
 	s.failed.pushAll(failed)
 	if none || s.failed.n > s.size {
-		again, s.failed = s.failed, results{}
+		again, s.failed = s.failed, commitGroup{}
 	}
 	s.writing = again
 	s.room.Broadcast()
@@ -257,28 +257,28 @@ func (s *settler) putBack(failed results, none bool) (again results, pause time.
 
 // done says that the group that was taken last is stored, but for what failed, or
 // given up.
-func (s *settler) done() {
+func (s *groupCommit) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writing = results{}
+	s.writing = commitGroup{}
 	s.written++
 	s.room.Broadcast()
 	close(s.stored)
 	s.stored = make(chan struct{})
 }
 
-// holds reports whether a subscription is to get nothing, since the store did not
+// blocks reports whether a subscription is to get nothing, since the store did not
 // take what became of its last deliveries.
-func (s *settler) holds(id uuid.UUID) bool {
+func (s *groupCommit) blocks(id uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.held[id]
+	_, ok := s.blocked[id]
 	return ok
 }
 
 // flush has what was added so far stored without waiting for the window, and waits
 // for that until ctx ends.
-func (s *settler) flush(ctx context.Context) {
+func (s *groupCommit) flush(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := s.taken
@@ -299,7 +299,7 @@ func (s *settler) flush(ctx context.Context) {
 }
 
 // giveWay lets adding wait no more, since those who wait have to end.
-func (s *settler) giveWay() {
+func (s *groupCommit) giveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.giveUp = true
@@ -307,14 +307,14 @@ func (s *settler) giveWay() {
 }
 
 // close says that nothing will be added any more.
-func (s *settler) close() { close(s.ended) }
+func (s *groupCommit) close() { close(s.ended) }
 
 // uncommitted is how many results the store has not acknowledged.
-func (s *settler) uncommitted() int {
+func (s *groupCommit) uncommitted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total()
 }
 
 // total is uncommitted for those who hold the lock.
-func (s *settler) total() int { return s.filling.n + s.writing.n + s.failed.n }
+func (s *groupCommit) total() int { return s.filling.n + s.writing.n + s.failed.n }

@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// A census tells the states of all subscriptions and how far they lag, without
+// A lags tells the states of all subscriptions and how far they lag, without
 // anybody asking, and follows what changes.
 func TestCensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestCensus(t *testing.T) {
 		never := b.subscribe(topicB, cb(3))
 		b.set(cb(1), down)
 		b.set(cb(2), down)
-		if got := b.d.Census(); got != (Census{}) {
+		if got := b.d.LagReport(); got != (LagReport{}) {
 			t.Errorf("before the start: %+v", got)
 		}
 		b.run()
@@ -34,16 +34,16 @@ func TestCensus(t *testing.T) {
 		expired := never
 		expired.ExpiresAt = time.Now()
 		b.tell(expired)
-		pass(censusEvery)
+		pass(lagEvery)
 
-		c := b.d.Census()
+		c := b.d.LagReport()
 		if c.Active != 1 || c.Failing != 2 || c.Expired != 1 {
 			t.Errorf("%d active, %d failing, %d expired", c.Active, c.Failing, c.Expired)
 		}
 		if want := [...]uint64{1, 1, 1, 3, 3, 3}; c.Lags != want || c.LagSum != 24 {
 			t.Errorf("lags %v, %d in all", c.Lags, c.LagSum)
 		}
-		if c.Longest != 12*time.Minute+censusEvery-time.Since(c.At) || c.Oldest != c.Longest || c.SpanSum != 2*c.Oldest {
+		if c.Longest != 12*time.Minute+lagEvery-time.Since(c.At) || c.Oldest != c.Longest || c.SpanSum != 2*c.Oldest {
 			t.Errorf("the longest failure %v, the oldest lag %v, %v in all", c.Longest, c.Oldest, c.SpanSum)
 		}
 		if want := [...]uint64{1, 1, 1, 3, 3, 3, 3}; c.LagSpans != want {
@@ -53,11 +53,11 @@ func TestCensus(t *testing.T) {
 		b.set(cb(2), nil)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if b.d.takeCensus(ended); b.d.Census() != c {
-			t.Error("a census that was not ended is shown")
+		if b.d.measureLags(ended); b.d.LagReport() != c {
+			t.Error("a lags that was not ended is shown")
 		}
 		pass(time.Hour)
-		if c := b.d.Census(); c.Active != 3 || c.Failing != 0 || c.Lags[0] != 3 || c.LagSum != 0 || c.Oldest != 0 || c.Longest != 0 {
+		if c := b.d.LagReport(); c.Active != 3 || c.Failing != 0 || c.Lags[0] != 3 || c.LagSum != 0 || c.Oldest != 0 || c.Longest != 0 {
 			t.Errorf("when all got all: %+v", c)
 		}
 	})
@@ -76,14 +76,14 @@ func TestLagIsCountedFromWhatWasGot(t *testing.T) {
 		b.set(cb(0), down)
 		b.publish(t, topicA, []byte("two"))
 		three := b.publish(t, topicA, []byte("three"))
-		pass(2 * censusEvery)
-		if c := b.d.Census(); c.LagSum != 2 || c.Oldest != three.Until.Sub(one.Until) || c.Oldest <= 0 {
+		pass(2 * lagEvery)
+		if c := b.d.LagReport(); c.LagSum != 2 || c.Oldest != three.Until.Sub(one.Until) || c.Oldest <= 0 {
 			t.Errorf("%d notifications, %v", c.LagSum, c.Oldest)
 		}
 	})
 }
 
-// A census of many lanes in many chunks counts each once, while others come and go.
+// A lags of many lanes in many chunks counts each once, while others come and go.
 func TestCensusOfManyLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -93,7 +93,7 @@ func TestCensusOfManyLanes(t *testing.T) {
 		b.run()
 		defer b.end()
 		pass(time.Second)
-		if c := b.d.Census(); c.Active != 5*chunk || c.Lags[0] != 5*chunk {
+		if c := b.d.LagReport(); c.Active != 5*chunk || c.Lags[0] != 5*chunk {
 			t.Errorf("%+v", c)
 		}
 		done := make(chan struct{})
@@ -107,8 +107,8 @@ func TestCensusOfManyLanes(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			b.d.takeCensus(t.Context())
-			if c := b.d.Census(); c.Active < 5*chunk || c.Active > 5*chunk+200 {
+			b.d.measureLags(t.Context())
+			if c := b.d.LagReport(); c.Active < 5*chunk || c.Active > 5*chunk+200 {
 				t.Errorf("%d active", c.Active)
 			}
 		}
@@ -116,7 +116,7 @@ func TestCensusOfManyLanes(t *testing.T) {
 	})
 }
 
-// A census goes on where the lanes of a topic are taken away under it.
+// A lags goes on where the lanes of a topic are taken away under it.
 func TestCensusWhileLanesGo(t *testing.T) {
 	for range 20 {
 		b := newBed(t)
@@ -126,7 +126,7 @@ func TestCensusWhileLanesGo(t *testing.T) {
 		b.take()
 		var both sync.WaitGroup
 		b.d.mu.Lock()
-		both.Go(func() { b.d.takeCensus(t.Context()) })
+		both.Go(func() { b.d.measureLags(t.Context()) })
 		both.Go(func() {
 			b.d.mu.Lock()
 			defer b.d.mu.Unlock()
@@ -134,7 +134,7 @@ func TestCensusWhileLanesGo(t *testing.T) {
 		})
 		b.d.mu.Unlock()
 		both.Wait()
-		if c := b.d.Census(); c.Active > 6*chunk || c.At.IsZero() {
+		if c := b.d.LagReport(); c.Active > 6*chunk || c.At.IsZero() {
 			t.Errorf("%+v", c)
 		}
 	}
