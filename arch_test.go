@@ -61,11 +61,14 @@ var table = map[string]room{
 	"internal/base/egress":  {layer: "0", third: "ssrf"},
 	"internal/base/browser": {layer: "0"},
 	"internal/base/clock":   {layer: "0"},
-	"internal/base/disk":    {layer: "0"},
+	"internal/base/disk":    {layer: "0b", may: "internal/base/atomicfile"},
 	"store/seal":            {layer: "0"},
+	// Files that are replaced whole or not at all, and durable databases in one file.
+	"internal/base/atomicfile": {layer: "0"},
+	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity":  {layer: "0"},
-	"internal/program/config": {layer: "3", may: "internal/base/quantity", third: "koanf yaml pflag"},
+	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity", third: "koanf yaml pflag"},
 	// How requests come in, to all three commands.
 	"internal/base/ingress": {layer: "0b", third: "uuid"},
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
@@ -74,17 +77,17 @@ var table = map[string]room{
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/disk internal/base/egress", third: "bbolt uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/disk internal/base/egress", third: "bbolt uuid"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
 	// What rspub check says of a Source.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/disk store/seal", third: "bbolt uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
@@ -99,7 +102,7 @@ var table = map[string]room{
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
-	"cmd/rshub": {layer: "4", may: "internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra pflag progressbar zap"},
+	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra pflag progressbar zap"},
 	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/ingress internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
 	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/ingress internal/program/cli", third: "cobra pflag progressbar"},
 

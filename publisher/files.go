@@ -9,14 +9,13 @@ import (
 	"strings"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // inlineMax is the largest notification, in bytes, that is kept in the database,
 // whose file never shrinks. Larger ones get files of their own.
 const inlineMax = 64 << 10
-
-// temporary ends the name of a file that is being written.
-const temporary = ".tmp"
 
 // files are the large notifications, by interval.name. A file is whole and durable
 // before the interval that names it is in the database, and removed after it is
@@ -26,29 +25,11 @@ type files struct{ dir string }
 func (f files) path(i interval) string { return filepath.Join(f.dir, i.name()) }
 
 // write stores the bytes of an interval durably.
-func (f files) write(i interval, body []byte) (err error) {
-	path := f.path(i)
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path + temporary) // what is left the next Open removes
-			err = fmt.Errorf("writing a notification: %w", err)
-		}
-	}()
-	w, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a name of our own in the folder of the outbox
-	if err != nil {
-		return err
+func (f files) write(i interval, body []byte) error {
+	if err := atomicfile.WriteBytes(f.path(i), atomicfile.Options{}, body); err != nil {
+		return fmt.Errorf("writing a notification: %w", err)
 	}
-	_, err = w.Write(body)
-	if err == nil {
-		err = w.Sync()
-	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+temporary, path); err != nil {
-		return err
-	}
-	return syncDir(f.dir)
+	return nil
 }
 
 func (f files) open(i interval) (*os.File, error) { return os.Open(f.path(i)) }
@@ -64,7 +45,7 @@ func (x *outbox) removeOrphans() error {
 	}
 	return x.view(func(tx *bbolt.Tx) error {
 		for _, f := range found {
-			from, ours := parseName(strings.TrimSuffix(f.Name(), temporary))
+			from, ours := parseName(strings.TrimSuffix(f.Name(), atomicfile.Suffix))
 			if !ours {
 				continue
 			}
@@ -80,13 +61,4 @@ func (x *outbox) removeOrphans() error {
 		}
 		return nil
 	})
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the caller names the folder
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 )
 
@@ -86,13 +87,13 @@ func openOutbox(dir string, fresh state) (x *outbox, err error) {
 	if err := x.open(&fresh); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(x.removeOrphans(), syncDir(dir)); err != nil {
+	if err := errors.Join(x.removeOrphans(), atomicfile.SyncDir(dir)); err != nil {
 		_ = x.db.Close() // the first error says more
 		return nil, fmt.Errorf("opening the outbox in %s: %w", dir, err)
 	}
 	// The folder's own name has to last too. Who may not read the folder around it
 	// made it long ago.
-	_ = syncDir(filepath.Dir(filepath.Clean(dir)))
+	_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(dir)))
 	return x, nil
 }
 

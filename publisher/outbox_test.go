@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // What a call whose time was up left behind is not written by the next one, and its
@@ -250,7 +252,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err := p.box.files.write(orphan, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(p.box.files.path(orphan)+temporary, nil, 0o600); err != nil {
+	if err := os.WriteFile(p.box.files.path(orphan)+atomicfile.Suffix, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	foreign := filepath.Join(p.box.files.dir, "notes.txt")

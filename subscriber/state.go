@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 )
 
@@ -112,11 +113,11 @@ func openState(dir string, undone func(*bbolt.Tx) error) (*state, error) {
 		return undone(tx)
 	})
 	if err == nil {
-		err = syncDir(dir)
+		err = atomicfile.SyncDir(dir)
 	}
 	// The folder's own name has to last too. Who may not read the folder around it
 	// made it long ago.
-	_ = syncDir(filepath.Dir(filepath.Clean(dir)))
+	_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(dir)))
 	if err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("subscriber: opening %s: %w", path, err)
@@ -147,15 +148,6 @@ func checkWhole(path string) error {
 
 // errDamaged says what to do with a state that can't be read.
 var errDamaged = errors.New("the state is damaged; restore the folder, or begin with an empty one and a new baseline")
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the folder is the caller's
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // update changes the state; what it did is on disk when nil comes back. A change
 // that returns an error leaves nothing behind. It may be called more than once,

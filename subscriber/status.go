@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // Counts are what a Subscriber counted since its folder was new.
@@ -157,11 +159,7 @@ func (s *Subscriber) writeStatus() error {
 	if err != nil {
 		return err
 	}
-	aside := filepath.Join(s.o.Dir, statusFile+".new")
-	if err := os.WriteFile(aside, append(raw, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(aside, filepath.Join(s.o.Dir, statusFile))
+	return atomicfile.WriteBytes(filepath.Join(s.o.Dir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
 // ReadStatus reads the status of the Subscriber whose folder is dir, which may be

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -140,20 +141,8 @@ func note(cmd *cobra.Command, format string, args ...any) error {
 
 // writeWhole writes a file that only its owner reads, and that appears when it is
 // whole.
-func writeWhole(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+func writeWhole(name string, write func(io.Writer) error) error {
+	return atomicfile.Write(name, atomicfile.Options{Durability: atomicfile.FileOnly, Temp: filepath.Base(name) + ".*.part"}, write)
 }
 
 func importCommand(environ []string) *cobra.Command {

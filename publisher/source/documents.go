@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // document is one that is served: a file on disk, and where and as what it is
@@ -172,10 +174,10 @@ func (s *shelf) write(c *catalogue) error {
 		return err
 	}
 	// The names of the documents' files, before a catalogue names them.
-	if err := syncDir(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(s.dir, catalogueName), text)
+	return atomicfile.WriteBytes(filepath.Join(s.dir, catalogueName), atomicfile.Options{}, text)
 }
 
 // remove deletes the files of a document. One that is still there after that is
@@ -214,33 +216,4 @@ func (c *catalogue) paths() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// writeFile writes a file whole or not at all, durably.
-func writeFile(name string, text []byte) error {
-	temp := name + ".new"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the Source's own folder
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temp, name)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(name))
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the Source's own folder
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

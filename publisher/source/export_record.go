@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 const (
@@ -55,7 +57,7 @@ func (e exported) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, exportRecord), text)
+	return atomicfile.WriteBytes(filepath.Join(dir, exportRecord), atomicfile.Options{}, text)
 }
 
 // output is a folder with documents that Export wrote, as a Folder sees it.

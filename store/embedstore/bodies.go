@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 )
@@ -19,9 +20,6 @@ import (
 // inlineMax is the largest body, in bytes, that is kept in the database: its
 // file never shrinks, so larger ones get files of their own.
 const inlineMax = 64 << 10
-
-// temporary ends the name of a body that is being written.
-const temporary = ".tmp"
 
 // bodies are the files of the large bodies, named by the notification's id. A
 // file is whole and durable before the entry that names it is, and is removed
@@ -36,12 +34,7 @@ func (b bodies) path(id uuid.UUID) string { return filepath.Join(b.dir, id.Strin
 
 // mark writes the marker durably.
 func (b bodies) mark() error {
-	f, err := os.OpenFile(filepath.Join(b.dir, disk.Marker), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(b.id + "\n")
-	return errors.Join(err, f.Sync(), f.Close(), syncDir(b.dir))
+	return atomicfile.WriteBytes(filepath.Join(b.dir, disk.Marker), atomicfile.Options{}, []byte(b.id+"\n"))
 }
 
 // there returns nil where the folder of the bodies is there, and else why not.
@@ -59,34 +52,13 @@ func (b bodies) there() error {
 }
 
 // write stores a body durably.
-func (b bodies) write(id uuid.UUID, body []byte) (err error) {
+func (b bodies) write(id uuid.UUID, body []byte) error {
 	if err := b.there(); err != nil {
 		return err
 	}
-	path := b.path(id)
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path + temporary) //nolint:gosec // an id in the operator's folder; what is left the next Open removes
-			err = fmt.Errorf("writing a body: %w", spaceOr(err))
-		}
-	}()
-	f, err := os.OpenFile(path+temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // as above
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(body)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+temporary, path); err != nil { //nolint:gosec // as above
-		return err
-	}
-	if err := syncDir(b.dir); err != nil {
-		b.remove(id)
-		return err
+	if err := atomicfile.WriteBytes(b.path(id), atomicfile.Options{}, body); err != nil {
+		b.remove(id) // where only the folder could not be synced
+		return fmt.Errorf("writing a body: %w", spaceOr(err))
 	}
 	return nil
 }
@@ -127,7 +99,7 @@ func (b bodies) removeOrphans(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		ids, entries := tx.Bucket(bucketIDs), tx.Bucket(bucketEntries)
 		for _, f := range files {
-			id, err := uuid.Parse(strings.TrimSuffix(f.Name(), temporary))
+			id, err := uuid.Parse(strings.TrimSuffix(f.Name(), atomicfile.Suffix))
 			if err != nil {
 				continue // not one of ours
 			}
@@ -140,15 +112,6 @@ func (b bodies) removeOrphans(db *bbolt.DB) error {
 		}
 		return nil
 	})
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the operator names the folder
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Space returns the bytes that are free on the disk of the folder, and those under

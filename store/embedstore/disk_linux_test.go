@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -231,7 +232,7 @@ func sound(t *testing.T, s *Store, acked map[string]uint64) {
 			}
 		}
 	}
-	leftovers, err := filepath.Glob(filepath.Join(s.bodies.dir, "*"+temporary))
+	leftovers, err := filepath.Glob(filepath.Join(s.bodies.dir, "*"+atomicfile.Suffix))
 	if err != nil || len(leftovers) > 0 {
 		t.Errorf("%d half-written bodies are left (%v)", len(leftovers), err)
 	}

@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
@@ -162,13 +163,13 @@ func (s *Store) start() error {
 		}
 		_ = os.Remove(pid) // a part of it would mislead
 	}
-	if err := syncDir(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
 	}
 	if s.meta.isNew {
 		// The folder's own name has to last too. Who may not read the folder
 		// around it made it long ago.
-		_ = syncDir(filepath.Dir(filepath.Clean(s.dir)))
+		_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(s.dir)))
 	}
 	if err := s.markBodies(); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.dir, spaceOr(err))

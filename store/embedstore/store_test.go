@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -194,7 +195,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err := s.bodies.write(other, []byte("no entry names it")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{other.String() + temporary, kept.ID.String() + temporary, "notes of the operator"} {
+	for _, name := range []string{other.String() + atomicfile.Suffix, kept.ID.String() + atomicfile.Suffix, "notes of the operator"} {
 		if err := os.WriteFile(filepath.Join(dir, bodiesName, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // Marker is the name of the file that makes a folder one of state, whatever the file
@@ -25,7 +27,7 @@ func Mark(dir string) error {
 	}
 	if err == nil {
 		_, err = f.WriteString(markerText)
-		err = errors.Join(err, f.Sync(), f.Close(), syncDir(dir))
+		err = errors.Join(err, f.Sync(), f.Close(), atomicfile.SyncDir(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("marking the folder %s as one of state: %w", dir, err)
@@ -39,12 +41,4 @@ func Mark(dir string) error {
 func Marked(lstat func(name string) (fs.FileInfo, error), path string) bool {
 	_, err := lstat(filepath.Join(filepath.FromSlash(path), Marker))
 	return err == nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // as above
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // lockWait is how long a change waits for another one to be done.
@@ -16,39 +18,19 @@ const lockWait = 10 * time.Second
 // replaceFile puts data in the place of a file, whole or not at all. The file
 // keeps its owner and who may read it, but others never may; a new one is its
 // owner's alone, who is that of the folder where root makes it.
-func replaceFile(path string, data []byte) (err error) {
+func replaceFile(path string, data []byte) error {
 	mode, like := fs.FileMode(0o600), filepath.Dir(path)
 	if info, err := os.Stat(path); err == nil {
 		mode, like = info.Mode().Perm()&0o640|0o600, path
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
+	err := atomicfile.WriteBytes(path, atomicfile.Options{
+		Durability: atomicfile.FileOnly, Temp: "." + filepath.Base(path) + ".*",
+		Prepare: func(f *os.File) error { return errors.Join(owned(f, like, like == path), f.Chmod(mode)) },
+	}, data)
+	if err == nil {
+		_ = atomicfile.SyncDir(filepath.Dir(path)) // it is done; whether it outlives a power cut is left to the system
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if err := owned(f, like, like == path); err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	_ = f.Close() // it is synced
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil // it is done; whether it outlives a power cut is left to the system
-	}
-	_ = dir.Sync() // the same
-	return dir.Close()
+	return err
 }
 
 // owned gives f to the owner of the file or folder like. Where that has to be

@@ -1,0 +1,85 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// names are the files in a folder.
+func names(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		out = append(out, f.Name())
+	}
+	return out
+}
+
+// A file is replaced whole or not at all, whatever fails, and nothing is left beside it.
+func TestWrite(t *testing.T) {
+	wrong := errors.New("wrong")
+	for what, o := range map[string]Options{
+		"durable":    {},
+		"file only":  {Durability: FileOnly, Temp: "a.*.part"},
+		"not synced": {Durability: Volatile},
+		"group":      {Prepare: func(f *os.File) error { return f.Chmod(0o640) }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "a")
+			want := func(content string) {
+				t.Helper()
+				got, err := os.ReadFile(name)
+				if left := names(t, dir); err != nil || string(got) != content || len(left) != 1 {
+					t.Errorf("%q, %v, beside %q", got, err, left)
+				}
+			}
+			if err := os.WriteFile(name+Suffix, []byte("what a killed process left, and longer"), 0o600); err != nil || o.Temp != "" {
+				_ = os.Remove(name + Suffix)
+			}
+			for _, content := range []string{"one", "", "another"} {
+				if err := WriteBytes(name, o, []byte(content)); err != nil {
+					t.Fatal(err)
+				}
+				want(content)
+			}
+			mode := os.FileMode(0o600)
+			if o.Prepare != nil {
+				mode = 0o640
+			}
+			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+			err := Write(name, o, func(w io.Writer) error {
+				_, _ = w.Write([]byte("half"))
+				return wrong
+			})
+			if !errors.Is(err, wrong) {
+				t.Errorf("while it is written: %v", err)
+			}
+			want("another")
+			refuse := o
+			refuse.Prepare = func(*os.File) error { return wrong }
+			if err := WriteBytes(name, refuse, []byte("x")); !errors.Is(err, wrong) {
+				t.Errorf("before it is written: %v", err)
+			}
+			want("another")
+			full := filepath.Join(dir, "folder", "b")
+			if err := WriteBytes(full, o, nil); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("in a folder that is not there: %v", err)
+			}
+			if err := errors.Join(os.Remove(name), os.MkdirAll(filepath.Join(name, "x"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteBytes(name, o, nil); err == nil || len(names(t, dir)) != 1 {
+				t.Errorf("over a folder: %v, beside %q", err, names(t, dir))
+			}
+		})
+	}
+}
