@@ -1,0 +1,346 @@
+package boltfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// maxBatch is how many operations share a transaction.
+const maxBatch = 1024
+
+// errUnopened is what there is to say between a failed write after which the file
+// could not be opened again, and the next try.
+var errUnopened = errors.New("the file could not be opened again after a failed write; the next read or write tries it")
+
+// Op is one operation of the writer.
+type Op struct {
+	// Run does the work. It may be called more than once, each time on a transaction
+	// that does not show the call before, and never after Do has returned. If it returns
+	// an error, nothing that it wrote is stored. One that wrote nothing costs no sync.
+	Run func(*Tx) error
+	// Finish, which may be nil, is called once with the result, before the caller has it.
+	// It is also called where the caller has gone.
+	Finish func(err error)
+	// Grows says that the operation stores something new: where the disk is full, it
+	// makes room for those that do not. Run may set it. Bytes is about how much it needs.
+	Grows bool
+	Bytes int64
+
+	ctx      context.Context
+	err      error
+	panicked any
+	done     chan struct{}
+
+	running sync.Mutex // held while Run is called; guards what follows
+	begun   bool       // Run was called
+	left    bool       // Do has returned
+}
+
+// UnsureError is a commit that failed so late that it may have happened.
+type UnsureError struct {
+	Path string
+	Err  error
+}
+
+func (e *UnsureError) Error() string {
+	return fmt.Sprintf("writing to %s failed, and it may or may not have been stored: %v", e.Path, e.Err)
+}
+
+// Unwrap returns the error of the commit.
+func (e *UnsureError) Unwrap() error { return e.Err }
+
+// MayBeStored reports whether what had this result is stored, or may be.
+func MayBeStored(err error) bool { return err == nil || errors.As(err, new(*UnsureError)) }
+
+// IsFull reports whether an error says that there is no room.
+func IsFull(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error() // bbolt makes texts of some errors
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, berrors.ErrMaxSizeReached) ||
+		strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
+}
+
+// Update runs fn as an Op does, and returns its error.
+func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error { return d.Do(ctx, &Op{Run: fn}) }
+
+// Do has the writer run o and returns its result, nil once it is durable. If ctx ends
+// before that has begun, it never happens; otherwise Do waits for it.
+func (d *DB) Do(ctx context.Context, o *Op) error {
+	o.ctx, o.done = ctx, make(chan struct{})
+	err := ctx.Err()
+	if err == nil {
+		select {
+		case d.ops <- o:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-d.stop:
+			err = d.o.Closed
+		}
+	}
+	if err != nil {
+		if o.Finish != nil {
+			o.Finish(err)
+		}
+		return err
+	}
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		if o.leave() {
+			return ctx.Err()
+		}
+		<-o.done
+	}
+	if o.panicked != nil {
+		panic(o.panicked)
+	}
+	return o.err
+}
+
+// leave reports whether the operation has not begun. Then it never will.
+func (o *Op) leave() bool {
+	o.running.Lock()
+	defer o.running.Unlock()
+	o.left = !o.begun
+	return o.left
+}
+
+func (o *Op) answer(err error) {
+	o.err = err
+	if o.Finish != nil {
+		o.Finish(err)
+	}
+	close(o.done)
+}
+
+// write is the writer: it runs operations until the DB is closed.
+func (d *DB) write() {
+	defer close(d.stopped)
+	debug.SetPanicOnFault(true)
+	for {
+		select {
+		case <-d.stop:
+			return
+		case o := <-d.ops:
+			d.group(d.admit(d.gather(o)))
+		}
+	}
+}
+
+// gather returns the operations that wait already.
+func (d *DB) gather(first *Op) []*Op {
+	batch := []*Op{first}
+	runtime.Gosched() // callers that were answered a moment ago come along
+	for len(batch) < maxBatch {
+		select {
+		case o := <-d.ops:
+			batch = append(batch, o)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// admit answers those that are not to be run and returns the others.
+func (d *DB) admit(batch []*Op) []*Op {
+	var need int64
+	return slices.DeleteFunc(batch, func(o *Op) bool {
+		err := o.ctx.Err()
+		if err == nil && o.Grows && d.o.Room != nil {
+			if err = d.o.Room(need + o.Bytes); err == nil {
+				need += o.Bytes
+			}
+		}
+		if err != nil {
+			o.answer(err)
+		}
+		return err != nil
+	})
+}
+
+// group runs operations in one transaction and answers them. One that fails after it
+// has written is answered alone, and the others are run again without it. Without
+// room those that grow fail, and the others are run again without them.
+func (d *DB) group(ops []*Op) {
+	for len(ops) > 0 {
+		failed, err := d.transact(ops)
+		grows := func(o *Op) bool { return o.Grows }
+		switch {
+		case failed != nil:
+			ops = slices.DeleteFunc(ops, func(o *Op) bool { return o == failed })
+			failed.answer(err)
+			continue
+		case !MayBeStored(err) && IsFull(err) && slices.ContainsFunc(ops, grows):
+			for _, o := range ops {
+				if o.Grows {
+					o.answer(err)
+				}
+			}
+			ops = slices.DeleteFunc(ops, grows)
+			continue
+		}
+		for _, o := range ops {
+			if err != nil {
+				o.err = err
+			}
+			o.answer(o.err)
+		}
+		return
+	}
+}
+
+// transact runs operations in one transaction and commits it. With nil, each has its
+// own result in err. Failed is one that took the transaction with it.
+func (d *DB) transact(ops []*Op) (failed *Op, err error) {
+	db, err := d.writable()
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.Begin(true)
+	if err != nil {
+		return nil, d.recoverFrom(err, nil, 0)
+	}
+	t := &Tx{tx: tx, d: d}
+	for _, o := range ops {
+		before := t.writes
+		if o.err = o.try(t); o.err == nil || t.writes == before && o.panicked == nil {
+			continue
+		}
+		_ = tx.Rollback() // it was not committed, so it always can be
+		return o, errors.Join(o.err, d.reload(db))
+	}
+	if t.writes == 0 {
+		return nil, tx.Rollback()
+	}
+	id := tx.ID()
+	if err := d.tryCommit(t); err != nil {
+		return nil, d.recoverFrom(err, tx, id)
+	}
+	d.mu.Lock()
+	d.trouble = nil
+	d.mu.Unlock()
+	return nil, nil
+}
+
+// try runs the operation once. Its panic is the caller's, and not the writer's.
+func (o *Op) try(t *Tx) (err error) {
+	o.running.Lock()
+	defer o.running.Unlock()
+	if o.left {
+		return o.ctx.Err()
+	}
+	o.begun, o.panicked = true, nil
+	defer func() {
+		if o.panicked = recover(); o.panicked != nil {
+			err = fmt.Errorf("panic: %v", o.panicked)
+		}
+	}()
+	defer t.recovered(&err)
+	return o.Run(t)
+}
+
+// tryCommit commits. A panic of bbolt is about the file.
+func (d *DB) tryCommit(t *Tx) (err error) {
+	t.inside = true
+	defer func() {
+		if err != nil {
+			defer t.recovered(new(error)) // the first error says more
+			_ = t.tx.Rollback()           // where the commit did not do it
+		}
+	}()
+	defer t.recovered(&err)
+	if commit := d.commit.Load(); commit != nil {
+		return (*commit)(t.tx.Commit)
+	}
+	return t.tx.Commit()
+}
+
+// writable returns the database to write to, opened again where it was lost.
+func (d *DB) writable() (*bbolt.DB, error) {
+	d.mu.RLock()
+	db, fault := d.db, d.fault // only the writer changes them before it has ended
+	d.mu.RUnlock()
+	if fault != nil || db != nil {
+		return db, fault
+	}
+	db, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return db, d.adopt(db, true)
+}
+
+// adopt makes a database that was opened again the one that is read and written. With
+// hard, the last transaction that it shows is made durable before: its own sync may
+// have failed, but is done once a transaction after it is.
+func (d *DB) adopt(db *bbolt.DB, hard bool) (err error) {
+	if hard {
+		err = db.Update(func(*bbolt.Tx) error { return nil })
+	}
+	if err == nil {
+		err = d.reload(db)
+	}
+	if err != nil {
+		_ = db.Close() // the first error says more
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.db = db
+	return nil
+}
+
+// recoverFrom makes the DB sound again after a transaction with this id could not be
+// committed, and returns the error for the callers. The file is opened again, so that
+// nothing of the failed transaction is left in memory. If the file shows it all the
+// same, its sync was what failed, and nothing is read until it is durable.
+//
+// Where space was lacking the DB goes on. After any other error of the disk nobody
+// knows what it holds, and nothing more is written.
+func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
+	err := fmt.Errorf("writing to %s failed: %w", d.path, cause)
+	d.mu.Lock()
+	if !IsFull(cause) {
+		err = fmt.Errorf("a write to %s failed; look at the disk, then start again: %w", d.path, cause)
+		d.fault = err
+	}
+	d.trouble = err
+	old, fault := d.db, d.fault
+	d.db = nil
+	d.mu.Unlock()
+	if tx != nil && tx.DB() != nil { // bbolt gave up within it, and waits for itself
+		return &UnsureError{d.path, cause}
+	}
+	_ = old.Close() // the cause says more
+	db, openErr := d.open()
+	if openErr != nil {
+		return &UnsureError{d.path, errors.Join(cause, openErr)}
+	}
+	happened := false
+	_ = db.View(func(tx *bbolt.Tx) error {
+		happened = id > 0 && tx.ID() >= id
+		return nil
+	})
+	switch {
+	case !happened:
+		return errors.Join(err, d.adopt(db, false))
+	case fault != nil:
+		_ = db.Close() // nothing is read any more either
+	default:
+		_ = d.adopt(db, true) // if it fails, writable tries again
+	}
+	return &UnsureError{d.path, cause}
+}

@@ -1,0 +1,413 @@
+package boltfile
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// Options say what a file holds. Buckets, Format and Advice are needed.
+type Options struct {
+	// Buckets are made in a new file. A file has these and no others.
+	Buckets [][]byte
+	// Format is the version of what is stored, 1 or more.
+	Format uint64
+	// Advice says what to do about a damaged file. It ends a sentence.
+	Advice string
+	// Closed is the error of what comes after Close; nil: one of this package.
+	Closed error
+	// Wait is for how long Open waits for a process that has the file; 0: not at all.
+	Wait time.Duration
+	// Whole has Open compare all values with their checksums.
+	Whole bool
+	// PassDamage has a damaged value read as an empty one, which no decoder may accept.
+	// Otherwise it ends the transaction with a *DamagedError.
+	PassDamage bool
+	// Room returns an error where the disk has no room for so many bytes more. It is
+	// asked before an Op that Grows. Nil: there always is.
+	Room func(bytes int64) error
+	// Reload is called when the file was opened, and after changes that were made were
+	// taken back: what the caller remembers of the file may be wrong. It has the file
+	// for itself, and must not call the DB. Nil: nothing is remembered.
+	Reload func(*Tx) error
+}
+
+// Errors of Open.
+var (
+	// ErrLocked is wrapped where another process has the file open.
+	ErrLocked = errors.New("is in use by another process")
+	// ErrNewer is wrapped where a newer version of the program wrote the file.
+	ErrNewer = errors.New("was written by a newer version of this program")
+	// ErrOlder is wrapped where a version wrote the file that this one does not read.
+	ErrOlder = errors.New("was written by an older version of this program")
+)
+
+var errClosed = errors.New("the file is closed")
+
+// DamagedError says that a file cannot be read, and what to do.
+type DamagedError struct {
+	Path   string
+	Why    error
+	Advice string
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%s cannot be read and seems damaged (%v): %s", e.Path, e.Why, e.Advice)
+}
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Why }
+
+// versionError is that of a file with another format.
+type versionError struct{ have, know uint64 }
+
+func (e *versionError) Error() string {
+	switch {
+	case e.have > e.know:
+		return fmt.Sprintf("it has the format %d, and this version knows the format %d; start the newer version, or choose another folder", e.have, e.know)
+	case e.have == 0:
+		return fmt.Sprintf("this version knows the format %d; start the older version, or choose another folder", e.know)
+	}
+	return fmt.Sprintf("it has the format %d, and this version knows the format %d; start the older version, or choose another folder", e.have, e.know)
+}
+
+func (e *versionError) Unwrap() error {
+	if e.have > e.know {
+		return ErrNewer
+	}
+	return ErrOlder
+}
+
+// DB is an open file. It may be shared between goroutines.
+type DB struct {
+	path string
+	o    Options
+
+	// mu guards what follows: held for reading by each View, and for writing while the
+	// file is closed or opened again.
+	mu      sync.RWMutex
+	db      *bbolt.DB // nil: closed, or not opened again after a failed commit
+	fault   error     // why nothing is written until the next start
+	trouble error     // why the last write failed; nil: it did not
+
+	commit atomic.Pointer[func(commit func() error) error] // of a test; nil: none
+
+	ops       chan *Op
+	stop      chan struct{} // closed by Close
+	stopped   chan struct{} // closed when the writer has ended
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens a file, and makes it if there is none. Its folder has to be there.
+func Open(path string, o Options) (*DB, error) {
+	if o.Closed == nil {
+		o.Closed = errClosed
+	}
+	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
+	fresh, _, err := inspect(path, o, o.Whole, func(bucket, key []byte) error {
+		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.db, err = d.open(); err != nil {
+		return nil, err
+	}
+	if fresh {
+		err = d.create()
+	}
+	if err == nil {
+		err = d.reload(d.db)
+	}
+	if err != nil {
+		_ = d.db.Close() // the first error says more
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	go d.write()
+	return d, nil
+}
+
+// inspect reads the structure of a file, and with values all of it. Bad returns the
+// error for a damaged value; nil: go on. Fresh: there is no file, or nothing in it.
+func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error) (fresh bool, records int, err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return true, 0, nil
+	}
+	var f *os.File
+	d := &DB{path: path, o: o}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil { // bbolt's, which reads the meta pages of any file
+			err = d.damaged(fmt.Errorf("%v", p))
+		}
+		if f != nil {
+			_ = f.Close() // it was only read
+		}
+	}()
+	// bbolt has the lock of the file, and nothing more is asked of it here.
+	db, err := bbolt.Open(path, 0, &bbolt.Options{
+		ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
+			return f, err
+		},
+	})
+	if err != nil {
+		return false, 0, d.openError(err)
+	}
+	defer func() { _ = db.Close() }() // as above
+	if info, err = f.Stat(); err != nil {
+		return false, 0, d.openError(err)
+	}
+	s := &structure{f: f, buckets: o.Buckets, format: o.Format, values: values}
+	var first error
+	s.damaged = func(bucket, key []byte) {
+		if err := bad(bucket, key); first == nil {
+			first = err
+		}
+	}
+	fresh, err = s.read(info.Size())
+	var version *versionError
+	switch {
+	case errors.As(err, &version):
+		return false, 0, fmt.Errorf("%s %w: %w", path, version.Unwrap(), err)
+	case err != nil && !errors.Is(err, errOdd):
+		return false, 0, d.openError(err)
+	case err == nil:
+		err = first
+	}
+	if err != nil {
+		return false, s.records, d.damaged(err)
+	}
+	return fresh, s.records, nil
+}
+
+// Check reads a whole file that no process has open. Bad is called with each record
+// whose value is damaged. It returns how many records there are.
+func Check(path string, o Options, bad func(bucket, key []byte)) (records int, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, err
+	}
+	_, records, err = inspect(path, o, true, func(bucket, key []byte) error {
+		bad(bucket, key)
+		return nil
+	})
+	return records, err
+}
+
+// open opens and locks the file, whose structure is good.
+func (d *DB) open() (db *bbolt.DB, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			db, err = nil, d.damaged(fmt.Errorf("%v", p))
+		}
+	}()
+	db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
+		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+		// Otherwise each commit writes the list of all free pages, which is long after
+		// much was deleted. Close writes it once.
+		NoFreelistSync: true,
+	})
+	return db, d.openError(err)
+}
+
+// openError is what is said of an error of bbolt.Open.
+func (d *DB) openError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, berrors.ErrTimeout):
+		return fmt.Errorf("%s %w; stop that one, or choose another folder", d.path, ErrLocked)
+	case errors.As(err, new(syscall.Errno)): // the system's, which says nothing about what is stored
+		return fmt.Errorf("opening %s: %w", d.path, err)
+	}
+	return d.damaged(err)
+}
+
+func (d *DB) damaged(why error) *DamagedError { return &DamagedError{d.path, why, d.o.Advice} }
+
+// create makes the buckets of a new file.
+func (d *DB) create() error {
+	return d.db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range append([][]byte{aboutBucket}, d.o.Buckets...) {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		t := &Tx{tx: tx, d: d}
+		return t.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, d.o.Format))
+	})
+}
+
+// reload has the caller read what it remembers of the file.
+func (d *DB) reload(db *bbolt.DB) error {
+	if d.o.Reload == nil {
+		return nil
+	}
+	return d.viewOf(db, d.o.Reload)
+}
+
+// View runs fn in a transaction that only reads. It sees what is durable. It should be
+// short: no page that it could need is used again meanwhile.
+func (d *DB) View(fn func(*Tx) error) error {
+	err := d.view(fn)
+	if !errors.Is(err, errUnopened) {
+		return err
+	}
+	// The writer opens the file before it looks at an operation.
+	if err := d.Update(context.Background(), func(*Tx) error { return nil }); err != nil {
+		return err
+	}
+	return d.view(fn)
+}
+
+func (d *DB) view(fn func(*Tx) error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.db == nil {
+		return d.unavailable()
+	}
+	return d.viewOf(d.db, fn)
+}
+
+func (d *DB) viewOf(db *bbolt.DB, fn func(*Tx) error) (err error) {
+	t := &Tx{d: d, inside: true}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer t.recovered(&err)
+	return db.View(func(tx *bbolt.Tx) error {
+		t.tx, t.inside = tx, false
+		err := fn(t)
+		t.inside = true
+		return err
+	})
+}
+
+// recovered, which has to be deferred, turns a panic about the file into a
+// *DamagedError. Others are the caller's own.
+func (t *Tx) recovered(err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if damaged, ok := p.(*DamagedError); ok {
+		*err = damaged
+		return
+	}
+	_, fault := p.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	text, _ := p.(string)
+	if !t.inside && !fault && !strings.HasPrefix(text, "assertion failed: ") { // so bbolt says it
+		panic(p)
+	}
+	*err = t.d.damaged(fmt.Errorf("%v", p))
+}
+
+// unavailable is why there is no open file. Mu is held.
+func (d *DB) unavailable() error {
+	switch {
+	case d.closing():
+		return d.o.Closed
+	case d.fault != nil:
+		return d.fault
+	}
+	return errUnopened
+}
+
+// Ready returns nil where the file can be read and written, otherwise why not.
+func (d *DB) Ready() error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.db != nil && d.fault == nil && !d.closing() {
+		return nil
+	}
+	return d.unavailable()
+}
+
+// Trouble returns why the last write failed, nil if it did not.
+func (d *DB) Trouble() error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.trouble
+}
+
+func (d *DB) closing() bool {
+	select {
+	case <-d.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the DB after the operations that were begun, and releases the file. It
+// may be called more than once.
+func (d *DB) Close() error {
+	d.closeOnce.Do(func() {
+		close(d.stop)
+		<-d.stopped
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.db == nil {
+			return
+		}
+		if d.fault == nil {
+			d.tidy()
+		}
+		d.closeErr = d.db.Close()
+		d.db = nil
+	})
+	return d.closeErr
+}
+
+// tidy writes the list of free pages, so that the next Open need not look for them,
+// and cuts what is not used off the end of the file, so that it will be noticed if
+// anything else is. Where it fails, the file is as good as after a crash.
+func (d *DB) tidy() {
+	d.db.NoFreelistSync = false
+	if d.db.Update(func(*bbolt.Tx) error { return nil }) != nil {
+		return
+	}
+	_ = d.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+}
+
+// CopyTo writes a copy of what is durable to a new file.
+func (d *DB) CopyTo(path string) error {
+	return d.View(func(t *Tx) error {
+		t.inside = true
+		defer func() { t.inside = false }()
+		return t.tx.CopyFile(path, 0o600)
+	})
+}
+
+// Bolt returns the bbolt database, which a failed commit replaces. It is for tests.
+func (d *DB) Bolt() *bbolt.DB {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.db
+}
+
+// Intercept has a function called in place of each commit, until it is nil. It is for
+// tests.
+func (d *DB) Intercept(commit func(commit func() error) error) {
+	if d.commit.Store(&commit); commit == nil {
+		d.commit.Store(nil)
+	}
+}

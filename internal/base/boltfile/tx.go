@@ -1,0 +1,228 @@
+package boltfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"go.etcd.io/bbolt"
+)
+
+// castagnoli is the polynomial that processors have an instruction for. Any CRC-32
+// finds each change of up to 32 bits in a row.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumSize is the length of what stands before each value: the checksum of its bucket
+// and key, then that of all three, four bytes each.
+const sumSize = 8
+
+// sums returns the two checksums of a value. Seed is that of the bucket's name.
+func sums(seed uint32, key, value []byte) (ofKey, ofAll uint32) {
+	ofKey = crc32.Update(seed, castagnoli, key)
+	return ofKey, crc32.Update(ofKey, castagnoli, value)
+}
+
+func seedOf(bucket []byte) uint32 { return crc32.Checksum(bucket, castagnoli) }
+
+// Tx is a transaction. It is only good within the function that it was given to, and
+// so is every byte that it returns.
+type Tx struct {
+	tx     *bbolt.Tx
+	d      *DB
+	writes int
+	inside bool // a call of bbolt is under way, so a panic is about the file
+}
+
+// ID is the number of the transaction. It grows with each that was written.
+func (t *Tx) ID() int { return t.tx.ID() }
+
+// Bucket returns one of Options.Buckets.
+func (t *Tx) Bucket(name []byte) Bucket {
+	t.inside = true
+	b := t.tx.Bucket(name)
+	t.inside = false
+	return Bucket{b: b, tx: t, name: name, seed: seedOf(name)}
+}
+
+// Clear empties a bucket.
+func (t *Tx) Clear(name []byte) error {
+	t.inside = true
+	t.writes++
+	err := t.tx.DeleteBucket(name)
+	if err == nil {
+		_, err = t.tx.CreateBucket(name)
+	}
+	t.inside = false
+	return err
+}
+
+// Bucket is a part of the file: values by key, in the order of the bytes of the keys.
+type Bucket struct {
+	b    *bbolt.Bucket
+	tx   *Tx
+	name []byte
+	seed uint32
+}
+
+// Get returns the value of a key; nil: there is none. A damaged value ends the
+// transaction with a *DamagedError, or is empty where Options.PassDamage is set.
+func (b Bucket) Get(key []byte) []byte {
+	b.tx.inside = true
+	v := b.b.Get(key)
+	b.tx.inside = false
+	if v == nil {
+		return nil
+	}
+	return b.value(key, v)
+}
+
+// Raw returns the value of a key even if it is damaged; nil: there is none, or nothing
+// can be said of it.
+func (b Bucket) Raw(key []byte) []byte {
+	b.tx.inside = true
+	v := b.b.Get(key)
+	b.tx.inside = false
+	if len(v) < sumSize {
+		return nil
+	}
+	return v[sumSize:]
+}
+
+// value compares the checksums of a stored value and returns the rest of it.
+func (b Bucket) value(key, v []byte) []byte {
+	if len(v) >= sumSize {
+		ofKey, ofAll := sums(b.seed, key, v[sumSize:])
+		if binary.BigEndian.Uint32(v) == ofKey && binary.BigEndian.Uint32(v[4:]) == ofAll {
+			return v[sumSize:]
+		}
+	}
+	if b.tx.d.o.PassDamage {
+		return []byte{}
+	}
+	panic(b.tx.d.damaged(fmt.Errorf("the checksum of the value of %q in %s is wrong", key, b.name)))
+}
+
+// Put stores a value. Both key and value are the caller's again when it returns.
+func (b Bucket) Put(key, value []byte) error {
+	v := make([]byte, sumSize, sumSize+len(value))
+	ofKey, ofAll := sums(b.seed, key, value)
+	binary.BigEndian.PutUint32(v, ofKey)
+	binary.BigEndian.PutUint32(v[4:], ofAll)
+	v = append(v, value...)
+	b.tx.writes++
+	b.tx.inside = true
+	err := b.b.Put(key, v)
+	b.tx.inside = false
+	return err
+}
+
+// Delete removes a key, if it is there.
+func (b Bucket) Delete(key []byte) error {
+	b.tx.writes++
+	b.tx.inside = true
+	err := b.b.Delete(key)
+	b.tx.inside = false
+	return err
+}
+
+// NextSequence returns 1 when it is called for the first time, then 2 and so on.
+func (b Bucket) NextSequence() (uint64, error) {
+	n := b.Sequence() + 1
+	return n, b.tx.Bucket(aboutBucket).Put(sequenceKey(b.name), binary.BigEndian.AppendUint64(nil, n))
+}
+
+// Sequence returns what NextSequence returned last; 0: nothing.
+func (b Bucket) Sequence() uint64 {
+	return readNumber(b.tx.Bucket(aboutBucket).Get(sequenceKey(b.name)))
+}
+
+// Dense has the pages of a bucket filled nearly whole, as is good where each new key is
+// greater than all that are there. It holds for the transaction.
+func (b Bucket) Dense() { b.b.FillPercent = 0.95 }
+
+// Len counts the keys.
+func (b Bucket) Len() (n int) {
+	c := b.Cursor()
+	for k := c.key(c.c.First()); k != nil; k = c.key(c.c.Next()) {
+		n++
+	}
+	return n
+}
+
+// ForEach calls fn with each key and its value, until it returns an error.
+func (b Bucket) ForEach(fn func(k, v []byte) error) error {
+	c := b.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cursor returns a Cursor that stands before the first key.
+func (b Bucket) Cursor() Cursor {
+	b.tx.inside = true
+	c := b.b.Cursor()
+	b.tx.inside = false
+	return Cursor{c, b}
+}
+
+// Cursor goes through a bucket. Its methods return a key and its value as
+// Bucket.Get does; a nil key: there is no more. What is written to the bucket
+// meanwhile makes it useless.
+type Cursor struct {
+	c *bbolt.Cursor
+	b Bucket
+}
+
+// First goes to the first key.
+func (c Cursor) First() (k, v []byte) {
+	c.b.tx.inside = true
+	return c.at(c.c.First())
+}
+
+// Last goes to the last key.
+func (c Cursor) Last() (k, v []byte) {
+	c.b.tx.inside = true
+	return c.at(c.c.Last())
+}
+
+// Seek goes to a key, or if it is not there to the next one.
+func (c Cursor) Seek(key []byte) (k, v []byte) {
+	c.b.tx.inside = true
+	return c.at(c.c.Seek(key))
+}
+
+// Next goes to the next key.
+func (c Cursor) Next() (k, v []byte) {
+	c.b.tx.inside = true
+	return c.at(c.c.Next())
+}
+
+func (c Cursor) at(k, v []byte) ([]byte, []byte) {
+	c.b.tx.inside = false
+	if k == nil {
+		return nil, nil
+	}
+	return k, c.b.value(k, v)
+}
+
+// key is at without the value.
+func (c Cursor) key(k, _ []byte) []byte { return k }
+
+// aboutBucket is the bucket of this package: formatKey, and the sequences.
+var (
+	aboutBucket = []byte("boltfile")
+	formatKey   = []byte("format")
+)
+
+func sequenceKey(bucket []byte) []byte { return append([]byte("sequence "), bucket...) }
+
+// readNumber reads eight bytes; 0 where there are others.
+func readNumber(v []byte) uint64 {
+	if len(v) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(v)
+}
