@@ -1,19 +1,68 @@
 package hub
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
 
-// maxRelayed is how many links are relayed beside self and hub.
+// admit is the first stage: everything that can be decided before the body is read.
+func (h *Handler) admit(_ context.Context, p *publication) error {
+	r := p.r
+	addr := h.proxies.requester(r)
+	p.requester, p.network, p.bodyLength = addr.String(), network(addr), max(r.ContentLength, 0)
+	if h.draining.Load() {
+		return refuse(drainingHub, "This hub is shutting down and accepts no more notifications. Try again in a moment.")
+	}
+	if err := h.links(r.Header, p); err != nil {
+		return err
+	}
+	if err := h.checkTopic(p.topic); err != nil {
+		return err
+	}
+	publisher, credential := h.credential(r.Header, p)
+	p.publisher, p.who = publisher, addressKey(addr)
+	if credential == nil && publisher != "" {
+		p.who = "publisher " + publisher
+	}
+	p.host = topicHostKey(egress.HostPortOf(p.topic), credential == nil && publisher != "")
+	now := h.o.Now()
+	if err := h.byPublisher.allow(now, p.who, "from you"); err != nil {
+		return err
+	}
+	if credential != nil {
+		return credential
+	}
+	if err := h.byTopicHost.allow(now, p.host, "to the topic's host"); err != nil {
+		return err
+	}
+	if err := h.checkBytes(now, p, max(r.ContentLength, 1)); err != nil {
+		return err
+	}
+	p.location = r.Header.Get("Content-Location")
+	p.mediaType = r.Header.Get("Content-Type")
+	return nil
+}
+
+// checkBytes refuses a body of n bytes that is over the limits in bytes. It counts none
+// yet: the bytes count as they arrive.
+func (h *Handler) checkBytes(now time.Time, p *publication, n int64) error {
+	if err := h.bytesByPublisher.check(now, p.who, "from you", n); err != nil {
+		return err
+	}
+	return h.bytesByTopicHost.check(now, p.host, "to the topic's host", n)
+}
+
+// maxRelayed is how many links are relayed besides self and hub.
 const maxRelayed = 4
 
-// links reads the Link headers: the topic, this hub, and what is relayed
-// (HUB-51, HUB-44).
+// links reads the Link headers: the topic, this hub, and the links to relay (HUB-51,
+// HUB-44).
 func (h *Handler) links(header http.Header, p *publication) error {
 	const none = "There is no %s. Send Link: <topic>; rel=\"self\", <%s>; rel=\"hub\"."
 	sent := header.Values("Link")
@@ -31,7 +80,7 @@ func (h *Handler) links(header http.Header, p *publication) error {
 		return refuse(badLink, none, `rel="self", which names the topic, in `+shown("Link: "+strings.Join(sent, ", ")), h.o.HubURL)
 	}
 	if err := websub.CheckURL(`the topic (Link rel="self")`, p.topic); err != nil {
-		p.topic = "" // nothing to be repeated in the log
+		p.topic = "" // it must not be repeated in the log
 		return refuse(badLink, "%s", sentence(err.Error()))
 	}
 	hubs := websub.Targets(links, websub.RelHub)
@@ -46,11 +95,11 @@ func (h *Handler) links(header http.Header, p *publication) error {
 	return nil
 }
 
-// maxShown is how many characters are repeated of what was sent.
+// maxShown is how many characters an answer repeats of what was sent.
 const maxShown = 300
 
-// shown is what was sent as it is repeated to whoever sent it: in one line, not too
-// long, and without what stands before the host in a URL, which may be a password.
+// shown is how an answer repeats what was sent: on one line, not too long, and without
+// what is before the host in a URL, which may be a password.
 func shown(sent string) string {
 	if at := strings.LastIndexByte(sent, '@'); at >= 0 {
 		before, _, _ := strings.Cut(sent[:at], "://")
@@ -59,7 +108,7 @@ func shown(sent string) string {
 	return egress.Excerpt([]byte(sent), maxShown)
 }
 
-// relay keeps the links that are delivered beside self and hub (HUB-44).
+// relay keeps the links that are delivered besides self and hub (HUB-44).
 func (p *publication) relay(targets []string) {
 	for _, target := range targets {
 		if len(p.relayed) < maxRelayed && websub.CheckURL("", target) == nil {
@@ -68,11 +117,10 @@ func (p *publication) relay(targets []string) {
 	}
 }
 
-// credential reads what the headers say about who publishes (HUB-53), and notes
-// in p what is still to be checked: a signature, or the topic's content. It
-// returns the publisher whose token came along, also where that does not cover the
-// topic; empty: there is no token. An error is final: a wrong credential never
-// falls back to the content.
+// credential reads the publisher's credential from the headers (HUB-53), and notes in p
+// what is left to check: a signature, or the topic's content. It returns the publisher of
+// the token, even if the token does not cover the topic; empty: there is no token. An error
+// is final: if a credential is wrong, the content is not compared instead.
 func (h *Handler) credential(header http.Header, p *publication) (publisher string, err error) {
 	auth := h.o.Auth
 	tokens, signature := header.Values("Authorization"), header.Values(websub.HeaderSignature)
@@ -95,7 +143,7 @@ func (h *Handler) credential(header http.Header, p *publication) (publisher stri
 	case auth.Content:
 		p.byContent = true
 	default:
-		return "", refuse(noCredential, "Publishing here takes a credential: a bearer token, or X-Hub-Signature made with the secret you share with this hub. Its operator hands them out.")
+		return "", refuse(noCredential, "Publishing here needs a credential: a bearer token, or X-Hub-Signature made with the secret that you share with this hub. Ask its operator for one.")
 	}
 	return "", nil
 }

@@ -1,17 +1,15 @@
-// Package hub is the HTTP side of the hub URI: where Sources publish or ping, and
+// Package hub is the HTTP side of the hub URI: Sources publish or ping here, and
 // subscribers subscribe.
 //
-// Handler tells by method and Content-Type what a request is. A publish goes
-// through the stages of publish.go (admit, read, validate, authorise, append)
-// and is answered with 200 when it is durable in the journal; there this
-// package's part ends, and package delivery takes over. A subscription request
-// is checked and handed to package subscriptions, which verifies it later, and
-// is answered with 202. A ping (HUB-60) is marked in the store and answered with
-// 202; Fetch fetches what is marked, and leads it through the stages of a publish.
-// Everything that is refused becomes one problem, looked up in the table of
-// problems.go, as plain text or as problem+json.
+// Handler decides by method and Content-Type what a request is. A publish goes through
+// the stages that publish.go lists: admit, read, validate, authorise, append. It is
+// answered with 200 when it is durable in the journal. There this package's part ends, and
+// package delivery takes over. A subscription request is checked and passed to package
+// subscriptions, which verifies it later; it is answered with 202. A ping (HUB-60) is
+// marked in the store and answered with 202. Fetch fetches what is marked, and leads it
+// through the stages from validate on. Every refusal is one of the problems in the table
+// of problems.go, and is sent as plain text or as problem+json.
 //
-// The package appends to the journal and reads heads; it can't read or deliver
-// entries. It calls nobody itself: topics are asked and fetched behind an
-// interface (Topics).
+// The package appends to the journal and reads heads. It cannot read or deliver entries.
+// It makes no requests itself: it asks and fetches topics through an interface (Topics).
 package hub

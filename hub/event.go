@@ -8,12 +8,12 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Event is one request that was answered, or one topic that was fetched. It
-// holds no secret, and of a callback nothing. Fields that do not apply are zero.
+// Event is one answered request, or one fetch of a topic. It has no secret, and nothing of
+// a callback. Fields that do not apply are zero.
 type Event struct {
 	Name    string // one of the Event constants
 	Outcome string // OutcomeAccepted, OutcomeDuplicate, or how it was refused (docs/problems.md)
-	Status  int    // of the answer; of a fetch what a publish would have been answered
+	Status  int    // of the answer; of a fetch, what a publish would have got
 	Topic   string
 
 	NotificationID uuid.UUID // of the notification that is in the journal
@@ -28,11 +28,11 @@ type Event struct {
 
 	Start    time.Time
 	Duration time.Duration
-	// Append is the part of it that was spent on storing the notification.
+	// Append is the time for storing the notification, within Duration.
 	Append Span
 }
 
-// Span is a part of a time.
+// Span is a stretch of time.
 type Span struct {
 	Start    time.Time
 	Duration time.Duration
@@ -45,19 +45,19 @@ const (
 	EventUnsubscribe = "unsubscribe"
 	EventPing        = "ping"
 	EventFetch       = "fetch"
-	EventPost        = "post" // of a media type that is neither, or of a web page
+	EventPost        = "post" // of another media type, or from a web page
 )
 
-// What Event.Outcome is of a request that was not refused.
+// Event.Outcome of a request that was not refused.
 const (
 	OutcomeAccepted  = "accepted"
-	OutcomeDuplicate = "duplicate" // of a publish that came before; nothing is sent twice
+	OutcomeDuplicate = "duplicate" // the same publish came before; it is not delivered again
 )
 
-// OutcomeCrossSite is what Event.Outcome is of a POST that a web page had a browser send.
+// OutcomeCrossSite is the Event.Outcome of a POST that a web page had a browser send.
 const OutcomeCrossSite = "cross-site"
 
-// FetchOutcomes are all that Event.Outcome can be of a fetch.
+// FetchOutcomes are all values of Event.Outcome for a fetch.
 func FetchOutcomes() []string {
 	out := []string{OutcomeAccepted, OutcomeDuplicate}
 	for _, k := range []kind{
@@ -70,7 +70,7 @@ func FetchOutcomes() []string {
 	return out
 }
 
-// PublishOutcomes are all that Event.Outcome can be of a publish.
+// PublishOutcomes are all values of Event.Outcome for a publish.
 func PublishOutcomes() []string {
 	out := []string{OutcomeAccepted, OutcomeDuplicate}
 	for _, k := range []kind{

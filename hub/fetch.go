@@ -21,22 +21,21 @@ import (
 )
 
 const (
-	// sweepEvery is how often the marks are gone through for those that wait and
-	// are not known of, and forgetEvery for those that are to be forgotten.
-	// Where there are several hubs, a ping may have come to another: then a sweep
-	// comes every sweepSoon, and soon after the store failed one.
+	// sweepEvery is how often the hub reads all marks to find those that wait, and
+	// forgetEvery those that are too old. If there are several hubs, a ping may have come
+	// to another one: then a sweep comes every sweepSoon, and also after the store failed.
 	sweepEvery  = time.Minute
 	sweepSoon   = 5 * time.Second
 	forgetEvery = time.Hour
 	// sweepPage is how many marks are read from the store at once.
 	sweepPage = 256
-	// storeRest is the pause after trouble with the store, and settleTime how
-	// long storing what became of a fetch may take.
+	// storeRest is the pause after the store failed, and recordTime how long storing the
+	// result of a fetch may take.
 	storeRest  = 5 * time.Second
-	settleTime = 5 * time.Second
-	// overtakenPause is when a topic is fetched again whose journal went on meanwhile.
+	recordTime = 5 * time.Second
+	// overtakenPause is the wait before a topic is fetched again because its journal moved.
 	overtakenPause = time.Second
-	// maxDetail is how many bytes of a refusal are kept in a mark.
+	// maxDetail is how many bytes of a refusal a mark stores.
 	maxDetail = 1000
 	// anyMedia is the type of what is served without one (RFC 9110, 8.3).
 	anyMedia = "application/octet-stream"
@@ -49,10 +48,9 @@ var allPartitions = func() (all []int) {
 	return all
 }()
 
-// Fetch fetches the topics of this hub's partitions that were pinged, here or at
-// another hub, those of before a restart included, until ctx ends; what is not
-// done by then stays marked. It returns nil. It is not to be called twice at a
-// time.
+// Fetch fetches the pinged topics of this hub's partitions until ctx ends, whichever hub
+// got the ping, and also those from before a restart. What is not done by then stays
+// marked. It returns nil. Only one call may run at a time.
 func (h *Handler) Fetch(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -67,7 +65,7 @@ func (h *Handler) Fetch(ctx context.Context) error {
 		case <-sweep.C:
 			sweep.Reset(sweepSoon)
 			if h.o.Live() <= 1 && time.Since(swept) < sweepEvery {
-				break // no ping came to another hub
+				break // there is no other hub that a ping may have come to
 			}
 			forget := time.Since(forgot) >= forgetEvery
 			if swept = time.Now(); forget {
@@ -93,17 +91,16 @@ func (h *Handler) Fetch(ctx context.Context) error {
 	}
 }
 
-// Take has the topics of a partition fetched that were pinged before this hub
-// owned it. It does not wait.
-func (h *Handler) Take(partition int) { h.fetches.take(partition) }
+// Acquired says that this hub owns a partition from now on, so that it fetches topics
+// that were pinged before. It does not wait.
+func (h *Handler) Acquired(partition int) { h.fetches.take(partition) }
 
-// sweep takes up the marks of partitions that wait, those of other hubs left out.
-// Where forget is set it forgets those of topics that nothing came of for
-// journal.MarkKeep. False: the store failed it.
+// sweep queues the waiting marks of this hub's partitions. If forget is set, it deletes
+// marks that led to nothing for journal.MarkKeep. False: the store failed.
 func (h *Handler) sweep(ctx context.Context, partitions []int, forget bool) bool {
 	for _, partition := range partitions {
 		if err := h.sweepOne(ctx, partition, forget); err != nil {
-			h.trouble(ctx, err)
+			h.storeFailed(ctx, err)
 			return false
 		}
 	}
@@ -136,12 +133,12 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 	return nil
 }
 
-// owns tells whether this hub fetches a topic.
+// owns reports whether this hub fetches a topic.
 func (h *Handler) owns(topic string) bool {
 	return h.o.Owns(journal.Partition(journal.TopicID(topic)))
 }
 
-// forget takes an old mark away where the topic never had a notification.
+// forget deletes an old mark if its topic never had a notification.
 func (h *Handler) forget(ctx context.Context, m journal.Mark, now time.Time) error {
 	if now.Sub(m.PingedAt) < journal.MarkKeep {
 		return nil
@@ -153,18 +150,18 @@ func (h *Handler) forget(ctx context.Context, m journal.Mark, now time.Time) err
 	return h.o.Marks.Unmark(ctx, m)
 }
 
-// established reports whether a topic has its place in the journal.
+// established reports whether a topic is in the journal.
 func established(head journal.Head) bool { return head.Version != "" && !head.Forgotten() }
 
-// known asks the store whether a topic is established; false where it can't tell.
+// known asks the store whether a topic is established; false if the store fails.
 func (h *Handler) known(ctx context.Context, topic string) bool {
 	head, err := h.o.Journal.Head(ctx, topic)
 	return err == nil && established(head)
 }
 
-// asking returns a context in which a topic is asked on behalf of a requester, or of a
-// publisher with a credential; either may be empty. A topic that is established, or
-// whose publisher has a credential, is asked out of the reserve.
+// asking returns a context for requests to a topic on behalf of a requester, or of a
+// publisher with a credential; either may be empty. Requests for an established topic, or
+// for a publisher with a credential, may use the reserve.
 func asking(ctx context.Context, requester uint64, topic string, head journal.Head, publisher string) context.Context {
 	a := egress.Asker{Requester: requester, Established: established(head)}
 	if a.Established || publisher != "" {
@@ -173,27 +170,27 @@ func asking(ctx context.Context, requester uint64, topic string, head journal.He
 	return egress.WithAsker(ctx, a)
 }
 
-// trouble has no fetch begin for a while, as the store is in no state to say what
-// is to be fetched, or to keep what came of it.
-func (h *Handler) trouble(ctx context.Context, err error) {
+// storeFailed starts no fetch for a while, because the store cannot say what to fetch, or
+// cannot record the result.
+func (h *Handler) storeFailed(ctx context.Context, err error) {
 	if now := time.Now(); ctx.Err() == nil && h.fetches.restUntil(now, now.Add(storeRest)) {
 		h.log.Warn("the store failed the pings; it is tried again", zap.String("event", "fetch_store_failed"), zap.Error(err))
 	}
 }
 
-// work fetches the topic of a job, if it is still to be fetched, and says how the
+// work fetches the topic of a job, unless that is no longer necessary, and returns how the
 // job goes on.
 func (h *Handler) work(ctx context.Context, j *fetchJob) next {
-	if j.unsettled != nil { // it was fetched, and the store did not hear of it
-		// Where it is to be tried again, a sweep finds it.
-		return h.settle(ctx, j, *j.unsettled, next{})
+	if j.unrecorded != nil { // it was fetched, but the store failed
+		// If it has to be fetched again, a sweep finds it.
+		return h.record(ctx, j, *j.unrecorded, next{})
 	}
-	if !h.owns(j.topic) { // any more: the mark is there for whoever does
+	if !h.owns(j.topic) { // the new owner finds the mark
 		return next{}
 	}
 	m, err := h.o.Marks.Mark(ctx, j.topic)
 	if err != nil {
-		h.trouble(ctx, err)
+		h.storeFailed(ctx, err)
 		return next{keep: true}
 	}
 	if !m.Waiting() {
@@ -202,7 +199,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	j.pings = m.Pings
 	head, err := h.o.Journal.Head(ctx, j.topic)
 	if err != nil {
-		h.trouble(ctx, err)
+		h.storeFailed(ctx, err)
 		return next{keep: true}
 	}
 	if established(head) && !j.known {
@@ -240,34 +237,33 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if !m.NextAt.IsZero() {
 		again = zap.Time("next_attempt_at", m.NextAt)
 	}
-	h.tell(e, zap.Int("attempt", attempt), answered, again, zap.Int64("bytes", p.bodyLength))
-	return h.settle(ctx, j, m, then)
+	h.report(e, zap.Int("attempt", attempt), answered, again, zap.Int64("bytes", p.bodyLength))
+	return h.record(ctx, j, m, then)
 }
 
-// settle stores what came of a fetch, though ctx may have ended meanwhile.
-// Until that is done the job does nothing else, so that no content goes out
-// again and again where the store takes notifications and no marks.
-func (h *Handler) settle(ctx context.Context, j *fetchJob, m journal.Mark, then next) next {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+// record stores the result of a fetch, even if ctx has ended. Until then the job does
+// nothing else. Otherwise, if the store accepts notifications but no marks, the same
+// content would go out again and again.
+func (h *Handler) record(ctx context.Context, j *fetchJob, m journal.Mark, then next) next {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	j.unsettled = nil
+	j.unrecorded = nil
 	if err := h.o.Marks.SetFetched(ctx, m); err != nil {
-		j.unsettled = &m
-		h.trouble(ctx, err)
+		j.unrecorded = &m
+		h.storeFailed(ctx, err)
 		return next{keep: true}
 	}
 	if m.Waiting() {
 		return then
 	}
-	// A ping that came while it was fetched is in the mark that is stored, and
-	// in the job.
+	// A ping during the fetch is in the stored mark, and in the job.
 	return next{}
 }
 
-// fetch asks the topic and leads what it serves through the stages of a publish.
-// Status is that of the topic's answer, 0 where there was none.
+// fetch gets what the topic serves, and leads it through the stages of a publish from
+// validate on. Status is that of the topic's answer, 0 if there was none.
 func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err error) {
-	if err := h.served(p.topic); err != nil {
+	if err := h.checkTopic(p.topic); err != nil {
 		return 0, err
 	}
 	f, err := h.o.Topics.Fetch(ctx, p.topic)
@@ -278,10 +274,10 @@ func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err er
 	if err := p.describe(f.Header); err != nil {
 		return f.Status, err
 	}
-	if p.body, err = takeIn(h.fetchMemory, f.Body, f.Length, h.o.MaxBody); err != nil {
+	if p.body, err = readBody(h.fetchMemory, f.Body, f.Length, h.o.MaxBody); err != nil {
 		return f.Status, err
 	}
-	defer p.body.release()
+	defer p.release()
 	p.bodyLength = int64(len(p.body.bytes))
 	h.bytesByTopicHost.spend(h.o.Now(), topicHostKey(egress.HostPortOf(p.topic), false), p.bodyLength)
 	if p.plain = p.plain || !validate.IsSitemap(p.body.bytes); !p.plain {
@@ -290,16 +286,16 @@ func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err er
 		}
 	}
 	if p.bodyLength == 0 {
-		return f.Status, refuse(emptyContent, "The topic URI serves nothing, which is no news for anybody. Publish the notification itself, or ping once it is there.")
+		return f.Status, refuse(emptyContent, "The topic URI serves nothing, so there is nothing to deliver. Publish the notification itself, or ping once the topic serves it.")
 	}
-	return f.Status, h.enter(ctx, p)
+	return f.Status, h.enter(ctx, p, fetched)
 }
 
-// describe reads what the topic's answer says of its content: its type, which alone
-// may tell that it is plain (HUB-61), and what is relayed with it (HUB-44).
+// describe reads the headers of the topic's answer: the media type, which may already say
+// that the content is plain (HUB-61), and the links that are relayed with it (HUB-44).
 func (p *publication) describe(header http.Header) error {
 	if coding := header.Get("Content-Encoding"); coding != "" {
-		return refuse(unsupportedMediaType, "The topic URI answers in the Content-Encoding %q, and was asked for none.", coding)
+		return refuse(unsupportedMediaType, "The topic URI answers with the Content-Encoding %q, although the hub asked for none.", coding)
 	}
 	p.mediaType = header.Get("Content-Type")
 	if p.mediaType == "" {
@@ -321,7 +317,7 @@ func (p *publication) describe(header http.Header) error {
 	return nil
 }
 
-// shorten cuts a text that may hold much of a stranger's.
+// shorten cuts a text that a stranger may have made long.
 func shorten(s string) string {
 	if len(s) <= maxDetail {
 		return s

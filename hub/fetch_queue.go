@@ -44,9 +44,9 @@ type fetchQueue struct {
 // fetchJob is the fetching of one topic. While it runs its worker owns the
 // fields of the first group.
 type fetchJob struct {
-	topic     string
-	unsettled *journal.Mark // was fetched, and is to be stored
-	pings     uint64        // that the mark had when it was read last
+	topic      string
+	unrecorded *journal.Mark // was fetched, and is to be stored
+	pings      uint64        // that the mark had when it was read last
 
 	host       string
 	due, floor time.Time // floor: not before, whoever pings

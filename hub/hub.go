@@ -20,11 +20,11 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Accepter takes subscription requests, as subscriptions.Service does.
+// Accepter accepts subscription requests, as subscriptions.Service does.
 type Accepter interface {
-	// Accept stores a request durably, to be verified later. Requester is what
-	// counts as one: an IPv4 address or an IPv6 /64. A *subscriptions.LimitError
-	// says that it was refused by a limit.
+	// Accept stores a request durably; it is verified later. Requester is an IPv4
+	// address or an IPv6 /64. A *subscriptions.LimitError says which limit refuses the
+	// request.
 	Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error
 }
 
@@ -35,19 +35,18 @@ type Topics interface {
 	Fetch(ctx context.Context, topic string) (validate.Fetched, error)
 }
 
-// Callbacks tells which callbacks, and topics, may not be called, as egress.Client
-// does.
+// Callbacks says which callbacks and topics may not be called, as egress.Client does.
 type Callbacks interface {
-	// CheckLiteral refuses a URL whose host is an address that is never called.
+	// CheckLiteral refuses a URL whose host is an address that the hub never calls.
 	CheckLiteral(rawURL string) error
 }
 
-// PublishAuth says what lets a publish in (`--publish-auth`, HUB-53). Any one
-// that is set is enough.
+// PublishAuth says what authorises a publish (`--publish-auth`, HUB-53). One of those
+// that are set is enough.
 type PublishAuth struct {
 	Content bool // the topic's URL, or a copy below it, serves what was posted
 	Token   bool // a publisher's bearer token or signature
-	Open    bool // nothing is asked for
+	Open    bool // everyone may publish
 }
 
 // ParsePublishAuth reads a list of content, token and open.
@@ -83,45 +82,45 @@ type Options struct {
 	Auth PublishAuth
 	// AcceptGaps is `--continuity=flag`.
 	AcceptGaps bool
-	// TopicAllow and TopicDeny say which topics are served; none allowed means
-	// all, and what is denied is denied, however its server reads an encoded slash.
+	// TopicAllow and TopicDeny say which topics the hub serves. An empty TopicAllow
+	// allows all. TopicDeny wins, whichever way a server reads an encoded slash.
 	// Unsubscribing is always possible.
 	TopicAllow, TopicDeny []validate.Pattern
-	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP, or
-	// whose callback is not https (HUB-08).
+	// RequireHTTPSForSecrets refuses a hub.secret that came over plain HTTP, or that is
+	// for a callback without https (HUB-08).
 	RequireHTTPSForSecrets bool
-	// PublishRate is for each publisher and for each topic host, SubscribeRate
-	// for each requester. Zero: no limit.
+	// PublishRate limits each publisher and each topic host, SubscribeRate each
+	// requester. Zero: no limit.
 	PublishRate, SubscribeRate Rate
-	// PublishBytes is PublishRate in bytes of bodies, where Rate.Events are bytes;
-	// at least MaxBody, or nobody could send one so long. Zero: no limit.
+	// PublishBytes is PublishRate in bytes of bodies: Rate.Events are bytes. It is at
+	// least MaxBody, else nobody could send a body of that length. Zero: no limit.
 	PublishBytes Rate
 
 	// MaxBody is the longest notification in bytes. Zero: 50 MiB.
 	MaxBody int64
-	// MaxPublishBytes bounds the bodies of all publishes in progress together, in
-	// bytes. Zero: 256 MiB. MaxFetchBytes is the same for what is fetched, which so
-	// leaves publishes their room however slowly it comes. Zero: a quarter of it.
-	// Both are raised to twice MaxBody if they are less.
+	// MaxPublishBytes limits the bodies of all publishes in progress together, in
+	// bytes. Zero: 256 MiB. MaxFetchBytes is the same for fetched topics, so that slow
+	// ones take no memory from publishes. Zero: a quarter of MaxPublishBytes. Both are
+	// raised to twice MaxBody if they are less.
 	MaxPublishBytes, MaxFetchBytes int64
 
-	// AllowHosts are the host names that browsers may use besides HubURL's.
+	// AllowHosts are the host names that browsers may use, besides that of HubURL.
 	AllowHosts []string
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
 	TrustedProxies []netip.Prefix
-	// Owns tells whether this hub fetches the topics of a partition. A ping of
-	// another is marked, and found by whoever does. It must be cheap; nil: of all.
+	// Owns reports whether this hub fetches the topics of a partition. A ping of any
+	// other topic is stored, and the owner finds it. Owns must be cheap; nil: all are owned.
 	Owns func(partition int) bool
-	// Live is the number of hubs that share the rates above: each lets its part of
-	// them through. Nil: 1.
+	// Live is the number of hubs that share the rates above: each hub allows its fraction.
+	// Nil: 1.
 	Live func() int
-	// Event is told of each request and each fetch, to count and trace them; nil:
-	// nobody is. It must not wait, and is called from many goroutines.
+	// Event is called with each request and each fetch, to count and trace them. It must
+	// not block, and is called from many goroutines. Nil: nothing is called.
 	Event func(Event)
 	Log   *zap.Logger      // nil: no log
 	Now   func() time.Time // nil: time.Now
-	// Clock tells the time of day that is stored, and that documents are judged by.
-	// Nil: that of Now, with clock.New.
+	// Clock is the time of day that is stored, and by which documents are checked. Nil:
+	// that of Now, with clock.New.
 	Clock *clock.Clock
 }
 
@@ -136,17 +135,18 @@ type Handler struct {
 	own      ownURL
 	quiet    quiet
 	browsers *browser.Guard
+	proxies  proxies
 
 	memory, fetchMemory                   *semaphore.Weighted
 	byPublisher, byTopicHost, byRequester *limiters
 	bytesByPublisher, bytesByTopicHost    *limiters
-	hashedByRequester                     *limiters // bytes, for signatures that turn out wrong
+	hashedByRequester                     *limiters // bytes hashed for wrong signatures
 }
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a Handler. It fails if a required option is missing or HubURL can't
-// be a hub's.
+// New returns a Handler. It fails if a required option is missing, or if HubURL cannot be
+// the URL of a hub.
 func New(o Options) (*Handler, error) {
 	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
 		return nil, err
@@ -190,6 +190,7 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{
 		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
+		proxies:     o.TrustedProxies,
 		browsers:    browser.NewGuard(append([]string{u.Host}, o.AllowHosts...)...),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),
 		fetchMemory: semaphore.NewWeighted(o.MaxFetchBytes),
@@ -207,14 +208,14 @@ func New(o Options) (*Handler, error) {
 	return h, err
 }
 
-// SetDraining makes the Handler refuse new publishes and pings with 503, or take
-// them again. Those in progress go on.
+// SetDraining makes the Handler refuse new publishes and pings with 503, or accept them
+// again. Those in progress go on.
 func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 
-// ServeHTTP answers one request. An X-Request-Id that the answer's header has by
-// then goes into the log line.
+// ServeHTTP answers one request. If the answer's header has an X-Request-Id, the log line
+// has it too.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	secure(w.Header())
+	setSecurityHeaders(w.Header())
 	if orSlash(r.URL.EscapedPath()) != h.path {
 		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return
@@ -230,8 +231,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post tells a publish from a subscription request by the media type. What a web page
-// had a browser send is neither.
+// post distinguishes a publish from a subscription request by the media type. It refuses
+// what a web page had a browser send.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	media, err := mediaType(r.Header)
 	if refused := h.browsers.Check(r); refused != nil {
@@ -241,23 +242,15 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		start := time.Now()
 		e := h.refuse(w, r, err)
-		h.tell(Event{
+		h.report(Event{
 			Name: EventPost, Outcome: e.kind.slug, Status: e.kind.status, Err: e,
 			TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
-		}, zap.Stringer("requester", h.requester(r)))
+		}, zap.Stringer("requester", h.proxies.requester(r)))
 	case media == mediaXML:
 		h.servePublish(w, r)
 	default:
 		h.serveForm(w, r)
 	}
-}
-
-// allowed reports whether this hub serves a topic (HUB-16).
-func (h *Handler) allowed(topic string) bool {
-	if validate.TouchesAny(h.o.TopicDeny, topic) {
-		return false
-	}
-	return len(h.o.TopicAllow) == 0 || validate.MatchAny(h.o.TopicAllow, topic)
 }
 
 func orSlash(path string) string {

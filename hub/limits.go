@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is how many events are let through in how much time; all of them may come
-// at once. The zero Rate is no limit.
+// Rate is how many events are allowed in how much time; all of them may come at once.
+// The zero Rate is no limit.
 type Rate struct {
 	Events int
 	Per    time.Duration
@@ -34,15 +34,15 @@ func (r Rate) unit() string {
 	return r.Per.String()
 }
 
-// maxLimiters is how many keys are remembered for one rate. Who is forgotten
-// starts anew with a full allowance.
+// maxLimiters is how many keys are remembered for one rate. A key that was forgotten
+// begins with its full rate again.
 const maxLimiters = 100_000
 
-// limiters holds a limiter for each key. It may be shared between goroutines. A
-// nil *limiters lets everything pass.
+// limiters has a limiter for each key. It may be shared between goroutines. A nil
+// *limiters allows everything.
 type limiters struct {
 	rate  Rate
-	least int        // what one hub lets through at once, however many share the rate
+	least int        // what one hub allows at once, however many share the rate
 	live  func() int // how many they are
 	mu    sync.Mutex
 	keys  *simplelru.LRU[string, *rate.Limiter]
@@ -56,36 +56,36 @@ func newLimiters(r Rate, least int, live func() int) *limiters {
 	return &limiters{rate: r, least: least, live: live, keys: keys}
 }
 
-// take counts one event of key; a *refusal says that there were too many, and
-// when there is room again. What ends its sentence "Too many requests": who they
-// came from, or where they go.
-func (l *limiters) take(now time.Time, key, what string) error {
-	c := l.claim(now, key, what, 1)
-	_, err := c.refusal(now)
+// allow counts one event of key. A *refusal says that there were too many, and when
+// the next one is allowed. What ends its sentence "Too many requests": who they came from,
+// or where they go.
+func (l *limiters) allow(now time.Time, key, what string) error {
+	r := l.reserve(now, key, what, 1)
+	_, err := r.refusal(now)
 	if err != nil {
-		c.giveBack(now)
+		r.cancel(now)
 	}
 	return err
 }
 
-// claim is a number of events that were counted, over the limit or not.
-type claim struct {
+// reservation is a number of events that were counted, over the limit or not.
+type reservation struct {
 	rate Rate
 	n    int
 	what string
 	r    *rate.Reservation // nil: there is no limit
 }
 
-// claim counts n events of key at once. Where they are too many they have to be
-// given back.
-func (l *limiters) claim(now time.Time, key, what string, n int) claim {
+// reserve counts n events of key at once. If they are too many, the caller cancels the
+// reservation.
+func (l *limiters) reserve(now time.Time, key, what string, n int) reservation {
 	if l == nil {
-		return claim{}
+		return reservation{}
 	}
-	return claim{rate: l.rate, n: n, what: what, r: l.of(now, key).ReserveN(now, n)}
+	return reservation{rate: l.rate, n: n, what: what, r: l.of(now, key).ReserveN(now, n)}
 }
 
-// of is the limiter of a key, with this hub's part of the rate.
+// of is the limiter of a key, with this hub's fraction of the rate.
 func (l *limiters) of(now time.Time, key string) *rate.Limiter {
 	live := max(l.live(), 1)
 	limit := rate.Limit(float64(l.rate.Events) / float64(live) / l.rate.Per.Seconds())
@@ -104,9 +104,9 @@ func (l *limiters) of(now time.Time, key string) *rate.Limiter {
 	return limiter
 }
 
-// room is nil where key may take n bytes now, of which it counts none; else a
-// *refusal says when it may. What ends its sentence "Too many bytes".
-func (l *limiters) room(now time.Time, key, what string, n int64) error {
+// check is nil if key may send n bytes now; else a *refusal says when it may. It counts
+// none of them. What ends its sentence "Too many bytes".
+func (l *limiters) check(now time.Time, key, what string, n int64) error {
 	if l == nil {
 		return nil
 	}
@@ -123,8 +123,8 @@ func (l *limiters) room(now time.Time, key, what string, n int64) error {
 	return refuse(rateLimited, "Too many bytes %s: the limit is %d a %s. Wait and try again.", what, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
 }
 
-// spend counts n bytes of key, whether there was room for them or not: what is
-// over the limit has to be waited for by the next one.
+// spend counts n bytes of key, over the limit or not: if they are over it, the next ones
+// wait longer.
 func (l *limiters) spend(now time.Time, key string, n int64) {
 	if l != nil && n > 0 {
 		limiter := l.of(now, key)
@@ -132,32 +132,31 @@ func (l *limiters) spend(now time.Time, key string, n int64) {
 	}
 }
 
-// refusal is nil, or says that the events are too many and how long it takes
-// until there is room for them.
-func (c claim) refusal(now time.Time) (time.Duration, error) {
+// refusal is nil, or says that the events are too many and how long to wait.
+func (r reservation) refusal(now time.Time) (time.Duration, error) {
 	switch {
-	case c.r == nil:
+	case r.r == nil:
 		return 0, nil
-	case !c.r.OK():
-		return c.rate.Per, refuse(rateLimited, "This counts as %d requests %s, and the limit is %s. Send less at once.", c.n, c.what, c.rate).retryAfter(c.rate.Per)
+	case !r.r.OK():
+		return r.rate.Per, refuse(rateLimited, "This counts as %d requests %s, and the limit is %s. Send less at once.", r.n, r.what, r.rate).retryAfter(r.rate.Per)
 	}
-	wait := c.r.DelayFrom(now)
+	wait := r.r.DelayFrom(now)
 	if wait == 0 {
 		return 0, nil
 	}
-	return wait, refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", c.what, c.rate).retryAfter(wait)
+	return wait, refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", r.what, r.rate).retryAfter(wait)
 }
 
-// giveBack makes the events not have been.
-func (c claim) giveBack(now time.Time) {
-	if c.r != nil {
-		c.r.CancelAt(now)
+// cancel makes the events not count.
+func (r reservation) cancel(now time.Time) {
+	if r.r != nil {
+		r.r.CancelAt(now)
 	}
 }
 
-// addressKey and topicHostKey are what publishes are counted by, where no
-// publisher is known. Those with a token have an allowance of their own at a
-// topic's host, so that strangers can't use it up.
+// addressKey and topicHostKey are the keys that publishes without a known publisher count
+// for. Publishers with a token have a rate of their own at a topic's host, so that
+// strangers cannot use it up.
 func addressKey(addr netip.Addr) string { return "address " + network(addr) }
 
 func topicHostKey(host string, known bool) string { return fmt.Sprintf("%t %s", known, host) }

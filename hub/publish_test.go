@@ -442,7 +442,7 @@ func TestPublishRates(t *testing.T) {
 func TestLimitersAreBounded(t *testing.T) {
 	l := newLimiters(Rate{1, time.Minute}, 1, alone)
 	for i := range maxLimiters + 10 {
-		_ = l.take(noon, fmt.Sprint(i), "")
+		_ = l.allow(noon, fmt.Sprint(i), "")
 	}
 	if l.keys.Len() != maxLimiters {
 		t.Errorf("%d keys", l.keys.Len())
@@ -450,7 +450,7 @@ func TestLimitersAreBounded(t *testing.T) {
 }
 
 func TestRequester(t *testing.T) {
-	h := &Handler{o: Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}}}
+	h := &Handler{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
 	for _, tc := range []struct {
 		remote string
 		header []string
@@ -472,7 +472,7 @@ func TestRequester(t *testing.T) {
 		r := newRequest(http.MethodPost, hubURL, nil)
 		r.RemoteAddr = tc.remote
 		r.Header["X-Forwarded-For"] = tc.header
-		if got := h.requester(r).String(); got != tc.want {
+		if got := h.proxies.requester(r).String(); got != tc.want {
 			t.Errorf("%s, %q: %s, want %s", tc.remote, tc.header, got, tc.want)
 		}
 	}

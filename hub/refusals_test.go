@@ -221,7 +221,7 @@ var publishRefusals = []refused{
 	},
 	{
 		why: "the second of the one before", before: published, req: func() *http.Request { return publish(doc(9, 10, "b")) },
-		status: 409, slug: "overlap", says: []string{"Its until has to be later than that, too", "fractions of a second"}, check: expects("", ""),
+		status: 409, slug: "overlap", says: []string{"Its until has to be later than that too", "fractions of a second"}, check: expects("", ""),
 	},
 	{
 		why: "an overlap where gaps are accepted", change: func(o *Options) { o.AcceptGaps = true },
@@ -230,7 +230,7 @@ var publishRefusals = []refused{
 	},
 	{
 		why: "a known interval with other bytes", before: published, req: func() *http.Request { return publish(doc(0, 10, "b")) },
-		status: 409, slug: "conflict", says: []string{"other content", "2026-01-01T11:10:00Z", "Its until has to be later than that, too", "fractions of a second"},
+		status: 409, slug: "conflict", says: []string{"other content", "2026-01-01T11:10:00Z", "Its until has to be later than that too", "fractions of a second"},
 		check: expects("", ""),
 	},
 

@@ -3,18 +3,22 @@ package hub
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
-// maxForwarded is how many addresses of an X-Forwarded-For are looked at.
+// maxForwarded is how many addresses of an X-Forwarded-For are read.
 const maxForwarded = 64
 
-// requester is the address that a request came from: that of the connection, or
-// where that is a trusted proxy's, the rightmost one in X-Forwarded-For that is
-// not. The zero Addr: it can't be told.
-func (h *Handler) requester(r *http.Request) netip.Addr {
+// proxies are the ranges of the trusted proxies.
+type proxies []netip.Prefix
+
+// requester is the address that a request came from: that of the connection or, if that
+// is a trusted proxy, the rightmost address in X-Forwarded-For that is not one. The zero
+// Addr: unknown.
+func (p proxies) requester(r *http.Request) netip.Addr {
 	addr := remote(r)
-	if !h.trusted(addr) {
+	if !p.trust(addr) {
 		return addr
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -24,25 +28,20 @@ func (h *Handler) requester(r *http.Request) netip.Addr {
 			return addr
 		}
 		addr = hop
-		if !h.trusted(addr) {
+		if !p.trust(addr) {
 			return addr
 		}
 	}
 	return addr
 }
 
-// secure reports whether a request came over HTTPS, here or at a trusted proxy.
-func (h *Handler) secure(r *http.Request) bool {
-	return r.TLS != nil || h.trusted(remote(r)) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+// https reports whether a request came over HTTPS, here or at a trusted proxy.
+func (p proxies) https(r *http.Request) bool {
+	return r.TLS != nil || p.trust(remote(r)) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-func (h *Handler) trusted(addr netip.Addr) bool {
-	for _, p := range h.o.TrustedProxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+func (p proxies) trust(addr netip.Addr) bool {
+	return slices.ContainsFunc(p, func(r netip.Prefix) bool { return r.Contains(addr) })
 }
 
 func remote(r *http.Request) netip.Addr {

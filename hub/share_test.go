@@ -67,7 +67,7 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 		b.pinged(topic)
 		time.Sleep(time.Second)
 		owned.Store(true)
-		b.Take(journal.Partition(journal.TopicID(topic)))
+		b.Acquired(journal.Partition(journal.TopicID(topic)))
 		synctest.Wait()
 		if n := len(b.web.times(topic)); n != 1 || b.mark(topic).Waiting() {
 			t.Errorf("%d fetches; marked: %+v", n, b.mark(topic))
@@ -77,7 +77,7 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 		b.pinged(topic)
 		broken.Store(true)
 		owned.Store(true)
-		b.Take(journal.Partition(journal.TopicID(topic)))
+		b.Acquired(journal.Partition(journal.TopicID(topic)))
 		time.Sleep(time.Second)
 		broken.Store(false)
 		time.Sleep(2 * storeRest)
@@ -178,7 +178,7 @@ func TestRatesAreShared(t *testing.T) {
 	live := 1
 	l := newLimiters(Rate{60, time.Minute}, 1, func() int { return live })
 	passed := func(at time.Time) (n int) {
-		for l.take(at, "k", "") == nil {
+		for l.allow(at, "k", "") == nil {
 			n++
 		}
 		return n
@@ -199,14 +199,14 @@ func TestRatesAreShared(t *testing.T) {
 	}
 	live = 10
 	bytes := newLimiters(Rate{1000, time.Minute}, 400, func() int { return live })
-	if err := bytes.room(noon, "k", "", 400); err != nil {
+	if err := bytes.check(noon, "k", "", 400); err != nil {
 		t.Errorf("a body of full length: %v", err)
 	}
 	bytes.spend(noon, "k", 400)
-	if err := bytes.room(noon.Add(time.Minute), "k", "", 400); err == nil {
+	if err := bytes.check(noon.Add(time.Minute), "k", "", 400); err == nil {
 		t.Error("400 bytes again after a minute, of 100 a minute")
 	}
-	if err := bytes.room(noon.Add(4*time.Minute), "k", "", 400); err != nil {
+	if err := bytes.check(noon.Add(4*time.Minute), "k", "", 400); err != nil {
 		t.Errorf("400 bytes after 4 minutes: %v", err)
 	}
 }

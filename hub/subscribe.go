@@ -25,7 +25,7 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 
 // readForm reads a form and what it is for.
 func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form, websub.Mode, error) {
-	body, err := takeIn(h.memory, h.incoming(w, r), r.ContentLength, maxForm)
+	body, err := readBody(h.memory, h.incoming(w, r), r.ContentLength, maxForm)
 	if err != nil {
 		return websub.Form{}, "", err
 	}
@@ -38,8 +38,8 @@ func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form,
 	return form, mode, err
 }
 
-// serveSubscribe answers a subscription request (HUB-01 to HUB-18), or a form of
-// which nothing else can be told, and writes its log line.
+// serveSubscribe answers a subscription request (HUB-01 to HUB-18), or a form that cannot
+// be read, and writes its log line.
 func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form websub.Form, start time.Time, err error) {
 	var req websub.SubscribeRequest
 	err = h.subscribe(r, form, &req, err)
@@ -49,7 +49,7 @@ func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form we
 		status, outcome, err = e.kind.status, e.kind.slug, e
 	} else {
 		answer(w, "text/plain; charset=utf-8", status,
-			"Accepted. The callback is asked next whether it wants this; its answer decides.\n")
+			"Accepted. The hub asks the callback next to confirm this; its answer decides.\n")
 	}
 	event, id := EventSubscribe, ""
 	if req.Mode == websub.ModeUnsubscribe {
@@ -58,19 +58,19 @@ func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form we
 	if req.Callback != "" {
 		id = subscriptions.ID(req.Topic, req.Callback).String()
 	}
-	h.tell(Event{
+	h.report(Event{
 		Name: event, Outcome: outcome, Status: status, Topic: req.Topic, Err: err,
 		TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
-	}, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)), zap.Stringer("requester", h.requester(r)))
+	}, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)), zap.Stringer("requester", h.proxies.requester(r)))
 }
 
-// subscribe takes a subscription request: nil means that it is stored and will
-// be verified. Unread is why there is no form; that counts as a request all the
-// same. Nothing here depends on whether there is a subscription, on the
-// callback's answer or on the topic's (HUB-15, HUB-18).
+// subscribe accepts a subscription request. Nil: it is stored and will be verified. Unread
+// is why the form could not be read; such a request counts for the rate too. Nothing here
+// depends on whether there is a subscription, or on an answer of the callback or the topic
+// (HUB-15, HUB-18).
 func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.SubscribeRequest, unread error) (err error) {
-	addr := h.requester(r)
-	if err := h.byRequester.take(h.o.Now(), network(addr), "from your address"); err != nil {
+	addr := h.proxies.requester(r)
+	if err := h.byRequester.allow(h.o.Now(), network(addr), "from your address"); err != nil {
 		return err
 	}
 	if unread != nil {
@@ -85,7 +85,7 @@ func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.Subsc
 	return h.o.Subscriptions.Accept(r.Context(), *req, network(addr))
 }
 
-// policy refuses what this hub does not do, whoever asks (HUB-16).
+// policy refuses what this hub never does, for any requester (HUB-16).
 func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
 	if h.own.is(req.Callback) {
 		return refuse(callbackNotAllowed, "The callback is this hub itself, which would call itself in a loop; give a URL of your own.")
@@ -98,15 +98,15 @@ func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
 	if req.Mode == websub.ModeUnsubscribe {
 		return nil
 	}
-	if err := h.served(req.Topic); err != nil {
+	if err := h.checkTopic(req.Topic); err != nil {
 		return err
 	}
 	switch {
 	case req.Secret == "" || !h.o.RequireHTTPSForSecrets:
-	case !h.secure(r):
-		return refuse(insecureSecret, "hub.secret came over plain HTTP, where anybody can read it; send the request over HTTPS, with a new secret.")
+	case !h.proxies.https(r):
+		return refuse(insecureSecret, "hub.secret came over plain HTTP, where others can read it. Send the request over HTTPS, with a new secret.")
 	case !strings.HasPrefix(strings.ToLower(req.Callback), "https://"):
-		return refuse(insecureSecret, "The callback is not https, as this hub wants it where there is a hub.secret, so that nobody on the way reads what is delivered. Give an https callback, or leave hub.secret out.")
+		return refuse(insecureSecret, "This hub accepts hub.secret only with an https callback, so that nobody on the way can read deliveries. Give an https callback, or leave out hub.secret.")
 	}
 	return nil
 }

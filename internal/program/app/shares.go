@@ -37,7 +37,7 @@ type part struct{ s *shares }
 
 // Take implements cluster.Part.
 func (p part) Take(ctx context.Context, shard int) error {
-	p.s.hub.Take(shard)
+	p.s.hub.Acquired(shard)
 	return p.s.dispatcher.Take(ctx, shard)
 }
 

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// tell writes the one line of a request that was answered, and hands the event
-// on. What this hub itself is at fault for is a warning. More is what the line has
-// beside what the event says; what is not known is left out.
-func (h *Handler) tell(e Event, more ...zap.Field) {
+// report logs the one line of a request that was answered, and passes the event on. If
+// the fault is this hub's own, the line is a warning. More are fields that the event does
+// not have; unknown fields are left out.
+func (h *Handler) report(e Event, more ...zap.Field) {
 	if h.o.Event != nil {
 		defer h.o.Event(e)
 	}
@@ -58,12 +58,11 @@ func orSkip(key, value string) zap.Field {
 	return zap.String(key, value)
 }
 
-// requestID is what the answer names the request by; empty where whoever serves
-// the Handler has not set it.
+// requestID is the X-Request-Id of the answer; empty if the server did not set it.
 func requestID(w http.ResponseWriter) string { return w.Header().Get(headerRequestID) }
 
-// traceParent is the trace context that a request came with. Whoever uses it
-// checks it; a longer one is none (W3C Trace Context, 3.2.2).
+// traceParent is the trace context of a request (W3C Trace Context, 3.2.2), unless it is
+// too long. The caller checks it.
 func traceParent(r *http.Request) string {
 	const longest = 256 // a later version may add to the 55 bytes of the first
 	if v := r.Header.Values("Traceparent"); len(v) == 1 && len(v[0]) <= longest {

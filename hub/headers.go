@@ -5,14 +5,14 @@ import "net/http"
 // headerRequestID names a request, in its answer and in its log line.
 const headerRequestID = "X-Request-Id"
 
-// policyNothing is the Content-Security-Policy of all that is no page: it loads
-// and runs nothing, and stands in no frame.
+// policyNothing is the Content-Security-Policy of every answer that is not a page: it
+// loads and runs nothing, and is in no frame.
 const policyNothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secure sets the headers that every answer has, so that no browser makes of it
-// what it is not. There is no Strict-Transport-Security: that binds a whole host
-// name, of which the hub may be one path.
-func secure(header http.Header) {
+// setSecurityHeaders sets the headers of every answer, so that no browser takes it for
+// something else. It does not set Strict-Transport-Security, which binds a whole host
+// name, because the hub may be one path of it.
+func setSecurityHeaders(header http.Header) {
 	header.Set("Content-Security-Policy", policyNothing)
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Referrer-Policy", "no-referrer")
@@ -21,9 +21,9 @@ func secure(header http.Header) {
 	header.Set("X-Frame-Options", "DENY")
 }
 
-// Broken answers a request whose handler broke off, with 500. Nothing is told of
-// why, and nothing may have been written before.
+// Broken answers 500 to a request whose handler panicked. The answer does not say why.
+// Nothing may have been written before.
 func (h *Handler) Broken(w http.ResponseWriter, r *http.Request) {
-	secure(w.Header())
+	setSecurityHeaders(w.Header())
 	_ = h.refuse(w, r, refuse(internalError, "This hub made a mistake, and whether it did what was asked is not known. Send the request again; its operator finds the mistake by X-Request-Id."))
 }

@@ -6,23 +6,24 @@ import (
 	"strings"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/validate"
 )
 
-// served refuses a topic that this hub does not serve: by the patterns (HUB-16),
-// or since it would ask and call itself.
-func (h *Handler) served(topic string) error {
+// checkTopic refuses a topic that this hub does not serve: because of the patterns
+// (HUB-16), or because the hub would call itself.
+func (h *Handler) checkTopic(topic string) error {
 	switch {
 	case h.own.is(topic):
 		return refuse(topicNotAllowed, "The topic %s is this hub itself, which has no content of its own; name the URL at which the Source serves its notifications.", topic)
-	case !h.allowed(topic):
+	case validate.TouchesAny(h.o.TopicDeny, topic), len(h.o.TopicAllow) > 0 && !validate.MatchAny(h.o.TopicAllow, topic):
 		return refuse(topicNotAllowed, "This hub does not serve the topic %s.", topic)
 	}
 	return nil
 }
 
-// ownURL knows the hub's own URL however it is written. Other paths of its host
-// may be anybody's, behind one proxy. That no name leads to its listeners either
-// is seen to when they are dialled (egress.Options.Own).
+// ownURL recognises the hub's own URL in every spelling. Other paths of its host may
+// belong to others behind the same proxy. If another name leads to the hub's listeners,
+// the dialler refuses it (egress.Options.Own).
 type ownURL struct{ host, path string }
 
 func ownURLOf(u *url.URL) ownURL { return ownURL{eitherScheme(u), cleanPath(u)} }
@@ -32,8 +33,8 @@ func (o ownURL) is(rawURL string) bool {
 	return err == nil && o.host == eitherScheme(u) && o.path == cleanPath(u)
 }
 
-// eitherScheme is the host and port of a URL, where http and https at their own
-// ports are one.
+// eitherScheme is the host and port of a URL. It is the same for http and https at
+// their default ports.
 func eitherScheme(u *url.URL) string {
 	host := egress.HostPort(u)
 	if name, ok := strings.CutSuffix(host, ":80"); ok {
