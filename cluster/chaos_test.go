@@ -19,7 +19,7 @@ func neverTwo(t *testing.T, seed uint64) {
 		id := fmt.Sprint("hub ", i)
 		switch n := rnd.IntN(10); {
 		case n < 4 && len(live) < 5 || len(live) == 0:
-			take, yield := upTo(3*time.Second)/takesAtOnce, upTo(20*time.Second)
+			take, yield := upTo(3*time.Second)/startsAtOnce, upTo(20*time.Second)
 			live[id] = b.start(id, func(_ *Options, p *part) { p.takeTime, p.yieldFor = take, yield })
 		case n < 6:
 			for id, h := range live {

@@ -4,23 +4,24 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
 // Event is something that happened to the shards of a hub, for its log.
 type Event struct {
 	Name   string // one of the constants
-	Shards []int  // rising
-	Owned  int    // shards after it
-	Nodes  []Node // EventNodes: those that live, by name
+	Shards []int  // in order
+	Owned  int    // how many shards the hub owns after it
+	Nodes  []Node // EventNodes: the live hubs, by name
 	Err    error  // EventClusterFailed
 }
 
-// Names of events, as they stand in the log.
+// Names of events, as in the log.
 const (
 	EventTaken            = "shards_taken"
 	EventYielded          = "shards_yielded"
-	EventKept             = "shards_not_yielded" // the store did not confirm it: they wait for the end of the lease
+	EventKept             = "shards_not_yielded" // the store did not confirm it; they are free when the lease ends
 	EventLost             = "shards_lost"
 	EventTakeFailed       = "shards_not_taken"
 	EventNodes            = "hubs_changed"
@@ -28,76 +29,67 @@ const (
 	EventClusterRecovered = "cluster_recovered"
 )
 
-// newsOf are the events that are gathered, since many shards have them at once.
-var newsOf = [...]string{EventTaken, EventYielded, EventKept, EventLost, EventTakeFailed}
+// gathered are the events that many shards have at once. They are reported together.
+var gathered = [...]string{EventTaken, EventYielded, EventKept, EventLost, EventTakeFailed}
 
-// hear keeps an event of a shard for tell.
-func (k *Keeper) hear(name string, shard int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.hearLocked(name, shard)
+// events gathers and reports what happens. It may be shared between goroutines.
+type events struct {
+	report func(Event)
+
+	mu      sync.Mutex
+	shards  [len(gathered)][]int // by the event, until flush
+	failure error                // of the store; nil: the last request was answered
+	since   time.Time            // of the failure
 }
 
-func (k *Keeper) hearLocked(name string, shard int) {
-	for i := range newsOf {
-		if newsOf[i] == name {
-			k.news[i] = append(k.news[i], shard)
-		}
-	}
+// shard keeps an event of a shard until flush.
+func (e *events) shard(name string, shard int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i := slices.Index(gathered[:], name)
+	e.shards[i] = append(e.shards[i], shard)
 }
 
-// tell passes on what hear kept.
-func (k *Keeper) tell() {
-	owned := k.Owned()
-	k.mu.Lock()
-	news := k.news
-	k.news = [len(newsOf)][]int{}
-	k.mu.Unlock()
-	for i, shards := range news {
+// flush reports the events of shards. Owned is how many the hub owns now.
+func (e *events) flush(owned int) {
+	e.mu.Lock()
+	all := e.shards
+	e.shards = [len(gathered)][]int{}
+	e.mu.Unlock()
+	for i, shards := range all {
 		if len(shards) > 0 {
 			slices.Sort(shards)
-			k.o.Event(Event{Name: newsOf[i], Shards: slices.Compact(shards), Owned: owned})
+			e.report(Event{Name: gathered[i], Shards: slices.Compact(shards), Owned: owned})
 		}
 	}
 }
 
-// trouble is since when the store does not do what it should.
-type trouble struct {
-	err   error
-	since time.Time
-}
-
-// note takes down whether the store did what it was asked for; nil: it did.
-func (k *Keeper) note(err error) {
-	k.mu.Lock()
-	before := k.trouble.err
-	switch {
-	case err == nil:
-		k.trouble = trouble{}
-	case before == nil:
-		k.trouble = trouble{err, time.Now()}
-	default:
-		k.trouble.err = err
+// store reports when the store begins to fail, and when it answers again. Nil: it answered.
+func (e *events) store(err error) {
+	e.mu.Lock()
+	before := e.failure
+	if e.failure = err; before == nil {
+		e.since = time.Now()
 	}
-	k.mu.Unlock()
+	e.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		k.o.Event(Event{Name: EventClusterFailed, Err: err})
+		e.report(Event{Name: EventClusterFailed, Err: err})
 	case err == nil && before != nil:
-		k.o.Event(Event{Name: EventClusterRecovered})
+		e.report(Event{Name: EventClusterRecovered})
 	}
 }
 
-// Check returns nil as long as the leases can be renewed, else since when they
-// can't, for GET /readyz. A question or two that fail are no reason yet.
+// Check is for GET /readyz. It returns nil as long as the leases can be renewed. One or two
+// failed requests are no error yet.
 func (k *Keeper) Check() error {
-	k.mu.Lock()
-	t := k.trouble
-	k.mu.Unlock()
-	if t.err == nil || time.Since(t.since) < k.o.Lease/3 {
+	k.events.mu.Lock()
+	failure, since := k.events.failure, k.events.since
+	k.events.mu.Unlock()
+	if failure == nil || time.Since(since) < k.o.Lease/3 {
 		return nil
 	}
-	return fmt.Errorf("this hub could not renew its shares since %s, so that other hubs may have taken them over: %w", t.since.UTC().Format(time.RFC3339), t.err)
+	return fmt.Errorf("this hub could not renew its shard leases since %s, so other hubs may own its shards now: %w", since.UTC().Format(time.RFC3339), failure)
 }
 
 func byName(a, b Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// Options are what a Keeper works with. Store, Part and Self are required.
+// Options are what a Keeper works with. Store, Worker and Self are required.
 type Options struct {
-	Store Store
-	Part  Part
-	Self  Node
-	// Lease is how long a share of a hub that died waits for another one
+	Store  Store
+	Worker Worker
+	Self   Node
+	// Lease is how long the other hubs wait before they take over a dead hub's shards
 	// (`--owner-lease`). Zero: leases do not end, as with Alone.
 	Lease time.Duration
-	// Drain is how long the Part may take to yield a shard.
+	// Drain is how long the Worker may take to finish with a shard.
 	Drain time.Duration
-	// Event is told what happens. It must not wait. Nil: nobody is told.
+	// Event is called with what happens. It must not block. Nil: it is not called.
 	Event func(Event)
 }
 
 // Limits that are no settings.
 const (
-	takesAtOnce = 8           // shards that the Part is told to take at a time
-	longestTick = time.Second // between looks at who lives
-	releaseTime = 2 * time.Second
-	// farewell is what the end may take beyond Options.Drain, to hand back what
-	// was yielded last.
+	startsAtOnce = 8           // shards that the Worker starts at a time
+	longestTick  = time.Second // between heartbeats
+	releaseTime  = 2 * time.Second
+	// farewell is how long the end may take beyond Options.Drain, to release the shards
+	// that were finished last.
 	farewell = 800 * time.Millisecond
-	// startGrace is what the start may wait, beyond the time of a lease, for the
-	// first shard.
+	// startGrace is how long the start may wait for the first shard, beyond the time of a
+	// lease.
 	startGrace = 5 * time.Second
 )
 
@@ -42,29 +42,29 @@ func Tick(lease time.Duration) time.Duration { return min(longestTick, lease/30)
 // StartLimit is how long a hub with a lease may wait for its first shard.
 func StartLimit(lease time.Duration) time.Duration { return lease + startGrace }
 
-// Keeper holds the shards that its hub should own. Its methods may be called
+// Keeper keeps the leases on the shards that its hub should own. Its methods may be called
 // from several goroutines. A shard goes through these states:
 //
-//	            its own by Place, and free: Acquire
-//	┌──────┐ ──────────────────────────────────────> ┌────────┐
-//	│ free │                                         │ taking │ Part.Take, again after an error
-//	└──────┘ <──────────┐                            └────────┘
-//	   ^  ^             │ another's by Place: Part.Cut,  │  │
-//	   │  │             └──────────── Release ───────────┘  │ done
+//	            due to this hub by Place, and free: Acquire
+//	┌──────┐ ──────────────────────────────────────> ┌──────────┐
+//	│ free │                                         │ starting │ Worker.Start, again after an error
+//	└──────┘ <──────────┐                            └──────────┘
+//	   ^  ^             │ due to another: Worker.Abort,  │  │
+//	   │  │             └──────────── Release ───────────┘  │ started
 //	   │  │ Release                                         v
-//	   │  └───────── ┌──────────┐  another's by Place   ┌──────┐
-//	   │  Part.Yield │ yielding │ <──────────────────── │ held │
-//	   │     is done └──────────┘  or the hub ends      └──────┘
+//	   │  └───────────── ┌───────────┐  due to another   ┌─────────┐
+//	   │   Worker.Finish │ finishing │ <──────────────── │ working │
+//	   │      returned   └───────────┘  or the hub ends  └─────────┘
 //	   │
-//	   │ when no Take or Yield goes on     ┌──────┐
-//	   └────────────────────────────────── │ lost │ <── any but free: the lease is over by the
-//	                        Part.Cut       └──────┘     own clock, or the store says it is lost
+//	   │ when no Start or Finish runs      ┌──────┐
+//	   └────────────────────────────────── │ lost │ <── any but free: the lease is over by this
+//	                        Worker.Abort   └──────┘     hub's clock, or the store says it is lost
 //
-// In taking, held and yielding the shard is owned: there is a lease, and every
-// third of its time it is renewed. By the hub's monotonic clock it lasts from the
-// moment before the store was asked for it, and a tenth less than the store gives,
-// in which work is broken off; so it is over here before it is over there. A Take or
-// Yield under way has its context ended when the shard is lost.
+// In starting, working and finishing the hub owns the shard: it has a lease, and renews it
+// every third of its time. By the hub's monotonic clock a lease begins just before the
+// store was asked for it, and lasts a tenth less than the store gives; that tenth is for
+// aborting work. So it is over here before it is over in the store. If the shard is lost
+// during a Start or Finish, the context of that call ends.
 type Keeper struct {
 	o     Options
 	tick  time.Duration
@@ -72,74 +72,72 @@ type Keeper struct {
 	base  time.Time     // what monotonic times count from
 	poke  chan struct{} // a lease may be over earlier than guard thinks
 	ready chan struct{} // closed when begun is set
-	slots chan struct{} // one for each Take at a time
+	slots chan struct{} // one for each Start at a time
 	work  sync.WaitGroup
 
-	until [Shards]atomic.Int64 // end of the lease, nanoseconds since base; 0: none
-	live  atomic.Int64
-	begun atomic.Bool
-	ended atomic.Int64 // when the context of Run ended; 0: it has not
+	until  [Shards]atomic.Int64 // end of the lease, nanoseconds since base; 0: none
+	live   atomic.Int64
+	begun  atomic.Bool
+	ended  atomic.Int64 // when the context of Run ended; 0: it has not
+	events events
 
-	mu      sync.Mutex
-	shares  [Shards]share
-	nodes   []Node // that live, by name; self is among them
-	placed  int64  // when the first placement was done; 0: not yet
-	due     int    // shards that the latest placement gives to this hub
-	settled bool   // everything was as Place says when last looked at
-	trouble trouble
-	news    [len(newsOf)][]int // shards, until they are told of
+	mu       sync.Mutex
+	shards   [Shards]shard
+	nodes    []Node // the live hubs by name, this one included
+	placed   int64  // when the first placement was done; 0: not yet
+	due      int    // shards that the latest placement gives to this hub
+	balanced bool   // every owner was as Place says when last read
 
-	// Run's alone: when owners were read last, and leases renewed.
-	looked, renewed int64
+	// Only Run uses these: when owners were last read, and leases renewed.
+	read, renewed int64
 }
 
-// share is a shard as seen by a Keeper.
-type share struct {
-	state   state
-	cancel  context.CancelCauseFunc // of the Take or Yield that goes on; nil: none does
-	leave   context.CancelFunc      // says that a Take is not wanted any more
-	cutting bool                    // lose calls Cut
-	// releasing: the store is being asked to end the lease.
-	releasing bool
+// shard is a shard as a Keeper sees it.
+type shard struct {
+	state    state
+	cancel   context.CancelCauseFunc // of the Start or Finish that runs; nil: none
+	unwanted context.CancelFunc      // says that a Start is no longer wanted
+	// aborting: lose calls Abort. releasing: the store is being asked to end the lease.
+	aborting, releasing bool
 }
 
 type state uint8
 
 const (
 	free state = iota
-	taking
-	held
-	yielding
+	starting
+	working
+	finishing
 	lost
 	states // how many there are
 )
 
-// owned tells whether there is a lease.
-func (s state) owned() bool { return s == taking || s == held || s == yielding }
+// owned reports whether there is a lease.
+func (s state) owned() bool { return s == starting || s == working || s == finishing }
 
 // New returns a Keeper that owns nothing until Run.
 func New(o Options) *Keeper {
 	k := &Keeper{
 		o: o, base: time.Now(), tick: longestTick, renew: time.Hour,
-		poke: make(chan struct{}, 1), slots: make(chan struct{}, takesAtOnce),
+		poke: make(chan struct{}, 1), slots: make(chan struct{}, startsAtOnce),
 		ready: make(chan struct{}), nodes: []Node{o.Self},
 	}
 	if o.Lease > 0 {
 		k.tick, k.renew = Tick(o.Lease), o.Lease/3
 	}
-	if k.o.Event == nil {
-		k.o.Event = func(Event) {}
+	if k.events.report = o.Event; o.Event == nil {
+		k.events.report = func(Event) {}
 	}
 	k.live.Store(1)
 	return k
 }
 
-// Owns tells whether this hub owns a shard now. It costs next to nothing, and is
-// to be asked before anything goes out that another hub may send as well.
+// Owns reports whether this hub owns a shard now. It is cheap. Ask it before sending
+// anything that another hub may send as well.
 func (k *Keeper) Owns(shard int) bool { return k.now() < k.until[shard].Load() }
 
-// Live is how many hubs live, this one included: by it limits are divided that
-// are for all of them together.
+// Live is the number of live hubs, this one included. Limits that all hubs share are
+// divided by it.
 func (k *Keeper) Live() int { return int(k.live.Load()) }
 
 // Owned is how many shards this hub owns.
@@ -152,7 +150,7 @@ func (k *Keeper) Owned() (n int) {
 	return n
 }
 
-// Nodes returns the hubs that lived when the store was asked last.
+// Nodes returns the hubs that were live when the store was last asked.
 func (k *Keeper) Nodes() []Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,8 +160,8 @@ func (k *Keeper) Nodes() []Node {
 // now is the monotonic time. It is never 0.
 func (k *Keeper) now() int64 { return int64(time.Since(k.base)) + 1 }
 
-// limit bounds one question to the store, so that a renewal may fail twice before
-// a lease is over.
+// limit bounds one request to the store, so that a renewal may fail twice before a lease is
+// over.
 func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if k.o.Lease == 0 {
 		return context.WithCancel(ctx)
@@ -171,19 +169,19 @@ func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, k.o.Lease/6)
 }
 
-// Run owns what it should until ctx ends. Then it tells the other hubs, has
-// everything yielded within Options.Drain, and hands it back. It returns at most
-// a second after that, also when the store does not answer: EventKept then names
-// the shards that other hubs get only when the lease is over. Run may be called
-// once. It returns nil: what it can't do now it does later.
+// Run owns the shards that are due to this hub until ctx ends. Then it tells the other hubs,
+// finishes all shards within Options.Drain, and releases them. It returns at most a second
+// later, even if the store does not answer: then EventKept names the shards that other hubs
+// get only when the lease is over. Run may be called once. It returns nil: it tries again
+// whatever fails.
 func (k *Keeper) Run(ctx context.Context) error {
-	// Leases are kept, and their ends minded, until everything is handed back.
+	// Renew leases, and notice their ends, until everything is released.
 	keeping, done := context.WithCancel(context.WithoutCancel(ctx))
 	var guard sync.WaitGroup
 	guard.Go(func() { k.guard(keeping) })
 	defer guard.Wait()
 	defer done()
-	defer context.AfterFunc(ctx, k.leaving)() // a question to the store may still be under way
+	defer context.AfterFunc(ctx, k.leaving)() // a request to the store may still be under way
 
 	ticker := time.NewTicker(k.tick)
 	defer ticker.Stop()
@@ -193,7 +191,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-		case <-ready: // it is told of without a tick's delay
+		case <-ready: // report it now, not at the next tick
 			ready = nil
 		}
 	}
@@ -202,11 +200,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// leaving notes that the end has begun.
+// leaving records that the end has begun.
 func (k *Keeper) leaving() { k.ended.CompareAndSwap(0, k.now()) }
 
-// left is how much of a time is left: all of it, but at the end what is left of it
-// since that began.
+// left is how much of a time is left: all of it, or at the end what is left of it since the
+// end began.
 func (k *Keeper) left(of time.Duration) time.Duration {
 	if at := k.ended.Load(); at != 0 {
 		return of - time.Duration(k.now()-at)
@@ -219,16 +217,16 @@ func (k *Keeper) step(ctx context.Context) {
 	unrenewed := k.renewLeases(ctx)
 	nodes, err := k.heartbeat(ctx, k.o.Lease)
 	if err == nil {
-		k.meet(nodes)
-		err = k.settle(ctx)
+		k.setNodes(nodes)
+		err = k.rebalance(ctx)
 	}
 	if ctx.Err() == nil {
-		k.note(cmp.Or(unrenewed, err))
+		k.events.store(cmp.Or(unrenewed, err))
 	}
 	k.mu.Lock()
-	k.countBegun() // its time may be over
+	k.checkBegun() // its time may be over
 	k.mu.Unlock()
-	k.tell()
+	k.events.flush(k.Owned())
 }
 
 func (k *Keeper) heartbeat(ctx context.Context, ttl time.Duration) ([]Node, error) {
@@ -241,53 +239,52 @@ func (k *Keeper) heartbeat(ctx context.Context, ttl time.Duration) ([]Node, erro
 func (k *Keeper) in(which func(state) bool) (shards []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for shard := range k.shares {
-		if which(k.shares[shard].state) {
+	for shard := range k.shards {
+		if which(k.shards[shard].state) {
 			shards = append(shards, shard)
 		}
 	}
 	return shards
 }
 
-// leave hands everything back. All of it has one time, counted from when the end
-// began.
+// leave releases everything, within one time that counts from when the end began.
 func (k *Keeper) leave(ctx context.Context, tick <-chan time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, k.left(k.o.Drain+farewell))
 	defer cancel()
 	k.work.Go(func() { k.sayGoodbye(ctx) })
 	for _, shard := range k.in(state.owned) {
-		k.give(ctx, shard)
+		k.handBack(ctx, shard)
 	}
 	ended := make(chan struct{})
 	go func() { k.work.Wait(); close(ended) }()
 	for {
 		select {
 		case <-ended:
-			k.tell()
+			k.events.flush(k.Owned())
 			return
-		case <-ctx.Done(): // a Part that does not keep to its time is on its own
-			k.hearUnreleased()
-			k.tell()
+		case <-ctx.Done(): // the Worker did not keep to its time
+			k.reportUnreleased()
+			k.events.flush(k.Owned())
 			return
 		case <-tick:
-			_ = k.renewLeases(ctx) // at the next tick, or they end by themselves
+			_ = k.renewLeases(ctx) // tried again at the next tick, or the leases end
 		}
 	}
 }
 
-// hearUnreleased notes the shards whose leases the store has not ended yet.
-func (k *Keeper) hearUnreleased() {
+// reportUnreleased records the shards whose leases the store has not ended yet.
+func (k *Keeper) reportUnreleased() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for shard := range k.shares {
-		if sh := &k.shares[shard]; sh.state.owned() || sh.releasing {
-			k.hearLocked(EventKept, shard)
+	for shard := range k.shards {
+		if sh := &k.shards[shard]; sh.state.owned() || sh.releasing {
+			k.events.shard(EventKept, shard)
 		}
 	}
 }
 
-// sayGoodbye tells the other hubs that this one ends, which they else see when its
-// lease is over.
+// sayGoodbye tells the other hubs that this one ends. Without it they notice when its
+// heartbeat expires.
 func (k *Keeper) sayGoodbye(ctx context.Context) {
 	for ctx.Err() == nil {
 		if _, err := k.heartbeat(ctx, 0); err == nil {

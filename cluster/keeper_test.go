@@ -206,7 +206,7 @@ func (p *part) work(shard int, on bool) {
 	}
 }
 
-func (p *part) Take(ctx context.Context, shard int) error {
+func (p *part) Start(ctx context.Context, shard int) error {
 	defer p.enter(shard)()
 	if !p.owns(shard) {
 		p.wrong("takes shard %d, which it does not own", shard)
@@ -231,7 +231,7 @@ func (p *part) Take(ctx context.Context, shard int) error {
 	return nil
 }
 
-func (p *part) Yield(ctx context.Context, shard int) {
+func (p *part) Finish(ctx context.Context, shard int) {
 	defer p.enter(shard)()
 	began := time.Now()
 	pause(ctx, p.yieldFor)
@@ -245,7 +245,7 @@ func (p *part) Yield(ctx context.Context, shard int) {
 	p.work(shard, false)
 }
 
-func (p *part) Cut(shard int) {
+func (p *part) Abort(shard int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts++
@@ -294,7 +294,7 @@ func (b *bed) start(id string, change func(*Options, *part)) *hub {
 	p := &part{
 		floor: b.floor, id: id, begun: map[int]bool{}, taken: map[int]bool{}, busy: map[int]bool{}, takes: map[int]int{}, yielded: map[int]time.Duration{},
 	}
-	o := Options{Store: reach{b.store, id}, Part: p, Self: Node{ID: id, Name: id}, Lease: lease, Drain: 15 * time.Second, Event: func(e Event) {
+	o := Options{Store: reach{b.store, id}, Worker: p, Self: Node{ID: id, Name: id}, Lease: lease, Drain: 15 * time.Second, Event: func(e Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.events = append(b.events, e)
@@ -361,7 +361,7 @@ func TestOneHubOwnsAll(t *testing.T) {
 		if h.Starting() == nil || h.Owned() != Shards || h.part.count() != 0 {
 			t.Errorf("starting: %v, owns %d, works on %d before anything was taken", h.Starting(), h.Owned(), h.part.count())
 		}
-		b.after(Shards / takesAtOnce * time.Second)
+		b.after(Shards / startsAtOnce * time.Second)
 		if h.Starting() != nil || h.Live() != 1 || h.Check() != nil {
 			t.Errorf("starting: %v, live %d, %v", h.Starting(), h.Live(), h.Check())
 		}
@@ -591,7 +591,7 @@ func TestTakes(t *testing.T) {
 		third := b.start("c", nil)
 		b.after(5 * time.Second)
 		b.shares([]*hub{third}, third.Owned())
-		if third.Owned() < 85 || other.Owned() < 85 || len(other.part.begun) != takesAtOnce {
+		if third.Owned() < 85 || other.Owned() < 85 || len(other.part.begun) != startsAtOnce {
 			t.Errorf("%d and %d owned, %d begun to take", other.Owned(), third.Owned(), len(other.part.begun))
 		}
 		other.stop()
@@ -610,7 +610,7 @@ func TestStopWhileItTakes(t *testing.T) {
 		h := b.start("a", func(_ *Options, p *part) { p.takeTime, p.yieldFor = time.Second, time.Second })
 		b.after(500 * time.Millisecond)
 		begun := len(h.part.begun)
-		if begun != takesAtOnce {
+		if begun != startsAtOnce {
 			t.Fatalf("%d Takes have begun", begun)
 		}
 		h.stop()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// end is when a lease is over that the store was asked for at a time.
+// end is when a lease is over for which the store was asked at a time.
 func (k *Keeper) end(asked int64) int64 {
 	if k.o.Lease == 0 {
 		return math.MaxInt64
@@ -14,8 +14,8 @@ func (k *Keeper) end(asked int64) int64 {
 	return asked + int64(k.o.Lease-k.o.Lease/10)
 }
 
-// renewLeases renews all leases when it is time, and again at the next tick
-// those that could not be.
+// renewLeases renews all leases when it is time. Those that could not be renewed are tried
+// again at the next tick.
 func (k *Keeper) renewLeases(ctx context.Context) error {
 	asked := k.now()
 	if asked-k.renewed < int64(k.renew) {
@@ -30,7 +30,7 @@ func (k *Keeper) renewLeases(ctx context.Context) error {
 	kept, gone, err := k.o.Store.Renew(limited, k.o.Self.ID, shards, k.o.Lease)
 	k.mu.Lock()
 	for _, shard := range kept {
-		if k.shares[shard].state.owned() {
+		if k.shards[shard].state.owned() {
 			k.until[shard].Store(k.end(asked))
 		}
 	}
@@ -44,7 +44,7 @@ func (k *Keeper) renewLeases(ctx context.Context) error {
 	return err
 }
 
-// wakeGuard has guard look at the leases again.
+// wakeGuard makes guard check the leases again.
 func (k *Keeper) wakeGuard() {
 	select {
 	case k.poke <- struct{}{}:
@@ -52,7 +52,7 @@ func (k *Keeper) wakeGuard() {
 	}
 }
 
-// guard breaks work off when a lease is over, whatever the store does meanwhile.
+// guard aborts work when a lease is over, whatever the store does meanwhile.
 func (k *Keeper) guard(ctx context.Context) {
 	if k.o.Lease == 0 {
 		return
@@ -78,25 +78,25 @@ func (k *Keeper) guard(ctx context.Context) {
 	}
 }
 
-// lose breaks off the work on a shard whose lease was over at a time: unless it was
-// renewed just now.
+// lose aborts the work on a shard whose lease was over at a time, unless it was renewed just
+// now.
 func (k *Keeper) lose(shard int, at int64) {
 	k.mu.Lock()
-	sh := &k.shares[shard]
+	sh := &k.shards[shard]
 	if !sh.state.owned() || k.until[shard].Load() > at {
 		k.mu.Unlock()
 		return
 	}
 	k.until[shard].Store(0)
-	sh.state, sh.cutting = lost, true
-	if sh.cancel != nil { // whoever takes or yields it then cuts it once more
+	sh.state, sh.aborting = lost, true
+	if sh.cancel != nil { // the Start or Finish that runs then calls Abort once more
 		sh.cancel(errLost)
 	}
 	k.mu.Unlock()
-	k.hear(EventLost, shard)
-	k.o.Part.Cut(shard)
+	k.events.shard(EventLost, shard)
+	k.o.Worker.Abort(shard)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	sh.cutting = false
+	sh.aborting = false
 	k.free(shard)
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Node is a hub as it tells of itself to the others.
+// Node is how a hub describes itself to the others.
 type Node struct {
-	// ID is of one run of a hub, and no other run ever has it: the leases are in
-	// this name.
+	// ID is unique to one run of a hub. It owns the leases.
 	ID string `json:"id"`
 	// Name is what its operator calls it (`--node-id`).
 	Name string `json:"name"`
@@ -21,55 +20,53 @@ type Node struct {
 	Version string `json:"version"`
 	// StartedAt is by its own clock.
 	StartedAt time.Time `json:"started_at"`
-	// SeenAt is when its latest heartbeat was stored, by the store's clock. The
-	// store fills it in.
+	// SeenAt is when the latest heartbeat was stored, by the store's clock. The store sets
+	// it.
 	SeenAt time.Time `json:"-"`
 }
 
-// Store is where hubs meet. Every time is the store's: a ttl runs from when the
-// store does what it is asked for, which is never before it was asked. It may be
-// shared between goroutines.
+// Store is where hubs meet. All times are the store's: a ttl begins when the store executes
+// the request, which is never before it was sent. It may be shared between goroutines.
 type Store interface {
-	// Heartbeat says that self lives, for ttl from now, and returns all hubs of
-	// which that holds, in no order. A ttl of zero says that it lives no more.
+	// Heartbeat says that self is live, for ttl from now, and returns all live hubs, in no
+	// order. A ttl of zero says that it is no longer live.
 	Heartbeat(ctx context.Context, self Node, ttl time.Duration) ([]Node, error)
-	// Owners returns the id of the owner of each of the given shards, in their
-	// order; an empty one: nobody has a lease.
+	// Owners returns the id of the owner of each of the shards, in their order; empty: there
+	// is no lease.
 	Owners(ctx context.Context, shards []int) ([]string, error)
-	// Acquire gives owner a lease of ttl on those of the shards that nobody has
-	// one on, or that it has one on itself, and returns which these are. What it
-	// returns holds also where there is an error, which says that it is not known
-	// of all.
+	// Acquire gives owner a lease of ttl on those of the shards that are free, or that it
+	// owns already, and returns them. The result is right even with an error, which says
+	// that the answer for other shards is unknown.
 	Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) (got []int, err error)
-	// Renew makes the leases that owner has last for ttl from now. Lost are those
-	// of the shards on which it has none any more; of a shard that is in neither
-	// list it is not known, and the error says why.
+	// Renew makes the leases of owner last for ttl from now. Lost are the shards on which it
+	// no longer has a lease. For a shard in neither list the answer is unknown, and the
+	// error says why.
 	Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, lost []int, err error)
-	// Release ends the leases that owner has on the shards. One that it does not
-	// have is no error.
+	// Release ends the leases of owner on the shards. A lease that it does not have is no
+	// error.
 	Release(ctx context.Context, owner string, shards []int) error
 }
 
-// Part is something that works on the shards that this hub owns. Calls for one
-// shard never overlap, except that Cut may come during a Take or Yield whose
-// context ends at that moment; then it comes once more after that has returned.
-// Calls for different shards do overlap.
-type Part interface {
-	// Take begins to work on a shard and returns when it does. After an error it is
-	// called again. When its context has ended, a Cut follows; else a Yield may follow
-	// at once.
-	Take(ctx context.Context, shard int) error
-	// Yield finishes what is in flight of a shard, stores what came of it, forgets
-	// the shard, and returns at the latest when ctx ends. Nothing may go out of it
+// Worker does the work of the shards that this hub owns. Calls for one shard never overlap,
+// with one exception: Abort may come during a Start or Finish whose context ends at that
+// moment, and comes once more after that call has returned. Calls for different shards
+// overlap.
+type Worker interface {
+	// Start begins to work on a shard, and returns when the work has begun. After an error
+	// it is called again. If its context ends, Abort follows; else Finish may follow at
+	// once.
+	Start(ctx context.Context, shard int) error
+	// Finish completes what is in flight for a shard, stores the results, forgets the
+	// shard, and returns when ctx ends at the latest. Nothing may be sent for the shard
 	// after that.
-	Yield(ctx context.Context, shard int)
-	// Cut stops all work on a shard now, as another hub may have taken it over:
-	// exchanges are broken off, and what is not stored is given up.
-	Cut(shard int)
+	Finish(ctx context.Context, shard int)
+	// Abort stops all work on a shard at once, because another hub may own it: it breaks
+	// off exchanges, and drops results that are not stored.
+	Abort(shard int)
 }
 
-// Alone is for a store that one process has to itself: all shards are this hub's,
-// and no lease ends. Options.Lease is to be zero with it.
+// Alone is for a store that only one process uses: this hub owns all shards, and no lease
+// ends. Options.Lease has to be zero with it.
 var Alone Store = alone{}
 
 type alone struct{}
@@ -93,8 +90,8 @@ func (alone) Renew(_ context.Context, _ string, shards []int, _ time.Duration) (
 
 func (alone) Release(context.Context, string, []int) error { return nil }
 
-// errors with which the context of a Take or Yield ends.
+// Causes with which the context of a Start or Finish ends.
 var (
 	errLost     = errors.New("the lease on the shard is over")
-	errUnwanted = errors.New("the shard is another hub's to take")
+	errUnwanted = errors.New("the shard is due to another hub")
 )

@@ -224,7 +224,7 @@ func TestKeepersOnRedis(t *testing.T) {
 	var stops []func()
 	start := func(i int) {
 		id := fmt.Sprint("hub ", i)
-		k := cluster.New(cluster.Options{Store: stores[i], Part: noPart{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: time.Second})
+		k := cluster.New(cluster.Options{Store: stores[i], Worker: noWorker{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = k.Run(ctx) }()
@@ -260,8 +260,8 @@ func TestKeepersOnRedis(t *testing.T) {
 	}
 }
 
-type noPart struct{}
+type noWorker struct{}
 
-func (noPart) Take(context.Context, int) error { return nil }
-func (noPart) Yield(context.Context, int)      {}
-func (noPart) Cut(int)                         {}
+func (noWorker) Start(context.Context, int) error { return nil }
+func (noWorker) Finish(context.Context, int)      {}
+func (noWorker) Abort(int)                         {}

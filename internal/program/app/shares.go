@@ -19,8 +19,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// shares is the part of the store that this hub works on: it keeps the shards
-// that are its own, and passes on which these are.
+// shares are the shards that this hub owns.
 type shares struct {
 	*cluster.Keeper
 	store cluster.Store
@@ -32,27 +31,26 @@ type shares struct {
 	told       atomic.Bool // delivery_started is logged
 }
 
-// part is what the Keeper tells what to work on.
-type part struct{ s *shares }
+// worker starts and ends the work on shards.
+type worker struct{ s *shares }
 
-// Take implements cluster.Part.
-func (p part) Take(ctx context.Context, shard int) error {
+// Start implements cluster.Worker.
+func (p worker) Start(ctx context.Context, shard int) error {
 	p.s.hub.Acquired(shard)
 	return p.s.dispatcher.Take(ctx, shard)
 }
 
-// Yield implements cluster.Part.
-func (p part) Yield(ctx context.Context, shard int) { p.s.dispatcher.Yield(ctx, shard) }
+// Finish implements cluster.Worker.
+func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Yield(ctx, shard) }
 
-// Cut implements cluster.Part.
-func (p part) Cut(shard int) { p.s.dispatcher.Cut(shard) }
+// Abort implements cluster.Worker.
+func (p worker) Abort(shard int) { p.s.dispatcher.Cut(shard) }
 
-// newShares makes the keeper of this hub's shards: of all, where it has the store
-// for itself.
+// newShares makes the keeper of this hub's shards. Without other hubs it owns all.
 func (a *App) newShares() *shares {
 	s := &shares{store: cluster.Alone, log: a.log.Named("cluster")}
 	o := cluster.Options{
-		Part: part{s}, Drain: a.cfg.Drain, Event: s.event,
+		Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event,
 		Self: cluster.Node{
 			ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
 			Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
@@ -66,31 +64,31 @@ func (a *App) newShares() *shares {
 	return s
 }
 
-// meets reports whether other hubs may share the store, so that there are leases.
+// meets reports whether other hubs may use the store too, so that there are leases.
 func (s *shares) meets() bool { return s.store != cluster.Alone }
 
-// run keeps the shards until ctx ends, and hands them back then.
+// run owns shards until ctx ends, and then releases them.
 func (s *shares) run(ctx context.Context) error {
 	s.begun = time.Now()
 	return s.Run(ctx)
 }
 
-// clusterTexts says how loud each event of the shares is, and what a person reads.
+// clusterTexts are the level and the text of each event.
 var clusterTexts = map[string]struct {
 	level zapcore.Level
 	text  string
 }{
 	cluster.EventTaken:            {zapcore.InfoLevel, "this hub owns more shards"},
-	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed shards back, which others take up"},
-	cluster.EventKept:             {zapcore.WarnLevel, "the store did not confirm that this hub handed shards back; another hub takes them over once their lease is over"},
-	cluster.EventLost:             {zapcore.WarnLevel, "this hub lost shards, as their lease could not be renewed in time; it stopped working on them"},
-	cluster.EventTakeFailed:       {zapcore.WarnLevel, "the subscriptions of shards could not be read; it is tried again"},
-	cluster.EventNodes:            {zapcore.InfoLevel, "there are other hubs on the store than before"},
-	cluster.EventClusterFailed:    {zapcore.WarnLevel, "the store does not answer about shares"},
-	cluster.EventClusterRecovered: {zapcore.InfoLevel, "the store answers about shares again"},
+	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed back shards to other hubs"},
+	cluster.EventKept:             {zapcore.WarnLevel, "the store did not confirm that this hub handed back shards; another hub takes them over when their lease ends"},
+	cluster.EventLost:             {zapcore.WarnLevel, "this hub lost shards because their leases could not be renewed in time; it stopped working on them"},
+	cluster.EventTakeFailed:       {zapcore.WarnLevel, "the subscriptions of shards could not be read; the hub tries again"},
+	cluster.EventNodes:            {zapcore.InfoLevel, "hubs came or went"},
+	cluster.EventClusterFailed:    {zapcore.WarnLevel, "the store does not answer requests about shard leases"},
+	cluster.EventClusterRecovered: {zapcore.InfoLevel, "the store answers requests about shard leases again"},
 }
 
-// event logs what happens to the shares.
+// event logs what happens to the shards.
 func (s *shares) event(e cluster.Event) {
 	text := clusterTexts[e.Name]
 	var names []string
@@ -104,7 +102,7 @@ func (s *shares) event(e cluster.Event) {
 	}
 	for _, n := range e.Nodes {
 		if websub.HubURL(n.HubURL) != websub.HubURL(e.Nodes[0].HubURL) {
-			s.log.Warn("hubs on the same store have different hub URIs, so that what one takes another refuses: give them the same --public-url",
+			s.log.Warn("hubs on the same store have different hub URIs, so one refuses what another accepts: give them the same --public-url",
 				zap.String("event", "hub_urls_differ"), zap.Strings("nodes", []string{e.Nodes[0].Name, n.Name}), zap.Strings("hub_urls", []string{e.Nodes[0].HubURL, n.HubURL}))
 			break
 		}

@@ -9,16 +9,15 @@ import (
 // Shards is how many there are.
 const Shards = 256
 
-// Place says who should own each shard, given the ids of the hubs that live and
-// who owns what now (an empty string, or a hub that does not live: nobody). It is
-// the same on every hub that sees the same.
+// Place returns who should own each shard, given the ids of the live hubs and the present
+// owners (empty, or the id of a hub that is not live: none). The result is the same on every
+// hub with the same arguments.
 //
-// No two hubs get numbers that differ by more than one, so none gets more than
-// Shards/len(nodes), rounded up. Whoever owns a shard keeps it, unless it has more than
-// its number: then it keeps those that rank highest with it. So a hub that comes
-// or goes moves its own share and nothing else. What nobody owns goes to the hub
-// with which it ranks highest of those that have room (rendezvous hashing).
-// Without nodes, nobody should own anything.
+// The numbers of shards of two hubs differ by one at most. A hub keeps the shards that it
+// owns; if it has too many, it keeps those that rank highest with it. So when a hub comes or
+// goes, only the shards move that it gets or had. A free shard goes to the hub with which it
+// ranks highest, among those that may have more (rendezvous hashing). Without nodes no shard
+// has an owner.
 func Place(nodes []string, owners [Shards]string) (placed [Shards]string) {
 	held := make(map[string][]int, len(nodes))
 	for _, n := range nodes {
@@ -55,8 +54,8 @@ func Place(nodes []string, owners [Shards]string) (placed [Shards]string) {
 	return placed
 }
 
-// quotas is how many shards each hub should own. Where they can't all have the
-// same number, those that own more now get the one more.
+// quotas is how many shards each hub should own. If they cannot all have the same number,
+// those that own more now get one more.
 func quotas(held map[string][]int) map[string]int {
 	nodes := make([]string, 0, len(held))
 	for n := range held {
