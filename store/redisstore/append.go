@@ -74,21 +74,31 @@ if redis.call('ZADD', ` + changes + `, n, ARGV[1]) == 1 then
 end`
 }
 
+// appender stores what is accepted, at the head of its topic.
+type appender struct {
+	conn      *conn
+	checks    *checks
+	memory    *memory
+	heads     *heads
+	histories *histories
+	watcher   *watcher
+}
+
 // errChunks says that a body took so long that Redis forgot its beginning.
 var errChunks = errors.New("the parts of a body were gone before its entry could be stored; publish it again")
 
 // Append implements journal.Appender.
-func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+func (a *appender) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
+	if err := errors.Join(ctx.Err(), a.checks.writable()); err != nil {
 		return journal.Entry{}, err
 	}
-	if err := s.full(); err != nil {
+	if err := a.memory.full(); err != nil {
 		return journal.Entry{}, err
 	}
-	k := s.key.topic(topic)
-	h, err := s.headAt(ctx, k, topic, ifHead)
-	if err == nil && s.sights.behind(k, h.Head) {
-		h, err = s.newest(ctx, k, topic)
+	k := a.conn.key.topic(topic)
+	h, err := a.heads.at(ctx, k, topic, ifHead)
+	if err == nil && a.heads.seen.behind(k, h.Head) {
+		h, err = a.newest(ctx, k, topic)
 	}
 	if err != nil {
 		return journal.Entry{}, err
@@ -105,58 +115,58 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 	body := encodeBody(e.Body)
 	chunks := 0
 	if len(body) > chunkSize {
-		if chunks, err = s.writeChunks(ctx, e.ID, body); err != nil {
+		if chunks, err = a.writeChunks(ctx, e.ID, body); err != nil {
 			return journal.Entry{}, err
 		}
 		body = nil
 	}
-	stored, err := s.appendEntry(ctx, k, h, e, body, chunks)
+	stored, err := a.appendEntry(ctx, k, h, e, body, chunks)
 	if chunks > 0 && errors.Is(err, journal.ErrHeadMoved) {
-		_ = s.client.Unlink(ctx, s.key.body(e.ID)).Err() // else they are forgotten after a while
+		_ = a.conn.client.Unlink(ctx, a.conn.key.body(e.ID)).Err() // else they are forgotten after a while
 	}
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	s.hints.send(topic)
+	a.watcher.send(topic)
 	return stored, nil
 }
 
 // appendEntry runs the script, and again with a newer head record as long as
 // that has the version of h still: a trim makes one.
-func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
+func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
 	version, topic := h.Version, h.Topic
 	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.latest, k.history}
 	if chunks > 0 {
-		names = append(names, s.key.body(e.ID))
+		names = append(names, a.conn.key.body(e.ID))
 	}
 	for range maxTries {
-		history, err := s.settled(ctx, k.partition)
+		history, err := a.histories.current(ctx, k.partition)
 		if err != nil {
 			return journal.Entry{}, err
 		}
-		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(s.highest[k.partition].Load())) + 1
+		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(a.heads.highest[k.partition].Load())) + 1
 		e.Seq = h.Last.Seq + 1
 		head := packHead(appended(h.Head, e))
 		var interval []byte
 		if e.Timed() {
 			interval = journal.PackInterval(journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
 		}
-		stored, now, err := swapped(s.run(ctx, appendScript, names,
+		stored, now, err := swapped(a.conn.run(ctx, appendScript, names,
 			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, journal.Remembered, maxTopicChanges, s.hints.message(topic), k.hints, s.publish(), *history))
+			chunks, interval, journal.Remembered, maxTopicChanges, a.watcher.message(topic), k.hints, a.conn.hintCommand(), *history))
 		switch {
 		case errors.Is(err, errUnsettled):
-			s.histories.doubt(k.partition, history)
+			a.histories.doubt(k.partition, history)
 			continue
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
 		case stored:
-			if _, err := s.knowHead(k, topic, head); err != nil {
+			if _, err := a.heads.learn(k, topic, head); err != nil {
 				return journal.Entry{}, err
 			}
-			return e, s.confirm(ctx, k, e, history)
+			return e, a.confirm(ctx, k, e, history)
 		}
-		if h, err = s.knowHead(k, topic, now); err != nil {
+		if h, err = a.heads.learn(k, topic, now); err != nil {
 			return journal.Entry{}, err
 		}
 		if h.Version != version {
@@ -168,18 +178,18 @@ func (s *Store) appendEntry(ctx context.Context, k topicKeys, h headRecord, e jo
 
 // newest reads the head of a topic of which something newer was seen than is stored,
 // once the partition was compared.
-func (s *Store) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
+func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
 	for range maxTries {
-		h, err := s.readHead(ctx, k, topic)
-		if err != nil || !s.sights.behind(k, h.Head) {
+		h, err := a.heads.read(ctx, k, topic)
+		if err != nil || !a.heads.seen.behind(k, h.Head) {
 			return h, err
 		}
-		history, err := s.settled(ctx, k.partition)
+		history, err := a.histories.current(ctx, k.partition)
 		if err != nil {
 			return headRecord{}, err
 		}
-		s.histories.suspect(k.partition)
-		s.histories.doubt(k.partition, history)
+		a.histories.suspect(k.partition)
+		a.histories.doubt(k.partition, history)
 	}
 	return headRecord{}, errBusy
 }
@@ -223,8 +233,8 @@ func anchorOf(b string) journal.Anchor {
 func clock(t time.Time) journal.Position { return journal.Position(max(t.UnixNano(), 0)) }
 
 // Interval implements journal.Appender.
-func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
-	all, err := s.intervals(ctx, s.key.topic(topic))
+func (a *appender) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
+	all, err := a.heads.intervals(ctx, a.conn.key.topic(topic))
 	if err != nil {
 		return journal.Interval{}, err
 	}
@@ -237,8 +247,8 @@ func (s *Store) Interval(ctx context.Context, topic string, from, until time.Tim
 }
 
 // intervals returns those that are remembered of a topic, newest first.
-func (s *Store) intervals(ctx context.Context, k topicKeys) ([]journal.Interval, error) {
-	raw, err := s.client.LRange(ctx, k.intervals, 0, journal.Remembered-1).Result()
+func (hs *heads) intervals(ctx context.Context, k topicKeys) ([]journal.Interval, error) {
+	raw, err := hs.conn.client.LRange(ctx, k.intervals, 0, journal.Remembered-1).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 
 // Attempts implements subscriptions.History. Each is one element of a list,
 // packed as a list of one, so that a script adds some without reading them.
-func (s *Store) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
-	packed, err := s.client.LRange(ctx, s.key.recordsOf(id).attempts(id), -subscriptions.MaxAttempts, -1).Result()
+func (r *records) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
+	packed, err := r.conn.client.LRange(ctx, r.conn.key.recordsOf(id).attempts(id), -subscriptions.MaxAttempts, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading the attempts of subscription %v: %w", id, err)
 	}

@@ -117,12 +117,12 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[3])
 
 // writeChunks stores the form of a body in parts, before the entry that names
 // it, and returns how many they are. To write one twice does no harm.
-func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n int, err error) {
-	key := s.key.body(id)
+func (a *appender) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n int, err error) {
+	key := a.conn.key.body(id)
 	for ; len(stored) > 0; n++ {
 		part := stored[:min(chunkSize, len(stored))]
 		stored = stored[len(part):]
-		err := s.run(ctx, chunkScript, []string{key}, n, part, chunksKept.Milliseconds()).Err()
+		err := a.conn.run(ctx, chunkScript, []string{key}, n, part, chunksKept.Milliseconds()).Err()
 		if err != nil {
 			return n, fmt.Errorf("storing a part of a body: %w", err)
 		}
@@ -131,10 +131,10 @@ func (s *Store) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n
 }
 
 // readChunks returns a body that is stored in n parts, or journal.ErrNotFound.
-func (s *Store) readChunks(ctx context.Context, e journal.Entry, n int) ([]byte, error) {
+func (r *reader) readChunks(ctx context.Context, e journal.Entry, n int) ([]byte, error) {
 	var stored []byte
 	for i := range n {
-		part, err := s.client.HGet(ctx, s.key.body(e.ID), strconv.Itoa(i)).Bytes()
+		part, err := r.conn.client.HGet(ctx, r.conn.key.body(e.ID), strconv.Itoa(i)).Bytes()
 		if errors.Is(err, redis.Nil) {
 			return nil, journal.ErrNotFound
 		}

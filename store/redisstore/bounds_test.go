@@ -15,7 +15,7 @@ import (
 func TestRememberedIntervalsAreBounded(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
 	publish(t, s, topicName, journal.Remembered+3)
-	n, err := s.client.LLen(t.Context(), s.key.topic(topicName).intervals).Result()
+	n, err := s.conn.client.LLen(t.Context(), s.conn.key.topic(topicName).intervals).Result()
 	if err != nil || n != journal.Remembered {
 		t.Errorf("%d intervals are kept (%v)", n, err)
 	}
@@ -26,7 +26,7 @@ func TestRememberedIntervalsAreBounded(t *testing.T) {
 func TestPositionsOfALostTailAreNotUsedAgain(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
 	kept := publish(t, s, topicName, 1)[0]
-	restore, err := snapshot(t.Context(), s.client, string(s.key))
+	restore, err := snapshot(t.Context(), s.conn.client, string(s.conn.key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +84,9 @@ func TestPingsOfTwoHubsAreAllCounted(t *testing.T) {
 // run twice, it is done once.
 func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
-	k := s.key.topic(topicName)
+	k := s.conn.key.topic(topicName)
 	publish(t, s, topicName, 2)
-	h, err := s.readHead(t.Context(), k, topicName)
+	h, err := s.heads.read(t.Context(), k, topicName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +95,13 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	swap := func(revision string) map[string]func() (bool, string, error) {
 		return map[string]func() (bool, string, error){
 			"headScript": func() (bool, string, error) {
-				return swapped(s.run(t.Context(), headScript, []string{k.heads}, k.field, revision, next))
+				return swapped(s.conn.run(t.Context(), headScript, []string{k.heads}, k.field, revision, next))
 			},
 			"restoreScript": func() (bool, string, error) {
-				return swapped(s.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes, k.latest}, k.field, revision, next, maxTopicChanges, s.hints.message(topicName), k.hints, s.publish()))
+				return swapped(s.conn.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes, k.latest}, k.field, revision, next, maxTopicChanges, s.watcher.message(topicName), k.hints, s.conn.hintCommand()))
 			},
 			"trimScript": func() (bool, string, error) {
-				return swapped(s.run(t.Context(), trimScript, []string{k.heads, k.entries, k.ids}, k.field, revision, next, "1-0"))
+				return swapped(s.conn.run(t.Context(), trimScript, []string{k.heads, k.entries, k.ids}, k.field, revision, next, "1-0"))
 			},
 		}
 	}

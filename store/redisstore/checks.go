@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,23 +34,18 @@ const (
 	clockRefuse = time.Minute
 )
 
-// checks is what the checks of a Store found.
+// checks says whether anything may be written: not once Redis has settings with which
+// it would lose it, and never again once it does not hold the store any more.
 type checks struct {
-	warnings []string // at the start
-	mu       sync.Mutex
-	emptied  bool
-	told     func(error)
+	conn     *conn
+	id       string // of the store
+	refusing func(why error)
+
+	// refused is why nothing may be written any more; nil: it may.
+	refused atomic.Pointer[error]
+	mu      sync.Mutex
+	emptied bool
 }
-
-// Warnings is what an operator should know about the Redis that Open found, a
-// sentence each.
-func (s *Store) Warnings() []string { return slices.Clone(s.checks.warnings) }
-
-// New tells whether Open made the store, since there was none.
-func (s *Store) New() bool { return s.meta.isNew }
-
-// Location is where the store is, without a password.
-func (s *Store) Location() string { return s.location }
 
 // location is what a Redis URL says, without the secrets in it.
 func (t target) location() string {
@@ -74,35 +70,53 @@ func (t target) location() string {
 // gives no answer, does not hold the store any more or has settings with which
 // it would lose it, or is at its high water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
-	if err := s.writable(); err != nil {
+	if err := s.checks.writable(); err != nil {
 		return err
 	}
-	if err := s.same(ctx); err != nil {
+	if err := s.checks.same(ctx); err != nil {
 		return err
 	}
-	if err := s.checkSettled(); err != nil {
+	if err := s.histories.check(); err != nil {
 		return err
 	}
-	return s.full()
+	return s.memory.full()
+}
+
+// writable returns nil, or why nothing may be written any more. Every operation
+// that writes asks it first.
+func (c *checks) writable() error {
+	if why := c.refused.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// refuse has every operation that writes return why, from now on; nil: no more.
+func (c *checks) refuse(why error) {
+	if why == nil {
+		c.refused.Store(nil)
+		return
+	}
+	c.refused.Store(&why)
 }
 
 // same returns errEmptied, now and for ever, when Redis does not hold the store
 // any more that was opened.
-func (s *Store) same(ctx context.Context) error {
-	id, err := s.client.HGet(ctx, s.key.meta(nameStore), "id").Result()
+func (c *checks) same(ctx context.Context) error {
+	id, err := c.conn.client.HGet(ctx, c.conn.key.meta(nameStore), "id").Result()
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
 		return fmt.Errorf("asking Redis for the id of the store: %w", err)
-	case id == s.meta.id:
+	case id == c.id:
 		return nil
 	}
-	s.decide(errEmptied)
+	c.decide(errEmptied)
 	return errEmptied
 }
 
 // gone returns errEmptied once the store was emptied.
-func (s *Store) gone() error {
-	if err := s.writable(); errors.Is(err, errEmptied) {
+func (c *checks) gone() error {
+	if err := c.writable(); errors.Is(err, errEmptied) {
 		return err
 	}
 	return nil
@@ -110,23 +124,22 @@ func (s *Store) gone() error {
 
 // decide has operations that write refused from now on with why, or, with nil, be
 // taken again; but never once the store was emptied.
-func (s *Store) decide(why error) {
-	c := &s.checks
+func (c *checks) decide(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.emptied || why == nil && s.writable() == nil {
+	if c.emptied || why == nil && c.writable() == nil {
 		return
 	}
-	tell := why == nil || s.writable() == nil || errors.Is(why, errEmptied)
+	report := why == nil || c.writable() == nil || errors.Is(why, errEmptied)
 	c.emptied = errors.Is(why, errEmptied)
-	s.refuse(why)
-	if tell && c.told != nil {
-		c.told(why)
+	c.refuse(why)
+	if report && c.refusing != nil {
+		c.refusing(why)
 	}
 }
 
-// watchStore looks at Redis until ctx ends.
-func (s *Store) watchStore(ctx context.Context) {
+// watch looks at Redis until ctx ends.
+func (c *checks) watch(ctx context.Context) {
 	inspect := time.NewTicker(inspectEvery)
 	defer inspect.Stop()
 	same := time.NewTicker(sameEvery)
@@ -136,10 +149,10 @@ func (s *Store) watchStore(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-same.C:
-			_ = s.same(ctx) // that Redis does not answer, others find out
+			_ = c.same(ctx) // that Redis does not answer, others find out
 		case <-inspect.C:
-			if _, err := s.inspect(ctx); err == nil || errors.Is(err, ErrRefused) {
-				s.decide(err)
+			if _, err := c.conn.inspect(ctx); err == nil || errors.Is(err, ErrRefused) {
+				c.decide(err)
 			}
 		}
 	}
@@ -147,11 +160,11 @@ func (s *Store) watchStore(ctx context.Context) {
 
 // inspect looks at every server that is written to. An error that wraps
 // ErrRefused says that one is not to be worked on.
-func (s *Store) inspect(ctx context.Context) (warnings []string, err error) {
+func (c *conn) inspect(ctx context.Context) (warnings []string, err error) {
 	var mu sync.Mutex
 	var refused []error
-	look := func(ctx context.Context, c redis.Cmdable, addr string) error {
-		found, err := examine(ctx, c, addr)
+	err = c.eachMaster(ctx, func(ctx context.Context, server redis.Cmdable, addr string) error {
+		found, err := examine(ctx, server, addr)
 		if err != nil {
 			return err
 		}
@@ -163,12 +176,7 @@ func (s *Store) inspect(ctx context.Context) (warnings []string, err error) {
 			refused = append(refused, refuse)
 		}
 		return nil
-	}
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return look(ctx, c, c.Options().Addr) })
-	} else {
-		err = look(ctx, s.client, s.location)
-	}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("looking at Redis: %w", err)
 	}

@@ -97,11 +97,11 @@ func TestInstallID(t *testing.T) {
 		t.Fatalf("an empty Redis: %v", err)
 	}
 	s, err := openPinned(t, url, prefix, pinned, true)
-	if err != nil || s.ID() != pinned || !s.New() {
+	if err != nil || s.ID() != pinned || !s.Found.New {
 		t.Fatalf("accepted: %v", err)
 	}
 	s, err = openPinned(t, url, prefix, pinned, false)
-	if err != nil || s.ID() != pinned || s.New() {
+	if err != nil || s.ID() != pinned || s.Found.New {
 		t.Fatalf("the same again: %v", err)
 	}
 	other := uuid.NewString()
@@ -109,10 +109,10 @@ func TestInstallID(t *testing.T) {
 		t.Fatalf("another id: %v", err)
 	}
 	s, err = openPinned(t, url, prefix, other, true)
-	if err != nil || s.ID() != pinned || !strings.Contains(strings.Join(s.Warnings(), "\n"), "change --install-id") {
+	if err != nil || s.ID() != pinned || !strings.Contains(strings.Join(s.Found.Warnings, "\n"), "change --install-id") {
 		t.Fatalf("another id, accepted: %v", err)
 	}
-	if s, err = openPinned(t, url, "pin-"+uuid.NewString(), "", false); err != nil || !s.New() || s.ID() == "" {
+	if s, err = openPinned(t, url, "pin-"+uuid.NewString(), "", false); err != nil || !s.Found.New || s.ID() == "" {
 		t.Fatalf("not pinned: %v", err)
 	}
 }
@@ -127,25 +127,25 @@ func TestUnsafeRedis(t *testing.T) {
 	}
 	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	s, err := openPinned(t, server.URL(), "", "", false)
-	if err != nil || len(s.Warnings()) > 0 {
-		t.Fatalf("%v %q", err, s.Warnings())
+	if err != nil || len(s.Found.Warnings) > 0 {
+		t.Fatalf("%v %q", err, s.Found.Warnings)
 	}
 	look := func() {
 		t.Helper()
-		if _, err := s.inspect(t.Context()); err == nil || errors.Is(err, ErrRefused) {
-			s.decide(err)
+		if _, err := s.conn.inspect(t.Context()); err == nil || errors.Is(err, ErrRefused) {
+			s.checks.decide(err)
 		} else {
 			t.Fatal(err)
 		}
 	}
 	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "volatile-lru")
 	look()
-	if err := s.writable(); !errors.Is(err, ErrRefused) || s.Ready(t.Context()) == nil {
+	if err := s.checks.writable(); !errors.Is(err, ErrRefused) || s.Ready(t.Context()) == nil {
 		t.Errorf("later: %v", err)
 	}
 	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	look()
-	if err := errors.Join(s.writable(), s.Ready(t.Context())); err != nil {
+	if err := errors.Join(s.checks.writable(), s.Ready(t.Context())); err != nil {
 		t.Errorf("mended: %v", err)
 	}
 }
@@ -156,7 +156,7 @@ func TestEmptied(t *testing.T) {
 	for name, empty := range map[string]func(s *Store, server *redistest.Server, t *testing.T){
 		"flushed": func(_ *Store, server *redistest.Server, t *testing.T) { server.Do(t, "FLUSHALL") },
 		"replaced": func(s *Store, server *redistest.Server, t *testing.T) {
-			server.Do(t, "HSET", s.key.meta(nameStore), "id", "x")
+			server.Do(t, "HSET", s.conn.key.meta(nameStore), "id", "x")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,21 +183,21 @@ func TestEmptied(t *testing.T) {
 			}
 			// It makes way for a hub that is started anew, and no more is told of it.
 			all := []int{0, 9}
-			got, err := s.Acquire(t.Context(), "a", all, time.Minute)
+			got, err := s.Leases.Acquire(t.Context(), "a", all, time.Minute)
 			if !errors.Is(err, errEmptied) || len(got) > 0 {
 				t.Errorf("leases on %v: %v", got, err)
 			}
-			if _, _, err = s.Renew(t.Context(), "a", all, time.Minute); !errors.Is(err, errEmptied) {
+			if _, _, err = s.Leases.Renew(t.Context(), "a", all, time.Minute); !errors.Is(err, errEmptied) {
 				t.Errorf("renewed leases: %v", err)
 			}
-			if _, err = s.Heartbeat(t.Context(), cluster.Node{ID: "a"}, time.Minute); !errors.Is(err, errEmptied) {
+			if _, err = s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "a"}, time.Minute); !errors.Is(err, errEmptied) {
 				t.Errorf("heartbeat: %v", err)
 			}
-			if _, err = s.Heartbeat(t.Context(), cluster.Node{ID: "a"}, 0); err != nil {
+			if _, err = s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "a"}, 0); err != nil {
 				t.Errorf("farewell: %v", err)
 			}
-			server.Do(t, "HSET", s.key.meta(nameStore), "schema", "1", "id", s.ID())
-			s.decide(nil)
+			server.Do(t, "HSET", s.conn.key.meta(nameStore), "schema", "1", "id", s.ID())
+			s.checks.decide(nil)
 			if err := s.Ready(t.Context()); !errors.Is(err, errEmptied) {
 				t.Errorf("with the id back: %v", err)
 			}
@@ -238,7 +238,7 @@ func TestForbiddenChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Join(s.Warnings(), "\n")
+	text := strings.Join(s.Found.Warnings, "\n")
 	if !strings.Contains(text, "+info") {
 		t.Errorf("%q", text)
 	}

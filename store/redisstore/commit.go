@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -75,11 +74,11 @@ return {unread, failed}
 // eight slots that the commits touch, all in one round trip. What changes more
 // than a cursor and attempts takes two of these. Each slot is stored or not by
 // itself, and in it each commit.
-func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) error {
+func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
 	}
-	if err := s.writable(); err != nil {
+	if err := r.checks.writable(); err != nil {
 		return err
 	}
 	// What changes a subscription goes its own way, and so do several commits for
@@ -99,11 +98,11 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 			whole[c.ID] = append(whole[c.ID], c)
 			continue
 		}
-		b.add(s.key, c)
+		b.add(r.conn.key, c)
 	}
 	failed := make(failures)
-	s.commitCursors(ctx, b.end(), failed)
-	s.commitWhole(ctx, whole, failed)
+	r.commitCursors(ctx, b.end(), failed)
+	r.commitWhole(ctx, whole, failed)
 	if len(failed) == 0 {
 		return nil
 	}
@@ -135,12 +134,6 @@ func (f failures) away(n int) (why error) {
 		}
 	}
 	return why
-}
-
-// call is one call of a script.
-type call struct {
-	keys []string
-	args []any
 }
 
 // batches gathers commits into calls of commitScript.
@@ -189,12 +182,12 @@ func (b *batches) end() []batch {
 var errCursor = fmt.Errorf("%w: a cursor: it is damaged, or a newer version wrote it", journal.ErrPacked)
 
 // commitCursors runs commitScript, and notes what was not stored.
-func (s *Store) commitCursors(ctx context.Context, of []batch, failed failures) {
+func (r *records) commitCursors(ctx context.Context, of []batch, failed failures) {
 	calls := make([]call, len(of))
 	for i := range of {
 		calls[i] = of[i].call
 	}
-	for i, cmd := range s.runAll(ctx, commitScript, calls) {
+	for i, cmd := range r.conn.runAll(ctx, commitScript, calls) {
 		lists, err := cmd.Slice()
 		if err == nil && len(lists) != 2 {
 			err = errors.New("the answer has another length than expected")
@@ -219,26 +212,4 @@ func idOf(v any) (id uuid.UUID) {
 	text, _ := v.(string)
 	copy(id[:], text)
 	return id
-}
-
-// pipelined is how many calls go into one round trip, so that none of them waits
-// longer for the others than a call may take.
-const pipelined = 100
-
-// runAll runs a script several times, in as few round trips as may be.
-func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) []*redis.Cmd {
-	cmds := make([]*redis.Cmd, 0, len(calls))
-	for some := range slices.Chunk(calls, pipelined) {
-		pipe := s.client.Pipeline()
-		for _, c := range some {
-			cmds = append(cmds, pipe.EvalSha(ctx, script.Hash(), c.keys, c.args...))
-		}
-		_, _ = pipe.Exec(ctx) // each has its own error
-	}
-	for i, c := range calls {
-		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-			cmds[i] = s.run(ctx, script, c.keys, c.args...)
-		}
-	}
-	return cmds
 }

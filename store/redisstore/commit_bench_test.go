@@ -45,7 +45,7 @@ func plainHSet(b *testing.B, s *Store) float64 {
 	value := packCursor(sampleCursor())
 	began, n := time.Now(), 0
 	for ; time.Since(began) < 300*time.Millisecond; n++ {
-		if err := s.client.HSet(b.Context(), "plain", n%1000, value).Err(); err != nil {
+		if err := s.conn.client.HSet(b.Context(), "plain", n%1000, value).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func BenchmarkLoad(b *testing.B) {
 
 func usedMemory(b *testing.B, s *Store) int {
 	b.Helper()
-	info, err := s.client.Info(b.Context(), "memory").Result()
+	info, err := s.conn.client.Info(b.Context(), "memory").Result()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,12 +30,12 @@ func store(t testing.TB, s *Store, subs []subscriptions.Subscription) {
 	t.Helper()
 	var calls []call
 	for i := range subs {
-		next := s.packRecord(subscriptions.Record{Subscription: &subs[i]})
-		calls = append(calls, call{keys: s.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
+		next := s.records.packRecord(subscriptions.Record{Subscription: &subs[i]})
+		calls = append(calls, call{keys: s.records.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
 		if len(calls) < 1000 && i < len(subs)-1 {
 			continue
 		}
-		for _, cmd := range s.runAll(t.Context(), replaceScript, calls) {
+		for _, cmd := range s.conn.runAll(t.Context(), replaceScript, calls) {
 			if won, err := cmd.Bool(); err != nil || !won {
 				t.Fatalf("%t, %v", won, err)
 			}
@@ -202,7 +202,7 @@ func TestPlainCommits(t *testing.T) {
 			t.Errorf("attempts %+v, %v, want %+v", got, err, want)
 		}
 	}
-	if n := s.client.HLen(t.Context(), s.key.recordsOf(sub.ID).cursors).Val(); n != 1 {
+	if n := s.conn.client.HLen(t.Context(), s.conn.key.recordsOf(sub.ID).cursors).Val(); n != 1 {
 		t.Errorf("a commit for a subscription that is not stored left %d cursors", n-1)
 	}
 }
@@ -215,7 +215,7 @@ func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 	whole := packCursor(subs[0].Cursor)
 	newer := slices.Concat([]byte{cursorVersion + 1}, whole[1:])
 	for _, value := range [][]byte{newer, whole[:30], {0xff}} {
-		s.client.HSet(t.Context(), s.key.recordsOf(subs[0].ID).cursors, subs[0].ID[:], value)
+		s.conn.client.HSet(t.Context(), s.conn.key.recordsOf(subs[0].ID).cursors, subs[0].ID[:], value)
 		commits := nextCommits(subs, 0, len(subs))
 		err := s.Commit(t.Context(), commits)
 		if !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), subs[0].ID.String()) || strings.Contains(err.Error(), subs[1].ID.String()) {
@@ -226,7 +226,7 @@ func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 				t.Fatalf("the commit beside it was not stored")
 			}
 		}
-		if got := s.client.HGet(t.Context(), s.key.recordsOf(subs[0].ID).cursors, string(subs[0].ID[:])).Val(); got != string(value) {
+		if got := s.conn.client.HGet(t.Context(), s.conn.key.recordsOf(subs[0].ID).cursors, string(subs[0].ID[:])).Val(); got != string(value) {
 			t.Errorf("%x was replaced by %x", value, got)
 		}
 	}
@@ -237,11 +237,11 @@ func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 func TestCommitBesideWhatCannotBeStored(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	subs := fill(t, s, 300)
-	attempts := s.key.recordsOf(subs[0].ID).attempts(subs[0].ID)
-	cursors := s.key.recordsOf(subs[1].ID).cursors
-	slot := func(i int) string { return s.key.recordsOf(subs[i].ID).cursors }
+	attempts := s.conn.key.recordsOf(subs[0].ID).attempts(subs[0].ID)
+	cursors := s.conn.key.recordsOf(subs[1].ID).cursors
+	slot := func(i int) string { return s.conn.key.recordsOf(subs[i].ID).cursors }
 	// Of a wrong type, as nothing of ours makes them.
-	if err := errors.Join(s.client.Set(t.Context(), attempts, "x", 0).Err(), s.client.Rename(t.Context(), cursors, cursors+":away").Err(), s.client.Set(t.Context(), cursors, "x", 0).Err()); err != nil {
+	if err := errors.Join(s.conn.client.Set(t.Context(), attempts, "x", 0).Err(), s.conn.client.Rename(t.Context(), cursors, cursors+":away").Err(), s.conn.client.Set(t.Context(), cursors, "x", 0).Err()); err != nil {
 		t.Fatal(err)
 	}
 	broken := func(i int) bool { return slot(i) == cursors || i == 0 }
@@ -269,7 +269,7 @@ func TestCommitBesideWhatCannotBeStored(t *testing.T) {
 			t.Errorf("commit %d was not stored", i)
 		}
 	}
-	if err := errors.Join(s.client.Del(t.Context(), attempts).Err(), s.client.Rename(t.Context(), cursors+":away", cursors).Err()); err != nil {
+	if err := errors.Join(s.conn.client.Del(t.Context(), attempts).Err(), s.conn.client.Rename(t.Context(), cursors+":away", cursors).Err()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(t.Context(), group(1)); err != nil {
@@ -328,7 +328,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 	sub := fill(t, s, 1)[0]
 	c := sub.Cursor
 	c.Position++
-	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+	if err := s.conn.client.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID, Cursor: c}}); err != nil {
@@ -350,7 +350,7 @@ func TestCommandsOfAGroup(t *testing.T) {
 		commits[i] = subscriptions.Commit{ID: subs[i].ID, Cursor: subs[i].Cursor}
 		commits[i].Cursor.Position++
 	}
-	if err := commitScript.Load(t.Context(), s.client).Err(); err != nil {
+	if err := commitScript.Load(t.Context(), s.conn.client).Err(); err != nil {
 		t.Fatal(err)
 	}
 	before := calls(t, s)
@@ -367,7 +367,7 @@ func TestCommandsOfAGroup(t *testing.T) {
 // calls is how many commands the server counts.
 func calls(t testing.TB, s *Store) (n int) {
 	t.Helper()
-	info, err := s.client.Info(t.Context(), "commandstats").Result()
+	info, err := s.conn.client.Info(t.Context(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}

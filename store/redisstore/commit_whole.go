@@ -15,7 +15,7 @@ import (
 // subscription, in their order: all records are read in one round trip, decided
 // here, and stored in another where they are still what was read. It notes what was
 // not stored, and empties commits.
-func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit, failed failures) {
+func (r *records) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit, failed failures) {
 	for tries := 1; len(commits) > 0; tries++ {
 		ids := slices.Collect(maps.Keys(commits))
 		if tries > 1 {
@@ -26,12 +26,12 @@ func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscr
 		}
 		var writes []call
 		var writing []uuid.UUID
-		for i, cmd := range s.readAll(ctx, ids) {
+		for i, cmd := range r.readAll(ctx, ids) {
 			id := ids[i]
 			var write call
 			values, err := readReply(cmd, 1)
 			if err == nil {
-				write, err = s.commitOne(id, values[0], commits[id])
+				write, err = r.commitOne(id, values[0], commits[id])
 			}
 			switch {
 			case err != nil:
@@ -43,7 +43,7 @@ func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscr
 				writes, writing = append(writes, write), append(writing, id)
 			}
 		}
-		for i, cmd := range s.runAll(ctx, replaceScript, writes) {
+		for i, cmd := range r.conn.runAll(ctx, replaceScript, writes) {
 			id := writing[i]
 			won, err := cmd.Bool()
 			if err != nil {
@@ -57,18 +57,18 @@ func (s *Store) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscr
 }
 
 // readAll reads the records with some ids of any shards, in one round trip.
-func (s *Store) readAll(ctx context.Context, ids []uuid.UUID) []*redis.Cmd {
+func (r *records) readAll(ctx context.Context, ids []uuid.UUID) []*redis.Cmd {
 	calls := make([]call, len(ids))
 	for i, id := range ids {
-		calls[i] = call{keys: s.key.recordsOf(id).values(), args: []any{ids[i][:]}}
+		calls[i] = call{keys: r.conn.key.recordsOf(id).values(), args: []any{ids[i][:]}}
 	}
-	return s.runAll(ctx, readScript, calls)
+	return r.conn.runAll(ctx, readScript, calls)
 }
 
 // commitOne returns the call that stores what commits make of a record, in their
 // order; one without keys where that is nothing.
-func (s *Store) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Commit) (call, error) {
-	sub, err := s.unpackSubscription(id, old)
+func (r *records) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Commit) (call, error) {
+	sub, err := r.unpackSubscription(id, old)
 	if sub == nil || err != nil {
 		return call{}, err // a commit never creates a subscription
 	}
@@ -85,11 +85,11 @@ func (s *Store) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Com
 	if !won {
 		return call{}, nil
 	}
-	next := s.packRecord(subscriptions.Record{Subscription: sub})
+	next := r.packRecord(subscriptions.Record{Subscription: sub})
 	next.request = old.request
 	token := ""
 	if ended {
 		token = newToken()
 	}
-	return call{keys: s.replaceKeys(id), args: replaceArgs(id, old, next, token, attempts)}, nil
+	return call{keys: r.replaceKeys(id), args: replaceArgs(id, old, next, token, attempts)}, nil
 }

@@ -53,10 +53,10 @@ func anyMissing(after journal.Anchor, page []storedEntry) bool {
 
 // retainedBytes are those of the bodies of a topic after an anchor, as far as its entries
 // are there.
-func (s *Store) retainedBytes(ctx context.Context, k topicKeys, topic string, after journal.Anchor) (n int64, err error) {
+func (r *reader) retainedBytes(ctx context.Context, k topicKeys, topic string, after journal.Anchor) (n int64, err error) {
 	for more := true; more && err == nil; {
 		var page []storedEntry
-		page, _, err = s.readPage(ctx, k, topic, after, readMax, -1)
+		page, _, err = r.page(ctx, k, topic, after, readMax, -1)
 		for i := range page {
 			n += page[i].size
 			after = page[i].Anchor()
@@ -89,17 +89,17 @@ func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
 
 // nearby adds to the error about the entry after an anchor, which cannot be read, what
 // the entry that follows and the head say of it.
-func (s *Store) nearby(ctx context.Context, k topicKeys, topic string, after journal.Anchor, why error) error {
+func (r *reader) nearby(ctx context.Context, k topicKeys, topic string, after journal.Anchor, why error) error {
 	var d *journal.DamagedError
 	if !errors.As(why, &d) {
 		return why
 	}
-	h, err := s.readHead(ctx, k, topic)
+	h, err := r.heads.read(ctx, k, topic)
 	if err == nil && h.Last.Position == d.At.Position {
 		d.At = h.Last
 		return d
 	}
-	page, _, err := s.readPage(ctx, k, topic, after, 2, -1)
+	page, _, err := r.page(ctx, k, topic, after, 2, -1)
 	if err == nil && len(page) == 2 && page[0].why != nil {
 		return page[0].damaged(after.Seq, &page[1])
 	}

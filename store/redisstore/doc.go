@@ -66,7 +66,26 @@
 //	~rshub:* &rshub:* -@all +@read +@write +@connection +@transaction +@pubsub
 //	+@scripting -@dangerous +info +time +command +cluster|slots
 //
-// The package implements journal.Journal, journal.Marks and subscriptions.Store.
-// It imports the nouns and the Redis client. Data comes in from packages hub and
-// subscriptions, and goes out to delivery.
+// # What its parts do
+//
+// A Store is put together of parts (store.go). Each has its own state; what they share
+// is the connection (conn.go), the names of the keys (keys.go), and the scripts'
+// common ground (script.go).
+//
+//	appender    accepts notifications: journal.Appender and journal.Recorder
+//	reader      reads entries and bodies: journal.Reader
+//	watcher     says which topics moved: journal.Watcher
+//	trimmer     lists, trims and removes topics: journal.Trimmer and journal.Remover
+//	restorer    carries topics over: journal.Restorer
+//	pings       the topics that were pinged: journal.Marks
+//	records     subscriptions, requests and cursors: subscriptions.Store
+//	leases      hubs, and their leases on shards: cluster.Store
+//	heads       head records as this hub knows them; all parts of the journal use them
+//	histories   with which history each partition can be appended to
+//	reconciler  finds out what Redis lost, and repairs it
+//	checks      whether anything may be written
+//	memory      how full Redis is
+//
+// The package imports the nouns and the Redis client. Data comes in from packages hub
+// and subscriptions, and goes out to delivery.
 package redisstore

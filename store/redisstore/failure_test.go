@@ -180,7 +180,7 @@ const failoverTimeout = 10 * time.Second
 func lostTail(t *testing.T, url string, servers []*redistest.Server, loseTail func(write func())) {
 	s := openStore(t, Options{URL: url, Timeout: failoverTimeout})
 	kept := publish(t, s, topicName, 5)
-	_, since, err := s.Changes(t.Context(), s.key.topic(topicName).partition, 0)
+	_, since, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func lostTail(t *testing.T, url string, servers []*redistest.Server, loseTail fu
 	if again[0].Position <= lost[2].Position {
 		t.Errorf("position %d was given before, to an entry that was lost at %d", again[0].Position, lost[2].Position)
 	}
-	topics, _, err := s.Changes(t.Context(), s.key.topic(topicName).partition, since)
+	topics, _, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, since)
 	if err != nil || len(topics) != 1 {
 		t.Errorf("the changes since before: %v (%v)", topics, err)
 	}
@@ -334,7 +334,7 @@ func TestHighWaterIsRefused(t *testing.T) {
 		}
 	}
 	used := func() int64 {
-		info, err := s.client.Info(t.Context(), "memory").Result()
+		info, err := s.conn.client.Info(t.Context(), "memory").Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,11 +344,11 @@ func TestHighWaterIsRefused(t *testing.T) {
 	limit := func(bytes int64) { server.Do(t, "CONFIG", "SET", "maxmemory", fmt.Sprint(bytes)) }
 
 	limit(used() * 106 / 100)
-	eventually(t, "the high water", func() bool { return errors.Is(s.full(), journal.ErrFull) })
+	eventually(t, "the high water", func() bool { return errors.Is(s.memory.full(), journal.ErrFull) })
 	if !refused(true)() {
 		t.Errorf("an append or a ping over 90 %% of the maxmemory is taken")
 	}
-	if err := s.client.Set(t.Context(), "beside", "x", 0).Err(); err != nil {
+	if err := s.conn.client.Set(t.Context(), "beside", "x", 0).Err(); err != nil {
 		t.Errorf("it was not the high water that refused: %v", err)
 	}
 	limit(used() * 2)

@@ -258,11 +258,11 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 			return err
 		},
 
-		"Heartbeat": func() error { _, err := s.Heartbeat(t.Context(), cluster.Node{ID: "new"}, lease); return err },
-		"Acquire":   func() error { _, err := s.Acquire(t.Context(), "new", []int{1, 2, 3}, lease); return err },
-		"Renew":     func() error { _, _, err := s.Renew(t.Context(), "new", []int{1, 2, 3}, lease); return err },
-		"Release":   func() error { return s.Release(t.Context(), "new", []int{1, 2, 3}) },
-		"Owners":    func() error { _, err := s.Owners(t.Context(), []int{1, 2, 3}); return err },
+		"Heartbeat": func() error { _, err := s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "new"}, lease); return err },
+		"Acquire":   func() error { _, err := s.Leases.Acquire(t.Context(), "new", []int{1, 2, 3}, lease); return err },
+		"Renew":     func() error { _, _, err := s.Leases.Renew(t.Context(), "new", []int{1, 2, 3}, lease); return err },
+		"Release":   func() error { return s.Leases.Release(t.Context(), "new", []int{1, 2, 3}) },
+		"Owners":    func() error { _, err := s.Leases.Owners(t.Context(), []int{1, 2, 3}); return err },
 
 		"Open":            func() error { return reopen(t, o) },
 		"Open, a new one": func() error { other := o; other.Prefix = "rshub:new"; return reopen(t, other) },
@@ -277,12 +277,18 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Find":      func() error { _, _, err := s.Find(t.Context(), entries[2].ID); return err },
 		"Body":      func() error { _, err := s.Body(t.Context(), topicName, entries[2]); return err },
 		"Topics": func() error {
-			_, err := s.Topics(t.Context(), s.key.topic(topicName).partition, uuid.Nil, 10)
+			_, err := s.Topics(t.Context(), s.conn.key.topic(topicName).partition, uuid.Nil, 10)
 			return err
 		},
-		"Changes":  func() error { _, _, err := s.Changes(t.Context(), s.key.topic(topicName).partition, 0); return err },
-		"Mark":     func() error { _, err := s.Mark(t.Context(), pinged); return err },
-		"Marks":    func() error { _, err := s.Marks(t.Context(), s.key.topic(pinged).partition, uuid.Nil, 10); return err },
+		"Changes": func() error {
+			_, _, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, 0)
+			return err
+		},
+		"Mark": func() error { _, err := s.Mark(t.Context(), pinged); return err },
+		"Marks": func() error {
+			_, err := s.Marks(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)
+			return err
+		},
 		"Get":      func() error { _, err := s.Get(t.Context(), subs[8].ID); return err },
 		"List":     func() error { _, err := s.List(t.Context(), subscriptions.Shard(subs[8].ID), uuid.Nil, 10); return err },
 		"Changed":  func() error { _, _, err := s.Changed(t.Context(), subscriptions.Shard(subs[8].ID), 0); return err },
@@ -293,8 +299,8 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Append", "Append, the 1st", "Append, a large one", "Restore", "Ping", "Room", "Ready",
 		"Update, a new request", "Update, a renewal", "Update, a renewal waits", "Update, a 2nd request", "Update, a subscription",
 	}
-	asksNothing := []string{"ID", "Close", "Secrets", "Warnings", "New", "Location", "Hints", "Space"}
-	for m := range reflect.TypeFor[*Store]().Methods() {
+	asksNothing := []string{"ID", "Close", "Hints", "Space"}
+	for _, m := range slices.Concat(slices.Collect(reflect.TypeFor[*Store]().Methods()), slices.Collect(reflect.TypeFor[cluster.Store]().Methods())) {
 		known := func(name string) bool { return name == m.Name || strings.HasPrefix(name, m.Name+", ") }
 		if !slices.Contains(asksNothing, m.Name) && !slices.ContainsFunc(slices.Collect(maps.Keys(calls)), known) {
 			t.Errorf("what does %s do on a full Redis?", m.Name)
@@ -302,7 +308,7 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 	}
 
 	fillUp(t, servers)
-	eventually(t, "the high water", func() bool { return errors.Is(s.full(), journal.ErrFull) })
+	eventually(t, "the high water", func() bool { return errors.Is(s.memory.full(), journal.ErrFull) })
 	for _, noticed := range []bool{true, false} {
 		for _, name := range refused {
 			if !noticed { // Redis has to refuse by itself
@@ -349,7 +355,7 @@ func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	s := openStore(t, Options{URL: server.URL(), Timeout: patience})
 	subs := fill(t, s, 100)
 	used := func() int64 {
-		info, err := s.client.Info(t.Context(), "memory").Result()
+		info, err := s.conn.client.Info(t.Context(), "memory").Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +394,7 @@ func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	if grown := used() - before; grown >= 1<<20 {
 		t.Errorf("Redis grew by %d bytes by %d requests", grown, workers*each)
 	}
-	if requests, err := s.client.Keys(t.Context(), s.key.slot("*", "requests:*")).Result(); err != nil || len(requests) > 0 {
+	if requests, err := s.conn.client.Keys(t.Context(), s.conn.key.slot("*", "requests:*")).Result(); err != nil || len(requests) > 0 {
 		t.Errorf("left are %q, %v", requests, err)
 	}
 }

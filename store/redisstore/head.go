@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
+	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/journal"
@@ -65,50 +68,75 @@ func appendAnchor(b []byte, a journal.Anchor) []byte {
 // newVersion is the version of a head that is about to be stored.
 func newVersion(n uint64) journal.Version { return journal.Version(strconv.FormatUint(n, 36)) }
 
+// heads are the head records of all topics, as they are in Redis and as this hub saw
+// them last. Every other part of the journal works on them.
+type heads struct {
+	conn      *conn
+	checks    *checks
+	histories *histories
+	// cache has the records that were read or stored last, by topic id.
+	cache *lru.Cache[uuid.UUID, string]
+	// highest are the highest positions that were seen in each partition.
+	highest [journal.Partitions]atomic.Uint64
+	// seen is for finding out what Redis lost.
+	seen sights
+}
+
+// headsKept is how many records the cache has.
+const headsKept = 1024
+
+func newHeads(c *conn, checks *checks, histories *histories) *heads {
+	cache, err := lru.New[uuid.UUID, string](headsKept)
+	if err != nil {
+		panic(err) // its size is right
+	}
+	return &heads{conn: c, checks: checks, histories: histories, cache: cache}
+}
+
 // Head implements journal.Appender and journal.Reader.
-func (s *Store) Head(ctx context.Context, topic string) (journal.Head, error) {
-	h, err := s.readHead(ctx, s.key.topic(topic), topic)
+func (a *appender) Head(ctx context.Context, topic string) (journal.Head, error) {
+	h, err := a.heads.read(ctx, a.conn.key.topic(topic), topic)
 	return h.Head, err
 }
 
-// readHead reads the head record of a topic.
-func (s *Store) readHead(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
-	raw, err := s.client.HGet(ctx, k.heads, k.field).Result()
+// read reads the head record of a topic.
+func (hs *heads) read(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
+	raw, err := hs.conn.client.HGet(ctx, k.heads, k.field).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return headRecord{}, err
 	}
-	return s.knowHead(k, topic, raw)
+	return hs.learn(k, topic, raw)
 }
 
-// knowHead opens a head record that was read, and remembers it for the Append
+// learn opens a head record that was read, and remembers it for the Append
 // that is likely to follow.
-func (s *Store) knowHead(k topicKeys, topic, raw string) (headRecord, error) {
+func (hs *heads) learn(k topicKeys, topic, raw string) (headRecord, error) {
 	h, err := openHead(raw, topic)
 	if err != nil {
 		return headRecord{}, fmt.Errorf("topic %s: %w", topic, err)
 	}
-	s.saw(k.partition, h.Last.Position)
-	s.heads.Add(k.id, raw)
-	if s.sights.saw(k, h.Head) {
-		s.histories.suspect(k.partition)
+	hs.notePosition(k.partition, h.Last.Position)
+	hs.cache.Add(k.id, raw)
+	if hs.seen.saw(k, h.Head) {
+		hs.histories.suspect(k.partition)
 	}
 	return h, nil
 }
 
-// headAt returns the head record that is remembered of a topic if it has the
+// at returns the head record that is remembered of a topic if it has the
 // version, and else the one that is stored. The remembered one may be an old
 // one: whoever writes finds out by its revision. That of a topic without a head is
 // not found out by, so there it is made sure that Redis was not emptied a moment ago:
 // what is published then would be for nobody.
-func (s *Store) headAt(ctx context.Context, k topicKeys, topic string, version journal.Version) (headRecord, error) {
-	if raw, ok := s.heads.Get(k.id); ok && raw != "" {
+func (hs *heads) at(ctx context.Context, k topicKeys, topic string, version journal.Version) (headRecord, error) {
+	if raw, ok := hs.cache.Get(k.id); ok && raw != "" {
 		if h, err := openHead(raw, topic); err == nil && h.Version == version {
 			return h, nil
 		}
 	}
-	h, err := s.readHead(ctx, k, topic)
+	h, err := hs.read(ctx, k, topic)
 	if err == nil && h.revision == "" {
-		err = s.same(ctx)
+		err = hs.checks.same(ctx)
 	}
 	return h, err
 }
@@ -135,14 +163,14 @@ const maxTries = 50
 // errBusy is what is returned after that.
 var errBusy = errors.New("others changed the same value again and again; try again")
 
-// swapHead calls try with the head of a topic, and again with the one that is there now
+// swap calls try with the head of a topic, and again with the one that is there now
 // as long as try says that it is another: the record now.
-func (s *Store) swapHead(ctx context.Context, topic string, try func(k topicKeys, h headRecord) (done bool, now string, err error)) error {
-	if err := s.writable(); err != nil {
+func (hs *heads) swap(ctx context.Context, topic string, try func(k topicKeys, h headRecord) (done bool, now string, err error)) error {
+	if err := hs.checks.writable(); err != nil {
 		return err
 	}
-	k := s.key.topic(topic)
-	h, err := s.readHead(ctx, k, topic)
+	k := hs.conn.key.topic(topic)
+	h, err := hs.read(ctx, k, topic)
 	for range maxTries {
 		if err != nil {
 			return err
@@ -151,17 +179,17 @@ func (s *Store) swapHead(ctx context.Context, topic string, try func(k topicKeys
 		if done || err != nil {
 			return err
 		}
-		if h, err = s.knowHead(k, topic, now); err != nil {
+		if h, err = hs.learn(k, topic, now); err != nil {
 			return err
 		}
 	}
 	return errBusy
 }
 
-// changeHead stores what change makes of a topic's head. Change may be called
+// change stores what change makes of a topic's head. Change may be called
 // several times; its error is returned, and errUnchanged as nil.
-func (s *Store) changeHead(ctx context.Context, topic string, change func(h *journal.Head) error) error {
-	return s.swapHead(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
+func (hs *heads) change(ctx context.Context, topic string, change func(h *journal.Head) error) error {
+	return hs.swap(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
 		next := h.Head
 		if err := change(&next); err != nil {
 			if errors.Is(err, errUnchanged) {
@@ -170,10 +198,10 @@ func (s *Store) changeHead(ctx context.Context, topic string, change func(h *jou
 			return false, "", err
 		}
 		raw := packHead(next)
-		stored, now, err := swapped(s.run(ctx, headScript, []string{k.heads}, k.field, h.revision, raw))
+		stored, now, err := swapped(hs.conn.run(ctx, headScript, []string{k.heads}, k.field, h.revision, raw))
 		if stored && err == nil {
-			s.heads.Add(k.id, raw)
-			s.sights.saw(k, next)
+			hs.cache.Add(k.id, raw)
+			hs.seen.saw(k, next)
 		}
 		return stored, now, err
 	})
@@ -207,12 +235,12 @@ func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 
 // Reset implements journal.Appender. A topic that never had an entry has
 // nothing to forget and stays without a head.
-func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
-	if _, err := s.settled(ctx, s.key.topic(topic).partition); err != nil {
+func (a *appender) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
+	if _, err := a.histories.current(ctx, a.conn.key.topic(topic).partition); err != nil {
 		return err // it may be about to come back
 	}
 	version := newVersion(random())
-	return s.changeHead(ctx, topic, func(h *journal.Head) error {
+	return a.heads.change(ctx, topic, func(h *journal.Head) error {
 		switch h.Version {
 		case version:
 			return errUnchanged // ours, of which the answer was lost
@@ -230,8 +258,8 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 }
 
 // RecordGap implements journal.Recorder.
-func (s *Store) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
-	return s.changeHead(ctx, topic, func(h *journal.Head) error {
+func (a *appender) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+	return a.heads.change(ctx, topic, func(h *journal.Head) error {
 		next, news := h.Lose(g)
 		if h.Version == "" || !news {
 			return errUnchanged
@@ -248,10 +276,10 @@ func random() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// saw remembers that a position of a partition is in use, also where a Redis
+// notePosition remembers that a position of a partition is in use, also where a Redis
 // that lost its tail forgets it.
-func (s *Store) saw(partition int, p journal.Position) {
-	seen := &s.highest[partition]
+func (hs *heads) notePosition(partition int, p journal.Position) {
+	seen := &hs.highest[partition]
 	for {
 		old := seen.Load()
 		if uint64(p) <= old || seen.CompareAndSwap(old, uint64(p)) {

@@ -26,23 +26,24 @@ const (
 // memory is how full Redis was when it was asked last: the fullest of its
 // masters.
 type memory struct {
+	conn       *conn
 	used, most atomic.Int64 // bytes; most is 0 without a maxmemory
 }
 
 // Room implements subscriptions.Space.
-func (s *Store) Room(ctx context.Context) error { return errors.Join(ctx.Err(), s.full()) }
+func (r *records) Room(ctx context.Context) error { return errors.Join(ctx.Err(), r.memory.full()) }
 
-// Space returns the bytes of maxmemory that are free, and those under which nothing
+// space returns the bytes of maxmemory that are free, and those under which nothing
 // new is stored, as of a moment ago. False: Redis has no maxmemory.
-func (s *Store) Space() (free, least int64, ok bool) {
-	used, most := s.memory.used.Load(), s.memory.most.Load()
+func (m *memory) space() (free, least int64, ok bool) {
+	used, most := m.used.Load(), m.most.Load()
 	return max(most-used, 0), most - most/100*highWater, most > 0
 }
 
 // full returns an error that wraps journal.ErrFull where Redis is at its high
 // water.
-func (s *Store) full() error {
-	used, most := s.memory.used.Load(), s.memory.most.Load()
+func (m *memory) full() error {
+	used, most := m.used.Load(), m.most.Load()
 	if !isFull(used, most) {
 		return nil
 	}
@@ -54,11 +55,11 @@ func isFull(used, most int64) bool {
 	return most > 0 && float64(used) > float64(most)*highWater/100
 }
 
-// watchMemory asks Redis how full it is until ctx ends. One that gives no answer
+// watch asks Redis how full it is until ctx ends. One that gives no answer
 // is as full as before: appends find out.
-func (s *Store) watchMemory(ctx context.Context) {
+func (m *memory) watch(ctx context.Context) {
 	for {
-		s.lookAtMemory(ctx)
+		m.look(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -67,11 +68,11 @@ func (s *Store) watchMemory(ctx context.Context) {
 	}
 }
 
-// lookAtMemory asks each master once.
-func (s *Store) lookAtMemory(ctx context.Context) {
+// look asks each master once.
+func (m *memory) look(ctx context.Context) {
 	var mu sync.Mutex
 	var used, most int64
-	ask := func(ctx context.Context, server redis.Cmdable) error {
+	err := m.conn.eachMaster(ctx, func(ctx context.Context, server redis.Cmdable, _ string) error {
 		info, err := server.Info(ctx, "memory").Result()
 		if err != nil {
 			return err
@@ -83,16 +84,10 @@ func (s *Store) lookAtMemory(ctx context.Context) {
 			used, most = u, m
 		}
 		return nil
-	}
-	var err error
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return ask(ctx, master) })
-	} else {
-		err = ask(ctx, s.client)
-	}
+	})
 	if err == nil {
-		s.memory.used.Store(used)
-		s.memory.most.Store(most)
+		m.used.Store(used)
+		m.most.Store(most)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 				t.Fatalf("hints of %v", got)
 			}
 		}
-		if len(got) != 2 && !a.cluster { // in a Cluster they come over several connections
+		if len(got) != 2 && !a.conn.cluster { // in a Cluster they come over several connections
 			t.Errorf("hints of %v", got)
 		}
 	})
@@ -80,7 +80,7 @@ func TestHintsFollowASlot(t *testing.T) {
 	a, b := openStore(t, Options{URL: servers.URL(), Timeout: patience}), openStore(t, Options{URL: servers.URL(), Timeout: patience})
 	hints := b.Hints(t.Context())
 	hears(t, a, hints, topicName)
-	slot := servers.Slot(t, a.key.topic(topicName).heads)
+	slot := servers.Slot(t, a.conn.key.topic(topicName).heads)
 	from, _ := servers.Owner(t, slot)
 	to := servers.Servers()[0]
 	if to == from {

@@ -204,16 +204,16 @@ func (h *histories) unsettled() (n int) {
 	return n
 }
 
-// settled returns the history with which to append to a partition, and waits a moment
+// current returns the history with which to append to a partition, and waits a moment
 // for it.
-func (s *Store) settled(ctx context.Context, partition int) (*string, error) {
+func (h *histories) current(ctx context.Context, partition int) (*string, error) {
 	var limit <-chan time.Time
 	for {
-		passed := s.histories.next()
-		if h := s.histories.of[partition].settled.Load(); h != nil {
+		passed := h.next()
+		if h := h.of[partition].settled.Load(); h != nil {
 			return h, nil
 		}
-		s.histories.look()
+		h.look()
 		if limit == nil {
 			timer := time.NewTimer(settleWait)
 			defer timer.Stop()
@@ -229,9 +229,9 @@ func (s *Store) settled(ctx context.Context, partition int) (*string, error) {
 	}
 }
 
-// checkSettled returns nil when every partition can be appended to.
-func (s *Store) checkSettled() error {
-	if n := s.histories.unsettled(); n > 0 {
+// check returns nil when every partition can be appended to.
+func (h *histories) check() error {
+	if n := h.unsettled(); n > 0 {
 		return fmt.Errorf("%w (partitions: %d of %d)", errUnsettled, n, journal.Partitions)
 	}
 	return nil

@@ -144,7 +144,7 @@ func (f *fleet) beat(ctx context.Context) {
 	hubs := slices.Clone(f.hubs)
 	f.mu.Unlock()
 	for _, h := range hubs {
-		_, _ = h.s.Heartbeat(ctx, cluster.Node{ID: h.id}, time.Minute)
+		_, _ = h.s.Leases.Heartbeat(ctx, cluster.Node{ID: h.id}, time.Minute)
 	}
 }
 
@@ -404,7 +404,7 @@ func (f *fleet) replaceHub() {
 	old := f.hubs[i]
 	f.hubs = slices.Delete(f.hubs, i, i+1)
 	f.mu.Unlock()
-	_, err := old.s.Heartbeat(f.t.Context(), cluster.Node{ID: old.id}, 0)
+	_, err := old.s.Leases.Heartbeat(f.t.Context(), cluster.Node{ID: old.id}, 0)
 	f.once.Unlock()
 	if err != nil {
 		f.fail("%v", err)
@@ -419,8 +419,8 @@ func (f *fleet) replaceHub() {
 // settleAll waits until every hub has compared.
 func (f *fleet) settleAll() {
 	for _, h := range f.hubs {
-		h.s.noticeHistories(f.t.Context())
-		eventually(f.t, "settled partitions", func() bool { return h.s.checkSettled() == nil })
+		h.s.reconciler.noticeHistories(f.t.Context())
+		eventually(f.t, "settled partitions", func() bool { return h.s.histories.check() == nil })
 	}
 }
 

@@ -28,7 +28,7 @@ func live(t *testing.T, url, name string, o Options) *Store {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			_, _ = s.Heartbeat(ctx, cluster.Node{ID: name}, time.Minute)
+			_, _ = s.Leases.Heartbeat(ctx, cluster.Node{ID: name}, time.Minute)
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
@@ -119,8 +119,8 @@ func TestEmptiedPartition_Invariant10(t *testing.T) {
 	entries := publish(t, hubs[0], topicName, n)
 	other := topicName + "other/"
 	publish(t, hubs[1], other, 1)
-	k := hubs[0].key.topic(topicName)
-	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", hubs[0].key, k.partition))
+	k := hubs[0].conn.key.topic(topicName)
+	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", hubs[0].conn.key, k.partition))
 	if e, err := hubs[1].Append(t.Context(), time.Now(), topicName, entry(n, "x"), ""); err == nil {
 		t.Errorf("entry %d was appended as the topic's first", e.Seq)
 	}
@@ -163,10 +163,10 @@ func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:*", said.key))
+	server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:*", said.conn.key))
 	server.Do(t, "DEBUG", "CHANGE-REPL-ID")
-	said.noticeHistories(t.Context())
-	other.noticeHistories(t.Context())
+	said.reconciler.noticeHistories(t.Context())
+	other.reconciler.noticeHistories(t.Context())
 	eventually(t, "a settled store", func() bool { return said.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), reset); err != nil || !h.Reset || h.Epoch != 1 {
 		t.Errorf("reset: %+v (%v)", h, err)
@@ -185,15 +185,15 @@ func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
 	knows := live(t, server.URL(), "knows", Options{})
 	other := live(t, server.URL(), "other", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
 	publish(t, knows, topicName, 3)
-	k := knows.key.topic(topicName)
+	k := knows.conn.key.topic(topicName)
 	ready.Store(false)
 	for range 2 {
-		server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", knows.key, k.partition))
+		server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", knows.conn.key, k.partition))
 		for _, s := range []*Store{knows, other} {
 			s.histories.doubt(k.partition, s.histories.of[k.partition].settled.Load())
 		}
 		eventually(t, "a hub that compared", func() bool {
-			vouched, err := knows.client.HGet(t.Context(), knows.key.partition(k.partition, nameVouched), "knows").Result()
+			vouched, err := knows.conn.client.HGet(t.Context(), knows.conn.key.partition(k.partition, nameVouched), "knows").Result()
 			return err == nil && len(vouched) == 40
 		})
 	}
@@ -209,15 +209,15 @@ func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
 func TestAppendOfALostServerIsNotConfirmed(t *testing.T) {
 	s := live(t, topologies["standalone"](t), "a", Options{Prefix: freshPrefix()})
 	e := publish(t, s, topicName, 1)[0]
-	k := s.key.topic(topicName)
+	k := s.conn.key.topic(topicName)
 	old := "1:of another server"
-	if err := s.confirm(t.Context(), k, e, &old); err != nil {
+	if err := s.appender.confirm(t.Context(), k, e, &old); err != nil {
 		t.Errorf("an entry that is there: %v", err)
 	}
-	if e.ID[0]++; !errors.Is(s.confirm(t.Context(), k, e, &old), errUnsettled) {
+	if e.ID[0]++; !errors.Is(s.appender.confirm(t.Context(), k, e, &old), errUnsettled) {
 		t.Error("an entry that is not there is confirmed")
 	}
-	if err := s.confirm(t.Context(), k, e, s.histories.of[k.partition].settled.Load()); err != nil {
+	if err := s.appender.confirm(t.Context(), k, e, s.histories.of[k.partition].settled.Load()); err != nil {
 		t.Errorf("it was asked for while nothing changed: %v", err)
 	}
 }
@@ -282,16 +282,16 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 	const partition = 7
 	var urls []string
 	for n := 0; len(urls) < 2*sightsEach; n++ {
-		if url := fmt.Sprint(topicName, n); s.key.topic(url).partition == partition {
+		if url := fmt.Sprint(topicName, n); s.conn.key.topic(url).partition == partition {
 			urls = append(urls, url)
 		}
 	}
-	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(s.key.topic(a).field, s.key.topic(b).field) })
+	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(s.conn.key.topic(a).field, s.conn.key.topic(b).field) })
 	used, others := urls[0], urls[1:] // a list begins with it
-	pipe := s.client.Pipeline()
+	pipe := s.conn.client.Pipeline()
 	for i, url := range others {
 		h := journal.Head{Topic: url, Version: "v", Kind: journal.KindChange, Last: journal.Anchor{Position: journal.Position(i + 1), Seq: 1}}
-		pipe.HSet(t.Context(), s.key.topic(url).heads, s.key.topic(url).field, packHead(h))
+		pipe.HSet(t.Context(), s.conn.key.topic(url).heads, s.conn.key.topic(url).field, packHead(h))
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
@@ -305,10 +305,10 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 	if _, err := s.Topics(t.Context(), partition, uuid.Nil, len(urls)+1); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.sights.all(partition)); n != sightsEach {
+	if n := len(s.heads.seen.all(partition)); n != sightsEach {
 		t.Errorf("%d are remembered", n)
 	}
-	if _, ok := s.sights.all(partition)[s.key.topic(used).id]; !ok {
+	if _, ok := s.heads.seen.all(partition)[s.conn.key.topic(used).id]; !ok {
 		t.Error("the one that is used is forgotten")
 	}
 }
@@ -319,7 +319,7 @@ func TestSlotThatMovesLosesNothing(t *testing.T) {
 	nodes := redistest.Cluster(t)
 	hubs := []*Store{live(t, nodes.URL(), "a", Options{}), live(t, nodes.URL(), "b", Options{})}
 	publish(t, hubs[0], topicName, 3)
-	slot := nodes.Slot(t, hubs[0].key.topic(topicName).heads)
+	slot := nodes.Slot(t, hubs[0].conn.key.topic(topicName).heads)
 	from, _ := nodes.Owner(t, slot)
 	to := nodes.Servers()[0]
 	if to == from {
@@ -331,7 +331,7 @@ func TestSlotThatMovesLosesNothing(t *testing.T) {
 		t.Errorf("%+v (%v)", h, err)
 	}
 	epoch := func(s *Store) uint64 {
-		return (pair{history: *s.histories.of[s.key.topic(topicName).partition].settled.Load()}).epoch()
+		return (pair{history: *s.histories.of[s.conn.key.topic(topicName).partition].settled.Load()}).epoch()
 	}
 	if n := epoch(hubs[1]); n != 2 {
 		t.Errorf("the partition has the epoch %d", n)

@@ -74,8 +74,8 @@ func BenchmarkAppend(b *testing.B) {
 					})
 				}, func() {
 					loop(func(w, _ int) error {
-						return s.client.XAdd(ctx, &redis.XAddArgs{
-							Stream: s.key.partition(w, "plain"), Values: []any{"e", benchBody[:200], "b", benchBody},
+						return s.conn.client.XAdd(ctx, &redis.XAddArgs{
+							Stream: s.conn.key.partition(w, "plain"), Values: []any{"e", benchBody[:200], "b", benchBody},
 						}).Err()
 					})
 				})
@@ -93,7 +93,7 @@ func BenchmarkRead(b *testing.B) {
 			ctx := b.Context()
 			const n = 640
 			entries := publishAll(b, s, n)
-			stream := s.key.topic(topicName).entries
+			stream := s.conn.key.topic(topicName).entries
 			var read atomic.Int64
 			for b.Loop() {
 				interleaved(b, func() {
@@ -109,7 +109,7 @@ func BenchmarkRead(b *testing.B) {
 				}, func() {
 					from := "-"
 					for i := 0; i < n; i += most {
-						if _, err := s.client.XRangeN(ctx, stream, from, "+", int64(most)).Result(); err != nil {
+						if _, err := s.conn.client.XRangeN(ctx, stream, from, "+", int64(most)).Result(); err != nil {
 							b.Fatal(err)
 						}
 						from = "(" + streamID(entries[min(i+most, n)-1].Anchor())

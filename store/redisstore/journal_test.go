@@ -94,10 +94,10 @@ func TestChunksLiveWithTheirEntry(t *testing.T) {
 	eachTopology(t, func(t *testing.T, url string) {
 		s := openStore(t, Options{URL: url, Prefix: freshPrefix(), Timeout: patience})
 		e := large(t, s)
-		if n, err := s.client.HLen(t.Context(), s.key.body(e.ID)).Result(); n != 3 || err != nil {
+		if n, err := s.conn.client.HLen(t.Context(), s.conn.key.body(e.ID)).Result(); n != 3 || err != nil {
 			t.Errorf("%d chunks, want 3 (%v)", n, err)
 		}
-		if ttl, err := s.client.TTL(t.Context(), s.key.body(e.ID)).Result(); ttl != -1 || err != nil {
+		if ttl, err := s.conn.client.TTL(t.Context(), s.conn.key.body(e.ID)).Result(); ttl != -1 || err != nil {
 			t.Errorf("they vanish after %v (%v)", ttl, err)
 		}
 		body, err := s.Body(t.Context(), topicName, e)
@@ -107,10 +107,10 @@ func TestChunksLiveWithTheirEntry(t *testing.T) {
 		if _, err := s.Trim(t.Context(), topicName, journal.Cut{KeepBytes: 0}); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.client.Exists(t.Context(), s.key.body(e.ID), s.key.topic(topicName).entries).Result(); n != 0 || err != nil {
+		if n, err := s.conn.client.Exists(t.Context(), s.conn.key.body(e.ID), s.conn.key.topic(topicName).entries).Result(); n != 0 || err != nil {
 			t.Errorf("after a trim of all %d keys are left (%v)", n, err)
 		}
-		if n, err := s.client.HLen(t.Context(), s.key.topic(topicName).ids).Result(); n != 0 || err != nil {
+		if n, err := s.conn.client.HLen(t.Context(), s.conn.key.topic(topicName).ids).Result(); n != 0 || err != nil {
 			t.Errorf("after a trim of all %d ids are left (%v)", n, err)
 		}
 	})
@@ -123,11 +123,11 @@ func TestChunksOfNoEntryVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	large(t, s)
-	s.heads.Add(s.key.topic(topicName).id, "") // what another hub believes
+	s.heads.cache.Add(s.conn.key.topic(topicName).id, "") // what another hub believes
 	if _, err := s.Append(t.Context(), time.Now(), topicName, entry(1, noise(chunkSize)), h.Version); !errors.Is(err, journal.ErrHeadMoved) {
 		t.Errorf("Append onto a head that moved: %v", err)
 	}
-	names, err := keysOf(t.Context(), s.client, string(s.key))
+	names, err := keysOf(t.Context(), s.conn.client, string(s.conn.key))
 	bodies := 0
 	for _, name := range names {
 		if strings.Contains(name, beginsBody) {
@@ -140,15 +140,15 @@ func TestChunksOfNoEntryVanish(t *testing.T) {
 
 	// A hub that died before it appended.
 	id := uuid.New()
-	if _, err := s.writeChunks(t.Context(), id, encodeBody([]byte(noise(chunkSize)))); err != nil {
+	if _, err := s.appender.writeChunks(t.Context(), id, encodeBody([]byte(noise(chunkSize)))); err != nil {
 		t.Fatal(err)
 	}
-	if ttl, err := s.client.TTL(t.Context(), s.key.body(id)).Result(); ttl <= 0 || ttl > chunksKept || err != nil {
+	if ttl, err := s.conn.client.TTL(t.Context(), s.conn.key.body(id)).Result(); ttl <= 0 || ttl > chunksKept || err != nil {
 		t.Errorf("what nobody names vanishes after %v (%v)", ttl, err)
 	}
 	// One that took so long that they vanished.
-	k := s.key.topic(topicName)
-	now, err := s.readHead(t.Context(), k, topicName)
+	k := s.conn.key.topic(topicName)
+	now, err := s.heads.read(t.Context(), k, topicName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestChunksOfNoEntryVanish(t *testing.T) {
 	if e.ID, err = journal.NewID(time.Now(), k.partition); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.appendEntry(t.Context(), k, now, e, nil, 2); !errors.Is(err, errChunks) {
+	if _, err := s.appender.appendEntry(t.Context(), k, now, e, nil, 2); !errors.Is(err, errChunks) {
 		t.Errorf("an entry whose chunks are gone: %v", err)
 	}
 	if got := read(t, s, topicName, journal.Anchor{}); len(got) != 1 {
@@ -176,7 +176,7 @@ func TestReadGoesOnWhereAReplyEnds(t *testing.T) {
 		}
 		want = append(want, e)
 	}
-	page, more, err := s.readPage(t.Context(), s.key.topic(topicName), topicName, journal.Anchor{}, 100, 1<<40)
+	page, more, err := s.reader.page(t.Context(), s.conn.key.topic(topicName), topicName, journal.Anchor{}, 100, 1<<40)
 	if err != nil || !more || len(page) >= len(want) {
 		t.Errorf("one reply has %d of %d entries, and says %t of more (%v)", len(page), len(want), more, err)
 	}
@@ -198,7 +198,7 @@ func TestReadGoesOnWhereAReplyEnds(t *testing.T) {
 // Invariant 12, and none that is cut away is missed.
 func TestChangesAreBounded(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
-	k := s.key.topic(topicName)
+	k := s.conn.key.topic(topicName)
 	publish(t, s, topicName, 1)
 	_, since, err := s.Changes(t.Context(), k.partition, 0)
 	if err != nil {
@@ -220,15 +220,15 @@ func TestChangesAreBounded(t *testing.T) {
 		id := journal.TopicID(fmt.Sprint("https://other.example/", i))
 		others = append(others, redis.Z{Score: float64(next) + float64(i) + 1, Member: string(id[:])})
 	}
-	if err := s.client.ZAdd(t.Context(), k.changes, others...).Err(); err != nil {
+	if err := s.conn.client.ZAdd(t.Context(), k.changes, others...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.ZRemRangeByRank(t.Context(), k.changes, 0, 10).Err(); err != nil {
+	if err := s.conn.client.ZRemRangeByRank(t.Context(), k.changes, 0, 10).Err(); err != nil {
 		t.Fatal(err)
 	}
 	ask(1) // all, which is the one that has a head
 	publish(t, s, topicName, 1)
-	n, err := s.client.ZCard(t.Context(), k.changes).Result()
+	n, err := s.conn.client.ZCard(t.Context(), k.changes).Result()
 	if err != nil || n > maxTopicChanges {
 		t.Errorf("%d changes are kept (%v)", n, err)
 	}
@@ -285,7 +285,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	why := errors.New("the store was emptied")
-	s.refuse(why)
+	s.checks.refuse(why)
 	ctx, now := t.Context(), time.Now()
 	_, appendErr := s.Append(ctx, now, topicName, entry(1, "x"), h.Version)
 	_, trimErr := s.Trim(ctx, topicName, journal.Cut{KeepBytes: 0})
@@ -301,7 +301,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 	if got := read(t, s, topicName, journal.Anchor{}); len(got) != 1 || got[0].ID != e.ID {
 		t.Errorf("%d entries", len(got))
 	}
-	s.refuse(nil)
+	s.checks.refuse(nil)
 	publish(t, s, topicName, 1)
 }
 
@@ -331,8 +331,8 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	})
 	damage := func(partition int, id uuid.UUID) error {
 		return errors.Join(
-			s.client.HSet(t.Context(), s.key.partition(partition, nameHeads), string(id[:]), "\x01cut").Err(),
-			s.client.HSet(t.Context(), s.key.partition(partition, nameMarks), string(id[:]), "\x01cut").Err())
+			s.conn.client.HSet(t.Context(), s.conn.key.partition(partition, nameHeads), string(id[:]), "\x01cut").Err(),
+			s.conn.client.HSet(t.Context(), s.conn.key.partition(partition, nameMarks), string(id[:]), "\x01cut").Err())
 	}
-	storetest.RunLeftOut(t, s, told, damage, func() { s.unreadableTopic = nil })
+	storetest.RunLeftOut(t, s, told, damage, func() { s.lister.unreadable = nil })
 }

@@ -69,6 +69,14 @@ end
 return {1}
 `
 
+// pings keeps the marks of the topics that were pinged.
+type pings struct {
+	conn   *conn
+	checks *checks
+	memory *memory
+	lister *lister
+}
+
 // marksOf are marks of one partition as they were read.
 type marksOf struct {
 	revision  string
@@ -77,26 +85,26 @@ type marksOf struct {
 	strangers map[string]journal.Mark // by topic, those that have a mark and no head
 }
 
-// readMarks reads the marks of some topics of a partition, and, if one of them has
+// readWithStrangers reads the marks of some topics of a partition, and, if one of them has
 // neither mark nor head, those of all topics without a head.
-func (s *Store) readMarks(ctx context.Context, partition int, topics []string) (marksOf, error) {
-	m, err := s.askMarks(ctx, partition, topics, false)
+func (p *pings) readWithStrangers(ctx context.Context, partition int, topics []string) (marksOf, error) {
+	m, err := p.read(ctx, partition, topics, false)
 	if err == nil && len(m.strange) > 0 {
-		m, err = s.askMarks(ctx, partition, topics, true)
+		m, err = p.read(ctx, partition, topics, true)
 	}
 	return m, err
 }
 
-// askMarks is readMarks with the strangers or without. A mark that cannot be read
+// read is readMarks with the strangers or without. A mark that cannot be read
 // counts as none: the next ping makes it anew.
-func (s *Store) askMarks(ctx context.Context, partition int, topics []string, withStrangers bool) (m marksOf, err error) {
+func (p *pings) read(ctx context.Context, partition int, topics []string, withStrangers bool) (m marksOf, err error) {
 	m = marksOf{known: map[string]journal.Mark{}, strange: map[string]bool{}, strangers: map[string]journal.Mark{}}
 	args := []any{withStrangers}
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
 		args = append(args, id[:])
 	}
-	v, err := s.run(ctx, readMarksScript, []string{s.key.partition(partition, nameMarks), s.key.partition(partition, nameHeads)}, args...).Slice()
+	v, err := p.conn.run(ctx, readMarksScript, []string{p.conn.key.partition(partition, nameMarks), p.conn.key.partition(partition, nameHeads)}, args...).Slice()
 	if err != nil {
 		return m, err
 	}
@@ -138,16 +146,16 @@ func openMark(raw string) (journal.Mark, error) {
 	return m, nil
 }
 
-// changeMarks stores with a script, pingScript or settleMarksScript, what change
+// change stores with a script, pingScript or settleMarksScript, what change
 // makes of the marks of some topics of a partition. Change may be called several times, and returns those to store, by
 // topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
-func (s *Store) changeMarks(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
-	if err := errors.Join(ctx.Err(), s.writable()); err != nil {
+func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
+	if err := errors.Join(ctx.Err(), p.checks.writable()); err != nil {
 		return err
 	}
 	revision := newRevision()
 	for range maxTries {
-		m, err := s.readMarks(ctx, partition, topics)
+		m, err := p.readWithStrangers(ctx, partition, topics)
 		if err != nil {
 			return err
 		}
@@ -164,7 +172,7 @@ func (s *Store) changeMarks(ctx context.Context, script *redis.Script, partition
 			}
 			args = append(args, id[:], raw)
 		}
-		stored, _, err := swapped(s.run(ctx, script, []string{s.key.partition(partition, nameMarks)}, args...))
+		stored, _, err := swapped(p.conn.run(ctx, script, []string{p.conn.key.partition(partition, nameMarks)}, args...))
 		if err != nil || stored {
 			return err
 		}
@@ -176,8 +184,8 @@ func (s *Store) changeMarks(ctx context.Context, script *redis.Script, partition
 func newRevision() []byte { return binary.BigEndian.AppendUint64(nil, random()) }
 
 // Ping implements journal.Marks. It counts all topics of one partition, or none.
-func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
-	if err := s.full(); err != nil {
+func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error {
+	if err := p.memory.full(); err != nil {
 		return err
 	}
 	partitions := map[int][]string{}
@@ -187,7 +195,7 @@ func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error 
 	}
 	for n, topics := range partitions {
 		distinct := slices.Compact(slices.Sorted(slices.Values(topics)))
-		err := s.changeMarks(ctx, pingScript, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
+		err := p.change(ctx, pingScript, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
 			return pinged(m, now, topics)
 		})
 		if err != nil {
@@ -230,14 +238,14 @@ func pinged(m marksOf, now time.Time, topics []string) (map[string]journal.Mark,
 }
 
 // Mark implements journal.Marks.
-func (s *Store) Mark(ctx context.Context, topic string) (journal.Mark, error) {
-	m, err := s.askMarks(ctx, s.key.topic(topic).partition, []string{topic}, false)
+func (p *pings) Mark(ctx context.Context, topic string) (journal.Mark, error) {
+	m, err := p.read(ctx, p.conn.key.topic(topic).partition, []string{topic}, false)
 	return m.known[topic], err
 }
 
 // Marks implements journal.Marks.
-func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
-	err = s.page(ctx, s.key.partition(partition, nameMarks), after, limit, func(raw string) error {
+func (p *pings) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
+	err = p.lister.page(ctx, p.conn.key.partition(partition, nameMarks), after, limit, func(raw string) error {
 		m, err := openMark(raw)
 		if err == nil {
 			marks = append(marks, m)
@@ -251,21 +259,21 @@ func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit
 }
 
 // SetFetched implements journal.Marks.
-func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) { return old.Settle(m) })
+func (p *pings) SetFetched(ctx context.Context, m journal.Mark) error {
+	return p.changeOne(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) { return old.Settle(m) })
 }
 
 // Unmark implements journal.Marks.
-func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) {
+func (p *pings) Unmark(ctx context.Context, m journal.Mark) error {
+	return p.changeOne(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) {
 		return journal.Mark{}, old.Pings == m.Pings && old.PingedAt.Equal(m.PingedAt)
 	})
 }
 
-// changeMark stores what change makes of a topic's mark, if it has one and change
+// changeOne stores what change makes of a topic's mark, if it has one and change
 // says so.
-func (s *Store) changeMark(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
-	return s.changeMarks(ctx, settleMarksScript, s.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
+func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
+	return p.change(ctx, settleMarksScript, p.conn.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
 		old := m.known[topic]
 		if old.Pings == 0 {
 			return nil, nil

@@ -64,8 +64,8 @@ return failed
 
 // needs returns an error that wraps ErrRefused and names the commands that Redis
 // refuses and a hub cannot do without.
-func (s *Store) needs(ctx context.Context) error {
-	answers, err := s.run(ctx, needsScript, []string{s.key.meta(nameProbe)}).StringSlice()
+func (c *conn) needs(ctx context.Context) error {
+	answers, err := c.run(ctx, needsScript, []string{c.key.meta(nameProbe)}).StringSlice()
 	if forbidden(err) {
 		return lacks("EVALSHA and EVAL", err.Error())
 	}

@@ -56,15 +56,15 @@ func worksOn(t *testing.T, url string) string {
 	if entries, err := s.Read(t.Context(), topic, journal.Anchor{}, 10, 1<<20); err != nil || len(entries) != 1 {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
-	s.lookAtMemory(t.Context())
-	s.noticeHistories(t.Context())
-	if _, err := s.inspect(t.Context()); err != nil {
+	s.memory.look(t.Context())
+	s.reconciler.noticeHistories(t.Context())
+	if _, err := s.conn.inspect(t.Context()); err != nil {
 		t.Errorf("looking again: %v", err)
 	}
 	if err := s.Ready(t.Context()); err != nil {
 		t.Errorf("it is not ready: %v", err)
 	}
-	return strings.Join(s.Warnings(), "\n")
+	return strings.Join(s.Found.Warnings, "\n")
 }
 
 // A Redis without the commands that providers take away is worked on all the same,

@@ -13,7 +13,13 @@ import (
 	"github.com/rshub/rshub/cluster"
 )
 
-var _ cluster.Store = (*Store)(nil)
+// leases are those of the hubs on the shards, and how the hubs meet.
+type leases struct {
+	conn       *conn
+	checks     *checks
+	hubs       *hubs
+	reconciler *reconciler
+}
 
 // nameHubs is the hash of the hubs that live: id -> the end of its life and the
 // time of its latest heartbeat, both in milliseconds, and its cluster.Node in
@@ -117,8 +123,8 @@ end
 
 // Heartbeat implements cluster.Store. A hub whose store was emptied lives no more, and
 // gets no leases: it can't store what it does, and one that was started anew can.
-func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Duration) ([]cluster.Node, error) {
-	if err := s.gone(); err != nil && ttl > 0 {
+func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Duration) ([]cluster.Node, error) {
+	if err := l.checks.gone(); err != nil && ttl > 0 {
 		return nil, err
 	}
 	node, err := json.Marshal(self)
@@ -126,36 +132,36 @@ func (s *Store) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Durat
 		return nil, err
 	}
 	asked := time.Now()
-	names := []string{s.key.nodes(nameHubs), s.key.nodes(nameDoubted)}
-	v, err := s.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
+	names := []string{l.conn.key.nodes(nameHubs), l.conn.key.nodes(nameDoubted)}
+	v, err := l.conn.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("telling the other hubs of this one: %w", err)
 	}
 	replid, v := v[0], v[1:]
 	doubted, _ := strconv.Atoi(v[0])
 	v = v[1:]
-	s.heedDoubts(v[:2*doubted])
+	l.reconciler.heedDoubts(v[:2*doubted])
 	v = v[2*doubted:]
 	nodes := make([]cluster.Node, 0, len(v)/2)
 	for i := 0; i+1 < len(v); i += 2 {
 		seen, err := strconv.ParseInt(v[i], 10, 64)
 		var n cluster.Node
 		if err = errors.Join(err, json.Unmarshal([]byte(v[i+1]), &n)); err != nil || n.ID == "" {
-			return nil, fmt.Errorf("what a hub tells of itself in %s cannot be read: %w", s.key.nodes(nameHubs), err)
+			return nil, fmt.Errorf("what a hub tells of itself in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
 		}
 		n.SeenAt = time.UnixMilli(seen).UTC()
 		nodes = append(nodes, n)
 	}
-	s.hubs.beat(asked, self.ID, replid, ttl, nodes)
+	l.hubs.beat(asked, self.ID, replid, ttl, nodes)
 	return nodes, nil
 }
 
 // owners is the hash of the lease on a shard.
 func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nameOwners) }
 
-// leases makes calls for shards, one for each slot, with some arguments first, and
+// calls makes calls for shards, one for each slot, with some arguments first, and
 // says of which shards each is.
-func (s *Store) leases(shards []int, first ...any) (calls []call, of [][]int) {
+func (l *leases) calls(shards []int, first ...any) (calls []call, of [][]int) {
 	var bySlot [recordSlots][]int
 	for _, shard := range shards {
 		bySlot[shard%recordSlots] = append(bySlot[shard%recordSlots], shard)
@@ -164,7 +170,7 @@ func (s *Store) leases(shards []int, first ...any) (calls []call, of [][]int) {
 		if len(shards) == 0 {
 			continue
 		}
-		c := call{keys: []string{s.key.owners(shards[0])}, args: append([]any{}, first...)}
+		c := call{keys: []string{l.conn.key.owners(shards[0])}, args: append([]any{}, first...)}
 		for _, shard := range shards {
 			c.args = append(c.args, shard)
 		}
@@ -174,10 +180,10 @@ func (s *Store) leases(shards []int, first ...any) (calls []call, of [][]int) {
 }
 
 // Owners implements cluster.Store.
-func (s *Store) Owners(ctx context.Context, shards []int) ([]string, error) {
-	calls, of := s.leases(shards)
+func (l *leases) Owners(ctx context.Context, shards []int) ([]string, error) {
+	calls, of := l.calls(shards)
 	owner := make(map[int]string, len(shards))
-	for i, cmd := range s.runAll(ctx, ownersScript, calls) {
+	for i, cmd := range l.conn.runAll(ctx, ownersScript, calls) {
 		ids, err := cmd.StringSlice()
 		if err == nil && len(ids) != len(of[i]) {
 			err = errors.New("the answer has another length than the question")
@@ -197,24 +203,24 @@ func (s *Store) Owners(ctx context.Context, shards []int) ([]string, error) {
 }
 
 // Acquire implements cluster.Store.
-func (s *Store) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
-	got, _, err := s.lease(ctx, shards, owner, ttl, 1)
+func (l *leases) Acquire(ctx context.Context, owner string, shards []int, ttl time.Duration) ([]int, error) {
+	got, _, err := l.lease(ctx, shards, owner, ttl, 1)
 	return got, err
 }
 
 // Renew implements cluster.Store.
-func (s *Store) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, lost []int, err error) {
-	return s.lease(ctx, shards, owner, ttl, 0)
+func (l *leases) Renew(ctx context.Context, owner string, shards []int, ttl time.Duration) (kept, lost []int, err error) {
+	return l.lease(ctx, shards, owner, ttl, 0)
 }
 
 // lease returns on which of the shards the owner has a lease now, and on which it
 // has none; of those whose slot did not answer, neither.
-func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
-	if err := s.gone(); err != nil {
+func (l *leases) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
+	if err := l.checks.gone(); err != nil {
 		return nil, nil, err
 	}
-	calls, of := s.leases(shards, owner, ttl.Milliseconds(), take)
-	for i, cmd := range s.runAll(ctx, leaseScript, calls) {
+	calls, of := l.calls(shards, owner, ttl.Milliseconds(), take)
+	for i, cmd := range l.conn.runAll(ctx, leaseScript, calls) {
 		got, cmdErr := cmd.StringSlice()
 		if cmdErr != nil {
 			err = fmt.Errorf("renewing leases on shards: %w", cmdErr)
@@ -236,9 +242,9 @@ func (s *Store) lease(ctx context.Context, shards []int, owner string, ttl time.
 }
 
 // Release implements cluster.Store.
-func (s *Store) Release(ctx context.Context, owner string, shards []int) (err error) {
-	calls, _ := s.leases(shards, owner)
-	for _, cmd := range s.runAll(ctx, releaseScript, calls) {
+func (l *leases) Release(ctx context.Context, owner string, shards []int) (err error) {
+	calls, _ := l.calls(shards, owner)
+	for _, cmd := range l.conn.runAll(ctx, releaseScript, calls) {
 		if cmdErr := cmd.Err(); cmdErr != nil && !errors.Is(cmdErr, redis.Nil) {
 			err = fmt.Errorf("giving leases on shards back: %w", cmdErr)
 		}

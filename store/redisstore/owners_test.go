@@ -37,13 +37,13 @@ func TestLeases(t *testing.T) {
 			sorted := func(list []int) []int { return slices.Sorted(slices.Values(list)) }
 			acquire := func(owner string, shards []int, ttl time.Duration, want ...int) {
 				t.Helper()
-				if got, err := s.Acquire(t.Context(), owner, shards, ttl); err != nil || !slices.Equal(sorted(got), want) {
+				if got, err := s.Leases.Acquire(t.Context(), owner, shards, ttl); err != nil || !slices.Equal(sorted(got), want) {
 					t.Fatalf("%s acquires %v: %v %v, want %v", owner, shards, got, err, want)
 				}
 			}
 			owners := func(want ...string) {
 				t.Helper()
-				if got, err := s.Owners(t.Context(), shards); err != nil || !slices.Equal(got, want) {
+				if got, err := s.Leases.Owners(t.Context(), shards); err != nil || !slices.Equal(got, want) {
 					t.Fatalf("%q %v, want %q", got, err, want)
 				}
 			}
@@ -52,26 +52,26 @@ func TestLeases(t *testing.T) {
 			acquire("b", shards, 50*time.Millisecond, 8, 255)
 			acquire("a b", []int{7}, time.Minute, 7) // it comes again
 			for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-				if got, err := s.Owners(t.Context(), []int{8, 255}); err != nil || time.Now().After(deadline) {
+				if got, err := s.Leases.Owners(t.Context(), []int{8, 255}); err != nil || time.Now().After(deadline) {
 					t.Fatalf("the leases of b do not end: %v %v", got, err)
 				} else if got[0] == "" && got[1] == "" {
 					break
 				}
 			}
 			owners("a b", "a b", "", "a b", "")
-			kept, lost, err := s.Renew(t.Context(), "a b", []int{0, 8, 250}, time.Minute)
+			kept, lost, err := s.Leases.Renew(t.Context(), "a b", []int{0, 8, 250}, time.Minute)
 			if err != nil || !slices.Equal(sorted(kept), []int{0, 250}) || !slices.Equal(lost, []int{8}) {
 				t.Fatalf("%v %v %v", kept, lost, err)
 			}
-			if _, lost, err = s.Renew(t.Context(), "b", shards, time.Minute); err != nil || len(lost) != len(shards) {
+			if _, lost, err = s.Leases.Renew(t.Context(), "b", shards, time.Minute); err != nil || len(lost) != len(shards) {
 				t.Fatalf("lost %v %v", lost, err)
 			}
 			for range 2 { // it comes twice
-				if err := s.Release(t.Context(), "a b", []int{0, 8, 250}); err != nil {
+				if err := s.Leases.Release(t.Context(), "a b", []int{0, 8, 250}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := s.Release(t.Context(), "b", shards); err != nil { // they are not its own
+			if err := s.Leases.Release(t.Context(), "b", shards); err != nil { // they are not its own
 				t.Fatal(err)
 			}
 			owners("", "a b", "", "", "")
@@ -87,7 +87,7 @@ func TestLeasesRace(t *testing.T) {
 	for i, s := range stores {
 		group.Go(func() {
 			for shard := range cluster.Shards {
-				one, err := s.Acquire(t.Context(), fmt.Sprint("hub ", i), []int{shard}, time.Minute)
+				one, err := s.Leases.Acquire(t.Context(), fmt.Sprint("hub ", i), []int{shard}, time.Minute)
 				if err != nil {
 					t.Error(err)
 				}
@@ -108,7 +108,7 @@ func TestHeartbeat(t *testing.T) {
 	b := cluster.Node{ID: "b/1", Name: "b"}
 	beat := func(n cluster.Node, ttl time.Duration) map[string]cluster.Node {
 		t.Helper()
-		nodes, err := s.Heartbeat(t.Context(), n, ttl)
+		nodes, err := s.Leases.Heartbeat(t.Context(), n, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,16 +150,16 @@ func TestLeasesWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	if got, err := s.Acquire(t.Context(), "a", allShards(), time.Minute); err != nil || len(got) != cluster.Shards {
+	if got, err := s.Leases.Acquire(t.Context(), "a", allShards(), time.Minute); err != nil || len(got) != cluster.Shards {
 		t.Errorf("%d shards, %v", len(got), err)
 	}
-	if kept, _, err := s.Renew(t.Context(), "a", allShards(), time.Minute); err != nil || len(kept) != cluster.Shards {
+	if kept, _, err := s.Leases.Renew(t.Context(), "a", allShards(), time.Minute); err != nil || len(kept) != cluster.Shards {
 		t.Errorf("%d shards, %v", len(kept), err)
 	}
-	if _, err := s.Heartbeat(t.Context(), cluster.Node{ID: "a"}, time.Minute); err != nil {
+	if _, err := s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "a"}, time.Minute); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Owners(t.Context(), allShards()); err != nil {
+	if _, err := s.Leases.Owners(t.Context(), allShards()); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,11 +172,11 @@ func TestLeaseCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Acquire(t.Context(), "a", allShards(), time.Minute); err != nil {
+	if _, err := s.Leases.Acquire(t.Context(), "a", allShards(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	node := cluster.Node{ID: "a", Name: "a"}
-	if _, err := s.Heartbeat(t.Context(), node, time.Minute); err != nil {
+	if _, err := s.Leases.Heartbeat(t.Context(), node, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	// counted is how many commands of leases there were while do ran, and those with
@@ -209,10 +209,13 @@ func TestLeaseCommands(t *testing.T) {
 		}
 		return least
 	}
-	if n := count(func(ctx context.Context) error { _, _, err := s.Renew(ctx, "a", allShards(), time.Minute); return err }); n > 8*4 {
+	if n := count(func(ctx context.Context) error {
+		_, _, err := s.Leases.Renew(ctx, "a", allShards(), time.Minute)
+		return err
+	}); n > 8*4 {
 		t.Errorf("a renewal of all leases costs %d commands", n)
 	}
-	if n := count(func(ctx context.Context) error { _, err := s.Heartbeat(ctx, node, time.Minute); return err }); n > 5 {
+	if n := count(func(ctx context.Context) error { _, err := s.Leases.Heartbeat(ctx, node, time.Minute); return err }); n > 5 {
 		t.Errorf("a heartbeat costs %d commands", n)
 	}
 }
@@ -224,7 +227,7 @@ func TestKeepersOnRedis(t *testing.T) {
 	var stops []func()
 	start := func(i int) {
 		id := fmt.Sprint("hub ", i)
-		k := cluster.New(cluster.Options{Store: stores[i], Worker: noWorker{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: time.Second})
+		k := cluster.New(cluster.Options{Store: stores[i].Leases, Worker: noWorker{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = k.Run(ctx) }()
@@ -254,7 +257,7 @@ func TestKeepersOnRedis(t *testing.T) {
 	even(2, 128)
 	stops[1]()
 	stops[2]()
-	owners, err := stores[0].Owners(t.Context(), allShards())
+	owners, err := stores[0].Leases.Owners(t.Context(), allShards())
 	if i := slices.IndexFunc(owners, func(o string) bool { return o != "" }); err != nil || i >= 0 {
 		t.Errorf("shard %d was not handed back: %v", i, err)
 	}

@@ -64,7 +64,7 @@ func TestPollFindsWhatChanged(t *testing.T) {
 			if _, err := s.Append(t.Context(), time.Now(), topic, entry(int(h.Last.Seq), "body"), h.Version); err != nil {
 				t.Fatal(err)
 			}
-			return s.key.topic(topic).partition
+			return s.conn.key.topic(topic).partition
 		}
 		change := func(i int) int {
 			t.Helper()
@@ -84,10 +84,10 @@ func TestPollFindsWhatChanged(t *testing.T) {
 
 		// A tail that is lost, and what comes instead.
 		topic, client := fmt.Sprint(topicName, 3), admin(t, url)
-		p, n := s.key.topic(topic).partition, subscriptions.Shard(subscriptionNo(3).ID)
+		p, n := s.conn.key.topic(topic).partition, subscriptions.Shard(subscriptionNo(3).ID)
 		var restores []func() error
-		for _, tag := range []string{fmt.Sprintf("p:%d", p), s.key.records(n).tag} {
-			restore, err := snapshot(t.Context(), client, fmt.Sprintf("%s:{%s}", s.key, tag))
+		for _, tag := range []string{fmt.Sprintf("p:%d", p), s.conn.key.records(n).tag} {
+			restore, err := snapshot(t.Context(), client, fmt.Sprintf("%s:{%s}", s.conn.key, tag))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,6 +104,12 @@ end
 return {head, page[1][1], f[2] or '', body, chunks, tonumber(f[4]) or 0}
 `)
 
+// reader reads entries and bodies.
+type reader struct {
+	conn  *conn
+	heads *heads
+}
+
 // storedEntry is an entry as it came from Redis.
 type storedEntry struct {
 	journal.Entry
@@ -141,9 +146,9 @@ func openEntry(v []any) (e storedEntry, err error) {
 
 // open returns the body, checked. journal.ErrNotFound: it is in chunks and was trimmed
 // since, or else they are damaged.
-func (e storedEntry) open(ctx context.Context, s *Store) (body []byte, err error) {
+func (e storedEntry) open(ctx context.Context, r *reader) (body []byte, err error) {
 	if e.chunks > 0 {
-		body, err = s.readChunks(ctx, e.Entry, e.chunks)
+		body, err = r.readChunks(ctx, e.Entry, e.chunks)
 	} else {
 		body, err = decodeBody([]byte(e.body), e.Size)
 	}
@@ -157,13 +162,13 @@ func (e storedEntry) open(ctx context.Context, s *Store) (body []byte, err error
 }
 
 // Read implements journal.Reader.
-func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
+func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
 	var out []journal.Entry
-	k := s.key.topic(topic)
+	k := r.conn.key.topic(topic)
 	for more := true; more; {
 		var page []storedEntry
 		var err error
-		page, more, err = s.readPage(ctx, k, topic, after, most-len(out), maxBytes)
+		page, more, err = r.page(ctx, k, topic, after, most-len(out), maxBytes)
 		if len(out) > 0 && (errors.As(err, new(*journal.TrimmedError)) || errors.Is(err, journal.ErrDamaged)) {
 			return out, nil // what was read is good; the next Read says so
 		}
@@ -173,12 +178,12 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, mo
 		for i, e := range page {
 			err := damagedAfter(after, page[i:])
 			if len(out) == 0 && e.why != nil {
-				err = s.nearby(ctx, k, topic, after, err)
+				err = r.nearby(ctx, k, topic, after, err)
 			}
 			if err == nil {
 				if maxBytes -= e.Size; maxBytes < 0 {
 					maxBytes = -1 // nor do the bodies after this one
-				} else if e.Body, err = s.openBody(ctx, k, e); errors.Is(err, journal.ErrNotFound) {
+				} else if e.Body, err = r.body(ctx, k, e); errors.Is(err, journal.ErrNotFound) {
 					maxBytes, err = -1, nil // trimmed a moment ago: Body says so
 				}
 			}
@@ -195,18 +200,18 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, mo
 	return out, nil
 }
 
-// readPage reads as much as fits into one reply, and whether there is more. Entries
+// page reads as much as fits into one reply, and whether there is more. Entries
 // that cannot be read are among them; the newest of the topic is an error where it is
 // missing.
-func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after journal.Anchor, most int, maxBytes int64) (page []storedEntry, more bool, err error) {
-	v, err := s.run(ctx, readEntriesScript, []string{k.heads, k.entries},
+func (r *reader) page(ctx context.Context, k topicKeys, topic string, after journal.Anchor, most int, maxBytes int64) (page []storedEntry, more bool, err error) {
+	v, err := r.conn.run(ctx, readEntriesScript, []string{k.heads, k.entries},
 		k.field, appendAnchor(nil, after), streamID(after), max(most, 0), maxBytes, replyMax).Slice()
 	if err != nil {
 		return nil, false, err
 	}
 	if v[0] == int64(0) {
 		raw, _ := v[1].(string)
-		h, err := s.knowHead(k, topic, raw)
+		h, err := r.heads.learn(k, topic, raw)
 		if err != nil {
 			return nil, false, err
 		}
@@ -220,11 +225,11 @@ func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after j
 		if err != nil {
 			return nil, false, fmt.Errorf("topic %s: %w", topic, err)
 		}
-		s.saw(k.partition, e.Position)
+		r.heads.notePosition(k.partition, e.Position)
 		page = append(page, e)
 	}
 	if raw, _ := v[2].(string); raw != "" {
-		h, err := s.knowHead(k, topic, raw)
+		h, err := r.heads.learn(k, topic, raw)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -240,8 +245,8 @@ func (s *Store) readPage(ctx context.Context, k topicKeys, topic string, after j
 }
 
 // Find implements journal.Reader.
-func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
-	at, err := s.client.HGet(ctx, s.key.partition(journal.IDPartition(id), nameIDs), string(id[:])).Result()
+func (r *reader) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
+	at, err := r.conn.client.HGet(ctx, r.conn.key.partition(journal.IDPartition(id), nameIDs), string(id[:])).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", e, journal.ErrNotFound
 	}
@@ -252,7 +257,7 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 		return "", e, fmt.Errorf("%w: the place of notification %v", journal.ErrPacked, id)
 	}
 	at16 := anchorOf(at[16:])
-	h, found, err := s.readEntry(ctx, s.key.topicID(uuid.UUID([]byte(at[:16]))), at16, false)
+	h, found, err := r.entry(ctx, r.conn.key.topicID(uuid.UUID([]byte(at[:16]))), at16, false)
 	switch {
 	case errors.Is(err, journal.ErrNotFound) && h.Trimmed.Position < at16.Position:
 		return "", e, &journal.DamagedError{At: at16, ID: id, Why: journal.ErrMissing}
@@ -264,10 +269,10 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 	return h.Topic, found.Entry, nil
 }
 
-// readEntry reads one entry, and the head of its topic, which comes also with
+// entry reads one entry, and the head of its topic, which comes also with
 // journal.ErrNotFound.
-func (s *Store) readEntry(ctx context.Context, k topicKeys, a journal.Anchor, withBody bool) (h headRecord, e storedEntry, err error) {
-	v, err := s.run(ctx, readEntryScript, []string{k.heads, k.entries}, k.field, streamID(a), withBody).Slice()
+func (r *reader) entry(ctx context.Context, k topicKeys, a journal.Anchor, withBody bool) (h headRecord, e storedEntry, err error) {
+	v, err := r.conn.run(ctx, readEntryScript, []string{k.heads, k.entries}, k.field, streamID(a), withBody).Slice()
 	if err != nil {
 		return h, e, err
 	}
@@ -285,9 +290,9 @@ func (s *Store) readEntry(ctx context.Context, k topicKeys, a journal.Anchor, wi
 }
 
 // Body implements journal.Reader.
-func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
-	k := s.key.topic(topic)
-	_, found, err := s.readEntry(ctx, k, e.Anchor(), true)
+func (r *reader) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
+	k := r.conn.key.topic(topic)
+	_, found, err := r.entry(ctx, k, e.Anchor(), true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -296,78 +301,18 @@ func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) ([]byte
 	case found.why != nil:
 		return nil, found.why
 	}
-	return s.openBody(ctx, k, found)
+	return r.body(ctx, k, found)
 }
 
-// openBody returns the body of an entry. journal.ErrNotFound: it was trimmed since.
-func (s *Store) openBody(ctx context.Context, k topicKeys, e storedEntry) ([]byte, error) {
-	body, err := e.open(ctx, s)
+// body returns the body of an entry. journal.ErrNotFound: it was trimmed since.
+func (r *reader) body(ctx context.Context, k topicKeys, e storedEntry) ([]byte, error) {
+	body, err := e.open(ctx, r)
 	if !errors.Is(err, journal.ErrNotFound) {
 		return body, err
 	}
 	// Trimmed since, or else somebody took it away.
-	if _, _, err := s.readEntry(ctx, k, e.Anchor(), false); err != nil {
+	if _, _, err := r.entry(ctx, k, e.Anchor(), false); err != nil {
 		return nil, err
 	}
-	return nil, e.Damaged(fmt.Errorf("a part of its body is missing: %s", s.key.body(e.ID)))
-}
-
-// Topics implements journal.Trimmer.
-func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
-	err = s.page(ctx, s.key.partition(partition, nameHeads), after, limit, func(raw string) error {
-		h, err := openHead(raw, "")
-		if err == nil {
-			if s.sights.listed(s.key.topic(h.Topic), h.Head) {
-				s.histories.suspect(partition)
-			}
-			heads = append(heads, h.Head)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the topics of partition %d: %w", partition, err)
-	}
-	return heads, nil
-}
-
-// page hands open what a hash has under ids, in their order, after a given one, until
-// open took limit of them; the nil id stands before all. What open cannot read is
-// reported and left out; where there is nobody to report to, its error comes back.
-func (s *Store) page(ctx context.Context, key string, after uuid.UUID, limit int, open func(raw string) error) error {
-	if limit <= 0 {
-		return ctx.Err()
-	}
-	fields, err := s.client.HKeys(ctx, key).Result()
-	if err != nil {
-		return err
-	}
-	begin := string(after[:])
-	fields = slices.DeleteFunc(fields, func(f string) bool {
-		return len(f) != len(after) || after != uuid.Nil && cmp.Compare(f, begin) <= 0
-	})
-	slices.Sort(fields)
-	// Fields may be deleted meanwhile, and a page that is not full is the last one.
-	for took := 0; took < limit && len(fields) > 0; {
-		some := fields[:min(limit-took, len(fields))]
-		fields = fields[len(some):]
-		found, err := s.client.HMGet(ctx, key, some...).Result()
-		if err != nil {
-			return err
-		}
-		for i, v := range found {
-			raw, ok := v.(string)
-			if !ok {
-				continue
-			}
-			switch err := open(raw); {
-			case err == nil:
-				took++
-			case s.unreadableTopic == nil:
-				return err
-			default:
-				s.unreadableTopic(uuid.UUID([]byte(some[i])), err)
-			}
-		}
-	}
-	return nil
+	return nil, e.Damaged(fmt.Errorf("a part of its body is missing: %s", r.conn.key.body(e.ID)))
 }

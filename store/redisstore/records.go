@@ -11,10 +11,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
-var _ subscriptions.Store = (*Store)(nil)
+// records keeps the subscriptions and their requests.
+type records struct {
+	conn    *conn
+	checks  *checks
+	memory  *memory
+	sealing *seal.Keys
+	// unreadable is Options.Unreadable.
+	unreadable func(id uuid.UUID, why error)
+}
 
 // stored are the values of one record as they are in Redis; "" stands for none.
 type stored struct{ cursor, sub, request string }
@@ -75,17 +84,17 @@ return 1
 `
 
 // Get implements subscriptions.Registry.
-func (s *Store) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
-	values, err := s.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+func (r *records) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	values, err := r.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
 	if err != nil {
 		return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
 	}
-	return s.unpackRecord(id, values[0])
+	return r.unpackRecord(id, values[0])
 }
 
 // read returns the records with some ids of one shard.
-func (s *Store) read(ctx context.Context, shard int, ids []uuid.UUID) ([]stored, error) {
-	cmd := s.run(ctx, readScript, s.key.records(shard).values(), idArgs(ids)...)
+func (r *records) read(ctx context.Context, shard int, ids []uuid.UUID) ([]stored, error) {
+	cmd := r.conn.run(ctx, readScript, r.conn.key.records(shard).values(), idArgs(ids)...)
 	return readReply(cmd, len(ids))
 }
 
@@ -123,10 +132,10 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 
 // unpackRecord reads the values of a record; with an error, what can be read of
 // it. Its errors wrap journal.ErrPacked.
-func (s *Store) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
-	rec.Subscription, err = s.unpackSubscription(id, v)
+func (r *records) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
+	rec.Subscription, err = r.unpackSubscription(id, v)
 	if v.request != "" {
-		r, requestErr := subscriptions.UnpackRequest([]byte(v.request), s.sealing)
+		r, requestErr := subscriptions.UnpackRequest([]byte(v.request), r.sealing)
 		if requestErr == nil {
 			rec.Request = &r
 		} else {
@@ -137,11 +146,11 @@ func (s *Store) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, 
 }
 
 // unpackSubscription returns a subscription with its cursor; nil: there is none.
-func (s *Store) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subscription, error) {
+func (r *records) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subscription, error) {
 	if v.sub == "" {
 		return nil, nil
 	}
-	sub, err := subscriptions.UnpackSubscription([]byte(v.sub), s.sealing)
+	sub, err := subscriptions.UnpackSubscription([]byte(v.sub), r.sealing)
 	if err == nil {
 		sub.Cursor, err = unpackCursor([]byte(v.cursor))
 	}
@@ -152,45 +161,45 @@ func (s *Store) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subsc
 }
 
 // packRecord returns the values of rec.
-func (s *Store) packRecord(rec subscriptions.Record) (v stored) {
+func (r *records) packRecord(rec subscriptions.Record) (v stored) {
 	if rec.Subscription != nil {
-		v.sub = string(subscriptions.PackSubscription(*rec.Subscription, s.sealing))
+		v.sub = string(subscriptions.PackSubscription(*rec.Subscription, r.sealing))
 		v.cursor = string(packCursor(rec.Subscription.Cursor))
 	}
 	if rec.Request != nil {
-		v.request = string(subscriptions.PackRequest(*rec.Request, s.sealing))
+		v.request = string(subscriptions.PackRequest(*rec.Request, r.sealing))
 	}
 	return v
 }
 
 // Update implements subscriptions.Registry. At the high water it refuses what
 // subscriptions.Grows says it of, and between two looks Redis does.
-func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
-	if err := s.writable(); err != nil {
+func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+	if err := r.checks.writable(); err != nil {
 		return subscriptions.Record{}, err
 	}
 	for tries := 1; ; tries++ {
-		values, err := s.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+		values, err := r.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
 		}
-		next, grown, err := s.changed(id, values[0], change)
+		next, grown, err := r.changed(id, values[0], change)
 		if err != nil {
 			return subscriptions.Record{}, err
 		}
 		script := replaceScript
 		if grown {
-			if err := s.full(); err != nil {
+			if err := r.memory.full(); err != nil {
 				return subscriptions.Record{}, err
 			}
 			script = requestScript
 		}
-		won, err := s.run(ctx, script, s.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
+		won, err := r.conn.run(ctx, script, r.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 		}
 		if won {
-			return s.unpackRecord(id, next)
+			return r.unpackRecord(id, next)
 		}
 		if err := rest(ctx, tries); err != nil {
 			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
@@ -199,8 +208,8 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 }
 
 // changed returns what change makes of a record, and whether it grows.
-func (s *Store) changed(id uuid.UUID, was stored, change func(subscriptions.Record) (subscriptions.Record, error)) (next stored, grown bool, err error) {
-	old, err := s.unpackRecord(id, was)
+func (r *records) changed(id uuid.UUID, was stored, change func(subscriptions.Record) (subscriptions.Record, error)) (next stored, grown bool, err error) {
+	old, err := r.unpackRecord(id, was)
 	if err != nil {
 		return stored{}, false, err
 	}
@@ -208,11 +217,11 @@ func (s *Store) changed(id uuid.UUID, was stored, change func(subscriptions.Reco
 	if err != nil {
 		return stored{}, false, err
 	}
-	return s.packRecord(rec), grown, nil
+	return r.packRecord(rec), grown, nil
 }
 
-func (s *Store) replaceKeys(id uuid.UUID) []string {
-	k := s.key.recordsOf(id)
+func (r *records) replaceKeys(id uuid.UUID) []string {
+	k := r.conn.key.recordsOf(id)
 	return append(k.values(), k.changes, k.attempts(id))
 }
 

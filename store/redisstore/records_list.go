@@ -17,10 +17,10 @@ import (
 // List implements subscriptions.Registry. A hash knows no order, so each page
 // costs the ids of the shard, which are sorted here; the records of the page are
 // all else that is read.
-func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = s.eachRecord(ctx, shard, after, limit, func(id uuid.UUID, v stored) (bool, error) {
-		rec, err := s.unpackRecord(id, v)
-		if err = s.leaveOut(id, err); err != nil || rec.Subscription == nil && rec.Request == nil {
+func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	err = r.eachRecord(ctx, shard, after, limit, func(id uuid.UUID, v stored) (bool, error) {
+		rec, err := r.unpackRecord(id, v)
+		if err = r.leaveOut(id, err); err != nil || rec.Subscription == nil && rec.Request == nil {
 			return false, err
 		}
 		records = append(records, rec)
@@ -34,11 +34,11 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 
 // leaveOut tells of what List leaves out. An error: there is nobody
 // to tell.
-func (s *Store) leaveOut(id uuid.UUID, why error) error {
-	if why == nil || s.unreadable == nil {
+func (r *records) leaveOut(id uuid.UUID, why error) error {
+	if why == nil || r.unreadable == nil {
 		return why
 	}
-	s.unreadable(id, why)
+	r.unreadable(id, why)
 	return nil
 }
 
@@ -48,11 +48,11 @@ func (k recordKeys) ids() []string { return []string{k.subs, k.requests} }
 // eachRecord hands fn the records of a shard in the order of their ids, after a given
 // one, until fn took limit of them. One that was deleted meanwhile comes without
 // values.
-func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
+func (r *records) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
 	if limit <= 0 {
 		return ctx.Err()
 	}
-	ids, err := s.idsIn(ctx, s.key.records(shard).ids())
+	ids, err := r.idsIn(ctx, r.conn.key.records(shard).ids())
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Store) eachRecord(ctx context.Context, shard int, after uuid.UUID, limi
 	for ids = ids[first:]; limit > 0 && len(ids) > 0; {
 		page := ids[:min(len(ids), limit, readMax)]
 		ids = ids[len(page):]
-		values, err := s.read(ctx, shard, page)
+		values, err := r.read(ctx, shard, page)
 		if err != nil {
 			return err
 		}
@@ -94,8 +94,8 @@ return out
 `)
 
 // idsIn returns the fields of some hashes of one slot, sorted, each once.
-func (s *Store) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, error) {
-	lists, err := s.run(ctx, idsScript, hashes).Slice()
+func (r *records) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, error) {
+	lists, err := r.conn.run(ctx, idsScript, hashes).Slice()
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +121,13 @@ const changesKept = 1024
 //
 // A change is an entry of a stream, and the counter value its id. A shard in
 // which nothing changed costs one command.
-func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
-	k := s.key.records(shard)
+func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	k := r.conn.key.records(shard)
 	from := "-"
 	if since > 0 {
 		from = changeID(since)
 	}
-	changes, err := s.client.XRange(ctx, k.changes, from, "+").Result()
+	changes, err := r.conn.client.XRange(ctx, k.changes, from, "+").Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
 	}
@@ -144,7 +144,7 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 	// The value is read before what it counts. Records that were deleted are
 	// known from the changes alone.
 	known, next := changedIDs(changes)
-	if ids, err = s.idsIn(ctx, k.ids()); err != nil {
+	if ids, err = r.idsIn(ctx, k.ids()); err != nil {
 		return nil, 0, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)
 	}
 	ids = append(ids, known...)

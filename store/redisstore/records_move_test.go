@@ -16,7 +16,7 @@ func TestRecordsWhileASlotMoves(t *testing.T) {
 	nodes := redistest.Cluster(t)
 	s := openStore(t, Options{URL: nodes.URL(), Timeout: patience})
 	subs := fill(t, s, 400)
-	slot := nodes.Slot(t, s.key.recordsOf(subs[0].ID).cursors)
+	slot := nodes.Slot(t, s.conn.key.recordsOf(subs[0].ID).cursors)
 	from, _ := nodes.Owner(t, slot)
 	to := nodes.Servers()[0]
 	if to == from {

@@ -25,9 +25,6 @@ type Secrets struct {
 	Retired []seal.ID
 }
 
-// Secrets tells how the store keeps secrets since it was opened.
-func (s *Store) Secrets() Secrets { return s.secrets }
-
 // nameSecrets is a set of the forms in which secrets may be stored, so that a
 // start need not look at each: formPlain, and the ids of keys in hexadecimal. A
 // hub adds the form in which it stores them before it stores any. It takes one
@@ -44,53 +41,54 @@ const formPlain = "plain"
 //	returns 1; 0: it was there
 var formScript = newScript(bounded, `return redis.call('SADD', KEYS[1], ARGV[1])`)
 
-// settleSecrets sees to it that every secret can be opened, and that each is
+// resealAll sees to it that every secret can be opened, and that each is
 // stored as the keys would store it today. Without one of the keys it returns an
 // error that wraps a *seal.KeyError, and nothing was changed. What it did not
 // finish the next start does.
-func (s *Store) settleSecrets(ctx context.Context) error {
+func (r *records) resealAll(ctx context.Context) (found Secrets, err error) {
 	mine := formPlain
-	if s.sealing != nil {
-		s.secrets.Key = &s.sealing.IDs()[0]
-		mine = s.secrets.Key.String()
+	if r.sealing != nil {
+		found.Key = &r.sealing.IDs()[0]
+		mine = found.Key.String()
 	}
-	name := s.key.meta(nameSecrets)
-	was, err := s.client.SMembers(ctx, name).Result()
+	name := r.conn.key.meta(nameSecrets)
+	was, err := r.conn.client.SMembers(ctx, name).Result()
 	if err != nil || len(was) == 1 && was[0] == mine {
-		return err
+		return found, err
 	}
-	if err := s.lacksNoKey(ctx); err != nil {
-		return err
+	if err := r.lacksNoKey(ctx); err != nil {
+		return found, err
 	}
-	if err := s.run(ctx, formScript, []string{name}, mine).Err(); err != nil {
-		return err
+	if err := r.conn.run(ctx, formScript, []string{name}, mine).Err(); err != nil {
+		return found, err
 	}
-	used, err := s.reseal(ctx)
+	used, resealed, err := r.reseal(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
-	s.secrets.Retired = slices.DeleteFunc(used, func(id seal.ID) bool { return id.String() == mine })
+	found.Resealed = resealed
+	found.Retired = slices.DeleteFunc(used, func(id seal.ID) bool { return id.String() == mine })
 	var gone []any
 	for _, form := range was {
-		if form != mine && !slices.ContainsFunc(s.sealing.IDs(), func(id seal.ID) bool { return id.String() == form }) {
+		if form != mine && !slices.ContainsFunc(r.sealing.IDs(), func(id seal.ID) bool { return id.String() == form }) {
 			gone = append(gone, form)
 		}
 	}
 	if len(gone) == 0 {
-		return nil
+		return found, nil
 	}
-	return s.client.SRem(ctx, name, gone...).Err()
+	return found, r.conn.client.SRem(ctx, name, gone...).Err()
 }
 
 // lacksNoKey returns an error that wraps a *seal.KeyError for each key that
 // secrets were sealed with and that is not there.
-func (s *Store) lacksNoKey(ctx context.Context) error {
+func (r *records) lacksNoKey(ctx context.Context) error {
 	need := map[seal.ID]int{}
-	err := s.eachPage(ctx, func(_ []uuid.UUID, values []stored) error {
+	err := r.eachPage(ctx, func(_ []uuid.UUID, values []stored) error {
 		for _, v := range values {
-			ids, _ := s.sealedBy(v)
+			ids, _ := r.sealedBy(v)
 			for _, id := range ids {
-				if !slices.Contains(s.sealing.IDs(), id) {
+				if !slices.Contains(r.sealing.IDs(), id) {
 					need[id]++
 				}
 			}
@@ -106,29 +104,29 @@ func (s *Store) lacksNoKey(ctx context.Context) error {
 
 // reseal stores the secrets anew that are not stored as the keys would today, and
 // returns the other keys that sealed some of them.
-func (s *Store) reseal(ctx context.Context) (used []seal.ID, err error) {
+func (r *records) reseal(ctx context.Context) (used []seal.ID, resealed int, err error) {
 	same := func(rec subscriptions.Record) (subscriptions.Record, error) { return rec, nil }
-	err = s.eachPage(ctx, func(ids []uuid.UUID, values []stored) error {
+	err = r.eachPage(ctx, func(ids []uuid.UUID, values []stored) error {
 		var writes []call
 		var writing []uuid.UUID
 		for i, id := range ids {
-			by, fresh := s.sealedBy(values[i])
+			by, fresh := r.sealedBy(values[i])
 			if fresh {
 				continue
 			}
-			next, _, err := s.changed(id, values[i], same)
+			next, _, err := r.changed(id, values[i], same)
 			if err != nil {
 				return err
 			}
 			used = append(used, by...)
-			writes = append(writes, call{keys: s.replaceKeys(id), args: replaceArgs(id, values[i], next, "", nil)})
+			writes = append(writes, call{keys: r.replaceKeys(id), args: replaceArgs(id, values[i], next, "", nil)})
 			writing = append(writing, id)
 		}
-		s.secrets.Resealed += len(writing)
-		for i, cmd := range s.runAll(ctx, replaceScript, writes) {
+		resealed += len(writing)
+		for i, cmd := range r.conn.runAll(ctx, replaceScript, writes) {
 			won, err := cmd.Bool()
 			if err == nil && !won { // somebody changed it meanwhile
-				_, err = s.Update(ctx, writing[i], same)
+				_, err = r.Update(ctx, writing[i], same)
 			}
 			if err != nil {
 				return err
@@ -137,15 +135,15 @@ func (s *Store) reseal(ctx context.Context) (used []seal.ID, err error) {
 		return nil
 	})
 	slices.SortFunc(used, func(a, b seal.ID) int { return slices.Compare(a[:], b[:]) })
-	return slices.Compact(used), err
+	return slices.Compact(used), resealed, err
 }
 
 // sealedBy returns the keys of a record's secrets, and whether these are stored
 // as the keys would store them today.
-func (s *Store) sealedBy(v stored) (ids []seal.ID, fresh bool) {
+func (r *records) sealedBy(v stored) (ids []seal.ID, fresh bool) {
 	fresh = true
 	for _, form := range secretsIn(v) {
-		fresh = fresh && s.sealing.Fresh(form)
+		fresh = fresh && r.sealing.Fresh(form)
 		if id, ok := seal.SealedBy(form); ok && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
@@ -154,14 +152,14 @@ func (s *Store) sealedBy(v stored) (ids []seal.ID, fresh bool) {
 }
 
 // eachPage hands fn all records, some of a shard at a time.
-func (s *Store) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values []stored) error) error {
+func (r *records) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values []stored) error) error {
 	for shard := range journal.Partitions {
-		ids, err := s.idsIn(ctx, s.key.records(shard).ids())
+		ids, err := r.idsIn(ctx, r.conn.key.records(shard).ids())
 		if err != nil {
 			return err
 		}
 		for page := range slices.Chunk(ids, readMax) {
-			values, err := s.read(ctx, shard, page)
+			values, err := r.read(ctx, shard, page)
 			if err == nil {
 				err = fn(page, values)
 			}

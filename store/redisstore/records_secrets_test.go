@@ -26,7 +26,7 @@ func TestStoresWithDifferentSealKeys(t *testing.T) {
 	}
 	// The key is changed while a hub with the old one alone still runs.
 	b := openStore(t, Options{URL: url, Prefix: prefix, Keys: sealKeys(t, 2, 1), Timeout: patience})
-	if got := b.Secrets(); got.Resealed != 1 || *got.Key != other.IDs()[0] || !slices.Equal(got.Retired, one.IDs()) {
+	if got := b.Found.Secrets; got.Resealed != 1 || *got.Key != other.IDs()[0] || !slices.Equal(got.Retired, one.IDs()) {
 		t.Errorf("after the change of the key: %+v", got)
 	}
 	if _, err := a.Get(t.Context(), sub.ID); !errors.Is(err, journal.ErrPacked) {

@@ -124,18 +124,18 @@ func TestCommitDuringUpdate(t *testing.T) {
 func TestChangeThatIsSentTwiceIsMadeOnce(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub := subscriptionNo(1)
-	next := s.packRecord(subscriptions.Record{Subscription: &sub})
+	next := s.records.packRecord(subscriptions.Record{Subscription: &sub})
 	args := replaceArgs(sub.ID, stored{}, next, newToken(), nil)
 	for i := range 2 {
-		if won, err := s.run(t.Context(), replaceScript, s.replaceKeys(sub.ID), args...).Bool(); err != nil || !won {
+		if won, err := s.conn.run(t.Context(), replaceScript, s.records.replaceKeys(sub.ID), args...).Bool(); err != nil || !won {
 			t.Errorf("call %d: %t, %v", i+1, won, err)
 		}
 	}
 	args[7] = newToken()
-	if won, err := s.run(t.Context(), replaceScript, s.replaceKeys(sub.ID), args...).Bool(); err != nil || won {
+	if won, err := s.conn.run(t.Context(), replaceScript, s.records.replaceKeys(sub.ID), args...).Bool(); err != nil || won {
 		t.Errorf("the same from somebody else: %t, %v", won, err)
 	}
-	changes, err := s.client.XLen(t.Context(), s.key.recordsOf(sub.ID).changes).Result()
+	changes, err := s.conn.client.XLen(t.Context(), s.conn.key.recordsOf(sub.ID).changes).Result()
 	if err != nil || changes != 1 {
 		t.Errorf("%d changes are told of, %v", changes, err)
 	}
@@ -162,7 +162,7 @@ func TestUpdateGivesUp(t *testing.T) {
 func TestDamagedRecordIsRefused(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub, beside := subscriptionNo(1), subscriptionNo(2)
-	k := s.key.recordsOf(sub.ID)
+	k := s.conn.key.recordsOf(sub.ID)
 	rec := subscriptions.Record{Subscription: &sub, Request: &subscriptions.Request{ID: uuid.New(), Topic: sub.Topic, Callback: sub.Callback}}
 	moved := sub.Cursor
 	moved.Position++
@@ -171,8 +171,8 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 	for name, hash := range map[string]string{"cursor": k.cursors, "subscription": k.subs, "request": k.requests} {
 		set(t, s, sub.ID, rec)
 		set(t, s, beside.ID, subscriptions.Record{Subscription: &beside})
-		whole := s.client.HGet(t.Context(), hash, string(sub.ID[:])).Val()
-		s.client.HSet(t.Context(), hash, string(sub.ID[:]), whole[:len(whole)-1])
+		whole := s.conn.client.HGet(t.Context(), hash, string(sub.ID[:])).Val()
+		s.conn.client.HSet(t.Context(), hash, string(sub.ID[:]), whole[:len(whole)-1])
 		_, getErr := s.Get(t.Context(), sub.ID)
 		_, listErr := s.List(t.Context(), subscriptions.Shard(sub.ID), uuid.Nil, 10)
 		_, updateErr := s.Update(t.Context(), sub.ID, same)
@@ -188,7 +188,7 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 		if got := get(t, s, beside.ID).Subscription.Cursor; name != "request" && got != moved {
 			t.Errorf("with a damaged %s, the commit beside it was not stored", name)
 		}
-		s.client.HSet(t.Context(), hash, string(sub.ID[:]), whole)
+		s.conn.client.HSet(t.Context(), hash, string(sub.ID[:]), whole)
 		set(t, s, sub.ID, subscriptions.Record{})
 		set(t, s, beside.ID, subscriptions.Record{})
 	}
@@ -199,7 +199,7 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 func TestDamagedRecordIsLeftOut(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	told := map[uuid.UUID]error{}
-	s.unreadable = func(id uuid.UUID, why error) { told[id] = why }
+	s.records.unreadable = func(id uuid.UUID, why error) { told[id] = why }
 	sub := subscriptionNo(1)
 	shard, beside := subscriptions.Shard(sub.ID), subscriptionNo(2)
 	for i := 3; subscriptions.Shard(beside.ID) != shard; i++ {
@@ -208,15 +208,15 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 	both := func(sub subscriptions.Subscription) subscriptions.Record {
 		return subscriptions.Record{Subscription: &sub, Request: &subscriptions.Request{ID: uuid.New(), Topic: sub.Topic, Callback: sub.Callback}}
 	}
-	k := s.key.recordsOf(sub.ID)
+	k := s.conn.key.recordsOf(sub.ID)
 	for name, c := range map[string]struct {
 		hash       string
 		subs, reqs int // how many can be read
 	}{"cursor": {k.cursors, 1, 2}, "subscription": {k.subs, 1, 2}, "request": {k.requests, 2, 1}} {
 		set(t, s, sub.ID, both(sub))
 		set(t, s, beside.ID, both(beside))
-		whole := s.client.HGet(t.Context(), c.hash, string(sub.ID[:])).Val()
-		s.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole[:len(whole)-1])
+		whole := s.conn.client.HGet(t.Context(), c.hash, string(sub.ID[:])).Val()
+		s.conn.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole[:len(whole)-1])
 		for limit := 1; limit < 4; limit++ {
 			clear(told)
 			var subs, reqs int
@@ -244,7 +244,7 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 				t.Errorf("with a damaged %s, in pages of %d: %d subscriptions and %d requests, told of %v", name, limit, subs, reqs, told)
 			}
 		}
-		s.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole)
+		s.conn.client.HSet(t.Context(), c.hash, string(sub.ID[:]), whole)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestChangedWithAValueThatIsNotKnown(t *testing.T) {
 	for range 2 * changesKept {
 		set(t, s, ids[0], one)
 	}
-	if n := s.client.XLen(t.Context(), s.key.records(shard).changes).Val(); n > changesKept+200 {
+	if n := s.conn.client.XLen(t.Context(), s.conn.key.records(shard).changes).Val(); n > changesKept+200 {
 		t.Errorf("%d changes are kept", n)
 	}
 	if got, _, err := s.Changed(t.Context(), shard, last); !errors.Is(err, subscriptions.ErrChangesLost) {

@@ -164,7 +164,7 @@ func everything(ctx context.Context, client redis.UniversalClient, prefix string
 
 // damage damages an entry in Redis.
 func damage(ctx context.Context, client redis.UniversalClient, s *Store, topic string, e journal.Entry, d storetest.Damage) error {
-	entries, body, id := s.key.topic(topic).entries, s.key.body(e.ID), streamID(e.Anchor())
+	entries, body, id := s.conn.key.topic(topic).entries, s.conn.key.body(e.ID), streamID(e.Anchor())
 	if n, err := client.Exists(ctx, body).Result(); err != nil {
 		return err
 	} else if n == 1 && d >= storetest.DamagedBody {

@@ -50,11 +50,11 @@ const comparePage = 128
 // compare compares what is remembered of a partition with what is there, and puts
 // right what was lost: a head that went back gets a gap, and one that vanished comes
 // back. A head that cannot be read stays as it is.
-func (s *Store) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]journal.Reached) error {
-	known := s.sights.all(partition) // before the heads are read: then these are as new, or were lost
-	for id, r := range reached {
+func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]journal.Reached) error {
+	known := r.heads.seen.all(partition) // before the heads are read: then these are as new, or were lost
+	for id, got := range reached {
 		if _, ok := known[id]; !ok {
-			known[id] = journal.Sight{Topic: r.Topic, Last: r.Greatest}
+			known[id] = journal.Sight{Topic: got.Topic, Last: got.Greatest}
 		}
 	}
 	ids := make([]uuid.UUID, 0, len(known))
@@ -63,8 +63,8 @@ func (s *Store) compare(ctx context.Context, partition int, emptied bool, reache
 	}
 	loss := Loss{Partition: partition, Emptied: emptied}
 	defer func() {
-		if s.lost != nil && (loss.Emptied || loss.Topics > 0) {
-			s.lost(loss)
+		if r.lost != nil && (loss.Emptied || loss.Topics > 0) {
+			r.lost(loss)
 		}
 	}()
 	for some := range slices.Chunk(ids, comparePage) {
@@ -72,17 +72,17 @@ func (s *Store) compare(ctx context.Context, partition int, emptied bool, reache
 		for i, id := range some {
 			fields[i] = string(id[:])
 		}
-		found, err := s.client.HMGet(ctx, s.key.partition(partition, nameHeads), fields...).Result()
+		found, err := r.conn.client.HMGet(ctx, r.conn.key.partition(partition, nameHeads), fields...).Result()
 		if err != nil {
 			return err
 		}
 		for i, id := range some {
 			raw, _ := found[i].(string)
-			var r *journal.Reached
+			var got *journal.Reached
 			if at, ok := reached[id]; ok {
-				r = &at
+				got = &at
 			}
-			if err := s.compareTopic(ctx, known[id], r, raw, &loss); err != nil && !errors.Is(err, journal.ErrPacked) {
+			if err := r.compareTopic(ctx, known[id], got, raw, &loss); err != nil && !errors.Is(err, journal.ErrPacked) {
 				return err
 			}
 		}
@@ -92,33 +92,33 @@ func (s *Store) compare(ctx context.Context, partition int, emptied bool, reache
 
 // compareTopic compares one topic, given its stored head record, and adds to loss
 // what it is the first to find.
-func (s *Store) compareTopic(ctx context.Context, known journal.Sight, r *journal.Reached, raw string, loss *Loss) error {
-	k := s.key.topic(known.Topic)
+func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got *journal.Reached, raw string, loss *Loss) error {
+	k := r.conn.key.topic(known.Topic)
 	for range maxTries {
 		h, err := openHead(raw, known.Topic)
 		if err != nil {
 			return err
 		}
-		gone, err := s.isLost(ctx, k, h.Head, known)
+		gone, err := r.isLost(ctx, k, h.Head, known)
 		if err != nil {
 			return err
 		}
 		next, gap, news := h.Head, journal.Gap{}, false
 		if gone {
-			next, gap, news = h.Regain(known, r, time.Now())
+			next, gap, news = h.Regain(known, got, time.Now())
 		} else if h.Epoch == known.Epoch {
 			next, news = h.Recall(known)
 		}
 		if !news {
 			if !known.Hearsay() || h.Version != "" {
-				s.sights.replace(k, h.Head)
+				r.heads.seen.replace(k, h.Head)
 			}
 			return nil
 		}
 		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset || next.Kind != h.Kind {
 			next.Version = newVersion(random())
 		}
-		stored, now, err := s.putRegained(ctx, k, h, next)
+		stored, now, err := r.putRegained(ctx, k, h, next)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (s *Store) compareTopic(ctx context.Context, known journal.Sight, r *journa
 			if gap.Count > 0 {
 				loss.Gaps = append(loss.Gaps, gap)
 			}
-			s.hints.send(known.Topic)
+			r.watcher.send(known.Topic)
 			return nil
 		}
 		raw = now
@@ -141,7 +141,7 @@ func (s *Store) compareTopic(ctx context.Context, known journal.Sight, r *journa
 
 // isLost tells whether the journal lost the newest entry that is remembered of a
 // topic.
-func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known journal.Sight) (bool, error) {
+func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, known journal.Sight) (bool, error) {
 	switch {
 	case known.None(), h.Epoch > known.Epoch:
 		return false, nil
@@ -154,7 +154,7 @@ func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known j
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
 		return false, nil
 	}
-	_, _, err := s.readPage(ctx, k, known.Topic, known.Last, 0, -1)
+	_, _, err := r.reader.page(ctx, k, known.Topic, known.Last, 0, -1)
 	var trimmed *journal.TrimmedError
 	switch {
 	case errors.Is(err, journal.ErrRolledBack):
@@ -166,32 +166,32 @@ func (s *Store) isLost(ctx context.Context, k topicKeys, h journal.Head, known j
 }
 
 // putRegained stores next in the place of h.
-func (s *Store) putRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
+func (r *reconciler) putRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
 	raw := packHead(next)
-	stored, now, err = swapped(s.run(ctx, regainScript, []string{k.heads, k.changes, k.latest, k.intervals},
-		k.field, h.revision, raw, maxTopicChanges, s.hints.message(next.Topic), k.hints, s.publish(), !next.Until.Equal(h.Until)))
+	stored, now, err = swapped(r.conn.run(ctx, regainScript, []string{k.heads, k.changes, k.latest, k.intervals},
+		k.field, h.revision, raw, maxTopicChanges, r.watcher.message(next.Topic), k.hints, r.conn.hintCommand(), !next.Until.Equal(h.Until)))
 	if stored {
-		s.heads.Add(k.id, raw)
-		s.sights.replace(k, next)
+		r.heads.cache.Add(k.id, raw)
+		r.heads.seen.replace(k, next)
 	}
 	return stored, now, err
 }
 
 // whoReached asks how far the subscriptions to the topics of some partitions got, by
 // partition and topic id; ready: all are known.
-func (s *Store) whoReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
-	if s.reached == nil {
+func (r *reconciler) whoReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
+	if r.reached == nil {
 		return nil, true
 	}
-	all, ready := s.reached(partitions)
+	all, ready := r.reached(partitions)
 	of = make(map[int]map[uuid.UUID]journal.Reached)
-	for _, r := range all {
-		id := journal.TopicID(r.Topic)
+	for _, got := range all {
+		id := journal.TopicID(got.Topic)
 		n := journal.Partition(id)
 		if of[n] == nil {
 			of[n] = make(map[uuid.UUID]journal.Reached)
 		}
-		of[n][id] = r
+		of[n][id] = got
 	}
 	return of, ready
 }
@@ -199,11 +199,11 @@ func (s *Store) whoReached(partitions []int) (of map[int]map[uuid.UUID]journal.R
 // confirm returns nil if an entry that was appended with a history is there, though
 // the history may be over: a failover may have come between the answer of Redis and
 // now, and other hubs may have compared before this one knew of the entry.
-func (s *Store) confirm(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
-	if s.histories.of[k.partition].settled.Load() == with {
+func (a *appender) confirm(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
+	if a.histories.of[k.partition].settled.Load() == with {
 		return nil
 	}
-	there, err := s.client.HExists(ctx, k.ids, string(e.ID[:])).Result()
+	there, err := a.conn.client.HExists(ctx, k.ids, string(e.ID[:])).Result()
 	if err != nil {
 		return fmt.Errorf("making sure of a notification: %w", err)
 	}

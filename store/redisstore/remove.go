@@ -29,12 +29,12 @@ return {1}
 `)
 
 // Remove implements journal.Remover. Entries go first, as Trim takes them.
-func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
-	return s.swapHead(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
+func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
+	return t.heads.swap(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
 		if h.Version == ifHead && h.Entries > 0 {
-			_, err := s.Trim(ctx, topic, journal.All)
+			_, err := t.Trim(ctx, topic, journal.All)
 			if err == nil {
-				h, err = s.readHead(ctx, k, topic)
+				h, err = t.heads.read(ctx, k, topic)
 			}
 			if err != nil {
 				return false, "", err
@@ -49,12 +49,12 @@ func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version
 			next.Version = newVersion(random())
 			tombstone = packHead(next)
 		}
-		names := []string{k.heads, k.intervals, s.key.partition(k.partition, nameMarks), k.changes, k.latest}
-		done, now, err := swapped(s.run(ctx, removeScript, names, k.field, h.revision, tombstone, newRevision(),
-			maxTopicChanges, s.hints.message(topic), k.hints, s.publish()))
+		names := []string{k.heads, k.intervals, t.conn.key.partition(k.partition, nameMarks), k.changes, k.latest}
+		done, now, err := swapped(t.conn.run(ctx, removeScript, names, k.field, h.revision, tombstone, newRevision(),
+			maxTopicChanges, t.watcher.message(topic), k.hints, t.conn.hintCommand()))
 		if done && err == nil {
-			_, err = s.knowHead(k, topic, tombstone)
-			s.hints.send(topic)
+			_, err = t.heads.learn(k, topic, tombstone)
+			t.watcher.send(topic)
 		}
 		return done, now, err
 	})

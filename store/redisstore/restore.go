@@ -29,34 +29,42 @@ redis.pcall(ARGV[7], ARGV[6], ARGV[5])
 return {1}
 `)
 
+// restorer carries the state of topics over.
+type restorer struct {
+	conn    *conn
+	memory  *memory
+	heads   *heads
+	watcher *watcher
+}
+
 // Intervals implements journal.Restorer.
-func (s *Store) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
-	all, err := s.intervals(ctx, s.key.topic(topic))
+func (r *restorer) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
+	all, err := r.heads.intervals(ctx, r.conn.key.topic(topic))
 	slices.Reverse(all)
 	return all, err
 }
 
 // Restore implements journal.Restorer.
-func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
-	if err := errors.Join(ctx.Err(), s.full()); err != nil {
+func (r *restorer) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+	if err := errors.Join(ctx.Err(), r.memory.full()); err != nil {
 		return err
 	}
-	return s.swapHead(ctx, h.Topic, func(k topicKeys, stored headRecord) (bool, string, error) {
+	return r.heads.swap(ctx, h.Topic, func(k topicKeys, stored headRecord) (bool, string, error) {
 		next, news, err := journal.Restored(stored.Head, h)
 		if err != nil || !news {
 			return true, "", err
 		}
 		next.Version = newVersion(random())
 		raw := packHead(next)
-		args := []any{k.field, stored.revision, raw, maxTopicChanges, s.hints.message(h.Topic), k.hints, s.publish()}
+		args := []any{k.field, stored.revision, raw, maxTopicChanges, r.watcher.message(h.Topic), k.hints, r.conn.hintCommand()}
 		for _, i := range remembered {
 			args = append(args, journal.PackInterval(i))
 		}
 		names := []string{k.heads, k.intervals, k.changes, k.latest}
-		done, now, err := swapped(s.run(ctx, restoreScript, names, args...))
+		done, now, err := swapped(r.conn.run(ctx, restoreScript, names, args...))
 		if done && err == nil {
-			if _, err = s.knowHead(k, h.Topic, raw); err == nil {
-				s.hints.send(h.Topic)
+			if _, err = r.heads.learn(k, h.Topic, raw); err == nil {
+				r.watcher.send(h.Topic)
 			}
 		}
 		return done, now, err

@@ -1,10 +1,6 @@
 package redisstore
 
-import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
-)
+import "github.com/redis/go-redis/v9"
 
 // side says what Redis does with a script while it holds more than its maxmemory.
 // The package comment says which writes belong on which side.
@@ -35,10 +31,4 @@ func newScript(of side, source string) *redis.Script {
 	script := redis.NewScript(string(of) + "\n" + source)
 	scripts[script] = of
 	return script
-}
-
-// run runs a script by its hash, and by its source where the server does not
-// know it yet.
-func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args ...any) *redis.Cmd {
-	return script.Run(ctx, s.client, keys, args...)
 }

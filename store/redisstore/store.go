@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
+	"github.com/rshub/rshub/subscriptions"
 )
 
 // Options are the settings of a Store.
@@ -79,50 +76,36 @@ var (
 // stored has to be refused in less than two seconds.
 const DefaultTimeout = 1500 * time.Millisecond
 
-const (
-	// openTimeout is for all of Open's own commands.
-	openTimeout = 10 * time.Second
-)
-
-const (
-	maxRetries   = 3
-	maxRedirects = 8
-	poolSize     = 64 // connections to each server
-	headsKept    = 1024
-)
+// openTimeout is for all of Open's own commands.
+const openTimeout = 10 * time.Second
 
 // Store is a journal and a store of subscriptions in Redis. It may be shared
 // between goroutines, and several of them, in several processes, may work on
 // the same keys.
+//
+// It is put together of parts, one for each thing that it does. Each has its own
+// state, and they share the connection alone.
 type Store struct {
-	client  redis.UniversalClient
-	cluster bool
-	key     keys
-	sealing *seal.Keys
-	meta    meta
-	secrets Secrets
+	journal.Journal     // *topics
+	journal.Restorer    // *restorer
+	pingStore           // *pings
+	subscriptions.Store // *records
+	// Leases are those of the hubs on the shards.
+	Leases cluster.Store
+	// Found is what Open found.
+	Found Found
 
-	// heads are the raw head records that were read or stored last, by topic id.
-	heads *lru.Cache[uuid.UUID, string]
-	// highest are the highest positions that were seen in each partition.
-	highest [journal.Partitions]atomic.Uint64
-	hints   *hints
-	memory  memory
-	// unreadable and unreadableTopic are those of Options.
-	unreadable, unreadableTopic func(id uuid.UUID, why error)
-	// sights, histories and hubs are for telling what Redis lost; with reached and
-	// lost of the Options.
-	sights     sights
+	conn       *conn
+	checks     *checks
+	memory     *memory
 	histories  *histories
-	hubs       hubs
-	ownerLease time.Duration
-	reached    func(partitions []int) (of []journal.Reached, ready bool)
-	lost       func(Loss)
-
-	location string // for people, without a password
-	checks   checks
-	// refused is why nothing may be written any more; nil: it may.
-	refused atomic.Pointer[error]
+	heads      *heads
+	watcher    *watcher
+	reader     *reader
+	appender   *appender
+	records    *records
+	reconciler *reconciler
+	lister     *lister
 
 	stop      context.CancelFunc // ends what runs beside the calls
 	running   sync.WaitGroup
@@ -130,10 +113,31 @@ type Store struct {
 	closeErr  error
 }
 
-var (
-	_ journal.Journal = (*Store)(nil)
-	_ journal.Marks   = (*Store)(nil)
-)
+// pingStore is journal.Marks, under a name that no method has.
+type pingStore interface{ journal.Marks }
+
+// topics is all that a store does with the journals of topics. The way of a
+// notification through it begins with Append.
+type topics struct {
+	*appender
+	*reader
+	*watcher
+	*trimmer
+}
+
+// Found is what Open found in Redis.
+type Found struct {
+	// ID is that of this installation, drawn at random when the store was made.
+	ID string
+	// New says that Open made the store, since there was none.
+	New bool
+	// Location is where the store is, without a password.
+	Location string
+	// Warnings is what an operator should know about this Redis, a sentence each.
+	Warnings []string
+	// Secrets says how the store keeps secrets.
+	Secrets Secrets
+}
 
 // Open connects to a store, and makes an empty one where there is none.
 func Open(ctx context.Context, o Options) (*Store, error) {
@@ -149,117 +153,123 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	heads, err := lru.New[uuid.UUID, string](headsKept)
+	c := &conn{client: client, cluster: t.cluster, key: key, location: t.location()}
+	s, err := c.open(ctx, o)
 	if err != nil {
-		panic(err) // its size is right
-	}
-	s := &Store{
-		client: client, cluster: t.cluster, key: key, sealing: o.Keys, heads: heads, hints: newHints(), location: t.location(),
-		unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic,
-		histories: newHistories(), ownerLease: o.Lease, reached: o.Reached, lost: o.Lost,
-	}
-	s.checks.told = o.Refusing
-	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := s.start(openCtx, o); err != nil {
 		_ = client.Close() // the first error says more
 		return nil, err
-	}
-	if err := s.settleSecrets(ctx); err != nil { // takes as long as there are subscriptions
-		_ = client.Close()
-		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
-	}
-	var background context.Context
-	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.work(background)
-	if !o.Visitor {
-		s.settleAll(openCtx)
-		s.running.Go(func() { s.settle(background) })
 	}
 	return s, nil
 }
 
-// connect makes the client, whose commands take no longer than timeout. It dials
-// nothing yet.
-func connect(t target, timeout time.Duration) (redis.UniversalClient, error) {
-	o, err := t.options()
+// open makes a store of a connection.
+func (c *conn) open(ctx context.Context, o Options) (*Store, error) {
+	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	found, err := c.find(openCtx, o)
 	if err != nil {
 		return nil, err
 	}
-	// All that the client has to say it says in errors as well.
-	logging.Disable()
-	o.MaxRetries, o.MaxRedirects = maxRetries, maxRedirects
-	o.MinRetryBackoff, o.MaxRetryBackoff = 20*time.Millisecond, 200*time.Millisecond
-	o.DialTimeout, o.DialerRetries = timeout/3, 1 // so that another try is left
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize = poolSize
-	// An ACL user need not be allowed what nothing depends on.
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	// Reads go to masters alone: ReadOnly and the Route options stay as they are.
-	client := redis.NewUniversalClient(o)
-	client.AddHook(limits{timeout: timeout})
-	return client, nil
+	s := assemble(c, found, o)
+	if s.Found.Secrets, err = s.records.resealAll(ctx); err != nil { // takes as long as there are subscriptions
+		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
+	}
+	var background context.Context
+	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.running.Go(func() { s.watcher.listen(background) })
+	s.running.Go(func() { s.memory.watch(background) })
+	s.running.Go(func() { s.checks.watch(background) })
+	if !o.Visitor {
+		s.reconciler.reconcile(openCtx)
+		s.running.Go(func() { s.reconciler.run(background) })
+	}
+	return s, nil
 }
 
-// start makes a store of the connection.
-func (s *Store) start(ctx context.Context, o Options) error {
-	if err := s.client.Ping(ctx).Err(); forbidden(err) {
-		return lacks("PING", err.Error())
+// find looks whether a hub can work on this Redis, and which store is in it.
+func (c *conn) find(ctx context.Context, o Options) (Found, error) {
+	if err := c.client.Ping(ctx).Err(); forbidden(err) {
+		return Found{}, lacks("PING", err.Error())
 	} else if err != nil {
-		return fmt.Errorf("connecting to Redis: %w", err)
+		return Found{}, fmt.Errorf("connecting to Redis: %w", err)
 	}
-	var err error
-	if s.checks.warnings, err = s.inspect(ctx); err != nil {
-		return err
+	warnings, err := c.inspect(ctx)
+	if err != nil {
+		return Found{}, err
 	}
-	if err := s.needs(ctx); err != nil {
-		return err
+	if err := c.needs(ctx); err != nil {
+		return Found{}, err
 	}
-	if s.meta, err = s.readMeta(ctx, o.InstallID, o.AcceptEmpty); err != nil {
-		return fmt.Errorf("opening the store in Redis: %w", err)
+	id, isNew, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty)
+	if err != nil {
+		return Found{}, fmt.Errorf("opening the store in Redis: %w", err)
 	}
-	s.pinned(o.InstallID)
-	return nil
+	if o.InstallID != "" && o.InstallID != id {
+		warnings = append(warnings, fmt.Sprintf("the store has the id %s, and not %s, which --install-id says; it was accepted by --accept-empty-store: change --install-id", id, o.InstallID))
+	}
+	return Found{ID: id, New: isNew, Location: c.location, Warnings: warnings}, nil
 }
 
-// work begins what runs beside the calls, until ctx ends.
-func (s *Store) work(ctx context.Context) {
-	s.running.Go(func() { s.listen(ctx) })
-	s.running.Go(func() { s.watchMemory(ctx) })
-	s.running.Go(func() { s.watchStore(ctx) })
+// assemble puts the parts of a store together.
+func assemble(c *conn, found Found, o Options) *Store {
+	checks := &checks{conn: c, id: found.ID, refusing: o.Refusing}
+	memory := &memory{conn: c}
+	histories := newHistories()
+	heads := newHeads(c, checks, histories)
+	watcher := newWatcher(c, histories)
+	reader := &reader{conn: c, heads: heads}
+	lister := &lister{conn: c, unreadable: o.UnreadableTopic}
+	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, unreadable: o.Unreadable}
+	hubs := &hubs{}
+	appender := &appender{conn: c, checks: checks, memory: memory, heads: heads, histories: histories, watcher: watcher}
+	reconciler := &reconciler{
+		conn: c, heads: heads, reader: reader, watcher: watcher, histories: histories, hubs: hubs,
+		isNew: found.New, lease: o.Lease, reached: o.Reached, lost: o.Lost,
+	}
+	return &Store{
+		Journal:   &topics{appender, reader, watcher, &trimmer{conn: c, checks: checks, heads: heads, reader: reader, watcher: watcher, lister: lister}},
+		Restorer:  &restorer{conn: c, memory: memory, heads: heads, watcher: watcher},
+		pingStore: &pings{conn: c, checks: checks, memory: memory, lister: lister},
+		Store:     records,
+		Leases:    &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
+		Found:     found,
+		conn:      c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
+		appender: appender, records: records, reconciler: reconciler, lister: lister,
+	}
 }
 
-// ID is the id of this installation, drawn at random when the store was made.
-func (s *Store) ID() string { return s.meta.id }
+// ID is that of this installation, drawn at random when the store was made.
+func (s *Store) ID() string { return s.Found.ID }
 
 // Time is the time of day by the clock of Redis; of a Cluster, by that of some server.
-func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() }
+func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.conn.client.Time(ctx).Result() }
 
-// writable returns nil, or why nothing may be written any more. Every operation
-// that writes asks it first.
-func (s *Store) writable() error {
-	if why := s.refused.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
+// Space returns the bytes of maxmemory that are free, and those under which nothing
+// new is stored, as of a moment ago. False: Redis has no maxmemory.
+func (s *Store) Space() (free, least int64, ok bool) { return s.memory.space() }
 
-// refuse has every operation that writes return why, from now on; nil: no more.
-func (s *Store) refuse(why error) {
-	if why == nil {
-		s.refused.Store(nil)
-		return
+// Poll asks about many partitions and shards at once what Changes and Changed
+// would be asked about each: by partition, and by shard, with which value these
+// were asked last. It returns those of which there is something new, or of which
+// the value is lost. A hub with nothing to do asks all of them in nine commands
+// where Redis is one server; a Cluster wants one for each partition instead, all
+// in one round trip.
+//
+// An error says that some could not be asked; the others are in the lists.
+func (s *Store) Poll(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
+	moved, err1 := s.watcher.pollPartitions(ctx, partitions)
+	changed, err2 := s.records.pollShards(ctx, shards)
+	if err = errors.Join(err1, err2); err != nil {
+		err = fmt.Errorf("asking what changed: %w", err)
 	}
-	s.refused.Store(&why)
+	return moved, changed, err
 }
 
 // Close ends the store. It may be called more than once.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.stop()
-		s.closeErr = s.client.Close() // it breaks off what Redis does not answer
+		s.closeErr = s.conn.client.Close() // it breaks off what Redis does not answer
 		s.running.Wait()
 	})
 	return s.closeErr

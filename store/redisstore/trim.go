@@ -30,33 +30,43 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return {1}
 `)
 
+// trimmer lists topics, and takes away from them.
+type trimmer struct {
+	conn    *conn
+	checks  *checks
+	heads   *heads
+	reader  *reader
+	watcher *watcher
+	lister  *lister
+}
+
 // trimStep is how many entries one run of trimScript takes.
 const trimStep = 256
 
 // Trim implements journal.Trimmer. It works in steps, so that a large trim does
 // not hold up what is appended meanwhile.
-func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
-	if err := s.writable(); err != nil {
+func (t *trimmer) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+	if err := t.checks.writable(); err != nil {
 		return journal.Head{}, err
 	}
-	k := s.key.topic(topic)
-	h, err := s.readHead(ctx, k, topic)
+	k := t.conn.key.topic(topic)
+	h, err := t.heads.read(ctx, k, topic)
 	look := 1 // mostly there is nothing to trim, which the oldest entry tells
 	for err == nil {
 		if h.Entries == 0 || cut.Before.IsZero() && (cut.KeepBytes < 0 || h.Bytes <= cut.KeepBytes) {
 			return h.Head, nil
 		}
 		var page []storedEntry
-		page, _, err = s.readPage(ctx, k, topic, h.Trimmed, look, -1)
+		page, _, err = t.reader.page(ctx, k, topic, h.Trimmed, look, -1)
 		if errors.Is(err, journal.ErrDamaged) { // the newest is missing, and no other is left
 			page, err = []storedEntry{{Entry: journal.Entry{ID: h.ID, Position: h.Last.Position, Nonce: h.Last.Nonce}, why: journal.ErrMissing}}, nil
 		}
 		head := h.Head
 		if err == nil && look > 1 && anyMissing(h.Trimmed, page) { // whose sizes the head still counts
-			head.Bytes, err = s.retainedBytes(ctx, k, topic, h.Trimmed)
+			head.Bytes, err = t.reader.retainedBytes(ctx, k, topic, h.Trimmed)
 		}
 		if err != nil {
-			if fresh, headErr := s.readHead(ctx, k, topic); headErr == nil && fresh.revision != h.revision {
+			if fresh, headErr := t.heads.read(ctx, k, topic); headErr == nil && fresh.revision != h.revision {
 				h, err = fresh, nil // somebody else trims
 				continue
 			}
@@ -72,10 +82,10 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 				continue
 			}
 		}
-		if gone, err = s.nameDamaged(ctx, k, gone); err != nil {
+		if gone, err = t.nameDamaged(ctx, k, gone); err != nil {
 			break
 		}
-		h, err = s.trim(ctx, k, h, next, gone)
+		h, err = t.trim(ctx, k, h, next, gone)
 	}
 	return journal.Head{}, err
 }
@@ -112,13 +122,13 @@ func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journa
 
 // nameDamaged forgets the ids of entries that cannot be read, unless they lead back to
 // them: what is stored under another id is not theirs.
-func (s *Store) nameDamaged(ctx context.Context, k topicKeys, gone []storedEntry) ([]storedEntry, error) {
+func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEntry) ([]storedEntry, error) {
 	for i := range gone {
 		e := &gone[i]
 		if e.why == nil {
 			continue
 		}
-		at, err := s.client.HGet(ctx, k.ids, string(e.ID[:])).Result()
+		at, err := t.conn.client.HGet(ctx, k.ids, string(e.ID[:])).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
 		}
@@ -132,7 +142,7 @@ func (s *Store) nameDamaged(ctx context.Context, k topicKeys, gone []storedEntry
 // trim takes the oldest entries of a topic away and returns its head record
 // after that: next, or another if the stored one is not h any more, and then
 // nothing was done.
-func (s *Store) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
+func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
 	raw := packHead(next)
 	names := []string{k.heads, k.entries, k.ids}
 	args := []any{k.field, h.revision, raw, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10) + "-0"}
@@ -142,15 +152,15 @@ func (s *Store) trim(ctx context.Context, k topicKeys, h headRecord, next journa
 		}
 		args = append(args, e.ID[:])
 		if e.chunks > 0 || e.why != nil {
-			names = append(names, s.key.body(e.ID))
+			names = append(names, t.conn.key.body(e.ID))
 		}
 	}
-	done, now, err := swapped(s.run(ctx, trimScript, names, args...))
+	done, now, err := swapped(t.conn.run(ctx, trimScript, names, args...))
 	if err != nil {
 		return headRecord{}, err
 	}
 	if done {
 		now = raw
 	}
-	return s.knowHead(k, h.Topic, now)
+	return t.heads.learn(k, h.Topic, now)
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/rshub/rshub/journal"
 )
 
 // changesScript returns the topics that got an entry after a time.
@@ -45,9 +43,9 @@ return out
 
 // Changes implements journal.Watcher. Where since is over 16,384 topics behind,
 // or from before Redis lost its tail, it returns all topics of the partition.
-func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
-	names := []string{s.key.partition(partition, nameChanges), s.key.partition(partition, nameHeads)}
-	v, err := s.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).Slice()
+func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	names := []string{w.conn.key.partition(partition, nameChanges), w.conn.key.partition(partition, nameHeads)}
+	v, err := w.conn.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).Slice()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -62,7 +60,7 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 	}
 	if v[1] == int64(1) {
 		// The value was taken first: what changes from here on is told again.
-		if heads, err = s.client.HVals(ctx, names[1]).Result(); err != nil {
+		if heads, err = w.conn.client.HVals(ctx, names[1]).Result(); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -85,9 +83,11 @@ const (
 	senderSize = 8
 )
 
-// hints are the channels of those who listen, and what is sent to other hubs.
-type hints struct {
-	sender string // begins what this store publishes, so that it knows its own
+// watcher says which topics moved: to those who listen in this hub, and to other hubs.
+type watcher struct {
+	conn      *conn
+	histories *histories
+	sender    string // begins what this store publishes, so that it knows its own
 
 	mu    sync.Mutex
 	chans map[chan string]struct{}
@@ -96,25 +96,25 @@ type hints struct {
 	begin  sync.Once
 }
 
-func newHints() *hints {
+func newWatcher(c *conn, histories *histories) *watcher {
 	sender := binary.BigEndian.AppendUint64(nil, random())
-	return &hints{sender: string(sender), chans: map[chan string]struct{}{}, wanted: make(chan struct{})}
+	return &watcher{conn: c, histories: histories, sender: string(sender), chans: map[chan string]struct{}{}, wanted: make(chan struct{})}
 }
 
 // message is the hint of a topic for other hubs.
-func (h *hints) message(topic string) string { return h.sender + topic }
+func (w *watcher) message(topic string) string { return w.sender + topic }
 
-// hear hands on the hint of another hub.
-func (h *hints) hear(message string) {
-	if len(message) > senderSize && message[:senderSize] != h.sender {
-		h.send(message[senderSize:])
+// receive hands on the hint of another hub.
+func (w *watcher) receive(message string) {
+	if len(message) > senderSize && message[:senderSize] != w.sender {
+		w.send(message[senderSize:])
 	}
 }
 
-func (h *hints) send(topic string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ch := range h.chans {
+func (w *watcher) send(topic string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.chans {
 		select {
 		case ch <- topic:
 		default:
@@ -124,28 +124,19 @@ func (h *hints) send(topic string) {
 
 // Hints implements journal.Watcher. The store's own appends are told at once;
 // those of other hubs come through Redis, where the first call begins to listen.
-func (s *Store) Hints(ctx context.Context) <-chan string {
+func (w *watcher) Hints(ctx context.Context) <-chan string {
 	ch := make(chan string, hintBuffer)
-	h := s.hints
-	h.mu.Lock()
-	h.chans[ch] = struct{}{}
-	h.mu.Unlock()
+	w.mu.Lock()
+	w.chans[ch] = struct{}{}
+	w.mu.Unlock()
 	context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.chans, ch)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.chans, ch)
 		close(ch)
 	})
-	h.begin.Do(func() { close(h.wanted) })
+	w.begin.Do(func() { close(w.wanted) })
 	return ch
-}
-
-// publish is the command that sends a hint.
-func (s *Store) publish() string {
-	if s.cluster {
-		return "SPUBLISH"
-	}
-	return "PUBLISH"
 }
 
 const (
@@ -159,14 +150,14 @@ const (
 // listen hears the hints of the other hubs until ctx ends, from when somebody
 // wants them. What comes while a connection is broken is lost; the changes tell
 // it.
-func (s *Store) listen(ctx context.Context) {
+func (w *watcher) listen(ctx context.Context) {
 	select {
-	case <-s.hints.wanted:
+	case <-w.wanted:
 	case <-ctx.Done():
 	}
 	for ctx.Err() == nil {
-		if servers, err := s.servers(ctx); err == nil {
-			s.hear(ctx, servers)
+		if servers, err := w.servers(ctx); err == nil {
+			w.hear(ctx, servers)
 		}
 		select {
 		case <-ctx.Done():
@@ -178,38 +169,20 @@ func (s *Store) listen(ctx context.Context) {
 // servers returns the channels of the partitions by the server that has them. In
 // a Cluster, a sharded channel is only heard at the server of its slot, and one
 // connection hears only one server.
-func (s *Store) servers(ctx context.Context) (map[redis.UniversalClient][]string, error) {
-	masters, err := s.masters(ctx)
+func (w *watcher) servers(ctx context.Context) (map[redis.UniversalClient][]string, error) {
+	masters, err := w.conn.masters(ctx)
 	out := make(map[redis.UniversalClient][]string, len(masters))
 	for server, of := range masters {
 		for _, n := range of {
-			out[server] = append(out[server], s.key.partition(n, nameHints))
+			out[server] = append(out[server], w.conn.key.partition(n, nameHints))
 		}
 	}
 	return out, err
 }
 
-// masters returns the partitions by the server that has them.
-func (s *Store) masters(ctx context.Context) (map[redis.UniversalClient][]int, error) {
-	out := map[redis.UniversalClient][]int{}
-	cluster, ok := s.client.(*redis.ClusterClient)
-	for n := range journal.Partitions {
-		server := s.client
-		if ok {
-			master, err := cluster.MasterForKey(ctx, s.key.partition(n, nameHints))
-			if err != nil {
-				return nil, err
-			}
-			server = master
-		}
-		out[server] = append(out[server], n)
-	}
-	return out, nil
-}
-
 // hear hears channels at their servers, until a connection breaks, a channel
 // moved to another server, or ctx ends.
-func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]string) {
+func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]string) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -221,8 +194,8 @@ func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]st
 		context.AfterFunc(ctx, func() { _ = sub.Close() })
 		all.Go(func() {
 			defer cancel()
-			if s.subscribe(ctx, sub, channels) == nil {
-				s.hearOne(ctx, sub)
+			if w.subscribe(ctx, sub, channels) == nil {
+				w.hearOne(ctx, sub)
 			}
 		})
 	}
@@ -232,7 +205,7 @@ func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]st
 			return
 		case <-time.After(recheck):
 		}
-		if now, err := s.servers(ctx); err != nil || !sameServers(now, servers) {
+		if now, err := w.servers(ctx); err != nil || !sameServers(now, servers) {
 			return
 		}
 		for _, sub := range subs {
@@ -243,8 +216,8 @@ func (s *Store) hear(ctx context.Context, servers map[redis.UniversalClient][]st
 
 // subscribe asks for channels over one connection. A server of a Cluster wants
 // those of each slot in a command of their own.
-func (s *Store) subscribe(ctx context.Context, sub *redis.PubSub, channels []string) error {
-	if !s.cluster {
+func (w *watcher) subscribe(ctx context.Context, sub *redis.PubSub, channels []string) error {
+	if !w.conn.cluster {
 		return sub.Subscribe(ctx, channels...)
 	}
 	for _, channel := range channels {
@@ -256,7 +229,7 @@ func (s *Store) subscribe(ctx context.Context, sub *redis.PubSub, channels []str
 }
 
 // hearOne hears one connection until it breaks.
-func (s *Store) hearOne(ctx context.Context, sub *redis.PubSub) {
+func (w *watcher) hearOne(ctx context.Context, sub *redis.PubSub) {
 	for {
 		got, err := sub.ReceiveTimeout(ctx, 2*recheck)
 		if err != nil {
@@ -264,7 +237,7 @@ func (s *Store) hearOne(ctx context.Context, sub *redis.PubSub) {
 		}
 		switch got := got.(type) {
 		case *redis.Message:
-			s.hints.hear(got.Payload)
+			w.receive(got.Payload)
 		case *redis.Subscription:
 			if got.Kind == "sunsubscribe" {
 				return // its slot moved

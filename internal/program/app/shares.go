@@ -16,6 +16,7 @@ import (
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -56,8 +57,8 @@ func (a *App) newShares() *shares {
 			Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
 		},
 	}
-	if meeting, ok := a.backend.(cluster.Store); ok {
-		s.store, o.Lease = meeting, a.cfg.OwnerLease
+	if redis, ok := a.backend.(*redisstore.Store); ok {
+		s.store, o.Lease = redis.Leases, a.cfg.OwnerLease
 	}
 	o.Store = s.store
 	s.Keeper = cluster.New(o)

@@ -67,14 +67,14 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range s.Warnings() {
+	for _, w := range s.Found.Warnings {
 		log.Warn(w, zap.String("event", "store_settings"))
 	}
-	if s.New() {
+	if s.Found.New {
 		log.Info("new store, id "+s.ID()+": pin it with --install-id, and a Redis that was emptied is noticed at the start",
 			zap.String("event", "store_created"), zap.String("store_id", s.ID()))
 	}
-	logSealed(log, embedstore.Secrets(s.Secrets()))
+	logSealed(log, embedstore.Secrets(s.Found.Secrets))
 	return s, nil
 }
 
@@ -169,7 +169,7 @@ func (a *App) storeTime() func(context.Context) (time.Time, error) {
 // storeInfo says where the store is.
 func (a *App) storeInfo() admin.StoreInfo {
 	if s, ok := a.backend.(*redisstore.Store); ok {
-		return admin.StoreInfo{Kind: "redis", Location: s.Location(), ID: s.ID()}
+		return admin.StoreInfo{Kind: "redis", Location: s.Found.Location, ID: s.ID()}
 	}
 	return admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.backend.ID()}
 }

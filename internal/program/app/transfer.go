@@ -77,8 +77,8 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	if err != nil {
 		return Exported{}, err
 	}
-	if r, ok := s.(*redisstore.Store); ok && r.New() {
-		return Exported{}, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, r.Location(), cfg.RedisPrefix), s.Close())
+	if r, ok := s.(*redisstore.Store); ok && r.Found.New {
+		return Exported{}, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, r.Found.Location, cfg.RedisPrefix), s.Close())
 	}
 	told, err := transfer.Export(ctx, w, s, o)
 	return told, errors.Join(err, s.Close())
