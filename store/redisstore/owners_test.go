@@ -267,4 +267,4 @@ type noWorker struct{}
 
 func (noWorker) Start(context.Context, int) error { return nil }
 func (noWorker) Finish(context.Context, int)      {}
-func (noWorker) Abort(int)                         {}
+func (noWorker) Abort(int)                        {}
