@@ -82,7 +82,7 @@ var table = map[string]room{
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
 	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
-	// What rspub check says of a Source.
+	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
@@ -95,7 +95,7 @@ var table = map[string]room{
 	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer internal/program/config", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity", third: "cobra pflag uuid"},
+	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal", third: "uuid"},

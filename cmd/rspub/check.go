@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,7 +32,8 @@ func checkCommand() *cobra.Command {
 		Long: `Looks at a Source as a subscriber would, this one or anybody's: how it is found,
 all of its documents, a sample of its resources and packages (length, hashes), its
 topics (Link headers) and whether its hubs answer. URL is that of the site, of its
-Source Description, of any of its documents or resources.
+Source Description, of any of its documents or resources. Documents and packages are
+checked by the same rules as with rshub validate --follow.
 
 Each line is PASS, WARN for what some subscribers have trouble with, or FAIL.
 
@@ -64,16 +65,10 @@ func (f *checkFlags) run(cmd *cobra.Command, url string) error {
 	defer stop()
 	out := cmd.OutOrStdout()
 	var broken error
-	o := examine.Options{
-		Client: client, Sample: orNone(f.sample), MaxDocuments: f.most, MaxPackage: orNone(f.maxPackage), Timeout: time.Duration(f.timeout),
-		Tell: func(x examine.Finding) { broken = errors.Join(broken, f.print(out, &x)) },
-	}
-	result, err := examine.Examine(ctx, url, o)
-	switch {
-	case err != nil:
-		return whyNot(err)
-	case broken != nil:
-		return broken
+	o := examine.Options{Client: client, Sample: orNone(f.sample), MaxDocuments: f.most, MaxPackage: orNone(f.maxPackage), Timeout: time.Duration(f.timeout)}
+	result, err := examine.CheckSource(ctx, url, o, func(x examine.Finding) { broken = cmp.Or(broken, f.print(out, x)) })
+	if err := cmp.Or(cli.Unread(err), broken); err != nil {
+		return err
 	}
 	if err := f.summary(out, url, result); err != nil {
 		return err
@@ -92,29 +87,11 @@ func orNone[T int | int64](n T) T {
 	return n
 }
 
-// whyNot gives the exit code to an error of having nothing to look at.
-func whyNot(err error) error {
-	code, hint := cli.ExitFailure, ""
-	switch {
-	case errors.Is(err, examine.ErrNoSource):
-		code = cli.ExitNotFound
-	case errors.Is(err, examine.ErrRefused):
-		code, hint = cli.ExitRefused, "; for loopback and private addresses: --dev or --allow-cidr"
-	case errors.Is(err, examine.ErrUnreachable):
-		code = cli.ExitUnreachable
-	}
-	return cli.Fail(code, "%w%s", err, hint)
-}
-
-func (f *checkFlags) print(out io.Writer, x *examine.Finding) error {
+func (f *checkFlags) print(out io.Writer, x examine.Finding) error {
 	if f.json {
 		return encode(out, x)
 	}
-	rule := ""
-	if x.Rule != "" {
-		rule = " (" + x.Rule + ")"
-	}
-	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s %s: %s%s", x.Level, x.Check, x.URL, x.Message, rule)))
+	_, err := fmt.Fprintln(out, cli.Line(x.String()))
 	return err
 }
 

@@ -1,12 +1,8 @@
 package examine
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,35 +13,62 @@ import (
 
 const wellKnown = "/.well-known/resourcesync"
 
-// discover finds the documents to begin with: the Source Description, or where
-// there is none the Capability Lists that the URL leads to (C 6.3).
-func (x *examination) discover(ctx context.Context, raw string) ([]listed, error) {
+// discover finds the documents to begin with, and visits them: the Source Description,
+// or where there is none the Capability Lists that the URL leads to (C 6.3).
+func (s *sourceCheck) discover(ctx context.Context, raw string) error {
 	base, err := url.Parse(raw)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("%w: %q is no http or https URL", ErrNoSource, raw)
+	if err != nil || !IsWeb(base) {
+		return failed(ErrNotFound, "%q is no http or https URL", raw)
 	}
 	if base.Path == "" {
 		base.Path = "/"
 	}
 	var reasons []error
 	for _, at := range descriptions(base) {
-		d, err := x.isDescription(ctx, at)
-		if err == nil {
-			x.about("discovery", at).pass("SRC-12", "there is a Source Description")
-			if at != hostOf(base)+wellKnown {
-				x.about("discovery", at).warn("SRC-12", "it is not at %s of the host, where subscribers look first", wellKnown)
-			}
-			return []listed{{entry: resourcesync.Entry{Loc: d}, want: resourcesync.Description}}, nil
+		in, d, err := s.first(ctx, at, resourcesync.DefaultLimits.Bytes)
+		if err != nil || d.head.Line == 0 { // what else is wrong with it is reported later
+			reasons = append(reasons, err)
+			continue
 		}
-		reasons = append(reasons, err)
+		f := s.about("discovery", at)
+		if d.Capability == resourcesync.Description {
+			f.pass("SRC-12", "there is a Source Description")
+		} else {
+			f.fail("SRC-12", "the document there is no Source Description; its capability is %q", d.Capability)
+		}
+		if at != hostOf(base)+wellKnown {
+			f.warn("SRC-12", "it is not at %s of the host, where subscribers look first", wellKnown)
+		}
+		s.begin(ctx, in, d)
+		return s.visit(ctx, d, nil)
 	}
-	found, err := x.follow(ctx, base.String())
-	if err == nil && len(found) > 0 {
-		x.about("discovery", raw).warn("SRC-12", "there is no Source Description at %s of the host; subscribers find the Source only by its links", wellKnown)
-		return found, nil
+	lists, err := s.linked(ctx, base.String())
+	if len(lists) == 0 {
+		return noSource(raw, append(reasons, err))
 	}
-	reasons = append(reasons, err)
-	return nil, worst(raw, reasons)
+	s.about("discovery", raw).warn("SRC-12", "there is no Source Description at %s of the host; subscribers find the Source only by its links", wellKnown)
+	for _, at := range lists {
+		switch d, known, err := s.load(ctx, at, resourcesync.DefaultLimits.Bytes); {
+		case known:
+		case err != nil:
+			s.about("discovery", at).fail("SRC-13", "%v", err)
+		default:
+			if err := s.visit(ctx, d, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// first fetches a document that is not known to be one of the Source.
+func (s *sourceCheck) first(ctx context.Context, at string, most int64) (input, *Document, error) {
+	in, err := s.fetch(ctx, at, most)
+	if err != nil {
+		return in, nil, err
+	}
+	d, err := s.check(in)
+	return in, d, err
 }
 
 // hostOf is a URL without its path.
@@ -76,83 +99,45 @@ func descriptions(base *url.URL) []string {
 	return all
 }
 
-// worst says why there is nothing: the first reason that is not a mere absence.
-func worst(raw string, reasons []error) error {
-	for _, kind := range []error{ErrUnreachable, ErrRefused} {
-		all := len(reasons) > 0
-		for _, err := range reasons {
-			all = all && (err == nil || errors.Is(err, kind))
-		}
-		if all {
-			return fmt.Errorf("%s: %w", raw, reasons[0])
+// noSource says why there is nothing to check: the server can't be reached or refuses
+// wherever it was asked, or it has no Source there.
+func noSource(raw string, reasons []error) error {
+	for kind, causes := range map[error][]error{ErrUnreachable: {ErrUnreachable, errRedirect}, ErrRefused: {ErrRefused}} {
+		if !slices.ContainsFunc(reasons, func(err error) bool {
+			return !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
+		}) {
+			return failed(kind, "%w", reasons[0])
 		}
 	}
-	return fmt.Errorf("%w at %s: there is neither %s nor a link rel=\"resourcesync\", and it is no document of ResourceSync", ErrNoSource, raw, wellKnown)
+	return failed(ErrNotFound, "no ResourceSync Source was found at %s: there is neither %s nor a link rel=\"resourcesync\", and it is no document of ResourceSync", raw, wellKnown)
 }
 
-// isDescription reports, by its error, whether a document is at a URL that is worth
-// beginning with.
-func (x *examination) isDescription(ctx context.Context, at string) (string, error) {
-	a, err := x.get(ctx, http.MethodGet, at)
-	if err != nil {
-		return "", err
-	}
-	defer a.close()
-	if err := a.refusal(); err != nil {
-		return "", err
-	}
-	h, err := resourcesync.NewReader(a.body, resourcesync.ReadOptions{Gzip: a.packed()}).Head()
-	if h.Capability == resourcesync.Description {
-		return at, nil // what else is wrong with it is told later
-	}
-	return "", fmt.Errorf("%w: %s is no Source Description: %w", ErrNoSource, at, err)
-}
-
-// maxFirst is how much of the first answer is looked at for links.
+// maxFirst is how much of a resource or page is searched for links.
 const maxFirst = 1 << 20
 
-// follow finds Capability Lists from a resource, a page or any document.
-func (x *examination) follow(ctx context.Context, at string) ([]listed, error) {
-	a, err := x.get(ctx, http.MethodGet, at)
+// linked finds Capability Lists from a resource, a page or any document. A document that
+// names no Capability List is itself where to begin.
+func (s *sourceCheck) linked(ctx context.Context, at string) ([]string, error) {
+	in, d, err := s.first(ctx, at, maxFirst)
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
-	if err := a.refusal(); err != nil {
-		return nil, err
+	if d.Capability != "" {
+		base, _ := url.Parse(in.final) // it could be fetched
+		if up, err := base.Parse(d.Up); err == nil && d.Up != "" && d.Capability != resourcesync.CapabilityList {
+			return []string{up.String()}, nil
+		}
+		return []string{in.final}, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(a.body, maxFirst))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	if h, _ := resourcesync.NewReader(bytes.NewReader(body), resourcesync.ReadOptions{Gzip: a.packed()}).Head(); h.Capability != "" {
-		return x.upwards(a.url, h), nil
-	}
-	targets := websub.Targets(websub.ParseLinks(a.header.Values("Link")), websub.RelResourceSync)
-	links, _ := resourcesync.LinksFromHTML(bytes.NewReader(body), a.url) // a body in memory has no errors
+	targets := websub.Targets(websub.ParseLinks(in.header.Values("Link")), websub.RelResourceSync)
+	links, _ := resourcesync.LinksFromHTML(body{in.at, in.size}.reader(), in.final) // what is in memory has no errors
 	for _, l := range links {
 		if strings.EqualFold(l.Rel, websub.RelResourceSync) {
 			targets = append(targets, l.Href)
 		}
 	}
-	var found []listed
-	for _, t := range targets {
-		base, err := url.Parse(a.url)
-		if err != nil {
-			continue
-		}
-		if u, err := base.Parse(t); err == nil {
-			found = append(found, listed{entry: resourcesync.Entry{Loc: u.String()}, want: resourcesync.CapabilityList})
-		}
+	for i, t := range targets {
+		targets[i] = resolved(&Document{final: in.final}, t)
 	}
-	return found, nil
-}
-
-// upwards goes from a document to the Capability List that it names, or begins with
-// the document itself.
-func (x *examination) upwards(at string, h resourcesync.Head) []listed {
-	if up, ok := h.Link("up"); ok && h.Capability != resourcesync.CapabilityList {
-		return []listed{{entry: resourcesync.Entry{Loc: up.Href}, want: resourcesync.CapabilityList}}
-	}
-	return []listed{{entry: resourcesync.Entry{Loc: at}, want: h.Capability}}
+	return targets, nil
 }

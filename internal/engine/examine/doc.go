@@ -1,14 +1,18 @@
-// Package examine looks at a ResourceSync Source from outside, ours or anybody's,
-// and tells what is right and what is wrong with it: whether it is found, whether
-// its documents are valid and agree, whether its resources are what its lists say,
-// whether its topics can be subscribed to and its hubs reached.
+// Package examine checks documents of ResourceSync, one by one or a whole Source.
+// `rshub validate` and `rspub check` both print what it reports, so they agree on
+// each rule, each verdict and each place.
 //
-// Examine finds the Source Description (discover.go), goes through all that it
-// lists (documents.go), fetches a sample of the resources (resources.go) and a
-// package of each dump (dumps.go), and asks topics and hubs (channels.go). What it
-// finds it hands to the caller, finding by finding.
+// CheckDocument reads one document from a file, a URL or standard input, and on
+// request everything that it lists. CheckSource finds a Source by any of its
+// addresses (discover.go), checks the same documents in the same way, and then what
+// only a running server shows: resources, topics, hubs and HTTP headers (source.go).
 //
-// It calls hosts that documents name, through the client that it is given, and
-// changes nothing anywhere. It reads documents with resourcesync and Link headers
-// with websub; cmd/rspub prints what it says.
+// A document is checked alone first (document.go; packages of dumps in package.go),
+// and then compared with the entry that lists it (follow.go, agree.go). A
+// disagreement is reported at that entry, with the rule of the document that the
+// entry is in.
+//
+// All requests go through the function get (fetch.go) and the client in Options.
+// They go to hosts that documents name, and change nothing there. Documents are
+// read with resourcesync, and Link headers with websub.
 package examine

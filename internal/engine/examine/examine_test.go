@@ -93,12 +93,11 @@ func look(t *testing.T, url string, o Options) (Result, []string, error) {
 	t.Cleanup(c.CloseIdleConnections)
 	var found []string
 	o.Client = c
-	o.Tell = func(f Finding) {
+	r, err := CheckSource(t.Context(), url, o, func(f Finding) {
 		if f.Level != Pass {
-			found = append(found, fmt.Sprintf("%s %s %s: %s %s", f.Level, f.Check, f.URL, f.Message, f.Rule))
+			found = append(found, f.String())
 		}
-	}
-	r, err := Examine(t.Context(), url, o)
+	})
 	return r, found, err
 }
 
@@ -222,13 +221,13 @@ func TestDefectsAreTold(t *testing.T) {
 		spoil func(http.ResponseWriter, *http.Request, http.Handler)
 		want  string
 	}{
-		"a document is gone":          {status("/resourcelist.xml", 404), "FAIL document " + s.URL + "/resourcelist.xml: it can't be had: the server answers 404"},
-		"no XML":                      {edit("/changelist-index.xml", "</sitemapindex>", ""), "FAIL document " + s.URL + "/changelist-index.xml: line"},
-		"another kind":                {edit("/resourcedump.xml", `"resourcedump"`, `"resourcelist"`), "its capability is resourcelist, and it is listed as resourcedump"},
+		"a document is gone":          {status("/resourcelist.xml", 404), "FAIL document " + s.URL + "/capabilitylist.xml:5:3: " + s.URL + "/resourcelist.xml is not there: its server answers 404 Not Found (inconsistent: DOC-32)"},
+		"no XML":                      {edit("/changelist-index.xml", "</sitemapindex>", ""), "FAIL document " + s.URL + "/changelist-index.xml:19:1: the document ends before"},
+		"another kind":                {edit("/resourcedump.xml", `"resourcedump"`, `"resourcelist"`), "/capabilitylist.xml:13:3: the capability of " + s.URL + "/resourcedump.xml is resourcelist; it should be resourcedump (inconsistent: DOC-32)"},
 		"no capability":               {edit("/resourcelist.xml", ` capability="resourcelist"`, ""), "sitemap"},
-		"another up":                  {edit("/changelist-index.xml", "/capabilitylist.xml", "/other.xml"), `its rel="up" leads to`},
-		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist-index.xml"`, `rel="index" href="`+s.URL+`/x"`), `its rel="index" leads to`},
-		"old relation":                {edit("/resourcelist.xml", `rel="up"`, `rel="resourcesync"`), "WARN document " + s.URL + "/resourcelist.xml: 1 thing is not as version 1.1"},
+		"another up":                  {edit("/changelist-index.xml", "/capabilitylist.xml", "/other.xml"), "/capabilitylist.xml:9:3: up of " + s.URL + "/changelist-index.xml leads to " + s.URL + "/other.xml, and not to where it is listed (inconsistent: DOC-32)"},
+		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist-index.xml"`, `rel="index" href="`+s.URL+`/x"`), "/changelist-index.xml:6:3: index of " + s.URL + "/changelist-1.xml leads to " + s.URL + "/x, and not to where it is listed (inconsistent: DOC-40)"},
+		"old relation":                {edit("/resourcelist.xml", `rel="up"`, `rel="resourcesync"`), "WARN document " + s.URL + "/resourcelist.xml:3:3: the relation"},
 		"a hidden name":               {edit("/resourcelist.xml", "/data/20.txt<", "/data/.ssh/20.txt<"), `that begins with a dot, such as ".ssh"`},
 		"wrong length":                {edit("/resourcelist.xml", `length="7"`, `length="8"`), "it has 7 bytes, and the list says 8"},
 		"wrong hash":                  {edit("/data/20.txt", "file", "FILE"), "its hashes are"},
@@ -236,7 +235,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"resources are broken":        {status("/data/", 500), "FAIL resource"},
 		"deleted ones are there":      {status("/data/9.txt", 200), "it was deleted by"},
 		"another type":                {header("/data/20.txt", "Content-Type", "image/png"), "its Content-Type is image/png"},
-		"packages are gone":           {status("/dumps/", 404), "FAIL dump"},
+		"packages are gone":           {status("/dumps/", 404), "FAIL document " + s.URL + "/resourcedump.xml:6:3: " + s.URL + "/dumps/resourcedump-27-1.zip is not there"},
 		"topic is gone":               {status("/changes/", 404), "FAIL topic " + s.URL + "/changes/: it answers 404"},
 		"topic elsewhere":             {moved("/changes/"), "it redirects to " + s.URL + "/changes/?moved"},
 		"topic without Link":          {header("/changes/", "Link", ""), `has 0 Link headers with rel="self"`},
@@ -270,7 +269,7 @@ func TestNothingToLookAt(t *testing.T) {
 	t.Cleanup(plain.Close)
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	for url, want := range map[string]error{plain.URL: ErrNoSource, closed.URL: ErrUnreachable, "http://169.254.169.254/": ErrRefused, "ftp://example.org/": ErrNoSource, "%": ErrNoSource} {
+	for url, want := range map[string]error{plain.URL: ErrNotFound, closed.URL: ErrUnreachable, "http://169.254.169.254/": ErrRefused, "ftp://example.org/": ErrNotFound, "%": ErrNotFound} {
 		if _, _, err := look(t, url, Options{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", url, err, want)
 		}
@@ -292,7 +291,7 @@ func TestNothingToLookAt(t *testing.T) {
 	s.spoil = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Examine(ctx, s.URL, Options{Client: http.DefaultClient}); err == nil {
+	if _, err := CheckSource(ctx, s.URL, Options{Client: http.DefaultClient}, func(Finding) {}); err == nil {
 		t.Error("a look that was stopped has no error")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/engine/examine"
 )
 
 // result is what a command did.
@@ -270,12 +271,12 @@ func TestValidate(t *testing.T) {
 	command(t, nil, "", "validate", "nowhere").want(t, ExitNotFound, "there is no file nowhere")
 	command(t, nil, "", "validate").want(t, ExitUsage, "arg")
 	command(t, nil, "", "validate", t.TempDir()).want(t, ExitFailure, "directory")
-	for in, want := range map[string]verdict{
+	for in, want := range map[string]examine.Document{
 		notification: {Valid: true, Capability: "change-notification", Entries: 1, Updated: 1},
 		bad:          {Kind: "bad document", Rule: "DOC-17", Line: 6},
 	} {
 		r := command(t, nil, in, "validate", "--json", "-")
-		var v verdict
+		var v examine.Document
 		if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
 			t.Fatalf("%q: %v", r.stdout, err)
 		}

@@ -2,25 +2,30 @@ package cli
 
 import (
 	"encoding/json"
-	"net/netip"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/engine/examine"
 )
 
 // validateFlags are those of `rshub validate`.
 type validateFlags struct {
-	json, strict, follow, dev bool
-	most                      int
-	pause                     Span
-	allow                     []string
+	json  bool
+	pause Span
+	call  CallFlags
+	o     examine.Options
 }
 
 // Validate is `rshub validate`.
 func Validate() *cobra.Command {
-	var f validateFlags
+	f := validateFlags{
+		pause: Span(100 * time.Millisecond),
+		o:     examine.Options{MaxDocuments: 1000, MaxPackage: 64 << 20, Timeout: 2 * time.Minute},
+	}
 	cmd := &cobra.Command{
 		Use:   "validate FILE|URL|-",
 		Short: "Check a document against every rule of ResourceSync",
@@ -36,8 +41,10 @@ the rules of a hub. A package of a dump (ZIP) is compared with its manifest.
 
 With --follow the documents that an index, a Source Description, a Capability
 List or an archive lists are checked as well, before it, and whether they agree
-with it and each other: capability, links, intervals and times. They are
-fetched one after another.
+with it and each other: capability, links, intervals and times. So is the newest
+package of each dump, with its length and hashes. They are fetched one after another.
+The same rules are behind rspub check, which finds the Source Description by itself
+and looks at resources, topics and hubs as well.
 
 Exits 0, or 1 where a document fails, 3 where there is none, 4 where its
 address is one that is not called or its server refuses, 5 where the server can't
@@ -47,56 +54,55 @@ be reached.`,
 			return f.run(cmd, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object for each document")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail where there would be a warning")
-	cmd.Flags().BoolVar(&f.follow, "follow", false, "check the documents that are listed, too, and whether they agree")
-	f.most = 1000
-	cmd.Flags().Var(AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most with --follow")
-	f.pause = Span(100 * time.Millisecond)
-	cmd.Flags().Var(&f.pause, "pause", "`TIME` between two requests to one host")
-	cmd.Flags().StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that URLs may be in; repeatable")
-	cmd.Flags().BoolVar(&f.dev, "dev", false, "allow loopback and private addresses")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each document")
+	flags.BoolVar(&f.o.Strict, "strict", false, "fail where there would be a warning")
+	flags.BoolVar(&f.o.Follow, "follow", false, "check the documents that are listed, too, and whether they agree")
+	flags.Var(AtLeast(&f.o.MaxDocuments, 1), "max-documents", "look at `N` documents at most with --follow")
+	flags.Var(Size(&f.o.MaxPackage, 0), "max-package", "with --follow, fetch packages of dumps up to this `SIZE`, such as 64MiB; 0: none")
+	flags.Var(&f.pause, "pause", "`TIME` between two requests to one host")
+	f.call.Add(flags, "allow loopback and private addresses")
 	return cmd
 }
 
 func (f *validateFlags) run(cmd *cobra.Command, name string) error {
-	client, err := f.client()
+	allow, err := f.call.Ranges()
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	w := &walk{
-		inputs: inputs{stdin: cmd.InOrStdin(), client: client, pause: time.Duration(f.pause)},
-		strict: f.strict, follow: f.follow, left: f.most, seen: make(map[string]*document),
-		report: func(v *verdict) error {
-			if f.json {
-				return json.NewEncoder(out).Encode(v)
-			}
-			return v.print(out)
-		},
+	o := f.o
+	o.Client, err = egress.New(egress.Options{UserAgent: "rshub-validate", Allow: allow})
+	if err != nil {
+		return Fail(ExitUsage, "--allow-cidr: %w", err)
 	}
-	valid, err := w.start(cmd.Context(), name)
+	o.Stdin, o.Pause = cmd.InOrStdin(), time.Duration(f.pause)
+	if o.MaxPackage == 0 {
+		o.MaxPackage = -1 // zero is the default
+	}
+	out := cmd.OutOrStdout()
+	valid, err := examine.CheckDocument(cmd.Context(), name, o, func(d *examine.Document) error {
+		if f.json {
+			return json.NewEncoder(out).Encode(d)
+		}
+		for _, line := range d.All("") {
+			if _, err := fmt.Fprintln(out, Line(line.String())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil && !valid {
 		err = &Error{Code: ExitFailure}
 	}
-	return err
+	return Unread(err)
 }
 
-func (f *validateFlags) client() (*egress.Client, error) {
-	var o egress.Options
-	if f.dev {
-		o.Allow = egress.DevAllow()
-	}
-	for _, s := range f.allow {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, Fail(ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+// Unread gives an error of package examine its exit code.
+func Unread(err error) error {
+	for code, is := range map[int]error{ExitUsage: examine.ErrAddress, ExitNotFound: examine.ErrNotFound, ExitRefused: examine.ErrRefused, ExitUnreachable: examine.ErrUnreachable} {
+		if errors.Is(err, is) {
+			return Fail(code, "%w", err)
 		}
-		o.Allow = append(o.Allow, p)
 	}
-	c, err := egress.New(o)
-	if err != nil {
-		return nil, Fail(ExitUsage, "--allow-cidr: %w", err)
-	}
-	return c, nil
+	return err
 }

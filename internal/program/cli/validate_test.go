@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -107,67 +105,6 @@ func TestFindingsAreBounded(t *testing.T) {
 	if lines := strings.Count(r.stdout, "\n"); lines != 2*20+3 {
 		t.Errorf("%d lines", lines)
 	}
-	// A failure is told all the same.
-	v := verdict{Valid: true}
-	for range maxFindings + 50 {
-		v.add(finding{Level: levelWarn, Rule: "DOC-55"})
-	}
-	v.add(finding{Level: levelFail, Rule: "DOC-16"})
-	if v.Valid || v.Rule != "DOC-16" || len(v.Findings) != maxFindings+1 || v.Untold != 50 {
-		t.Errorf("%d findings, %d untold: %+v", len(v.Findings), v.Untold, v)
-	}
-}
-
-// What is too long is not read on.
-func TestValidateIsBounded(t *testing.T) {
-	r := &zeros{}
-	in, err := readWhole("-", r)
-	if err != nil || in.size != resourcesync.DefaultLimits.Bytes+1 || !in.cut || r.read > 2*in.size {
-		t.Errorf("%d bytes of %d, %v", in.size, r.read, err)
-	}
-	_, err = judge(input{name: "x", at: strings.NewReader("PK\x03\x04"), size: 4, cut: true}, false)
-	if err == nil || !strings.Contains(err.Error(), "save it as a file") {
-		t.Errorf("a package that was cut off: %v", err)
-	}
-}
-
-type zeros struct{ read int64 }
-
-func (z *zeros) Read(p []byte) (int, error) {
-	clear(p)
-	z.read += int64(len(p))
-	return len(p), nil
-}
-
-// A host is asked again only after a pause, and after what it asks for; other
-// hosts at once.
-func TestValidateIsPolite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := inputs{pause: time.Second}
-		begin := time.Now()
-		for _, step := range []struct {
-			host string
-			want time.Duration
-		}{{"a:80", 0}, {"b:80", 0}, {"a:80", time.Second}, {"a:80", 2 * time.Second}, {"b:80", 2 * time.Second}} {
-			if err := s.wait(t.Context(), step.host); err != nil {
-				t.Fatal(err)
-			}
-			if got := time.Since(begin); got != step.want {
-				t.Errorf("%s was asked after %v, want %v", step.host, got, step.want)
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := s.wait(ctx, "a:80"); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
-		}
-	})
-	for header, want := range map[string]bool{"": false, "0": true, "30": true, "31": false, "-1": false, "1.5": false, "99999999999": false, "soon": false} {
-		resp := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {header}}}
-		if _, got := retryAfter(resp); got != want {
-			t.Errorf("Retry-After %q: waits %t", header, got)
-		}
-	}
 }
 
 // A server that is busy is asked once more, if it says when.
@@ -245,23 +182,5 @@ func TestFollowIsBounded(t *testing.T) {
 	r.want(t, ExitFailure, "were not looked at")
 	if n := asked.Load(); n != 20 {
 		t.Errorf("%d documents were fetched", n)
-	}
-}
-
-func TestCanonical(t *testing.T) {
-	for a, b := range map[string]string{
-		"http://Example.org":          "HTTP://example.org:80/",
-		"https://example.org:443/a?b": "https://example.org./a?b#c",
-	} {
-		if canonical(a) != canonical(b) {
-			t.Errorf("%q is not %q", a, b)
-		}
-	}
-	for a, b := range map[string]string{
-		"http://example.org/": "https://example.org/", "http://example.org/a": "http://example.org/A", "http://example.org/?a": "http://example.org/", "::": "http://::",
-	} {
-		if canonical(a) == canonical(b) {
-			t.Errorf("%q is %q", a, b)
-		}
 	}
 }

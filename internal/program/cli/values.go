@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/internal/engine/examine"
 )
 
 // AtLeast is n as a flag, which refuses a number below least; what n holds is the
@@ -162,16 +163,10 @@ func (s *since) at(now time.Time) (time.Time, error) {
 // CheckAddress returns an error for ExitUsage unless raw, which the argument called
 // name is, is an http or https URL of a host. That may be one that does not exist.
 func CheckAddress(name, raw string) error {
-	if u, err := url.Parse(raw); err != nil || !isWeb(u) {
+	if u, err := url.Parse(raw); err != nil || !examine.IsWeb(u) {
 		return Fail(ExitUsage, "%s %q is no http or https URL of a host; write it like https://example.org/", name, raw)
 	}
 	return nil
-}
-
-// isWeb reports whether a URL has all that it takes to be asked for.
-func isWeb(u *url.URL) bool {
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && (u.Port() == "" || err == nil && port > 0)
 }
 
 // Listen opens the address of --listen. The error is for ExitUsage where that is none,

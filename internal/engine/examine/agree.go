@@ -1,6 +1,9 @@
-package cli
+package examine
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,62 +12,74 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// agreement compares a document that lists others with these, one after the
-// other in its order.
+// agreement compares a document that lists others with these, one after the other in
+// its order. A disagreement is reported at the entry, with the rule of the list.
 type agreement struct {
-	list   *document
-	strict bool
-	listed map[*document]bool
+	*examination
+	list   *Document
+	listed map[*Document]bool
 
 	// The parts of a Change List or Change Dump follow each other in time.
-	last   *document // the part before
-	missed bool      // one since then is not known
+	last   *Document // the part before
+	missed bool      // a part since then is not known
+}
+
+// fail reports a disagreement, at an entry of the list.
+func (a *agreement) fail(e *resourcesync.Entry, format string, args ...any) {
+	a.breaks(listRule(a.list.head), e, format, args...)
+}
+
+func (a *agreement) breaks(rule string, e *resourcesync.Entry, format string, args ...any) {
+	a.list.add(Finding{Level: Fail, Kind: "inconsistent", Rule: rule, Line: e.Line, Column: e.Column, Message: fmt.Sprintf(format, args...)})
 }
 
 // agrees compares a document with the entry that lists it. Above are the list and
 // those that led to it.
-func (a *agreement) agrees(e *resourcesync.Entry, d *document, above []*document) {
+func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document) {
 	twice := a.listed[d]
 	a.listed[d] = true
+	expected := a.expected(e)
 	switch {
 	case slices.Contains(above, d):
 		a.fail(e, "%s leads back to where it is listed", e.Loc)
-		return
 	case twice:
 		a.fail(e, "%s is listed twice", e.Loc)
-		return
+	case d.broken:
+		a.missed = true // why was reported with the document
 	case d.Capability == "" || d.head.Line == 0:
-		a.broken()
-		return // what is wrong with it was told
-	}
-	if a.list.head.Index {
-		a.list.InParts += d.Entries
-	}
-	if want := a.wanted(e); want != "" && d.Capability != want {
-		a.fail(e, "the capability of %s is %s; it should be %s", e.Loc, d.Capability, want)
-		a.broken()
-		return
-	}
-	if d.head.Index && a.list.head.Index {
+		a.missed = true
+		if expected != "" {
+			a.fail(e, "%s is a sitemap without ResourceSync; it should be a %s", e.Loc, expected)
+		}
+	case expected != "" && d.Capability != expected:
+		a.missed = true
+		a.fail(e, "the capability of %s is %s; it should be %s", e.Loc, d.Capability, expected)
+	case d.head.Index && a.list.head.Index:
+		a.missed = true
 		a.fail(e, "%s is an index; the members of an index are none", e.Loc)
-		a.broken()
-		return
+	default:
+		a.links(e, d)
+		a.times(e, d)
+		a.bytes(e, d)
+		if a.list.head.Index {
+			a.within(e, d)
+			a.follows(e, d)
+		}
 	}
-	a.links(e, d)
-	a.times(e, d)
-	if a.list.head.Index {
-		a.within(e, d)
-		a.follows(e, d)
+	if a.list.head.Index && !twice && !slices.Contains(above, d) {
+		a.list.InParts += d.Entries
 	}
 }
 
-// wanted is the capability that a listed document should have; empty where the
+// expected is the capability that a listed document should have; empty where the
 // list does not say.
-func (a *agreement) wanted(e *resourcesync.Entry) string {
+func (a *agreement) expected(e *resourcesync.Entry) string {
 	h := a.list.head
 	switch {
 	case h.Index:
 		return h.Capability
+	case isDump(h):
+		return h.Capability + "-manifest"
 	case h.Capability == resourcesync.Description:
 		return resourcesync.CapabilityList
 	case h.Capability == resourcesync.CapabilityList:
@@ -73,22 +88,51 @@ func (a *agreement) wanted(e *resourcesync.Entry) string {
 	return strings.TrimSuffix(h.Capability, archiveSuffix)
 }
 
+// channel checks an entry for notifications. Its address is that of a topic, which need
+// not have content, so only CheckSource requests it (SRC-11).
+func (a *agreement) channel(ctx context.Context, e *resourcesync.Entry) {
+	hubs := hubsOf(e)
+	if len(hubs) == 0 {
+		a.breaks("SRC-11", e, "the channel %s names no hub (rs:ln rel=\"hub\")", e.Loc)
+	}
+	if a.source != nil {
+		a.source.channel(ctx, e, hubs)
+	}
+}
+
+// bytes compares a package with what the entry says of its length and hashes.
+func (a *agreement) bytes(e *resourcesync.Entry, d *Document) {
+	if d.content.at == nil {
+		return
+	}
+	listed := resourcesync.ParseHashes(e.Hash)
+	h := resourcesync.NewHasher(listed.Algorithms()...)
+	_, _ = io.Copy(h, d.content.reader()) // in memory, and a Hasher never fails
+	d.content = body{}
+	if e.HasLength && e.Length != h.Length() {
+		a.breaks("DOC-56", e, "%s has %d bytes, and its entry says %d", e.Loc, h.Length(), e.Length)
+	} else if listed.Compare(h.Digests()) == resourcesync.Different {
+		a.breaks("DOC-55", e, "the hashes of %s are %v, and its entry says %v", e.Loc, h.Digests(), listed)
+	}
+}
+
 // links compares where the document says that it belongs.
-func (a *agreement) links(e *resourcesync.Entry, d *document) {
+func (a *agreement) links(e *resourcesync.Entry, d *Document) {
 	h := a.list.head
 	up, hasUp := d.head.Link("up")
 	index, hasIndex := d.head.Link("index")
 	switch {
 	case !h.Index:
-		if strings.HasSuffix(h.Capability, archiveSuffix) {
-			return
-		}
-		if hasUp && !a.list.isAt(d, up.Href) {
+		if !isArchive(h.Capability) && !isDump(h) && hasUp && !a.list.isAt(d, up.Href) {
 			a.fail(e, "up of %s leads to %s, and not to where it is listed", e.Loc, up.Href)
 		}
 		return
 	case !hasIndex && h.Capability != resourcesync.Description:
-		a.warn(e, "%s lacks an rs:ln rel=\"index\" to its index", e.Loc)
+		f := Finding{Level: Warn, Rule: listRule(h), Line: e.Line, Column: e.Column, Message: e.Loc + " lacks an rs:ln rel=\"index\" to its index"}
+		if a.o.Strict {
+			f.Level, f.Kind = Fail, "inconsistent"
+		}
+		a.list.add(f)
 	case hasIndex && !a.list.isAt(d, index.Href):
 		a.fail(e, "index of %s leads to %s, and not to where it is listed", e.Loc, index.Href)
 	}
@@ -99,13 +143,13 @@ func (a *agreement) links(e *resourcesync.Entry, d *document) {
 
 // isAt reports whether a link of another document leads to d; it is to be
 // believed where d came from no URL.
-func (d *document) isAt(from *document, href string) bool {
+func (d *Document) isAt(from *Document, href string) bool {
 	to := resolved(from, href)
 	return d.requested == "" || to == canonical(d.requested) || to == canonical(d.final)
 }
 
 // resolved is where a link of a document leads.
-func resolved(d *document, href string) string {
+func resolved(d *Document, href string) string {
 	base, err := url.Parse(d.final)
 	if err != nil {
 		return canonical(href)
@@ -119,7 +163,7 @@ func resolved(d *document, href string) string {
 
 // times compares what the entry says of the document's times with what the
 // document says itself.
-func (a *agreement) times(e *resourcesync.Entry, d *document) {
+func (a *agreement) times(e *resourcesync.Entry, d *Document) {
 	h := &d.head
 	for _, t := range []struct {
 		name       string
@@ -135,7 +179,7 @@ func (a *agreement) times(e *resourcesync.Entry, d *document) {
 }
 
 // within checks that a part does not go beyond its index in time.
-func (a *agreement) within(e *resourcesync.Entry, d *document) {
+func (a *agreement) within(e *resourcesync.Entry, d *Document) {
 	part, all := &d.head, &a.list.head
 	switch {
 	case !all.At.IsZero() && !part.At.IsZero() && part.At.Before(all.At):
@@ -159,7 +203,7 @@ func later(t, u time.Time) time.Time {
 }
 
 // follows checks that a part with changes begins where the one before it ended.
-func (a *agreement) follows(e *resourcesync.Entry, d *document) {
+func (a *agreement) follows(e *resourcesync.Entry, d *Document) {
 	part, before := &d.head, a.last
 	if part.From.IsZero() {
 		return
@@ -179,10 +223,6 @@ func (a *agreement) follows(e *resourcesync.Entry, d *document) {
 	}
 	a.missed = false
 }
-
-// broken notes that a part is not known, so that the one after it is not held
-// against the one before.
-func (a *agreement) broken() { a.missed = true }
 
 // end checks that the parts reach as far as their index.
 func (a *agreement) end() {

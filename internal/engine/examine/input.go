@@ -1,0 +1,155 @@
+package examine
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// input is a document before it is read.
+type input struct {
+	name string
+	at   io.ReaderAt
+	size int64
+	// requested and final are the URL before and after redirects, and header what it
+	// came with.
+	requested, final string
+	header           http.Header
+	gzip             bool // by its name or by HTTP
+	cut              bool // there is more of it than was read
+}
+
+var (
+	magicZIP  = []byte("PK\x03\x04")
+	emptyZIP  = []byte("PK\x05\x06")
+	magicGzip = []byte("\x1f\x8b")
+)
+
+func (in input) beginsWith(magic []byte) bool {
+	begin := make([]byte, len(magic))
+	_, err := in.at.ReadAt(begin, 0)
+	return err == nil && bytes.Equal(begin, magic)
+}
+
+// isPackage reports whether this is a ZIP file.
+func (in input) isPackage() bool { return in.beginsWith(magicZIP) || in.beginsWith(emptyZIP) }
+
+// mediaOf is the media type without parameters.
+func mediaOf(h http.Header) string {
+	m, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // no type where it can't be read
+	return m
+}
+
+// body is a document as it is read, from its beginning as often as needed.
+type body struct {
+	at   io.ReaderAt
+	size int64
+}
+
+func (b body) reader() io.Reader { return io.NewSectionReader(b.at, 0, b.size) }
+
+// document is what is to be read of a document: at most one byte more than the limit,
+// so that the reader sees that it is too long. What should be compressed and is not,
+// as when a server undid it, is read as it is.
+func (in input) document() (body, error) {
+	most := resourcesync.DefaultLimits.Bytes + 1
+	switch packed := in.beginsWith(magicGzip); {
+	case packed && !in.gzip:
+		return body{}, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; who reads it will not undo that")
+	case !packed:
+		return body{in.at, min(in.size, most)}, nil
+	}
+	z, err := gzip.NewReader(io.NewSectionReader(in.at, 0, in.size))
+	if err != nil {
+		return body{}, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(z, most))
+	if err != nil {
+		return body{}, fmt.Errorf("not gzip from end to end: %w", err)
+	}
+	return body{bytes.NewReader(b), int64(len(b))}, nil
+}
+
+// open opens a file, a URL or standard input. Call the function when the input has
+// been read.
+func (x *examination) open(ctx context.Context, name string) (input, func(), error) {
+	nothing := func() {}
+	switch {
+	case name == "-":
+		in, err := readWhole(name, x.o.Stdin, resourcesync.DefaultLimits.Bytes)
+		if err != nil {
+			err = fmt.Errorf("reading %s: %w", name, err)
+		}
+		return in, nothing, err
+	case isURL(name):
+		in, err := x.fetch(ctx, name, resourcesync.DefaultLimits.Bytes)
+		return in, nothing, err
+	}
+	f, err := os.Open(name) //nolint:gosec // the user names the file
+	if errors.Is(err, fs.ErrNotExist) {
+		return input{}, nothing, failed(ErrNotFound, "there is no file %s; name one, an http or https URL, or - for standard input", name)
+	}
+	if err != nil {
+		return input{}, nothing, err
+	}
+	closing := func() { _ = f.Close() } // only read
+	in := input{name: name, at: f}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		in.size = info.Size()
+	} else if in, err = readWhole(name, f, resourcesync.DefaultLimits.Bytes); err != nil {
+		closing()
+		return input{}, nothing, fmt.Errorf("reading %s: %w", name, err)
+	}
+	in.gzip = isGzipName(name)
+	return in, closing, nil
+}
+
+// readWhole reads most bytes, and one more to see that there are more.
+func readWhole(name string, r io.Reader, most int64) (input, error) {
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	size := int64(len(b))
+	return input{name: name, at: bytes.NewReader(b), size: size, cut: size > most}, err
+}
+
+func isGzipName(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gz") }
+
+// fetch reads at most so many bytes of what is at a URL.
+func (x *examination) fetch(ctx context.Context, name string, most int64) (input, error) {
+	a, err := x.get(ctx, http.MethodGet, name)
+	if err != nil {
+		return input{}, err
+	}
+	defer a.close()
+	if err := a.refusal(name); err != nil {
+		return input{}, err
+	}
+	in, err := readWhole(name, a.body, most)
+	if err != nil {
+		return in, failed(ErrUnreachable, "%s broke off: %w", name, err)
+	}
+	in.requested, in.final, in.header = name, a.url, a.header
+	media, encoding := mediaOf(a.header), strings.ToLower(strings.TrimSpace(a.header.Get("Content-Encoding")))
+	in.gzip = encoding == "gzip" || encoding == "x-gzip" || media == "application/gzip" || media == "application/x-gzip"
+	for _, raw := range []string{name, a.url} {
+		u, err := url.Parse(raw)
+		in.gzip = in.gzip || err == nil && isGzipName(u.Path)
+	}
+	return in, nil
+}
+
+// isURL tells a URL from the name of a file.
+func isURL(name string) bool {
+	scheme, _, found := strings.Cut(name, "://")
+	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}

@@ -1,0 +1,450 @@
+package examine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
+)
+
+// sourceCheck is what CheckSource checks beside documents: what only a running server
+// shows, and what a valid Source may do and had better not.
+type sourceCheck struct {
+	*examination
+	report func(Finding)
+	result Result
+	random *rand.Rand
+
+	hubs      map[string]bool // that were asked
+	sampled   []*Document     // lists with samples to be fetched
+	changedAt map[string]time.Time
+	condition bool // a conditional request was tried
+}
+
+// subject is what findings are about.
+type subject struct {
+	s          *sourceCheck
+	check, url string
+}
+
+func (s *sourceCheck) about(check, url string) subject { return subject{s, check, url} }
+
+func (f subject) pass(rule, format string, args ...any) { f.add(Pass, rule, format, args) }
+func (f subject) warn(rule, format string, args ...any) { f.add(Warn, rule, format, args) }
+func (f subject) fail(rule, format string, args ...any) { f.add(Fail, rule, format, args) }
+
+func (f subject) add(level Level, rule, format string, args []any) {
+	f.s.found(Finding{Level: level, Check: f.check, URL: f.url, Rule: rule, Message: fmt.Sprintf(format, args...)})
+}
+
+// found counts and reports a finding.
+func (s *sourceCheck) found(f Finding) {
+	switch f.Level {
+	case Pass:
+		s.result.Passed++
+	case Warn:
+		s.result.Warned++
+	case Fail:
+		s.result.Failed++
+	}
+	s.report(f)
+}
+
+// document reports what was found in a document.
+func (s *sourceCheck) document(d *Document) error {
+	check := "document"
+	if strings.HasSuffix(d.Capability, "-manifest") {
+		check = "dump"
+	}
+	for _, f := range d.All(check) {
+		s.found(f)
+	}
+	return nil
+}
+
+// statistics count what the entries of a list lack.
+type statistics struct {
+	noLength, noHash, noTime, elsewhere, hidden int
+	firstHidden                                 string // of the names that hidden counts
+}
+
+// lastChanges is how many of the last changes of a list are kept.
+const lastChanges = 200
+
+// entry counts what an entry of a list lacks, and keeps a sample: the last changes of a
+// Change List, and of other lists a random one.
+func (s *sourceCheck) entry(d *Document, e resourcesync.Entry) {
+	d.stat.note(&e, host(d.File))
+	switch {
+	case d.Capability == resourcesync.ChangeList:
+		s.learn(&e)
+		if len(d.sample) == lastChanges {
+			d.sample = slices.Delete(d.sample, 0, 1)
+		}
+		d.sample = append(d.sample, e)
+	case len(d.sample) < s.o.Sample:
+		d.sample = append(d.sample, e)
+	default:
+		if n := s.random.IntN(d.Entries); n < len(d.sample) {
+			d.sample[n] = e
+		}
+	}
+}
+
+// note counts what an entry lacks.
+func (c *statistics) note(e *resourcesync.Entry, of string) {
+	if host(e.Loc) != of {
+		c.elsewhere++
+	}
+	if e.Change != "" && e.Datetime.IsZero() || e.Change == "" && e.LastMod.IsZero() {
+		c.noTime++
+	}
+	if e.Change == resourcesync.Deleted {
+		return
+	}
+	if name := hiddenName(e.Loc); name != "" {
+		if c.hidden++; c.firstHidden == "" {
+			c.firstHidden = name
+		}
+	}
+	if !e.HasLength {
+		c.noLength++
+	}
+	if resourcesync.ParseHashes(e.Hash) == (resourcesync.Digests{}) {
+		c.noHash++
+	}
+}
+
+// hiddenName returns the first name in the path of a URL that begins with a dot, except
+// .well-known (RFC 8615); empty: there is none.
+func hiddenName(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	for name := range strings.SplitSeq(u.Path, "/") {
+		if strings.HasPrefix(name, ".") && name != ".well-known" && name != "." && name != ".." {
+			return name
+		}
+	}
+	return ""
+}
+
+// visited looks at a document as a whole. Of what is only in an archive, nothing need be
+// there any more.
+func (s *sourceCheck) visited(d *Document, above []*Document) {
+	list := !d.broken && !d.Index && !belowArchive(above)
+	switch {
+	case list && d.Capability == resourcesync.CapabilityList:
+		offers := func(c string) bool {
+			return slices.ContainsFunc(d.listed, func(e resourcesync.Entry) bool { return e.Capability == c })
+		}
+		if offers(resourcesync.ChangeNotification) && !offers(resourcesync.ChangeList) {
+			s.about("document", d.File).warn("SRC-15", "changes are pushed, and there is no Change List: who misses a notification has to compare everything")
+		}
+	case list && d.Capability == resourcesync.ChangeList:
+		s.lacks(d)
+		s.lastOfEach(d)
+	case list && d.Capability == resourcesync.ResourceList:
+		s.lacks(d)
+		s.sampled = append(s.sampled, d)
+	default:
+		d.sample = nil
+	}
+}
+
+// lacks warns of what is missing in a list.
+func (s *sourceCheck) lacks(d *Document) {
+	f := s.about("document", d.File)
+	if n := d.stat.noLength; n > 0 {
+		f.warn("DOC-56", "%s no length, so what was copied can't be told from what broke off", count(n, "entry has", "entries have"))
+	}
+	if n := d.stat.noHash; n > 0 {
+		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again and damage is not noticed", count(n, "entry has", "entries have"))
+	}
+	if n := d.stat.noTime; n > 0 {
+		f.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", count(n, "entry has", "entries have"))
+	}
+	if n := d.stat.hidden; n > 0 {
+		f.warn("", "%s a name in its path that begins with a dot, such as %q: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", count(n, "resource has", "resources have"), d.stat.firstHidden)
+	}
+	if n := d.stat.elsewhere; n > 0 {
+		f.warn("", "%s on another host than the list, which some subscribers refuse", count(n, "resource is", "resources are"))
+	}
+}
+
+// lastOfEach has the resources that changed last fetched. Those of a closed list have
+// changed since.
+func (s *sourceCheck) lastOfEach(d *Document) {
+	if !d.Until.IsZero() {
+		d.sample = nil
+		return
+	}
+	seen := make(map[string]bool)
+	var last []resourcesync.Entry
+	for _, e := range slices.Backward(d.sample) {
+		if !seen[e.Loc] && len(last) < s.o.Sample {
+			last = append(last, e)
+		}
+		seen[e.Loc] = true
+	}
+	d.sample = last
+	s.sampled = append(s.sampled, d)
+}
+
+// maxChanges is how many resources are known to have changed.
+const maxChanges = 200_000
+
+// learn records when a resource changed.
+func (s *sourceCheck) learn(e *resourcesync.Entry) {
+	if at, known := s.changedAt[e.Loc]; (known || len(s.changedAt) < maxChanges) && e.Datetime.After(at) {
+		s.changedAt[e.Loc] = e.Datetime
+	}
+}
+
+// since reports whether a Change List has a later change of a resource than the
+// entry is of.
+func (s *sourceCheck) since(d *Document, e *resourcesync.Entry) bool {
+	of := e.Datetime
+	if of.IsZero() {
+		of = d.head.At
+	}
+	return s.changedAt[e.Loc].After(of)
+}
+
+// served looks at how a document is served.
+func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
+	f := s.about("document", d.File)
+	if d.At.After(time.Now().Add(5 * time.Minute)) {
+		f.warn("", "it says to be of %s, which is in the future", instant(d.At))
+	}
+	if m := mediaOf(in.header); m != "application/xml" && m != "text/xml" && !strings.HasSuffix(m, "+xml") && !in.gzip && !in.isPackage() {
+		f.warn("", "its Content-Type is %q; application/xml is what readers expect", in.header.Get("Content-Type"))
+	}
+	if s.condition {
+		return
+	}
+	s.condition = true
+	name, value := "If-None-Match", in.header.Get("ETag")
+	if value == "" {
+		name, value = "If-Modified-Since", in.header.Get("Last-Modified")
+	}
+	if value == "" {
+		f.warn("", "it is served without ETag and Last-Modified, so subscribers fetch it again each time that they look")
+		return
+	}
+	again, err := s.get(ctx, http.MethodGet, in.final, name, value)
+	if err != nil {
+		return // the next document will tell
+	}
+	defer again.close()
+	if again.status == http.StatusNotModified {
+		f.pass("", "it is not sent again to who has it (304)")
+		return
+	}
+	f.warn("", "asked with %s it answers %s and not 304, so subscribers fetch it again each time that they look", name, again.text)
+}
+
+// fetchSamples fetches the samples of all lists, at the end, when it is known what
+// has changed since a list was written.
+func (s *sourceCheck) fetchSamples(ctx context.Context) {
+	for _, d := range s.sampled {
+		good := 0
+		for i := range d.sample {
+			if ctx.Err() == nil && s.resource(ctx, d, &d.sample[i]) {
+				good++
+			}
+		}
+		if good > 0 {
+			s.about("resource", d.File).pass("", "%s of %d fetched, and as the list says", count(good, "entry", "entries"), d.Entries)
+		}
+		d.sample = nil
+	}
+}
+
+// resource fetches one resource and compares it with its entry.
+func (s *sourceCheck) resource(ctx context.Context, d *Document, e *resourcesync.Entry) bool {
+	if s.since(d, e) {
+		return false // a later change says what there is
+	}
+	f := s.about("resource", e.Loc)
+	s.result.Resources++
+	a, err := s.get(ctx, http.MethodGet, e.Loc)
+	if err != nil {
+		f.fail("", "%v", err)
+		return false
+	}
+	defer a.close()
+	deleted, gone := e.Change == resourcesync.Deleted, a.status == http.StatusNotFound || a.status == http.StatusGone
+	switch {
+	case deleted && gone:
+		return true
+	case deleted:
+		f.warn("", "it was deleted by %s, and is there again", d.File)
+		return false
+	case gone:
+		f.fail("", "%s lists it, and the server answers %s", d.File, a.text)
+		return false
+	case a.status != http.StatusOK:
+		f.fail("", "it can't be had: the server answers %s", a.text)
+		return false
+	}
+	listed := resourcesync.ParseHashes(e.Hash)
+	h := resourcesync.NewHasher(listed.Algorithms()...)
+	if _, err := io.Copy(h, a.body); err != nil {
+		f.fail("", "it broke off: %v", err)
+		return false
+	}
+	return f.same(e, a, h, listed)
+}
+
+// same compares what came with what the entry says.
+func (f subject) same(e *resourcesync.Entry, a *answer, h *resourcesync.Hasher, listed resourcesync.Digests) bool {
+	wrong := f.fail
+	why := ""
+	if at, err := http.ParseTime(a.header.Get("Last-Modified")); err == nil && !e.LastMod.IsZero() && at.After(e.LastMod) {
+		wrong, why = f.warn, "; it was modified since"
+	}
+	switch {
+	case e.HasLength && e.Length != h.Length():
+		wrong("DOC-56", "it has %d bytes, and the list says %d%s", h.Length(), e.Length, why)
+		return false
+	case listed.Compare(h.Digests()) == resourcesync.Different:
+		wrong("DOC-55", "its hashes are %v, and the list says %v%s", h.Digests(), listed, why)
+		return false
+	}
+	bare, _, _ := strings.Cut(e.Type, ";")
+	if m := mediaOf(a.header); bare != "" && m != "" && !strings.EqualFold(strings.TrimSpace(bare), m) {
+		f.warn("DOC-58", "its Content-Type is %s, and the list says %s", m, e.Type)
+	}
+	return true
+}
+
+// hubsOf are the hubs that an entry of a Capability List names.
+func hubsOf(e *resourcesync.Entry) []string {
+	var hubs []string
+	for _, l := range e.Links {
+		if strings.EqualFold(l.Rel, websub.RelHub) {
+			hubs = append(hubs, l.Href)
+		}
+	}
+	return hubs
+}
+
+// channel looks at a topic as a hub and a subscriber do, and at its hubs (SRC-02,
+// SRC-04).
+func (s *sourceCheck) channel(ctx context.Context, e *resourcesync.Entry, hubs []string) {
+	s.topic(ctx, s.about("topic", e.Loc), e, hubs)
+	for _, hub := range hubs {
+		s.hub(ctx, hub)
+	}
+}
+
+// topic requests the topic URI.
+func (s *sourceCheck) topic(ctx context.Context, f subject, e *resourcesync.Entry, hubs []string) {
+	head, err := s.get(ctx, http.MethodHead, e.Loc)
+	if err != nil {
+		f.fail("SRC-02", "%v", err)
+		return
+	}
+	head.close()
+	a, err := s.get(ctx, http.MethodGet, e.Loc)
+	if err != nil {
+		f.fail("SRC-02", "%v", err)
+		return
+	}
+	defer a.close()
+	if head.status != http.StatusOK || a.status != http.StatusOK {
+		f.fail("SRC-02", "it answers %s to GET and %s to HEAD; both must be 200", a.text, head.text)
+		return
+	}
+	if a.url != e.Loc || head.url != e.Loc {
+		f.fail("SRC-02", "it redirects to %s; a hub follows no redirect, and is going to refuse what is published", a.url)
+		return
+	}
+	links := websub.ParseLinks(a.header.Values("Link"))
+	self, named := websub.Targets(links, websub.RelSelf), websub.Targets(links, websub.RelHub)
+	good := true
+	switch {
+	case len(self) != 1:
+		f.fail("SRC-04", "its answer has %s rel=\"self\"; there must be one", count(len(self), "Link header with", "Link headers with"))
+		good = false
+	case self[0] != e.Loc:
+		f.fail("SRC-02", "its answer says that it is %s; hubs and subscribers compare that letter by letter", self[0])
+		good = false
+	}
+	for _, hub := range hubs {
+		if !websub.HasHub(named, hub) {
+			f.fail("SRC-02", "its answer does not name the hub %s, which the Capability List does: the hub is going to refuse what is published", hub)
+			good = false
+		}
+	}
+	if mediaOf(a.header) != "application/xml" {
+		f.warn("SRC-02", "its Content-Type is %q; it should be application/xml", a.header.Get("Content-Type"))
+	}
+	if good {
+		f.pass("SRC-02", "it names itself and %s", count(len(hubs), "hub", "hubs"))
+	}
+	f.latest(e, a)
+}
+
+// latest looks at the notification that a topic may serve.
+func (f subject) latest(e *resourcesync.Entry, a *answer) {
+	body, err := io.ReadAll(io.LimitReader(a.body, resourcesync.DefaultLimits.Bytes+1))
+	switch {
+	case err != nil:
+		f.fail("SRC-03", "its content broke off: %v", err)
+		return
+	case len(body) == 0:
+		return // nothing was published yet, or nothing is shown
+	}
+	n, err := resourcesync.CheckNotification(bytes.NewReader(body), resourcesync.DefaultLimits)
+	switch {
+	case err != nil:
+		f.warn("SRC-03", "its content is no notification: %v", err)
+	case n.Capability != e.Capability:
+		f.warn("SRC-01", "its content is a %s, and the Capability List says %s", n.Capability, e.Capability)
+	default:
+		f.pass("SRC-03", "its last notification has %s, until %s", count(n.Entries, "entry", "entries"), instant(n.Until))
+	}
+}
+
+// hub requests anything at all of a hub, once.
+func (s *sourceCheck) hub(ctx context.Context, url string) {
+	if s.hubs[websub.HubURL(url)] {
+		return
+	}
+	s.hubs[websub.HubURL(url)] = true
+	f := s.about("hub", url)
+	a, err := s.get(ctx, http.MethodGet, url)
+	if err != nil {
+		f.fail("", "%v", err)
+		return
+	}
+	a.close()
+	switch {
+	case a.status >= 500:
+		f.fail("", "it answers %s", a.text)
+	case a.status == http.StatusNotFound:
+		f.fail("", "it answers %s, as if there were no hub at this URL", a.text)
+	default:
+		f.pass("", "it answers")
+	}
+}
+
+func host(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
