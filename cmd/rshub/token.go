@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -209,7 +210,7 @@ func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
 	if err != nil {
 		return tokenFailure(err)
 	}
-	return tell(cmd, "Publisher %q is revoked in %s, with %d tokens.", name, path, len(p.TokenSHA256))
+	return tell(cmd, "Publisher %q is revoked in %s, with %s.", name, path, quantity.Count(len(p.TokenSHA256), "token", "tokens"))
 }
 
 // tokenFailure gives an error its exit code.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -127,8 +128,8 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 		return err
 	}
 	if told.Lagging > 0 {
-		return note(cmd, "%d subscriptions have not got %d notifications yet. Bodies don't travel: imported elsewhere, these become gaps. Wait until nobody lags, and export again.",
-			told.Lagging, told.Lag)
+		return note(cmd, "Not delivered yet: %s to %s. Bodies don't travel: imported elsewhere, these become gaps. Wait until nobody lags, and export again.",
+			quantity.Count(told.Lag, "notification", "notifications"), quantity.Count(told.Lagging, "subscription", "subscriptions"))
 	}
 	return nil
 }
@@ -192,7 +193,7 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 	if dry {
 		would = "Nothing is stored in a dry run. "
 	}
-	if err := note(cmd, "%sOf %v %d are new or changed, and %d are in the store as they are or newer.",
+	if err := note(cmd, "%sOf %v, %d are new or changed, and %d are in the store as they are or newer.",
 		would, told.Counts, told.Stored, told.Kept); err != nil {
 		return err
 	}
@@ -204,10 +205,10 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 		text += err.Error() + "\n"
 	}
 	if n := told.RefusedLines; n > 0 {
-		text += fmt.Sprintf("%d topics and subscriptions were left out for that.\n", n)
+		text += "Left out for that: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
 	}
 	if n := told.Secretless; n > 0 {
-		text += fmt.Sprintf("%d subscriptions and requests were left out, as the file has not their secrets: their subscribers have to subscribe again.\n", n)
+		text += "Left out, as the file lacks the secret: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". The subscribers have to subscribe again.\n"
 	}
 	return cli.Fail(cli.ExitPartial, "%sAll else is as told.", text)
 }

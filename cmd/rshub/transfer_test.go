@@ -41,7 +41,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Error("export made the folder that it was to read")
 	}
 	code, _, stderr = try(t, whole, "import", "--data-dir", old, "--dry-run", "-")
-	is("dry run", code, cli.ExitOK, stderr, "Nothing is stored in a dry run. Of 1 topics")
+	is("dry run", code, cli.ExitOK, stderr, "Nothing is stored in a dry run. Of 1 topic, 0 waiting pings and 0 subscriptions, 1 are new")
 	code, _, stderr = try(t, whole, "import", "--data-dir", old, "-")
 	is("from standard input", code, cli.ExitOK, stderr, "1 are new or changed")
 	code, _, stderr = try(t, whole[:len(whole)-40], "import", "--data-dir", old, "-")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher/source"
 )
@@ -119,7 +120,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 		}{f.out, s.Resources(), urls})
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %s written to %s; begin at %s\n",
-		cli.Count(s.Resources(), "resource", "resources"), cli.Count(len(urls), "document", "documents"), f.out, s.DescriptionURL())
+		quantity.Count(s.Resources(), "resource", "resources"), quantity.Count(len(urls), "document", "documents"), f.out, s.DescriptionURL())
 	return err
 }
 

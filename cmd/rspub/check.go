@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/internal/program/cli"
 )
@@ -106,8 +107,8 @@ func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error 
 			Resources int    `json:"resources"`
 		}{url, r.Passed, r.Warned, r.Failed, r.Documents, r.Resources})
 	}
-	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; looked at %s and %s\n", r.Passed, cli.Count(r.Warned, "warning", "warnings"), r.Failed,
-		cli.Count(r.Documents, "document", "documents"), cli.Count(r.Resources, "resource", "resources"))
+	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; looked at %s and %s\n", r.Passed, quantity.Count(r.Warned, "warning", "warnings"), r.Failed,
+		quantity.Count(r.Documents, "document", "documents"), quantity.Count(r.Resources, "resource", "resources"))
 	return err
 }
 

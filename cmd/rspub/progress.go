@@ -8,6 +8,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher/source"
 )
@@ -48,7 +49,7 @@ func (p *progress) tell(at source.Progress) {
 		return
 	}
 	p.ended = at.Done
-	line := fmt.Sprintf("scanning %s: %d files found, %d hashed, %.1f MiB", p.name, at.Found, at.Files, float64(at.Bytes)/(1<<20))
+	line := fmt.Sprintf("scanning %s: %s found, %d hashed, %s", p.name, quantity.Count(at.Found, "file", "files"), at.Files, quantity.BytesText(at.Bytes))
 	switch {
 	case p.bar != nil && at.Done:
 		_ = p.bar.Finish() // there is nobody to tell

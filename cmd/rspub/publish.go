@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
@@ -277,7 +278,7 @@ func (x *outcome) print(out io.Writer, asJSON bool) error {
 	if x.Duplicate {
 		what = "had it before"
 	}
-	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s: %d changes from %s until %s, id %s", x.Hub, what, x.Entries,
+	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s: %s from %s until %s, id %s", x.Hub, what, quantity.Count(x.Entries, "change", "changes"),
 		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.ID)))
 	return err
 }

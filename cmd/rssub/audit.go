@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -86,7 +87,7 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	for _, set := range r.Recorded {
 		row(out, "by record", set+" has no Resource List: its files were compared with what the Source said when they were copied")
 	}
-	row(out, "equal", fmt.Sprintf("%d, %s read", r.Equal, sizeOf(r.Bytes)))
+	row(out, "equal", fmt.Sprintf("%d, %s read", r.Equal, quantity.BytesText(r.Bytes)))
 	row(out, destination.Missing, r.Missing)
 	row(out, destination.Differing, r.Differing)
 	row(out, destination.Extra, r.Extra)

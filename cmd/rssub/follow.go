@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -116,7 +117,7 @@ func (l *lines) tell(e destination.Event) {
 	case e.Err != nil:
 		s += ": " + e.Err.Error()
 	case e.What == destination.Copied:
-		s += fmt.Sprintf(" %s %s", sizeOf(e.Bytes), e.Hash)
+		s += fmt.Sprintf(" %s %s", quantity.BytesText(e.Bytes), e.Hash)
 	}
 	_, _ = fmt.Fprintln(l.w, cli.Line(s)) // as above
 }

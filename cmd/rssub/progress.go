@@ -8,6 +8,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -57,7 +58,7 @@ func (p *progress) show(at destination.Progress) {
 			progressbar.OptionSetWriter(cli.Raw(p.w)), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true))
 	}
-	p.bar.Describe(cli.Line(fmt.Sprintf("%s %s", at.What, sizeOf(at.Bytes))))
+	p.bar.Describe(cli.Line(fmt.Sprintf("%s %s", at.What, quantity.BytesText(at.Bytes))))
 	_ = p.bar.Set(at.Done) // as above
 	if at.Finished {
 		_ = p.bar.Finish()
@@ -81,7 +82,7 @@ func line(at destination.Progress) string {
 	if at.Total > 0 {
 		s += fmt.Sprintf(" of %d", at.Total)
 	}
-	s += fmt.Sprintf(", %s", sizeOf(at.Bytes))
+	s += fmt.Sprintf(", %s", quantity.BytesText(at.Bytes))
 	if at.Failed > 0 {
 		s += fmt.Sprintf(", %d failed", at.Failed)
 	}

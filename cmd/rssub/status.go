@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
@@ -111,15 +112,15 @@ func printStream(out io.Writer, st *subscriber.Status) {
 		row(out, "subscription", "none yet")
 	}
 	row(out, "received until", stamp(st.Until))
-	row(out, "to be handed on", fmt.Sprintf("%s, %s; %d more wait for what comes before them", notifications(uint64(st.Counts.Batches)), sizeOf(st.Counts.Backlog), st.Counts.Held)) //nolint:gosec // a count
-	row(out, "received", fmt.Sprintf("%s (%d before their turn), %d duplicates; the hub was told %d times to come again",
-		notifications(st.Counts.Received), st.Counts.Early, st.Counts.Duplicates, st.Counts.Postponed))
+	row(out, "to be handed on", fmt.Sprintf("%s, %s; %d more wait for what comes before them", notifications(uint64(st.Counts.Batches)), quantity.BytesText(st.Counts.Backlog), st.Counts.Held)) //nolint:gosec // a count
+	row(out, "received", fmt.Sprintf("%s (%d before their turn), %s; the hub was told %s to come again",
+		notifications(st.Counts.Received), st.Counts.Early, quantity.Count(st.Counts.Duplicates, "duplicate", "duplicates"), quantity.Count(st.Counts.Postponed, "time", "times")))
 	for _, why := range slices.Sorted(maps.Keys(st.Counts.Refused)) {
 		row(out, "refused", fmt.Sprintf("%d: %s", st.Counts.Refused[why], why))
 	}
 	row(out, "gaps", len(st.Gaps))
 	for _, g := range st.Gaps {
-		row(out, "  "+g.State, fmt.Sprintf("%s to %s, %s, %d changes%s", stamp(g.From), stamp(g.Until), g.Why, g.Changes, unproven(g)))
+		row(out, "  "+g.State, fmt.Sprintf("%s to %s, %s, %s%s", stamp(g.From), stamp(g.Until), g.Why, quantity.Count(g.Changes, "change", "changes"), unproven(g)))
 	}
 	if st.Trouble != "" {
 		row(out, "trouble", st.Trouble)
@@ -127,12 +128,7 @@ func printStream(out io.Writer, st *subscriber.Status) {
 	row(out, "as of", stamp(st.AsOf))
 }
 
-func notifications(n uint64) string {
-	if n == 1 {
-		return "1 notification"
-	}
-	return fmt.Sprintf("%d notifications", n)
-}
+func notifications(n uint64) string { return quantity.Count(n, "notification", "notifications") }
 
 func unproven(g subscriber.Gap) string {
 	if g.Unproven {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -80,7 +81,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	} else if r.Baseline != "" {
 		row(out, "baseline", r.Baseline)
 	}
-	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, sizeOf(r.Bytes), would))
+	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, quantity.BytesText(r.Bytes), would))
 	row(out, "deleted", fmt.Sprintf("%d%s", r.Deleted, would))
 	row(out, "unchanged", r.Unchanged)
 	row(out, "failed", r.Failed)
@@ -140,19 +141,4 @@ func printJSON(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// sizeOf is a size for people.
-func sizeOf(n int64) string {
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
-		if n < 1<<10 {
-			return fmt.Sprintf("%d %s", n, unit)
-		}
-		if n < 10<<10 && unit != "GiB" {
-			next := map[string]string{"B": "KiB", "KiB": "MiB", "MiB": "GiB"}[unit]
-			return fmt.Sprintf("%.1f %s", float64(n)/(1<<10), next)
-		}
-		n >>= 10
-	}
-	return fmt.Sprintf("%d TiB", n)
 }

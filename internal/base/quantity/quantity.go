@@ -33,11 +33,17 @@ func Size(s string) (int64, error) {
 }
 
 // Duration reads what time.ParseDuration reads, and days (10d, 1d12h). It
-// refuses negative ones.
+// refuses signs.
 func Duration(s string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	var days int64
 	rest := s
+	switch {
+	case strings.Contains(s, "-"):
+		return 0, fmt.Errorf("%q is negative; write a duration like 300s, 72h or 10d", s)
+	case strings.Contains(s, "+"):
+		return 0, fmt.Errorf("%q has a sign; write a duration like 300s, 72h or 10d", s)
+	}
 	if before, after, ok := strings.Cut(s, "d"); ok {
 		n, err := Digits(before)
 		if err != nil {
@@ -55,10 +61,7 @@ func Duration(s string) (time.Duration, error) {
 			return 0, fmt.Errorf("%q is not a duration; write it like 300s, 15m, 72h or 10d", s)
 		}
 	}
-	switch {
-	case d < 0:
-		return 0, fmt.Errorf("%q is negative; write a duration like 300s, 72h or 10d", s)
-	case days > int64((math.MaxInt64-d)/day):
+	if days > int64((math.MaxInt64-d)/day) {
 		return 0, fmt.Errorf("%q is longer than the 292 years that can be counted", s)
 	}
 	return time.Duration(days)*day + d, nil
@@ -76,6 +79,14 @@ func Share(s string) (float64, error) {
 		return 0, fmt.Errorf("%q is not a share; write a percentage such as 50%%, or a number from 0 to 1 such as 0.5", s)
 	}
 	return f, nil
+}
+
+// Count writes a number and what it counts: 1 file, 2 files.
+func Count[N int | int64 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // Digits reads decimal digits only, where strconv also takes a sign.
@@ -100,6 +111,19 @@ func SizeText(n int64) string {
 // ShareText writes a part of a whole as Share reads it, as a percentage.
 func ShareText(f float64) string {
 	return strconv.FormatFloat(math.Round(f*1e12)/1e10, 'f', -1, 64) + "%"
+}
+
+// BytesText writes a number of bytes for a person, to a tenth of its unit: 12 B, 1.5 MiB.
+func BytesText(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/1024, 0
+	for f >= 1023.95 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, units[i])
 }
 
 // DurationText writes a time as Duration reads it: in days if they are whole, and

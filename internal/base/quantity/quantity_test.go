@@ -39,7 +39,7 @@ func TestDuration(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "300", "d", "-1d", "+1d", "1.5d", "1d-1h", "-5s", "10 d", "1w", "12h1d", "1d1d", "106752d", "106751d24h",
+		"", "300", "d", "-1d", "+1d", "1.5d", "1d-1h", "1d+12h", "1d-0h", "+5s", "-0s", "-5s", "10 d", "1w", "12h1d", "1d1d", "106752d", "106751d24h",
 		"99999999999999999999d", "9999999999h",
 	} {
 		if got, err := Duration(s); err == nil {
@@ -105,6 +105,16 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		} else if again, err := Size(got); err != nil || again != n {
 			t.Errorf("%q reads as %d, %v", got, again, err)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB", 50 << 20: "50.0 MiB", 1<<63 - 1: "8.0 EiB"} {
+		if got := BytesText(n); got != want {
+			t.Errorf("%d bytes are %q, want %q", n, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0 tries", 1: "1 try", 2: "2 tries"} {
+		if got := Count(n, "try", "tries"); got != want {
+			t.Errorf("%d is counted as %q, want %q", n, got, want)
 		}
 	}
 	for f, want := range map[float64]string{0: "0%", 0.5: "50%", 0.125: "12.5%", 1: "100%"} {

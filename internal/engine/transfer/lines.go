@@ -1,10 +1,11 @@
 package transfer
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // Format is the version of the lines that this package writes. It reads this
@@ -159,5 +160,6 @@ type Counts struct {
 
 // String tells the counts to a person.
 func (c Counts) String() string {
-	return fmt.Sprintf("%d topics, %d waiting pings and %d subscriptions", c.Topics, c.Pings, c.Subscriptions)
+	return quantity.Count(c.Topics, "topic", "topics") + ", " + quantity.Count(c.Pings, "waiting ping", "waiting pings") +
+		" and " + quantity.Count(c.Subscriptions, "subscription", "subscriptions")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -129,7 +130,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The body could not be read.", http.StatusBadRequest)
 		return
 	}
-	lines := []string{fmt.Sprintf("%s delivered: POST %s, %s, answered %d", clock(), r.URL.RequestURI(), size(int64(len(body))), c.status)}
+	lines := []string{fmt.Sprintf("%s delivered: POST %s, %s, answered %d", clock(), r.URL.RequestURI(), quantity.BytesText(int64(len(body))), c.status)}
 	for _, name := range []string{"Content-Type", "Link", "Webhook-Id", "RSHub-Attempt", websub.HeaderSignature} {
 		for _, value := range r.Header.Values(name) {
 			if name == websub.HeaderSignature {
@@ -164,7 +165,7 @@ func excerpt(body []byte) []string {
 		lines[i] = "  | " + strings.TrimRight(lines[i], "\r")
 	}
 	if more := len(body) - len(shown); more > 0 {
-		lines = append(lines, fmt.Sprintf("  ... %s more", size(int64(more))))
+		lines = append(lines, fmt.Sprintf("  ... %s more", quantity.BytesText(int64(more))))
 	}
 	return lines
 }

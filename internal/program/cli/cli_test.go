@@ -330,11 +330,6 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestFormats(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB", 50 << 20: "50.0 MiB", 1<<63 - 1: "8.0 EiB"} {
-		if got := size(n); got != want {
-			t.Errorf("size %d: %q, want %q", n, got, want)
-		}
-	}
 	for d, want := range map[time.Duration]string{
 		0: "0s", -time.Second: "0s", time.Minute: "1m", 61 * time.Second: "1m1s", 25 * time.Hour: "1d1h", 24*time.Hour + time.Second: "1d", 400 * time.Millisecond: "0s",
 	} {

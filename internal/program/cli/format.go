@@ -8,19 +8,6 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// size writes bytes for a person.
-func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, i := float64(n)/1024, 0
-	for f >= 1023.95 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[i])
-}
-
 // span writes a time for a person, in the two largest units.
 func span(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
@@ -95,10 +82,7 @@ func seconds(s float64) time.Duration {
 
 // Count writes a number and what it is of.
 func Count[N int | int64 | uint64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return quantity.Count(n, one, many)
 }
 
 // parseSince reads a W3C datetime, or how long ago: 90s, 30m, 2h, 7d, also

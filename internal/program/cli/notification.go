@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // Notification is `rshub notification`.
@@ -32,7 +33,7 @@ begins like is enough.`,
 				strconv.FormatUint(uint64(n.Updated), 10) + " updated, " + strconv.FormatUint(uint64(n.Deleted), 10) + " deleted"})
 		}
 		return j.show(append(rows,
-			[2]string{"size", size(n.Bytes)},
+			[2]string{"size", quantity.BytesText(n.Bytes)},
 			[2]string{"sha256", n.SHA256},
 			[2]string{"received", moment(n.ReceivedAt, j.now)},
 			[2]string{"delivered", strconv.Itoa(n.Delivered)},

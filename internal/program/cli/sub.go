@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 const subArgs = `A subscription is named by its id, by so much of it that no other one begins like
@@ -208,7 +209,7 @@ func subInfo(env Env) *cobra.Command {
 func request(r admin.Request, now time.Time) string {
 	out := r.Mode + ", accepted " + away(r.AcceptedAt, now)
 	if r.Tries > 0 {
-		out += ", " + Count(r.Tries, "try", "tries") + " failed"
+		out += ", " + quantity.Count(r.Tries, "try", "tries") + " failed"
 	}
 	if !r.NextAt.IsZero() {
 		out += ", next " + due(r.NextAt, now)

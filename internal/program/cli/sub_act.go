@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 func subAttempts(env Env) *cobra.Command {
@@ -72,7 +73,7 @@ func subRetry(env Env) *cobra.Command {
 	}, func(j *job[admin.Subscription]) error {
 		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
 			if s.Lag != nil && s.Lag.Notifications > 0 {
-				return "Delivering now to " + s.Callback + ", which is behind by " + Count(s.Lag.Notifications, "notification", "notifications") + "."
+				return "Delivering now to " + s.Callback + ", which is behind by " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + "."
 			}
 			if s.Request != nil {
 				return "Asking " + s.Callback + " now."
@@ -108,7 +109,7 @@ func subReplay(env Env) *cobra.Command {
 			if r.Notifications == 0 {
 				return "Nothing that is kept ends after " + instant(at) + "; nothing is delivered again."
 			}
-			return "Delivering " + Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(at) + "."
+			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(at) + "."
 		})
 	})
 }
@@ -126,7 +127,7 @@ func subRemove(env Env) *cobra.Command {
 		s := j.item
 		what := fmt.Sprintf("end subscription %s: %s gets nothing more of %s", s.ID, s.Callback, s.Topic)
 		if s.Lag != nil && s.Lag.Notifications > 0 {
-			what += ", nor the " + Count(s.Lag.Notifications, "notification", "notifications") + " that it is behind"
+			what += ", nor the " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + " that it is behind"
 		}
 		if err := confirm(j.cmd, j.env, yes, what+"."); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 const topicArgs = `A topic is named by its URL, by its id, or by so much of its id that no other one
@@ -48,7 +49,7 @@ func topicList(env Env) *cobra.Command {
 				row: func(t admin.Topic, now time.Time) []string {
 					return []string{
 						t.ID, t.URL, first(t.Kind, "-"), instant(t.LastUntil), subscribers(t, "-"),
-						strconv.FormatInt(t.Retained.Entries, 10), size(t.Retained.Bytes), strconv.Itoa(len(t.Gaps)),
+						strconv.FormatInt(t.Retained.Entries, 10), quantity.BytesText(t.Retained.Bytes), strconv.Itoa(len(t.Gaps)),
 						first(ping(t.Fetch, now), "-"),
 					}
 				},
@@ -96,7 +97,7 @@ func topicInfo(env Env) *cobra.Command {
 			{"next from", nextFrom(t)},
 			{"newest", t.Head.ID},
 			{"received", moment(t.Head.ReceivedAt, j.now)},
-			{"kept", Count(t.Retained.Entries, "notification", "notifications") + ", " + size(t.Retained.Bytes)},
+			{"kept", quantity.Count(t.Retained.Entries, "notification", "notifications") + ", " + quantity.BytesText(t.Retained.Bytes)},
 			{"subscriptions", subscribers(t, "")},
 		}
 		for _, p := range t.Pauses {
@@ -164,7 +165,7 @@ func lost(n uint64) string {
 	if n == 0 {
 		return "unknown"
 	}
-	return Count(n, "notification", "notifications")
+	return quantity.Count(n, "notification", "notifications")
 }
 
 func topicNotifications(env Env) *cobra.Command {
@@ -198,7 +199,7 @@ func topicNotifications(env Env) *cobra.Command {
 				{"RECEIVED", dropped},
 			},
 			row: func(n admin.Notification, now time.Time) []string {
-				return []string{n.ID, instant(n.From), instant(n.Until), entries(n), size(n.Bytes), away(n.ReceivedAt, now)}
+				return []string{n.ID, instant(n.From), instant(n.Until), entries(n), quantity.BytesText(n.Bytes), away(n.ReceivedAt, now)}
 			},
 		}.print(j.cmd, j.env, j.client, j.json)
 	})

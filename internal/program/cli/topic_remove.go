@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 func topicRemove(env Env) *cobra.Command {
@@ -45,12 +46,12 @@ func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
 	if _, asked := j.env.terminal(j.cmd.InOrStdin()); asked && !yes && n > 0 && !force {
 		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or have them ended with --force", Line(t.URL), n)
 	}
-	what := "forget " + t.URL + " with " + Count(t.Retained.Entries, "notification", "notifications") + " that it keeps"
+	what := "forget " + t.URL + " with " + quantity.Count(t.Retained.Entries, "notification", "notifications") + " that it keeps"
 	switch {
 	case force && t.Subscriptions == nil:
 		what += ", and end all its active subscriptions"
 	case force && n > 0:
-		what += ", and end " + Count(int64(n), "active subscription", "active subscriptions")
+		what += ", and end " + quantity.Count(int64(n), "active subscription", "active subscriptions")
 	}
 	return confirm(j.cmd, j.env, yes, what+".")
 }
@@ -68,7 +69,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		}
 		ended += done.Ended
 		if !done.Removed {
-			say(j.cmd.ErrOrStderr(), "It goes on: %s ended so far.\n", Count(int64(ended), "subscription", "subscriptions"))
+			say(j.cmd.ErrOrStderr(), "It goes on: %s ended so far.\n", quantity.Count(int64(ended), "subscription", "subscriptions"))
 			continue
 		}
 		done.Ended = ended
@@ -81,7 +82,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		}
 		text := "Forgotten: " + j.item.URL + "."
 		if ended > 0 {
-			text += " " + Count(int64(ended), "subscription", "subscriptions") + " ended."
+			text += " " + quantity.Count(int64(ended), "subscription", "subscriptions") + " ended."
 		}
 		say(j.cmd.OutOrStdout(), "%s\n", Line(text))
 		return nil

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/publisher"
@@ -236,7 +237,7 @@ func (d *demo) baseline(ctx context.Context, from string) error {
 	if !audit.InSync {
 		verdict = fmt.Sprintf("not in sync: %d missing, %d differing, %d extra", audit.Missing, audit.Differing, audit.Extra)
 	}
-	done := fmt.Sprintf("%d files", audit.Equal)
+	done := quantity.Count(audit.Equal, "file", "files")
 	if audit.Repaired != nil && audit.Repaired.Deleted > 0 {
 		done += fmt.Sprintf(", %d of an earlier demo deleted", audit.Repaired.Deleted)
 	}
