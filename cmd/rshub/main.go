@@ -4,7 +4,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,23 +23,20 @@ func main() {
 
 // run is the whole command; it returns the exit code.
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := cli.Env{Getenv: getenv(environ), Version: versionOf()}
-	root := cli.Group("rshub", "A WebSub hub for ResourceSync change notifications",
-		serveCommand(environ, env.Version),
+	env, version := cli.Env{Getenv: getenv(environ)}, cli.BuildVersion(version)
+	root := cli.Root("rshub", "A WebSub hub for ResourceSync change notifications", version,
+		serveCommand(environ, version),
 		cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
-		demoCommand(env.Version),
-		exportCommand(environ, env.Version), importCommand(environ),
+		demoCommand(version),
+		exportCommand(environ, version), importCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
 		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),
-		cli.Version(env),
 	)
 	root.Long = `rshub is a WebSub hub for ResourceSync change notifications.
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 no hub answers, 6 partial or not in sync.`
 	root.Example = "  rshub serve --dev        a hub for this machine on http://localhost:8080/"
-	root.Version = cli.VersionLine(env)
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 
 	cli.WrapHelp(root, env)
@@ -70,16 +66,4 @@ func getenv(environ []string) func(string) string {
 		}
 		return ""
 	}
-}
-
-// versionOf is the version of a release, else what the Go tool knows of the
-// build, else "dev".
-func versionOf() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }

@@ -183,9 +183,9 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 	checks := make(chan struct{})
 	go func() {
 		defer close(checks)
-		f.goOn(ctx, s, log)
+		f.resumeHub(ctx, s, log)
 		f.checkSelf(ctx, s, log)
-		f.letGo(ctx, s, log)
+		f.acceptDeletions(ctx, s, log)
 	}()
 
 	var err error

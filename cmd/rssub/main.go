@@ -19,7 +19,7 @@ func main() {
 
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := cli.End("rssub", "A ResourceSync Destination: copies that can prove they are in sync", version,
+	root := cli.Root("rssub", "A ResourceSync Destination: copies that can prove they are in sync", cli.BuildVersion(version),
 		syncCommand(), followCommand(), auditCommand(), listenCommand(), statusCommand(), //nolint:contextcheck // cobra gives them ctx
 	)
 	root.Long = `rssub keeps a copy of a ResourceSync Source: once (sync), or all the time, told by

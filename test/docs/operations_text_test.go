@@ -131,7 +131,7 @@ func TestSettingsKeepTheContract(t *testing.T) {
 // operatorCommands are the commands of package cli.
 func operatorCommands() *cobra.Command {
 	env := cli.Env{Getenv: func(string) string { return "" }}
-	return cli.Group("rshub", "", cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env), cli.Validate(), cli.Callback(), cli.Version(env))
+	return cli.Root("rshub", "", "dev", cli.Info(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env), cli.Validate(), cli.Callback())
 }
 
 // flagsOf returns the flags of a command and of all below it.

@@ -54,7 +54,7 @@ var endFlag = regexp.MustCompile(`lags?(?:\(\))?\.[A-Za-z0-9]+\([^"\n]*"([a-z-]+
 // endFlags returns the flags of rspub and rssub, by their sources.
 func endFlags(t *testing.T) (flags []string) {
 	t.Helper()
-	for _, pattern := range []string{"cmd/rspub/*.go", "cmd/rssub/*.go", "internal/program/cli/ends.go", "internal/program/cli/server.go"} {
+	for _, pattern := range []string{"cmd/rspub/*.go", "cmd/rssub/*.go", "internal/program/cli/flags.go", "internal/program/cli/server.go"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

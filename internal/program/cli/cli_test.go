@@ -34,7 +34,7 @@ func command(t *testing.T, vars map[string]string, stdin string, args ...string)
 func commandOn(t *testing.T, terminal bool, vars map[string]string, stdin string, args ...string) result {
 	t.Helper()
 	env := Env{
-		Getenv: func(name string) string { return vars[name] }, Version: "v1.2.3",
+		Getenv:   func(name string) string { return vars[name] },
 		Terminal: func(any) (int, bool) { return 0, terminal },
 	}
 	root := operatorCommands(env)

@@ -29,13 +29,10 @@ const (
 
 // Env is what the commands get from outside.
 type Env struct {
-	// Getenv returns a variable of the environment, empty where there is none.
+	// Getenv returns a variable of the environment, empty if it is not set.
 	Getenv func(string) string
-	// Version is that of the program.
-	Version string
-	// Terminal tells whether a stream of a command is a terminal and how many
-	// columns that has, 0 where it does not know. Nil: as the operating system
-	// says.
+	// Terminal reports whether a stream of a command is a terminal, and how many columns
+	// it has, 0 if unknown. Nil: the operating system is asked.
 	Terminal func(stream any) (columns int, ok bool)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Notification is `rshub notification`.
 func Notification(env Env) *cobra.Command {
-	return Group("notification", "Look at one notification and how far it got", one(env, notifications, &cobra.Command{
+	return Group("notification", "Look at one notification and how far it got", onItem(env, notifications, &cobra.Command{
 		Use: "info ID", Short: "Show one notification, and to how many subscriptions it was delivered",
 		Long: `Shows a notification that is kept, and how many subscriptions got it, will get it
 and will not. Its id is in the hub's answer to the publish, in the Webhook-Id of

@@ -159,7 +159,7 @@ func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) err
 		}
 		return exactly(subscriptions.noun)(cmd, args)
 	}
-	return one(env, subscriptions, cmd, func(args []string) (string, error) {
+	return onItem(env, subscriptions, cmd, func(args []string) (string, error) {
 		if len(args) > 0 {
 			return args[0], nil
 		}

@@ -82,7 +82,7 @@ func ping(f *admin.Fetch, now time.Time) string {
 }
 
 func topicInfo(env Env) *cobra.Command {
-	return one(env, topics, &cobra.Command{
+	return onItem(env, topics, &cobra.Command{
 		Use: "info URL|ID", Short: "Show one topic",
 		Long: "Shows where a topic stands: its last interval, what is kept of it, its gaps, and\nwhat came of the last ping.\n\n" + topicArgs,
 		Example: `  rshub topic info https://example.org/changes/
@@ -178,7 +178,7 @@ func topicNotifications(env Env) *cobra.Command {
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
 	cmd.Flags().Var(&from, "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
-	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query, none := url.Values{}, "No notification of this topic is kept."
 		if from != "" {
 			t, err := from.at(j.now)
@@ -225,7 +225,7 @@ anywhere and be of any kind; what lies between is recorded as a gap.
   rshub topic reset https://example.org/changes/ --yes`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
-	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between will be lost as a gap.", j.item.URL, first(nextFrom(j.item), "no particular time"))
 		if err := confirm(j.cmd, j.env, yes, what); err != nil {
 			return err

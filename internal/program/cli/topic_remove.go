@@ -28,7 +28,7 @@ what they did not get is recorded as a gap, and each callback is told so
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	cmd.Flags().BoolVar(&force, "force", false, "end active subscriptions as well")
-	return one(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
+	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		if err := confirmRemoval(j, yes, force); err != nil {
 			return err
 		}

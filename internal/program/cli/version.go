@@ -4,33 +4,45 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
 
-// Version is `rshub version`.
-func Version(env Env) *cobra.Command {
+// BuildVersion is the version of a release, else the one that the Go tool recorded, else
+// "dev".
+func BuildVersion(release string) string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+// Root returns the root command of a program, with the command `version` and the flag
+// --version.
+func Root(name, short, version string, children ...*cobra.Command) *cobra.Command {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	line := fmt.Sprintf("%s %s (%s, %s)", name, version, runtime.Version(), platform)
 	var asJSON bool
-	cmd := &cobra.Command{
+	show := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Example: "  rshub version\n  rshub version --json",
+		Example: "  " + name + " version\n  " + name + " version --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
-					"version": env.Version, "go": runtime.Version(), "platform": platform(),
+					"version": version, "go": runtime.Version(), "platform": platform,
 				})
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), VersionLine(env))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
-	return cmd
+	show.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
+	root := Group(name, short, append(children, show)...)
+	root.Version = line
+	root.SetVersionTemplate("{{.Version}}\n")
+	return root
 }
-
-// VersionLine is what `rshub version` and `rshub --version` print.
-func VersionLine(env Env) string {
-	return fmt.Sprintf("rshub %s (%s, %s)", env.Version, runtime.Version(), platform())
-}
-
-func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
@@ -18,21 +14,19 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
-// What follows is for the commands of the two ends, rspub and rssub.
-
-// CallFlags say whom a command may call besides public addresses.
+// CallFlags say which addresses rspub or rssub may call besides public ones.
 type CallFlags struct {
 	allow []string
 	Dev   bool // --dev
 }
 
-// Add adds --allow-cidr and --dev, of which dev says what it does.
+// Add adds --allow-cidr and --dev. The help text of --dev is dev.
 func (f *CallFlags) Add(flags *pflag.FlagSet, dev string) {
 	flags.StringSliceVar(&f.allow, "allow-cidr", nil, "private or loopback `RANGE` that hubs and URLs may be in; repeatable")
 	flags.BoolVar(&f.Dev, "dev", false, dev)
 }
 
-// Ranges are those that may be called. An error is for ExitUsage.
+// Ranges are the private ranges that may be called. An error has ExitUsage.
 func (f *CallFlags) Ranges() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	if f.Dev {
@@ -48,20 +42,20 @@ func (f *CallFlags) Ranges() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// LogFlags say what is logged and how.
+// LogFlags say what rspub and rssub log, and how.
 type LogFlags struct{ level, format string }
 
 // Add adds --log-level and --log-format.
 func (f *LogFlags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.level, "log-level", "info", "`LEVEL` from which on things are logged: debug, info, warn or error")
-	flags.StringVar(&f.format, "log-format", "", "json or console `FORM` of the log (default: console on a terminal, else json)")
+	flags.StringVar(&f.level, "log-level", "info", "lowest `LEVEL` that is logged: debug, info, warn or error")
+	flags.StringVar(&f.format, "log-format", "", "`FORMAT` of the log: json or console (default: console on a terminal, else json)")
 }
 
-// Logger writes to w as the flags say. An error is for ExitUsage.
+// Logger writes to w as the flags say. An error has ExitUsage.
 func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) { return NewLog(w, f.level, f.format) }
 
-// NewLog writes to w from a level on: lines for people where that is a terminal or
-// format is console, else JSON. An error is for ExitUsage.
+// NewLog writes to w from a level on: text if w is a terminal or format is console, else
+// JSON. An error has ExitUsage.
 func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	var l slog.Level
@@ -87,7 +81,7 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// IsTerminal reports whether w is shown to a person.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := Raw(w).(*os.File)
 	if !ok {
@@ -97,7 +91,7 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// Span is a time as a flag: 90s, 10m, 72h, 30d, or off, which is negative.
+// Span is a duration as a flag: 90s, 10m, 72h, 30d, or off, which is negative.
 type Span time.Duration
 
 // Set implements pflag.Value.
@@ -113,7 +107,7 @@ func (s *Span) Set(text string) error {
 	return err
 }
 
-// OrNever is the time where none at all means never, too, which is negative.
+// OrNever is the duration, or -1 (never) if it is zero.
 func (s Span) OrNever() time.Duration {
 	if s == 0 {
 		s = -1
@@ -131,32 +125,3 @@ func (s *Span) String() string {
 
 // Type implements pflag.Value.
 func (s *Span) Type() string { return "duration" }
-
-// BuildLine names a command and its version: that of a release, else what the Go
-// tool knows of the build, else "dev".
-func BuildLine(command, release string) string {
-	v := release
-	if v == "" {
-		v = "dev"
-		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-			v = info.Main.Version
-		}
-	}
-	return fmt.Sprintf("%s %s (%s, %s/%s)", command, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// End returns the root command of one of the two ends.
-func End(name, short, release string, children ...*cobra.Command) *cobra.Command {
-	line := BuildLine(name, release)
-	version := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
-			return err
-		},
-	}
-	root := Group(name, short, append(children, version)...)
-	root.Version = line
-	root.SetVersionTemplate("{{.Version}}\n")
-	return root
-}

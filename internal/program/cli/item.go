@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// job is a command on one item: what was found, and where to say what.
+// job is one run of a command on an item.
 type job[T any] struct {
 	found[T]
 	cmd    *cobra.Command
@@ -18,10 +18,9 @@ type job[T any] struct {
 	now    time.Time
 }
 
-// one makes cmd a command on the item of kind k that its argument names. A name
-// that is picked otherwise comes from pick, which is nil where there is no other
-// way.
-func one[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) (string, error), do func(j *job[T]) error) *cobra.Command {
+// onItem makes cmd a command on the item of kind k that its argument names. If the name can
+// also come from flags, pick returns it; else pick is nil.
+func onItem[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) (string, error), do func(j *job[T]) error) *cobra.Command {
 	var f clientFlags
 	f.add(cmd, "print the JSON that the API gives")
 	if pick == nil {
@@ -47,7 +46,7 @@ func one[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string)
 	return cmd
 }
 
-// exactly wants one argument.
+// exactly requires one argument.
 func exactly(noun string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -60,8 +59,8 @@ func exactly(noun string) cobra.PositionalArgs {
 	}
 }
 
-// answer makes a call that changes something, and prints what came of it: in the
-// words of text, or as the API gave it.
+// answer makes a call that changes something, and prints the result: in the words of text,
+// or as the API's JSON.
 func answer[T, A any](j *job[T], method, path string, body any, text func(A) string) error {
 	var raw json.RawMessage
 	if err := j.client.call(j.cmd.Context(), method, path, nil, body, &raw); err != nil {
@@ -78,7 +77,7 @@ func answer[T, A any](j *job[T], method, path string, body any, text func(A) str
 	return nil
 }
 
-// show prints an item as names and what they stand for, or as the API gave it.
+// show prints an item as names and values, or as the API's JSON.
 func (j *job[T]) show(rows [][2]string) error {
 	if j.json {
 		return printJSON(j.cmd.OutOrStdout(), j.raw)
@@ -86,14 +85,14 @@ func (j *job[T]) show(rows [][2]string) error {
 	return details(j.cmd.OutOrStdout(), rows)
 }
 
-// complete offers ids of kind k to a shell.
+// complete offers ids of kind k for completion in a shell.
 func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := f.client(env)
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		// What it can't look up in time it does not offer.
+		// Ids that cannot be read in time are not offered.
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 		var offered []cobra.Completion
@@ -111,7 +110,7 @@ func (k kind[T]) complete(env Env, f *clientFlags) cobra.CompletionFunc {
 	}
 }
 
-// A shell is offered so many ids, and waits no longer for them.
+// How many ids a shell is offered, and how long it waits for them.
 const (
 	maxOffered     = pageSize
 	completeWithin = 2 * time.Second
