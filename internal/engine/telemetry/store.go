@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// operation is something that a store does.
+// operation is a method of a store.
 type operation int
 
 const (
@@ -42,7 +42,7 @@ const (
 	operationCount
 )
 
-// String is the name of the operation as a label: that of the method.
+// String is the operation's label: the name of the method.
 func (o operation) String() string {
 	return [operationCount]string{
 		"head", "interval", "append", "reset", "find", "read", "body", "changes", "topics", "trim", "record_gap", "remove",
@@ -51,7 +51,7 @@ func (o operation) String() string {
 	}[o]
 }
 
-// timed are the figures of one operation.
+// timed are the metrics of one operation.
 type timed struct {
 	took   prometheus.Observer
 	errors prometheus.Counter
@@ -60,12 +60,12 @@ type timed struct {
 func (m *Metrics) registerStore() {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "rshub_store_operation_duration_seconds",
-		Help:    "Operations of the store and the time that they took.",
+		Help:    "Operations of the store, and how long they took.",
 		Buckets: []float64{.001, .01, .1, 1, 10},
 	}, []string{"operation"})
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rshub_store_operation_errors_total",
-		Help: "Operations of the store that failed. That something is not there, was trimmed or has moved on is no failure.",
+		Help: "Operations of the store that failed. Not found, trimmed and moved on are no failures.",
 	}, []string{"operation"})
 	for o := range operationCount {
 		m.operations[o] = timed{took.WithLabelValues(o.String()), failures.WithLabelValues(o.String())}
@@ -74,15 +74,15 @@ func (m *Metrics) registerStore() {
 	m.register("rshub_store_operation_errors_total", failures)
 }
 
-// done counts an operation that began at start and ended with err.
-func (m *Metrics) done(o operation, start time.Time, err error) {
+// done counts an operation that began at start and ended with *err.
+func (m *Metrics) done(o operation, start time.Time, err *error) {
 	m.operations[o].took.Observe(time.Since(start).Seconds())
-	if err != nil && !expected(err) {
+	if *err != nil && !expected(*err) {
 		m.operations[o].errors.Inc()
 	}
 }
 
-// expected tells whether an error is an answer, or the caller's own end.
+// expected reports whether an error is a normal answer, or the end of the caller's context.
 func expected(err error) bool {
 	var trimmed *journal.TrimmedError
 	return errors.Is(err, journal.ErrHeadMoved) || errors.Is(err, journal.ErrNotFound) ||
@@ -114,86 +114,62 @@ type timedJournal struct {
 	m *Metrics
 }
 
-func (t timedJournal) Head(ctx context.Context, topic string) (journal.Head, error) {
-	start := time.Now()
-	head, err := t.Journal.Head(ctx, topic)
-	t.m.done(opHead, start, err)
-	return head, err
+func (t timedJournal) Head(ctx context.Context, topic string) (head journal.Head, err error) {
+	defer t.m.done(opHead, time.Now(), &err)
+	return t.Journal.Head(ctx, topic)
 }
 
-func (t timedJournal) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
-	start := time.Now()
-	i, err := t.Journal.Interval(ctx, topic, from, until)
-	t.m.done(opInterval, start, err)
-	return i, err
+func (t timedJournal) Interval(ctx context.Context, topic string, from, until time.Time) (i journal.Interval, err error) {
+	defer t.m.done(opInterval, time.Now(), &err)
+	return t.Journal.Interval(ctx, topic, from, until)
 }
 
-func (t timedJournal) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-	start := time.Now()
-	stored, err := t.Journal.Append(ctx, now, topic, e, ifHead)
-	t.m.done(opAppend, start, err)
-	return stored, err
+func (t timedJournal) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (stored journal.Entry, err error) {
+	defer t.m.done(opAppend, time.Now(), &err)
+	return t.Journal.Append(ctx, now, topic, e, ifHead)
 }
 
-func (t timedJournal) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
-	start := time.Now()
-	err := t.Journal.Reset(ctx, topic, ifHead)
-	t.m.done(opReset, start, err)
-	return err
+func (t timedJournal) Reset(ctx context.Context, topic string, ifHead journal.Version) (err error) {
+	defer t.m.done(opReset, time.Now(), &err)
+	return t.Journal.Reset(ctx, topic, ifHead)
 }
 
-func (t timedJournal) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry, error) {
-	start := time.Now()
-	topic, e, err := t.Journal.Find(ctx, id)
-	t.m.done(opFind, start, err)
-	return topic, e, err
+func (t timedJournal) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
+	defer t.m.done(opFind, time.Now(), &err)
+	return t.Journal.Find(ctx, id)
 }
 
-func (t timedJournal) Read(ctx context.Context, topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
-	start := time.Now()
-	entries, err := t.Journal.Read(ctx, topic, after, limit, maxBytes)
-	t.m.done(opRead, start, err)
-	return entries, err
+func (t timedJournal) Read(ctx context.Context, topic string, after journal.Anchor, limit int, maxBytes int64) (entries []journal.Entry, err error) {
+	defer t.m.done(opRead, time.Now(), &err)
+	return t.Journal.Read(ctx, topic, after, limit, maxBytes)
 }
 
-func (t timedJournal) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
-	start := time.Now()
-	body, err := t.Journal.Body(ctx, topic, e)
-	t.m.done(opBody, start, err)
-	return body, err
+func (t timedJournal) Body(ctx context.Context, topic string, e journal.Entry) (body []byte, err error) {
+	defer t.m.done(opBody, time.Now(), &err)
+	return t.Journal.Body(ctx, topic, e)
 }
 
-func (t timedJournal) Changes(ctx context.Context, partition int, since uint64) ([]string, uint64, error) {
-	start := time.Now()
-	topics, next, err := t.Journal.Changes(ctx, partition, since)
-	t.m.done(opChanges, start, err)
-	return topics, next, err
+func (t timedJournal) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	defer t.m.done(opChanges, time.Now(), &err)
+	return t.Journal.Changes(ctx, partition, since)
 }
 
-func (t timedJournal) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error) {
-	start := time.Now()
-	heads, err := t.Journal.Topics(ctx, partition, after, limit)
-	t.m.done(opTopics, start, err)
-	return heads, err
+func (t timedJournal) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
+	defer t.m.done(opTopics, time.Now(), &err)
+	return t.Journal.Topics(ctx, partition, after, limit)
 }
 
-func (t timedJournal) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
-	start := time.Now()
-	head, err := t.Journal.Trim(ctx, topic, cut)
-	t.m.done(opTrim, start, err)
-	return head, err
+func (t timedJournal) Trim(ctx context.Context, topic string, cut journal.Cut) (head journal.Head, err error) {
+	defer t.m.done(opTrim, time.Now(), &err)
+	return t.Journal.Trim(ctx, topic, cut)
 }
 
-func (t timedJournal) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
-	start := time.Now()
-	err := t.Journal.RecordGap(ctx, topic, g)
-	t.m.done(opRecordGap, start, err)
-	return err
+func (t timedJournal) RecordGap(ctx context.Context, topic string, g journal.Gap) (err error) {
+	defer t.m.done(opRecordGap, time.Now(), &err)
+	return t.Journal.RecordGap(ctx, topic, g)
 }
 
-func (t timedJournal) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
-	start := time.Now()
-	err := t.Journal.Remove(ctx, topic, ifHead)
-	t.m.done(opRemove, start, err)
-	return err
+func (t timedJournal) Remove(ctx context.Context, topic string, ifHead journal.Version) (err error) {
+	defer t.m.done(opRemove, time.Now(), &err)
+	return t.Journal.Remove(ctx, topic, ifHead)
 }

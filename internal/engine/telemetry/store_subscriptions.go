@@ -14,56 +14,44 @@ type timedSubscriptions struct {
 	m    *Metrics
 }
 
-func (t timedSubscriptions) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
-	start := time.Now()
-	rec, err := t.next.Get(ctx, id)
-	t.m.done(opGet, start, err)
-	return rec, err
+func (t timedSubscriptions) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
+	defer t.m.done(opGet, time.Now(), &err)
+	return t.next.Get(ctx, id)
 }
 
-// Update counts no error that change returned: it is not the store's.
+// Update does not count an error of change as a failure of the store.
 func (t timedSubscriptions) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
-	start := time.Now()
-	var declined error
+	var declined, failure error
+	defer t.m.done(opUpdate, time.Now(), &failure)
 	rec, err := t.next.Update(ctx, id, func(rec subscriptions.Record) (subscriptions.Record, error) {
 		rec, declined = change(rec)
 		return rec, declined
 	})
-	failure := err
-	if declined != nil {
-		failure = nil
+	if declined == nil {
+		failure = err
 	}
-	t.m.done(opUpdate, start, failure)
 	return rec, err
 }
 
-func (t timedSubscriptions) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
-	start := time.Now()
-	records, err := t.next.List(ctx, shard, after, limit)
-	t.m.done(opList, start, err)
-	return records, err
+func (t timedSubscriptions) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	defer t.m.done(opList, time.Now(), &err)
+	return t.next.List(ctx, shard, after, limit)
 }
 
-func (t timedSubscriptions) Changed(ctx context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
-	start := time.Now()
-	ids, next, err := t.next.Changed(ctx, shard, since)
-	t.m.done(opChanged, start, err)
-	return ids, next, err
+func (t timedSubscriptions) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	defer t.m.done(opChanged, time.Now(), &err)
+	return t.next.Changed(ctx, shard, since)
 }
 
-func (t timedSubscriptions) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
-	start := time.Now()
-	attempts, err := t.next.Attempts(ctx, id)
-	t.m.done(opAttempts, start, err)
-	return attempts, err
+func (t timedSubscriptions) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
+	defer t.m.done(opAttempts, time.Now(), &err)
+	return t.next.Attempts(ctx, id)
 }
 
-func (t timedSubscriptions) Commit(ctx context.Context, commits []subscriptions.Commit) error {
-	start := time.Now()
-	err := t.next.Commit(ctx, commits)
-	t.m.done(opCommit, start, err)
-	return err
+func (t timedSubscriptions) Commit(ctx context.Context, commits []subscriptions.Commit) (err error) {
+	defer t.m.done(opCommit, time.Now(), &err)
+	return t.next.Commit(ctx, commits)
 }
 
-// Room asks nothing of the store that takes time, so it is not timed.
+// Room is not timed: it takes no time.
 func (t timedSubscriptions) Room(ctx context.Context) error { return t.next.Room(ctx) }
