@@ -127,7 +127,7 @@ func TestOperations(t *testing.T) {
 		if *update {
 			text = before + want + after
 		} else if table != want {
-			t.Errorf("the table %s is out of date (-is +should be); `go test -run TestOperations -update ./test/docs` writes it anew:\n%s", s.name, cmp.Diff(strings.Split(table, "\n"), strings.Split(want, "\n")))
+			t.Errorf("the table %s is out of date (-is +should be); `go test ./test/docs -run TestOperations -update` writes it anew:\n%s", s.name, cmp.Diff(strings.Split(table, "\n"), strings.Split(want, "\n")))
 		}
 		if names := s.empty(kept); len(names) > 0 {
 			t.Errorf("in the table %s somebody has to write what to do about %s", s.name, strings.Join(names, ", "))

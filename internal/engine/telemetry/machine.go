@@ -47,8 +47,8 @@ func newMachine(space func() (free, least int64, ok bool)) machine {
 type medium func() (free, least int64, ok bool)
 
 var (
-	freeBytes  = prometheus.NewDesc("rshub_store_free_bytes", "Bytes that are free on the disk of the data folder, or of the maxmemory of Redis.", nil, nil)
-	leastBytes = prometheus.NewDesc("rshub_store_free_min_bytes", "With fewer free bytes than these the hub stores nothing new: publishes and subscription requests get 503.", nil, nil)
+	freeBytes  = prometheus.NewDesc("rshub_store_free_bytes", "Free bytes on the disk of the data folder, or of the maxmemory of Redis.", nil, nil)
+	leastBytes = prometheus.NewDesc("rshub_store_free_min_bytes", "With fewer free bytes the hub stores nothing new: publishes and subscription requests get 503.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -51,7 +51,7 @@ type Metrics struct {
 // What is asked of sources is asked at each scrape.
 func NewMetrics(version string, from Sources) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), live: make(map[string][]prometheus.Metric)}
-	m.gauge("rshub_build_info", "Always 1; the labels say which hub this is and what built it.",
+	m.gauge("rshub_build_info", "Always 1; the labels are this hub's version and build.",
 		prometheus.Labels{"version": version, "goversion": runtime.Version()}).Set(1)
 	m.registerRequests()
 	m.registerAttempts()
@@ -160,8 +160,8 @@ func (m *Metrics) registerRequests() {
 	m.fetches = family(m, "rshub_fetches_total",
 		"Tries to fetch a topic after a ping, by outcome: accepted, duplicate, or the problem that what came was refused with.",
 		"outcome", hub.FetchOutcomes()...)
-	m.crossSite = m.counter("rshub_cross_site_refused_total", "POSTs to the hub that a web page of another origin, or of a foreign host name, had a browser send.")
-	m.operator = family(m, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before anything was looked at, by reason.",
+	m.crossSite = m.counter("rshub_cross_site_refused_total", "POSTs that a web page of another origin or host name had a browser send.")
+	m.operator = family(m, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before they were read, by reason.",
 		"reason", admin.Refusals()...)
 	reasons := []string{
 		journal.GapRetention, journal.GapGaveUp, journal.GapGone, journal.GapUnsubscribe, journal.GapExpired,
@@ -171,7 +171,7 @@ func (m *Metrics) registerRequests() {
 		"Gaps that were recorded, by reason: of topics source, reset and rolled_back, of single subscriptions the others.", "reason", reasons...)
 	m.gapCounts = family(m, "rshub_gap_notifications_total",
 		"Notifications that a subscription did not get and will not get, by the reason of the gap.", "reason", reasons...)
-	m.damaged = m.counter("rshub_damaged_notifications_total", "Damaged notifications that this hub came across when it delivered, each once since the start.")
+	m.damaged = m.counter("rshub_damaged_notifications_total", "Damaged notifications found while delivering, each counted once since the start.")
 }
 
 // Operator counts a request that the operator's listener refused.

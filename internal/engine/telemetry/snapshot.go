@@ -55,10 +55,10 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s := &m.snapshot
 	s.from = from
 	plain := func(name, help string) prometheus.Gauge { return m.gauge(name, help, nil) }
-	s.ready = plain("rshub_ready", "1 where GET /readyz says that the hub is ready, else 0.")
+	s.ready = plain("rshub_ready", "1 if GET /readyz says that the hub is ready, else 0.")
 	s.shards = plain("rshub_shards_owned", "Shards of the store that this hub works on, of 256.")
-	s.hubs = plain("rshub_hubs_live", "Hubs that live on the store, this one included, as far as this one knows.")
-	s.step = plain("rshub_clock_step_seconds", "How far the machine's clock was set ahead of the time that the hub goes by, or back where it is negative; 0: they agree.")
+	s.hubs = plain("rshub_hubs_live", "Live hubs on the store, this one included, as this hub knows.")
+	s.step = plain("rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.")
 	s.states = make(map[subscriptions.State]prometheus.Gauge)
 	for _, state := range []subscriptions.State{
 		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
@@ -67,26 +67,26 @@ func (m *Metrics) registerSnapshot(from Sources) {
 			"Subscriptions by state. Active and failing ones are counted every few seconds, ended ones every few minutes.",
 			prometheus.Labels{"state": string(state)})
 	}
-	s.stored = plain("rshub_subscriptions_stored", "Subscriptions that are stored in the shards of this hub, those that ended in the last 7 days included.")
-	s.most = plain("rshub_subscriptions_stored_max", "How many of them there may be: this hub's part of --max-subscriptions; 0: any number.")
-	s.waiting = plain("rshub_subscription_requests_waiting", "Requests and denials that are being worked on or wait for their turn.")
+	s.stored = plain("rshub_subscriptions_stored", "Subscriptions stored in the shards of this hub, including those that ended in the last 7 days.")
+	s.most = plain("rshub_subscriptions_stored_max", "How many there may be: this hub's fraction of --max-subscriptions; 0: no limit.")
+	s.waiting = plain("rshub_subscription_requests_waiting", "Requests and denials that are in progress or queued.")
 	s.lags = newDistribution(lagName,
 		"How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.")
 	s.spans = newDistribution(spanName,
 		"How far the subscriptions in force are behind their topics in time, from the until of what they got last to that of the topic.")
-	s.oldest = plain("rshub_subscription_lag_oldest_seconds", "The longest time that a subscription in force is behind its topic.")
+	s.oldest = plain("rshub_subscription_lag_oldest_seconds", "The longest time that an active subscription is behind its topic.")
 	s.failing = plain("rshub_subscription_failing_longest_seconds",
 		"For how long the subscription that fails the longest has failed with one notification.")
-	s.at = plain("rshub_subscription_census_timestamp_seconds", "When the subscriptions in force were counted last; 0: not yet.")
+	s.at = plain("rshub_subscription_census_timestamp_seconds", "When the active subscriptions were last counted; 0: not yet.")
 	s.topics = plain("rshub_topics", "Topics that have subscriptions.")
 	const paused = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
 	s.away = m.gauge("rshub_topics_paused", paused, prometheus.Labels{"reason": "store"})
 	s.damaged = m.gauge("rshub_topics_paused", paused, prometheus.Labels{"reason": "damaged"})
-	s.hosts = plain("rshub_callback_hosts", "Hosts and ports that callbacks are at.")
-	s.suspects = plain("rshub_suspect_hosts", "Callback hosts that time out or can't be connected to.")
-	s.inFlight = plain("rshub_deliveries_in_flight", "Deliveries that go on now.")
-	s.lanesReady = plain("rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for their turn.")
-	s.lanesWaiting = plain("rshub_deliveries_waiting", "Subscriptions that wait for a time to try again.")
+	s.hosts = plain("rshub_callback_hosts", "Hosts and ports of callbacks.")
+	s.suspects = plain("rshub_suspect_hosts", "Callback hosts that time out or cannot be reached.")
+	s.inFlight = plain("rshub_deliveries_in_flight", "Deliveries in progress.")
+	s.lanesReady = plain("rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for a sender.")
+	s.lanesWaiting = plain("rshub_deliveries_waiting", "Subscriptions that wait for their next attempt.")
 	s.bytesInFlight = plain("rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.")
 	s.bytesCached = plain("rshub_bodies_cached_bytes", "Bytes of all bodies in memory.")
 	s.unwritten = plain("rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.")
