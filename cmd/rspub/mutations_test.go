@@ -26,6 +26,12 @@ var mutations = []mutation{
 	{name: "the description lists a file of a disk", file: "/.well-known/resourcesync", old: "@URL@/capabilitylist.xml", with: "file:///capabilitylist.xml", want: "FAIL /.well-known/resourcesync:3:3 DOC-30"},
 	{name: "the description lists a Resource List", file: "/.well-known/resourcesync", old: "/capabilitylist.xml", with: "/resourcelist.xml", want: "FAIL /.well-known/resourcesync:3:3 DOC-30"},
 
+	{name: "the description is of no kind", file: "/.well-known/resourcesync", old: `  <rs:md capability="description"/>`, with: "", want: "WARN /.well-known/resourcesync:1:1 DOC-12"},
+	{name: "the description is of another kind", file: "/.well-known/resourcesync", old: `"description"`, with: `"descriptions"`, want: "WARN /.well-known/resourcesync:2:3 DOC-12"},
+	{name: "the description has a DTD", file: "/.well-known/resourcesync", old: "<urlset", with: "<!DOCTYPE urlset><urlset", want: "FAIL /.well-known/resourcesync:1:1 XML"},
+	{name: "the description is empty", do: func(m *mutated) { m.files["/.well-known/resourcesync"] = "" }, want: "FAIL /.well-known/resourcesync:1:1 XML"},
+	{name: "the description is compressed, and nobody says so", do: func(m *mutated) { m.gzip["/.well-known/resourcesync"] = true }, want: "FAIL /.well-known/resourcesync:0:0 DOC-60"},
+
 	// The Capability List.
 	{name: "the Capability List leads up to another place", file: "/capabilitylist.xml", old: "/.well-known/resourcesync", with: "/other", want: "FAIL /.well-known/resourcesync:3:3 DOC-30"},
 	{name: "the Capability List does not lead up", file: "/capabilitylist.xml", old: `rel="up"`, with: `rel="describedby"`, want: "WARN /capabilitylist.xml:3:3 DOC-32"},

@@ -24,26 +24,33 @@ func (s *sourceCheck) discover(ctx context.Context, raw string) error {
 		base.Path = "/"
 	}
 	var reasons []error
+	found := false
 	for _, at := range descriptions(base) {
 		in, d, err := s.first(ctx, at, resourcesync.DefaultLimits.Bytes)
-		if err != nil || d.head.Line == 0 { // what else is wrong with it is reported later
+		if err != nil || d.head.Line == 0 && !in.isXML() { // a page, perhaps, that a server has for every path
 			reasons = append(reasons, err)
 			continue
 		}
+		found = true
 		f := s.about("discovery", at)
 		if d.Capability == resourcesync.Description {
 			f.pass("SRC-12", "there is a Source Description")
 		} else {
-			f.fail("SRC-12", "the document there is no Source Description; its capability is %q", d.Capability)
+			f.fail("SRC-12", "the document there is no Source Description: its capability is %q", d.Capability)
 		}
 		if at != hostOf(base)+wellKnown {
 			f.warn("SRC-12", "it is not at %s of the host, where subscribers look first", wellKnown)
 		}
 		s.begin(ctx, in, d)
-		return s.visit(ctx, d, nil)
+		if err := s.visit(ctx, d, nil); err != nil || d.Capability == resourcesync.Description {
+			return err
+		}
 	}
 	lists, err := s.linked(ctx, base.String())
-	if len(lists) == 0 {
+	switch {
+	case len(lists) == 0 && found:
+		return nil
+	case len(lists) == 0:
 		return noSource(raw, append(reasons, err))
 	}
 	s.about("discovery", raw).warn("SRC-12", "there is no Source Description at %s of the host; subscribers find the Source only by its links", wellKnown)

@@ -2,9 +2,7 @@ package examine
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 )
@@ -71,19 +69,7 @@ func CheckDocument(ctx context.Context, name string, o Options, report func(*Doc
 // finding, from one goroutine. The error says why there was nothing to check, or that
 // ctx ended; what is wrong with the Source itself is in the findings.
 func CheckSource(ctx context.Context, url string, o Options, report func(Finding)) (Result, error) {
-	o.Follow = true
-	s := &sourceCheck{report: report, hubs: make(map[string]bool), changedAt: make(map[string]time.Time), random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same sample each time
-	s.examination = newExamination(o, s.document)
-	s.source = s
-	err := s.discover(ctx, url)
-	if err == nil {
-		s.fetchSamples(ctx)
-	}
-	s.result.Documents = s.o.MaxDocuments - s.left
-	if ctx.Err() != nil {
-		err = fmt.Errorf("stopped: %w", ctx.Err())
-	}
-	return s.result, err
+	return newSourceCheck(o, report).run(ctx, url)
 }
 
 // examination checks documents, depth first, one request at a time.

@@ -307,3 +307,62 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 }
+
+// page answers every path with a web page, as some servers do, and one with a link.
+func page(link string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, "<html><head>%s</head><body></body></html>", link)
+	})
+}
+
+// A page at the address of the Source Description is none, and no defect.
+func TestPagesAreNoDescription_SRC12_SRC13(t *testing.T) {
+	s := serve(t)
+	empty := httptest.NewServer(page(""))
+	t.Cleanup(empty.Close)
+	if _, found, err := look(t, empty.URL, Options{}); !errors.Is(err, ErrNotFound) || len(found) > 0 {
+		t.Errorf("%v, %v", err, found)
+	}
+	linked := httptest.NewServer(page(`<link rel="resourcesync" href="` + s.URL + `/capabilitylist.xml">`))
+	t.Cleanup(linked.Close)
+	if r, found, err := look(t, linked.URL, Options{}); err != nil || len(found) != 1 || !strings.HasPrefix(found[0], "WARN discovery") || r.Documents < 11 {
+		t.Errorf("%+v, %v\n%s", r, err, strings.Join(found, "\n"))
+	}
+	broken := httptest.NewServer(page(`<link rel="resourcesync" href="` + s.URL + `/nowhere.xml">`))
+	t.Cleanup(broken.Close)
+	if _, found, err := look(t, broken.URL, Options{}); err != nil || len(found) != 2 || !strings.HasSuffix(found[1], "is not there: its server answers 404 Not Found (SRC-13)") {
+		t.Errorf("%v\n%s", err, strings.Join(found, "\n"))
+	}
+}
+
+// However many topics, hubs and documents a Source names, requests and memory are bounded.
+func TestSourcesAreBounded(t *testing.T) {
+	const head = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`
+	var channels strings.Builder
+	for i := range 500 {
+		_, _ = fmt.Fprintf(&channels, `<url><loc>%s/t%d</loc><rs:md capability="change-notification"/><rs:ln rel="hub" href="%s/h%d"/></url>`, fuzzHost, i, fuzzHost, i)
+	}
+	files := map[string][]byte{
+		wellKnown: []byte(head + `<rs:md capability="description"/><url><loc>` + fuzzHost + `/cl.xml</loc></url><url><loc>` + fuzzHost + `/0</loc></url></urlset>`),
+		"/cl.xml": []byte(head + `<rs:md capability="capabilitylist"/>` + channels.String() + `</urlset>`),
+	}
+	for i := range 100 {
+		files[fmt.Sprint("/", i)] = fmt.Appendf(nil, `%s<rs:md capability="resourcelist-archive"/><url><loc>%s/%d</loc></url></urlset>`, head, fuzzHost, i+1)
+	}
+	s := &shelf{files: files}
+	last := ""
+	r, err := CheckSource(t.Context(), fuzzHost, Options{Client: s}, func(f Finding) {
+		if strings.Contains(f.Message, "were looked at") || strings.Contains(f.Message, "lead to it") {
+			last += f.String() + "\n"
+		}
+	})
+	if err != nil || s.requests > 2*maxChannels+maxDepth+2 || r.Documents > maxDepth+2 {
+		t.Errorf("%d requests, %+v, %v", s.requests, r, err)
+	}
+	for _, says := range []string{"WARN topic " + fuzzHost + "/t50: only 100 topics and hubs were looked at", "WARN document " + fuzzHost + "/15: what it lists was not looked at"} {
+		if !strings.Contains(last, says) {
+			t.Errorf("%q\nis not in\n%s", says, last)
+		}
+	}
+}

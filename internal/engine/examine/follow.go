@@ -43,10 +43,17 @@ func (x *examination) load(ctx context.Context, loc string, most int64) (d *Docu
 	return d, false, err
 }
 
+// maxDepth is how many documents may lead to one. A Source Description Index, an index of
+// archives and all that can be between them are 9.
+const maxDepth = 16
+
 // visit checks what a document lists, and reports it. Above are the documents that
 // led to it.
 func (x *examination) visit(ctx context.Context, d *Document, above []*Document) error {
-	if len(d.listed) > 0 {
+	switch {
+	case len(above) == maxDepth && len(d.listed) > 0:
+		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("what it lists was not looked at: %d documents lead to it, one from the other", maxDepth)})
+	case len(d.listed) > 0:
 		if err := x.visitListed(ctx, d, append(above, d)); err != nil {
 			return err
 		}

@@ -51,6 +51,12 @@ func mediaOf(h http.Header) string {
 	return m
 }
 
+// isXML reports whether HTTP says that this is XML other than a web page.
+func (in input) isXML() bool {
+	m := mediaOf(in.header)
+	return m == "application/xml" || m == "text/xml" || strings.HasSuffix(m, "+xml") && m != "application/xhtml+xml"
+}
+
 // body is a document as it is read, from its beginning as often as needed.
 type body struct {
 	at   io.ReaderAt

@@ -25,9 +25,31 @@ type sourceCheck struct {
 	random *rand.Rand
 
 	hubs      map[string]bool // that were asked
+	channels  int             // topics and hubs that were to be asked
 	sampled   []*Document     // lists with samples to be fetched
 	changedAt map[string]time.Time
 	condition bool // a conditional request was tried
+}
+
+func newSourceCheck(o Options, report func(Finding)) *sourceCheck {
+	o.Follow = true
+	s := &sourceCheck{report: report, hubs: make(map[string]bool), changedAt: make(map[string]time.Time), random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same sample each time
+	s.examination = newExamination(o, s.document)
+	s.source = s
+	return s
+}
+
+// run checks the Source that a URL leads to.
+func (s *sourceCheck) run(ctx context.Context, url string) (Result, error) {
+	err := s.discover(ctx, url)
+	if err == nil {
+		s.fetchSamples(ctx)
+	}
+	s.result.Documents = s.o.MaxDocuments - s.left
+	if ctx.Err() != nil {
+		err = fmt.Errorf("stopped: %w", ctx.Err())
+	}
+	return s.result, err
 }
 
 // subject is what findings are about.
@@ -227,7 +249,7 @@ func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
 	if d.At.After(time.Now().Add(5 * time.Minute)) {
 		f.warn("", "it says to be of %s, which is in the future", instant(d.At))
 	}
-	if m := mediaOf(in.header); m != "application/xml" && m != "text/xml" && !strings.HasSuffix(m, "+xml") && !in.gzip && !in.isPackage() {
+	if !in.isXML() && !in.gzip && !in.isPackage() {
 		f.warn("", "its Content-Type is %q; application/xml is what readers expect", in.header.Get("Content-Type"))
 	}
 	if s.condition {
@@ -343,10 +365,26 @@ func hubsOf(e *resourcesync.Entry) []string {
 // channel looks at a topic as a hub and a subscriber do, and at its hubs (SRC-02,
 // SRC-04).
 func (s *sourceCheck) channel(ctx context.Context, e *resourcesync.Entry, hubs []string) {
-	s.topic(ctx, s.about("topic", e.Loc), e, hubs)
-	for _, hub := range hubs {
-		s.hub(ctx, hub)
+	if s.another(e.Loc) {
+		s.topic(ctx, s.about("topic", e.Loc), e, hubs)
 	}
+	for _, hub := range hubs {
+		if known := websub.HubURL(hub); !s.hubs[known] && s.another(hub) {
+			s.hubs[known] = true
+			s.hub(ctx, hub)
+		}
+	}
+}
+
+// maxChannels is how many topics and hubs are requested.
+const maxChannels = 100
+
+// another reports whether one more topic or hub may be requested.
+func (s *sourceCheck) another(url string) bool {
+	if s.channels++; s.channels == maxChannels+1 {
+		s.about("topic", url).warn("", "only %d topics and hubs were looked at; this one and those after it were not", maxChannels)
+	}
+	return s.channels <= maxChannels
 }
 
 // topic requests the topic URI.
@@ -418,12 +456,8 @@ func (f subject) latest(e *resourcesync.Entry, a *answer) {
 	}
 }
 
-// hub requests anything at all of a hub, once.
+// hub requests anything at all of a hub.
 func (s *sourceCheck) hub(ctx context.Context, url string) {
-	if s.hubs[websub.HubURL(url)] {
-		return
-	}
-	s.hubs[websub.HubURL(url)] = true
 	f := s.about("hub", url)
 	a, err := s.get(ctx, http.MethodGet, url)
 	if err != nil {
