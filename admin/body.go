@@ -30,7 +30,7 @@ func noBody(r *http.Request) error {
 	if err := parseObject(body, func(name string, _ *json.Decoder) error {
 		return fmt.Errorf("%q is not known here", name)
 	}); err != nil {
-		return badRequest("%s %s takes no body, or {}: %s.", r.Method, r.URL.Path, err)
+		return badRequest("%s %s accepts no body, or {}: %s.", r.Method, r.URL.Path, err)
 	}
 	return nil
 }

@@ -154,14 +154,14 @@ func (a *api) table() []route {
 	rs := []route{
 		{http.MethodGet, "/", "this list", nil, a.index},
 		{http.MethodGet, "/livez", "200 as long as the process serves requests", nil, a.livez},
-		{http.MethodGet, "/readyz", "200 when the hub takes requests, else 503 and why; ?verbose lists what holds as well", nil, a.readyz},
+		{http.MethodGet, "/readyz", "200 if the hub accepts requests, else 503 and why; ?verbose also lists the checks that pass", nil, a.readyz},
 
 		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
 		{http.MethodGet, "/api/v1/topics", "topics", paging, a.listTopics},
 		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
 		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
-		{http.MethodPost, "/api/v1/topics/{id}/reset", "forget where its next notification has to start, so that it may start anywhere", none, a.change("reset", a.resetTopic)},
-		{http.MethodDelete, "/api/v1/topics/{id}", "forget it with its journal; 409 where it has active subscriptions, which ?force=true ends; 202: ask again, so that it goes on", []string{"force"}, a.change("remove", a.removeTopic)},
+		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.resetTopic)},
+		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
 
 		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
@@ -169,7 +169,7 @@ func (a *api) table() []route {
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.retry)},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.replay)},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and tell its callback so", none, a.change("end", a.endSubscription)},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.endSubscription)},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
 	}

@@ -141,7 +141,7 @@ const maxRead = 50_000
 // at. The list goes on after the item of this id.
 type readEnough struct{ after string }
 
-func (e *readEnough) Error() string { return "the list goes on after " + e.after }
+func (e *readEnough) Error() string { return "the list continues after " + e.after }
 
 // bounded yields the first n items, and *readEnough where there are more.
 func bounded[T any](items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter.Seq2[T, error] {

@@ -230,7 +230,7 @@ func (s *groupCommit) acknowledge(g commitGroup, err error) (failed commitGroup)
 		s.log.Warn("results could not be stored; they are stored again, and after a crash before that delivered again",
 			zap.String("event", "commit_failed"), zap.Int("results", failed.n), zap.Int("subscriptions", len(failed.latest)), zap.Int("try", s.tries), zap.Error(err))
 	case err == nil && s.tries > 0 && len(s.blocked) == 0:
-		s.log.Info("the store takes cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", s.tries+1))
+		s.log.Info("the store accepts cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", s.tries+1))
 		s.tries = 0
 	}
 	return failed

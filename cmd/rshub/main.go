@@ -30,7 +30,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 		demoCommand(version),
 		exportCommand(environ, version), importCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
-		cli.Group("config", "Look at the settings of a hub", configShowCommand(environ)),
+		cli.Group("config", "Show the settings of a hub", configShowCommand(environ)),
 	)
 	root.Long = `rshub is a WebSub hub for ResourceSync change notifications.
 

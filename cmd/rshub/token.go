@@ -40,7 +40,7 @@ runs takes a change over within 5 seconds, or at once with ` + "`rshub reload`" 
 
 // tokenCommand is about those who may publish with a token.
 func tokenCommand(environ []string) *cobra.Command {
-	return cli.Group("token", "Say who may publish with a token",
+	return cli.Group("token", "Manage who may publish with a token",
 		tokenCreate(environ), tokenList(environ), tokenRevoke(environ))
 }
 
@@ -226,7 +226,7 @@ func tokenFailure(err error) error {
 
 // tell says what was done, and what is left to do.
 func tell(cmd *cobra.Command, format string, args ...any) error {
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA hub that runs takes it over within 5 seconds. `rshub reload` does so at once, and says what is in force.\n", args...)
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA running hub reads it within 5 seconds. `rshub reload` makes it do so at once, and says what is in force.\n", args...)
 	return err
 }
 

@@ -128,7 +128,7 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 		return err
 	}
 	if told.Lagging > 0 {
-		return note(cmd, "Not delivered yet: %s to %s. Bodies don't travel: imported elsewhere, these become gaps. Wait until nobody lags, and export again.",
+		return note(cmd, "Not delivered yet: %s to %s. An export has no bodies, so after an import these become gaps. Wait until no subscription lags, and export again.",
 			quantity.Count(told.Lag, "notification", "notifications"), quantity.Count(told.Lagging, "subscription", "subscriptions"))
 	}
 	return nil
@@ -172,7 +172,7 @@ A file with sealed secrets needs the key that sealed them in --seal-key-file.
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "store nothing, and tell what would be")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "store nothing, and print what would be stored")
 	config.AddStoreFlags(cmd.Flags())
 	return cmd
 }

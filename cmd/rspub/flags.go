@@ -85,7 +85,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
 	flags.BoolVar(&f.hidden, "hidden", false, "publish names that begin with a dot, such as .env and .ssh, too; without it they are left out, except .well-known/")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
-	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` for which a file must have been left alone before it counts as written")
+	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` without changes after which a file counts as written")
 	flags.Var(cli.Share(&f.maxDeleted), "max-deleted", "`SHARE` of all resources, such as 50% or 0.5, that may be gone at one look; if more are, none is published as deleted until they are back")
 }
 
@@ -136,7 +136,7 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	f.keepDumps, f.packageBytes, f.rotateAt = 2, 1<<30, 50_000
 	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
 	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
-	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "`N` Resource Dumps are kept; each takes the space of the folder")
+	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "keep `N` Resource Dumps; each needs as much space as the folder")
 	flags.Var(cli.Size(&f.packageBytes, 1), "package-bytes", "a package of a dump has about this `SIZE` before compression, such as 1GiB")
 	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and another begun; off: only by --rotate-at")
 	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "a Change List has `N` changes at most")

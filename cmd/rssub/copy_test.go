@@ -177,7 +177,7 @@ func TestStatusOfACopy(t *testing.T) {
 			}
 		}
 	}
-	status("set             "+s.URL+"/list.xml\n", "baseline as of  2026-01-01T00:00:00Z\n", "failed          1 could not be had, and are tried again\n")
+	status("set             "+s.URL+"/list.xml\n", "baseline as of  2026-01-01T00:00:00Z\n", "failed          1 unavailable; tried again\n")
 	s.mu.Lock()
 	s.empty = true
 	s.mu.Unlock()

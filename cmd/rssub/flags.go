@@ -94,7 +94,7 @@ func addHoldFor(flags *pflag.FlagSet, hold *cli.Span) {
 // addMaxEntries adds the flag that lets in lists that are larger than the protocol allows.
 func addMaxEntries(flags *pflag.FlagSet, n *int) {
 	*n = resourcesync.DefaultLimits.Entries
-	flags.Var(cli.AtLeast(n, 1), "max-entries", "`N` entries that a list of the Source may have. The protocol allows 50000; a list that is let in with more is told of in the log")
+	flags.Var(cli.AtLeast(n, 1), "max-entries", "`N` entries that a list of the Source may have. The protocol allows 50000; the log warns of each list with more")
 }
 
 // addMinSignature adds the flag that lets in the deliveries of old hubs.
@@ -245,7 +245,7 @@ func explained(err error, log *slog.Logger) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled):
-		log.Info("interrupted; the next run goes on from here", "event", "interrupted")
+		log.Info("interrupted; the next run continues from here", "event", "interrupted")
 		return &cli.Error{Code: cli.ExitPartial}
 	case errors.Is(err, destination.ErrBehind):
 		code = cli.ExitPartial

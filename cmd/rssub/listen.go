@@ -142,7 +142,7 @@ func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	if err := s.Unsubscribe(ctx); err != nil {
-		return cli.Fail(cli.ExitUnreachable, "the subscription could not be ended, and goes on until its lease runs out: %w", err)
+		return cli.Fail(cli.ExitUnreachable, "the subscription could not be ended, and lasts until its lease ends: %w", err)
 	}
 	for {
 		st, err := s.Status()

@@ -92,7 +92,7 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 		}
 	}
 	if st.Failed > 0 {
-		row(out, "failed", fmt.Sprintf("%d could not be had, and are tried again", st.Failed))
+		row(out, "failed", fmt.Sprintf("%d unavailable; tried again", st.Failed))
 	}
 	if !st.AsOf.IsZero() {
 		printStream(out, &st.Status)

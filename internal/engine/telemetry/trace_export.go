@@ -181,7 +181,7 @@ func (x *exporter) report(now time.Time) {
 	if x.lost == 0 || now.Before(x.next) {
 		return
 	}
-	x.log.Warn("the collector did not take all traces; is it there, and quick enough?", zap.String("event", "traces_lost"),
+	x.log.Warn("the collector did not accept all traces; is it up, and fast enough?", zap.String("event", "traces_lost"),
 		zap.Int64("spans", x.lost), zap.Error(x.err))
 	x.lost, x.err, x.next = 0, nil, now.Add(complain)
 }

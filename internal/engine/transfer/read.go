@@ -104,7 +104,7 @@ func read(ctx context.Context, r io.Reader, keys *seal.Keys, h handler) (Counts,
 	case lines.Err() != nil:
 		f.problems = append(f.problems, &LineError{n + 1, lines.Err()})
 	case !f.ended:
-		f.problems = append(f.problems, fmt.Errorf("%w after line %d; take the export again", ErrTruncated, n))
+		f.problems = append(f.problems, fmt.Errorf("%w after line %d; make the export again", ErrTruncated, n))
 	}
 	return f.counts, errors.Join(f.problems...)
 }

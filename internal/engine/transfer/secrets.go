@@ -10,7 +10,7 @@ import (
 
 // ErrNoKey is returned by Export where nothing says how the secrets of
 // subscribers are to stand in the file.
-var ErrNoKey = errors.New("the secrets of subscribers would stand in the file for everybody to read")
+var ErrNoKey = errors.New("the file would contain the secrets of subscribers unencrypted")
 
 // What a secret in a file is bound to begins with one of these, so that it opens
 // in its own line of a file alone.

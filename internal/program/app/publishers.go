@@ -80,7 +80,7 @@ func (r *registry) load() (detail string, err error) {
 		return "", err
 	}
 	added, removed, changed := difference(before, list)
-	r.log.Info("the publishers file was read again; other settings take a restart", zap.String("event", "reloaded"),
+	r.log.Info("the publishers file was read again; other settings need a restart", zap.String("event", "reloaded"),
 		zap.String("file", r.file), zap.Int("publishers", len(list)),
 		zap.Strings("added", added), zap.Strings("removed", removed), zap.Strings("changed", changed))
 	detail = fmt.Sprintf("%d in force", len(list))

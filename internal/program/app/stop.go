@@ -122,7 +122,7 @@ func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) 
 		}
 	}
 	if len(left) > 0 {
-		log.Warn("the time to stop was over before these parts had ended; the hub ends without waiting for them",
+		log.Warn("the time to stop was over before these parts ended; the hub ends without waiting for them",
 			zap.String("event", "stop_cut_short"), zap.Strings("parts", left))
 	}
 	return errors.Join(errs...)

@@ -56,7 +56,7 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 		InstallID: cfg.InstallID, AcceptEmpty: cfg.AcceptEmptyStore,
 		Refusing: func(why error) {
 			if why == nil {
-				log.Info("the store takes notifications again", zap.String("event", "store_accepted"))
+				log.Info("the store accepts notifications again", zap.String("event", "store_accepted"))
 				return
 			}
 			log.Error("nothing is stored any more", zap.String("event", "store_refused"), zap.Error(why))
@@ -123,7 +123,7 @@ func (a *App) lost(l redisstore.Loss) {
 			zap.String("event", "partition_emptied"))
 		return
 	}
-	log.Warn("Redis lost notifications that it had acknowledged: their topics have the gap, and their Sources have to publish them again",
+	log.Warn("Redis lost notifications that it had acknowledged: their topics record the gap, and their Sources have to publish them again",
 		zap.String("event", "tail_lost"))
 }
 
@@ -132,7 +132,7 @@ func logUnreadable(log *zap.Logger) func(uuid.UUID, error) {
 	var told sync.Map
 	return func(id uuid.UUID, why error) {
 		if _, before := told.LoadOrStore(id, true); !before {
-			log.Error("what is stored of a subscription cannot be read, so the hub goes on without it",
+			log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
 		}
 	}
@@ -143,7 +143,7 @@ func logUnreadableTopic(log *zap.Logger) func(uuid.UUID, error) {
 	var told sync.Map
 	return func(id uuid.UUID, why error) {
 		if _, before := told.LoadOrStore(id, true); !before {
-			log.Error("the hub goes on without a topic, because its state in the store cannot be read",
+			log.Error("the hub continues without a topic, because its state in the store cannot be read",
 				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
 		}
 	}

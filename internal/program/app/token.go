@@ -57,7 +57,7 @@ func (t *adminToken) load() (detail string, err error) {
 		return "", err
 	}
 	if exposed {
-		t.log.Warn("everybody on this machine may read or change the operator's token; end that with: chmod o= "+t.file, zap.String("event", "token_exposed"))
+		t.log.Warn("everyone on this machine may read or change the operator's token; prevent that with: chmod o= "+t.file, zap.String("event", "token_exposed"))
 	}
 	detail = "the same as before"
 	if token != *t.now.Load() {

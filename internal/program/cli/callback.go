@@ -97,7 +97,7 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.receive(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		http.Error(w, "A callback takes GET and POST.", http.StatusMethodNotAllowed)
+		http.Error(w, "A callback accepts GET and POST.", http.StatusMethodNotAllowed)
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *Credential) read() (string, error) {
 	}
 	line := strings.TrimSpace(string(text))
 	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", Fail(ExitUsage, "%s %s must hold one line and nothing else", c.flag, c.name)
+		return "", Fail(ExitUsage, "%s %s must have exactly one line", c.flag, c.name)
 	}
 	return line, nil
 }

@@ -153,7 +153,7 @@ func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) err
 		case pair && len(args) > 0:
 			return Fail(ExitUsage, "give either the id of a subscription, or its --topic and --callback")
 		case pair && (topic == "" || callback == ""):
-			return Fail(ExitUsage, "it takes both --topic and --callback to name a subscription, or else its id")
+			return Fail(ExitUsage, "give both --topic and --callback, or the id of the subscription")
 		case pair:
 			return nil
 		}

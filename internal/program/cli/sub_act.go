@@ -43,7 +43,7 @@ func subAttempts(env Env) *cobra.Command {
 func subGaps(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "gaps ID", Short: "List the intervals that a subscription did not get, and why",
-		Long: "Lists the intervals whose notifications a subscription did not get, and why; those\nof its topic, which nobody got, included.\n\n" + subArgs,
+		Long: "Lists the intervals whose notifications a subscription missed, and why, including\nthose that all subscriptions of the topic missed.\n\n" + subArgs,
 		Example: `  rshub sub gaps 0b9c2a17
   rshub sub gaps --topic https://example.org/changes/ \
       --callback https://reader.example.net/cb --json`,
@@ -87,7 +87,7 @@ func subReplay(env Env) *cobra.Command {
 	var from since
 	cmd := &cobra.Command{
 		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
-		Long: "Delivers again every notification that is kept and whose `until` is after --since,\nin order. What was not delivered yet stays due.\n\n" + subArgs,
+		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n\n" + subArgs,
 		Example: `  rshub sub replay 0b9c2a17 --since 2h
   rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
   rshub sub replay --topic https://example.org/changes/ \
@@ -117,7 +117,7 @@ func subReplay(env Env) *cobra.Command {
 func subRemove(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "rm ID", Short: "End a subscription, and tell its callback so",
+		Use: "rm ID", Short: "End a subscription, and notify its callback",
 		Long: "Ends a subscription at once. Its callback gets nothing more but a notice that says\nso (hub.mode=denied); to get anything again its subscriber has to subscribe again.\n\n" + subArgs,
 		Example: `  rshub sub rm 0b9c2a17
   rshub sub rm 0b9c2a17 --yes`,
@@ -133,7 +133,7 @@ func subRemove(env Env) *cobra.Command {
 			return err
 		}
 		return answer(j, http.MethodDelete, subscriptions.path+"/"+j.id, nil, func(s admin.Subscription) string {
-			return "Ended: " + s.Callback + " gets nothing more of " + s.Topic + ", and is told so."
+			return "Ended: " + s.Callback + " gets nothing more of " + s.Topic + ", and is notified."
 		})
 	})
 }

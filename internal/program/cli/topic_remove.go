@@ -69,7 +69,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		}
 		ended += done.Ended
 		if !done.Removed {
-			say(j.cmd.ErrOrStderr(), "It goes on: %s ended so far.\n", quantity.Count(int64(ended), "subscription", "subscriptions"))
+			say(j.cmd.ErrOrStderr(), "In progress: %s ended so far.\n", quantity.Count(int64(ended), "subscription", "subscriptions"))
 			continue
 		}
 		done.Ended = ended

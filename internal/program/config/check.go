@@ -56,7 +56,7 @@ func (c *Config) check(o Origins) []error {
 		"%s: %s can be reached from elsewhere, so the operator's listener needs --admin-token-file; or keep it on this machine with --admin-listen 127.0.0.1:8081",
 		o.Where("admin-listen"), c.AdminListen)
 	need(!c.Pprof || c.AdminTokenFile != "",
-		"%s: profiles show what the process holds in memory, so they are served to the holder of a token only; name its file with --admin-token-file", o.Where("pprof"))
+		"%s: profiles show the memory of the process, so they need a token; name its file with --admin-token-file", o.Where("pprof"))
 	need((c.TLSCert == "") == (c.TLSKey == ""), "%s: tls-cert and tls-key go together; name both files, or neither", o.Where(either(c.TLSCert != "", "tls-cert", "tls-key")))
 	need((c.AdminTLSCert == "") == (c.AdminTLSKey == ""), "%s: admin-tls-cert and admin-tls-key go together; name both files, or neither", o.Where(either(c.AdminTLSCert != "", "admin-tls-cert", "admin-tls-key")))
 	c.checkRedis(o, need)
@@ -75,17 +75,17 @@ func (c *Config) Warnings() []string {
 		}
 	}
 	warn(c.Dev, "--dev: anyone may publish, requests may go to private addresses, and nothing is limited; not for a hub that others can reach")
-	warn(!c.Dev && slices.Contains(c.PublishAuth, AuthOpen), "publish-auth holds open: anyone may publish")
+	warn(!c.Dev && slices.Contains(c.PublishAuth, AuthOpen), "publish-auth includes open: anyone may publish")
 	warn(slices.Equal(c.PublishAuth, []string{AuthToken}) && len(c.Publishers) == 0,
-		"publish-auth is token alone and there are no publishers: nobody can publish until "+c.PublishersFile+" names one")
+		"publish-auth is only token and there are no publishers: nobody can publish until "+c.PublishersFile+" names one")
 	warn(!c.Dev && c.VerifyBudget == 0, "verify-budget is 0: strangers can make the hub send any host as many requests as they like; leave it at the default")
-	warn(slices.ContainsFunc(c.TrustedProxy, isEverything), "trusted-proxy holds every address (0.0.0.0/0 or ::/0): anyone can write into X-Forwarded-For who they are, and escape the limits of each requester; name the proxies alone")
-	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr holds every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
-	warn(c.AdminTokenExposed, "everybody on this machine may read or change the operator's token; end that with: chmod o= "+c.AdminTokenFile)
-	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works on this machine alone")
-	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener speaks https alone: nobody reaches the hub at its own URL")
-	warn(c.AcceptEmptyStore, "accept-empty-store: a Redis that was emptied is not noticed at the start; leave it out from the next start on")
-	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be gone before it was delivered; subscriptions then record a gap")
+	warn(slices.ContainsFunc(c.TrustedProxy, isEverything), "trusted-proxy includes every address (0.0.0.0/0 or ::/0): anyone can forge X-Forwarded-For and escape the limits of a requester; name only the proxies")
+	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr includes every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
+	warn(c.AdminTokenExposed, "everyone on this machine may read or change the operator's token; prevent that with: chmod o= "+c.AdminTokenFile)
+	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works only on this machine")
+	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener serves only https: nobody can reach the hub at its own URL")
+	warn(c.AcceptEmptyStore, "accept-empty-store: an emptied Redis is not noticed at the start; leave it out at the next start")
+	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be deleted before it was delivered; subscriptions then record a gap")
 	return all
 }
 
@@ -106,7 +106,7 @@ func (c *Config) readCAs() error {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(data) {
-		return fmt.Errorf("%s holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)", c.CAFile)
+		return fmt.Errorf("%s has no certificate in PEM form (-----BEGIN CERTIFICATE-----)", c.CAFile)
 	}
 	c.RootCAs = pool
 	return nil

@@ -41,7 +41,7 @@ func parseFile(path string, data []byte, table []setting) (layer, []error) {
 		case err != nil:
 			return err
 		case !s.list && (n.Kind == yaml.SequenceNode || len(text) != 1):
-			return errors.New("it takes one value, not a list")
+			return errors.New("it must be one value, not a list")
 		}
 		l[s.name] = given{text, from}
 		return nil
@@ -59,7 +59,7 @@ func parseYAML(path string, data []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: it holds more than one YAML document; write all in one", path)
+		return nil, fmt.Errorf("%s: it has more than one YAML document; write all in one", path)
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		return nil, nil // only comments
@@ -114,7 +114,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 			item = item.Alias
 		}
 		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-			return nil, errors.New("a list here holds plain values only")
+			return nil, errors.New("a list here has only plain values")
 		}
 		text = append(text, item.Value)
 	}

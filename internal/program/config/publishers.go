@@ -110,7 +110,7 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 	case len(p.Topics) == 0:
 		bad = fmt.Sprintf("publisher %q has no topics, so it could publish nothing", p.Name)
 	case len(p.TokenSHA256) == 0 && p.Secret == "":
-		bad = fmt.Sprintf("publisher %q has neither token_sha256 nor hmac_secret_file, so nobody could be it", p.Name)
+		bad = fmt.Sprintf("publisher %q has neither token_sha256 nor hmac_secret_file, so nobody can publish as this publisher", p.Name)
 	default:
 		return p, nil
 	}
@@ -119,7 +119,7 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 
 func single(text []string, field *string) error {
 	if len(text) != 1 {
-		return errors.New("it takes one value, not a list")
+		return errors.New("it must be one value, not a list")
 	}
 	*field = text[0]
 	return nil
@@ -148,7 +148,7 @@ func ReadSecret(path string) (Secret, error) {
 	case secret == "":
 		return "", fmt.Errorf("%s is empty", path)
 	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", fmt.Errorf("%s holds more than one line, or control characters", path)
+		return "", fmt.Errorf("%s has more than one line, or control characters", path)
 	}
 	return Secret(secret), nil
 }

@@ -41,7 +41,7 @@ func AddToken(path, name string, topics []string, token [sha256.Size]byte) error
 		hash := scalar(fmt.Sprintf("%x", token))
 		if i < 0 {
 			if len(topics) == 0 {
-				return nil, fmt.Errorf("%w: %q, and to make one takes the topics that it may publish to (--topic)", ErrNoPublisher, name)
+				return nil, fmt.Errorf("%w: %q, and a new one needs the topics that it may publish to (--topic)", ErrNoPublisher, name)
 			}
 			item := mapping("name", scalar(name), "topics", sequence(topics...), "token_sha256", sequence(hash.Value))
 			all := child(root, "publishers", &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"})

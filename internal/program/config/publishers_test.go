@@ -50,7 +50,7 @@ func TestMistakesInThePublishersFile(t *testing.T) {
 		"publishers:\n- name: a\n  token_sha256: " + hash + "\n":                              ":2: publisher \"a\" has no topics",
 		"publishers:\n- name: a\n  topics: '*'\n":                                             "neither token_sha256 nor",
 		"publishers:\n- name: a\n  topics: 'x'\n":                                             ":3: topics: \"x\" is not a topic pattern",
-		"publishers:\n- name: [a, b]\n":                                                       ":2: name: it takes one value",
+		"publishers:\n- name: [a, b]\n":                                                       ":2: name: it must be one value",
 		"publishers:\n- name: a\n  token_sha256: abc\n":                                       ":3: token_sha256: each token_sha256 is 64",
 		"publishers:\n- name: a\n  hmac_secret_file: nowhere\n":                               "nowhere",
 		"publishers:\n- {name: a, topics: '*', token_sha256: [" + hash + ", " + hash + "]}\n": "twice",

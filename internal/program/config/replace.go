@@ -45,7 +45,7 @@ func owned(f *os.File, like string, must bool) error {
 		return nil
 	}
 	if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-		return fmt.Errorf("%w: %s belongs to somebody else (%d:%d), who could not read it any more; run this as its owner or as root", ErrRefusedChange, like, owner.Uid, owner.Gid)
+		return fmt.Errorf("%w: %s belongs to another user (%d:%d), who could then no longer read it; run this as its owner or as root", ErrRefusedChange, like, owner.Uid, owner.Gid)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func lockFolder(dir string) (unlock func(), err error) {
 		switch {
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			_ = f.Close()
-			return nil, fmt.Errorf("locking %s, so that nobody else changes the publishers meanwhile: %w", dir, err)
+			return nil, fmt.Errorf("locking %s while the publishers change: %w", dir, err)
 		case time.Now().After(deadline):
 			_ = f.Close()
 			return nil, fmt.Errorf("another `rshub token` has been changing the publishers in %s for %s; try again when it has ended", dir, lockWait)

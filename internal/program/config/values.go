@@ -52,7 +52,7 @@ func parsePublishRate(s string) (requests, bytes Rate, err error) {
 		}
 		switch {
 		case part == "0" && part != s:
-			return Rate{}, Rate{}, fmt.Errorf("%q holds 0, which means no limit and stands alone", s)
+			return Rate{}, Rate{}, fmt.Errorf("%q has 0, which means no limit and has to be alone", s)
 		case rate.Count > 0:
 			return Rate{}, Rate{}, fmt.Errorf("%q has two rates of one kind; write requests, bytes or both, such as 600/m,2GiB/h", s)
 		}

@@ -126,7 +126,7 @@ func claim(dir string) error {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
 	case len(there) > 0:
-		return fmt.Errorf("%s holds files that no demo put there, and what is not in the folder that is published would be deleted; name another folder with --copy", dir)
+		return fmt.Errorf("%s has files that are not from a demo, and files that are not published would be deleted; name another folder with --copy", dir)
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // for the reader to look at
 		return err

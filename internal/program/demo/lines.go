@@ -52,7 +52,7 @@ func (l *lines) say(s string) { l.print(time.Now().Format(time.TimeOnly) + " " +
 // posted tells of what a hub did not take; what it took shows when it arrives.
 func (l *lines) posted(_ string, p publisher.Posted) {
 	if p.Err != nil {
-		l.say(fmt.Sprintf("the hub did not take a notification, which is sent again: %v", p.Err))
+		l.say(fmt.Sprintf("the hub did not accept a notification, which is sent again: %v", p.Err))
 	}
 }
 
