@@ -52,7 +52,7 @@ func TestNotifications(t *testing.T) {
 	for i, n := range all {
 		e := entries[i]
 		want := Notification{
-			ID: e.ID.String(), From: e.From, Until: e.Until, Kind: "change", MediaType: "application/xml", Created: 1, Updated: 2, Deleted: e.Counts.Deleted,
+			ID: e.ID.String(), From: e.From, Until: e.Until, Kind: "change", MediaType: "application/xml", Counts: journal.Counts{Created: 1, Updated: 2, Deleted: e.Counts.Deleted},
 			Bytes: e.Size, SHA256: fmt.Sprintf("%02x%062d", i+10, 0), Seq: e.Seq, Position: fmt.Sprintf("%016x", uint64(e.Position)), ReceivedAt: e.ReceivedAt,
 		}
 		if d := cmp.Diff(want, n); d != "" {

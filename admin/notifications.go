@@ -88,8 +88,8 @@ func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, s
 func notification(e *journal.Entry) Notification {
 	return Notification{
 		ID: e.ID.String(), From: utc(e.From), Until: utc(e.Until), Kind: string(e.Kind), MediaType: e.MediaType,
-		Created: e.Counts.Created, Updated: e.Counts.Updated, Deleted: e.Counts.Deleted,
-		Bytes: e.Size, SHA256: hex.EncodeToString(e.SHA256[:]),
+		Counts: e.Counts,
+		Bytes:  e.Size, SHA256: hex.EncodeToString(e.SHA256[:]),
 		Seq: e.Seq, Position: position(e.Position), ReceivedAt: utc(e.ReceivedAt),
 	}
 }

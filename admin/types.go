@@ -1,6 +1,10 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
 
 // Page is one page of a list. Next is what to ask for with `?after=` to get the
 // one that follows; empty: this was the last. Where a filter selects few of many,
@@ -232,19 +236,17 @@ type Fetch struct {
 
 // Notification is one that is retained.
 type Notification struct {
-	ID         string    `json:"id"` // UUIDv7
-	From       time.Time `json:"from,omitzero"`
-	Until      time.Time `json:"until,omitzero"`
-	Kind       string    `json:"kind"` // as in Topic
-	MediaType  string    `json:"media_type"`
-	Created    uint32    `json:"created"` // entries of the notification, by change
-	Updated    uint32    `json:"updated"`
-	Deleted    uint32    `json:"deleted"`
-	Bytes      int64     `json:"bytes"`
-	SHA256     string    `json:"sha256"` // of the body, hexadecimal
-	Seq        uint64    `json:"seq"`
-	Position   string    `json:"position"` // opaque, as in Head
-	ReceivedAt time.Time `json:"received_at"`
+	ID             string    `json:"id"` // UUIDv7
+	From           time.Time `json:"from,omitzero"`
+	Until          time.Time `json:"until,omitzero"`
+	Kind           string    `json:"kind"` // as in Topic
+	MediaType      string    `json:"media_type"`
+	journal.Counts           // entries of the notification, by change
+	Bytes          int64     `json:"bytes"`
+	SHA256         string    `json:"sha256"` // of the body, hexadecimal
+	Seq            uint64    `json:"seq"`
+	Position       string    `json:"position"` // opaque, as in Head
+	ReceivedAt     time.Time `json:"received_at"`
 }
 
 // NotificationStatus is a notification and how far it got. The counts are of the

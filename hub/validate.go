@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
@@ -24,9 +23,7 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 		return err
 	}
 	p.entry.Kind = doc.Kind
-	p.entry.Counts = journal.Counts{
-		Created: count(doc.Counts.Created), Updated: count(doc.Counts.Updated), Deleted: count(doc.Counts.Deleted),
-	}
+	p.entry.Counts = journal.Counts(doc.Counts)
 	if doc.Timed() {
 		p.entry.From, p.entry.Until = doc.From, doc.Until
 	}
@@ -113,8 +110,4 @@ func carried(k journal.Kind) string {
 		return "plain content"
 	}
 	return string(k) + " notifications"
-}
-
-func count(n int) uint32 {
-	return uint32(min(max(n, 0), math.MaxUint32))
 }

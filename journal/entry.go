@@ -64,9 +64,12 @@ type Anchor struct {
 	Until time.Time
 }
 
-// Counts tells how many entries of a notification say what.
+// Counts are how many entries of a notification report which type of change. The fields are
+// those of resourcesync.Counts.
 type Counts struct {
-	Created, Updated, Deleted uint32
+	Created uint32 `json:"created"`
+	Updated uint32 `json:"updated"`
+	Deleted uint32 `json:"deleted"`
 }
 
 // Entry is one accepted notification.

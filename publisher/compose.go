@@ -18,7 +18,7 @@ var (
 // *resourcesync.Error where it breaks a rule.
 func composeEntry(kind Kind, e resourcesync.Entry, at time.Time) (queued, error) {
 	e.Datetime = at
-	if e.Change == resourcesync.Deleted {
+	if e.Change.Removes() {
 		e.Hash, e.Length, e.HasLength, e.Type, e.Encoding = "", 0, false, "", ""
 	}
 	var b bytes.Buffer

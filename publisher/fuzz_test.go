@@ -88,7 +88,7 @@ func FuzzComposeEntry(f *testing.F) {
 		if capability != "" {
 			kind = Framework
 		}
-		e := resourcesync.Entry{Loc: loc, Change: change, Capability: capability, Hash: hash, Type: media}
+		e := resourcesync.Entry{Loc: loc, Change: resourcesync.ChangeType(change), Capability: capability, Hash: hash, Type: media}
 		if foreign != "" {
 			e.Attributes = []resourcesync.Attribute{{Space: "https://source.example/terms", Name: "note", Value: foreign}}
 			e.Links = []resourcesync.Link{{Rel: "alternate", Href: loc, Type: media}}

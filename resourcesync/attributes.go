@@ -13,12 +13,13 @@ type metadata struct {
 	set          field
 	line, column int
 
-	capability, change string
-	at, completed      time.Time
-	datetime           time.Time
-	from, until        time.Time
-	modified           time.Time
-	length             int64
+	capability    string
+	change        ChangeType
+	at, completed time.Time
+	datetime      time.Time
+	from, until   time.Time
+	modified      time.Time
+	length        int64
 
 	hash, mediaType, encoding, path string
 	foreign                         []Attribute
@@ -101,9 +102,9 @@ func (d *document) readMetadata(m *metadata) error {
 		case fldCapability:
 			m.capability = intern(d.value(a))
 		case fldChange:
-			m.change = intern(d.value(a))
-			if m.change != Created && m.change != Updated && m.change != Deleted {
-				err = d.bad("DOC-17", a.off, "change is %s; it must be created, updated or deleted", quote(d.value(a)))
+			known := false
+			if m.change, known = changeOf(d.value(a)); !known {
+				err = d.bad("DOC-17", a.off, "change is %s; it must be %s", quote(d.value(a)), changeWords)
 			}
 		case fldCompleted:
 			m.completed, err = d.datetime(a)

@@ -31,7 +31,7 @@ func bigNotification(n int) []byte {
              length="%d" type="text/html"/>
       <rs:ln rel="collection" href="https://example.org/dataset1/collection/%07d/index.html"/>
   </url>
-`, i, at, []string{Created, Updated, Deleted}[i%3], at, 1000+i, i)
+`, i, at, ChangeTypes()[i%3], at, 1000+i, i)
 	}
 	b.WriteString("</urlset>\n")
 	return b.Bytes()

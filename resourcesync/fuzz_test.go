@@ -143,7 +143,7 @@ func FuzzNotification(f *testing.F) {
 			return
 		}
 		c := n.Counts
-		if err2 != nil || n != n2 || len(entries) != n.Entries || c.Created+c.Updated+c.Deleted != n.Entries {
+		if err2 != nil || n != n2 || len(entries) != n.Entries || int(c.Created+c.Updated+c.Deleted) != n.Entries {
 			t.Fatalf("%q: %+v; entry by entry %+v, %v", doc, n, n2, err2)
 		}
 		checkPromises(t, doc, n, entries)

@@ -68,7 +68,7 @@ type Entry struct {
 	// ChangeFreq and Priority are those of sitemaps, not checked.
 	ChangeFreq, Priority string
 	// Change is Created, Updated or Deleted (DOC-17), in documents about changes.
-	Change string
+	Change ChangeType
 	// Datetime is when the change happened. Entries come in its order (DOC-18).
 	Datetime time.Time
 	// At, Completed, From and Until are those of the document or package that

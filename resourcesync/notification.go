@@ -2,14 +2,10 @@ package resourcesync
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"time"
 )
-
-// Counts tells how many entries of a notification say what.
-type Counts struct{ Created, Updated, Deleted int }
 
 // Notification is what a notification says as a whole.
 type Notification struct {
@@ -213,17 +209,10 @@ func (n *NotificationReader) checkEntry(e *entry) error {
 	case e.seen&childMD == 0:
 		return badAt("DOC-17", e.line, e.column, "this url lacks rs:md, which says what changed; it must be in the namespace %s", rsURI)
 	case !m.has(fldChange):
-		return badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be created, updated or deleted")
+		return badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be %s", changeWords)
 	}
 	n.n.Entries++
-	switch m.change {
-	case Created:
-		n.n.Counts.Created++
-	case Updated:
-		n.n.Counts.Updated++
-	case Deleted:
-		n.n.Counts.Deleted++
-	}
+	n.n.Counts.Add(m.change)
 	if m.has(fldDatetime) {
 		if err := n.checkDatetime(placed{m.datetime, m.line, m.column}); err != nil {
 			return err
@@ -286,27 +275,4 @@ func frameworkFault(m *metadata) error {
 		return badAt("DOC-20", m.line, m.column, "%s", fault)
 	}
 	return nil
-}
-
-// pairFault says what is wrong with an entry of a framework notification: which
-// kind of document changed, and whether such a document can change that way
-// (DOC-20). It is empty where nothing is.
-func pairFault(capability, change string) string {
-	updated, deleted := true, false
-	switch capability {
-	case ResourceList, ChangeList, ChangeDump:
-	case ResourceDump:
-		updated = false
-	case CapabilityList, Description, legacyDescription,
-		ResourceListArchive, ResourceDumpArchive, ChangeListArchive, ChangeDumpArchive:
-		deleted = true
-	case "":
-		return "this rs:md lacks capability, which says what kind of document changed"
-	default:
-		return fmt.Sprintf("the capability %s is no kind of document that a framework notification is about", quote([]byte(capability)))
-	}
-	if change == Updated && !updated || change == Deleted && !deleted {
-		return fmt.Sprintf("a document of the capability %s cannot be %s", quote([]byte(capability)), change)
-	}
-	return ""
 }

@@ -204,7 +204,7 @@ func (r *Reader) readHead() error {
 
 // lacksChange is an error whatever is tolerated: nobody could tell what to do.
 func (r *Reader) lacksChange(at placed) error {
-	return badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be created, updated or deleted")
+	return badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be %s", changeWords)
 }
 
 // check applies the rules of the document's kind to the entry that was read.

@@ -60,7 +60,7 @@ func (r *rules) checkUp(h *Head) error {
 func (r *rules) checkEntry(e *Entry, set field) error {
 	rule := r.ofEntries()
 	want := r.entry
-	if e.Change == Deleted {
+	if e.Change.Removes() {
 		want.must &^= pathButDeleted
 		want.may |= pathButDeleted & r.entry.must
 	}
@@ -234,7 +234,7 @@ func (h *Head) set() field {
 func (e *Entry) set() field {
 	set := timeSet(fldAt, e.At) | timeSet(fldCompleted, e.Completed) | timeSet(fldFrom, e.From) | timeSet(fldUntil, e.Until) |
 		timeSet(fldModified, e.Modified) | timeSet(fldDatetime, e.Datetime) |
-		textSet(fldCapability, e.Capability) | textSet(fldChange, e.Change) | textSet(fldPath, e.Path) |
+		textSet(fldCapability, e.Capability) | textSet(fldChange, string(e.Change)) | textSet(fldPath, e.Path) |
 		textSet(fldHash, e.Hash) | textSet(fldType, e.Type) | textSet(fldEncoding, e.Encoding)
 	if e.HasLength {
 		set |= fldLength

@@ -2,13 +2,6 @@ package resourcesync
 
 import "bytes"
 
-// The values of change (DOC-17).
-const (
-	Created = "created"
-	Updated = "updated"
-	Deleted = "deleted"
-)
-
 // The capabilities of notifications (DOC-12, DOC-20). ChangelistNotification is
 // what versions 0.9 and 1.0 of the specification said for ChangeNotification.
 const (
@@ -43,12 +36,6 @@ const (
 // vocabulary.
 func intern(b []byte) string {
 	switch string(b) {
-	case Created:
-		return Created
-	case Updated:
-		return Updated
-	case Deleted:
-		return Deleted
 	case ChangeNotification:
 		return ChangeNotification
 	case FrameworkNotification:

@@ -62,7 +62,7 @@ func drawEntry(t *rapid.T, h *Head, k *kind, last time.Time, i int) Entry {
 		e.Priority = rapid.SampledFrom([]string{"", "0.5", "1.0", "1", ".25"}).Draw(t, "priority")
 	}
 	if k.entry.must&fldChange != 0 {
-		e.Change = rapid.SampledFrom([]string{Created, Updated, Deleted}).Draw(t, "change")
+		e.Change = rapid.SampledFrom(ChangeTypes()).Draw(t, "change")
 		e.Datetime = drawTime(t, last, h.Until)
 	}
 	switch {

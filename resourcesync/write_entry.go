@@ -155,7 +155,7 @@ func (c *composer) compose(e *Entry, set field) {
 func (c *composer) metadata(e *Entry) {
 	c.open("    ", "rs:md")
 	c.attr("capability", e.Capability)
-	c.attr("change", e.Change)
+	c.attr("change", string(e.Change))
 	c.attrTime("datetime", e.Datetime)
 	c.attrTime("at", e.At)
 	c.attrTime("completed", e.Completed)
@@ -222,8 +222,8 @@ func (c *composer) checkValues(e *Entry) {
 	case e.Priority != "" && !isPriority(e.Priority):
 		bad("DOC-51", "priority is %s; it must be a number from 0.0 to 1.0", quote([]byte(e.Priority)))
 	}
-	if e.Change != "" && e.Change != Created && e.Change != Updated && e.Change != Deleted {
-		bad("DOC-17", "change is %s; it must be created, updated or deleted", quote([]byte(e.Change)))
+	if e.Change != "" && !e.Change.Known() {
+		bad("DOC-17", "change is %s; it must be %s", quote([]byte(e.Change)), changeWords)
 	}
 	c.checkRepresentation("this rs:md", e.Hash, e.Type, e.Path, e.Length)
 }

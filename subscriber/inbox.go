@@ -47,7 +47,7 @@ type tail struct {
 
 // name names a change, to tell it from others at the same instant.
 func name(e *resourcesync.Entry) string {
-	sum := sha256.Sum256([]byte(e.Loc + "\n" + e.Change + "\n" + resourcesync.FormatDatetime(e.Datetime)))
+	sum := sha256.Sum256([]byte(e.Loc + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.Datetime)))
 	return base64.RawStdEncoding.EncodeToString(sum[:12])
 }
 

@@ -137,7 +137,7 @@ func (p *prefix) add(e *resourcesync.Entry) {
 	if p.n > 0 {
 		before = p.sums[p.n-1]
 	}
-	sum := sha256.Sum256([]byte(before + "\n" + asWritten(e) + "\n" + e.Change + "\n" + resourcesync.FormatDatetime(e.LastMod)))
+	sum := sha256.Sum256([]byte(before + "\n" + asWritten(e) + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.LastMod)))
 	p.sums = append(p.sums, hex.EncodeToString(sum[:16]))
 	p.n++
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // events writes what happens to a Source as JSON, an object a line.
@@ -29,9 +30,9 @@ type event struct {
 	Set   string    `json:"set,omitempty"`
 	At    time.Time `json:"at,omitzero"`
 	// Of a change.
-	Change string `json:"change,omitempty"`
-	Path   string `json:"path,omitempty"`
-	Length *int64 `json:"length,omitempty"`
+	Change resourcesync.ChangeType `json:"change,omitempty"`
+	Path   string                  `json:"path,omitempty"`
+	Length *int64                  `json:"length,omitempty"`
 	// Of a POST.
 	Topic     string    `json:"topic,omitempty"`
 	Hub       string    `json:"hub,omitempty"`
@@ -59,7 +60,7 @@ func (e *events) recorded(set string, changes []source.Change) {
 	for i := range changes {
 		c := &changes[i]
 		x := event{Event: "change", Set: set, At: c.At, Change: c.Change, Path: c.Resource.Path}
-		if c.Change != "deleted" {
+		if !c.Change.Removes() {
 			x.Length = &c.Resource.Length
 		}
 		all = append(all, x)

@@ -66,7 +66,7 @@ func newMutated(t *testing.T) *mutated {
 }
 
 // pack writes a package of the two resources.
-func (m *mutated) pack(t *testing.T, h resourcesync.Head, change string) string {
+func (m *mutated) pack(t *testing.T, h resourcesync.Head, change resourcesync.ChangeType) string {
 	t.Helper()
 	var b bytes.Buffer
 	h.Links = []resourcesync.Link{{Rel: "up", Href: m.URL + "/capabilitylist.xml"}}

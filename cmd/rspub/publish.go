@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +24,13 @@ import (
 
 // publishFlags are those of `rspub publish`.
 type publishFlags struct {
-	hubs                      hubFlags
-	call                      cli.CallFlags
-	topic, list, location     string
-	created, updated, deleted []string
-	from, until               string
-	timeout                   cli.Span
-	dryRun, json              bool
+	hubs                  hubFlags
+	call                  cli.CallFlags
+	topic, list, location string
+	changed               [][]string // URLs by resourcesync.ChangeTypes
+	from, until           string
+	timeout               cli.Span
+	dryRun, json          bool
 }
 
 func publishCommand() *cobra.Command {
@@ -57,9 +58,10 @@ a hub can't be reached or can't take it now, 6 where some hubs have it and some 
 	flags := cmd.Flags()
 	f.hubs.add(flags)
 	flags.StringVar(&f.topic, "topic", "", "`URL` of the topic")
-	flags.StringArrayVar(&f.created, "created", nil, "`URL` of a resource that was created; repeatable")
-	flags.StringArrayVar(&f.updated, "updated", nil, "`URL` of a resource that was updated; repeatable")
-	flags.StringArrayVar(&f.deleted, "deleted", nil, "`URL` of a resource that was deleted; repeatable")
+	f.changed = make([][]string, len(resourcesync.ChangeTypes()))
+	for i, change := range resourcesync.ChangeTypes() {
+		flags.StringArrayVar(&f.changed[i], string(change), nil, fmt.Sprintf("`URL` of a resource that was %s; repeatable", change))
+	}
 	flags.StringVar(&f.from, "from", "", "`DATETIME` at which the interval begins, such as 2026-11-21T09:00:00Z")
 	flags.StringVar(&f.until, "until", "", "`DATETIME` at which it ends (default now)")
 	flags.StringVar(&f.list, "capability-list", "", "`URL` of the Capability List that the topic is in")
@@ -141,7 +143,7 @@ func (f *publishFlags) post(ctx context.Context, client publisher.Doer, h publis
 
 // body is the notification to post.
 func (f *publishFlags) body(stdin io.Reader, args []string) ([]byte, error) {
-	built := len(f.created)+len(f.updated)+len(f.deleted) > 0
+	built := slices.ContainsFunc(f.changed, func(urls []string) bool { return len(urls) > 0 })
 	switch {
 	case len(args) == 1 && (built || f.from != "" || f.until != ""):
 		return nil, cli.Fail(cli.ExitUsage, "give a document or what it is to be built of, not both")
@@ -190,13 +192,10 @@ func (f *publishFlags) build(now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, cli.Fail(cli.ExitUsage, "%w", err)
 	}
-	for _, kind := range []struct {
-		change string
-		urls   []string
-	}{{resourcesync.Created, f.created}, {resourcesync.Updated, f.updated}, {resourcesync.Deleted, f.deleted}} {
-		for _, url := range kind.urls {
-			if err := w.Write(resourcesync.Entry{Loc: url, Change: kind.change}); err != nil {
-				return nil, cli.Fail(cli.ExitUsage, "--%s %s: %w", kind.change, url, err)
+	for i, change := range resourcesync.ChangeTypes() {
+		for _, url := range f.changed[i] {
+			if err := w.Write(resourcesync.Entry{Loc: url, Change: change}); err != nil {
+				return nil, cli.Fail(cli.ExitUsage, "--%s %s: %w", change, url, err)
 			}
 		}
 	}

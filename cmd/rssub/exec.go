@@ -116,7 +116,7 @@ func environment(c *subscriber.Change) []string {
 		kind = "content"
 	}
 	env := []string{
-		"RSSUB_CHANGE=" + kind, "RSSUB_URL=" + c.Loc, "RSSUB_DATETIME=" + at(c.Datetime), "RSSUB_LENGTH=" + length,
+		"RSSUB_CHANGE=" + string(kind), "RSSUB_URL=" + c.Loc, "RSSUB_DATETIME=" + at(c.Datetime), "RSSUB_LENGTH=" + length,
 		"RSSUB_HASH=" + c.Hash, "RSSUB_TYPE=" + first(c.Type, c.MediaType), "RSSUB_NOTIFICATION_ID=" + c.NotificationID,
 		"RSSUB_FROM=" + at(c.From), "RSSUB_UNTIL=" + at(c.Until), "RSSUB_REPAIRED=" + strconv.FormatBool(c.Repaired),
 	}

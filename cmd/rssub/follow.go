@@ -13,6 +13,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
@@ -88,16 +89,16 @@ type lines struct {
 
 // event is destination.Event as JSON.
 type event struct {
-	At             time.Time `json:"at"`
-	What           string    `json:"what"`
-	URL            string    `json:"url"`
-	Path           string    `json:"path,omitempty"`
-	Bytes          int64     `json:"bytes"`
-	Hash           string    `json:"hash,omitempty"`
-	Change         string    `json:"change,omitempty"`
-	ChangedAt      time.Time `json:"changed_at,omitzero"`
-	NotificationID string    `json:"notification_id,omitempty"`
-	Error          string    `json:"error,omitempty"`
+	At             time.Time               `json:"at"`
+	What           string                  `json:"what"`
+	URL            string                  `json:"url"`
+	Path           string                  `json:"path,omitempty"`
+	Bytes          int64                   `json:"bytes"`
+	Hash           string                  `json:"hash,omitempty"`
+	Change         resourcesync.ChangeType `json:"change,omitempty"`
+	ChangedAt      time.Time               `json:"changed_at,omitzero"`
+	NotificationID string                  `json:"notification_id,omitempty"`
+	Error          string                  `json:"error,omitempty"`
 }
 
 func (l *lines) tell(e destination.Event) {

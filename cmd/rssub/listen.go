@@ -213,24 +213,24 @@ type notification struct {
 
 // change is one change of a resource as JSON: all that its entry says.
 type change struct {
-	Change     string      `json:"change"`
-	URL        string      `json:"url"`
-	Written    string      `json:"written,omitempty"` // the address as the Source writes it, where it is not URL
-	Datetime   time.Time   `json:"datetime,omitzero"`
-	LastMod    time.Time   `json:"lastmod,omitzero"`
-	Capability string      `json:"capability,omitempty"`
-	Length     *int64      `json:"length,omitempty"`
-	Hash       string      `json:"hash,omitempty"`
-	Type       string      `json:"type,omitempty"`
-	Encoding   string      `json:"encoding,omitempty"`
-	Path       string      `json:"path,omitempty"`
-	At         time.Time   `json:"at,omitzero"`
-	Completed  time.Time   `json:"completed,omitzero"`
-	From       time.Time   `json:"from,omitzero"`
-	Until      time.Time   `json:"until,omitzero"`
-	Modified   time.Time   `json:"modified,omitzero"`
-	Links      []link      `json:"links,omitempty"`
-	Attributes []attribute `json:"attributes,omitempty"`
+	Change     resourcesync.ChangeType `json:"change"`
+	URL        string                  `json:"url"`
+	Written    string                  `json:"written,omitempty"` // the address as the Source writes it, where it is not URL
+	Datetime   time.Time               `json:"datetime,omitzero"`
+	LastMod    time.Time               `json:"lastmod,omitzero"`
+	Capability string                  `json:"capability,omitempty"`
+	Length     *int64                  `json:"length,omitempty"`
+	Hash       string                  `json:"hash,omitempty"`
+	Type       string                  `json:"type,omitempty"`
+	Encoding   string                  `json:"encoding,omitempty"`
+	Path       string                  `json:"path,omitempty"`
+	At         time.Time               `json:"at,omitzero"`
+	Completed  time.Time               `json:"completed,omitzero"`
+	From       time.Time               `json:"from,omitzero"`
+	Until      time.Time               `json:"until,omitzero"`
+	Modified   time.Time               `json:"modified,omitzero"`
+	Links      []link                  `json:"links,omitempty"`
+	Attributes []attribute             `json:"attributes,omitempty"`
 }
 
 // link is one rs:ln as JSON.

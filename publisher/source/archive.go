@@ -17,11 +17,7 @@ func (s *set) archiveOf(e *edition, c *catalogue, capability, path string, entri
 	if err := e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.upLink()}}, entries); err != nil {
 		return fmt.Errorf("writing an archive: %w", err)
 	}
-	change := resourcesync.Created
-	if existed {
-		change = resourcesync.Updated
-	}
-	c.History.tell(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: change})
+	c.History.tell(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: written(existed)})
 	c.put(*e.last())
 	return nil
 }

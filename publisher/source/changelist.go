@@ -357,11 +357,7 @@ func (b *changeLists) apply(c *catalogue) error {
 // to the open one is what the other channel tells.
 func (b *changeLists) notices(c *catalogue, existed bool, before string) {
 	for _, p := range b.closed {
-		change := resourcesync.Created
-		if p.Path == before {
-			change = resourcesync.Updated
-		}
-		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: change})
+		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
 	}
 	switch {
 	case len(b.closed) > 0:

@@ -102,7 +102,7 @@ func (x *site) isTrue() {
 		}
 	}
 	for loc, text := range dumped {
-		if _, ok := there[loc]; !ok && text != resourcesync.Deleted {
+		if _, ok := there[loc]; !ok && text != string(resourcesync.Deleted) {
 			x.t.Errorf("the Change Dump has %q of %s, which is gone", text, loc)
 		}
 	}

@@ -115,7 +115,7 @@ func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool
 	if !ok {
 		return true, nil // it is in no list either
 	}
-	if entry.Change == resourcesync.Deleted {
+	if entry.Change.Removes() {
 		return true, w.Write(entry)
 	}
 	f, same, err := s.openIndexed(&x.resource)

@@ -135,7 +135,7 @@ func (r *rig) logged(after uint64) (all []string) {
 			r.t.Errorf("change %d of %v follows %d of %v", c.Seq, c.At, last.Seq, last.At)
 		}
 		last = c
-		all = append(all, c.Change+" "+c.Resource.Path)
+		all = append(all, string(c.Change)+" "+c.Resource.Path)
 	}
 	return all
 }

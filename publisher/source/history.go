@@ -3,6 +3,8 @@ package source
 import (
 	"slices"
 	"time"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // history is what the documents of a set have to know of those before them. It is
@@ -85,13 +87,13 @@ type collection struct {
 
 // notice is something that is told on the framework channel.
 type notice struct {
-	Seq        uint64    `json:"seq"`
-	At         time.Time `json:"at"`
-	Path       string    `json:"path"`
-	Index      string    `json:"index,omitempty"`
-	Site       bool      `json:"site,omitempty"` // Path is not within the set
-	Capability string    `json:"capability"`
-	Change     string    `json:"change"`
+	Seq        uint64                  `json:"seq"`
+	At         time.Time               `json:"at"`
+	Path       string                  `json:"path"`
+	Index      string                  `json:"index,omitempty"`
+	Site       bool                    `json:"site,omitempty"` // Path is not within the set
+	Capability string                  `json:"capability"`
+	Change     resourcesync.ChangeType `json:"change"`
 }
 
 // maxNotices bounds how many notices wait. Without a hub to tell them there are

@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // Resource is a regular file of the folder as it was when it was hashed.
@@ -48,7 +50,7 @@ type Change struct {
 	// that of every change before, and than the At of every Snapshot taken before.
 	At time.Time
 	// Change is resourcesync.Created, Updated or Deleted.
-	Change string
+	Change resourcesync.ChangeType
 	// Resource is what it was changed to. Of a deleted one there is only the Path.
 	Resource Resource
 }

@@ -138,7 +138,7 @@ func (b *batch) remember(path string, old *record) {
 
 // log writes a change. Where the clock stands or was set back, or a snapshot says
 // that it has all that came before an instant, the change is one microsecond later.
-func (b *batch) log(change string, r *record) error {
+func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 	if !b.head.ready {
 		return nil
 	}

@@ -138,24 +138,19 @@ func getRecord(tx *bbolt.Tx, path string) (*record, error) {
 	return &r, err
 }
 
-// The bytes of the values of change.
-var changes = [...]string{resourcesync.Created, resourcesync.Updated, resourcesync.Deleted}
+// changes are the types of change, by the byte that stands for each.
+var changes = resourcesync.ChangeTypes()
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
 // packChange writes all of a change but its seq. Mtime is that of the resource.
 func packChange(c *Change, mtime instant) []byte {
 	b := make([]byte, 0, 96+len(c.Resource.Path))
-	b = append(b, packVersion)
-	for i, name := range changes {
-		if name == c.Change {
-			b = append(b, byte(i))
-		}
-	}
+	b = append(b, packVersion, byte(c.Change.Index())) //nolint:gosec // of one that is not known 255, which is refused when it is read
 	b = binary.AppendVarint(b, c.At.UnixMicro())
 	b = binary.AppendUvarint(b, uint64(len(c.Resource.Path)))
 	b = append(b, c.Resource.Path...)
-	if c.Change == resourcesync.Deleted {
+	if c.Change.Removes() {
 		return b
 	}
 	return appendResource(b, &c.Resource, mtime)
@@ -174,7 +169,7 @@ func unpackChange(k, v []byte) (c Change, err error) {
 	c.Change = changes[kind]
 	c.At = time.UnixMicro(u.varint()).UTC()
 	path := string(u.take(u.uvarint()))
-	if c.Resource.Path = path; c.Change != resourcesync.Deleted {
+	if c.Resource.Path = path; !c.Change.Removes() {
 		c.Resource, _ = u.resource(path)
 	}
 	return c, u.done(path)

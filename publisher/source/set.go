@@ -103,7 +103,7 @@ func (s *set) entry(r *Resource) (resourcesync.Entry, bool) {
 func (s *set) change(c *Change) (resourcesync.Entry, bool) {
 	e, ok := s.entry(&c.Resource)
 	e.Change, e.Datetime = c.Change, c.At
-	if c.Change == resourcesync.Deleted {
+	if c.Change.Removes() {
 		e.LastMod, e.Length, e.HasLength, e.Hash, e.Type = c.At.Add(time.Millisecond-1).Truncate(time.Millisecond), 0, false, "", ""
 	}
 	return e, ok
@@ -199,14 +199,19 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 	return nil
 }
 
+// written is the change of a document that is written, over one that existed or not.
+func written(existed bool) resourcesync.ChangeType {
+	if existed {
+		return resourcesync.Updated
+	}
+	return resourcesync.Created
+}
+
 // tell adds notices about a list: about its parts where it has some, since an
 // index is none that is told of (DOC-20).
 func (c *catalogue) tell(capability, path string, parts []string, existed bool) {
 	now := time.Now().UTC()
-	change := resourcesync.Created
-	if existed && len(parts) == 0 && capability != resourcesync.ResourceDump {
-		change = resourcesync.Updated
-	}
+	change := written(existed && len(parts) == 0 && capability != resourcesync.ResourceDump)
 	if len(parts) == 0 {
 		c.History.tell(notice{At: now, Path: path, Capability: capability, Change: change})
 		return

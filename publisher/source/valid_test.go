@@ -219,7 +219,7 @@ func (x *site) unpackAll(dump string) map[string]string {
 			}
 			b, err := r.Open(e)
 			if errors.Is(err, resourcesync.ErrNoBitstream) {
-				all[e.Loc] = resourcesync.Deleted
+				all[e.Loc] = string(resourcesync.Deleted)
 				continue
 			}
 			var text bytes.Buffer

@@ -201,14 +201,10 @@ func (s *Source) writePage(e *edition) error {
 // announce has every framework channel tell that the Source Description changed
 // (DOC-20).
 func (s *Source) announce(existed bool) error {
-	change := resourcesync.Created
-	if existed {
-		change = resourcesync.Updated
-	}
 	for _, x := range s.sets {
 		err := x.shelf.swap(func(c *catalogue) error {
 			if x.framework != nil {
-				c.History.tell(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: change})
+				c.History.tell(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
 			}
 			return nil
 		})

@@ -189,7 +189,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 			}
 		}
 		for _, w := range newer {
-			if w.change != resourcesync.Deleted && !yield(a.orPushed(w, until)) {
+			if !w.change.Removes() && !yield(a.orPushed(w, until)) {
 				return
 			}
 		}

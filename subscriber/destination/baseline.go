@@ -131,7 +131,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 func marks(left map[string]want) iter.Seq[want] {
 	return func(yield func(want) bool) {
 		for url, w := range left {
-			if w.change != resourcesync.Deleted && !yield(want{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
+			if !w.change.Removes() && !yield(want{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
 				return
 			}
 		}
@@ -144,7 +144,7 @@ func marks(left map[string]want) iter.Seq[want] {
 func (c *Copy) left(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]want, error) {
 	newer, _, err := c.newer(ctx, set, since)
 	if st.BaselineAt.IsZero() {
-		maps.DeleteFunc(newer, func(_ string, w want) bool { return w.change != resourcesync.Deleted })
+		maps.DeleteFunc(newer, func(_ string, w want) bool { return !w.change.Removes() })
 	}
 	return newer, err
 }

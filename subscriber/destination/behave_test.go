@@ -26,7 +26,7 @@ func TestListsOfThePythonLibrary(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.put(name, "first "+name, 0)
 	}
-	entry := func(name, change string) string {
+	entry := func(name string, change resourcesync.ChangeType) string {
 		md := fmt.Sprintf(`<rs:md change="%s"/>`, change)
 		if body, ok := s.files[name]; ok {
 			md = fmt.Sprintf(`<rs:md change="%s" hash="%s" length="%d"/>`, change, hashOf(body), len(body))

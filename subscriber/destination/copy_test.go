@@ -97,7 +97,7 @@ func (s *source) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *source) entry(name, change string) resourcesync.Entry {
+func (s *source) entry(name string, change resourcesync.ChangeType) resourcesync.Entry {
 	body := s.files[name]
 	sum := sha256.Sum256([]byte(body))
 	return resourcesync.Entry{

@@ -202,7 +202,7 @@ func (p *pushing) asked(path string) int {
 }
 
 // entryOf is what the Source says of a file now.
-func (p *pushing) entryOf(name, change string) resourcesync.Entry {
+func (p *pushing) entryOf(name string, change resourcesync.ChangeType) resourcesync.Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if change == resourcesync.Deleted {

@@ -147,7 +147,7 @@ func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeRaw writes a document as its set does, with addresses that no right Source writes.
-func (h *history) writeRaw(w http.ResponseWriter, s *historySet, change string, head resourcesync.Head, entries []resourcesync.Entry) {
+func (h *history) writeRaw(w http.ResponseWriter, s *historySet, change resourcesync.ChangeType, head resourcesync.Head, entries []resourcesync.Entry) {
 	if s.beyond {
 		entries = append(slices.Clone(entries), resourcesync.Entry{Loc: h.URL + "/beyond", Change: change})
 	}
@@ -173,7 +173,7 @@ func (h *history) beyond() (n int) {
 }
 
 // says is what a set says of a resource, with a change of now or in a list.
-func (h *history) says(s *historySet, name, change string) resourcesync.Entry {
+func (h *history) says(s *historySet, name string, change resourcesync.ChangeType) resourcesync.Entry {
 	e := resourcesync.Entry{Loc: h.URL + "/data/" + name, Change: change, LastMod: h.lastMod[name]}
 	if change != "" && (s.changes == "timed" || s.changes == "mixed" && len(s.log)%2 == 1) {
 		e.Datetime = h.clock
@@ -185,7 +185,7 @@ func (h *history) says(s *historySet, name, change string) resourcesync.Entry {
 	return e
 }
 
-func (h *history) tell(s *historySet, name, change string) {
+func (h *history) tell(s *historySet, name string, change resourcesync.ChangeType) {
 	s.log = append(s.log, h.says(s, name, change))
 	s.lists[name] = change != resourcesync.Deleted
 }

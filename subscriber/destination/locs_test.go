@@ -60,7 +60,7 @@ func listedAs(loc, body, attributes string) string {
 }
 
 // at is the attributes of a change.
-func (s *source) changeAt(change string, seconds int) string {
+func (s *source) changeAt(change resourcesync.ChangeType, seconds int) string {
 	return fmt.Sprintf(` change="%s" datetime="%s"`, change, resourcesync.FormatDatetime(s.at.Add(time.Duration(seconds)*time.Second)))
 }
 
@@ -127,7 +127,7 @@ func TestOddLocs_DOC16(t *testing.T) {
 			s.sameOdd(dir)
 
 			// Each is changed, and by the second list once more, then one is deleted.
-			for round, change := range []string{resourcesync.Updated, resourcesync.Deleted} {
+			for round, change := range []resourcesync.ChangeType{resourcesync.Updated, resourcesync.Deleted} {
 				i := 0
 				for name := range oddNames {
 					i++

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/rshub/rshub/resourcesync"
 )
 
 // members are the sets that list a resource, each with the time of the change that
@@ -62,7 +60,7 @@ func recordedMembers(tx *bbolt.Tx, url string) members {
 		return members{f.Set: f.ChangedAt}
 	}
 	var failed failure
-	if raw := tx.Bucket(failedBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &failed) == nil && failed.Change != resourcesync.Deleted {
+	if raw := tx.Bucket(failedBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &failed) == nil && !failed.Change.Removes() {
 		return members{failed.Set: failed.ChangedAt}
 	}
 	return members{}

@@ -17,7 +17,7 @@ import (
 )
 
 // then has sets say something of a resource a second later; with a body its bytes are these.
-func (h *history) then(name, body, change string, sets ...*historySet) {
+func (h *history) then(name, body string, change resourcesync.ChangeType, sets ...*historySet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock = h.clock.Add(time.Second)

@@ -135,7 +135,7 @@ type Event struct {
 	Bytes int64
 	Hash  string
 	// Change is what the Source said, empty in a baseline; ChangedAt when that was.
-	Change    string
+	Change    resourcesync.ChangeType
 	ChangedAt time.Time
 	// NotificationID is the Webhook-Id that told of it; empty: it was pulled.
 	NotificationID string

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // Problem is a resource that could not be had or deleted.
 type Problem struct {
-	URL    string `json:"url,omitempty"`
-	Path   string `json:"path,omitempty"` // of a file that belongs to no resource
-	Change string `json:"change,omitempty"`
-	Why    string `json:"why"`
+	URL    string                  `json:"url,omitempty"`
+	Path   string                  `json:"path,omitempty"` // of a file that belongs to no resource
+	Change resourcesync.ChangeType `json:"change,omitempty"`
+	Why    string                  `json:"why"`
 }
 
 // Report is what a run did.

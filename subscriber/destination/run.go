@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/rshub/rshub/resourcesync"
 )
 
 const (
@@ -143,10 +141,10 @@ func (c *Copy) handle(ctx context.Context, w want) (res result, ok bool) {
 	}
 	if w.mark {
 		res.apart = true
-	} else if w.change == resourcesync.Deleted {
+	} else if w.change.Removes() {
 		if c.state.othersList(w.url, w.leaving()) {
 			f, _ := c.state.failure(w.url)
-			res.apart = f.Change != resourcesync.Deleted
+			res.apart = !f.Change.Removes()
 		} else if c.isThere(w.url) {
 			res.what = Deleted
 			if !c.o.DryRun {
@@ -237,7 +235,7 @@ func (r *run) store(batch []result) error {
 	}()
 	for i := range batch { // each of another URL, as they are claimed
 		res := &batch[i]
-		if res.unlisted && res.change == resourcesync.Deleted && res.what != Failed {
+		if res.unlisted && res.change.Removes() && res.what != Failed {
 			d.pushed[res.url] = deletion{res.set, res.changedAt}
 		}
 		switch res.what {

@@ -69,17 +69,17 @@ type file struct {
 
 // failure is a resource that could not be had, or not deleted.
 type failure struct {
-	Set       string    `json:"set"`
-	Change    string    `json:"change,omitempty"`
-	Length    int64     `json:"length"` // -1: the Source did not say
-	Hash      string    `json:"hash,omitempty"`
-	LastMod   time.Time `json:"lastmod,omitzero"`
-	Links     []mirror  `json:"links,omitempty"`
-	Why       string    `json:"why"`
-	Held      bool      `json:"held,omitempty"` // by MaxDelete
-	Tries     int       `json:"tries"`
-	NextAt    time.Time `json:"next_at,omitzero"`
-	ChangedAt time.Time `json:"changed_at,omitzero"`
+	Set       string                  `json:"set"`
+	Change    resourcesync.ChangeType `json:"change,omitempty"`
+	Length    int64                   `json:"length"` // -1: the Source did not say
+	Hash      string                  `json:"hash,omitempty"`
+	LastMod   time.Time               `json:"lastmod,omitzero"`
+	Links     []mirror                `json:"links,omitempty"`
+	Why       string                  `json:"why"`
+	Held      bool                    `json:"held,omitempty"` // by MaxDelete
+	Tries     int                     `json:"tries"`
+	NextAt    time.Time               `json:"next_at,omitzero"`
+	ChangedAt time.Time               `json:"changed_at,omitzero"`
 }
 
 // setState is how far a set is.
@@ -303,7 +303,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 			}
 		}
 		for url, f := range d.failed {
-			if f.Change == resourcesync.Deleted && len(listed[url]) > 0 {
+			if f.Change.Removes() && len(listed[url]) > 0 {
 				continue // another set came to list it meanwhile
 			}
 			if at := f.NextAt.UnixNano(); retry == 0 || at < retry {

@@ -249,7 +249,7 @@ func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
 	for i, w := range wants {
 		switch {
 		case last[w.url] != i:
-		case w.change == resourcesync.Deleted:
+		case w.change.Removes():
 			deletes = append(deletes, w)
 		default:
 			others = append(others, w)
@@ -282,7 +282,7 @@ func (c *Copy) tryAgain(ctx context.Context, t *tally, now time.Time) error {
 	for url, f := range c.state.failures() {
 		switch {
 		case !now.IsZero() && f.NextAt.After(now), t.tried(url):
-		case f.Change == resourcesync.Deleted:
+		case f.Change.Removes():
 			deletes = append(deletes, f.again(url))
 		default:
 			n++
@@ -294,7 +294,7 @@ func (c *Copy) tryAgain(ctx context.Context, t *tally, now time.Time) error {
 	return c.carryOut(ctx, t, "changes", n, func(yield func(want) bool) {
 		for url, f := range c.state.failures() {
 			due := now.IsZero() || !f.NextAt.After(now)
-			if due && f.Change != resourcesync.Deleted && !t.tried(url) && !yield(f.again(url)) {
+			if due && !f.Change.Removes() && !t.tried(url) && !yield(f.again(url)) {
 				return
 			}
 		}

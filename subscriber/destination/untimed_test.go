@@ -52,7 +52,7 @@ func TestChangesWithoutDatetime(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
 	lastMod := map[string]time.Time{}
 	var log []resourcesync.Entry
-	entry := func(name, change string) resourcesync.Entry {
+	entry := func(name string, change resourcesync.ChangeType) resourcesync.Entry {
 		return resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: change, LastMod: lastMod[name]}
 	}
 	for n := range files {
@@ -111,7 +111,7 @@ func TestChangeWithoutDatetimeKeepsItsPlace(t *testing.T) {
 	}
 	sync()
 	s.files["a"] = "of a, again"
-	at := func(name, change string, seconds int) resourcesync.Entry {
+	at := func(name string, change resourcesync.ChangeType, seconds int) resourcesync.Entry {
 		e := resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: change}
 		if seconds > 0 {
 			e.Datetime = s.at.Add(time.Duration(seconds) * time.Second)

@@ -19,7 +19,7 @@ type want struct {
 	lastMod time.Time
 	mirrors []mirror
 
-	change         string
+	change         resourcesync.ChangeType
 	changedAt      time.Time
 	notificationID string
 
@@ -122,7 +122,7 @@ func (w *want) leaving() []string { return append([]string{w.set}, w.more...) }
 // says is what a set says of a resource with it; nil: what was known already.
 func (w *want) says() *saying {
 	switch {
-	case w.change == resourcesync.Deleted:
+	case w.change.Removes():
 		return &saying{sets: w.leaving(), leaves: true, at: w.changedAt}
 	case w.again:
 		return nil

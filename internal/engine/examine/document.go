@@ -72,16 +72,9 @@ func (d *Document) setHead(h resourcesync.Head, _ error) {
 	d.Up = up.Href
 }
 
-func (d *Document) count(change string) {
+func (d *Document) count(change resourcesync.ChangeType) {
 	d.Entries++
-	switch change {
-	case resourcesync.Created:
-		d.Created++
-	case resourcesync.Updated:
-		d.Updated++
-	case resourcesync.Deleted:
-		d.Deleted++
-	}
+	d.Counts.Add(change)
 }
 
 // readNotification applies the rules of a hub to a notification. It gives one line,
@@ -95,7 +88,7 @@ func (x *examination) readNotification(d *Document, body body) error {
 		return d.fail(err)
 	}
 	d.Legacy, d.Up, d.Entries = n.Legacy, n.Up, n.Entries
-	d.Created, d.Updated, d.Deleted = n.Counts.Created, n.Counts.Updated, n.Counts.Deleted
+	d.Counts = n.Counts
 	x.warn(d)(r.OddHashes())
 	if !x.o.Strict {
 		x.warn(d)(r.OddLocs())

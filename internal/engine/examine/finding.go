@@ -72,9 +72,7 @@ type Document struct {
 	Until      time.Time `json:"until,omitzero"`
 	Up         string    `json:"up,omitempty"`
 	Entries    int       `json:"entries"`
-	Created    int       `json:"created"`
-	Updated    int       `json:"updated"`
-	Deleted    int       `json:"deleted"`
+	resourcesync.Counts
 	// InParts is how many entries the parts of an index have that were checked.
 	InParts int `json:"entries_in_parts,omitempty"`
 
@@ -163,8 +161,8 @@ func (d *Document) what() string {
 	}
 	s += ", " + count(d.Entries, "entry", "entries")
 	switch {
-	case d.Created+d.Updated+d.Deleted > 0 || isNotification(d.Capability):
-		s += fmt.Sprintf(": %d created, %d updated, %d deleted", d.Created, d.Updated, d.Deleted)
+	case d.Counts != resourcesync.Counts{} || isNotification(d.Capability):
+		s += ": " + d.Counts.Words()
 	case d.InParts > 0:
 		s += fmt.Sprintf(" with %d in them", d.InParts)
 	}

@@ -130,7 +130,7 @@ func (c *statistics) note(e *resourcesync.Entry, of string) {
 	if e.Change != "" && e.Datetime.IsZero() || e.Change == "" && e.LastMod.IsZero() {
 		c.noTime++
 	}
-	if e.Change == resourcesync.Deleted {
+	if e.Change.Removes() {
 		return
 	}
 	if name := hiddenName(e.Loc); name != "" {
@@ -306,7 +306,7 @@ func (s *sourceCheck) resource(ctx context.Context, d *Document, e *resourcesync
 		return false
 	}
 	defer a.close()
-	deleted, gone := e.Change == resourcesync.Deleted, a.status == http.StatusNotFound || a.status == http.StatusGone
+	deleted, gone := e.Change.Removes(), a.status == http.StatusNotFound || a.status == http.StatusGone
 	switch {
 	case deleted && gone:
 		return true

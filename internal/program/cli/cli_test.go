@@ -16,6 +16,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/engine/examine"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // result is what a command did.
@@ -272,7 +273,7 @@ func TestValidate(t *testing.T) {
 	command(t, nil, "", "validate").want(t, ExitUsage, "arg")
 	command(t, nil, "", "validate", t.TempDir()).want(t, ExitFailure, "directory")
 	for in, want := range map[string]examine.Document{
-		notification: {Valid: true, Capability: "change-notification", Entries: 1, Updated: 1},
+		notification: {Valid: true, Capability: "change-notification", Entries: 1, Counts: resourcesync.Counts{Updated: 1}},
 		bad:          {Kind: "bad document", Rule: "DOC-17", Line: 6},
 	} {
 		r := command(t, nil, in, "validate", "--json", "-")

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/journal"
 )
 
 // stock answers the API with the given topics and subscriptions, and notes what
@@ -41,7 +42,7 @@ func (s *stock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		give(admin.Page[admin.Notification]{})
 		return
 	case len(parts) == 3 && parts[2] == "notifications":
-		give(admin.Page[admin.Notification]{Items: []admin.Notification{{ID: "01a1fde0-b7e1-783d-bab2-93400a88ebae", Kind: "change", Created: 1, Updated: 2, Deleted: 3}}})
+		give(admin.Page[admin.Notification]{Items: []admin.Notification{{ID: "01a1fde0-b7e1-783d-bab2-93400a88ebae", Kind: "change", Counts: journal.Counts{Created: 1, Updated: 2, Deleted: 3}}}})
 		return
 	case parts[0] == "notifications" && parts[1] == "01a1fde0-b7e1-783d-bab2-93400a88ebae":
 		give(admin.NotificationStatus{Notification: admin.Notification{ID: parts[1], Kind: "change"}, Topic: "https://example.org/changes/", Delivered: 5, Pending: 6, Skipped: 7})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // Notification is `rshub notification`.
@@ -29,8 +30,7 @@ begins like is enough.`,
 			{"media type", n.MediaType},
 		}
 		if n.Kind != "content" {
-			rows = append(rows, [2]string{"entries", strconv.FormatUint(uint64(n.Created), 10) + " created, " +
-				strconv.FormatUint(uint64(n.Updated), 10) + " updated, " + strconv.FormatUint(uint64(n.Deleted), 10) + " deleted"})
+			rows = append(rows, [2]string{"entries", resourcesync.Counts(n.Counts).Words()})
 		}
 		return j.show(append(rows,
 			[2]string{"size", quantity.BytesText(n.Bytes)},

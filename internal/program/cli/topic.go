@@ -11,6 +11,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 const topicArgs = `A topic is named by its URL, by its id, or by so much of its id that no other one
@@ -172,7 +173,7 @@ func topicNotifications(env Env) *cobra.Command {
 	var from since
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
-		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts what was created (+), updated (~) and deleted (-).\n\n" + topicArgs,
+		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts the changes: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
 		Example: `  rshub topic notifications https://example.org/changes/
   rshub topic notifications https://example.org/changes/ --since 2h
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
@@ -209,7 +210,7 @@ func entries(n admin.Notification) string {
 	if n.Kind == "content" {
 		return "-"
 	}
-	return fmt.Sprintf("+%d ~%d -%d", n.Created, n.Updated, n.Deleted)
+	return resourcesync.Counts(n.Counts).Signs()
 }
 
 func topicReset(env Env) *cobra.Command {

@@ -117,7 +117,7 @@ func (l *lines) event(e destination.Event) {
 	if e.Change == "" && e.What != destination.Failed {
 		return // the baseline has a line of its own
 	}
-	s := fmt.Sprintf("%s %s", first(e.Change, e.What), l.name(e.URL))
+	s := fmt.Sprintf("%s %s", first(string(e.Change), e.What), l.name(e.URL))
 	if e.What == destination.Copied {
 		s += fmt.Sprintf(" %d B", e.Bytes)
 		if sum := resourcesync.ParseHashes(e.Hash).Sum(resourcesync.SHA256); sum != nil {
