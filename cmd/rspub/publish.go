@@ -33,13 +33,22 @@ type publishFlags struct {
 	dryRun, json          bool
 }
 
+// changeFlags names the flags for each type of change.
+func changeFlags() string {
+	var flags []string
+	for _, change := range resourcesync.ChangeTypes() {
+		flags = append(flags, "--"+string(change))
+	}
+	return strings.Join(flags, ", ")
+}
+
 func publishCommand() *cobra.Command {
 	f := publishFlags{timeout: cli.Span(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cobra.MaximumNArgs(1),
 		Long: `Posts one change notification, once: the document FILE, standard input (-), or one
-that is built of the resources that were --created, --updated or --deleted after
---from and before --until.
+that is built of the resources that ` + changeFlags() + `
+name, for changes after --from and before --until.
 
 Intervals must follow each other: --from is the --until of the notification before.
 A hub takes a notification if its topic serves the same bytes, or with a token or a
@@ -148,7 +157,7 @@ func (f *publishFlags) body(stdin io.Reader, args []string) ([]byte, error) {
 	case len(args) == 1 && (built || f.from != "" || f.until != ""):
 		return nil, cli.Fail(cli.ExitUsage, "give a document or what it is to be built of, not both")
 	case len(args) == 0 && !built && f.from == "":
-		return nil, cli.Fail(cli.ExitUsage, "give a document, or - for standard input, or what changed: --created, --updated or --deleted URL")
+		return nil, cli.Fail(cli.ExitUsage, "give a document, or - for standard input, or what changed: %s URL", changeFlags())
 	case len(args) == 0:
 		return f.build(time.Now())
 	}
