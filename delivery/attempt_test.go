@@ -72,7 +72,7 @@ func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (hea
 		t.Fatal(err)
 	}
 	x.callback = "http://" + l.Addr().String() + path
-	out = d.client.attempt(t.Context(), x)
+	out = d.sender.client.attempt(t.Context(), x)
 	req := <-got
 	return req.head, req.body, out
 }
@@ -217,7 +217,7 @@ func TestNoConnection(t *testing.T) {
 		"http://%zz/hidden": journal.StatusError,
 		"http://no-such-host.invalid./callback?token=hidden": journal.StatusConnect,
 	} {
-		out := b.d.client.attempt(t.Context(), exchange{callback: callback, attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
+		out := b.d.sender.client.attempt(t.Context(), exchange{callback: callback, attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
 		if out.Status != want || out.err == nil || strings.Contains(out.err.Error(), "hidden") {
 			t.Errorf("%s: %+v", callback, out)
 		}
@@ -257,7 +257,7 @@ func TestExchangeLimits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, func(o *Options) { o.Timeout, o.Client = 5*time.Second, tc.do })
 			x := exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, strings.Repeat("x", mib), "text/plain")}
-			out := b.d.client.attempt(t.Context(), x)
+			out := b.d.sender.client.attempt(t.Context(), x)
 			if out.Status != tc.status || out.duration != tc.after {
 				t.Errorf("%s: %+v, want status %d after %v", name, out, tc.status, tc.after)
 			}
@@ -281,7 +281,7 @@ func TestAnswerIsNotReadOn_HUB46(t *testing.T) {
 			return &http.Response{StatusCode: 200, ContentLength: -1, Body: flood}, nil
 		})
 	})
-	out := b.d.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
+	out := b.d.sender.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
 	if out.Status != 200 || flood.read > readLimit || !flood.closed {
 		t.Errorf("%+v, %d bytes were read, closed %v", out, flood.read, flood.closed)
 	}
@@ -318,7 +318,7 @@ func TestBodyCanBeSentAgain(t *testing.T) {
 			return status(200), nil
 		})
 	})
-	if out := b.d.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, string(content), "text/plain")}); out.Status != 200 {
+	if out := b.d.sender.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, string(content), "text/plain")}); out.Status != 200 {
 		t.Errorf("%+v", out)
 	}
 }

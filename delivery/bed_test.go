@@ -234,6 +234,12 @@ func newBed(t testing.TB, more ...func(*Options)) *bed {
 	return b
 }
 
+// readFrom has all parts use another journal.
+func (b *bed) readFrom(j Journal) {
+	d := b.d
+	d.o.Journal, d.bodies.reader, d.heads.journal, d.shards.journal, d.sender.journal, d.sender.rewinder.journal = j, j, j, j, j, j
+}
+
 // take takes all shards, as a hub does that is alone.
 func (b *bed) take() {
 	b.t.Helper()
@@ -246,9 +252,9 @@ func (b *bed) take() {
 
 // removeAll removes all lanes, under the lock.
 func (b *bed) removeAll() {
-	for i := range b.d.shards {
-		for _, l := range b.d.shards[i].lanes {
-			b.d.remove(l)
+	for _, set := range b.d.sched.s.sets {
+		for _, l := range set.lanes {
+			b.d.sched.s.remove(l)
 		}
 	}
 }

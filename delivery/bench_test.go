@@ -19,11 +19,11 @@ func BenchmarkDispatch(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
 			bed := newBed(b)
-			bed.d.o.Subscriptions, bed.d.commits.store = noCommits{bed.memory}, noCommits{bed.memory}
+			bed.d.shards.store, bed.d.commits.store = noCommits{bed.memory}, noCommits{bed.memory}
 			var n atomic.Int64
 			done := make(chan struct{}, 1)
 			target := int64(0)
-			bed.d.client.doer = callbackFunc(func(*http.Request) (*http.Response, error) {
+			bed.d.sender.client.doer = callbackFunc(func(*http.Request) (*http.Response, error) {
 				if n.Add(1) == atomic.LoadInt64(&target) {
 					done <- struct{}{}
 				}
@@ -106,13 +106,13 @@ func BenchmarkPick(b *testing.B) {
 				d.Apply(subscriptionOf(fmt.Sprint("http://topic/", i%c.topics), fmt.Sprintf("http://h%d.example/%d", i/c.topics%c.hosts, i), served))
 			}
 			var lanes []*lane
-			for i := range d.shards {
-				for _, l := range d.shards[i].lanes {
+			for i := range d.sched.s.sets {
+				for _, l := range d.sched.s.sets[i].lanes {
 					lanes = append(lanes, l)
 				}
 			}
 			for _, l := range lanes {
-				d.enqueue(l, false)
+				d.sched.s.enqueue(l, false)
 			}
 			inFlight := make([]job, 0, d.o.MaxInflight)
 			next := 0
@@ -120,7 +120,7 @@ func BenchmarkPick(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				for len(inFlight) < cap(inFlight) {
-					j, ok := d.pick()
+					j, ok := d.sched.s.pick()
 					if !ok {
 						break
 					}
@@ -128,8 +128,8 @@ func BenchmarkPick(b *testing.B) {
 				}
 				j := &inFlight[next%len(inFlight)]
 				next++
-				d.enqueue(j.lane, false)
-				d.release(*j)
+				d.sched.s.enqueue(j.lane, false)
+				d.sched.s.release(*j)
 				*j = inFlight[len(inFlight)-1]
 				inFlight = inFlight[:len(inFlight)-1]
 			}

@@ -57,7 +57,7 @@ type bodies struct {
 	closed bool // no large body is read any more
 	calls  []call
 
-	senders senders
+	limits  *limits
 	starved atomic.Bool // a body waits for a sender
 }
 
@@ -91,7 +91,7 @@ type body struct {
 	loading bool
 	loaded  bool
 	stale   bool // not in byKey any more
-	// By standing of the hosts: who uses it and who waits for it.
+	// By health of the hosts: who uses it and who waits for it.
 	uses   [2]use
 	wants  [2]*want
 	unused *list.Element // in bodies.idle
@@ -121,12 +121,12 @@ func (e bodyError) Unwrap() error { return e.error }
 // errNoRoom says that a large body has to be waited for.
 var errNoRoom = errors.New("no room for the body yet")
 
-func newBodies(r journal.Reader, hub string, limit int64, inFlight int, unpark func([]*lane, bool), told func(bodyKey, error)) *bodies {
+func newBodies(r journal.Reader, hub string, limit int64, n *limits, unpark func([]*lane, bool), told func(bodyKey, error)) *bodies {
 	return &bodies{
-		reader: r, hub: hub, limit: limit, small: min(lightBody, limit/8/int64(inFlight)),
+		reader: r, hub: hub, limit: limit, small: min(lightBody, limit/8/n.senders),
 		unpark: unpark, told: told, ctx: context.Background(), byKey: make(map[bodyKey]*body),
 		room: newRoom(limit - limit/8), queue: byteQueue{accounts: make(map[*host]*account)},
-		senders: senders{all: int64(inFlight), unprovenMax: int64(inFlight)},
+		limits: n,
 	}
 }
 
@@ -140,10 +140,10 @@ func (b *bodies) unlock() {
 	}
 }
 
-// get returns the entry after a for a delivery to host h, which has this standing.
+// get returns the entry after a for a delivery to host h, which has this health.
 // It is to be given back with put. The errors are those of Reader.Read, errHead,
 // errNoRoom with a body to call wait for, and errAgain.
-func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s standing) (*body, error) {
+func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health) (*body, error) {
 	key := keyOf(t, a)
 	b.mu.Lock()
 	e := b.byKey[key]
@@ -174,7 +174,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s standin
 }
 
 // read reads the entry of e, which is new and this caller's.
-func (b *bodies) read(ctx context.Context, e *body, a anchor, s standing) (*body, error) {
+func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, error) {
 	entries, err := b.reader.Read(ctx, e.key.topic.url, a.unpack(), 1, b.small)
 	if err == nil && len(entries) == 0 {
 		err = errHead
@@ -211,7 +211,7 @@ func (b *bodies) hold(e *body) {
 }
 
 // use counts n more deliveries that use e, or fewer.
-func (b *bodies) use(e *body, s standing, n int) {
+func (b *bodies) use(e *body, s health, n int) {
 	was, used := b.rankOf(e), e.refs() > 0
 	e.uses[s].refs += n
 	switch now := e.refs() > 0; {
@@ -229,15 +229,15 @@ func (b *bodies) rankOf(e *body) rank {
 	k := unused
 	for s, u := range e.uses {
 		if u.refs > 0 {
-			k = max(k, b.room.rank(e.entry.Size, standing(s)))
+			k = max(k, b.room.rank(e.entry.Size, health(s)))
 		}
 	}
 	return k
 }
 
-// mayUse reports whether a host of standing s may use e, which is loaded, at once. It
+// mayUse reports whether a host of health s may use e, which is loaded, at once. It
 // may not pass a body of the same rank that waits for room.
-func (b *bodies) mayUse(e *body, s standing) bool {
+func (b *bodies) mayUse(e *body, s health) bool {
 	if !e.isLarge || e.uses[s].grace != nil {
 		return true
 	}
@@ -245,7 +245,7 @@ func (b *bodies) mayUse(e *body, s standing) bool {
 	return from >= to || !b.queue.waits(to) && b.room.fits(e.entry.Size, from, to, b.queue.waits)
 }
 
-func (b *bodies) pin(e *body, h *host, s standing) {
+func (b *bodies) pin(e *body, h *host, s health) {
 	if e.unused != nil {
 		b.idle.Remove(e.unused)
 		e.unused = nil
@@ -253,7 +253,7 @@ func (b *bodies) pin(e *body, h *host, s standing) {
 	if u := &e.uses[s]; u.grace != nil {
 		u.grace.Stop()
 		u.grace = nil
-		b.keep(e, s, -1)
+		b.reserve(e, s, -1)
 	} else {
 		b.use(e, s, 1)
 	}
@@ -263,7 +263,7 @@ func (b *bodies) pin(e *body, h *host, s standing) {
 }
 
 // put gives back what get returned.
-func (b *bodies) put(e *body, h *host, s standing) {
+func (b *bodies) put(e *body, h *host, s health) {
 	b.mu.Lock()
 	defer b.unlock()
 	if e.isLarge {
@@ -272,7 +272,7 @@ func (b *bodies) put(e *body, h *host, s standing) {
 	b.unpin(e, s)
 }
 
-func (b *bodies) unpin(e *body, s standing) {
+func (b *bodies) unpin(e *body, s health) {
 	b.use(e, s, -1)
 	switch {
 	case e.refs() > 0:
@@ -345,7 +345,7 @@ func (b *bodies) admit() {
 
 // fits reports whether there is room for what w is for, and a sender.
 func (b *bodies) fits(w *want) bool {
-	return b.room.fits(w.body.entry.Size, b.rankOf(w.body), w.rank, b.queue.waits) && b.canSend(w.body, w.standing)
+	return b.room.fits(w.body.entry.Size, b.rankOf(w.body), w.rank, b.queue.waits) && b.canSend(w.body, w.health)
 }
 
 // grant keeps room for w, and has its body read, if it is not in memory.
@@ -356,8 +356,8 @@ func (b *bodies) grant(w *want) {
 		e.unused = nil
 	}
 	w.granted = true
-	b.use(e, w.standing, 1)
-	b.keep(e, w.standing, 1)
+	b.use(e, w.health, 1)
+	b.reserve(e, w.health, 1)
 	switch {
 	case e.loaded:
 		b.proceed(e)
@@ -396,7 +396,7 @@ func (b *bodies) proceed(e *body) {
 			continue
 		}
 		if e.wants[s] = nil; w.granted {
-			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, standing(s)) })
+			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, health(s)) })
 		}
 		w.granted = true
 		b.calls = append(b.calls, call{w.lanes, true})
@@ -411,8 +411,8 @@ func (b *bodies) fail(e *body, err error) {
 			continue
 		}
 		if e.wants[s] = nil; w.granted {
-			b.use(e, standing(s), -1)
-			b.keep(e, standing(s), -1)
+			b.use(e, health(s), -1)
+			b.reserve(e, health(s), -1)
 		}
 		w.granted = true
 		b.calls = append(b.calls, call{w.lanes, false}, call{nil, true})
@@ -421,12 +421,12 @@ func (b *bodies) fail(e *body, err error) {
 	b.admit()
 }
 
-func (b *bodies) endGrace(e *body, s standing) {
+func (b *bodies) endGrace(e *body, s health) {
 	b.mu.Lock()
 	defer b.unlock()
 	if e.uses[s].grace != nil {
 		e.uses[s].grace = nil
-		b.keep(e, s, -1)
+		b.reserve(e, s, -1)
 		b.unpin(e, s)
 		b.calls = append(b.calls, call{nil, true}) // others may have the sender
 	}
@@ -434,7 +434,7 @@ func (b *bodies) endGrace(e *body, s standing) {
 
 // wait has a lane called back when there is room for e, to which get returned
 // errNoRoom for it, and e was read. False: it may be asked for again at once.
-func (b *bodies) wait(e *body, l *lane, s standing) bool {
+func (b *bodies) wait(e *body, l *lane, s health) bool {
 	b.mu.Lock()
 	defer b.unlock()
 	if e.failed != nil || e.loaded && b.mayUse(e, s) {
@@ -442,7 +442,7 @@ func (b *bodies) wait(e *body, l *lane, s standing) bool {
 	}
 	w := e.wants[s]
 	if w == nil {
-		w = &want{body: e, standing: s, rank: b.room.rank(e.entry.Size, s)}
+		w = &want{body: e, health: s, rank: b.room.rank(e.entry.Size, s)}
 		e.wants[s] = w
 	}
 	w.lanes = append(w.lanes, l)
@@ -451,6 +451,45 @@ func (b *bodies) wait(e *body, l *lane, s standing) bool {
 		b.admit()
 	}
 	return true
+}
+
+// mayTakeLong reports whether the exchange of a body counts among those.
+func (b *bodies) mayTakeLong(e *body, s health) bool {
+	return s == unproven || b.room.bulk(e.entry.Size) > 0
+}
+
+// canSend reports whether a sender can be spared for e. If not, resume has it asked
+// again. That is noted first, so that no sender comes free in between.
+func (b *bodies) canSend(e *body, s health) bool {
+	if !b.mayTakeLong(e, s) {
+		return true
+	}
+	b.starved.Store(true)
+	return b.limits.free(s, b.bulk(e, s)) > 0
+}
+
+// bulk is that of e, and with unproven hosts the greatest.
+func (b *bodies) bulk(e *body, s health) int {
+	if s == unproven {
+		return 2
+	}
+	return b.room.bulk(e.entry.Size)
+}
+
+// reserve reserves the slots of n more senders for the first lanes that come for e.
+func (b *bodies) reserve(e *body, s health, n int64) {
+	if b.mayTakeLong(e, s) {
+		b.limits.reserved[s].Add(n)
+	}
+}
+
+// resume gives room to those that waited for a sender. It is called after each job.
+func (b *bodies) resume() {
+	if b.starved.CompareAndSwap(true, false) {
+		b.mu.Lock()
+		b.admit()
+		b.unlock()
+	}
 }
 
 // stats returns the bytes in use or being read, those in memory, and how many

@@ -75,9 +75,9 @@ func TestClockThatComesBackHeals(t *testing.T) {
 		defer b.end()
 		pass(time.Second)
 		lease := func(d time.Duration) {
-			b.d.mu.Lock()
-			defer b.d.mu.Unlock()
-			b.d.lane(sub.ID).expires = time.Now().Add(d).UnixNano()
+			b.d.sched.mu.Lock()
+			defer b.d.sched.mu.Unlock()
+			b.d.sched.s.lane(sub.ID).expires = time.Now().Add(d).UnixNano()
 		}
 		lease(-time.Hour)
 		one := b.publish(t, topicA, []byte("one"))
@@ -98,7 +98,7 @@ func TestSweepDoesNotReviveEnded_HUB49(t *testing.T) {
 		ended := sub
 		ended.EndedAt = time.Now()
 		stale := &staleReads{memory: b.memory, then: func() { b.d.Apply(ended) }}
-		b.d.o.Subscriptions = stale
+		b.d.shards.store = stale
 		b.run()
 		defer b.end()
 		pass(time.Second)
@@ -141,21 +141,21 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 		b.set(cb(0), hangs)
 		two := b.publish(t, topicA, []byte("two"))
 		synctest.Wait()
-		b.d.mu.Lock()
-		l := b.d.lane(sub.ID)
+		b.d.sched.mu.Lock()
+		l := b.d.sched.s.lane(sub.ID)
 		late := job{lane: l, cursor: l.cursor, epoch: l.topic.epoch - 1}
-		b.d.mu.Unlock()
+		b.d.sched.mu.Unlock()
 		if !late.cursor.same(packAnchor(one.Anchor())) {
 			t.Fatal("not in flight")
 		}
-		b.d.mu.Lock()
-		l.host.active[late.class]++ // release takes it back
-		b.d.count.inFlight++
-		b.d.mu.Unlock()
-		b.d.atHead(late)
-		b.d.mu.Lock()
+		b.d.sched.mu.Lock()
+		l.host.active[late.kind]++ // release takes it back
+		b.d.sched.s.turns.inFlight++
+		b.d.sched.mu.Unlock()
+		b.d.sched.s.atHead(late)
+		b.d.sched.mu.Lock()
 		head := l.topic.head
-		b.d.mu.Unlock()
+		b.d.sched.mu.Unlock()
 		if !head.same(packAnchor(two.Anchor())) {
 			t.Errorf("the head went back to %+v", head)
 		}

@@ -66,29 +66,29 @@ func (r *ring[T]) all() iter.Seq[T] {
 	}
 }
 
-// groups is a FIFO of groups that each know that they are in it, so that any of them can
-// be taken out. The zero groups is empty.
-type groups struct{ first, last *group }
+// backlogList is a FIFO of backlogs that each know that they are in it, so that any of them can
+// be taken out. The zero list is empty.
+type backlogList struct{ first, last *backlog }
 
-func (l *groups) push(g *group) { l.insert(l.last, g, nil) }
+func (l *backlogList) push(g *backlog) { l.insert(l.last, g, nil) }
 
 // pushFront puts g in as if it were the oldest.
-func (l *groups) pushFront(g *group) { l.insert(nil, g, l.first) }
+func (l *backlogList) pushFront(g *backlog) { l.insert(nil, g, l.first) }
 
-func (l *groups) insert(prev, g, next *group) {
+func (l *backlogList) insert(prev, g, next *backlog) {
 	g.in = l
 	l.link(prev, g)
 	l.link(g, next)
 }
 
 // remove takes g out, which is in.
-func (l *groups) remove(g *group) {
+func (l *backlogList) remove(g *backlog) {
 	l.link(g.prev, g.next)
 	g.in, g.prev, g.next = nil, nil, nil
 }
 
 // link puts one right before the other; nil stands before all and after all.
-func (l *groups) link(prev, next *group) {
+func (l *backlogList) link(prev, next *backlog) {
 	if prev == nil {
 		l.first = next
 	} else {

@@ -376,13 +376,14 @@ func TestDamagedEntryIsTrimmed(t *testing.T) {
 func TestDamageIsBounded(t *testing.T) {
 	b := newBed(t)
 	tp := &topic{url: topicA}
+	tp.troubles.gone = true // it has no lanes
 	for n := range journal.Position(3 * maxDamaged) {
-		b.d.damageSeen(bodyKey{topic: tp, position: n}, &journal.DamagedError{At: journal.Anchor{Position: n + 1}, Why: errStore})
+		b.d.troubles.damageSeen(bodyKey{topic: tp, position: n}, &journal.DamagedError{At: journal.Anchor{Position: n + 1}, Why: errStore})
 	}
-	if len(tp.damaged) != maxDamaged || len(b.d.troubled) != 0 {
-		t.Errorf("%d are remembered, of %d topics", len(tp.damaged), len(b.d.troubled))
+	if len(tp.troubles.damaged) != maxDamaged || len(b.d.troubles.pending) != 0 {
+		t.Errorf("%d are remembered, of %d topics", len(tp.troubles.damaged), len(b.d.troubles.pending))
 	}
-	for at := range tp.damaged {
+	for at := range tp.troubles.damaged {
 		if at.position < 2*maxDamaged {
 			t.Fatalf("the one at %d is, and a newer one is not", at.position)
 		}

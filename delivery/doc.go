@@ -1,11 +1,22 @@
 // Package delivery brings what the journal holds to the callbacks that
 // subscribed to it: at least once, in order, signed, with retries, and so that
-// nobody waits for somebody else's slow callback.
+// no callback waits for a slow one.
+//
+// # The way of a notification
+//
+//	heads.go       A topic has a new entry, says a hint or the sweep (sweep.go).
+//	scheduler.go   Fan out: the topic's idle lanes become ready.
+//	turns.go       The turn of a lane comes, and a sender gets it.
+//	sender.go      The sender takes it through the stages, which are a list there:
+//	  find.go      the next notification, from memory (bodies.go) or the journal;
+//	  attempt.go   one HTTP exchange (watch.go limits it);
+//	  decide.go    what follows, which is pure;
+//	  commit.go    the result is stored, in groups.
 //
 // Every subscription that has not ended is a lane: a small struct with the
 // subscription's cursor. Out of its lease it is idle, and gets nothing. A delivery
 // moves the cursor; a retry is a cursor that has not moved yet. Lanes go through
-// these states, all under one lock that nothing slow is done under:
+// these states:
 //
 //	            a publish, seen by hint or sweep
 //	   ┌──────┐ ───────────────────────────────> ┌───────┐
@@ -23,21 +34,58 @@
 //
 //	any ── ended ──> gone
 //
-// A fixed number of senders takes ready lanes in turn: topics take turns to have a
-// sender, and at each host to have a place (turn.go, class.go); hosts that are
-// slow or new leave some senders to those that are neither (standing.go). What
-// touches many lanes, a publish to a large topic above all, does so in chunks
-// between which everything else has its turn (topic.go). A sender finds the next
-// notification (deliver.go; bodies.go keeps those in memory that are in use, and
-// lets a lane wait for a large one without a sender), makes one HTTP exchange
-// (attempt.go, watch.go), asks Decide what follows (decide.go), hands the result
-// to the group commit, which stores results in groups (commit.go), and puts the lane
-// back. What subscriptions there are and which topics moved comes from Apply,
-// from hints, and for certain from the sweep (intake.go, sweep.go).
+// # The rule
 //
-// A hub delivers to the subscriptions of the shards that it took (shard.go), until
-// it yields or loses them. Where the store lost its tail, the hub finds once for
-// each topic where its journal goes on, and records what is missing (rollback.go).
+// One rule says which delivery may start, and when: a ready lane starts once each limit that
+// it counts against has a free slot, and its turn has come among the lanes of which the
+// same is true. The limits are these (turns.mayStart and limits.mayStart ask them all):
+//
+//	limit      counts                                    at most
+//	senders    deliveries                                --max-inflight
+//	suspects   deliveries to suspect hosts               a fifth of the senders
+//	unproven   deliveries to hosts that are not quick    all senders except a fifth
+//	heavy      those, and bodies over 64 KiB             all senders except a tenth
+//	host       deliveries to one host:port               --per-host; if suspect, one, when a probe is due
+//	retries    attempts at a host after the first        half of the host's slots, rounded up
+//
+// Turns go from the hub to the lane. Pools of hosts (of like health) take turns, the topics
+// of each, and the hosts of a topic. At the host the kind of attempt with the fewest
+// deliveries in flight goes first, then topics take turns, and then the lanes of each. The
+// one exception is a lane whose large body has just been read: it had its turn before, has a slot
+// reserved, and goes first.
+//
+// What this guarantees:
+//
+//   - To the operator: no sender is idle while a ready lane may start, and no limit is exceeded.
+//   - To a quick host: hosts that are slow, new or down leave it a fifth of the senders, and large
+//     bodies a tenth. To new hosts, large bodies leave a twentieth.
+//   - To each host: at most --per-host deliveries at a time, and one probe for each step of
+//     the ladder while it does not answer.
+//   - To each topic at a host: where T topics have ready lanes of one kind, at most k*T-1 others of
+//     that kind start between the time when its k-th lane is ready and the start of that lane,
+//     however many lanes and hosts other topics have. A kind has all slots of the host, half
+//     of them if another kind waits as well, and a quarter if both do. Suspect hosts, and lanes that
+//     go first, are the exceptions.
+//
+// TestSchedulerKeepsTheRule holds it over random histories. docs/delivery.md has it with the
+// waits that follow.
+//
+// # The parts
+//
+// Each part has its own lock or none, and what it guards is its own:
+//
+//	scheduler    lanes, turns, hosts and timers; no I/O, no lock and no goroutine, so that a
+//	             simulation runs it with a virtual clock. sharedScheduler has its lock
+//	shards       which shards this hub works on, and their subscriptions in the store
+//	heads        which topics have something new
+//	sender       the stages of a delivery; client makes its HTTP exchange
+//	bodies       the bodies in memory, and which lanes get room for one next
+//	troubles     what cannot be read; rewinder: what the store lost
+//	groupCommit  results, stored in groups
+//	reporter     events, the log and counters
+//
+// What touches many lanes, a publish to a large topic above all, does so in chunks
+// between which others have the lock.
 //
 // The package may call callbacks through the Doer it is given, read the journal,
 // and read and commit subscriptions, and record with a topic what the store lost of

@@ -188,7 +188,7 @@ func TestHostileHostIsBounded(t *testing.T) {
 				p.hosts["h.example"] = tc.act
 			}
 			b := newBed(t, func(o *Options) { o.Client = p })
-			out := b.d.client.attempt(t.Context(), exchange{callback: "http://h.example/", secret: "s", attempt: 1, body: bodyOf(topicA, strings.Repeat("x", 100_000), "application/xml")})
+			out := b.d.sender.client.attempt(t.Context(), exchange{callback: "http://h.example/", secret: "s", attempt: 1, body: bodyOf(topicA, strings.Repeat("x", 100_000), "application/xml")})
 			// A larger body has more time: 100,000 bytes at 128 KiB/s.
 			if out.Status != tc.status || out.duration < tc.after || out.duration > tc.after+time.Second {
 				t.Errorf("%s: %d after %v (%v), want %d after %v", name, out.Status, out.duration, out.err, tc.status, tc.after)

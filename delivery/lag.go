@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"context"
-	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,19 +43,18 @@ type LagReport struct {
 	Oldest, Longest time.Duration
 }
 
-// LagReport returns the latest. It is some seconds old, and costs nothing.
-func (d *Dispatcher) LagReport() LagReport {
-	if c := d.lags.Load(); c != nil {
-		return *c
-	}
-	return LagReport{}
+// lagReporter makes a LagReport again and again.
+type lagReporter struct {
+	sched  *sharedScheduler
+	now    func() time.Time
+	latest atomic.Pointer[LagReport] // nil: there was none yet
 }
 
-// watchLags walks over all lanes again and again.
-func (d *Dispatcher) watchLags(ctx context.Context) {
+// run walks over all lanes until ctx ends.
+func (r *lagReporter) run(ctx context.Context) {
 	for {
 		start := time.Now()
-		d.measureLags(ctx)
+		r.measure(ctx)
 		timer := time.NewTimer(max(lagEvery, lagPause*time.Since(start)))
 		select {
 		case <-timer.C:
@@ -66,37 +65,23 @@ func (d *Dispatcher) watchLags(ctx context.Context) {
 	}
 }
 
-// measureLags walks over all lanes, from the last to the first of each topic as
-// walks do. Between chunks it gives the lock to those who deliver.
-func (d *Dispatcher) measureLags(ctx context.Context) {
+// measure walks over all lanes, in chunks.
+func (r *lagReporter) measure(ctx context.Context) {
 	c, n := &LagReport{}, 0
-	now := d.read().earliest
-	next := func() {
-		if n++; n%chunk == 0 {
-			d.mu.Unlock()
-			runtime.Gosched()
-			d.mu.Lock()
-			now = d.read().earliest
+	r.sched.do(func(s *scheduler) {
+		for _, t := range s.topics { // a topic that comes or goes meanwhile disturbs no range
+			now := s.read().earliest
+			r.sched.chunks(t, &n, func(l *lane) { c.count(l, now) })
+			if ctx.Err() != nil {
+				break
+			}
 		}
-	}
-	d.mu.Lock()
-	for _, t := range d.topics { // a topic that comes or goes meanwhile disturbs no range
-		next()
-		for i := len(t.lanes) - 1; i >= 0; i-- {
-			c.count(t.lanes[i], now)
-			next()
-			i = min(i, len(t.lanes))
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	d.mu.Unlock()
+	})
 	if ctx.Err() != nil {
-		return // what was counted last stands until the end
+		return // what was counted last stays until the end
 	}
-	c.At = d.o.Clock.Now()
-	d.lags.Store(c)
+	c.At = r.now()
+	r.latest.Store(c)
 }
 
 // count adds one lane.

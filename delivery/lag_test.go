@@ -53,7 +53,7 @@ func TestCensus(t *testing.T) {
 		b.set(cb(2), nil)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if b.d.measureLags(ended); b.d.LagReport() != c {
+		if b.d.lags.measure(ended); b.d.LagReport() != c {
 			t.Error("a lags that was not ended is shown")
 		}
 		pass(time.Hour)
@@ -107,7 +107,7 @@ func TestCensusOfManyLanes(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			b.d.measureLags(t.Context())
+			b.d.lags.measure(t.Context())
 			if c := b.d.LagReport(); c.Active < 5*chunk || c.Active > 5*chunk+200 {
 				t.Errorf("%d active", c.Active)
 			}
@@ -125,14 +125,14 @@ func TestCensusWhileLanesGo(t *testing.T) {
 		}
 		b.take()
 		var both sync.WaitGroup
-		b.d.mu.Lock()
-		both.Go(func() { b.d.measureLags(t.Context()) })
+		b.d.sched.mu.Lock()
+		both.Go(func() { b.d.lags.measure(t.Context()) })
 		both.Go(func() {
-			b.d.mu.Lock()
-			defer b.d.mu.Unlock()
+			b.d.sched.mu.Lock()
+			defer b.d.sched.mu.Unlock()
 			b.removeAll()
 		})
-		b.d.mu.Unlock()
+		b.d.sched.mu.Unlock()
 		both.Wait()
 		if c := b.d.LagReport(); c.Active > 6*chunk || c.At.IsZero() {
 			t.Errorf("%+v", c)
@@ -199,8 +199,8 @@ func TestSubscribers(t *testing.T) {
 		})
 	}
 	<-counting
-	b.d.mu.Lock()
+	b.d.sched.mu.Lock()
 	b.removeAll()
-	b.d.mu.Unlock()
+	b.d.sched.mu.Unlock()
 	both.Wait()
 }

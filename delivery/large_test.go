@@ -108,12 +108,12 @@ func nothingHeld(t *testing.T, b *bed) {
 	t.Helper()
 	d := b.d
 	st := d.Stats()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.sched.mu.Lock()
+	defer d.sched.mu.Unlock()
 	d.bodies.mu.Lock()
 	defer d.bodies.mu.Unlock()
-	if st.BytesInFlight != 0 || st.InFlight != 0 || d.heavyBusy != 0 || d.unprovenBusy != 0 {
-		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.heavyBusy, d.unprovenBusy)
+	if st.BytesInFlight != 0 || st.InFlight != 0 || d.sched.s.limits.heavy.Load() != 0 || d.sched.s.limits.unproven.Load() != 0 {
+		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.sched.s.limits.heavy.Load(), d.sched.s.limits.unproven.Load())
 	}
 	q := &d.bodies.queue
 	for k := range ranks {
@@ -521,13 +521,13 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, fit = 320 << 10, 20
 		var called []*lane
-		b := newBodies(sized{size: size}, "https://hub.example/", 8<<20, 1, func(lanes []*lane, read bool) {
+		b := newBodies(sized{size: size}, "https://hub.example/", 8<<20, newLimits(1), func(lanes []*lane, read bool) {
 			if read {
 				called = append(called, lanes...)
 			}
 		}, func(bodyKey, error) {})
 		slow, fast := &lane{host: &host{name: "slow"}}, &lane{host: &host{name: "quick"}}
-		use := func(n int, l *lane, s standing) (*body, error) {
+		use := func(n int, l *lane, s health) (*body, error) {
 			t.Helper()
 			tp := &topic{url: fmt.Sprint(n)}
 			for old := range b.byKey {
@@ -721,7 +721,7 @@ func TestUnreadableBodiesHoldBackNoOthers(t *testing.T) {
 			}
 			return nil
 		}}
-		b.d.o.Journal, b.d.bodies.reader = journal, journal
+		b.readFrom(journal)
 		for n := range 5 {
 			b.subscribe("http://fails/", cb(200+n))
 			b.subscribe("http://hangs/", cb(300+n))

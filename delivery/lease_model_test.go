@@ -176,36 +176,36 @@ func (m *leaseModel) publish() {
 	if m.reason == "" {
 		m.owed[e.Seq] = true
 	}
-	m.d.touch(leaseTopic)
+	m.d.heads.touch(leaseTopic)
 }
 
 // begin begins the next exchange, if there is one.
 func (m *leaseModel) begin() bool {
 	for {
-		for m.d.dirty.len() > 0 {
-			m.d.headRead(m.d.takeDirty(), packAnchor(m.head().Last), nil)
+		for m.d.heads.queue.len() > 0 {
+			m.d.heads.read(m.d.heads.next(), packAnchor(m.head().Last), nil)
 		}
-		for m.d.step() == 0 {
+		for m.d.sched.s.step() == 0 {
 			continue
 		}
-		m.d.mu.Lock()
-		j, ok := m.d.pick()
-		m.d.mu.Unlock()
+		m.d.sched.mu.Lock()
+		j, ok := m.d.sched.s.pick()
+		m.d.sched.mu.Unlock()
 		if !ok {
 			return false
 		}
-		b, err := m.d.find(m.t.Context(), &j)
+		b, err := m.d.sender.next(m.t.Context(), &j)
 		if errors.Is(err, errHead) {
-			m.d.notNow(j, b, err)
+			m.d.sender.notNow(&j, b, err)
 			continue
 		}
 		m.ok(err)
-		if _, ok := m.d.stillDue(&j, b); !ok { // its lease ran out
-			m.d.giveBack(j)
-			m.d.bodies.put(b, j.lane.host, j.standing())
+		d := &delivery{job: j, body: b}
+		if !m.d.sender.admit(m.t.Context(), d) { // its lease ran out
+			m.d.bodies.put(b, j.lane.host, j.health())
 			continue
 		}
-		m.flight, m.body, m.began = &j, b, m.heard
+		m.flight, m.body, m.began = &d.job, b, m.heard
 		return true
 	}
 }
@@ -213,7 +213,7 @@ func (m *leaseModel) begin() bool {
 // answer ends the exchange.
 func (m *leaseModel) answer(status int) {
 	j, b, results := *m.flight, m.body, m.d.commits.filling.n
-	m.d.conclude(m.t.Context(), j, b, outcome{Result: Result{Status: status}, started: time.Now()})
+	m.d.sender.conclude(m.t.Context(), &delivery{job: j, body: b, out: outcome{Result: Result{Status: status}, started: time.Now()}})
 	m.drop()
 	counts := m.d.commits.filling.n > results
 	switch {
@@ -221,13 +221,13 @@ func (m *leaseModel) answer(status int) {
 		m.acked[b.anchor.seq] = true
 	case status == 410 && counts:
 		m.gone = append(m.gone, gone410{m.began, m.gapFrom(j.cursor.unpack().Anchor, journal.GapGone), m.head().Last.Seq})
-	case status == 410 && m.began == m.heard && m.d.lane(m.id) != nil:
+	case status == 410 && m.began == m.heard && m.d.sched.s.lane(m.id) != nil:
 		m.fail("a 410 did not count")
 	}
 }
 
 func (m *leaseModel) drop() {
-	m.d.bodies.put(m.body, m.flight.lane.host, m.flight.standing())
+	m.d.bodies.put(m.body, m.flight.lane.host, m.flight.health())
 	m.flight, m.body = nil, nil
 }
 
@@ -265,7 +265,7 @@ func (m *leaseModel) hear() {
 	c := m.unread[0]
 	m.unread, m.heard = m.unread[1:], c.epoch
 	m.d.Apply(c.subscription)
-	if l := m.d.lane(m.id); c.renewal && l != nil && l.state == waiting {
+	if l := m.d.sched.s.lane(m.id); c.renewal && l != nil && l.state == waiting {
 		m.fail("a renewal was verified, and what waits is not due")
 	}
 }
@@ -273,7 +273,7 @@ func (m *leaseModel) hear() {
 // sweep has the Dispatcher ask what changed.
 func (m *leaseModel) sweep() {
 	shard := subscriptions.Shard(m.id)
-	m.ok(m.d.sweepShard(m.t.Context(), shard, m.d.shards[shard].tenure))
+	m.ok(m.d.shards.sweepShard(m.t.Context(), shard, m.d.shards.all[shard].tenure))
 	m.heard = m.epoch
 }
 
@@ -284,7 +284,7 @@ func (m *leaseModel) takeOver() {
 	m.d.commits.filling, m.gone, m.overtaken = commitGroup{}, nil, false
 	m.d.Cut(subscriptions.Shard(m.id))
 	if m.flight != nil {
-		m.d.giveBack(*m.flight)
+		m.d.sched.s.giveBack(*m.flight)
 		m.drop()
 	}
 	m.take()
@@ -315,7 +315,7 @@ func (m *leaseModel) finish() {
 	if s.EndReason != m.reason || s.EndedAt.IsZero() != (m.reason == "") {
 		m.fail("the subscription ended as %q, and should have as %q", s.EndReason, m.reason)
 	}
-	if lane := m.d.lane(m.id) != nil; lane != (m.reason == "") {
+	if lane := m.d.sched.s.lane(m.id) != nil; lane != (m.reason == "") {
 		m.fail("there is a lane: %t, of a subscription that ended as %q", lane, m.reason)
 	}
 	var got, want string

@@ -21,7 +21,7 @@ func TestLostSubscriptionsGetNothing(t *testing.T) {
 			b := newBed(t)
 			kept, _ := b.two()
 			lists := &failing{memory: b.memory, shard: shardOf(kept)}
-			b.d.o.Subscriptions = lists
+			b.d.shards.store = lists
 			b.run()
 			defer b.end()
 			pass(b.d.o.Sweep + time.Second)

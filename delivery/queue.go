@@ -31,13 +31,13 @@ type account struct {
 	wants [ranks]ring[*want]
 }
 
-// want is a body that hosts of one standing wait for.
+// want is a body that hosts of one health wait for.
 type want struct {
-	body     *body
-	standing standing
-	rank     rank
-	lanes    []*lane // to be called back
-	granted  bool    // it has its room, or failed: lines drop it
+	body    *body
+	health  health
+	rank    rank
+	lanes   []*lane // to be called back
+	granted bool    // it has its room, or failed: lines drop it
 }
 
 // held is the bytes that the host holds. Deliveries that use the same body share it in

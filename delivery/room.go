@@ -56,8 +56,8 @@ func (r *room) bulk(size int64) int {
 	}
 }
 
-// rank is that of a body of size bytes which a host of this standing reads.
-func (r *room) rank(size int64, s standing) rank {
+// rank is that of a body of size bytes which a host of this health reads.
+func (r *room) rank(size int64, s health) rank {
 	k := rank(r.bulk(size))
 	if s == unproven {
 		k++

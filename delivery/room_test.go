@@ -30,7 +30,7 @@ func TestRoomAtRandom(t *testing.T) {
 				all = all[:len(all)-1]
 			}
 			size := int64(1 + r.IntN(1<<(10+r.IntN(18))))
-			k := m.rank(size, standing(r.IntN(2)))
+			k := m.rank(size, health(r.IntN(2)))
 			if m.fits(size, unused, k, waits) {
 				m.move(size, unused, k)
 				all = append(all, used{size, k})

@@ -31,10 +31,10 @@ type sim struct {
 type simHost struct {
 	longest time.Duration // exchange so far
 	busy    int
-	at      [classes]simQueue
+	at      [kinds]simQueue
 }
 
-// simQueue is what waits at a host, of one class.
+// simQueue is what waits at a host, of one kind.
 type simQueue struct {
 	busy   int
 	lanes  map[*topic]int // that are ready
@@ -45,14 +45,14 @@ type simQueue struct {
 // simWait is a lane that is ready, and what it has seen since.
 type simWait struct {
 	lane     *lane
-	class    class
+	kind     kind
 	since    time.Time
 	k        int // its place among the ready lanes of its topic there
-	topics   int // with ready lanes of its class there, at most
-	classes  [classes]bool
-	starts   int // of its class there, before it was ready
+	topics   int // with ready lanes of its kind there, at most
+	kinds    [kinds]bool
+	starts   int // of its kind there, before it was ready
 	all      int // of the hub, the same
-	returned bool
+	reserved bool
 	disturb  bool // its bound does not hold: the host was suspect, or somebody went before the turns
 }
 
@@ -70,8 +70,8 @@ func newSim(t *testing.T, seed uint64, more ...func(*Options)) *sim {
 		t: t, d: b.d, rnd: rand.New(rand.NewPCG(seed, 15)),
 		hosts: make(map[*host]*simHost), ready: make(map[*lane]*simWait),
 	}
-	for i := range s.d.shards {
-		s.d.shards[i].lanes = make(map[uuid.UUID]*lane)
+	for i := range s.d.sched.s.sets {
+		s.d.sched.s.sets[i] = &laneSet{ctx: t.Context(), lanes: make(map[uuid.UUID]*lane)}
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -82,15 +82,15 @@ func newSim(t *testing.T, seed uint64, more ...func(*Options)) *sim {
 }
 
 // lane makes one that is idle.
-func (s *sim) lane(on, hostPort string, of class) *lane {
-	id := subscriptions.ID(on, fmt.Sprint("http://", hostPort, "/", len(s.d.shards), s.rnd.Uint64()))
+func (s *sim) lane(on, hostPort string, of kind) *lane {
+	id := subscriptions.ID(on, fmt.Sprint("http://", hostPort, "/", len(s.d.sched.s.sets), s.rnd.Uint64()))
 	sub := &subscriptions.Subscription{ID: id, Topic: on, ExpiresAt: time.Now().Add(1000 * time.Hour)}
 	if of == trusted {
 		sub.Cursor.LastStatus = 200
 	}
-	s.d.add(sub, hostPort, s.d.read())
-	l := s.d.lane(id)
-	if of == later {
+	s.d.sched.s.add(sub, hostPort, s.d.sched.s.read())
+	l := s.d.sched.s.lane(id)
+	if of == retry {
 		l.cursor.attempt = 1
 	}
 	if s.hosts[l.host] == nil {
@@ -106,32 +106,32 @@ func (s *sim) lane(on, hostPort string, of class) *lane {
 // quick makes all hosts quick.
 func (s *sim) quick() {
 	for h := range s.hosts {
-		h.standing = quick
-		s.d.listAnew(h)
+		h.health = quick
+		s.d.sched.s.relist(h)
 	}
 }
 
 // makeReady has a lane wait for its turn.
-func (s *sim) makeReady(l *lane, returned bool) {
-	h, c := s.hosts[l.host], l.class()
+func (s *sim) makeReady(l *lane, reserved bool) {
+	h, c := s.hosts[l.host], l.kind()
 	q := &h.at[c]
 	q.lanes[l.topic]++
 	w := &simWait{
-		lane: l, class: c, since: time.Now(), k: q.lanes[l.topic], starts: q.starts, all: s.starts,
-		returned: returned, disturb: l.host.suspect || returned,
+		lane: l, kind: c, since: time.Now(), k: q.lanes[l.topic], starts: q.starts, all: s.starts,
+		reserved: reserved, disturb: l.host.suspect || reserved,
 	}
 	s.ready[l] = w
 	q.waits[w] = struct{}{}
 	for of := range h.at {
 		for other := range h.at[of].waits {
-			other.classes[c] = true
-			w.classes[of] = true
-			if returned && other.class == c {
+			other.kinds[c] = true
+			w.kinds[of] = true
+			if reserved && other.kind == c {
 				other.disturb = true
 			}
 		}
 	}
-	s.d.enqueue(l, returned)
+	s.d.sched.s.enqueue(l, reserved)
 	for other := range q.waits {
 		// Lanes that are gone have their turn too.
 		other.topics = max(other.topics, len(q.lanes), l.host.queued[c].len())
@@ -142,7 +142,7 @@ func (s *sim) makeReady(l *lane, returned bool) {
 func (s *sim) take(l *lane) *simWait {
 	w := s.ready[l]
 	delete(s.ready, l)
-	q := &s.hosts[l.host].at[w.class]
+	q := &s.hosts[l.host].at[w.kind]
 	delete(q.waits, w)
 	if q.lanes[l.topic]--; q.lanes[l.topic] == 0 {
 		delete(q.lanes, l.topic)
@@ -155,21 +155,21 @@ func (s *sim) remove(l *lane) {
 	if s.ready[l] != nil {
 		s.take(l)
 	}
-	s.d.remove(l)
+	s.d.sched.s.remove(l)
 }
 
-// at has something done later.
+// at has something done retry.
 func (s *sim) at(after time.Duration, do func()) {
-	s.events.set(&simEvent{due: s.d.mono() + int64(after), timer: -1, do: do})
+	s.events.set(&simEvent{due: s.d.sched.s.mono() + int64(after), timer: -1, do: do})
 }
 
 // run goes on until nothing is left to do, or the time is over. Took says how long an exchange
 // takes.
 func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
-	end := s.d.mono() + int64(limit)
+	end := s.d.sched.s.mono() + int64(limit)
 	for !s.t.Failed() {
-		s.d.step()
+		s.d.sched.s.step()
 		s.pump(took, judge)
 		if !s.large {
 			s.check()
@@ -178,13 +178,13 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 		if len(s.events.items) > 0 {
 			next = min(next, s.events.items[0].due)
 		}
-		if len(s.d.probes.items) > 0 {
-			next = min(next, s.d.probes.items[0].probe)
+		if len(s.d.sched.s.hosts.probes.items) > 0 {
+			next = min(next, s.d.sched.s.hosts.probes.items[0].probe)
 		}
 		if next == end {
 			return
 		}
-		time.Sleep(time.Duration(next - s.d.mono()))
+		time.Sleep(time.Duration(next - s.d.sched.s.mono()))
 		for e, ok := s.events.pop(next); ok; e, ok = s.events.pop(next) {
 			e.do()
 		}
@@ -195,10 +195,10 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 func (s *sim) pump(took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
 	for s.inFlight < s.d.o.MaxInflight {
-		if !s.d.more() {
+		if !s.d.sched.s.turns.more() {
 			break
 		}
-		j, ok := s.d.pick()
+		j, ok := s.d.sched.s.pick()
 		if !ok {
 			break
 		}
@@ -208,8 +208,8 @@ func (s *sim) pump(took func(*lane) time.Duration, judge func(*simWait)) {
 		s.starts++
 		h := s.hosts[j.lane.host]
 		h.busy++
-		h.at[w.class].busy++
-		h.at[w.class].starts++
+		h.at[w.kind].busy++
+		h.at[w.kind].starts++
 		r := &simRun{job: j, wait: w, took: took(j.lane)}
 		h.longest = max(h.longest, r.took)
 		s.at(r.took, func() { s.over(r) })
@@ -229,11 +229,11 @@ func (s *sim) over(r *simRun) {
 	s.inFlight--
 	h := s.hosts[r.lane.host]
 	h.busy--
-	h.at[r.wait.class].busy--
+	h.at[r.wait.kind].busy--
 	if s.after != nil {
 		s.after(r)
 	}
-	s.d.release(r.job)
+	s.d.sched.s.release(r.job)
 	if r.lane.host.suspect {
 		for c := range h.at {
 			for w := range h.at[c].waits {
@@ -246,13 +246,13 @@ func (s *sim) over(r *simRun) {
 // startable tells whether a lane that is ready could start now.
 func (s *sim) startable(l *lane) bool {
 	h, sh, d := l.host, s.hosts[l.host], s.d
-	c := s.ready[l].class
+	c := s.ready[l].kind
 	switch {
-	case sh.busy >= d.o.PerHost, c == later && sh.at[later].busy >= (d.o.PerHost+1)/2,
-		h.standing == unproven && d.unprovenBusy >= d.unprovenMax:
+	case sh.busy >= d.o.PerHost, c == retry && sh.at[retry].busy >= (d.o.PerHost+1)/2,
+		h.health == unproven && d.sched.s.limits.unproven.Load() >= d.sched.s.limits.unprovenMax:
 		return false
 	case h.suspect:
-		return sh.busy == 0 && h.probe <= d.mono() && d.suspectBusy < d.suspectMax
+		return sh.busy == 0 && h.probe <= d.sched.s.mono() && d.sched.s.limits.suspect.Load() < d.sched.s.limits.suspectMax
 	}
 	return true
 }
@@ -260,27 +260,27 @@ func (s *sim) startable(l *lane) bool {
 // check compares what the Dispatcher counts with what is.
 func (s *sim) check() {
 	s.t.Helper()
-	suspects, leads := 0, make(map[*host]int32)
+	suspects, leads := int64(0), make(map[*host]int32)
 	for h, sh := range s.hosts {
 		if h.busy() != sh.busy {
 			s.t.Fatalf("%s is busy with %d, counted %d", h.name, sh.busy, h.busy())
 		}
-		if sh.busy > s.d.o.PerHost || sh.at[later].busy > (s.d.o.PerHost+1)/2 {
-			s.t.Fatalf("%s has %d in flight, %d of them retries", h.name, sh.busy, sh.at[later].busy)
+		if sh.busy > s.d.o.PerHost || sh.at[retry].busy > (s.d.o.PerHost+1)/2 {
+			s.t.Fatalf("%s has %d in flight, %d of them retries", h.name, sh.busy, sh.at[retry].busy)
 		}
 		if h.suspect {
-			suspects += sh.busy
+			suspects += int64(sh.busy)
 		}
 	}
-	if suspects != s.d.suspectBusy {
-		s.t.Fatalf("%d exchanges with suspects, counted %d", suspects, s.d.suspectBusy)
+	if suspects != s.d.sched.s.limits.suspect.Load() {
+		s.t.Fatalf("%d exchanges with suspects, counted %d", suspects, s.d.sched.s.limits.suspect.Load())
 	}
-	if len(s.ready) != s.d.count.ready {
-		s.t.Fatalf("%d lanes are ready, counted %d", len(s.ready), s.d.count.ready)
+	if len(s.ready) != s.d.sched.s.turns.ready {
+		s.t.Fatalf("%d lanes are ready, counted %d", len(s.ready), s.d.sched.s.turns.ready)
 	}
-	for _, g := range s.d.groups {
+	for _, g := range s.d.sched.s.turns.backlogs {
 		if g.in == nil {
-			s.t.Fatalf("a group at %s neither waits nor is listed", g.host.name)
+			s.t.Fatalf("a backlog at %s neither waits nor is listed", g.host.name)
 		}
 		if g.leads {
 			leads[g.host]++
@@ -288,7 +288,7 @@ func (s *sim) check() {
 	}
 	for h := range s.hosts {
 		if h.leads != leads[h] {
-			s.t.Fatalf("%d groups lead to %s, counted %d", leads[h], h.name, h.leads)
+			s.t.Fatalf("%d backlogs lead to %s, counted %d", leads[h], h.name, h.leads)
 		}
 	}
 }

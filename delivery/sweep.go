@@ -16,8 +16,8 @@ import (
 
 // sweepOn asks the store every few seconds what changed. Hints may be lost, and
 // what another hub did comes with none; this is the guarantee behind them.
-func (d *Dispatcher) sweepOn(ctx context.Context) {
-	tick := time.NewTicker(d.o.Sweep)
+func (p *shards) sweepOn(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lastWalk := time.Now()
 	for {
@@ -26,13 +26,13 @@ func (d *Dispatcher) sweepOn(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+		if err := p.sweep(ctx); err != nil && ctx.Err() == nil {
+			p.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
 		}
-		d.retryHeads()
+		p.heads.retry()
 		if time.Since(lastWalk) >= walkEvery {
 			lastWalk = time.Now()
-			d.walkAll()
+			p.sched.walkAll()
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (d *Dispatcher) sweepOn(ctx context.Context) {
 // sweep goes through the shards that this hub has, and the partitions of their
 // topics. What cannot be read is asked for again the next time, and hides nothing
 // else; the first error comes back.
-func (d *Dispatcher) sweep(ctx context.Context) error {
+func (p *shards) sweep(ctx context.Context) error {
 	var failed error
 	note := func(what string, of any, err error) {
 		if err != nil && failed == nil {
@@ -48,29 +48,29 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 		}
 	}
 	select {
-	case <-d.moves.begun:
+	case <-p.moves.begun:
 	default:
 		return nil // nothing was taken yet
 	}
-	due := d.sweepable()
-	if d.o.Poll != nil {
+	due := p.sweepable()
+	if p.poll != nil {
 		var err error
-		due, err = d.poll(ctx, due)
+		due, err = p.pollStore(ctx, due)
 		note("all", "partitions and shards", err)
 	}
-	for i := range d.shards {
+	for i := range p.all {
 		if due.partitions[i] {
-			topics, next, err := d.o.Journal.Changes(ctx, i, d.moves.since[i])
+			topics, next, err := p.journal.Changes(ctx, i, p.moves.since[i])
 			note("partition", i, err)
 			if err == nil {
-				d.moves.since[i] = next
+				p.moves.since[i] = next
 			}
 			for _, url := range topics {
-				d.touch(url)
+				p.heads.touch(url)
 			}
 		}
 		if t := due.shards[i]; t != nil {
-			note("shard", i, d.sweepShard(ctx, i, t))
+			note("shard", i, p.sweepShard(ctx, i, t))
 		}
 	}
 	return failed
@@ -83,35 +83,39 @@ type swept struct {
 }
 
 // sweepable is all that there is to ask about.
-func (d *Dispatcher) sweepable() (all swept) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range d.shards {
-		all.partitions[i] = d.partitions[i] > 0
-		if t := d.shards[i].tenure; t != nil && t.loaded {
+func (p *shards) sweepable() (all swept) {
+	p.sched.do(func(s *scheduler) {
+		for i, topics := range s.partitions {
+			all.partitions[i] = topics > 0
+		}
+	})
+	for i := range p.all {
+		s := &p.all[i]
+		s.mu.Lock()
+		if t := s.tenure; t != nil && t.loaded {
 			all.shards[i] = t
 		}
+		s.mu.Unlock()
 	}
 	return all
 }
 
-// poll returns what there is something new of, or something left from before.
-func (d *Dispatcher) poll(ctx context.Context, all swept) (due swept, err error) {
+// pollStore returns what there is something new of, or something left from before.
+func (p *shards) pollStore(ctx context.Context, all swept) (due swept, err error) {
 	partitions, shards := make(map[int]uint64), make(map[int]uint64)
-	d.mu.Lock()
 	for i, t := range all.shards {
 		if all.partitions[i] {
-			partitions[i] = d.moves.since[i]
+			partitions[i] = p.moves.since[i]
 		}
 		if t == nil {
 			continue
 		}
-		if shards[i] = t.changed; len(t.again)+len(t.touched) > 0 {
+		p.readAgain(i, t)
+		if shards[i] = t.changed; len(t.again) > 0 {
 			due.shards[i] = t
 		}
 	}
-	d.mu.Unlock()
-	moved, changed, err := d.o.Poll(ctx, partitions, shards)
+	moved, changed, err := p.poll(ctx, partitions, shards)
 	for _, i := range moved {
 		due.partitions[i] = true
 	}
@@ -123,9 +127,9 @@ func (d *Dispatcher) poll(ctx context.Context, all swept) (due swept, err error)
 
 // sweepShard takes over what changed in a shard. What Apply told of it is read
 // once more: the store may lose it before its counter was asked for.
-func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
-	d.takeTouched(t)
-	ids, next, failed := d.o.Subscriptions.Changed(ctx, n, t.changed)
+func (p *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
+	p.readAgain(n, t)
+	ids, next, failed := p.store.Changed(ctx, n, t.changed)
 	switch {
 	case failed == nil:
 		t.changed = next
@@ -133,10 +137,10 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 			t.again[id] = struct{}{}
 		}
 	case errors.Is(failed, subscriptions.ErrChangesLost):
-		failed = d.loadAgain(ctx, n, t)
+		failed = p.loadAgain(ctx, n, t)
 	}
 	for id := range t.again {
-		rec, err := d.o.Subscriptions.Get(ctx, id)
+		rec, err := p.store.Get(ctx, id)
 		if err != nil {
 			failed = fmt.Errorf("subscription %v: %w", id, err)
 			if errors.Is(err, journal.ErrPacked) {
@@ -144,11 +148,11 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 			}
 			continue
 		}
-		d.found(rec)
+		p.foundIn(rec)
 		if rec.Subscription == nil {
-			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: d.o.Clock.Now()}
+			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: p.now()}
 		}
-		if d.applyRead(t, rec.Subscription) {
+		if p.applyRead(t, rec.Subscription) {
 			delete(t.again, id)
 		}
 	}
@@ -158,34 +162,33 @@ func (d *Dispatcher) sweepShard(ctx context.Context, n int, t *tenure) error {
 // loadAgain reads a shard anew, since the store can't tell what changed. Lanes that
 // it does not list are to be read one by one: a store that lost its tail may have
 // lost their subscriptions.
-func (d *Dispatcher) loadAgain(ctx context.Context, n int, t *tenure) error {
+func (p *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	unlisted := make(map[uuid.UUID]struct{})
-	d.mu.Lock()
-	if s := &d.shards[n]; s.tenure == t {
-		for id := range s.lanes {
+	p.sched.do(func(*scheduler) {
+		for id := range t.set.lanes {
 			unlisted[id] = struct{}{}
 		}
-	}
-	d.mu.Unlock()
+	})
 	since := t.changed
-	if err := d.load(ctx, n, t, unlisted); err != nil {
+	if err := p.load(ctx, n, t, unlisted); err != nil {
 		t.changed = since // so that the next sweep reads all of it
 		return err
 	}
 	if len(unlisted) > 0 {
-		d.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
+		p.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
 			zap.String("event", "subscriptions_lost"), zap.Int("shard", n), zap.Int("subscriptions", len(unlisted)))
 	}
 	maps.Copy(t.again, unlisted)
 	return nil
 }
 
-// walkAll looks at every lane. A clock that jumped ahead and came back left
-// some idle that have their lease after all.
-func (d *Dispatcher) walkAll() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, t := range d.topics {
-		d.walk(t, false)
+// readAgain has what Apply was called for read again, and begins anew to note it.
+func (p *shards) readAgain(n int, t *tenure) {
+	s := &p.all[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(t.touched) > 0 {
+		maps.Copy(t.again, t.touched)
+		t.touched = make(map[uuid.UUID]struct{})
 	}
 }

@@ -1,27 +1,50 @@
 package delivery
 
-import "time"
+import (
+	"time"
 
-// reading is what the clocks say at a moment. What the Dispatcher itself waits for
+	"github.com/rshub/rshub/internal/base/clock"
+)
+
+// clocks are what the scheduler and its parts tell the time by. A simulation has others.
+type clocks struct {
+	mono func() int64                 // nanoseconds since a moment, by a clock that nobody sets
+	wall func() (now, earliest int64) // see reading
+}
+
+// newClocks counts monotonic time from now.
+func newClocks(c *clock.Clock) clocks {
+	base := time.Now()
+	return clocks{
+		mono: func() int64 { return int64(time.Since(base)) },
+		wall: func() (now, earliest int64) {
+			t, machine := c.Read()
+			return t.UnixNano(), min(t.UnixNano(), machine.UnixNano())
+		},
+	}
+}
+
+// reading is what the clocks say at a moment. What delivery itself waits for
 // (due, probe, slowUntil) it counts in monotonic time, so that no clock that is set
 // makes a lane wait longer. Leases, and the times in cursors, are times of day, as
 // they outlive the process and are read by other hubs.
 type reading struct {
-	mono     int64 // nanoseconds since the Dispatcher was made
+	mono     int64
 	wall     int64 // the time of day, Unix nanoseconds
 	earliest int64 // the same, at which a lease is over for certain
 }
 
 // read reads the clocks.
-func (d *Dispatcher) read() reading {
-	now, machine := d.o.Clock.Read()
-	r := reading{mono: d.mono(), wall: now.UnixNano()}
-	r.earliest = min(r.wall, machine.UnixNano())
-	return r
+func (c *clocks) read() reading {
+	now, earliest := c.wall()
+	return reading{c.mono(), now, earliest}
 }
 
-// mono is the monotonic time alone.
-func (d *Dispatcher) mono() int64 { return int64(time.Since(d.base)) }
+// timeOf is the time of day at a monotonic time.
+func (c *clocks) timeOf(mono int64) time.Time {
+	now := c.read()
+	return instant(now.wall + mono - now.mono)
+}
 
 // wait is how long a lane has to wait at now, by its cursor; zero: not at all. The
 // time in the cursor may be another hub's, or older than a step of the clock. So no
@@ -40,9 +63,4 @@ func (l *lane) wait(p Policy, now reading) int64 {
 		from = uint32(l.cursor.step) // which may be where it came from, too
 	}
 	return min(left, int64(p.wait(from, 1)))
-}
-
-// timeOf is the time of day at a monotonic time.
-func (d *Dispatcher) timeOf(mono int64) time.Time {
-	return d.o.Clock.Now().Add(time.Duration(mono - d.mono()))
 }

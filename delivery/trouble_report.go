@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,33 +24,24 @@ type Trouble struct {
 	PassedOver     bool
 }
 
-// Troubles returns why subscriptions of a topic wait, and what they pass over. Nil:
-// nothing is wrong as far as known.
-func (d *Dispatcher) Troubles(topic string) []Trouble {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	t := d.topics[topic]
-	if t == nil {
-		return nil
+// report returns why subscriptions of a topic wait, and what they pass over.
+func (s *troubles) report(t *topic) (out []Trouble) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tr := t.troubles.away; tr != nil {
+		out = append(out, Trouble{Since: tr.first, NextLook: s.timeOf(tr.until), Err: tr.err})
 	}
-	var out []Trouble
-	if tr := t.away; tr != nil {
-		out = append(out, Trouble{Since: tr.first, NextLook: d.timeOf(tr.until), Err: tr.err})
-	}
-	for _, tr := range t.damaged {
-		if !tr.isDamage() {
-			out = append(out, Trouble{Since: tr.first, NextLook: instant(tr.until), Err: tr.err})
-			continue
-		}
-		w := Trouble{
-			Damaged: true, Since: tr.first, Err: tr.err, Seq: tr.at.Seq, NotificationID: tr.id,
-			PassedOverAt: tr.first.Add(d.o.Policy.GiveUp), PassedOver: tr.passed,
+	for _, tr := range t.troubles.damaged {
+		w := Trouble{Since: tr.first, Err: tr.err}
+		if tr.isDamage() {
+			w.Damaged, w.Seq, w.NotificationID = true, tr.at.Seq, tr.id
+			w.PassedOverAt, w.PassedOver = tr.first.Add(s.policy.GiveUp), tr.passed
 		}
 		if !tr.passed {
-			w.NextLook = d.timeOf(tr.until)
+			w.NextLook = s.timeOf(tr.until)
 		}
 		out = append(out, w)
 	}
-	slices.SortFunc(out, func(a, b Trouble) int { return int(a.Seq) - int(b.Seq) }) //nolint:gosec // of one topic
+	slices.SortFunc(out, func(a, b Trouble) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out
 }

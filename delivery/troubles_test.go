@@ -118,7 +118,7 @@ func TestSweepGoesOn(t *testing.T) {
 			subs = append(subs, b.subscribe(topicA, cb(n)))
 		}
 		bad := &badGet{memory: b.memory, bad: subs[0].ID}
-		b.d.o.Subscriptions = bad
+		b.d.shards.store = bad
 		b.run()
 		defer b.end()
 		pass(time.Second)
@@ -152,12 +152,12 @@ func (b *badGet) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, e
 
 // Invariant 12: a topic's anchors are bounded.
 func TestAnchorsAreBounded(t *testing.T) {
-	var tp topic
+	tp := &topic{}
 	for n := range journal.Position(10 * remembered) {
-		tp.saw(anchor{position: n + 1})
+		tp.history.saw(anchor{position: n + 1})
 	}
-	if len(tp.seen) != remembered || tp.seen[remembered-1].position != 10*remembered {
-		t.Errorf("%d are kept, the newest is %v", len(tp.seen), tp.seen[remembered-1].position)
+	if len(tp.history.seen) != remembered || tp.history.seen[remembered-1].position != 10*remembered {
+		t.Errorf("%d are kept, the newest is %v", len(tp.history.seen), tp.history.seen[remembered-1].position)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestLastResultsAreStored(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t)
 			sub := b.subscribe(topicA, cb(0))
-			s := newGroupCommit(b.memory, time.Second, 10, b.d.log)
+			s := newGroupCommit(b.memory, time.Second, 10, b.d.o.Log)
 			sub.Cursor.Attempt = 1
 			s.add(subscriptions.Commit{ID: sub.ID, Cursor: sub.Cursor})
 			s.close()

@@ -77,7 +77,7 @@ func TestRollbackThatCannotBeRecorded(t *testing.T) {
 		b := newBed(t)
 		b.subscribe(topicB, cb(0))
 		refuse := &noRecorder{memory: b.memory}
-		b.d.o.Journal = refuse
+		b.readFrom(refuse)
 		b.run()
 		defer b.end()
 		for range 3 {
@@ -121,7 +121,7 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 		a := newBed(t, func(o *Options) { o.Owns = func(int) bool { return owns.Load() } })
 		sub := a.subscribe(topicA, cb(0))
 		held := &heldReads{memory: a.memory, free: make(chan struct{})}
-		a.d.o.Journal, a.d.bodies.reader = held, held
+		a.readFrom(held)
 		a.run()
 		defer a.end()
 		for n := range 5 {
@@ -133,7 +133,8 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 		a.rollback(topicA, 2)
 		b := newBed(t)
 		b.memory = a.memory
-		b.d.o.Journal, b.d.o.Subscriptions, b.d.commits.store, b.d.bodies.reader = a.memory, a.memory, a.memory, a.memory
+		b.readFrom(a.memory)
+		b.d.shards.store, b.d.commits.store = a.memory, a.memory
 		b.run()
 		b.publish(t, topicA, []byte("next"))
 		pass(40 * time.Second)

@@ -67,10 +67,10 @@ func TestStanding(t *testing.T) {
 		synctest.Wait()
 		want := func(when string, quickly ...bool) {
 			t.Helper()
-			b.d.mu.Lock()
-			defer b.d.mu.Unlock()
+			b.d.sched.mu.Lock()
+			defer b.d.sched.mu.Unlock()
 			for n, q := range quickly {
-				if got := b.d.hosts[fmt.Sprintf("h%d.example:80", n)].standing == quick; got != q {
+				if got := b.d.sched.s.hosts.byName[fmt.Sprintf("h%d.example:80", n)].health == quick; got != q {
 					t.Errorf("%s, host %d is quick: %v", when, n, got)
 				}
 			}
@@ -90,8 +90,8 @@ func TestStanding(t *testing.T) {
 		b.publish(t, topicA, []byte("x"))
 		pass(time.Second)
 		want("much later", true, false, true)
-		if d := b.d; d.unprovenBusy != 0 {
-			t.Errorf("%d exchanges are counted that are over", d.unprovenBusy)
+		if d := b.d; d.sched.s.limits.unproven.Load() != 0 {
+			t.Errorf("%d exchanges are counted that are over", d.sched.s.limits.unproven.Load())
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestTurnsAreNeverLost(t *testing.T) {
 			hosts := 1 + s.rnd.IntN(20)
 			for topic := range 1 + s.rnd.IntN(20) {
 				for range 1 + s.rnd.IntN(1+s.rnd.IntN(30)) {
-					of := class(s.rnd.IntN(int(classes)))
+					of := kind(s.rnd.IntN(int(kinds)))
 					l := s.lane(fmt.Sprint(topic), fmt.Sprint("h", s.rnd.IntN(hosts)), of)
 					lanes = append(lanes, l)
 					s.at(time.Duration(s.rnd.IntN(60))*time.Second, func() {
@@ -34,7 +34,7 @@ func TestTurnsAreNeverLost(t *testing.T) {
 			}
 			for range s.rnd.IntN(20) {
 				s.at(time.Duration(s.rnd.IntN(120))*time.Second, func() {
-					l := s.lane(fmt.Sprint(s.rnd.IntN(20)), fmt.Sprint("h", s.rnd.IntN(hosts)), class(s.rnd.IntN(int(classes))))
+					l := s.lane(fmt.Sprint(s.rnd.IntN(20)), fmt.Sprint("h", s.rnd.IntN(hosts)), kind(s.rnd.IntN(int(kinds))))
 					lanes = append(lanes, l)
 					s.makeReady(l, false)
 				})
@@ -52,7 +52,7 @@ func TestTurnsAreNeverLost(t *testing.T) {
 			status := make(map[*lane]int)
 			s.after = func(r *simRun) {
 				out := outcome{Result: Result{Status: status[r.lane]}, duration: r.took, limit: s.d.o.Timeout}
-				s.d.judge(r.job, out)
+				s.d.sched.s.observe(r.job, out)
 				c := &r.lane.cursor
 				switch c.status = int16(out.Status); {
 				case r.lane.state == gone:
@@ -93,21 +93,21 @@ func TestTurnsAreNeverLost(t *testing.T) {
 				return time.Duration(1 + s.rnd.IntN(int(time.Second)))
 			}
 			s.run(30*time.Minute, took, func(w *simWait) {
-				if before := s.hosts[w.lane.host].at[w.class].starts - w.starts; !w.disturb && before >= w.k*w.topics {
-					t.Fatalf("%d others of class %d went before lane %d of one of %d topics", before, w.class, w.k, w.topics)
+				if before := s.hosts[w.lane.host].at[w.kind].starts - w.starts; !w.disturb && before >= w.k*w.topics {
+					t.Fatalf("%d others of kind %d went before lane %d of one of %d topics", before, w.kind, w.k, w.topics)
 				}
-				suspects += s.d.count.suspects
+				suspects += s.d.sched.s.hosts.suspects
 			})
 			if n := len(s.ready); n > 0 && !t.Failed() {
 				t.Fatalf("%d lanes are ready still", n)
 			}
 			for h := range s.hosts {
 				if h.waiting.first != nil || h.leads > 0 {
-					t.Fatalf("groups of %s are left", h.name)
+					t.Fatalf("backlogs of %s are left", h.name)
 				}
 			}
-			if len(s.d.groups) > 0 || s.d.unprovenBusy+s.d.suspectBusy > 0 {
-				t.Fatalf("%d groups, %d exchanges with unproven hosts and %d with suspects are left", len(s.d.groups), s.d.unprovenBusy, s.d.suspectBusy)
+			if len(s.d.sched.s.turns.backlogs) > 0 || s.d.sched.s.limits.unproven.Load()+s.d.sched.s.limits.suspect.Load() > 0 {
+				t.Fatalf("%d backlogs, %d exchanges with unproven hosts and %d with suspects are left", len(s.d.sched.s.turns.backlogs), s.d.sched.s.limits.unproven.Load(), s.d.sched.s.limits.suspect.Load())
 			}
 		})
 	}

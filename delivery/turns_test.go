@@ -9,25 +9,25 @@ import (
 )
 
 // bound is how long a lane waits for its turn at most, as docs/delivery.md says,
-// with a sender for each place: an exchange of its host, and so many of its class there.
+// with a sender for each place: an exchange of its host, and so many of its kind there.
 func (w *simWait) bound(places int, host, own time.Duration) time.Duration {
 	n := 0
-	for _, wanted := range w.classes {
+	for _, wanted := range w.kinds {
 		if wanted {
 			n++
 		}
 	}
 	share := [...]int{1: places, 2: places / 2, 3: places / 4}[n]
-	if w.class == later {
+	if w.kind == retry {
 		share = min(share, (places+1)/2)
 	}
-	if share == 0 { // classes take turns
+	if share == 0 { // kinds take turns
 		return host * time.Duration(1+w.k*w.topics*n)
 	}
 	return host + own*time.Duration((w.k*w.topics+share-1)/share)
 }
 
-// Over random topics, hosts, speeds and classes, with a sender for each place: a lane
+// Over random topics, hosts, speeds and kinds, with a sender for each place: a lane
 // waits for no more exchanges of its host than docs/delivery.md says.
 func TestTurnsAreBounded(t *testing.T) {
 	waits, tight := 0, 0
@@ -36,15 +36,15 @@ func TestTurnsAreBounded(t *testing.T) {
 			s := newSim(t, seed, func(o *Options) { o.PerHost = 1 + int(seed%12) })
 			hosts := 1 + s.rnd.IntN(8)
 			s.d.o.MaxInflight = hosts * s.d.o.PerHost
-			type kind struct {
+			type speedKey struct {
 				*host
-				class
+				kind
 			}
-			speed, slowest := make(map[kind]time.Duration), make(map[*host]time.Duration)
+			speed, slowest := make(map[speedKey]time.Duration), make(map[*host]time.Duration)
 			for topic := range 1 + s.rnd.IntN(30) {
 				for range 1 + s.rnd.IntN(1+s.rnd.IntN(100)) {
-					l := s.lane(fmt.Sprint(topic), fmt.Sprint("h", s.rnd.IntN(hosts)), class(s.rnd.IntN(int(classes))))
-					k := kind{l.host, l.class()}
+					l := s.lane(fmt.Sprint(topic), fmt.Sprint("h", s.rnd.IntN(hosts)), kind(s.rnd.IntN(int(kinds))))
+					k := speedKey{l.host, l.kind()}
 					if speed[k] == 0 {
 						speed[k] = time.Second >> s.rnd.IntN(8)
 						slowest[l.host] = max(slowest[l.host], speed[k])
@@ -59,20 +59,20 @@ func TestTurnsAreBounded(t *testing.T) {
 				}
 			}
 			s.run(20*time.Second, func(l *lane) time.Duration {
-				longest := speed[kind{l.host, l.class()}]
+				longest := speed[speedKey{l.host, l.kind()}]
 				return longest/4 + time.Duration(s.rnd.Int64N(int64(longest)))*3/4
 			}, func(w *simWait) {
-				bound, waited := w.bound(s.d.o.PerHost, slowest[w.lane.host], speed[kind{w.lane.host, w.class}]), time.Since(w.since)
+				bound, waited := w.bound(s.d.o.PerHost, slowest[w.lane.host], speed[speedKey{w.lane.host, w.kind}]), time.Since(w.since)
 				if waited > bound {
-					t.Fatalf("lane %d of its topic, of %d topics and class %d, at a host of %d places that takes up to %v waited for %v, which are over %v",
-						w.k, w.topics, w.class, s.d.o.PerHost, slowest[w.lane.host], waited, bound)
+					t.Fatalf("lane %d of its topic, of %d topics and kind %d, at a host of %d places that takes up to %v waited for %v, which are over %v",
+						w.k, w.topics, w.kind, s.d.o.PerHost, slowest[w.lane.host], waited, bound)
 				}
 				if waits++; waited > bound/2 {
 					tight++
 				}
-				before := s.hosts[w.lane.host].at[w.class].starts - w.starts
+				before := s.hosts[w.lane.host].at[w.kind].starts - w.starts
 				if before >= w.k*w.topics {
-					t.Fatalf("%d others of class %d went before lane %d of one of %d topics", before, w.class, w.k, w.topics)
+					t.Fatalf("%d others of kind %d went before lane %d of one of %d topics", before, w.kind, w.k, w.topics)
 				}
 			})
 		})
@@ -219,11 +219,11 @@ func TestHostsAndTopicsTakeTurns(t *testing.T) {
 // A turn ends also where a topic has nothing that may start, at a host that is never full: its retries have no place
 // there, and callbacks of another topic are quicker than the one sender that is left.
 func TestTurnEnds(t *testing.T) {
-	for _, returned := range []bool{false, true} {
+	for _, reserved := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(t, 1, func(o *Options) { o.MaxInflight, o.PerHost = 3, 4 })
-			hang := []*lane{s.lane("hangs", "shared", later), s.lane("hangs", "shared", later)}
-			lanes := []*lane{s.lane("a", "shared", later), s.lane("a", "of a", first), s.lane("b", "of b", first)}
+			hang := []*lane{s.lane("hangs", "shared", retry), s.lane("hangs", "shared", retry)}
+			lanes := []*lane{s.lane("a", "shared", retry), s.lane("a", "of a", first), s.lane("b", "of b", first)}
 			for range 5 {
 				lanes = append(lanes, s.lane("quick", "shared", trusted))
 			}
@@ -233,13 +233,13 @@ func TestTurnEnds(t *testing.T) {
 			}
 			s.at(time.Millisecond, func() {
 				for _, l := range lanes {
-					s.makeReady(l, returned && l == lanes[0])
+					s.makeReady(l, reserved && l == lanes[0])
 				}
 			})
 			s.after = func(r *simRun) { s.makeReady(r.lane, false) }
 			got := make(map[string]int)
 			s.run(time.Second, func(l *lane) time.Duration {
-				if l.class() == later {
+				if l.kind() == retry {
 					return time.Hour
 				}
 				return time.Millisecond
@@ -251,7 +251,7 @@ func TestTurnEnds(t *testing.T) {
 	}
 }
 
-// A lane whose large body has been read goes before all turns and classes, as soon as its host has a place.
+// A lane whose large body has been read goes before all turns and kinds, as soon as its host has a place.
 func TestReturnedGoesFirst(t *testing.T) {
 	for _, place := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -266,13 +266,13 @@ func TestReturnedGoesFirst(t *testing.T) {
 			if !place { // the first to start are there
 				slices.Reverse(lanes)
 			}
-			returned := s.lane("returned", "shared", first)
+			reserved := s.lane("reserved", "shared", first)
 			s.quick()
 			lanes = append([]*lane{s.lane("hangs", "shared", first)}, lanes...)
 			for _, l := range lanes {
 				s.makeReady(l, false)
 			}
-			s.at(time.Second/2, func() { s.makeReady(returned, true) })
+			s.at(time.Second/2, func() { s.makeReady(reserved, true) })
 			var order []*lane
 			s.run(3*time.Second, func(l *lane) time.Duration {
 				if l == lanes[0] {
@@ -280,7 +280,7 @@ func TestReturnedGoesFirst(t *testing.T) {
 				}
 				return time.Second
 			}, func(w *simWait) { order = append(order, w.lane) })
-			if order[0] != lanes[0] || order[1] != lanes[1] || order[2] != returned {
+			if order[0] != lanes[0] || order[1] != lanes[1] || order[2] != reserved {
 				t.Errorf("%s, %s and %s went first", order[0].topic.url, order[1].topic.url, order[2].topic.url)
 			}
 		})
@@ -306,8 +306,8 @@ func TestManyTopicsAtAHost(t *testing.T) {
 		s.run((topics+4)/4*takes, func(*lane) time.Duration { return takes }, func(w *simWait) {
 			served++
 			h, listed := w.lane.host, 0
-			for b := range s.d.rotation {
-				listed += s.d.rotation[b].len()
+			for b := range s.d.sched.s.turns.rotation {
+				listed += s.d.sched.s.turns.rotation[b].len()
 			}
 			if listed > s.d.o.PerHost || int(h.leads) > s.d.o.PerHost {
 				t.Fatalf("%d topics lead to a host of %d places", listed, s.d.o.PerHost)

@@ -1,20 +1,32 @@
 package delivery
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
-// tell hands an attempt on and writes its one line. Next is when the lane may go
+// reporter passes on what happens: to the functions in Options, to the log, and to the counters.
+type reporter struct {
+	event func(Event)       // nil: nobody is told
+	gap   func(journal.Gap) // the same
+	log   *zap.Logger
+	clock *clock.Clock
+
+	delivered, failed, passedOver, ended atomic.Uint64
+}
+
+// attempt passes an attempt on and writes its one line. Next is when the lane may go
 // on; zero: that is not known, or at once.
-func (d *Dispatcher) tell(j job, b *body, out outcome, result string, next time.Time) {
-	if d.o.Event != nil {
-		d.o.Event(Event{
+func (r *reporter) attempt(j job, b *body, out outcome, result string, next time.Time) {
+	if r.event != nil {
+		r.event(Event{
 			SubscriptionID: j.lane.id, NotificationID: b.entry.ID,
 			Topic: j.lane.topic.url, CallbackHost: j.lane.host.name,
 			Attempt: j.cursor.attempt + 1, Outcome: result, Status: out.Status, Err: out.err,
@@ -22,18 +34,18 @@ func (d *Dispatcher) tell(j job, b *body, out outcome, result string, next time.
 			ReceivedAt: b.entry.ReceivedAt, Bytes: b.entry.Size,
 		})
 	}
-	d.logAttempt(j, b, out, result, next)
+	r.logAttempt(j, b, out, result, next)
 }
 
 // logAttempt writes the line of an attempt. Deliveries that succeed at first are
 // logged at debug level, as a fan-out has a million of them; what else happens
 // at info.
-func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next time.Time) {
+func (r *reporter) logAttempt(j job, b *body, out outcome, result string, next time.Time) {
 	level := zapcore.InfoLevel
 	if result == Deliver.String() && j.cursor.attempt == 0 {
 		level = zapcore.DebugLevel
 	}
-	line := d.log.Check(level, "delivery attempt")
+	line := r.log.Check(level, "delivery attempt")
 	if line == nil {
 		return
 	}
@@ -59,16 +71,26 @@ func (d *Dispatcher) logAttempt(j job, b *body, out outcome, result string, next
 	line.Write(fields...)
 }
 
-// tellGap hands on and logs that a subscription will not get something. Of damage
+// skipped passes on and logs that a subscription will not get something. Of damage
 // there is one line for all subscriptions of the topic (damage_passed_over).
-func (d *Dispatcher) tellGap(j job, g journal.Gap) {
-	if d.o.Gap != nil {
-		d.o.Gap(g)
+func (r *reporter) skipped(j job, g journal.Gap) {
+	if r.gap != nil {
+		r.gap(g)
 	}
-	if g.Reason == journal.GapDamaged {
-		return
+	if g.Reason != journal.GapDamaged {
+		LogGap(r.log, j.lane.topic.url, j.lane.id, j.lane.host.name, g)
 	}
-	LogGap(d.log, j.lane.topic.url, j.lane.id, j.lane.host.name, g)
+}
+
+// rolledBack passes on and logs that lanes of a topic went back, since the store lost its tail.
+func (r *reporter) rolledBack(t *topic, f *fork, gap journal.Gap, lanes int) {
+	if r.gap != nil {
+		r.gap(gap)
+	}
+	r.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
+		zap.String("event", "rolled_back"), zap.String("topic", t.url), zap.Int("subscriptions", lanes),
+		zap.Uint64("from_seq", f.last.seq), zap.Uint64("to_seq", f.to.seq), zap.Uint64("count", gap.Count),
+		known("from", gap.From), known("until", gap.Until))
 }
 
 // LogGap writes that a subscription will not get something (invariant 10). Host
@@ -87,18 +109,18 @@ func known(key string, t time.Time) zap.Field {
 	return zap.Time(key, t)
 }
 
-// tally counts what became of an attempt.
-func (d *Dispatcher) tally(a Action) {
+// count counts what became of an attempt.
+func (r *reporter) count(a Action) {
 	switch a {
 	case Deliver:
-		d.delivered.Add(1)
+		r.delivered.Add(1)
 		return
 	case PassOver:
-		d.passedOver.Add(1)
+		r.passedOver.Add(1)
 	case End:
-		d.ended.Add(1)
+		r.ended.Add(1)
 	}
-	d.failed.Add(1)
+	r.failed.Add(1)
 }
 
 func message(err error) string {

@@ -79,7 +79,8 @@ func TestSweepAsksForItsOwn(t *testing.T) {
 		b := newBed(t)
 		mine, _ := b.two()
 		counted := &counting{memory: b.memory, changes: map[int]int{}, changed: map[int]int{}}
-		b.d.o.Journal, b.d.o.Subscriptions = counted, counted
+		b.readFrom(counted)
+		b.d.shards.store = counted
 		b.runAlone()
 		defer b.end()
 		b.own(mine)
@@ -149,7 +150,7 @@ func TestYield(t *testing.T) {
 		if n := len(b.attempts(mine.Callback)); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
-		if b.d.lane(mine.ID) != nil || b.d.Stats().Lanes != 1 {
+		if b.d.sched.s.lane(mine.ID) != nil || b.d.Stats().Lanes != 1 {
 			t.Errorf("the lane is there still: %+v", b.d.Stats())
 		}
 		b.own(mine)
@@ -241,7 +242,7 @@ func TestTakeFails(t *testing.T) {
 		b := newBed(t)
 		mine, other := b.two()
 		broken := &slowList{memory: b.memory}
-		b.d.o.Subscriptions = broken
+		b.d.shards.store = broken
 		b.runAlone()
 		defer b.end()
 		broken.err = errStore
@@ -264,7 +265,7 @@ func TestTakeFails(t *testing.T) {
 		default:
 			t.Error("Take goes on though the shard was cut")
 		}
-		if b.d.lane(mine.ID) != nil {
+		if b.d.sched.s.lane(mine.ID) != nil {
 			t.Error("the shard that was cut counts")
 		}
 	})
@@ -299,7 +300,7 @@ func TestTakeDoesNotReviveEnded_HUB49(t *testing.T) {
 			ended.EndedAt = time.Now()
 			b.d.Apply(ended)
 		}}
-		b.d.o.Subscriptions = stale
+		b.d.shards.store = stale
 		b.runAlone()
 		defer b.end()
 		b.own(sub)

@@ -1,0 +1,273 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// errShutdown is the cause with which exchanges are cut off at the end.
+var errShutdown = errors.New("the hub shuts down")
+
+// Dispatcher delivers what the journal holds to the subscriptions that want it.
+// Its methods may be called from several goroutines. It puts the parts together, which the
+// package comment names, and runs them.
+type Dispatcher struct {
+	o        Options
+	sched    *sharedScheduler
+	shards   *shards
+	heads    *heads
+	bodies   *bodies
+	troubles *troubles
+	sender   *sender
+	commits  *groupCommit
+	report   *reporter
+	lags     *lagReporter
+
+	exchanges context.Context // what is in flight outlives Run's own
+	cutOff    context.CancelCauseFunc
+}
+
+// New returns a Dispatcher. It delivers nothing until Run, and only to the
+// subscriptions of shards that were taken (Take).
+func New(o Options) (*Dispatcher, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	d := &Dispatcher{o: o}
+	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
+	clocks, limits := newClocks(o.Clock), newLimits(o.MaxInflight)
+	d.report = &reporter{event: o.Event, gap: o.Gap, log: o.Log, clock: o.Clock}
+	d.commits = newGroupCommit(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
+	d.troubles = &troubles{
+		clocks: clocks, policy: o.Policy, rnd: o.Rand, log: o.Log, damaged: o.Damaged, pending: make(map[*topic]struct{}),
+	}
+	d.sched = newSharedScheduler(newScheduler(&o, clocks, limits, d.troubles))
+	d.troubles.walk, d.sched.s.ahead = d.sched.walk, d.commits.ahead
+	d.heads = newHeads(o.Journal, d.sched, o.Log)
+	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, limits, d.unpark, d.troubles.wasRead)
+	d.sched.s.bulk = d.bodies.room.bulk
+	d.shards = &shards{
+		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
+		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
+		moves: moves{one: make(chan struct{}, 1), begun: make(chan struct{})},
+	}
+	for i := range d.shards.all {
+		d.shards.all[i].one = make(chan struct{}, 1)
+	}
+	d.sender = &sender{
+		sched: d.sched, journal: o.Journal, bodies: d.bodies, troubles: d.troubles, shards: d.shards,
+		client:   client{o.Client, o.UserAgent, o.Signature, o.Timeout, o.Clock},
+		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
+		commits:  d.commits, report: d.report, stages: stages(),
+	}
+	d.lags = &lagReporter{sched: d.sched, now: o.Clock.Now}
+	return d, nil
+}
+
+// Run delivers to the subscriptions of the shards that are taken, until ctx
+// ends. Then it makes no new attempts, lets those in flight go on for up to
+// Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
+// and returns nil. It may be called once.
+//
+// What the store has not accepted flushTimeout after Options.Drain is delivered again.
+// The log says how many deliveries that are, before Run waits for the questions to
+// the store that are still under way.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	defer d.cutOff(errShutdown)
+	d.bodies.ctx = d.exchanges
+
+	var senders, others sync.WaitGroup
+	stored := make(chan struct{})
+	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	go func() {
+		defer close(stored)
+		_ = d.commits.run(commits) // it gives up when commits ends, and logs each error
+	}()
+	// Subscribe to hints before reading the first head, so no append is missed.
+	hints := d.o.Journal.Hints(ctx)
+	for range d.o.MaxInflight {
+		senders.Go(func() { d.sender.run(d.exchanges) })
+	}
+	for range followers {
+		others.Go(func() { d.heads.run(ctx) })
+	}
+	others.Go(func() { d.sched.loop(ctx) })
+	others.Go(func() { d.heads.listen(hints) })
+	others.Go(func() { d.shards.sweepOn(ctx, d.o.Sweep) })
+	others.Go(func() { d.lags.run(ctx) })
+
+	<-ctx.Done()
+	d.sched.stop()
+	d.heads.stop()
+	timer := time.AfterFunc(d.o.Drain, func() {
+		d.cutOff(errShutdown)
+		d.commits.giveWay()
+	})
+	defer timer.Stop()
+	unstored := 0
+	over := time.AfterFunc(d.o.Drain+flushTimeout, func() {
+		unstored = d.commits.uncommitted()
+		giveUp()
+	})
+	defer over.Stop()
+	sent := make(chan struct{})
+	go func() { defer close(sent); senders.Wait() }()
+	select {
+	case <-sent:
+	case <-commits.Done(): // a sender waits for the store
+	}
+	d.commits.close()
+	select {
+	case <-stored:
+	case <-commits.Done(): // the store may not even answer
+	}
+	if commits.Err() != nil && unstored > 0 {
+		d.o.Log.Warn("the hub ended before the store took the results of these deliveries; they are delivered again",
+			zap.String("event", "results_not_stored"), zap.Int("results", unstored))
+	}
+	d.cutOff(errShutdown) // bodies being read
+	<-sent
+	<-stored
+	others.Wait()
+	d.bodies.close()
+	return nil
+}
+
+// unpark has lanes go on that waited for a body, or for its sender.
+func (d *Dispatcher) unpark(lanes []*lane, read bool) {
+	for _, c := range d.sched.unpark(lanes, read) {
+		d.commits.add(c)
+	}
+}
+
+// Take takes up the subscriptions of a shard and begins to deliver to them. It
+// may be called before Run, and again for a shard that is taken, which changes
+// nothing. What Apply is called for meanwhile wins over what is read.
+//
+// An error says that they could not be read, or that the shard was cut
+// meanwhile: nothing of it is delivered to then.
+func (d *Dispatcher) Take(ctx context.Context, n int) error { return d.shards.take(ctx, n) }
+
+// Yield ends the work on a shard so that another hub can go on with it: no
+// attempt is begun any more, those in flight go on until ctx ends, and are cut
+// off then, which counts as no failure; what came of them is stored. Then the
+// lanes are forgotten. It returns when all that is done, or a moment after ctx
+// ended at the latest. A shard that is not taken stays as it is.
+func (d *Dispatcher) Yield(ctx context.Context, n int) { d.shards.yield(ctx, n) }
+
+// Cut ends the work on a shard at once, as the hub does not own it any more: its
+// exchanges are cancelled, which counts as no failure, and its lanes forgotten.
+// Results that wait to be stored may still be: the store merges them. A shard that
+// is not taken stays as it is.
+func (d *Dispatcher) Cut(n int) { d.shards.cut(n) }
+
+// Apply accepts a subscription that was activated, renewed or ended; it
+// takes effect at once (HUB-49). What is in flight goes on, but its result does
+// not count where the cursor was minted anew. One of a shard that is not taken is
+// ignored: its owner finds the change in the store.
+func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
+
+// Subscribers counts those who get a topic now: its subscriptions whose lease
+// has not run out. It takes a time that grows with their number, and between
+// chunks of them gives the lock to those who deliver: one that comes or goes
+// meanwhile may be left out.
+func (d *Dispatcher) Subscribers(topic string) (n int) {
+	if t := d.sched.topic(topic); t != nil {
+		now := d.sched.s.read().earliest
+		d.sched.each(t, func(_ *scheduler, l *lane) {
+			if l.expires > now {
+				n++
+			}
+		})
+	}
+	return n
+}
+
+// Reached tells how far the subscriptions of this hub got, of each topic of some
+// partitions: a store that lost the head of a topic learns by that what it had. It
+// takes a time that grows with their number. Between chunks of them it gives the lock
+// to those who deliver, so one that comes or goes meanwhile may be left out.
+func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
+	var wanted [journal.Partitions]bool
+	for _, n := range partitions {
+		wanted[n] = true
+	}
+	var topics []*topic
+	d.sched.do(func(s *scheduler) {
+		for _, t := range s.topics {
+			topics = append(topics, t)
+		}
+	})
+	for _, t := range topics {
+		if !wanted[partitionOf(t.url)] {
+			continue
+		}
+		var least, greatest anchor
+		n := 0
+		d.sched.each(t, func(_ *scheduler, l *lane) {
+			at := l.cursor.anchor
+			if n == 0 || at.position < least.position {
+				least = at
+			}
+			if n == 0 || at.position > greatest.position {
+				greatest = at
+			}
+			n++
+		})
+		if n > 0 {
+			all = append(all, journal.Reached{Topic: t.url, Least: least.unpack(), Greatest: greatest.unpack()})
+		}
+	}
+	return all
+}
+
+// LagReport returns the latest. It is some seconds old, and costs nothing.
+func (d *Dispatcher) LagReport() LagReport {
+	if r := d.lags.latest.Load(); r != nil {
+		return *r
+	}
+	return LagReport{}
+}
+
+// Troubles returns why subscriptions of a topic wait, and what they pass over. Nil:
+// nothing is wrong as far as known.
+func (d *Dispatcher) Troubles(topic string) []Trouble {
+	if t := d.sched.topic(topic); t != nil {
+		return d.troubles.report(t)
+	}
+	return nil
+}
+
+// Stats returns a snapshot.
+func (d *Dispatcher) Stats() (st Stats) {
+	d.sched.do(func(s *scheduler) {
+		st = Stats{
+			Topics: len(s.topics), Hosts: len(s.hosts.byName),
+			Ready: s.turns.ready, Waiting: len(s.timers.items), InFlight: s.turns.inFlight,
+			Suspects: s.hosts.suspects,
+		}
+		for _, set := range s.sets {
+			if set != nil {
+				st.Lanes += len(set.lanes)
+			}
+		}
+	})
+	st.Away, st.Damaged = d.troubles.counts()
+	st.BytesInFlight, st.BytesCached, st.Reads = d.bodies.stats()
+	st.Uncommitted = d.commits.uncommitted()
+	st.Delivered, st.Failed = d.report.delivered.Load(), d.report.failed.Load()
+	st.PassedOver, st.Gone = d.report.passedOver.Load(), d.report.ended.Load()
+	return st
+}

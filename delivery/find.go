@@ -1,0 +1,109 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// errSuperseded says that the lane got another cursor, or is gone.
+var errSuperseded = errors.New("the subscription changed meanwhile")
+
+// find is the stage that finds the entry after the lane's cursor, with its body.
+func (s *sender) find(ctx context.Context, d *delivery) bool {
+	b, err := s.next(ctx, &d.job)
+	if err != nil {
+		s.notNow(&d.job, b, err)
+		return false
+	}
+	d.body = b
+	return true
+}
+
+// next returns the entry after the job's cursor. Where entries were trimmed, lost or
+// damaged before they were delivered, it moves the cursor and goes on.
+func (s *sender) next(ctx context.Context, j *job) (*body, error) {
+	for {
+		if !s.rewinder.awaitFork(j) {
+			return nil, errSuperseded
+		}
+		wait, over := s.troubles.paused(j)
+		if wait {
+			return nil, errPaused
+		}
+		if over != nil {
+			if !s.skip(j, *over, journal.GapDamaged) {
+				return nil, errSuperseded
+			}
+			continue
+		}
+		b, err := s.bodies.get(ctx, j.lane.topic, j.cursor.anchor, j.lane.host, j.health())
+		var trimmed *journal.TrimmedError
+		var moved bool
+		switch {
+		case errors.Is(err, errAgain):
+			continue
+		case errors.As(err, &trimmed) && trimmed.To.Position > j.cursor.position:
+			to, reason := trimmed.To, trimmed.Reason
+			if at := s.troubles.damageBefore(j, to); at != nil {
+				to, reason = *at, journal.GapDamaged
+			}
+			if reason == journal.GapRemoved && s.shards.endedElsewhere(ctx, j) {
+				return nil, errSuperseded
+			}
+			moved = s.skip(j, to, reason)
+		case errors.Is(err, journal.ErrRolledBack):
+			if err := s.rewinder.reanchor(ctx, j); err != nil {
+				s.troubles.wasRead(keyOf(j.lane.topic, j.cursor.anchor), err)
+				return nil, err
+			}
+			moved = s.rewinder.stands(j)
+		case errors.Is(err, journal.ErrDamaged):
+			if _, over := s.troubles.paused(j); over == nil {
+				return nil, errPaused
+			}
+			continue
+		default:
+			return b, err
+		}
+		if !moved {
+			return nil, errSuperseded
+		}
+	}
+}
+
+// skip moves the job's cursor over what it will not get, up to an anchor, and records
+// it as a gap. False: the cursor does not stand any more.
+func (s *sender) skip(j *job, to journal.Anchor, reason string) (ok bool) {
+	from := j.cursor.unpack()
+	c := j.cursor.moveTo(packAnchor(to))
+	if s.sched.do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
+		return false
+	}
+	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: reason, At: s.report.clock.Now()}
+	if to.Seq > from.Seq {
+		gap.Count = to.Seq - from.Seq
+	}
+	s.report.skipped(*j, gap)
+	s.commits.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
+	return true
+}
+
+// notNow puts a lane back for which next found nothing.
+func (s *sender) notNow(j *job, b *body, err error) {
+	switch {
+	case errors.Is(err, errSuperseded):
+		s.giveBack(j)
+	case errors.Is(err, errHead):
+		s.sched.do(func(sc *scheduler) { sc.atHead(*j) })
+	case errors.Is(err, errNoRoom):
+		s.sched.do(func(sc *scheduler) { sc.park(*j) })
+		if !s.bodies.wait(b, j.lane, j.health()) {
+			s.bodies.unpark([]*lane{j.lane}, true)
+		}
+	default:
+		s.pause(j, true)
+	}
+}

@@ -1,0 +1,155 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/zap"
+)
+
+// heads finds out which entries are new: it reads the head of each topic that may have moved,
+// and passes it to the scheduler, which readies the topic's lanes. Hints say at once which topics
+// moved, the sweep for certain.
+type heads struct {
+	journal Journal
+	sched   *sharedScheduler
+	log     *zap.Logger
+
+	mu       sync.Mutex
+	follow   sync.Cond // on mu: queue got something, or stopping
+	stopping bool
+	queue    ring[*topic]
+	reads    map[*topic]*headRead
+}
+
+// headRead is what is done about the head of a topic, as long as something is.
+type headRead struct {
+	dirty   bool // it is to be read
+	reading bool // it is being read
+	failed  bool // it could not be read the last time
+}
+
+func newHeads(j Journal, s *sharedScheduler, log *zap.Logger) *heads {
+	h := &heads{journal: j, sched: s, log: log, reads: make(map[*topic]*headRead)}
+	h.follow.L = &h.mu
+	return h
+}
+
+// listen follows the hints of the journal until they end.
+func (h *heads) listen(hints <-chan string) {
+	for topic := range hints {
+		h.touch(topic)
+	}
+}
+
+// touch has the head of a topic read, if it has lanes.
+func (h *heads) touch(url string) {
+	if t := h.sched.topic(url); t != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.enqueue(t)
+	}
+}
+
+// begin has the head of a topic read that got its first lane.
+func (h *heads) begin(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.enqueue(t)
+}
+
+func (h *heads) enqueue(t *topic) {
+	r := h.reads[t]
+	if r == nil {
+		r = &headRead{}
+		h.reads[t] = r
+	}
+	if r.dirty {
+		return
+	}
+	r.dirty = true
+	if !r.reading { // else whoever reads it reads it again
+		h.queue.push(t)
+		h.follow.Signal()
+	}
+}
+
+// retry has the heads read that could not be.
+func (h *heads) retry() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t, r := range h.reads {
+		if r.failed {
+			h.enqueue(t)
+		}
+	}
+}
+
+// run reads the heads of topics that may have moved, until stop.
+func (h *heads) run(ctx context.Context) {
+	for {
+		t := h.next()
+		if t == nil {
+			return
+		}
+		head, err := h.journal.Head(ctx, t.url)
+		if changed := h.read(t, packAnchor(head.Last), err); !changed || ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			h.log.Warn("the head of a topic cannot be read; it is read again every few seconds", zap.String("event", "head_failed"), zap.String("topic", t.url), zap.Error(err))
+		} else {
+			h.log.Info("the head of a topic can be read again", zap.String("event", "head_recovered"), zap.String("topic", t.url))
+		}
+	}
+}
+
+// next waits for a topic whose head is to be read. A topic is read by one
+// reader at a time, so that an older answer never replaces a newer one. Nil:
+// there will be none.
+func (h *heads) next() *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !h.stopping {
+		if t, ok := h.queue.pop(); ok {
+			r := h.reads[t]
+			r.dirty, r.reading = false, true
+			return t
+		}
+		h.follow.Wait()
+	}
+	return nil
+}
+
+// read passes on what was read of a head. It reports whether that failed where it
+// did not before, or the other way round.
+func (h *heads) read(t *topic, head anchor, err error) (changed bool) {
+	hasLanes := false
+	h.sched.do(func(s *scheduler) {
+		hasLanes = s.topics[t.url] == t
+		if err == nil && !(t.known && t.head.same(head)) {
+			s.setHead(t, head)
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.reads[t]
+	changed = r.failed != (err != nil)
+	r.reading, r.failed = false, err != nil && hasLanes
+	switch {
+	case r.dirty:
+		h.queue.push(t)
+		h.follow.Signal()
+	case !r.failed:
+		delete(h.reads, t)
+	}
+	return changed
+}
+
+// stop ends run.
+func (h *heads) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = true
+	h.follow.Broadcast()
+}

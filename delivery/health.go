@@ -1,0 +1,175 @@
+package delivery
+
+import "time"
+
+// health tells hosts that are done quickly, whatever comes of it, from those that
+// are new, or were slow a while ago. Without the difference, tar pits that nobody knows yet
+// would have all senders until each had its three timeouts, and callbacks that say yes
+// just before the time limit would have them for ever.
+type health int
+
+const (
+	unproven health = iota
+	quick
+)
+
+// quickShare is the part of the exchange's time limit, one in so many, that a quick
+// exchange takes at most: a bit less than 2 s of 15. The limit grows with the body, so
+// a quick host takes 1 MiB or more a second of a large one.
+const quickShare = 8
+
+// probation is how long a slow host is not quick again: one that takes turns at
+// being quick and slow would else have the senders that are kept from it.
+const probation = 10 * time.Minute
+
+// host is a callback host:port.
+type host struct {
+	name string
+	members
+	// queued are the backlogs with ready lanes, of each kind in the order in which
+	// they have their turn here; active counts the exchanges of each.
+	queued [kinds]ring[*backlog]
+	active [kinds]int32
+	turn   kind // which goes first of those with equally many
+	// waiting are the backlogs that lead no sender here. Of those that do, leads counts
+	// the ones that do so at the next turn of their topic.
+	waiting backlogList
+	leads   int32
+
+	health    health
+	slowUntil int64 // monotonic; no earlier is it quick again
+	// failures counts timeouts and connect errors in a row.
+	failures int
+	// suspect: there were too many of them, and the host gets one probe for
+	// each step of a ladder of its own, at probe or after.
+	suspect bool
+	step    uint32
+	probe   int64 // monotonic
+	timer   int32 // its place in hosts.probes, or -1
+	// revive: it was suspect, and lanes of it wait that its first 2xx readies.
+	revive  bool
+	walking bool
+}
+
+func (h *host) dueAt() int64 { return h.probe }
+func (h *host) slot() *int32 { return &h.timer }
+
+func (h *host) pool() pool {
+	if h.suspect {
+		return pool(2 + h.health)
+	}
+	return pool(h.health)
+}
+
+// busy is how many deliveries it has.
+func (h *host) busy() int {
+	n := int32(0)
+	for _, of := range h.active {
+		n += of
+	}
+	return int(n)
+}
+
+// hosts are the hosts that have lanes or deliveries, and what is known of their health.
+type hosts struct {
+	clocks
+	policy   Policy
+	rnd      func() float64
+	wake     func() // a probe may be due earlier than before
+	limits   *limits
+	byName   map[string]*host
+	probes   timers[*host] // suspects
+	suspects int
+}
+
+// host returns one by its name. It makes it if there is none.
+func (f *hosts) host(name string) *host {
+	h := f.byName[name]
+	if h == nil {
+		h = &host{name: name, timer: -1}
+		f.byName[name] = h
+	}
+	return h
+}
+
+// forget drops a host that nothing is left of.
+func (f *hosts) forget(h *host) {
+	if len(h.lanes) > 0 || h.busy() > 0 {
+		return
+	}
+	for _, q := range h.queued {
+		if q.len() > 0 {
+			return
+		}
+	}
+	f.trust(h)
+	if f.byName[h.name] == h {
+		delete(f.byName, h.name)
+	}
+}
+
+// observe draws the conclusions for the host of a delivery. It reports whether the host
+// answered 2xx for the first time since it was suspect. The caller relists the host if its
+// pool is another one now.
+func (f *hosts) observe(j job, out outcome) (revived bool) {
+	h, status, now := j.lane.host, out.Status, f.mono()
+	if out.duration > out.limit/quickShare {
+		h.health, h.slowUntil = unproven, now+int64(probation)
+	} else if now >= h.slowUntil {
+		h.health = quick
+	}
+	switch {
+	case status > 0:
+		h.failures = 0
+		f.trust(h)
+		if h.revive && (Result{Status: status}).delivered() {
+			h.revive = false
+			return true
+		}
+	case j.probe && h.suspect:
+		h.step = up(h.step)
+		f.probeLater(h)
+		if j.kind != trusted && h.queued[trusted].len() > 0 {
+			f.probeSoon(h) // they came during the probe, which would have been theirs
+		}
+	case unreachable(status):
+		if h.failures++; h.failures >= suspectAfter && !h.suspect {
+			h.suspect, h.revive, h.step = true, true, 0
+			f.suspects++
+			f.limits.suspect.Add(int64(h.busy()))
+			f.probeLater(h)
+		}
+	}
+	return false
+}
+
+// probeLater sets the time of the next probe of a suspect host.
+func (f *hosts) probeLater(h *host) {
+	h.probe = f.mono() + int64(f.policy.wait(h.step, f.rnd()))
+	f.probes.set(h)
+	f.wake()
+}
+
+// probeSoon has a suspect host probed within a step: somebody waits for it whom it
+// answered the last time.
+func (f *hosts) probeSoon(h *host) { f.probeBy(h, f.mono()+int64(f.policy.step(probeStep))) }
+
+// probeBy has a suspect host probed no later than at a time.
+func (f *hosts) probeBy(h *host, at int64) {
+	if h.suspect && at < h.probe {
+		h.probe = at
+		f.probes.set(h)
+		f.wake()
+	}
+}
+
+// trust ends a suspicion, if there is one.
+func (f *hosts) trust(h *host) {
+	if !h.suspect {
+		return
+	}
+	f.limits.suspect.Add(-int64(h.busy()))
+	h.suspect = false
+	f.suspects--
+	f.probes.drop(h)
+}

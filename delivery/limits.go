@@ -1,0 +1,61 @@
+package delivery
+
+import "sync/atomic"
+
+// limits are the limits of the hub as a whole. They count exchanges that may take a while,
+// so that these leave some senders to the others:
+//
+//   - exchanges with suspect hosts;
+//   - exchanges with unproven hosts;
+//   - exchanges of bodies over 64 KiB, which are heavy, with quick hosts: a host may take
+//     an eighth of the exchange's limit and is still quick, and that limit grows with the body.
+//
+// Unproven and heavy ones together leave a tenth of the senders. Bodies up to half a share
+// of the room may use half of that tenth. Unproven hosts leave a fifth of the senders, and
+// heavy bodies leave a twentieth to the unproven hosts. So neither keeps the other from all
+// senders, however much of it waits. A body is read only if a sender can be spared for it, and
+// that slot is reserved until the first lane comes for it. So no body is read in vain.
+//
+// Limits may be read from any goroutine. The scheduler counts exchanges, and bodies
+// reservations, each under the lock of its owner.
+type limits struct {
+	senders, suspectMax, unprovenMax int64
+	suspect, unproven, heavy         atomic.Int64
+	// reserved are the slots that wait for a lane, by health.
+	reserved [2]atomic.Int64
+}
+
+func newLimits(senders int) *limits {
+	n, fifth := int64(senders), int64(max(1, senders/5))
+	return &limits{senders: n, suspectMax: fifth, unprovenMax: max(1, n-fifth)}
+}
+
+// free is how many more exchanges of a body of this bulk (room.bulk) may begin with
+// hosts of this health.
+func (n *limits) free(s health, bulk int) int64 {
+	most := max(1, n.senders-max(1, int64(bulk)*n.senders/20))
+	reserve := min(max(1, n.senders/20), most-1)
+	toUnproven := n.unproven.Load() + n.reserved[unproven].Load()
+	heavy := n.heavy.Load() + n.reserved[quick].Load()
+	if s == quick {
+		return most - heavy - max(toUnproven, reserve)
+	}
+	return min(max(most-heavy-toUnproven, reserve-toUnproven), n.unprovenMax-toUnproven)
+}
+
+// mayStart reports whether one more delivery may start at hosts of a pool. With reserved, its
+// sender is counted already.
+func (n *limits) mayStart(p pool, reserved bool) bool {
+	return (!p.suspect() || n.suspect.Load() < n.suspectMax) &&
+		(reserved || p.health() == quick || n.free(unproven, 2) > 0)
+}
+
+// pool is the hosts that share limits of senders: those of either health, and the same for
+// suspects. Each pool has a rotation of topics, so that a full limit delays nothing of
+// another pool.
+type pool int
+
+const pools = 4
+
+func (p pool) suspect() bool  { return p >= 2 }
+func (p pool) health() health { return health(p % 2) }

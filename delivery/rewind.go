@@ -1,0 +1,248 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// fork is where the journal of a topic goes on, after the store lost its tail under
+// us (invariant 5). It is found once for all lanes of the topic in this hub.
+type fork struct {
+	found chan struct{} // closed when the rest is known
+	err   error         // why it is not
+	// to is the newest entry that was read before and that the journal still has.
+	// First and last are the oldest and the newest that it is known to have lost.
+	to, first, last anchor
+}
+
+// done tells whether the fork was found, or could not be.
+func (f *fork) done() bool {
+	select {
+	case <-f.found:
+		return true
+	default:
+		return false
+	}
+}
+
+// covers tells whether a lane at a goes back to the fork.
+func (f *fork) covers(a anchor) bool {
+	return a.position >= f.to.position && a.position <= f.last.position && !a.same(f.to)
+}
+
+// history is what a hub remembers of the journal of a topic.
+type history struct {
+	// fork is what is known of where the journal goes on; nil: it was not rolled
+	// back under us.
+	fork atomic.Pointer[fork]
+
+	mu sync.Mutex
+	// seen are the newest entries that were read from the journal, oldest
+	// first, remembered of them at most: where to go on should it lose its tail.
+	seen []anchor
+}
+
+// remembered is how many anchors of a topic are kept (invariant 5).
+const remembered = 64
+
+// saw remembers that the journal had entries. Those that lanes further back
+// read are not recorded: seen stays in the order of positions, and of the time
+// line that the newest of them is on.
+func (h *history) saw(all ...anchor) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range all {
+		if n := len(h.seen); a.position == 0 || n > 0 && h.seen[n-1].position >= a.position {
+			continue
+		}
+		if len(h.seen) == remembered {
+			copy(h.seen, h.seen[1:])
+			h.seen = h.seen[:remembered-1]
+		}
+		h.seen = append(h.seen, a)
+	}
+}
+
+// forkAt returns the fork that an anchor is behind; mine: it is still to be
+// found, and by this caller.
+func (h *history) forkAt(a anchor) (f *fork, mine bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f = h.fork.Load(); f != nil && (!f.done() || f.err == nil && f.covers(a)) {
+		return f, false
+	}
+	f = &fork{found: make(chan struct{})}
+	h.fork.Store(f)
+	return f, true
+}
+
+// rewinder takes lanes back where the store lost the tail of a journal.
+type rewinder struct {
+	journal Journal
+	sched   *sharedScheduler
+	bodies  *bodies
+	commits *groupCommit
+	report  *reporter
+	owns    func(*lane) bool
+}
+
+// reanchor takes the lanes of the job's topic back to the newest entry that was
+// read before and that the journal still has: what follows may come twice, nothing
+// is skipped (invariant 5). What was lost is recorded with the topic before that
+// (invariant 10). The first job that finds its cursor lost does so, and others wait
+// for it. Only an owner does: the generations of one that was frozen would be later
+// than those of the next owner, and end what that one stores.
+func (r *rewinder) reanchor(ctx context.Context, j *job) error {
+	for {
+		if !r.owns(j.lane) {
+			return errLost
+		}
+		f, mine := j.lane.topic.history.forkAt(j.cursor.anchor)
+		if mine {
+			r.findFork(ctx, j, f)
+		} else {
+			<-f.found
+		}
+		switch {
+		case f.err != nil:
+			return f.err
+		case f.covers(j.cursor.anchor):
+			// One that came after the others went back, or that nobody knew of.
+			for _, c := range r.rewind(f, j.lane) {
+				r.commits.add(c)
+			}
+			return nil
+		case mine:
+			return nil // trimmed meanwhile, as the next read tells
+		}
+	}
+}
+
+// awaitFork waits while another job finds where the journal of the topic goes on.
+// False: the lane has another cursor by then.
+func (r *rewinder) awaitFork(j *job) bool {
+	f := j.lane.topic.history.fork.Load()
+	if f == nil || f.done() {
+		return true
+	}
+	<-f.found
+	return r.stands(j)
+}
+
+// stands tells whether the lane's cursor is still the job's.
+func (r *rewinder) stands(j *job) (ok bool) {
+	r.sched.do(func(*scheduler) { ok = j.stands() })
+	return ok
+}
+
+// findFork finds f from the job's cursor, which is lost, records what is missing,
+// and takes back all lanes of the topic that are known to be behind it.
+func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
+	t := j.lane.topic
+	f.err = r.lookForFork(ctx, t, j.cursor.anchor, f)
+	gap := journal.Gap{
+		From: f.to.instant(), Until: f.last.instant(), Reason: journal.GapRolledBack, At: r.report.clock.Now(),
+		Position: f.last.position, Seq: f.last.seq,
+	}
+	if f.last.seq > f.to.seq {
+		gap.Count = f.last.seq - f.to.seq
+	}
+	if f.err == nil {
+		f.err = r.journal.RecordGap(ctx, t.url, gap)
+	}
+	if f.err != nil {
+		close(f.found)
+		return
+	}
+	r.bodies.forget(t)
+	commits := r.rewindAll(t, f)
+	close(f.found)
+	for _, c := range commits {
+		r.commits.add(c)
+	}
+	r.report.rolledBack(t, f, gap, len(commits))
+}
+
+// lookForFork reads from the entries of t that are remembered: backwards from at,
+// which is lost, to the first that is not, and forwards to the last that is.
+func (r *rewinder) lookForFork(ctx context.Context, t *topic, at anchor, f *fork) error {
+	t.history.mu.Lock()
+	seen := slices.Clone(t.history.seen)
+	t.history.mu.Unlock()
+	f.first, f.last = at, at
+	found := false
+	for _, a := range slices.Backward(seen) {
+		if a.position >= at.position {
+			continue
+		}
+		lost, err := r.lost(ctx, t, a)
+		if err != nil {
+			return err
+		}
+		if found = !lost; found {
+			f.to = a
+			break
+		}
+		f.first = a
+	}
+	if !found {
+		head, err := r.journal.Head(ctx, t.url)
+		if err != nil {
+			return err
+		}
+		f.to = packAnchor(head.Trimmed)
+	}
+	for _, a := range seen {
+		if a.position <= at.position {
+			continue
+		}
+		lost, err := r.lost(ctx, t, a)
+		if err != nil {
+			return err
+		}
+		if !lost {
+			break // from here on they are of the journal as it is now
+		}
+		f.last = a
+	}
+	return nil
+}
+
+// lost tells whether the journal lost an entry that it had.
+func (r *rewinder) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
+	_, err := r.journal.Read(ctx, t.url, a.unpack(), 1, 0)
+	if errors.Is(err, journal.ErrRolledBack) {
+		return true, nil
+	}
+	if _, ok := journal.ReadOn(err); ok {
+		return false, nil
+	}
+	return false, err
+}
+
+// rewindAll takes the lanes of t back that are at an entry which is known to be
+// lost, and returns what is to be stored of them.
+func (r *rewinder) rewindAll(t *topic, f *fork) (commits []subscriptions.Commit) {
+	r.sched.each(t, func(s *scheduler, l *lane) {
+		if l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) && r.owns(l) {
+			commits = append(commits, s.goBack(l, f.to))
+		}
+	})
+	return commits
+}
+
+// rewind takes one lane back to f, if it is not there yet.
+func (r *rewinder) rewind(f *fork, l *lane) (commits []subscriptions.Commit) {
+	r.sched.do(func(s *scheduler) {
+		if l.state != gone && f.covers(l.cursor.anchor) && r.owns(l) {
+			commits = append(commits, s.goBack(l, f.to))
+		}
+	})
+	return commits
+}

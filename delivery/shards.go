@@ -1,0 +1,375 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// errLost is the cause with which exchanges are cut off whose shard is another
+// hub's now.
+var errLost = errors.New("the shard is not this hub's any more")
+
+// cutGrace is how long Yield waits for exchanges that it cut off to end, and for
+// what came of others before to be stored.
+const cutGrace = 400 * time.Millisecond
+
+// shards is which shards of the subscriptions this hub works on: it reads their subscriptions,
+// and gives them to the scheduler and removes them. The sweep (sweep.go) keeps them current.
+type shards struct {
+	journal   journal.Watcher
+	store     subscriptions.Registry
+	poll      func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
+	found     func(subscriptions.Record)
+	ownsShard func(shard int) bool
+	sched     *sharedScheduler
+	heads     *heads
+	commits   *groupCommit
+	log       *zap.Logger
+	now       func() time.Time
+	exchanges context.Context // what all exchanges belong to
+
+	all   [journal.Partitions]shard
+	moves moves
+}
+
+// shard is one of them.
+type shard struct {
+	// one is taken by the Take or Yield that is under way, of which there is one at
+	// a time. Cut waits for nobody.
+	one chan struct{}
+
+	mu     sync.Mutex // locked while lanes come and go
+	tenure *tenure    // nil: the shard is not this hub's
+}
+
+// tenure is the time from a Take to the Yield or Cut after it. What was begun in
+// one is void in the next.
+type tenure struct {
+	ctx context.Context // of its exchanges
+	cut context.CancelCauseFunc
+	set *laneSet
+	// loaded: its subscriptions were read. yielding: no attempt is begun any more. The
+	// lock of the shard guards both, and touched.
+	loaded, yielding bool
+	// touched are the subscriptions that Apply was called for, or that answered
+	// 410, since the last sweep began, or the tenure: what is being read of them may
+	// be older.
+	touched map[uuid.UUID]struct{}
+
+	// The rest is the sweep's, once it is loaded: the counter value to ask Changed
+	// with, and the subscriptions that changed while they were being read, or
+	// could not be read.
+	changed uint64
+	again   map[uuid.UUID]struct{}
+}
+
+// owns reports whether the lane's shard is this hub's at this moment.
+func (p *shards) owns(l *lane) bool { return p.ownsShard(subscriptions.Shard(l.id)) }
+
+// of is the shard of a subscription.
+func (p *shards) of(id uuid.UUID) *shard { return &p.all[subscriptions.Shard(id)] }
+
+// take implements Dispatcher.Take.
+func (p *shards) take(ctx context.Context, n int) error {
+	s := &p.all[n]
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.end()
+	if err := p.moves.begin(ctx, p.journal); err != nil {
+		return fmt.Errorf("taking up shard %d: %w", n, err)
+	}
+	t := p.open(n)
+	if t == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
+	// What is still to be stored of a tenure that was cut is not to be done again.
+	p.commits.flush(ctx)
+	start := time.Now()
+	if err := p.load(ctx, n, t, nil); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		p.drop(n, t) // it ends ctx too
+		return fmt.Errorf("taking up shard %d: %w", n, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tenure != t {
+		return fmt.Errorf("taking up shard %d: %w", n, errLost)
+	}
+	t.loaded = true
+	count := 0
+	p.sched.do(func(*scheduler) { count = len(t.set.lanes) })
+	p.log.Debug("the subscriptions of a shard were read", zap.String("event", "shard_loaded"),
+		zap.Int("shard", n), zap.Int("subscriptions", count), zap.Duration("duration", time.Since(start)))
+	return nil
+}
+
+// yield implements Dispatcher.Yield.
+func (p *shards) yield(ctx context.Context, n int) {
+	s := &p.all[n]
+	if s.begin(ctx) != nil {
+		p.cut(n)
+		return
+	}
+	defer s.end()
+	t := p.close(s)
+	if t == nil {
+		return
+	}
+	if !p.drain(ctx, t) {
+		t.cut(errLost)
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+		defer cancel()
+		p.drain(moment, t)
+		ctx = moment
+	}
+	p.commits.flush(ctx)
+	p.drop(n, t)
+}
+
+// cut implements Dispatcher.Cut.
+func (p *shards) cut(n int) {
+	s := &p.all[n]
+	s.mu.Lock()
+	t := s.tenure
+	s.mu.Unlock()
+	if t != nil {
+		p.drop(n, t)
+	}
+}
+
+// begin waits until no Take or Yield of the shard is under way.
+func (s *shard) begin(ctx context.Context) error {
+	select {
+	case s.one <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *shard) end() { <-s.one }
+
+// open begins a tenure. Nil: the shard is taken already.
+func (p *shards) open(n int) *tenure {
+	s := &p.all[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tenure != nil {
+		return nil
+	}
+	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]struct{})}
+	t.ctx, t.cut = context.WithCancelCause(p.exchanges)
+	t.set = &laneSet{ctx: t.ctx, lanes: make(map[uuid.UUID]*lane)}
+	s.tenure = t
+	p.sched.do(func(sc *scheduler) { sc.sets[n] = t.set })
+	return t
+}
+
+// close has no attempt begun any more, and returns the tenure; nil: there is none.
+func (p *shards) close(s *shard) *tenure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tenure
+	if t == nil {
+		return nil
+	}
+	t.yielding = true
+	p.sched.do(func(*scheduler) { t.set.closing = true })
+	p.sched.eachOf(t.set, func(sc *scheduler, l *lane) {
+		if l.state == inFlight {
+			l.leaving = true
+		} else {
+			sc.remove(l)
+		}
+	})
+	return t
+}
+
+// drop ends a tenure, if it is the shard's still: it cuts off what is in flight
+// and forgets the lanes.
+func (p *shards) drop(n int, t *tenure) {
+	s := &p.all[n]
+	t.cut(errLost) // before waiting for the lock
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tenure != t {
+		return
+	}
+	s.tenure = nil
+	p.sched.eachOf(t.set, (*scheduler).remove)
+	p.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
+}
+
+// drain waits until no sender has a lane of a tenure. False: ctx ended first.
+func (p *shards) drain(ctx context.Context, t *tenure) bool {
+	drained := make(chan struct{})
+	p.sched.do(func(*scheduler) {
+		if t.set.active == 0 {
+			close(drained)
+		} else {
+			t.set.drained = drained
+		}
+	})
+	select {
+	case <-drained:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// apply implements Dispatcher.Apply.
+func (p *shards) apply(s subscriptions.Subscription) {
+	of := p.of(s.ID)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if t := of.tenure; t != nil && !t.yielding {
+		t.touched[s.ID] = struct{}{}
+		p.schedule(&s)
+	}
+}
+
+// applyRead applies what was read from the store, unless something newer is known
+// meanwhile, or the tenure is over; then it returns false.
+func (p *shards) applyRead(t *tenure, s *subscriptions.Subscription) bool {
+	of := p.of(s.ID)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if _, touched := t.touched[s.ID]; touched || of.tenure != t || t.yielding {
+		return false
+	}
+	return p.schedule(s)
+}
+
+// schedule gives a subscription to the scheduler. The caller has the lock of the shard. False:
+// it is to be read again.
+func (p *shards) schedule(s *subscriptions.Subscription) (ok bool) {
+	host := egress.HostPortOf(s.Callback)
+	var fresh *topic
+	p.sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
+	if fresh != nil {
+		p.heads.begin(fresh)
+	}
+	return ok
+}
+
+// ending calls f, which may remove the lane of a subscription that answered 410. The next
+// sweep looks whether the store accepted the end: it does not where a renewal, or
+// a result of the hub that had the shard before, came first.
+func (p *shards) ending(id uuid.UUID, f func()) {
+	of := p.of(id)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if f(); of.tenure != nil {
+		of.tenure.touched[id] = struct{}{}
+	}
+}
+
+// endedElsewhere reports whether the subscription of a topic that was removed ended with
+// it. Another hub ended it then, and told of its gap; the lane goes.
+func (p *shards) endedElsewhere(ctx context.Context, j *job) bool {
+	rec, err := p.store.Get(ctx, j.lane.id)
+	if err != nil || rec.Subscription == nil || rec.Subscription.EndedAt.IsZero() {
+		return false
+	}
+	of := p.of(j.lane.id)
+	of.mu.Lock()
+	t := of.tenure
+	of.mu.Unlock()
+	return t != nil && t.set == j.set && p.applyRead(t, rec.Subscription)
+}
+
+// pageSize is how many records are read from the store at once.
+const pageSize = 1000
+
+// load makes lanes of all subscriptions of a shard that have not ended, and takes
+// those that it reads out of unlisted, which may be nil.
+func (p *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
+	// The counter is read before what it counts.
+	_, next, err := p.store.Changed(ctx, n, 0)
+	if err != nil {
+		return err
+	}
+	t.changed = next
+	var after uuid.UUID
+	for {
+		page, err := p.store.List(ctx, n, after, pageSize)
+		if err != nil {
+			return err
+		}
+		for _, rec := range page {
+			if rec.Subscription != nil {
+				p.applyRead(t, rec.Subscription)
+				delete(unlisted, rec.Subscription.ID)
+			}
+			p.foundIn(rec)
+		}
+		if len(page) < pageSize {
+			return nil
+		}
+		last := page[len(page)-1]
+		if last.Subscription != nil {
+			after = last.Subscription.ID
+		} else {
+			after = last.Request.SubscriptionID()
+		}
+	}
+}
+
+func (p *shards) foundIn(rec subscriptions.Record) {
+	if rec.Request != nil {
+		p.found(rec)
+	}
+}
+
+// moves are the values to ask Changes with, by partition. They are the sweep's,
+// once they are begun.
+type moves struct {
+	one   chan struct{} // held by whoever begins them
+	begun chan struct{} // closed when they are
+	since [journal.Partitions]uint64
+}
+
+// begin reads the counters, if that was not done: before the first head is read
+// that they count. What the sweep asks for later may be far back, and then it is
+// told more topics than moved.
+func (m *moves) begin(ctx context.Context, w journal.Watcher) error {
+	select {
+	case <-m.begun:
+		return nil
+	case m.one <- struct{}{}:
+		defer func() { <-m.one }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-m.begun:
+		return nil
+	default:
+	}
+	for i := range m.since {
+		_, next, err := w.Changes(ctx, i, 0)
+		if err != nil {
+			return fmt.Errorf("reading the topics of partition %d: %w", i, err)
+		}
+		m.since[i] = next
+	}
+	close(m.begun)
+	return nil
+}

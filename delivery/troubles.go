@@ -1,0 +1,436 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// troubles are what keeps lanes of topics waiting that have something to deliver.
+// The pauses are the topic's: however many lanes wait, the store is asked once for
+// each.
+//
+// Of a store that does not answer nothing follows but waiting, for the whole topic. If the
+// store has the entry but not its body, as on a bad sector, only the lanes wait that stand
+// right before it: one of them would else keep the topic waiting for ever. A damaged entry keeps only the lanes waiting that stand right before it; lanes further
+// back come up to it, and lanes beyond it go on. Policy.GiveUp after it was first seen,
+// it is passed over with a gap (journal.GapDamaged).
+//
+// The lock is the innermost one: nothing else is locked under it.
+type troubles struct {
+	clocks
+	policy  Policy
+	rnd     func() float64
+	log     *zap.Logger
+	damaged func()       // one was found; nil: nobody is told
+	walk    func(*topic) // lanes of it may go on; called without the lock
+
+	mu      sync.Mutex
+	pending map[*topic]struct{} // topics some of whose lanes wait
+}
+
+// topicTroubles are those of one topic. The lock of troubles guards all but any.
+type topicTroubles struct {
+	any atomic.Bool // there are some
+	// away is that the store did not answer; nil: it did.
+	away *trouble
+	// damaged are damaged entries and those whose body the store does not give, by the
+	// entry before.
+	damaged map[place]*trouble
+	gone    bool // the topic has no lanes any more
+}
+
+// place is where a lane stands.
+type place struct {
+	position journal.Position
+	nonce    journal.Nonce
+}
+
+func (a anchor) place() place { return place{a.position, a.nonce} }
+
+// trouble is one reason to wait.
+type trouble struct {
+	// first is when it was seen first. For damage, that is the earliest that any lane
+	// knows of: they store it, so that it outlives a restart and a change of owner.
+	first time.Time
+	until int64  // the store is not asked before; by Dispatcher.mono
+	looks uint32 // that found it, since first
+	err   error
+	// The rest is of damage.
+	at     journal.Anchor // of the damaged entry; zero: it is not damaged
+	id     uuid.UUID      // of its notification; uuid.Nil: not known
+	passed bool           // lanes pass it over
+}
+
+const (
+	// storePauseMost bounds the wait for a store that does not answer. The wait starts
+	// with storePause and doubles.
+	storePauseMost = 5 * time.Second
+	// lookTakes is for how long other lanes wait for the answer to one.
+	lookTakes = 15 * time.Second
+	// maxDamaged is how many damaged entries of a topic are remembered (invariant 12).
+	// One that is forgotten is seen for the first time once more.
+	maxDamaged = 64
+)
+
+// errPaused says that a lane has to wait until its topic can be read.
+var errPaused = errors.New("the topic cannot be read for the moment")
+
+// at returns what keeps a lane waiting that stands at a; nil: nothing.
+func (t *topicTroubles) at(a anchor) *trouble {
+	if t.away != nil {
+		return t.away
+	}
+	return t.damaged[a.place()]
+}
+
+// isDamage reports whether the entry is damaged. Else the store does not give it.
+func (tr *trouble) isDamage() bool { return tr.at.Position > 0 }
+
+// unanswered counts the troubles that are no damage.
+func (t *topicTroubles) unanswered() (n int) {
+	if t.away != nil {
+		n++
+	}
+	for _, tr := range t.damaged {
+		if !tr.isDamage() {
+			n++
+		}
+	}
+	return n
+}
+
+// waits reports whether a lane has to wait: for damage that is not passed over, or
+// for the store.
+func (t *topicTroubles) waits() bool {
+	if t.away != nil {
+		return true
+	}
+	for _, tr := range t.damaged {
+		if !tr.passed {
+			return true
+		}
+	}
+	return false
+}
+
+// wasRead accepts what came of reading an entry with its body. Bodies calls it
+// before anyone else can ask for the same.
+func (s *troubles) wasRead(key bodyKey, err error) {
+	var damaged *journal.DamagedError
+	_, isTrimmed := errors.AsType[*journal.TrimmedError](err)
+	walk := false
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, errLost): // of us, and not of the store
+	case errors.As(err, &damaged) && damaged.At.Position > key.position:
+		walk = s.damageSeen(key, damaged)
+	case err == nil, isTrimmed, errors.Is(err, errHead), errors.Is(err, journal.ErrRolledBack), errors.Is(err, journal.ErrNotFound):
+		walk = s.readable(key, err == nil)
+	default:
+		_, ofBody := errors.AsType[bodyError](err)
+		walk = s.storeAway(key, ofBody, err)
+	}
+	if walk {
+		s.walk(key.topic)
+	}
+}
+
+// storeAway records that the store did not answer about a topic, or gave the entry after
+// key without its body. It logs that if it is new. It reports whether lanes may go on.
+func (s *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
+	t, at := &key.topic.troubles, place{key.position, key.nonce}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.read()
+	tr := t.away
+	if ofBody {
+		tr = t.damaged[at]
+	}
+	if tr == nil {
+		if t.unanswered() == 0 {
+			s.log.Warn("the notifications of a topic cannot be read; its deliveries wait until they can",
+				zap.String("event", "read_failed"), zap.String("topic", key.topic.url), zap.Error(err))
+		}
+		tr = &trouble{first: instant(now.wall)}
+		if ofBody {
+			t.addDamage(at, tr)
+		} else {
+			t.away = tr
+		}
+		s.note(key.topic)
+	}
+	if ofBody {
+		walk = s.answered(key.topic)
+	}
+	wait := min(storePause<<min(tr.looks, 8), storePauseMost)
+	tr.until = now.mono + int64(float64(wait)*(1+s.rnd()))
+	tr.looks++
+	tr.err = err
+	return walk
+}
+
+// damageSeen records that an entry is damaged, and logs it if that is new or if the
+// entry is to be passed over from now on. It reports whether lanes may go on.
+func (s *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool) {
+	t, at := &key.topic.troubles, place{key.position, key.nonce}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.read()
+	walk = s.answered(key.topic)
+	tr := t.damaged[at]
+	isNew := tr == nil || !tr.isDamage()
+	if isNew {
+		tr = &trouble{first: instant(now.wall)}
+		t.addDamage(at, tr)
+		s.note(key.topic)
+	}
+	tr.err, tr.at, tr.id = e.Why, e.At, e.ID
+	passAt := tr.first.Add(s.policy.GiveUp)
+	left := max(passAt.UnixNano()-now.earliest, 0)
+	tr.passed = left == 0
+	tr.until = now.mono + min(int64(s.policy.step(min(tr.looks, publishStep))), left)
+	tr.looks++
+	if isNew {
+		if s.damaged != nil {
+			s.damaged()
+		}
+		s.log.Error("a notification is damaged; subscriptions that lack it wait, and pass it over with a gap after --give-up",
+			zap.String("event", "notification_damaged"), zap.String("topic", key.topic.url), notificationID(tr.id),
+			zap.Uint64("seq", tr.at.Seq), zap.Time("passed_over_at", passAt), zap.Error(tr.err))
+	}
+	if tr.passed {
+		s.passOver(key.topic, tr)
+	}
+	return walk || tr.passed
+}
+
+// passOver has the lanes that wait for a damaged entry pass it over, once they are walked over.
+func (s *troubles) passOver(t *topic, tr *trouble) {
+	tr.passed = true
+	s.note(t)
+	s.log.Warn("subscriptions pass over a damaged notification, each with a gap",
+		zap.String("event", "damage_passed_over"), zap.String("topic", t.url), notificationID(tr.id),
+		zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first), known("until", tr.at.Until))
+}
+
+func notificationID(id uuid.UUID) zap.Field {
+	if id == uuid.Nil {
+		return zap.Skip()
+	}
+	return zap.Stringer("notification_id", id)
+}
+
+// addDamage notes what is wrong with the entry after a place.
+func (t *topicTroubles) addDamage(at place, tr *trouble) {
+	if t.damaged == nil {
+		t.damaged = make(map[place]*trouble)
+	}
+	t.forgetDamage()
+	t.damaged[at] = tr
+}
+
+// forgetDamage makes room for one more: those that are passed over go first, then the
+// oldest entries.
+func (t *topicTroubles) forgetDamage() {
+	for len(t.damaged) >= maxDamaged {
+		var first place
+		var worst *trouble
+		for at, tr := range t.damaged {
+			if worst == nil || tr.passed && !worst.passed || tr.passed == worst.passed && at.position < first.position {
+				first, worst = at, tr
+			}
+		}
+		delete(t.damaged, first)
+	}
+}
+
+// note keeps what is counted of t up to date.
+func (s *troubles) note(t *topic) {
+	of := &t.troubles
+	of.any.Store(of.away != nil || len(of.damaged) > 0)
+	if of.waits() && !of.gone {
+		s.pending[t] = struct{}{}
+	} else {
+		delete(s.pending, t)
+	}
+}
+
+// forget drops a topic that has no lanes any more.
+func (s *troubles) forget(t *topic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.troubles.gone = true
+	delete(s.pending, t)
+}
+
+// answered records that the store answered about t. It reports whether it did not before.
+func (s *troubles) answered(t *topic) bool {
+	tr := t.troubles.away
+	if tr == nil {
+		return false
+	}
+	t.troubles.away = nil
+	s.note(t)
+	s.logRecovered(t, tr)
+	return true
+}
+
+// logRecovered logs that the store answers about t again, once it answers about all of it.
+func (s *troubles) logRecovered(t *topic, tr *trouble) {
+	if t.troubles.unanswered() > 0 {
+		return
+	}
+	s.log.Info("the notifications of a topic can be read again", zap.String("event", "read_recovered"),
+		zap.String("topic", t.url), zap.Duration("duration", time.Duration(s.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
+}
+
+// readable records that the store answered, and, if whole, that an entry is whole. It reports
+// whether lanes may go on.
+func (s *troubles) readable(key bodyKey, whole bool) (walk bool) {
+	t, at := &key.topic.troubles, place{key.position, key.nonce}
+	if !t.any.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	walk = s.answered(key.topic)
+	tr := t.damaged[at]
+	if tr == nil || !whole {
+		return walk
+	}
+	delete(t.damaged, at)
+	s.note(key.topic)
+	if !tr.isDamage() {
+		s.logRecovered(key.topic, tr)
+		return true
+	}
+	s.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
+		zap.String("topic", key.topic.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
+	return true
+}
+
+// paused tells what the job has to do about troubles of its topic. False, nil: it may
+// ask the store. True: it has to wait. An anchor: it passes a damaged entry over up to
+// there.
+func (s *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
+	t := &j.lane.topic.troubles
+	if !t.any.Load() {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.mono()
+	switch tr := t.at(j.cursor.anchor); {
+	case tr == nil:
+		return false, nil
+	case tr.passed:
+		at := tr.at
+		return false, &at
+	case tr.until > now:
+		return true, nil
+	default:
+		// This one asks, and the others wait for the answer: they may stand elsewhere.
+		tr.until = now + int64(lookTakes)
+		return false, nil
+	}
+}
+
+// damageBefore returns the anchor of an entry that the job would have waited for, as
+// it is damaged, if that was trimmed meanwhile; nil: there is none.
+func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) *journal.Anchor {
+	t := j.lane.topic
+	if !t.troubles.any.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	tr := t.troubles.damaged[j.cursor.place()]
+	if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
+		s.mu.Unlock()
+		return nil
+	}
+	walk, at := !tr.passed, tr.at
+	if walk {
+		s.passOver(t, tr)
+	}
+	s.mu.Unlock()
+	if walk {
+		s.walk(t)
+	}
+	return &at
+}
+
+// waitFor is until when a lane waits that could not be read for, and since when the damage
+// is known that the lane has to store; 0: nothing is known. A lane and its topic tell each other
+// when damage was first seen. A lane that failed to deliver the same entry before has another
+// use for the time.
+func (s *troubles) waitFor(l *lane, now reading) (until, since int64) {
+	if !l.topic.troubles.any.Load() {
+		return 0, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tr := l.topic.troubles.at(l.cursor.anchor)
+	switch {
+	case tr == nil:
+		return 0, 0
+	case !tr.isDamage() || l.retrying():
+	case l.cursor.first == 0:
+		since = tr.first.UnixNano()
+	default:
+		if first := instant(l.cursor.first); first.Before(tr.first) {
+			tr.first = first
+			tr.until = min(tr.until, now.mono+max(first.Add(s.policy.GiveUp).UnixNano()-now.earliest, 0))
+		}
+	}
+	return tr.until, since
+}
+
+// lookAgain has the store asked at once about what a lane waits for.
+func (s *troubles) lookAgain(l *lane, now reading) {
+	if !l.topic.troubles.any.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tr := l.topic.troubles.at(l.cursor.anchor); tr != nil {
+		tr.until = min(tr.until, now.mono)
+	}
+}
+
+// until is until when an idle lane waits for troubles of its topic; 0: it does not.
+// A lane that has not stored yet since when its entry is damaged goes to a sender, which
+// has it do so.
+func (s *troubles) until(l *lane, now int64) int64 {
+	if !l.topic.troubles.any.Load() {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tr := l.topic.troubles.at(l.cursor.anchor)
+	if tr == nil || tr.passed || tr.until <= now || tr.isDamage() && l.cursor.first == 0 {
+		return 0
+	}
+	return tr.until
+}
+
+// counts returns how many topics have lanes that wait: for a store that does not answer, or
+// else for damage.
+func (s *troubles) counts() (away, damaged int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.pending {
+		if t.troubles.unanswered() > 0 {
+			away++
+		} else {
+			damaged++
+		}
+	}
+	return away, damaged
+}
