@@ -83,7 +83,7 @@ var table = map[string]room{
 	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
 	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
 	// What rspub check says of a Source, and rshub validate of documents.
-	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress"},
+	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},

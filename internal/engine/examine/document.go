@@ -15,7 +15,7 @@ import (
 func (x *examination) check(in input) (*Document, error) {
 	d := &Document{File: in.name, Valid: true, requested: in.requested, final: in.final}
 	if in.isPackage() {
-		d.length, d.content = in.size, body{in.at, in.size}
+		d.content = body{in.at, in.size}
 		return d, x.readPackage(d, in)
 	}
 	body, err := in.document()

@@ -150,6 +150,40 @@ func TestFoundByLinks_SRC12_SRC13(t *testing.T) {
 	}
 }
 
+// A relative up leads to the Capability List, too.
+func TestFoundByRelativeLink_SRC12(t *testing.T) {
+	s := serve(t)
+	relative := edit("/changelist.xml", `href="`+s.URL+`/capabilitylist.xml"`, `href="capabilitylist.xml"`)
+	s.spoil = func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if strings.Contains(r.URL.Path, ".well-known") {
+			http.NotFound(w, r)
+			return
+		}
+		relative(w, r, pass)
+	}
+	if r, found, err := look(t, s.URL+"/changelist.xml", Options{}); err != nil || r.Documents < 11 || r.Failed > 0 {
+		t.Errorf("%+v, %v\n%s", r, err, strings.Join(found, "\n"))
+	}
+}
+
+// A server that is busy is asked once more, if it says when.
+func TestBusyServersAreAskedAgain(t *testing.T) {
+	s := serve(t)
+	seen := make(map[string]bool)
+	s.spoil = func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if !seen[r.URL.Path] {
+			seen[r.URL.Path] = true
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}
+	if _, found, err := look(t, s.URL, Options{}); err != nil || len(found) > 0 {
+		t.Errorf("%v\n%s", err, strings.Join(found, "\n"))
+	}
+}
+
 // moved redirects a path to itself with a query.
 func moved(path string) func(http.ResponseWriter, *http.Request, http.Handler) {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
@@ -246,6 +280,8 @@ func TestDefectsAreTold(t *testing.T) {
 		"served without tags":         {edit("/.well-known/resourcesync", "\x00", ""), "without ETag and Last-Modified"},
 		"served as text":              {header("/capabilitylist.xml", "Content-Type", "text/plain"), "its Content-Type is"},
 		"parts with a gap":            {edit("/changelist-4.xml", `from="2`, `from="3`), "FAIL document"},
+		"pushes without a list":       {edit("/capabilitylist.xml", `capability="changelist"`, `capability="changelist-archive"`), "WARN document " + s.URL + "/capabilitylist.xml: changes are pushed, and there is no Change List"},
+		"moved nowhere":               {status("/resourcelist.xml", 302), s.URL + "/resourcelist.xml can't be had: its server answers 302 Found"},
 		"a Capability List in a loop": {edit("/.well-known/resourcesync", "/capabilitylist.xml", "/.well-known/resourcesync"), "leads back"},
 	} {
 		t.Run(name, func(t *testing.T) {

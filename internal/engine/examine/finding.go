@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -94,9 +95,7 @@ type Document struct {
 	// requested and final are its URL before and after redirects; empty where it
 	// came from elsewhere.
 	requested, final string
-	// length and digests are those of a package.
-	length  int64
-	content body
+	content          body // of a package
 
 	sample []resourcesync.Entry // of resources, for CheckSource
 	stat   statistics
@@ -159,7 +158,7 @@ func (d *Document) what() string {
 	case isChange:
 		s += fmt.Sprintf(" from %s until %s", instant(d.From), instant(d.Until))
 	}
-	s += ", " + count(d.Entries, "entry", "entries")
+	s += ", " + quantity.Count(d.Entries, "entry", "entries")
 	switch {
 	case d.Counts != resourcesync.Counts{} || isNotification(d.Capability):
 		s += ": " + d.Counts.Words()
@@ -167,17 +166,9 @@ func (d *Document) what() string {
 		s += fmt.Sprintf(" with %d in them", d.InParts)
 	}
 	if n := len(d.Findings) + d.Untold; n > 0 {
-		s += ", " + count(n, "warning", "warnings")
+		s += ", " + quantity.Count(n, "warning", "warnings")
 	}
 	return s
-}
-
-// count writes a number and its unit.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // instant writes a time as ResourceSync does; a dash where there is none.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -107,7 +108,7 @@ func (x *examination) visitListed(ctx context.Context, d *Document, above []*Doc
 	}
 	if over > 0 {
 		// Not even strictly is this the document's fault.
-		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", count(over, "document", "documents"))})
+		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", quantity.Count(over, "document", "documents"))})
 	}
 	a.end()
 	return nil
@@ -133,7 +134,7 @@ func (x *examination) newest(d *Document, above []*Document) []resourcesync.Entr
 
 // tooLarge reports that a package was not checked, which is not the document's fault.
 func (x *examination) tooLarge(d *Document, what string) {
-	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %d MiB and was not looked at; see --max-package", what, x.o.MaxPackage>>20)})
+	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not looked at; see --max-package", what, quantity.SizeText(x.o.MaxPackage))})
 }
 
 // listRule is the rule of a document whose entries are other documents of

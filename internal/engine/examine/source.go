@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -188,19 +189,19 @@ func (s *sourceCheck) visited(d *Document, above []*Document) {
 func (s *sourceCheck) lacks(d *Document) {
 	f := s.about("document", d.File)
 	if n := d.stat.noLength; n > 0 {
-		f.warn("DOC-56", "%s no length, so what was copied can't be told from what broke off", count(n, "entry has", "entries have"))
+		f.warn("DOC-56", "%s no length, so what was copied can't be told from what broke off", quantity.Count(n, "entry has", "entries have"))
 	}
 	if n := d.stat.noHash; n > 0 {
-		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again and damage is not noticed", count(n, "entry has", "entries have"))
+		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again and damage is not noticed", quantity.Count(n, "entry has", "entries have"))
 	}
 	if n := d.stat.noTime; n > 0 {
-		f.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", count(n, "entry has", "entries have"))
+		f.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", quantity.Count(n, "entry has", "entries have"))
 	}
 	if n := d.stat.hidden; n > 0 {
-		f.warn("", "%s a name in its path that begins with a dot, such as %q: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", count(n, "resource has", "resources have"), d.stat.firstHidden)
+		f.warn("", "%s a name in its path that begins with a dot, such as %q: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", quantity.Count(n, "resource has", "resources have"), d.stat.firstHidden)
 	}
 	if n := d.stat.elsewhere; n > 0 {
-		f.warn("", "%s on another host than the list, which some subscribers refuse", count(n, "resource is", "resources are"))
+		f.warn("", "%s on another host than the list, which some subscribers refuse", quantity.Count(n, "resource is", "resources are"))
 	}
 }
 
@@ -287,7 +288,7 @@ func (s *sourceCheck) fetchSamples(ctx context.Context) {
 			}
 		}
 		if good > 0 {
-			s.about("resource", d.File).pass("", "%s of %d fetched, and as the list says", count(good, "entry", "entries"), d.Entries)
+			s.about("resource", d.File).pass("", "%s of %d fetched, and as the list says", quantity.Count(good, "entry", "entries"), d.Entries)
 		}
 		d.sample = nil
 	}
@@ -366,12 +367,12 @@ func hubsOf(e *resourcesync.Entry) []string {
 // SRC-04).
 func (s *sourceCheck) channel(ctx context.Context, e *resourcesync.Entry, hubs []string) {
 	if s.another(e.Loc) {
-		s.topic(ctx, s.about("topic", e.Loc), e, hubs)
+		s.about("topic", e.Loc).topic(ctx, e, hubs)
 	}
 	for _, hub := range hubs {
 		if known := websub.HubURL(hub); !s.hubs[known] && s.another(hub) {
 			s.hubs[known] = true
-			s.hub(ctx, hub)
+			s.about("hub", hub).hub(ctx)
 		}
 	}
 }
@@ -388,14 +389,14 @@ func (s *sourceCheck) another(url string) bool {
 }
 
 // topic requests the topic URI.
-func (s *sourceCheck) topic(ctx context.Context, f subject, e *resourcesync.Entry, hubs []string) {
-	head, err := s.get(ctx, http.MethodHead, e.Loc)
+func (f subject) topic(ctx context.Context, e *resourcesync.Entry, hubs []string) {
+	head, err := f.s.get(ctx, http.MethodHead, e.Loc)
 	if err != nil {
 		f.fail("SRC-02", "%v", err)
 		return
 	}
 	head.close()
-	a, err := s.get(ctx, http.MethodGet, e.Loc)
+	a, err := f.s.get(ctx, http.MethodGet, e.Loc)
 	if err != nil {
 		f.fail("SRC-02", "%v", err)
 		return
@@ -414,7 +415,7 @@ func (s *sourceCheck) topic(ctx context.Context, f subject, e *resourcesync.Entr
 	good := true
 	switch {
 	case len(self) != 1:
-		f.fail("SRC-04", "its answer has %s rel=\"self\"; there must be one", count(len(self), "Link header with", "Link headers with"))
+		f.fail("SRC-04", "its answer has %s rel=\"self\"; there must be one", quantity.Count(len(self), "Link header with", "Link headers with"))
 		good = false
 	case self[0] != e.Loc:
 		f.fail("SRC-02", "its answer says that it is %s; hubs and subscribers compare that letter by letter", self[0])
@@ -430,7 +431,7 @@ func (s *sourceCheck) topic(ctx context.Context, f subject, e *resourcesync.Entr
 		f.warn("SRC-02", "its Content-Type is %q; it should be application/xml", a.header.Get("Content-Type"))
 	}
 	if good {
-		f.pass("SRC-02", "it names itself and %s", count(len(hubs), "hub", "hubs"))
+		f.pass("SRC-02", "it names itself and %s", quantity.Count(len(hubs), "hub", "hubs"))
 	}
 	f.latest(e, a)
 }
@@ -452,14 +453,13 @@ func (f subject) latest(e *resourcesync.Entry, a *answer) {
 	case n.Capability != e.Capability:
 		f.warn("SRC-01", "its content is a %s, and the Capability List says %s", n.Capability, e.Capability)
 	default:
-		f.pass("SRC-03", "its last notification has %s, until %s", count(n.Entries, "entry", "entries"), instant(n.Until))
+		f.pass("SRC-03", "its last notification has %s, until %s", quantity.Count(n.Entries, "entry", "entries"), instant(n.Until))
 	}
 }
 
 // hub requests anything at all of a hub.
-func (s *sourceCheck) hub(ctx context.Context, url string) {
-	f := s.about("hub", url)
-	a, err := s.get(ctx, http.MethodGet, url)
+func (f subject) hub(ctx context.Context) {
+	a, err := f.s.get(ctx, http.MethodGet, f.url)
 	if err != nil {
 		f.fail("", "%v", err)
 		return
