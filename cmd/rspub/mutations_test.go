@@ -11,7 +11,7 @@ type mutation struct {
 	name            string
 	file, old, with string
 	do              func(*mutated)
-	want            string // level, path:line:column and rule of a finding
+	want            string // level, path:line:column and rule of a finding, and how it begins
 	at              string // what stands in the file at the place that want calls @
 }
 
@@ -88,6 +88,7 @@ var mutations = []mutation{
 	{name: "a part before an open one is open", file: "/changelist-2.xml", old: ` until="2025-01-03T00:00:00Z"`, with: "", want: "FAIL /changelist.xml:6:3 DOC-40"},
 	{name: "an entry hides that its part is closed", file: "/changelist.xml", old: ` until="2025-01-02T00:00:00Z"`, with: "", want: "FAIL /changelist.xml:4:3 DOC-40"},
 	{name: "a part twice", file: "/resourcelist.xml", old: "/resourcelist-2.xml", with: "/resourcelist-1.xml", want: "FAIL /resourcelist.xml:5:3 DOC-35"},
+	{name: "a part twice, word for word", file: "/changelist.xml", old: `<sitemap><loc>@URL@/changelist-3.xml`, with: `<sitemap><loc>@URL@/changelist-2.xml</loc><rs:md from="2025-01-02T00:00:00Z" until="2025-01-03T00:00:00Z"/></sitemap>` + "\n  <sitemap><loc>@URL@/changelist-3.xml", want: "FAIL /changelist.xml:6:3 DOC-40: /changelist-2.xml is listed twice"},
 	{name: "a part of another kind", file: "/resourcelist.xml", old: "/resourcelist-2.xml", with: "/changelist-old.xml", want: "FAIL /resourcelist.xml:5:3 DOC-35"},
 	{name: "an index in an index", file: "/changelist.xml", old: "/changelist-3.xml", with: "/changelist.xml?", want: "FAIL /changelist.xml:6:3 DOC-40"},
 	{name: "a part of a dump is gone", do: status("/changedump-2.xml", 410), want: "FAIL /changedump.xml:5:3 DOC-42"},
