@@ -55,14 +55,15 @@ type room struct {
 // which is uuid's.
 var table = map[string]room{
 	// xnet for the links of HTML pages, which no XML parser reads.
-	"resourcesync":          {layer: "0", third: "xnet"},
-	"websub":                {layer: "0"},
-	"journal":               {layer: "0", third: "uuid"},
-	"internal/base/egress":  {layer: "0", third: "ssrf"},
-	"internal/base/browser": {layer: "0"},
-	"internal/base/clock":   {layer: "0"},
-	"internal/base/disk":    {layer: "0b", may: "internal/base/atomicfile"},
-	"store/seal":            {layer: "0"},
+	"resourcesync":            {layer: "0", third: "xnet"},
+	"websub":                  {layer: "0"},
+	"journal":                 {layer: "0", third: "uuid"},
+	"internal/base/egress":    {layer: "0", third: "ssrf"},
+	"internal/base/browser":   {layer: "0"},
+	"internal/base/fairqueue": {layer: "0"},
+	"internal/base/clock":     {layer: "0"},
+	"internal/base/disk":      {layer: "0b", may: "internal/base/atomicfile"},
+	"store/seal":              {layer: "0"},
 	// Files that are replaced whole or not at all, and durable databases in one file.
 	"internal/base/atomicfile": {layer: "0"},
 	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
@@ -75,7 +76,7 @@ var table = map[string]room{
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
-	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress", third: "uuid"},
+	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
 	"cluster":       {layer: "1"},
 	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
 	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
@@ -85,7 +86,7 @@ var table = map[string]room{
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress", third: "mux uuid zap"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "bbolt uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},

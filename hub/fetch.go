@@ -74,8 +74,8 @@ func (h *Handler) Fetch(ctx context.Context) error {
 			if !h.sweep(ctx, allPartitions, forget) {
 				swept = time.Time{}
 			}
-		case <-h.fetches.wake:
-			if !h.sweep(ctx, h.fetches.taken(), false) {
+		case <-h.fetches.wake():
+			if !h.sweep(ctx, h.fetches.drainAcquired(), false) {
 				swept = time.Time{}
 			}
 		case <-due.C:
@@ -93,7 +93,7 @@ func (h *Handler) Fetch(ctx context.Context) error {
 
 // Acquired says that this hub owns a partition from now on, so that it fetches topics
 // that were pinged before. It does not wait.
-func (h *Handler) Acquired(partition int) { h.fetches.take(partition) }
+func (h *Handler) Acquired(partition int) { h.fetches.acquire(partition) }
 
 // sweep queues the waiting marks of this hub's partitions. If forget is set, it deletes
 // marks that led to nothing for journal.MarkKeep. False: the store failed.

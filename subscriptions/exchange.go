@@ -67,8 +67,8 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	}
 	if egress.Classify(a.err) == egress.FailureProxy { // no try: the callback has no part in it
 		place.Confirm()
-		j.due = time.Now()
-		if s.queue.restUntil(j.due, j.due.Add(jitter(proxyRest))) { // told once for all that run
+		j.Due = time.Now()
+		if s.queue.restUntil(j.Due, j.Due.Add(jitter(proxyRest))) { // told once for all that run
 			s.o.Event(Event{Name: EventFailed, SubscriptionID: j.id, CallbackHost: j.host, Err: a.err, Duration: a.took})
 		}
 		return a, false
@@ -107,10 +107,10 @@ func (j *job) asker(ctx context.Context, name string) context.Context {
 // the same requester, wait. What is established waits alone: the reserve has a place
 // for the others. It is for workers.
 func (s *Service) hold(j *job, wait time.Duration) {
-	j.due = time.Now()
-	until := j.due.Add(max(wait, 10*time.Millisecond))
+	j.Due = time.Now()
+	until := j.Due.Add(max(wait, 10*time.Millisecond))
 	if j.established {
-		j.due = until
+		j.Due = until
 		return
 	}
 	s.queue.hold(j, until)
@@ -119,5 +119,5 @@ func (s *Service) hold(j *job, wait time.Duration) {
 // confirm gives the place of a request that was wanted back.
 func (s *Service) confirm(j *job, a answer) {
 	a.place.Confirm()
-	s.queue.lift(j.party())
+	s.queue.release(j.party())
 }

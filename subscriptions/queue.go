@@ -5,62 +5,69 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/internal/base/fairqueue"
 )
 
 const (
-	// perHost is how many requests of the queue are worked on at once for one
-	// host.
+	// perHost is how many requests for one host, of one requester, are worked on at once.
 	perHost = 4
-	// requesterShare is which part of the places for requests that wait one
-	// requester may take, in all and at one callback host: who names callbacks
-	// that never answer is not to keep others from subscribing.
+	// requesterShare is the fraction of the places for waiting requests that one requester
+	// may use, in total and at one callback host. So someone who names callbacks that
+	// never answer does not keep others from subscribing.
 	requesterShare = 4
 )
 
-// queue holds what is to be done and when, and deals it out fairly: hosts take
-// turns, each has at most perHost jobs running for one requester, and retries have
-// workers of their own, so that neither a slow host nor many dead ones keep a first
-// try from being made. So have first tries of what is established, which strangers
-// do not hold up. It knows ids and times; the requests are in the store.
-type queue struct {
-	maxPending, maxPerHost int           // of all hubs together
-	live                   func() int    // how many they are
-	wake                   chan struct{} // something changed that next would see
+// The classes of jobs. Retries have workers of their own, so that many dead hosts do not
+// delay first tries; and so have first tries for what is established, which strangers do
+// not delay.
+const (
+	firstTries = iota
+	laterTries
+	establishedTries
+)
 
-	mu      sync.Mutex
-	jobs    map[uuid.UUID]*job
-	pend    map[string]int // jobs by callback host
-	asked   shares
-	classes [3]class // first tries, retries, first tries of what is established
-	// rest is when next gives out jobs again, after trouble with the store.
-	rest time.Time
+// queue has what is to be done and when, and hands it out by the rule of fairqueue, where a
+// party is a host and a requester. It knows ids and times; the requests are in the store.
+type queue struct {
+	maxPending, maxPerHost int        // of all hubs together
+	live                   func() int // how many they are
+
+	mu    sync.Mutex
+	jobs  map[uuid.UUID]*job
+	pend  map[string]int // jobs by callback host
+	asked shares
+	fair  *fairqueue.Queue[party, *job]
 }
 
-// job is the work on the pending request of one subscription. While it runs
-// its worker owns the fields of the first group.
+// job is the work on the pending request of one subscription. While it runs its worker owns
+// the fields of the first group, and Due.
 type job struct {
+	fairqueue.Item[*job]
+
 	id              uuid.UUID
 	host, topicHost string
-	due             time.Time
 	check           bool      // the next step is the topic check, and calls topicHost
-	requester       uint64    // who asked for it; 0: it is not known
+	requester       uint64    // who asked for it; 0: unknown
 	established     bool      // it is the subscriber's own renewal or end of what is in force
 	slow            bool      // the last step failed
 	checked         uuid.UUID // the request whose topic was checked
-	checks          int       // topic checks that could not tell, in a row
+	checks          int       // topic checks in a row without a result
 	tries           int       // of the request, as far as known
-	lent            time.Time // since when another hub is to do it; zero: it is this one's
+	lent            time.Time // since when another hub has to do it; zero: this one does it
 
 	request uuid.UUID // what it was made for
 
-	at    *hostQueue // where it waits or runs; nil: only reserved
-	index int        // in at.jobs; -1: not there
-	again *job       // a newer request came while it ran
+	again *job // a newer request came while it ran
 }
 
-func newJob(id uuid.UUID, host string) *job { return &job{id: id, host: host, index: -1} }
+func newJob(id uuid.UUID, host string) *job {
+	j := &job{id: id, host: host}
+	j.Job = j
+	return j
+}
 
-// party is a host and one who has it called: what takes turns with others.
+// party is a host and one who has it called.
 type party struct {
 	host      string
 	requester uint64
@@ -75,19 +82,14 @@ func (j *job) party() party {
 }
 
 func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
-	q := &queue{
+	each := max(1, workers/2)
+	return &queue{
 		maxPending: maxPending, maxPerHost: maxPerHost, live: live,
-		wake: make(chan struct{}, 1),
-		jobs: make(map[uuid.UUID]*job),
-		pend: make(map[string]int),
-		asked: shares{
-			by: make(map[uuid.UUID]string), count: make(map[place]int),
-		},
+		jobs:  make(map[uuid.UUID]*job),
+		pend:  make(map[string]int),
+		asked: shares{by: make(map[uuid.UUID]string), count: make(map[place]int)},
+		fair:  fairqueue.New[party, *job](perHost, each, each, each),
 	}
-	for i := range q.classes {
-		q.classes[i] = class{limit: max(1, workers/2), hosts: make(map[party]*hostQueue)}
-	}
-	return q
 }
 
 // reserve takes a place for a request that is about to be stored; add or a
@@ -137,17 +139,16 @@ func (q *queue) add(fresh *job) {
 	switch j := q.jobs[fresh.id]; {
 	case j == nil:
 		q.create(fresh)
-	case j.at != nil && j.index < 0: // it runs
+	case j.Running():
 		j.again = fresh
 		return
 	default:
-		if j.at != nil {
-			j.at.remove(j)
+		if j.Waiting() {
+			j.Remove()
 		}
 		q.jobs[j.id] = fresh
 	}
 	q.put(fresh)
-	q.signal()
 }
 
 // part is what one of so many hubs has of a limit, rounded up; 0, no limit, stays.
@@ -166,14 +167,14 @@ func (q *queue) lacks(r *Request) bool {
 	switch {
 	case j == nil:
 		return true
-	case j.at == nil: // it is being stored
+	case !j.Running() && !j.Waiting(): // it is being stored
 		return false
 	case j.again != nil:
 		return j.again.request != r.ID
 	case j.request != r.ID:
 		return true
 	default:
-		return j.index >= 0 && (j.tries > r.Tries || !j.lent.IsZero())
+		return j.Waiting() && (j.tries > r.Tries || !j.lent.IsZero())
 	}
 }
 
@@ -191,97 +192,69 @@ func (q *queue) waiting() int {
 	return len(q.jobs)
 }
 
-// next starts the job whose turn it is, or tells how long there will be none
-// unless wake says otherwise. Whoever gets a job ends it with finish.
+// next starts the next job, or returns how long there is none, unless wake says otherwise.
+// End each job with finish.
 func (q *queue) next(now time.Time) (*job, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if d := q.rest.Sub(now); d > 0 {
-		return nil, d
-	}
-	wait := time.Hour
-	for i := range q.classes {
-		if j, d := q.classes[i].next(now); j != nil {
-			return j, 0
-		} else if d > 0 {
-			wait = min(wait, d)
-		}
-	}
-	return nil, wait
+	j, wait, _ := q.fair.Next(now)
+	return j, wait
 }
 
-// finish ends the run of a job that next gave. Where keep is set it waits again
-// as its fields say.
+// wake gets a value when next may return something new.
+func (q *queue) wake() <-chan struct{} { return q.fair.Wake }
+
+// finish ends the run of a job. If keep is set it waits again as its fields say.
 func (q *queue) finish(j *job, keep bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ran := j.at
-	switch {
-	case j.again != nil:
-		q.jobs[j.id] = j.again
-		q.put(j.again)
-	case keep:
-		q.put(j)
-	default:
-		delete(q.jobs, j.id)
-		if q.pend[j.host]--; q.pend[j.host] == 0 {
-			delete(q.pend, j.host)
+	q.fair.Finish(&j.Item, func() {
+		switch {
+		case j.again != nil:
+			q.jobs[j.id] = j.again
+			q.put(j.again)
+		case keep:
+			q.put(j)
+		default:
+			delete(q.jobs, j.id)
+			if q.pend[j.host]--; q.pend[j.host] == 0 {
+				delete(q.pend, j.host)
+			}
+			q.asked.giveBack(j.id, j.host)
 		}
-		q.asked.giveBack(j.id, j.host)
-	}
-	ran.done() // last, so that the host is remembered where the job goes on
-	q.signal()
+	})
 }
 
-// hold lets no job start before a time that waits where j ran.
+// hold starts no job of the party of j before a time.
 func (q *queue) hold(j *job, until time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j.at.notBefore = until
-	j.at.settle()
-	q.signal()
+	j.Hold(until)
 }
 
-// lift ends what hold began.
-func (q *queue) lift(p party) {
+// release ends what hold began.
+func (q *queue) release(p party) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range q.classes {
-		if h := q.classes[i].hosts[p]; h != nil {
-			h.notBefore = time.Time{}
-			h.settle()
-		}
-	}
-	q.signal()
+	q.fair.Release(p)
 }
 
-// restUntil lets no job start at all before a time, and reports whether that is
-// news.
+// restUntil starts no job at all before a time. It reports whether the queue was not
+// resting already.
 func (q *queue) restUntil(now, t time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now.Before(q.rest) {
-		return false
-	}
-	q.rest = t
-	return true
+	return q.fair.RestUntil(now, t)
 }
 
-// put has a job wait where its fields say. Called with mu held.
+// put has a job wait as its fields say. Called with mu held.
 func (q *queue) put(j *job) {
-	c := &q.classes[0]
+	class := firstTries
 	switch {
 	case j.slow:
-		c = &q.classes[1]
+		class = laterTries
 	case j.established:
-		c = &q.classes[2]
+		class = establishedTries
 	}
-	c.host(j.party()).put(j)
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.fair.Put(class, j.party(), &j.Item)
 }

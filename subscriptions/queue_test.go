@@ -14,7 +14,7 @@ func queued(workers, n int, hosts ...string) *queue {
 	for _, host := range hosts {
 		for i := range n {
 			j := newJob(ID(host, fmt.Sprint(i)), host)
-			j.due = t0
+			j.Due = t0
 			q.add(j)
 		}
 	}
@@ -38,7 +38,7 @@ func TestHostsTakeTurns(t *testing.T) {
 		q.finish(start(), false)
 	}
 	late := newJob(uuid.New(), "late")
-	late.due = now
+	late.Due = now
 	q.add(late)
 	served := map[string]int{}
 	for served["late"] == 0 {
@@ -72,7 +72,7 @@ func TestRequestThatComesWhileItsJobEndsIsKept(t *testing.T) {
 	q := queued(2, 1, "a")
 	j, _ := q.next(t0)
 	fresh := newJob(j.id, "a")
-	fresh.due = t0.Add(time.Second)
+	fresh.Due = t0.Add(time.Second)
 	q.add(fresh)
 	if again, _ := q.next(t0.Add(time.Minute)); again != nil {
 		t.Fatal("two workers have the same job")
@@ -81,7 +81,7 @@ func TestRequestThatComesWhileItsJobEndsIsKept(t *testing.T) {
 	if got, wait := q.next(t0); got != nil || wait != time.Second {
 		t.Errorf("job %v, wait %v", got, wait)
 	}
-	if got, _ := q.next(fresh.due); got != fresh {
+	if got, _ := q.next(fresh.Due); got != fresh {
 		t.Errorf("got %+v, want the newer one", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestNewerJobReplacesTheOneThatWaits(t *testing.T) {
 	q := queued(2, 3, "a")
 	id := ID("a", "1")
 	fresh := newJob(id, "a")
-	fresh.due = t0.Add(-time.Second)
+	fresh.Due = t0.Add(-time.Second)
 	q.add(fresh)
 	if got, _ := q.next(t0); got != fresh {
 		t.Errorf("got %+v, want the one that is due first", got)
@@ -124,10 +124,8 @@ func checkEmpty(t *testing.T, q *queue) {
 	if len(q.jobs)+len(q.pend) > 0 {
 		t.Errorf("%d jobs of %d hosts are left", len(q.jobs), len(q.pend))
 	}
-	for i, c := range q.classes {
-		if len(c.hosts)+len(c.ready)+c.active > 0 {
-			t.Errorf("class %d keeps %d hosts, %d of them ready, and %d running jobs", i, len(c.hosts), len(c.ready), c.active)
-		}
+	if n := q.fair.Parties(); n > 0 {
+		t.Errorf("%d parties are left", n)
 	}
 }
 
@@ -139,7 +137,7 @@ func BenchmarkQueue(b *testing.B) {
 	for i := range b.N {
 		host := fmt.Sprintf("host%d.example:443", i%10_000)
 		j := newJob(uuid.New(), host)
-		j.due = now
+		j.Due = now
 		q.add(j)
 	}
 	for {

@@ -192,7 +192,7 @@ func (s *Service) Run(ctx context.Context) error {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-		case <-s.queue.wake:
+		case <-s.queue.wake():
 		case <-timer.C:
 		}
 	}

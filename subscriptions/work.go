@@ -45,7 +45,7 @@ func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
 	j.check, j.requester, j.established = s.needsCheck(r), r.Requester, established
-	j.due, j.slow, j.tries, j.request = s.due(r), r.Tries > 0, r.Tries, r.ID
+	j.Due, j.slow, j.tries, j.request = s.due(r), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
 
@@ -85,11 +85,11 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		if j.lent.IsZero() {
 			j.lent = now
 		}
-		j.due = now.Add(max(lentFor, now.Sub(j.lent)))
+		j.Due = now.Add(max(lentFor, now.Sub(j.lent)))
 		return true
 	}
 	j.lent = time.Time{}
-	if j.due = due(r, s.o.Clock.Now(), now); j.due.After(now) {
+	if j.Due = due(r, s.o.Clock.Now(), now); j.Due.After(now) {
 		return true
 	}
 	check, established := s.needsCheck(r) && j.checked != r.ID, rec.Subscription.owns(r)
@@ -99,7 +99,7 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	}
 	isNew := r.Mode == websub.ModeSubscribe && r.Denied == "" && rec.Subscription == nil
 	if isNew && !s.places.ready() {
-		j.due = now.Add(housePause)
+		j.Due = now.Add(housePause)
 		return true
 	}
 	if isNew {
@@ -125,7 +125,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	switch {
 	case err == nil:
 		j.checked, j.checks, j.slow = r.ID, 0, r.Tries > 0
-		j.check, j.due = false, time.Now()
+		j.check, j.Due = false, time.Now()
 		return true
 	case errors.As(err, &denied):
 		return s.refuse(ctx, j, r, orElse(denied.Reason, "The topic is not served by this hub."))
@@ -140,7 +140,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	e := requestEvent(EventFailed, r, "the topic could not be checked")
 	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
-	j.due = time.Now().Add(jitter(checkRetries[j.checks]))
+	j.Due = time.Now().Add(jitter(checkRetries[j.checks]))
 	j.checks, j.slow = j.checks+1, true
 	return true
 }
@@ -290,7 +290,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return false
 	}
 	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
-	j.due, j.slow, j.tries = s.due(rec.Request), rec.Request.Tries > 0, rec.Request.Tries
+	j.Due, j.slow, j.tries = s.due(rec.Request), rec.Request.Tries > 0, rec.Request.Tries
 	return true
 }
 
@@ -300,7 +300,7 @@ func (s *Service) unsettled(ctx context.Context, j *job, err error) (keep bool) 
 		return s.rest(ctx, j, err)
 	}
 	// The record holds a newer request, or none: look again.
-	j.due, j.slow = time.Now(), false
+	j.Due, j.slow = time.Now(), false
 	return true
 }
 
@@ -312,8 +312,8 @@ func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 		s.trouble(ctx, j.id, err)
 		return false
 	}
-	j.due = time.Now()
-	if s.queue.restUntil(j.due, j.due.Add(jitter(storeRest))) { // told once for all that run
+	j.Due = time.Now()
+	if s.queue.restUntil(j.Due, j.Due.Add(jitter(storeRest))) { // told once for all that run
 		s.trouble(ctx, j.id, err)
 	}
 	return true
