@@ -16,63 +16,37 @@ import (
 const maxTopicChanges = 1 << 14
 
 // appendScript stores an entry as the newest of a topic: the one atomic step of
-// invariant 2.
+// invariant 2. Its head record is compared as ifHeadStands does.
 //
-//	KEYS    1 heads, 2 entries, 3 intervals, 4 ids, 5 changes, 6 latest change,
+//	KEYS    1 heads, 2 changes, 3 latest change, 4 entries, 5 intervals, 6 ids,
 //	        7 history, 8 body if it is in chunks
-//	ARGV    1 topic, 2 revision that the stored head record must have, empty: there must
-//	        be none, 3 new head record, 4 notification id, 5 what ids has of it,
-//	        6 position-nonce, 7 packed entry, 8 size, 9 body, empty: it is in chunks,
-//	        10 number of chunks, 11 packed interval, empty: none, 12 most intervals,
-//	        13 most changes, 14 hint, 15 its channel, 16 command that publishes it,
+//	ARGV    1 to 7 as for announce; 8 notification id, 9 what ids has of it,
+//	        10 position-nonce, 11 packed entry, 12 size, 13 body, empty: it is in chunks,
+//	        14 number of chunks, 15 packed interval, empty: none, 16 most intervals,
 //	        17 history that the partition must have
 //	returns {1} it is stored, by this run or by one before whose answer was lost;
 //	        {0, head record} the stored one is another; {2} the chunks are gone;
 //	        {3} the partition has another history, or its server has
-//
-// The channel is none of the KEYS: while Redis Cluster moves a slot, it puts off
-// what names keys that are not there.
 var appendScript = newScript(grows, theReplicationID+`
 if redis.call('GET', KEYS[7]) ~= ARGV[17] or string.match(ARGV[17], ':(.*)$') ~= replid then return {3} end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if string.sub(now, 2, 9) ~= ARGV[2] then
-  if redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1 then return {1} end
+  if redis.call('HEXISTS', KEYS[6], ARGV[8]) == 1 then return {1} end
   return {0, now}
 end
-if ARGV[9] ~= '' then
-  redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'b', ARGV[9])
+if ARGV[13] ~= '' then
+  redis.call('XADD', KEYS[4], ARGV[10], 'e', ARGV[11], 's', ARGV[12], 'b', ARGV[13])
 else
-  if redis.call('HLEN', KEYS[8]) ~= tonumber(ARGV[10]) then return {2} end
-  redis.call('XADD', KEYS[2], ARGV[6], 'e', ARGV[7], 's', ARGV[8], 'c', ARGV[10])
+  if redis.call('HLEN', KEYS[8]) ~= tonumber(ARGV[14]) then return {2} end
+  redis.call('XADD', KEYS[4], ARGV[10], 'e', ARGV[11], 's', ARGV[12], 'c', ARGV[14])
   redis.call('PERSIST', KEYS[8])
 end
-redis.call('HSET', KEYS[4], ARGV[4], ARGV[5])
-if ARGV[11] ~= '' and redis.call('LPUSH', KEYS[3], ARGV[11]) > tonumber(ARGV[12]) then
-  redis.call('LTRIM', KEYS[3], 0, ARGV[12] - 1)
+redis.call('HSET', KEYS[6], ARGV[8], ARGV[9])
+if ARGV[15] ~= '' and redis.call('LPUSH', KEYS[5], ARGV[15]) > tonumber(ARGV[16]) then
+  redis.call('LTRIM', KEYS[5], 0, ARGV[16] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-`+tellChange("KEYS[5]", "KEYS[6]", "ARGV[13]")+`
-redis.pcall(ARGV[16], ARGV[15], ARGV[14])
-return {1}
-`)
-
-// tellChange is the part of a script that puts the topic ARGV[1] at the end of the
-// changes. What it is put under is the time in microseconds, and always more
-// than before: so a hub that asks with a value from before a failover gets what
-// came after it, though the changes lost their tail. The same number is put into
-// latest, of which Poll reads many at once.
-func tellChange(changes, latest, most string) string {
-	return `
-local time = redis.call('TIME')
-local n = time[1] * 1000000 + time[2]
-local last = redis.call('ZRANGE', ` + changes + `, 0, 0, 'REV', 'WITHSCORES')
-if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
-n = string.format('%.0f', n)
-redis.call('SET', ` + latest + `, n)
-if redis.call('ZADD', ` + changes + `, n, ARGV[1]) == 1 then
-  redis.call('ZREMRANGEBYRANK', ` + changes + `, 0, -1 - ` + most + `)
-end`
-}
+`+announce)
 
 // appender stores what is accepted, at the head of its topic.
 type appender struct {
@@ -135,7 +109,7 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 // that has the version of h still: a trim makes one.
 func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
 	version, topic := h.Version, h.Topic
-	names := []string{k.heads, k.entries, k.intervals, k.ids, k.changes, k.latest, k.history}
+	names := []string{k.entries, k.intervals, k.ids, k.history}
 	if chunks > 0 {
 		names = append(names, a.conn.key.body(e.ID))
 	}
@@ -151,12 +125,13 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		if e.Timed() {
 			interval = journal.PackInterval(journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
 		}
-		stored, now, err := swapped(a.conn.run(ctx, appendScript, names,
-			k.field, h.revision, head, e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, journal.Remembered, maxTopicChanges, a.watcher.message(topic), k.hints, a.conn.hintCommand(), *history))
+		c := a.watcher.announcing(k, h, head).with(names,
+			e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
+			chunks, interval, journal.Remembered, *history)
+		stored, now, err := swapped(a.conn.run(ctx, appendScript, c.keys, c.args...))
 		switch {
-		case errors.Is(err, errUnsettled):
-			a.histories.doubt(k.partition, history)
+		case errors.Is(err, errUnreconciled):
+			a.histories.invalidate(k.partition, history)
 			continue
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
@@ -164,7 +139,7 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 			if _, err := a.heads.learn(k, topic, head); err != nil {
 				return journal.Entry{}, err
 			}
-			return e, a.confirm(ctx, k, e, history)
+			return e, a.verifyStored(ctx, k, e, history)
 		}
 		if h, err = a.heads.learn(k, topic, now); err != nil {
 			return journal.Entry{}, err
@@ -189,7 +164,7 @@ func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headR
 			return headRecord{}, err
 		}
 		a.histories.suspect(k.partition)
-		a.histories.doubt(k.partition, history)
+		a.histories.invalidate(k.partition, history)
 	}
 	return headRecord{}, errBusy
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
@@ -93,16 +95,17 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	stale := packHead(h.Head)[1:headAnchorFrom] // of no record
 	next := packHead(h.Head)
 	swap := func(revision string) map[string]func() (bool, string, error) {
+		was := headRecord{Head: h.Head, revision: revision}
+		try := func(script *redis.Script, c call) func() (bool, string, error) {
+			return func() (bool, string, error) { return swapped(s.conn.run(t.Context(), script, c.keys, c.args...)) }
+		}
+		announcing := func(keys []string, args ...any) call { return s.watcher.announcing(k, was, next).with(keys, args...) }
 		return map[string]func() (bool, string, error){
-			"headScript": func() (bool, string, error) {
-				return swapped(s.conn.run(t.Context(), headScript, []string{k.heads}, k.field, revision, next))
-			},
-			"restoreScript": func() (bool, string, error) {
-				return swapped(s.conn.run(t.Context(), restoreScript, []string{k.heads, k.intervals, k.changes, k.latest}, k.field, revision, next, maxTopicChanges, s.watcher.message(topicName), k.hints, s.conn.hintCommand()))
-			},
-			"trimScript": func() (bool, string, error) {
-				return swapped(s.conn.run(t.Context(), trimScript, []string{k.heads, k.entries, k.ids}, k.field, revision, next, "1-0"))
-			},
+			"headScript":    try(headScript, replacing(k, was, next)),
+			"restoreScript": try(restoreScript, announcing([]string{k.intervals})),
+			"regainScript":  try(regainScript, announcing(nil)),
+			"removeScript":  try(removeScript, announcing([]string{k.intervals, s.conn.key.partition(k.partition, nameMarks)}, newRevision())),
+			"trimScript":    try(trimScript, replacing(k, was, next).with([]string{k.entries, k.ids}, "1-0")),
 		}
 	}
 	for _, revision := range []string{stale, ""} {

@@ -168,7 +168,7 @@ func (c *conn) inspect(ctx context.Context) (warnings []string, err error) {
 		if err != nil {
 			return err
 		}
-		warn, refuse := found.judge()
+		warn, refuse := found.findings()
 		mu.Lock()
 		defer mu.Unlock()
 		warnings = append(warnings, warn...)

@@ -69,7 +69,7 @@ const leastVersion = 7
 
 // judge says what an operator should know of a server, and what makes it one that
 // a hub must not work on.
-func (s *server) judge() (warnings []string, refuse error) {
+func (s *server) findings() (warnings []string, refuse error) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, "the Redis at "+s.addr+" "+fmt.Sprintf(format, args...))
 	}
@@ -83,9 +83,9 @@ func (s *server) judge() (warnings []string, refuse error) {
 		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {
 			no("is of version %q, and %d or later is needed: upgrade it", s.info["redis_version"], leastVersion)
 		}
-		s.judgeMemory(warn, no)
-		s.judgePersistence(warn)
-		s.judgeReplicas(warn)
+		s.checkMemory(warn, no)
+		s.checkPersistence(warn)
+		s.checkReplicas(warn)
 	}
 	switch off := s.ahead.Abs(); {
 	case off > clockRefuse:
@@ -98,7 +98,7 @@ func (s *server) judge() (warnings []string, refuse error) {
 
 type say = func(format string, args ...any)
 
-func (s *server) judgeMemory(warn, no say) {
+func (s *server) checkMemory(warn, no say) {
 	policy, limited := s.info["maxmemory_policy"], s.info["maxmemory"] != "0"
 	switch {
 	case policy == "":
@@ -112,7 +112,7 @@ func (s *server) judgeMemory(warn, no say) {
 	}
 }
 
-func (s *server) judgePersistence(warn say) {
+func (s *server) checkPersistence(warn say) {
 	saves, known := s.config["save"]
 	switch fsync := s.config["appendfsync"]; {
 	case s.info["aof_enabled"] == "1" && fsync == "always":
@@ -131,7 +131,7 @@ func (s *server) judgePersistence(warn say) {
 	}
 }
 
-func (s *server) judgeReplicas(warn say) {
+func (s *server) checkReplicas(warn say) {
 	if n := s.info["connected_slaves"]; n != "" && n != "0" && s.config["min-replicas-to-write"] == "0" {
 		warn("has replicas and min-replicas-to-write 0: in a failover it may go on for seconds beside the new master, and what it takes then is lost, subscriptions too; set min-replicas-to-write 1")
 	}

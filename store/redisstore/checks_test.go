@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := good()
 			tc.change(&s)
-			warnings, refuse := s.judge()
+			warnings, refuse := s.findings()
 			text := strings.Join(warnings, "\n")
 			if (text != "") != (tc.warn != "") || !strings.Contains(text, tc.warn) || strings.Contains(text, "\n") {
 				t.Errorf("warns %q, want %q", text, tc.warn)

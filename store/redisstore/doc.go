@@ -18,16 +18,16 @@
 //	P:{p:n}:changes          zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:latest           the greatest of these times, which is cheaper to ask for (poll.go)
 //	P:{p:n}:marks            hash    topic id -> packed mark; "rev" -> revision of the hash
-//	P:{p:n}:history          epoch and replication id for which the partition is settled (history.go)
-//	P:{p:n}:vouched          hash    hub -> replication id with which it compared, until it is settled
+//	P:{p:n}:history          epoch and replication id with which the partition was reconciled (history.go)
+//	P:{p:n}:confirmed        hash    hub -> replication id with which it compared, until it is reconciled
 //	P:{p:n}:hints            channel (no key) of the topics that got an entry
 //	P:{r:k}:cursors          hash    subscription id -> packed cursor, of the shards n with n mod 8 = k
 //	P:{r:k}:subscriptions:n  hash    subscription id -> packed subscription without its cursor
 //	P:{r:k}:requests:n       hash    subscription id -> packed pending request
 //	P:{r:k}:attempts:ID      list    the latest 50 packed attempts of a subscription, oldest first
 //	P:{r:k}:changes:n        stream  i id of a subscription that changed, t token of the change; about 1,024
-//	P:{r:k}:owners           hash    leases on the shards (owners.go)
-//	P:{nodes}:...            heartbeats of the hubs (owners.go)
+//	P:{r:k}:owners           hash    leases on the shards (leases.go)
+//	P:{nodes}:...            heartbeats of the hubs (leases.go)
 //	P:{meta}:store           hash    schema, id of the installation, when it was created
 //	P:{meta}:secrets         set     the forms in which secrets may be stored (records_secrets.go)
 //
@@ -53,7 +53,7 @@
 // leases and heartbeats. The reason: strangers write the first, and what the second
 // adds is bounded by what is stored already.
 //
-// The hub looks every two seconds how full Redis is (highwater.go). Between two
+// The hub looks every two seconds how full Redis is (memory.go). Between two
 // looks Redis itself refuses the first over its maxmemory, since each script says on
 // which side it is (script.go). A command that is no script only reads or deletes,
 // and none stands inside of MULTI, where a full Redis refuses even those.

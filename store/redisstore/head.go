@@ -79,7 +79,7 @@ type heads struct {
 	// highest are the highest positions that were seen in each partition.
 	highest [journal.Partitions]atomic.Uint64
 	// seen is for finding out what Redis lost.
-	seen sights
+	seen seenHeads
 }
 
 // headsKept is how many records the cache has.
@@ -142,16 +142,7 @@ func (hs *heads) at(ctx context.Context, k topicKeys, topic string, version jour
 }
 
 // headScript stores the head record of a topic.
-//
-//	KEYS    1 heads
-//	ARGV    1 topic, 2 revision that the stored one must have, empty: there must be none,
-//	        3 new head record
-//	returns {1} it is stored; {0, head record} the stored one is another
-var headScript = newScript(bounded, `
-local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-local revision = string.sub(now, 2, 9)
-if revision == string.sub(ARGV[3], 2, 9) then return {1} end
-if revision ~= ARGV[2] then return {0, now} end
+var headScript = newScript(bounded, ifHeadStands+`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return {1}
 `)
@@ -163,9 +154,10 @@ const maxTries = 50
 // errBusy is what is returned after that.
 var errBusy = errors.New("others changed the same value again and again; try again")
 
-// swap calls try with the head of a topic, and again with the one that is there now
-// as long as try says that it is another: the record now.
-func (hs *heads) swap(ctx context.Context, topic string, try func(k topicKeys, h headRecord) (done bool, now string, err error)) error {
+// swap replaces the head record of a topic. It runs script with what next makes of the
+// record that is stored, until none other comes in between. Next returns the new record
+// and the call that stores it; its error is returned, and errUnchanged as nil.
+func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, next func(k topicKeys, h headRecord) (raw string, c call, err error)) error {
 	if err := hs.checks.writable(); err != nil {
 		return err
 	}
@@ -175,63 +167,40 @@ func (hs *heads) swap(ctx context.Context, topic string, try func(k topicKeys, h
 		if err != nil {
 			return err
 		}
-		done, now, err := try(k, h)
-		if done || err != nil {
+		raw, c, err := next(k, h)
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		if h, err = hs.learn(k, topic, now); err != nil {
+		stored, now, err := swapped(hs.conn.run(ctx, script, c.keys, c.args...))
+		if err != nil {
+			return err
+		}
+		if stored {
+			now = raw
+		}
+		if h, err = hs.learn(k, topic, now); stored || err != nil {
 			return err
 		}
 	}
 	return errBusy
 }
 
-// change stores what change makes of a topic's head. Change may be called
-// several times; its error is returned, and errUnchanged as nil.
+// change stores what change makes of a topic's head. Change may be called several
+// times; its error is returned, and errUnchanged as nil.
 func (hs *heads) change(ctx context.Context, topic string, change func(h *journal.Head) error) error {
-	return hs.swap(ctx, topic, func(k topicKeys, h headRecord) (bool, string, error) {
+	return hs.swap(ctx, topic, headScript, func(k topicKeys, h headRecord) (string, call, error) {
 		next := h.Head
-		if err := change(&next); err != nil {
-			if errors.Is(err, errUnchanged) {
-				return true, "", nil
-			}
-			return false, "", err
-		}
+		err := change(&next)
 		raw := packHead(next)
-		stored, now, err := swapped(hs.conn.run(ctx, headScript, []string{k.heads}, k.field, h.revision, raw))
-		if stored && err == nil {
-			hs.cache.Add(k.id, raw)
-			hs.seen.saw(k, next)
-		}
-		return stored, now, err
+		return raw, replacing(k, h, raw), err
 	})
 }
 
 // errUnchanged says that there is nothing to store.
 var errUnchanged = errors.New("nothing changed")
-
-// swapped reads what a script returns that stores a value if another is there:
-// {1}, {0, the value that is there}, {2} where something else is missing, or {3}
-// where it may have been lost.
-func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
-	v, err := cmd.Slice()
-	if err != nil {
-		return false, "", err
-	}
-	if len(v) == 2 {
-		now, _ = v[1].(string)
-	}
-	switch v[0] {
-	case int64(1):
-		return true, "", nil
-	case int64(2):
-		return false, "", errChunks
-	case int64(3):
-		return false, "", errUnsettled
-	default:
-		return false, now, nil
-	}
-}
 
 // Reset implements journal.Appender. A topic that never had an entry has
 // nothing to forget and stays without a head.

@@ -13,26 +13,26 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// A Redis draws a new replication id whenever it begins a history of its own: when it
-// starts, and when it is promoted. So a partition whose server has another one than
-// when its hubs last looked may have lost its tail, or all it had; one that has the
-// same has lost nothing that it acknowledged. What a partition's key "history" has is
+// A Redis server draws a new replication id whenever it begins a history of its own:
+// when it starts, and when it is promoted. If the server of a partition still has the
+// id that its hubs saw last, it lost nothing that it acknowledged. If it has another
+// one, the partition may have lost its tail, or everything. The key "history" of a
+// partition holds
 //
-//	epoch, a colon, and the replication id that the partition is settled for
+//	epoch, a colon, and the replication id with which the partition was reconciled
 //
-// and it is settled when every hub that lives has compared what it remembers with
-// what is there (regain.go), and put right what is not. Until then nothing is
-// appended:
+// It is reconciled when every live hub has compared what it remembers with what is
+// there (compare.go), and repaired the differences. Until then nothing is appended:
 //
-//	              another replication id,
-//	┌─────────┐   or the key is gone          ┌───────────┐
-//	│ settled │ ────────────────────────────> │ unsettled │ appends are refused
-//	└─────────┘                               └───────────┘
-//	     ^      epoch + 1: the last hub that lives   │ each hub compares, and says so
-//	     └─────────────────────────────────────────  ┘ in the key "vouched"
+//	                  another replication id,
+//	┌────────────┐    or the key is gone           ┌──────────────┐
+//	│ reconciled │ ──────────────────────────────> │ unreconciled │ appends are refused
+//	└────────────┘                                 └──────────────┘
+//	       ^      epoch + 1: the last live hub            │ each hub compares, and says so
+//	       └───────────────────────────────────────────── ┘ in the key "confirmed"
 //
-// Each hub knows for itself which histories it compared with, and appends to no
-// other: one that was away while the others settled compares before it goes on.
+// Each hub knows for itself which histories it compared with, and appends to no other.
+// A hub that was away while the others reconciled compares before it goes on.
 
 // theReplicationID is the part of a script that has it in a variable: empty where the
 // user may not ask for INFO. It costs some 3 microseconds.
@@ -49,14 +49,14 @@ var historyScript = newScript(reads, theReplicationID+`
 return {replid, redis.call('GET', KEYS[1]) or ''}
 `)
 
-// vouchScript says that a hub compares, and then that it has compared. What it said
-// first is gone where the partition was emptied once more in between.
+// confirmScript stores that a hub begins to compare, and then that it has compared.
+// The first is gone if the partition was emptied once more in between.
 //
-//	KEYS    1 vouched
+//	KEYS    1 confirmed
 //	ARGV    1 replication id with which it does, 2 its id, 3 '1': it begins
 //	returns 1; 0: the server has another replication id by now, or has forgotten that
 //	        the hub began
-var vouchScript = newScript(bounded, theReplicationID+`
+var confirmScript = newScript(bounded, theReplicationID+`
 if replid ~= ARGV[1] then return 0 end
 if ARGV[3] == '1' then
   redis.call('HSET', KEYS[1], ARGV[2], 'compares')
@@ -68,18 +68,18 @@ redis.call('HSET', KEYS[1], ARGV[2], replid)
 return 1
 `)
 
-// settleScript settles a partition, if all hubs have compared.
+// reconciledScript begins a new history of a partition, if all hubs have compared.
 //
-//	KEYS    1 history, 2 vouched
+//	KEYS    1 history, 2 confirmed
 //	ARGV    1 replication id, 2 the greatest epoch that this hub knows; then the ids of
 //	        the hubs that live
 //	returns the history; '': the server has another replication id, or a hub has not
 //	        compared yet
-var settleScript = newScript(bounded, theReplicationID+`
+var reconciledScript = newScript(bounded, theReplicationID+`
 if replid ~= ARGV[1] then return '' end
 local history = redis.call('GET', KEYS[1]) or ''
-local epoch, settled = string.match(history, '^(%d+):(%x*)$')
-if settled == replid then return history end
+local epoch, of = string.match(history, '^(%d+):(%x*)$')
+if of == replid then return history end
 for i = 3, #ARGV do
   if redis.call('HGET', KEYS[2], ARGV[i]) ~= replid then return '' end
 end
@@ -90,25 +90,25 @@ redis.call('DEL', KEYS[2])
 return history
 `)
 
-// doubtScript has the other hubs look at partitions.
+// alertScript has the other hubs look at partitions.
 //
-//	KEYS    1 the hash of doubted partitions
+//	KEYS    1 alerts
 //	ARGV    1 how long it is kept in milliseconds; then partition, what is drawn for it
 //	returns nil
-var doubtScript = newScript(bounded, `
+var alertScript = newScript(bounded, `
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)
 
-// errUnsettled is returned by Append while a partition is unsettled.
-var errUnsettled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes, so nothing is published until all hubs compared what they remember with what is there; try again in a moment")
+// errUnreconciled is returned by Append while a partition is not reconciled.
+var errUnreconciled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes, so nothing is published until all hubs compared what they remember with what is there; try again in a moment")
 
 const (
-	// settleWait is how long an Append waits for its partition to be settled.
-	settleWait = time.Second
-	// settleEvery is how often an unsettled partition is looked at, where other hubs
-	// are waited for.
-	settleEvery = 100 * time.Millisecond
+	// reconcileWait is how long an Append waits for its partition to be reconciled.
+	reconcileWait = time.Second
+	// reconcileEvery is how often this hub looks again at a partition that other hubs
+	// have yet to compare.
+	reconcileEvery = 100 * time.Millisecond
 	// comparing is how many partitions are compared at once.
 	comparing = 8
 )
@@ -116,7 +116,7 @@ const (
 // histories are those of all partitions, as far as this hub knows them.
 type histories struct {
 	of [journal.Partitions]history
-	// poke has settle look at once; passed is closed, and made anew, when it did.
+	// poke has the reconciler look at once; passed is closed, and made anew, when it did.
 	poke   chan struct{}
 	mu     sync.Mutex
 	passed chan struct{}
@@ -124,28 +124,28 @@ type histories struct {
 
 // history is that of one partition.
 type history struct {
-	// settled is the history with which this hub appends; nil: it has to look first.
-	settled atomic.Pointer[string]
+	// current is the history with which this hub appends; nil: it has to look first.
+	current atomic.Pointer[string]
 	// suspect says that a head seems to have gone back.
 	suspect atomic.Bool
-	// heeded is the latest doubt of another hub that was looked into.
-	heeded atomic.Pointer[string]
+	// heard is the latest alert of another hub that was looked into.
+	heard atomic.Pointer[string]
 
-	// The rest is settle's alone: what was compared with last, since when the partition
-	// is unsettled on a server with this replication id (zero: it is settled), and the
-	// epoch of the last history that was settled.
+	// The rest is the reconciler's alone: what it compared with last, since when the
+	// partition is unreconciled on a server with this replication id (zero: it is
+	// reconciled), and the epoch of the last history that was reconciled.
 	compared pair
 	replid   string
 	since    time.Time
 	epoch    uint64
-	told     time.Time // when the other hubs were told of it last
+	alerted  time.Time // when this hub alerted the others to it last
 }
 
 // pair is what historyScript returns.
 type pair struct{ replid, history string }
 
-// settled tells whether all hubs compared.
-func (p pair) settled() bool {
+// reconciled reports whether all hubs compared.
+func (p pair) reconciled() bool {
 	_, replid, ok := strings.Cut(p.history, ":")
 	return ok && replid == p.replid
 }
@@ -161,15 +161,15 @@ func newHistories() *histories {
 	return &histories{poke: make(chan struct{}, 1), passed: make(chan struct{})}
 }
 
-// doubt has the history of a partition looked at before anything is appended with
-// it again.
-func (h *histories) doubt(partition int, settled *string) {
-	if h.of[partition].settled.CompareAndSwap(settled, nil) {
+// invalidate has the reconciler look at the history of a partition before anything is
+// appended with it again.
+func (h *histories) invalidate(partition int, current *string) {
+	if h.of[partition].current.CompareAndSwap(current, nil) {
 		h.look()
 	}
 }
 
-// suspect has the heads of a partition compared within a moment.
+// suspect has the reconciler compare the heads of a partition within a moment.
 func (h *histories) suspect(partition int) { h.of[partition].suspect.Store(true) }
 
 func (h *histories) look() {
@@ -179,7 +179,7 @@ func (h *histories) look() {
 	}
 }
 
-// pass ends the waiting of those who wait for settle.
+// pass wakes everyone who waits for the reconciler.
 func (h *histories) pass() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,17 +187,17 @@ func (h *histories) pass() {
 	h.passed = make(chan struct{})
 }
 
-// next is closed when settle looked once more.
+// next is closed when the reconciler looked once more.
 func (h *histories) next() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.passed
 }
 
-// unsettled counts the partitions with whose history nothing is appended.
-func (h *histories) unsettled() (n int) {
+// unreconciled counts the partitions with whose history nothing is appended.
+func (h *histories) unreconciled() (n int) {
 	for i := range h.of {
-		if h.of[i].settled.Load() == nil {
+		if h.of[i].current.Load() == nil {
 			n++
 		}
 	}
@@ -210,19 +210,19 @@ func (h *histories) current(ctx context.Context, partition int) (*string, error)
 	var limit <-chan time.Time
 	for {
 		passed := h.next()
-		if h := h.of[partition].settled.Load(); h != nil {
+		if h := h.of[partition].current.Load(); h != nil {
 			return h, nil
 		}
 		h.look()
 		if limit == nil {
-			timer := time.NewTimer(settleWait)
+			timer := time.NewTimer(reconcileWait)
 			defer timer.Stop()
 			limit = timer.C
 		}
 		select {
 		case <-passed:
 		case <-limit:
-			return nil, errUnsettled
+			return nil, errUnreconciled
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -231,8 +231,8 @@ func (h *histories) current(ctx context.Context, partition int) (*string, error)
 
 // check returns nil when every partition can be appended to.
 func (h *histories) check() error {
-	if n := h.unsettled(); n > 0 {
-		return fmt.Errorf("%w (partitions: %d of %d)", errUnsettled, n, journal.Partitions)
+	if n := h.unreconciled(); n > 0 {
+		return fmt.Errorf("%w (partitions: %d of %d)", errUnreconciled, n, journal.Partitions)
 	}
 	return nil
 }

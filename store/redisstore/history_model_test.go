@@ -247,7 +247,7 @@ func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 		case validate.Append:
 			e.Gap = d.Gap
 			_, err := h.s.Append(f.t.Context(), time.Now(), topic.url, e, head.Version)
-			if errors.Is(err, journal.ErrHeadMoved) || errors.Is(err, errUnsettled) {
+			if errors.Is(err, journal.ErrHeadMoved) || errors.Is(err, errUnreconciled) {
 				f.did("%s: %s: %v", topic.url, h.id, err)
 				continue
 			}
@@ -383,7 +383,7 @@ func (f *fleet) reset(topic *fleetTopic, h *fleetHub) {
 	}
 	f.did("%s: reset: %v", topic.url, err)
 	topic.reset = topic.reset || err == nil
-	if err != nil && !errors.Is(err, journal.ErrHeadMoved) && !errors.Is(err, errUnsettled) {
+	if err != nil && !errors.Is(err, journal.ErrHeadMoved) && !errors.Is(err, errUnreconciled) {
 		f.fail("Reset: %v", err)
 	}
 }

@@ -56,8 +56,8 @@ func lostTopic(t *testing.T) (server *redistest.Server, knows, other *Store, com
 // that may know better has not compared.
 func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 	_, knows, other, compare := lostTopic(t)
-	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
-	if err := other.Ready(t.Context()); !errors.Is(err, errUnsettled) {
+	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnreconciled) })
+	if err := other.Ready(t.Context()); !errors.Is(err, errUnreconciled) {
 		t.Errorf("ready: %v", err)
 	}
 	compare()
@@ -79,7 +79,7 @@ func TestVisitorSettlesNothing(t *testing.T) {
 	if _, err := visitor.Head(t.Context(), topicName); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnsettled) })
+	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnreconciled) })
 	compare()
 	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 {
@@ -136,7 +136,7 @@ func TestEmptiedPartition_Invariant10(t *testing.T) {
 	if h, err := hubs[0].Head(t.Context(), other); err != nil || h.Entries != 1 || len(h.Gaps) != 0 {
 		t.Errorf("another topic: %+v (%v)", h, err)
 	}
-	if epoch := (pair{history: *hubs[0].histories.of[k.partition].settled.Load()}).epoch(); epoch != 2 {
+	if epoch := (pair{history: *hubs[0].histories.of[k.partition].current.Load()}).epoch(); epoch != 2 {
 		t.Errorf("the partition has the epoch %d", epoch)
 	}
 }
@@ -190,11 +190,11 @@ func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
 	for range 2 {
 		server.Do(t, "EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", fmt.Sprintf("%s:{p:%d}:*", knows.conn.key, k.partition))
 		for _, s := range []*Store{knows, other} {
-			s.histories.doubt(k.partition, s.histories.of[k.partition].settled.Load())
+			s.histories.invalidate(k.partition, s.histories.of[k.partition].current.Load())
 		}
 		eventually(t, "a hub that compared", func() bool {
-			vouched, err := knows.conn.client.HGet(t.Context(), knows.conn.key.partition(k.partition, nameVouched), "knows").Result()
-			return err == nil && len(vouched) == 40
+			confirmed, err := knows.conn.client.HGet(t.Context(), knows.conn.key.partition(k.partition, nameConfirmed), "knows").Result()
+			return err == nil && len(confirmed) == 40
 		})
 	}
 	ready.Store(true)
@@ -211,13 +211,13 @@ func TestAppendOfALostServerIsNotConfirmed(t *testing.T) {
 	e := publish(t, s, topicName, 1)[0]
 	k := s.conn.key.topic(topicName)
 	old := "1:of another server"
-	if err := s.appender.confirm(t.Context(), k, e, &old); err != nil {
+	if err := s.appender.verifyStored(t.Context(), k, e, &old); err != nil {
 		t.Errorf("an entry that is there: %v", err)
 	}
-	if e.ID[0]++; !errors.Is(s.appender.confirm(t.Context(), k, e, &old), errUnsettled) {
+	if e.ID[0]++; !errors.Is(s.appender.verifyStored(t.Context(), k, e, &old), errUnreconciled) {
 		t.Error("an entry that is not there is confirmed")
 	}
-	if err := s.appender.confirm(t.Context(), k, e, s.histories.of[k.partition].settled.Load()); err != nil {
+	if err := s.appender.verifyStored(t.Context(), k, e, s.histories.of[k.partition].current.Load()); err != nil {
 		t.Errorf("it was asked for while nothing changed: %v", err)
 	}
 }
@@ -263,14 +263,14 @@ func TestHubsThatTheRegistryLost(t *testing.T) {
 
 // Invariant 12.
 func TestSightsAreBounded(t *testing.T) {
-	var m sights
-	for n := range 3 * sightsEach {
+	var m seenHeads
+	for n := range 3 * seenKept {
 		url := fmt.Sprint(topicName, n)
 		k := keys("p").topic(url)
 		k.partition = 7
 		m.saw(k, journal.Head{Topic: url, Version: "v", Last: journal.Anchor{Position: 1}})
 	}
-	if n := len(m.all(7)); n != sightsEach {
+	if n := len(m.all(7)); n != seenKept {
 		t.Errorf("%d are remembered", n)
 	}
 }
@@ -281,7 +281,7 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
 	const partition = 7
 	var urls []string
-	for n := 0; len(urls) < 2*sightsEach; n++ {
+	for n := 0; len(urls) < 2*seenKept; n++ {
 		if url := fmt.Sprint(topicName, n); s.conn.key.topic(url).partition == partition {
 			urls = append(urls, url)
 		}
@@ -305,7 +305,7 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 	if _, err := s.Topics(t.Context(), partition, uuid.Nil, len(urls)+1); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.heads.seen.all(partition)); n != sightsEach {
+	if n := len(s.heads.seen.all(partition)); n != seenKept {
 		t.Errorf("%d are remembered", n)
 	}
 	if _, ok := s.heads.seen.all(partition)[s.conn.key.topic(used).id]; !ok {
@@ -331,7 +331,7 @@ func TestSlotThatMovesLosesNothing(t *testing.T) {
 		t.Errorf("%+v (%v)", h, err)
 	}
 	epoch := func(s *Store) uint64 {
-		return (pair{history: *s.histories.of[s.conn.key.topic(topicName).partition].settled.Load()}).epoch()
+		return (pair{history: *s.histories.of[s.conn.key.topic(topicName).partition].current.Load()}).epoch()
 	}
 	if n := epoch(hubs[1]); n != 2 {
 		t.Errorf("the partition has the epoch %d", n)

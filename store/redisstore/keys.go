@@ -42,14 +42,14 @@ func (k keys) slot(tag, name string) string { return string(k) + ":{" + tag + "}
 
 // The names of the keys of a partition.
 const (
-	nameHeads   = "heads"
-	nameIDs     = "ids"
-	nameChanges = "changes"
-	nameLatest  = "latest"
-	nameMarks   = "marks"
-	nameHints   = "hints"
-	nameHistory = "history"
-	nameVouched = "vouched"
+	nameHeads     = "heads"
+	nameIDs       = "ids"
+	nameChanges   = "changes"
+	nameLatest    = "latest"
+	nameMarks     = "marks"
+	nameHints     = "hints"
+	nameHistory   = "history"
+	nameConfirmed = "confirmed"
 
 	beginsEntries   = "entries:"
 	beginsIntervals = "intervals:"

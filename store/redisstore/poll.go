@@ -42,8 +42,8 @@ func (w *watcher) pollPartitions(ctx context.Context, since map[int]uint64) (mov
 				latest = text
 			}
 			history, _ := values[n+1].(string)
-			if h := w.histories.of[partition].settled.Load(); h != nil && *h != history {
-				w.histories.doubt(partition, h)
+			if h := w.histories.of[partition].current.Load(); h != nil && *h != history {
+				w.histories.invalidate(partition, h)
 			}
 			if latest != strconv.FormatUint(since[partition], 10) {
 				moved = append(moved, partition)

@@ -174,10 +174,10 @@ func (r *records) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values 
 // secretsIn returns the stored forms of a record's secrets, none for those that
 // cannot be read: these are told of when somebody reads the record.
 func secretsIn(v stored) (forms [][]byte) {
-	var sub, request onlooker
+	var sub, request sealedForm
 	_, _ = subscriptions.UnpackSubscription([]byte(v.sub), &sub)
 	_, _ = subscriptions.UnpackRequest([]byte(v.request), &request)
-	for _, o := range []onlooker{sub, request} {
+	for _, o := range []sealedForm{sub, request} {
 		if len(o.stored) > 0 {
 			forms = append(forms, o.stored)
 		}
@@ -185,14 +185,14 @@ func secretsIn(v stored) (forms [][]byte) {
 	return forms
 }
 
-// onlooker opens nothing, and keeps the stored form of what it was to open.
-type onlooker struct{ stored []byte }
+// sealedForm opens nothing, and keeps the stored form of what it was to open.
+type sealedForm struct{ stored []byte }
 
 // Seal implements subscriptions.Sealer. Nobody calls it.
-func (*onlooker) Seal(dst []byte, _, _ string) []byte { return dst }
+func (*sealedForm) Seal(dst []byte, _, _ string) []byte { return dst }
 
 // Open implements subscriptions.Sealer.
-func (o *onlooker) Open(stored []byte, _ string) (string, error) {
+func (o *sealedForm) Open(stored []byte, _ string) (string, error) {
 	o.stored = stored
 	return "", nil
 }

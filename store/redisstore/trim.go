@@ -11,17 +11,13 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// trimScript takes the oldest entries of a topic away.
+// trimScript deletes the oldest entries of a topic.
 //
 //	KEYS    1 heads, 2 entries, 3 ids, 4.. bodies in chunks
-//	ARGV    1 topic, 2 revision that the stored head record must have, 3 new head
-//	        record, 4 the position-nonce before which all go, 5.. their notification ids
-//	returns {1} it is done; {0, head record} the stored one is another
-var trimScript = newScript(bounded, `
-local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-local revision = string.sub(now, 2, 9)
-if revision == string.sub(ARGV[3], 2, 9) then return {1} end
-if revision ~= ARGV[2] then return {0, now} end
+//	ARGV    1 to 3 as for ifHeadStands; 4 the position-nonce before which all go, 5.. their
+//	        notification ids
+//	returns as ifHeadStands
+var trimScript = newScript(bounded, ifHeadStands+`
 redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[4])
 if redis.call('XLEN', KEYS[2]) == 0 then redis.call('DEL', KEYS[2]) end
 for i = 5, #ARGV do redis.call('HDEL', KEYS[3], ARGV[i]) end
@@ -144,18 +140,17 @@ func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEnt
 // nothing was done.
 func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
 	raw := packHead(next)
-	names := []string{k.heads, k.entries, k.ids}
-	args := []any{k.field, h.revision, raw, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10) + "-0"}
+	c := replacing(k, h, raw).with([]string{k.entries, k.ids}, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10)+"-0")
 	for _, e := range gone {
 		if e.ID == uuid.Nil {
 			continue
 		}
-		args = append(args, e.ID[:])
+		c.args = append(c.args, e.ID[:])
 		if e.chunks > 0 || e.why != nil {
-			names = append(names, t.conn.key.body(e.ID))
+			c.keys = append(c.keys, t.conn.key.body(e.ID))
 		}
 	}
-	done, now, err := swapped(t.conn.run(ctx, trimScript, names, args...))
+	done, now, err := swapped(t.conn.run(ctx, trimScript, c.keys, c.args...))
 	if err != nil {
 		return headRecord{}, err
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// sightsEach is how many heads a hub remembers of each partition: of the topics that
+// seenKept is how many heads a hub remembers of each partition: of the topics that
 // were read or appended to last. With 256 partitions that is 131,072 topics, and some
 // 70 MB where there are so many, beside their gaps. The owner of a partition reads all
 // its heads every minute, so of a partition with no more topics it remembers every one.
-const sightsEach = 512
+const seenKept = 512
 
-// sights are the heads that this hub remembers, to compare with what is there when
+// seenHeads are the heads that this hub remembers, to compare with what is there when
 // Redis may have lost something.
-type sights struct {
+type seenHeads struct {
 	mu sync.Mutex
 	of [journal.Partitions]*simplelru.LRU[uuid.UUID, journal.Sight]
 }
 
 // saw remembers a head, unless what is remembered is newer; then it returns true: h
 // was read before that, or Redis lost something.
-func (m *sights) saw(k topicKeys, h journal.Head) (behind bool) {
+func (m *seenHeads) saw(k topicKeys, h journal.Head) (behind bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, ok := m.get(k)
@@ -39,7 +39,7 @@ func (m *sights) saw(k topicKeys, h journal.Head) (behind bool) {
 
 // listed is saw for a head of a list of all. It takes the place only of one that was
 // published to longer ago, so that a long list leaves those that are used.
-func (m *sights) listed(k topicKeys, h journal.Head) (behind bool) {
+func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lru := m.of[k.partition]
@@ -53,7 +53,7 @@ func (m *sights) listed(k topicKeys, h journal.Head) (behind bool) {
 		return true
 	case ok && h.Epoch == before.Epoch && h.Last == before.Last && h.Trimmed == before.Trimmed && len(h.Gaps) == len(before.Gaps):
 		return false
-	case !ok && lru.Len() >= sightsEach:
+	case !ok && lru.Len() >= seenKept:
 		if _, oldest, _ := lru.GetOldest(); oldest.Last.Position >= h.Last.Position {
 			return false
 		}
@@ -63,7 +63,7 @@ func (m *sights) listed(k topicKeys, h journal.Head) (behind bool) {
 }
 
 // behind tells whether something newer than h is remembered.
-func (m *sights) behind(k topicKeys, h journal.Head) bool {
+func (m *seenHeads) behind(k topicKeys, h journal.Head) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, ok := m.get(k)
@@ -71,7 +71,7 @@ func (m *sights) behind(k topicKeys, h journal.Head) bool {
 }
 
 // replace remembers a head instead of what is remembered.
-func (m *sights) replace(k topicKeys, h journal.Head) {
+func (m *seenHeads) replace(k topicKeys, h journal.Head) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, _ := m.get(k)
@@ -79,7 +79,7 @@ func (m *sights) replace(k topicKeys, h journal.Head) {
 }
 
 // all returns what is remembered of a partition, by topic id.
-func (m *sights) all(partition int) map[uuid.UUID]journal.Sight {
+func (m *seenHeads) all(partition int) map[uuid.UUID]journal.Sight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[uuid.UUID]journal.Sight{}
@@ -91,18 +91,18 @@ func (m *sights) all(partition int) map[uuid.UUID]journal.Sight {
 	return out
 }
 
-func (m *sights) get(k topicKeys) (s journal.Sight, ok bool) {
+func (m *seenHeads) get(k topicKeys) (s journal.Sight, ok bool) {
 	if lru := m.of[k.partition]; lru != nil {
 		return lru.Get(k.id)
 	}
 	return s, false
 }
 
-func (m *sights) put(k topicKeys, s journal.Sight) {
+func (m *seenHeads) put(k topicKeys, s journal.Sight) {
 	lru := m.of[k.partition]
 	if lru == nil {
 		var err error
-		if lru, err = simplelru.NewLRU[uuid.UUID, journal.Sight](sightsEach, nil); err != nil {
+		if lru, err = simplelru.NewLRU[uuid.UUID, journal.Sight](seenKept, nil); err != nil {
 			panic(err) // its size is right
 		}
 		m.of[k.partition] = lru

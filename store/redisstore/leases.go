@@ -26,10 +26,9 @@ type leases struct {
 // JSON, with spaces between them.
 const nameHubs = "hubs"
 
-// nameDoubted is the hash of the partitions that a hub found unsettled, for others to
-// look at: partition -> what is drawn anew whenever somebody tells of it. It is
-// forgotten after doubtKept.
-const nameDoubted = "doubted"
+// nameAlerts is the hash of the partitions that a hub found unreconciled, for others to
+// look at: partition -> what is drawn anew for each alert. It is gone after alertKept.
+const nameAlerts = "alerts"
 
 // nameOwners is the hash of the leases on the shards of one slot: shard -> the
 // end of the lease in milliseconds, a space, and its owner. They lie with the records
@@ -42,9 +41,9 @@ const nameOwners = "owners"
 // heartbeatScript says that a hub lives, and returns all that do. It writes only
 // when a third of the time is over, or something changed. It may run twice.
 //
-//	KEYS    1 the hash of the hubs, 2 the hash of doubted partitions
+//	KEYS    1 the hash of the hubs, 2 alerts
 //	ARGV    1 id, 2 how long it lives in milliseconds (0: no more), 3 its node in JSON
-//	returns the replication id of the server; number of doubted partitions; each with
+//	returns the replication id of the server; number of alerts; each partition with
 //	        its value; then for each hub that lives: time of the heartbeat in
 //	        milliseconds, node
 var heartbeatScript = newScript(bounded, theReplicationID+`
@@ -73,7 +72,7 @@ end
 return out
 `)
 
-// ownersScript tells who has leases.
+// ownersScript returns who has leases.
 //
 //	KEYS    1 the hash of the leases
 //	ARGV    shards
@@ -92,7 +91,7 @@ return out
 // twice.
 //
 //	KEYS    1 the hash of the leases
-//	ARGV    1 owner, 2 how long they last in milliseconds, 3 '1' where it may take what nobody has; then shards
+//	ARGV    1 owner, 2 how long they last in milliseconds, 3 '1': it may acquire shards without an owner; then shards
 //	returns the shards on which the owner has a lease now
 var leaseScript = newScript(bounded, `
 local t = redis.call('TIME')
@@ -132,22 +131,22 @@ func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Dura
 		return nil, err
 	}
 	asked := time.Now()
-	names := []string{l.conn.key.nodes(nameHubs), l.conn.key.nodes(nameDoubted)}
+	names := []string{l.conn.key.nodes(nameHubs), l.conn.key.nodes(nameAlerts)}
 	v, err := l.conn.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
 	if err != nil {
-		return nil, fmt.Errorf("telling the other hubs of this one: %w", err)
+		return nil, fmt.Errorf("storing the heartbeat of this hub: %w", err)
 	}
 	replid, v := v[0], v[1:]
-	doubted, _ := strconv.Atoi(v[0])
+	alerts, _ := strconv.Atoi(v[0])
 	v = v[1:]
-	l.reconciler.heedDoubts(v[:2*doubted])
-	v = v[2*doubted:]
+	l.reconciler.hearAlerts(v[:2*alerts])
+	v = v[2*alerts:]
 	nodes := make([]cluster.Node, 0, len(v)/2)
 	for i := 0; i+1 < len(v); i += 2 {
 		seen, err := strconv.ParseInt(v[i], 10, 64)
 		var n cluster.Node
 		if err = errors.Join(err, json.Unmarshal([]byte(v[i+1]), &n)); err != nil || n.ID == "" {
-			return nil, fmt.Errorf("what a hub tells of itself in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
+			return nil, fmt.Errorf("what a hub says of itself in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
 		}
 		n.SeenAt = time.UnixMilli(seen).UTC()
 		nodes = append(nodes, n)
@@ -215,11 +214,11 @@ func (l *leases) Renew(ctx context.Context, owner string, shards []int, ttl time
 
 // lease returns on which of the shards the owner has a lease now, and on which it
 // has none; of those whose slot did not answer, neither.
-func (l *leases) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, take int) (has, hasNot []int, err error) {
+func (l *leases) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, acquire int) (has, hasNot []int, err error) {
 	if err := l.checks.gone(); err != nil {
 		return nil, nil, err
 	}
-	calls, of := l.calls(shards, owner, ttl.Milliseconds(), take)
+	calls, of := l.calls(shards, owner, ttl.Milliseconds(), acquire)
 	for i, cmd := range l.conn.runAll(ctx, leaseScript, calls) {
 		got, cmdErr := cmd.StringSlice()
 		if cmdErr != nil {
@@ -246,7 +245,7 @@ func (l *leases) Release(ctx context.Context, owner string, shards []int) (err e
 	calls, _ := l.calls(shards, owner)
 	for _, cmd := range l.conn.runAll(ctx, releaseScript, calls) {
 		if cmdErr := cmd.Err(); cmdErr != nil && !errors.Is(cmdErr, redis.Nil) {
-			err = fmt.Errorf("giving leases on shards back: %w", cmdErr)
+			err = fmt.Errorf("releasing leases on shards: %w", cmdErr)
 		}
 	}
 	return err

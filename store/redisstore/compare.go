@@ -25,24 +25,12 @@ type Loss struct {
 	Gaps             []journal.Gap
 }
 
-// regainScript stores a head record that was put right, and tells of it.
+// regainScript stores a head record that was repaired.
 //
-//	KEYS    1 heads, 2 changes, 3 latest change, 4 intervals
-//	ARGV    1 topic, 2 revision that the stored one must have, empty: there must be none,
-//	        3 new head record, 4 most changes, 5 hint, 6 its channel, 7 command that
-//	        publishes it, 8 '1': the intervals are to come again, so that none of them is
-//	        known any more
-//	returns {1} it is stored; {0, head record} the stored one is another
-var regainScript = newScript(bounded, `
-local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-local revision = string.sub(now, 2, 9)
-if revision == string.sub(ARGV[3], 2, 9) then return {1} end
-if revision ~= ARGV[2] then return {0, now} end
+//	KEYS, ARGV and what it returns are as for ifHeadStands and announce
+var regainScript = newScript(bounded, ifHeadStands+`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-`+tellChange("KEYS[2]", "KEYS[3]", "ARGV[4]")+`
-redis.pcall(ARGV[7], ARGV[6], ARGV[5])
-return {1}
-`)
+`+announce)
 
 // comparePage is how many heads are read at once.
 const comparePage = 128
@@ -118,7 +106,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset || next.Kind != h.Kind {
 			next.Version = newVersion(random())
 		}
-		stored, now, err := r.putRegained(ctx, k, h, next)
+		stored, now, err := r.storeRegained(ctx, k, h, next)
 		if err != nil {
 			return err
 		}
@@ -165,11 +153,11 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 	return false, err
 }
 
-// putRegained stores next in the place of h.
-func (r *reconciler) putRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
+// storeRegained stores next in the place of h.
+func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
 	raw := packHead(next)
-	stored, now, err = swapped(r.conn.run(ctx, regainScript, []string{k.heads, k.changes, k.latest, k.intervals},
-		k.field, h.revision, raw, maxTopicChanges, r.watcher.message(next.Topic), k.hints, r.conn.hintCommand(), !next.Until.Equal(h.Until)))
+	c := r.watcher.announcing(k, h, raw)
+	stored, now, err = swapped(r.conn.run(ctx, regainScript, c.keys, c.args...))
 	if stored {
 		r.heads.cache.Add(k.id, raw)
 		r.heads.seen.replace(k, next)
@@ -177,9 +165,9 @@ func (r *reconciler) putRegained(ctx context.Context, k topicKeys, h headRecord,
 	return stored, now, err
 }
 
-// whoReached asks how far the subscriptions to the topics of some partitions got, by
+// cursorsReached asks how far the subscriptions to the topics of some partitions got, by
 // partition and topic id; ready: all are known.
-func (r *reconciler) whoReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
+func (r *reconciler) cursorsReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
 	if r.reached == nil {
 		return nil, true
 	}
@@ -199,8 +187,8 @@ func (r *reconciler) whoReached(partitions []int) (of map[int]map[uuid.UUID]jour
 // confirm returns nil if an entry that was appended with a history is there, though
 // the history may be over: a failover may have come between the answer of Redis and
 // now, and other hubs may have compared before this one knew of the entry.
-func (a *appender) confirm(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
-	if a.histories.of[k.partition].settled.Load() == with {
+func (a *appender) verifyStored(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
+	if a.histories.of[k.partition].current.Load() == with {
 		return nil
 	}
 	there, err := a.conn.client.HExists(ctx, k.ids, string(e.ID[:])).Result()
@@ -208,7 +196,7 @@ func (a *appender) confirm(ctx context.Context, k topicKeys, e journal.Entry, wi
 		return fmt.Errorf("making sure of a notification: %w", err)
 	}
 	if !there {
-		return errUnsettled
+		return errUnreconciled
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ end
 return out
 `)
 
-// pingScript and settleMarksScript store marks of one partition, if none of its
+// pingScript and fetchedScript store marks of one partition, if none of its
 // marks was stored since they were read: the one a ping, the other what became of
 // earlier pings.
 //
@@ -50,8 +50,8 @@ return out
 //	        mark is forgotten
 //	returns {1} they are stored; {0} there is another revision
 var (
-	pingScript        = newScript(grows, writeMarks)
-	settleMarksScript = newScript(bounded, writeMarks)
+	pingScript    = newScript(grows, writeMarks)
+	fetchedScript = newScript(bounded, writeMarks)
 )
 
 const writeMarks = `
@@ -79,17 +79,17 @@ type pings struct {
 
 // marksOf are marks of one partition as they were read.
 type marksOf struct {
-	revision  string
-	known     map[string]journal.Mark // by topic, those that were asked for; Pings 0: there is none
-	strange   map[string]bool         // those of known that have neither mark nor head
-	strangers map[string]journal.Mark // by topic, those that have a mark and no head
+	revision string
+	known    map[string]journal.Mark // by topic, those that were asked for; Pings 0: there is none
+	unknown  map[string]bool         // those that were asked for and have neither mark nor head
+	headless map[string]journal.Mark // by topic, those that have a mark and no head
 }
 
-// readWithStrangers reads the marks of some topics of a partition, and, if one of them has
+// readAll reads the marks of some topics of a partition, and, if one of them has
 // neither mark nor head, those of all topics without a head.
-func (p *pings) readWithStrangers(ctx context.Context, partition int, topics []string) (marksOf, error) {
+func (p *pings) readAll(ctx context.Context, partition int, topics []string) (marksOf, error) {
 	m, err := p.read(ctx, partition, topics, false)
-	if err == nil && len(m.strange) > 0 {
+	if err == nil && len(m.unknown) > 0 {
 		m, err = p.read(ctx, partition, topics, true)
 	}
 	return m, err
@@ -97,9 +97,9 @@ func (p *pings) readWithStrangers(ctx context.Context, partition int, topics []s
 
 // read is readMarks with the strangers or without. A mark that cannot be read
 // counts as none: the next ping makes it anew.
-func (p *pings) read(ctx context.Context, partition int, topics []string, withStrangers bool) (m marksOf, err error) {
-	m = marksOf{known: map[string]journal.Mark{}, strange: map[string]bool{}, strangers: map[string]journal.Mark{}}
-	args := []any{withStrangers}
+func (p *pings) read(ctx context.Context, partition int, topics []string, headless bool) (m marksOf, err error) {
+	m = marksOf{known: map[string]journal.Mark{}, unknown: map[string]bool{}, headless: map[string]journal.Mark{}}
+	args := []any{headless}
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
 		args = append(args, id[:])
@@ -120,7 +120,7 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, withSt
 				return m, err
 			}
 		} else if v[2*i+1] == int64(0) {
-			m.strange[topic] = true
+			m.unknown[topic] = true
 		}
 		m.known[topic] = known
 	}
@@ -133,7 +133,7 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, withSt
 		if err != nil {
 			return m, err
 		}
-		m.strangers[mark.Topic] = mark
+		m.headless[mark.Topic] = mark
 	}
 	return m, nil
 }
@@ -146,7 +146,7 @@ func openMark(raw string) (journal.Mark, error) {
 	return m, nil
 }
 
-// change stores with a script, pingScript or settleMarksScript, what change
+// change stores with a script, pingScript or fetchedScript, what change
 // makes of the marks of some topics of a partition. Change may be called several times, and returns those to store, by
 // topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
 func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
@@ -155,7 +155,7 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 	}
 	revision := newRevision()
 	for range maxTries {
-		m, err := p.readWithStrangers(ctx, partition, topics)
+		m, err := p.readAll(ctx, partition, topics)
 		if err != nil {
 			return err
 		}
@@ -216,13 +216,13 @@ func pinged(m marksOf, now time.Time, topics []string) (map[string]journal.Mark,
 		}
 		next[topic] = mark.Pinged(now)
 	}
-	over := len(m.strangers) + len(m.strange) - journal.MaxMarks
-	if len(m.strange) == 0 || over <= 0 {
+	over := len(m.headless) + len(m.unknown) - journal.MaxMarks
+	if len(m.unknown) == 0 || over <= 0 {
 		return next, nil
 	}
 	// Those that are done with make room, but for those that are pinged now.
 	var done []journal.Mark
-	for topic, mark := range m.strangers {
+	for topic, mark := range m.headless {
 		if _, stays := next[topic]; !stays && !mark.Waiting() {
 			done = append(done, mark)
 		}
@@ -273,7 +273,7 @@ func (p *pings) Unmark(ctx context.Context, m journal.Mark) error {
 // changeOne stores what change makes of a topic's mark, if it has one and change
 // says so.
 func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
-	return p.change(ctx, settleMarksScript, p.conn.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
+	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
 		old := m.known[topic]
 		if old.Pings == 0 {
 			return nil, nil

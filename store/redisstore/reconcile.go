@@ -26,8 +26,7 @@ type reconciler struct {
 	lost    func(Loss)
 }
 
-// run keeps all partitions settled until ctx ends. It is the only one who
-// compares.
+// run keeps all partitions reconciled until ctx ends. Nothing else compares.
 func (r *reconciler) run(ctx context.Context) {
 	tick := time.NewTicker(sameEvery)
 	defer tick.Stop()
@@ -35,8 +34,8 @@ func (r *reconciler) run(ctx context.Context) {
 		r.reconcile(ctx)
 		r.histories.pass()
 		again := make(<-chan time.Time)
-		if r.histories.unsettled() > 0 {
-			again = time.After(settleEvery)
+		if r.histories.unreconciled() > 0 {
+			again = time.After(reconcileEvery)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,17 +48,17 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// reconcile settles what is not, as far as that can be done now. What cannot be
-// read is tried again.
+// reconcile reconciles the partitions that are not, as far as it can now. What cannot
+// be read is tried again.
 func (r *reconciler) reconcile(ctx context.Context) {
 	var due []int
 	for n := range r.histories.of {
 		h := &r.histories.of[n]
 		if h.suspect.Swap(false) {
 			h.compared = pair{}
-			h.settled.Store(nil)
+			h.current.Store(nil)
 		}
-		if h.settled.Load() == nil {
+		if h.current.Load() == nil {
 			due = append(due, n)
 		}
 	}
@@ -70,17 +69,17 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	fresh := r.fresh(found)
 	var open []int
 	for _, n := range r.compareAll(ctx, due, found, fresh) {
-		if p := found[n]; p.settled() {
+		if p := found[n]; p.reconciled() {
 			r.appendWith(n, p)
 		} else {
 			open = append(open, n)
 		}
 	}
-	r.finish(ctx, r.vouch(ctx, open, found, false), found, fresh)
+	r.finish(ctx, r.confirm(ctx, open, found, false), found, fresh)
 }
 
-// fresh tells whether the store was made by this hub, and none of its partitions was
-// ever settled: nobody remembers anything of it.
+// fresh reports whether this hub made the store, and none of its partitions was ever
+// reconciled: then no hub remembers anything of it.
 func (r *reconciler) fresh(found map[int]pair) bool {
 	if !r.isNew || len(found) < journal.Partitions {
 		return false
@@ -97,7 +96,7 @@ func (r *reconciler) fresh(found map[int]pair) bool {
 func (r *reconciler) appendWith(partition int, p pair) {
 	h := &r.histories.of[partition]
 	h.compared, h.epoch, h.since = p, p.epoch(), time.Time{}
-	h.settled.Store(&p.history)
+	h.current.Store(&p.history)
 }
 
 // readHistories asks for those of some partitions; one that could not be read is
@@ -117,12 +116,12 @@ func (r *reconciler) readHistories(ctx context.Context, of []int) map[int]pair {
 }
 
 // compareAll compares those partitions that have another history than when they were
-// compared last, and returns all that are. Of one that is unsettled it waits until the
+// compared last, and returns all that are. For an unreconciled one it waits until the
 // cursors are known, which may tell more than the heads.
 func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pair, fresh bool) (done []int) {
-	reached, ready := r.whoReached(due)
+	reached, ready := r.cursorsReached(due)
 	compared := make([]bool, journal.Partitions)
-	var settled, open []int
+	var reconciled, open []int
 	for _, n := range due {
 		p, ok := found[n]
 		if !ok {
@@ -135,18 +134,18 @@ func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pa
 		switch {
 		case h.compared.replid == p.replid && p.epoch() >= h.compared.epoch() && h.compared != (pair{}):
 			compared[n] = true
-		case p.settled():
-			settled = append(settled, n)
+		case p.reconciled():
+			reconciled = append(reconciled, n)
 		case ready || fresh:
 			open = append(open, n)
 		}
 	}
 	if r.hubs.id() != "" {
-		open = r.vouch(ctx, open, found, true)
+		open = r.confirm(ctx, open, found, true)
 	}
 	var all sync.WaitGroup
 	places := make(chan struct{}, comparing)
-	for _, n := range append(settled, open...) {
+	for _, n := range append(reconciled, open...) {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
@@ -165,10 +164,10 @@ func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pa
 	return done
 }
 
-// vouch says of some partitions that this hub begins to compare them, or else that it
-// has, and returns those of which it could. A hub that meets others does so before it
-// says anything.
-func (r *reconciler) vouch(ctx context.Context, of []int, found map[int]pair, begins bool) (done []int) {
+// confirm stores that this hub begins to compare some partitions, or else that it has,
+// and returns those for which it could. Before its first heartbeat, a hub among others
+// confirms nothing.
+func (r *reconciler) confirm(ctx context.Context, of []int, found map[int]pair, begins bool) (done []int) {
 	self := r.hubs.id()
 	if self == "" {
 		if r.lease > 0 && !r.fresh(found) {
@@ -178,11 +177,11 @@ func (r *reconciler) vouch(ctx context.Context, of []int, found map[int]pair, be
 	}
 	calls := make([]call, len(of))
 	for i, n := range of {
-		calls[i] = call{keys: []string{r.conn.key.partition(n, nameVouched)}, args: []any{found[n].replid, self, begins}}
+		calls[i] = call{keys: []string{r.conn.key.partition(n, nameConfirmed)}, args: []any{found[n].replid, self, begins}}
 	}
-	for i, cmd := range r.conn.runAll(ctx, vouchScript, calls) {
-		switch said, err := cmd.Int(); {
-		case err == nil && said == 1:
+	for i, cmd := range r.conn.runAll(ctx, confirmScript, calls) {
+		switch stored, err := cmd.Int(); {
+		case err == nil && stored == 1:
 			done = append(done, of[i])
 		case err == nil: // what was compared may be lost again
 			r.histories.of[of[i]].compared = pair{}
@@ -191,7 +190,7 @@ func (r *reconciler) vouch(ctx context.Context, of []int, found map[int]pair, be
 	return done
 }
 
-// finish settles partitions of which all hubs that live said that they compared.
+// finish begins a new history of the partitions that all live hubs have compared.
 func (r *reconciler) finish(ctx context.Context, of []int, found map[int]pair, fresh bool) {
 	var calls []call
 	var ready []int
@@ -201,59 +200,60 @@ func (r *reconciler) finish(ctx context.Context, of []int, found map[int]pair, f
 		if !ok && !fresh {
 			continue
 		}
-		c := call{keys: []string{r.conn.key.partition(n, nameHistory), r.conn.key.partition(n, nameVouched)}, args: []any{found[n].replid, h.epoch}}
+		c := call{keys: []string{r.conn.key.partition(n, nameHistory), r.conn.key.partition(n, nameConfirmed)}, args: []any{found[n].replid, h.epoch}}
 		for _, id := range hubs {
 			c.args = append(c.args, id)
 		}
 		calls, ready = append(calls, c), append(ready, n)
 	}
-	for i, cmd := range r.conn.runAll(ctx, settleScript, calls) {
+	for i, cmd := range r.conn.runAll(ctx, reconciledScript, calls) {
 		if history, err := cmd.Text(); err == nil && history != "" {
 			r.appendWith(ready[i], pair{found[ready[i]].replid, history})
 		}
 	}
-	r.tellDoubts(ctx, of)
+	r.alert(ctx, of)
 }
 
-// doubtKept is how long the other hubs are told that a partition is unsettled. They
-// ask more often.
-const doubtKept = time.Minute
+// alertKept is how long Redis keeps the alert that a partition is unreconciled. The
+// other hubs ask more often.
+const alertKept = time.Minute
 
-// tellDoubts has the other hubs look at those of some partitions that are unsettled
-// still: by themselves they need not notice that one was emptied.
-func (r *reconciler) tellDoubts(ctx context.Context, of []int) {
+// alert has the other hubs look at those of some partitions that are still
+// unreconciled. By themselves they may not notice that one was emptied.
+func (r *reconciler) alert(ctx context.Context, of []int) {
 	var fields []any
 	for _, n := range of {
-		if h := &r.histories.of[n]; h.settled.Load() == nil && time.Since(h.told) >= sameEvery {
-			h.told = time.Now()
+		if h := &r.histories.of[n]; h.current.Load() == nil && time.Since(h.alerted) >= sameEvery {
+			h.alerted = time.Now()
 			fields = append(fields, n, strconv.FormatUint(random(), 36))
 		}
 	}
 	if len(fields) == 0 || r.hubs.id() == "" {
 		return
 	}
-	fields = append([]any{doubtKept.Milliseconds()}, fields...)
-	_ = r.conn.run(ctx, doubtScript, []string{r.conn.key.nodes(nameDoubted)}, fields...).Err() // they are told again
+	fields = append([]any{alertKept.Milliseconds()}, fields...)
+	_ = r.conn.run(ctx, alertScript, []string{r.conn.key.nodes(nameAlerts)}, fields...).Err() // it is tried again
 }
 
-// heedDoubts looks at what other hubs doubt: partitions, each with what says when.
-func (r *reconciler) heedDoubts(doubts []string) {
-	for i := 0; i+1 < len(doubts); i += 2 {
-		n, err := strconv.Atoi(doubts[i])
+// hearAlerts looks at the partitions in the alerts of other hubs: partition, what was
+// drawn for it, and so on.
+func (r *reconciler) hearAlerts(alerts []string) {
+	for i := 0; i+1 < len(alerts); i += 2 {
+		n, err := strconv.Atoi(alerts[i])
 		if err != nil || n < 0 || n >= journal.Partitions {
 			continue
 		}
 		h := &r.histories.of[n]
-		if last := h.heeded.Swap(&doubts[i+1]); last == nil || *last != doubts[i+1] {
-			if settled := h.settled.Load(); settled != nil {
-				r.histories.doubt(n, settled)
+		if last := h.heard.Swap(&alerts[i+1]); last == nil || *last != alerts[i+1] {
+			if current := h.current.Load(); current != nil {
+				r.histories.invalidate(n, current)
 			}
 		}
 	}
 }
 
-// noticeHistories doubts the partitions of the servers that have begun another
-// history.
+// noticeHistories invalidates the histories of the partitions whose servers have begun
+// another one.
 func (r *reconciler) noticeHistories(ctx context.Context) {
 	masters, err := r.conn.masters(ctx)
 	if err != nil {
@@ -266,8 +266,8 @@ func (r *reconciler) noticeHistories(ctx context.Context) {
 		}
 		replid := replicationID(info)
 		for _, n := range of {
-			if h := r.histories.of[n].settled.Load(); h != nil && !strings.HasSuffix(*h, ":"+replid) {
-				r.histories.doubt(n, h)
+			if h := r.histories.of[n].current.Load(); h != nil && !strings.HasSuffix(*h, ":"+replid) {
+				r.histories.invalidate(n, h)
 			}
 		}
 	}
