@@ -127,5 +127,4 @@ func fuzzUnpack[V any](f *testing.F, pack func(V) []byte, unpack func([]byte) (V
 func FuzzUnpackHead(f *testing.F)     { fuzzUnpack(f, PackHead, UnpackHead, sampleHead) }
 func FuzzUnpackEntry(f *testing.F)    { fuzzUnpack(f, PackEntry, UnpackEntry, sampleEntry) }
 func FuzzUnpackInterval(f *testing.F) { fuzzUnpack(f, PackInterval, UnpackInterval, sampleInterval) }
-func FuzzUnpackCursor(f *testing.F)   { fuzzUnpack(f, PackCursor, UnpackCursor, sampleCursor) }
 func FuzzUnpackMark(f *testing.F)     { fuzzUnpack(f, PackMark, UnpackMark, sampleMark) }

@@ -116,35 +116,6 @@ func UnpackInterval(b []byte) (Interval, error) {
 	return i, nil
 }
 
-// PackCursor packs all of c.
-func PackCursor(c Cursor) []byte {
-	p := NewPacker(packedVersion)
-	p.Uint(c.Generation)
-	p.Anchor(c.Anchor)
-	p.Uint(uint64(c.Nudge))
-	p.Uint(uint64(c.Attempt))
-	p.Uint(uint64(c.Step))
-	p.Time(c.NextAttemptAt)
-	p.Time(c.FirstAttemptAt)
-	p.Int(int64(c.LastStatus))
-	return p.Packed()
-}
-
-// UnpackCursor reads what PackCursor wrote. Its errors wrap ErrPacked.
-func UnpackCursor(b []byte) (Cursor, error) {
-	u := NewUnpacker("a cursor", packedVersion, b)
-	c := Cursor{
-		Generation: u.Uint(), Anchor: u.Anchor(),
-		Nudge: u.Uint32(), Attempt: u.Uint32(), Step: u.Uint32(),
-		NextAttemptAt: u.Time(), FirstAttemptAt: u.Time(),
-		LastStatus: int(u.Int()),
-	}
-	if err := u.Done(); err != nil {
-		return Cursor{}, err
-	}
-	return c, nil
-}
-
 // PackMark packs all of m.
 func PackMark(m Mark) []byte {
 	p := NewPacker(packedVersion)

@@ -51,6 +51,28 @@ func openSecret(sealer Sealer, stored []byte, about, what string) (string, error
 	return secret, nil
 }
 
+// StoredSecrets returns the stored forms of the secrets in a packed subscription and a
+// packed request. It skips what is empty or cannot be read: whoever reads the record
+// finds that out.
+func StoredSecrets(sub, request []byte) [][]byte {
+	var o observer
+	_, _ = UnpackSubscription(sub, &o)
+	_, _ = UnpackRequest(request, &o)
+	return o.stored
+}
+
+// observer is a Sealer that opens nothing, and keeps the stored forms that it is given.
+type observer struct{ stored [][]byte }
+
+func (*observer) Seal(dst []byte, _, _ string) []byte { return dst }
+
+func (o *observer) Open(stored []byte, _ string) (string, error) {
+	if len(stored) > 0 {
+		o.stored = append(o.stored, stored)
+	}
+	return "", nil
+}
+
 // ofSubscription and ofRequest begin what a secret is bound to; what is stored
 // depends on them. They differ, as anybody may request with a secret of their
 // own, which must not become that of a subscription unverified.

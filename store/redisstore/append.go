@@ -80,12 +80,9 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 	if h.Version != ifHead {
 		return journal.Entry{}, journal.ErrHeadMoved
 	}
-	if e.ID, err = journal.NewID(now, k.partition); err != nil {
+	if e, err = e.Received(now, k.partition); err != nil {
 		return journal.Entry{}, err
 	}
-	e.Nonce = journal.Nonce(random())
-	e.ReceivedAt = now.Round(0).UTC()
-	e.Size = int64(len(e.Body))
 	body := encodeBody(e.Body)
 	chunks := 0
 	if len(body) > chunkSize {
@@ -101,7 +98,7 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	a.watcher.send(topic)
+	a.watcher.hints.Send(topic)
 	return stored, nil
 }
 
@@ -118,12 +115,11 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		if err != nil {
 			return journal.Entry{}, err
 		}
-		e.Position = max(clock(e.ReceivedAt), h.Last.Position, journal.Position(a.heads.highest[k.partition].Load())) + 1
-		e.Seq = h.Last.Seq + 1
-		head := packHead(appended(h.Head, e))
+		e = h.Place(e, journal.Position(a.heads.highest[k.partition].Load()))
+		head := packHead(h.Append(e))
 		var interval []byte
 		if e.Timed() {
-			interval = journal.PackInterval(journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+			interval = journal.PackInterval(e.Interval())
 		}
 		c := a.watcher.announcing(k, h, head).with(names,
 			e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
@@ -169,22 +165,6 @@ func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headR
 	return headRecord{}, errBusy
 }
 
-// appended is the head of a topic with e as its newest entry.
-func appended(h journal.Head, e journal.Entry) journal.Head {
-	if e.Timed() {
-		h.From, h.Until, h.Reset = e.From, e.Until, false
-	}
-	if e.Gap != nil {
-		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
-	}
-	h.Kind = h.Kind.Then(e.Kind)
-	h.Version = newVersion(uint64(e.Nonce))
-	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
-	h.Entries++
-	h.Bytes += e.Size
-	return h
-}
-
 // idValue is what the ids have of a notification: where it is.
 func idValue(k topicKeys, e journal.Entry) []byte {
 	return appendAnchor(append(make([]byte, 0, 32), k.id[:]...), e.Anchor())
@@ -203,9 +183,6 @@ func anchorOf(b string) journal.Anchor {
 		Nonce:    journal.Nonce(binary.BigEndian.Uint64([]byte(b[8:16]))),
 	}
 }
-
-// clock is an instant as a position.
-func clock(t time.Time) journal.Position { return journal.Position(max(t.UnixNano(), 0)) }
 
 // Interval implements journal.Appender.
 func (a *appender) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {

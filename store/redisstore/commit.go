@@ -162,7 +162,7 @@ func (b *batches) add(k keys, c *subscriptions.Commit) {
 	if len(attempts) > 0 {
 		f.keys = append(f.keys, keys.attempts(c.ID))
 	}
-	f.args = appendAttempts(append(f.args, c.ID[:], packCursor(c.Cursor), len(attempts)), attempts)
+	f.args = appendAttempts(append(f.args, c.ID[:], journal.PackCursor(c.Cursor), len(attempts)), attempts)
 	if f.ids = append(f.ids, c.ID); len(f.ids) >= readMax || len(f.args) >= maxArgs {
 		b.full, *f = append(b.full, *f), batch{}
 	}

@@ -42,7 +42,11 @@ func BenchmarkCommit(b *testing.B) {
 // second.
 func plainHSet(b *testing.B, s *Store) float64 {
 	b.Helper()
-	value := packCursor(sampleCursor())
+	now := time.Now()
+	value := journal.PackCursor(journal.Cursor{
+		Generation: uint64(now.UnixMicro()), Anchor: journal.Anchor{Position: journal.Position(now.UnixNano()), Nonce: 1<<63 + 5, Seq: 700, Until: now},
+		Nudge: 2, Attempt: 3, Step: 4, NextAttemptAt: now.Add(time.Hour), FirstAttemptAt: now, LastStatus: journal.StatusTimeout,
+	})
 	began, n := time.Now(), 0
 	for ; time.Since(began) < 300*time.Millisecond; n++ {
 		if err := s.conn.client.HSet(b.Context(), "plain", n%1000, value).Err(); err != nil {

@@ -212,8 +212,8 @@ func TestPlainCommits(t *testing.T) {
 func TestCommitToACursorThatCannotBeRead(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	subs := fill(t, s, 300)
-	whole := packCursor(subs[0].Cursor)
-	newer := slices.Concat([]byte{cursorVersion + 1}, whole[1:])
+	whole := journal.PackCursor(subs[0].Cursor)
+	newer := slices.Concat([]byte{whole[0] + 1}, whole[1:])
 	for _, value := range [][]byte{newer, whole[:30], {0xff}} {
 		s.conn.client.HSet(t.Context(), s.conn.key.recordsOf(subs[0].ID).cursors, subs[0].ID[:], value)
 		commits := nextCommits(subs, 0, len(subs))

@@ -104,7 +104,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 			return nil
 		}
 		if h.Version == "" || next.Last != h.Last || !next.Until.Equal(h.Until) || next.Reset != h.Reset || next.Kind != h.Kind {
-			next.Version = newVersion(random())
+			next.Version = journal.NewVersion()
 		}
 		stored, now, err := r.storeRegained(ctx, k, h, next)
 		if err != nil {
@@ -119,7 +119,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 			if gap.Count > 0 {
 				loss.Gaps = append(loss.Gaps, gap)
 			}
-			r.watcher.send(known.Topic)
+			r.watcher.hints.Send(known.Topic)
 			return nil
 		}
 		raw = now

@@ -2,11 +2,9 @@ package redisstore
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -50,7 +48,7 @@ func openHead(raw, topic string) (headRecord, error) {
 func packHead(h journal.Head) string {
 	b := make([]byte, headAnchorFrom, 256)
 	b[0] = headVersion
-	binary.BigEndian.PutUint64(b[1:], random())
+	binary.BigEndian.PutUint64(b[1:], journal.Random())
 	b = appendAnchor(b, h.Trimmed)
 	return string(append(b, journal.PackHead(h)...))
 }
@@ -64,9 +62,6 @@ func appendAnchor(b []byte, a journal.Anchor) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(a.Position))
 	return binary.BigEndian.AppendUint64(b, uint64(a.Nonce))
 }
-
-// newVersion is the version of a head that is about to be stored.
-func newVersion(n uint64) journal.Version { return journal.Version(strconv.FormatUint(n, 36)) }
 
 // heads are the head records of all topics, as they are in Redis and as this hub saw
 // them last. Every other part of the journal works on them.
@@ -208,7 +203,7 @@ func (a *appender) Reset(ctx context.Context, topic string, ifHead journal.Versi
 	if _, err := a.histories.current(ctx, a.conn.key.topic(topic).partition); err != nil {
 		return err // it may be about to come back
 	}
-	version := newVersion(random())
+	version := journal.NewVersion()
 	return a.heads.change(ctx, topic, func(h *journal.Head) error {
 		switch h.Version {
 		case version:
@@ -220,8 +215,7 @@ func (a *appender) Reset(ctx context.Context, topic string, ifHead journal.Versi
 		if h.Version == "" {
 			return errUnchanged
 		}
-		h.Reset, h.Kind, h.Version = true, "", version
-		h.Epoch++
+		*h = h.Forget(version)
 		return nil
 	})
 }
@@ -236,13 +230,6 @@ func (a *appender) RecordGap(ctx context.Context, topic string, g journal.Gap) e
 		*h = next
 		return nil
 	})
-}
-
-// random returns 64 random bits.
-func random() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return binary.BigEndian.Uint64(b[:])
 }
 
 // notePosition remembers that a position of a partition is in use, also where a Redis

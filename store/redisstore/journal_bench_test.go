@@ -69,7 +69,7 @@ func BenchmarkAppend(b *testing.B) {
 				interleaved(b, func() {
 					loop(func(w, _ int) error {
 						stored, err := s.Append(ctx, time.Now(), fmt.Sprint(topicName, w), e, heads[w])
-						heads[w] = newVersion(uint64(stored.Nonce))
+						heads[w] = stored.Nonce.Version()
 						return err
 					})
 				}, func() {
@@ -142,7 +142,7 @@ func publishAll(b *testing.B, s *Store, n int) []journal.Entry {
 		if err != nil {
 			b.Fatal(err)
 		}
-		head = newVersion(uint64(e.Nonce))
+		head = e.Nonce.Version()
 		out = append(out, e)
 	}
 	return out

@@ -181,7 +181,7 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 }
 
 // newRevision is the revision of marks that are about to be stored.
-func newRevision() []byte { return binary.BigEndian.AppendUint64(nil, random()) }
+func newRevision() []byte { return binary.BigEndian.AppendUint64(nil, journal.Random()) }
 
 // Ping implements journal.Marks. It counts all topics of one partition, or none.
 func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error {

@@ -225,7 +225,7 @@ func (r *reconciler) alert(ctx context.Context, of []int) {
 	for _, n := range of {
 		if h := &r.histories.of[n]; h.current.Load() == nil && time.Since(h.alerted) >= sameEvery {
 			h.alerted = time.Now()
-			fields = append(fields, n, strconv.FormatUint(random(), 36))
+			fields = append(fields, n, strconv.FormatUint(journal.Random(), 36))
 		}
 	}
 	if len(fields) == 0 || r.hubs.id() == "" {

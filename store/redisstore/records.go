@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -152,7 +153,7 @@ func (r *records) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Sub
 	}
 	sub, err := subscriptions.UnpackSubscription([]byte(v.sub), r.sealing)
 	if err == nil {
-		sub.Cursor, err = unpackCursor([]byte(v.cursor))
+		sub.Cursor, err = journal.UnpackCursor([]byte(v.cursor))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("subscription %v: %w", id, err)
@@ -164,7 +165,7 @@ func (r *records) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Sub
 func (r *records) packRecord(rec subscriptions.Record) (v stored) {
 	if rec.Subscription != nil {
 		v.sub = string(subscriptions.PackSubscription(*rec.Subscription, r.sealing))
-		v.cursor = string(packCursor(rec.Subscription.Cursor))
+		v.cursor = string(journal.PackCursor(rec.Subscription.Cursor))
 	}
 	if rec.Request != nil {
 		v.request = string(subscriptions.PackRequest(*rec.Request, r.sealing))

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -12,18 +11,6 @@ import (
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
-
-// Secrets tells how a store keeps secrets.
-type Secrets struct {
-	// Key is the one that sealed all of them; nil: they are stored as they are.
-	Key *seal.ID
-	// Resealed is how many records were stored anew when the store was opened, as
-	// their secrets had been as they are, or sealed with another key.
-	Resealed int
-	// Retired are the keys that nothing was sealed with any more after that. Other
-	// hubs go on to seal with one of them until they are started with the new one.
-	Retired []seal.ID
-}
 
 // nameSecrets is a set of the forms in which secrets may be stored, so that a
 // start need not look at each: formPlain, and the ids of keys in hexadecimal. A
@@ -45,7 +32,7 @@ var formScript = newScript(bounded, `return redis.call('SADD', KEYS[1], ARGV[1])
 // stored as the keys would store it today. Without one of the keys it returns an
 // error that wraps a *seal.KeyError, and nothing was changed. What it did not
 // finish the next start does.
-func (r *records) resealAll(ctx context.Context) (found Secrets, err error) {
+func (r *records) resealAll(ctx context.Context) (found seal.Status, err error) {
 	mine := formPlain
 	if r.sealing != nil {
 		found.Key = &r.sealing.IDs()[0]
@@ -83,23 +70,19 @@ func (r *records) resealAll(ctx context.Context) (found Secrets, err error) {
 // lacksNoKey returns an error that wraps a *seal.KeyError for each key that
 // secrets were sealed with and that is not there.
 func (r *records) lacksNoKey(ctx context.Context) error {
-	need := map[seal.ID]int{}
+	missing := seal.Missing{}
 	err := r.eachPage(ctx, func(_ []uuid.UUID, values []stored) error {
 		for _, v := range values {
 			ids, _ := r.sealedBy(v)
 			for _, id := range ids {
 				if !slices.Contains(r.sealing.IDs(), id) {
-					need[id]++
+					missing[id]++
 				}
 			}
 		}
 		return nil
 	})
-	errs := []error{err}
-	for id, n := range need {
-		errs = append(errs, fmt.Errorf("secrets of %d subscriptions can't be read: %w; nothing was changed", n, &seal.KeyError{ID: id}))
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, missing.Err(false))
 }
 
 // reseal stores the secrets anew that are not stored as the keys would today, and
@@ -141,14 +124,7 @@ func (r *records) reseal(ctx context.Context) (used []seal.ID, resealed int, err
 // sealedBy returns the keys of a record's secrets, and whether these are stored
 // as the keys would store them today.
 func (r *records) sealedBy(v stored) (ids []seal.ID, fresh bool) {
-	fresh = true
-	for _, form := range secretsIn(v) {
-		fresh = fresh && r.sealing.Fresh(form)
-		if id, ok := seal.SealedBy(form); ok && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, fresh
+	return r.sealing.SealedBy(subscriptions.StoredSecrets([]byte(v.sub), []byte(v.request))...)
 }
 
 // eachPage hands fn all records, some of a shard at a time.
@@ -169,30 +145,4 @@ func (r *records) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values 
 		}
 	}
 	return nil
-}
-
-// secretsIn returns the stored forms of a record's secrets, none for those that
-// cannot be read: these are told of when somebody reads the record.
-func secretsIn(v stored) (forms [][]byte) {
-	var sub, request sealedForm
-	_, _ = subscriptions.UnpackSubscription([]byte(v.sub), &sub)
-	_, _ = subscriptions.UnpackRequest([]byte(v.request), &request)
-	for _, o := range []sealedForm{sub, request} {
-		if len(o.stored) > 0 {
-			forms = append(forms, o.stored)
-		}
-	}
-	return forms
-}
-
-// sealedForm opens nothing, and keeps the stored form of what it was to open.
-type sealedForm struct{ stored []byte }
-
-// Seal implements subscriptions.Sealer. Nobody calls it.
-func (*sealedForm) Seal(dst []byte, _, _ string) []byte { return dst }
-
-// Open implements subscriptions.Sealer.
-func (o *sealedForm) Open(stored []byte, _ string) (string, error) {
-	o.stored = stored
-	return "", nil
 }

@@ -35,14 +35,14 @@ func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Versi
 		}
 		if h.Version != "" {
 			next := h.Tombstone()
-			next.Version = newVersion(random())
+			next.Version = journal.NewVersion()
 			tombstone = packHead(next)
 		}
 		c = t.watcher.announcing(k, h, tombstone).with([]string{k.intervals, t.conn.key.partition(k.partition, nameMarks)}, newRevision())
 		return tombstone, c, nil
 	})
 	if err == nil {
-		t.watcher.send(topic)
+		t.watcher.hints.Send(topic)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (r *restorer) Restore(ctx context.Context, h journal.Head, remembered []jou
 		if err == nil && !news {
 			err = errUnchanged
 		}
-		next.Version = newVersion(random())
+		next.Version = journal.NewVersion()
 		raw := packHead(next)
 		c := r.watcher.announcing(k, stored, raw).with([]string{k.intervals})
 		for _, i := range remembered {
@@ -54,7 +54,7 @@ func (r *restorer) Restore(ctx context.Context, h journal.Head, remembered []jou
 		return raw, c, err
 	})
 	if err == nil {
-		r.watcher.send(h.Topic)
+		r.watcher.hints.Send(h.Topic)
 	}
 	return err
 }

@@ -136,7 +136,7 @@ type Found struct {
 	// Warnings is what an operator should know about this Redis, a sentence each.
 	Warnings []string
 	// Secrets says how the store keeps secrets.
-	Secrets Secrets
+	Secrets seal.Status
 }
 
 // Open connects to a store, and makes an empty one where there is none.

@@ -102,14 +102,10 @@ func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journa
 				at = h.Last
 			}
 		}
-		old := received.Before(cut.Before) // never before the zero time
-		over := cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
-		if !old && !over {
+		if !cut.Deletes(received, h.Bytes) {
 			return h, oldest[:i]
 		}
-		h.Trimmed = at
-		h.Entries = int64(h.Last.Seq - min(at.Seq, h.Last.Seq)) //nolint:gosec // entries of one topic
-		if h.Bytes -= e.size; h.Entries == 0 {
+		if h = h.Trim(at, e.size); h.Entries == 0 {
 			h.Bytes = 0 // those of entries that are missing too
 		}
 	}

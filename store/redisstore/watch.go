@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // changesScript returns the topics that got an entry after a time.
@@ -76,12 +78,8 @@ func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (top
 	return topics, next, nil
 }
 
-const (
-	// hintBuffer is how many hints wait for one listener. More are lost.
-	hintBuffer = 256
-	// senderSize is the length of the name of a store in its hints.
-	senderSize = 8
-)
+// senderSize is the length of the name of a store in its hints.
+const senderSize = 8
 
 // watcher says which topics moved: to those who listen in this hub, and to other hubs.
 type watcher struct {
@@ -89,16 +87,15 @@ type watcher struct {
 	histories *histories
 	sender    string // begins what this store publishes, so that it knows its own
 
-	mu    sync.Mutex
-	chans map[chan string]struct{}
+	hints journal.Broadcast // to those who listen in this process
 	// wanted is closed when somebody listens for the first time.
 	wanted chan struct{}
 	begin  sync.Once
 }
 
 func newWatcher(c *conn, histories *histories) *watcher {
-	sender := binary.BigEndian.AppendUint64(nil, random())
-	return &watcher{conn: c, histories: histories, sender: string(sender), chans: map[chan string]struct{}{}, wanted: make(chan struct{})}
+	sender := binary.BigEndian.AppendUint64(nil, journal.Random())
+	return &watcher{conn: c, histories: histories, sender: string(sender), wanted: make(chan struct{})}
 }
 
 // message is the hint of a topic for other hubs.
@@ -107,36 +104,15 @@ func (w *watcher) message(topic string) string { return w.sender + topic }
 // receive hands on the hint of another hub.
 func (w *watcher) receive(message string) {
 	if len(message) > senderSize && message[:senderSize] != w.sender {
-		w.send(message[senderSize:])
+		w.hints.Send(message[senderSize:])
 	}
 }
 
-func (w *watcher) send(topic string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for ch := range w.chans {
-		select {
-		case ch <- topic:
-		default:
-		}
-	}
-}
-
-// Hints implements journal.Watcher. The store's own appends are told at once;
+// Hints implements journal.Watcher. Hints of the store's own appends come at once;
 // those of other hubs come through Redis, where the first call begins to listen.
 func (w *watcher) Hints(ctx context.Context) <-chan string {
-	ch := make(chan string, hintBuffer)
-	w.mu.Lock()
-	w.chans[ch] = struct{}{}
-	w.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.chans, ch)
-		close(ch)
-	})
 	w.begin.Do(func() { close(w.wanted) })
-	return ch
+	return w.hints.Hints(ctx)
 }
 
 const (

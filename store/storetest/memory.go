@@ -28,7 +28,7 @@ type Memory struct {
 	marks    map[uuid.UUID]journal.Mark // by topic id
 	clock    uint64                     // counts the changes
 	changed  map[uuid.UUID]uint64       // of records, deleted ones too
-	hints    map[chan string]struct{}
+	hints    journal.Broadcast
 	// mint draws what a store draws at random. The model test has it repeat
 	// what the other store drew.
 	mint func(now time.Time, topic string, last journal.Position) minted
@@ -56,8 +56,8 @@ func NewMemory() *Memory {
 		topics:  map[string]*memTopic{},
 		records: map[uuid.UUID]subscriptions.Record{}, attempts: map[uuid.UUID][]subscriptions.Attempt{},
 		marks:   map[uuid.UUID]journal.Mark{},
-		changed: map[uuid.UUID]uint64{}, hints: map[chan string]struct{}{},
-		mint: mintAtRandom,
+		changed: map[uuid.UUID]uint64{},
+		mint:    mintAtRandom,
 	}
 }
 
@@ -156,35 +156,21 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	e.Seq, e.ReceivedAt, e.Size = t.head.Last.Seq+1, now, int64(len(e.Body))
 	e.Body = append([]byte{}, e.Body...)
 	e.Links = slices.Clone(e.Links)
-	h := &t.head
 	if e.Gap != nil {
 		gap := *e.Gap
 		e.Gap = &gap
-		h.Gaps = journal.AddGap(h.Gaps, gap)
 	}
 	if e.Timed() {
-		t.intervals = append(t.intervals, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+		t.intervals = append(t.intervals, e.Interval())
 		t.intervals = t.intervals[max(0, len(t.intervals)-journal.Remembered):]
-		h.From, h.Until, h.Reset = e.From, e.Until, false
 	}
-	h.Kind = h.Kind.Then(e.Kind)
-	h.Version, h.Last, h.ID, h.SHA256, h.ReceivedAt = drawn.version, e.Anchor(), e.ID, e.SHA256, now
-	h.Entries, h.Bytes = h.Entries+1, h.Bytes+e.Size
+	t.head = t.head.Append(e)
+	t.head.Version = drawn.version
 	t.entries = append(t.entries, e)
 	m.clock++
 	t.changed = m.clock
-	m.hint(topic)
+	m.hints.Send(topic)
 	return e, nil
-}
-
-// hint tells those who watch of a topic.
-func (m *Memory) hint(topic string) {
-	for ch := range m.hints {
-		select {
-		case ch <- topic:
-		default:
-		}
-	}
 }
 
 // Reset implements journal.Appender.
@@ -198,8 +184,7 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 	case h.Version != ifHead:
 		return journal.ErrHeadMoved
 	case h.Version != "":
-		h.Reset, h.Kind, h.Version = true, "", m.mint(start, topic, 0).version
-		h.Epoch++
+		*h = h.Forget(m.mint(start, topic, 0).version)
 	}
 	return nil
 }
@@ -297,19 +282,7 @@ func (m *Memory) Changes(ctx context.Context, partition int, since uint64) (topi
 }
 
 // Hints implements journal.Watcher.
-func (m *Memory) Hints(ctx context.Context) <-chan string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ch := make(chan string, 16)
-	m.hints[ch] = struct{}{}
-	context.AfterFunc(ctx, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.hints, ch)
-		close(ch)
-	})
-	return ch
-}
+func (m *Memory) Hints(ctx context.Context) <-chan string { return m.hints.Hints(ctx) }
 
 // Topics implements journal.Trimmer.
 func (m *Memory) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
@@ -343,12 +316,11 @@ func (m *Memory) Trim(ctx context.Context, topic string, cut journal.Cut) (journ
 	t := m.topic(topic)
 	for len(t.entries) > 0 && ctx.Err() == nil {
 		e := t.entries[0]
-		if !e.ReceivedAt.Before(cut.Before) && (cut.KeepBytes < 0 || t.head.Bytes <= cut.KeepBytes) {
+		if !cut.Deletes(e.ReceivedAt, t.head.Bytes) {
 			break
 		}
 		t.entries = t.entries[1:]
-		t.head.Trimmed = e.Anchor()
-		t.head.Entries, t.head.Bytes = t.head.Entries-1, t.head.Bytes-e.Size
+		t.head = t.head.Trim(e.Anchor(), e.Size)
 	}
 	return t.copyHead(), ctx.Err()
 }

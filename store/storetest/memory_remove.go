@@ -25,6 +25,6 @@ func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	head.Version = m.mint(start, topic, 0).version
 	m.clock++
 	m.topics[topic] = &memTopic{head: head, changed: m.clock}
-	m.hint(topic)
+	m.hints.Send(topic)
 	return nil
 }

@@ -30,6 +30,6 @@ func (m *Memory) Restore(ctx context.Context, h journal.Head, remembered []journ
 	head.Gaps = slices.Clone(head.Gaps)
 	m.clock++
 	m.topics[h.Topic] = &memTopic{head: head, intervals: slices.Clone(remembered), changed: m.clock}
-	m.hint(h.Topic)
+	m.hints.Send(h.Topic)
 	return nil
 }

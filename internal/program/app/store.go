@@ -48,7 +48,7 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 		if err != nil {
 			return nil, err
 		}
-		logSealed(log, s.Secrets())
+		logSealed(log, seal.Status(s.Secrets()))
 		return s, nil
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
@@ -74,12 +74,12 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 		log.Info("new store, id "+s.ID()+": pin it with --install-id, and a Redis that was emptied is noticed at the start",
 			zap.String("event", "store_created"), zap.String("store_id", s.ID()))
 	}
-	logSealed(log, embedstore.Secrets(s.Found.Secrets))
+	logSealed(log, s.Found.Secrets)
 	return s, nil
 }
 
 // logSealed tells the operator which keys a store still needs.
-func logSealed(log *zap.Logger, s embedstore.Secrets) {
+func logSealed(log *zap.Logger, s seal.Status) {
 	if s.Key != nil {
 		log.Info("every stored secret is sealed with one key, and no other is needed any more",
 			zap.String("event", "secrets_sealed"), zap.Stringer("key", s.Key), zap.Int("resealed", s.Resealed), zap.Stringers("retired", s.Retired))

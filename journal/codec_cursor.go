@@ -1,22 +1,20 @@
-package redisstore
+package journal
 
 import (
 	"encoding/binary"
 	"math"
 	"time"
-
-	"github.com/rshub/rshub/journal"
 )
 
 // cursorVersion is the version byte of a packed cursor.
 const cursorVersion = 1
 
-// packCursor packs all of c so that the bytes of two cursors compare as
+// PackCursor packs all of c so that the bytes of two cursors compare as
 // Cursor.Compare does: the fields stand in its order, each in a form that keeps
 // the order. So a script finds the greater one without reading a number
 // (invariant 3). The fields that decide have a fixed width: they are the first 33
 // bytes.
-func packCursor(c journal.Cursor) []byte {
+func PackCursor(c Cursor) []byte {
 	b := append(make([]byte, 0, 64), cursorVersion)
 	b = binary.BigEndian.AppendUint64(b, c.Generation)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Position))
@@ -54,13 +52,13 @@ func appendTime(b []byte, t time.Time) []byte {
 	return appendShort(b, uint64(t.Nanosecond())) //nolint:gosec // not negative
 }
 
-// unpackCursor reads what packCursor wrote. Its errors wrap journal.ErrPacked.
-func unpackCursor(b []byte) (journal.Cursor, error) {
-	u := journal.NewUnpacker("a cursor", cursorVersion, b)
-	var c journal.Cursor
-	c.Generation, c.Position = u.Fixed(), journal.Position(u.Fixed())
+// UnpackCursor reads what PackCursor wrote. Its errors wrap ErrPacked.
+func UnpackCursor(b []byte) (Cursor, error) {
+	u := NewUnpacker("a cursor", cursorVersion, b)
+	var c Cursor
+	c.Generation, c.Position = u.Fixed(), Position(u.Fixed())
 	c.Nudge, c.Attempt = uint32(readBytes(u, 4)), uint32(readBytes(u, 4)) //nolint:gosec // four bytes
-	c.Nonce = journal.Nonce(u.Fixed())
+	c.Nonce = Nonce(u.Fixed())
 	step := readShort(u)
 	if step > math.MaxUint32 {
 		u.Fail("a number is too large")
@@ -70,20 +68,20 @@ func unpackCursor(b []byte) (journal.Cursor, error) {
 	c.LastStatus = int(int16(uint16(readBytes(u, 2)) - statusBias)) //nolint:gosec // two bytes
 	c.Seq, c.Until = readShort(u), readTime(u)
 	if err := u.Done(); err != nil {
-		return journal.Cursor{}, err
+		return Cursor{}, err
 	}
 	return c, nil
 }
 
 // readBytes reads a number of n bytes.
-func readBytes(u *journal.Unpacker, n int) (v uint64) {
+func readBytes(u *Unpacker, n int) (v uint64) {
 	for range n {
 		v = v<<8 | uint64(u.Byte())
 	}
 	return v
 }
 
-func readShort(u *journal.Unpacker) uint64 {
+func readShort(u *Unpacker) uint64 {
 	n := int(u.Byte())
 	if n > 8 {
 		u.Fail("a number is too large")
@@ -96,7 +94,7 @@ func readShort(u *journal.Unpacker) uint64 {
 	return v
 }
 
-func readTime(u *journal.Unpacker) time.Time {
+func readTime(u *Unpacker) time.Time {
 	seconds, nanoseconds := readShort(u), readShort(u)
 	if nanoseconds >= 1e9 || seconds > math.MaxInt64/2 {
 		u.Fail("a time is none")

@@ -1,31 +1,29 @@
-package redisstore
+package journal
 
 import (
 	"bytes"
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/rshub/rshub/journal"
 )
 
-// sampleCursor is one with all fields set.
-func sampleCursor() journal.Cursor {
+// packedCursor is one with all fields set.
+func packedCursor() Cursor {
 	now := time.Date(2026, 11, 21, 15, 0, 0, 123456789, time.UTC)
-	return journal.Cursor{
+	return Cursor{
 		Generation: uint64(now.UnixMicro()),
-		Anchor:     journal.Anchor{Position: journal.Position(now.UnixNano()), Nonce: 1<<63 + 5, Seq: 700, Until: now},
-		Nudge:      2, Attempt: 3, Step: 4, NextAttemptAt: now.Add(time.Hour), FirstAttemptAt: now, LastStatus: journal.StatusTimeout,
+		Anchor:     Anchor{Position: Position(now.UnixNano()), Nonce: 1<<63 + 5, Seq: 700, Until: now},
+		Nudge:      2, Attempt: 3, Step: 4, NextAttemptAt: now.Add(time.Hour), FirstAttemptAt: now, LastStatus: StatusTimeout,
 	}
 }
 
 func TestCursorIsReadAsItWasPacked(t *testing.T) {
-	for _, c := range []journal.Cursor{{}, sampleCursor(), {LastStatus: 599, Step: 1<<32 - 1, Anchor: journal.Anchor{Seq: 1<<64 - 1}}} {
-		if got, err := unpackCursor(packCursor(c)); err != nil || got != c {
+	for _, c := range []Cursor{{}, packedCursor(), {LastStatus: 599, Step: 1<<32 - 1, Anchor: Anchor{Seq: 1<<64 - 1}}} {
+		if got, err := UnpackCursor(PackCursor(c)); err != nil || got != c {
 			t.Errorf("%+v came back as %+v, %v", c, got, err)
 		}
 	}
-	if n := len(packCursor(sampleCursor())); n > 80 {
+	if n := len(PackCursor(packedCursor())); n > 80 {
 		t.Errorf("a cursor takes %d bytes", n)
 	}
 }
@@ -33,36 +31,36 @@ func TestCursorIsReadAsItWasPacked(t *testing.T) {
 // Invariant 3: a script sees an order in the bytes, and it is that of Go. Lua's
 // numbers hold two of these positions to be the same.
 func TestPackedCursorsAreOrdered_Position100ns(t *testing.T) {
-	a := sampleCursor()
+	a := packedCursor()
 	b := a
 	b.Position += 100
 	if float64(a.Position) != float64(b.Position) {
 		t.Fatal("the positions differ as floating-point numbers, so they show nothing")
 	}
-	if bytes.Compare(packCursor(a), packCursor(b)) >= 0 {
+	if bytes.Compare(PackCursor(a), PackCursor(b)) >= 0 {
 		t.Error("of two positions 100 ns apart, the later one is not the greater")
 	}
 }
 
 func TestDamagedCursorIsRefused(t *testing.T) {
-	whole := packCursor(sampleCursor())
+	whole := PackCursor(packedCursor())
 	for n := range whole {
-		if _, err := unpackCursor(whole[:n]); !errors.Is(err, journal.ErrPacked) {
+		if _, err := UnpackCursor(whole[:n]); !errors.Is(err, ErrPacked) {
 			t.Errorf("cut after %d bytes: %v", n, err)
 		}
 	}
-	if _, err := unpackCursor(append(bytes.Clone(whole), 0)); !errors.Is(err, journal.ErrPacked) {
+	if _, err := UnpackCursor(append(bytes.Clone(whole), 0)); !errors.Is(err, ErrPacked) {
 		t.Errorf("with one byte more: %v", err)
 	}
 	whole[0]++
-	if _, err := unpackCursor(whole); !errors.Is(err, journal.ErrPacked) {
+	if _, err := UnpackCursor(whole); !errors.Is(err, ErrPacked) {
 		t.Errorf("of a newer version: %v", err)
 	}
 }
 
 // Invariant 3: the order of the bytes is Cursor.Compare, in each field.
 func FuzzPackedCursorsAreOrdered(f *testing.F) {
-	base := uint64(sampleCursor().Position)
+	base := uint64(packedCursor().Position)
 	f.Add(uint64(1), base, uint32(0), uint32(0), uint64(7), uint32(0), int64(0), int64(0), int16(200), uint64(1),
 		uint64(0), int64(100), int32(0), int32(0), int64(0), int32(0), int64(0), int64(0), int16(0), int64(0))
 	f.Add(base/1000, base, uint32(1), uint32(1<<31), uint64(1<<63), uint32(255), int64(1), int64(1e9), int16(-1), uint64(255),
@@ -78,41 +76,41 @@ func FuzzPackedCursorsAreOrdered(f *testing.F) {
 			}
 			return time.Unix(0, ns).UTC()
 		}
-		c := journal.Cursor{
-			Generation: generation, Anchor: journal.Anchor{Position: journal.Position(position), Nonce: journal.Nonce(nonce), Seq: seq, Until: at(first)},
+		c := Cursor{
+			Generation: generation, Anchor: Anchor{Position: Position(position), Nonce: Nonce(nonce), Seq: seq, Until: at(first)},
 			Nudge: nudge, Attempt: attempt, Step: step, NextAttemptAt: at(next), FirstAttemptAt: at(first), LastStatus: int(status),
 		}
 		d := c
 		d.Generation += dGeneration
-		d.Position += journal.Position(dPosition)
+		d.Position += Position(dPosition)
 		d.Nudge += uint32(dNudge)
 		d.Attempt += uint32(dAttempt)
-		d.Nonce += journal.Nonce(dNonce)
+		d.Nonce += Nonce(dNonce)
 		d.Step += uint32(dStep)
 		d.Seq += uint64(dSeq)
 		d.NextAttemptAt, d.FirstAttemptAt, d.LastStatus = at(next+dNext), at(first+dFirst), int(status+dStatus)
-		a, b := packCursor(c), packCursor(d)
+		a, b := PackCursor(c), PackCursor(d)
 		if bytes.Compare(a, b) != c.Compare(d) {
 			t.Errorf("%x and %x compare as %d, and the cursors %+v and %+v as %d", a, b, bytes.Compare(a, b), c, d, c.Compare(d))
 		}
-		if got, err := unpackCursor(b); err != nil || got != d {
+		if got, err := UnpackCursor(b); err != nil || got != d {
 			t.Errorf("%+v came back as %+v, %v", d, got, err)
 		}
 	})
 }
 
-func FuzzUnpackCursor(f *testing.F) {
-	f.Add(packCursor(journal.Cursor{}))
-	f.Add(packCursor(sampleCursor()))
+func FuzzUnPackCursor(f *testing.F) {
+	f.Add(PackCursor(Cursor{}))
+	f.Add(PackCursor(packedCursor()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := unpackCursor(b)
+		c, err := UnpackCursor(b)
 		if err != nil {
-			if !errors.Is(err, journal.ErrPacked) {
+			if !errors.Is(err, ErrPacked) {
 				t.Errorf("%v does not wrap ErrPacked", err)
 			}
 			return
 		}
-		if again := packCursor(c); !bytes.Equal(again, b) {
+		if again := PackCursor(c); !bytes.Equal(again, b) {
 			t.Errorf("%x is packed again as %x", b, again)
 		}
 	})
