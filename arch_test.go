@@ -78,17 +78,17 @@ var table = map[string]room{
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt uuid"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "uuid"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "uuid"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "bbolt fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity", third: "bbolt"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "bbolt uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
@@ -110,6 +110,7 @@ var table = map[string]room{
 	// Ports for the servers of tests, listeners without any, and real Redis servers.
 	"test/ports":     {layer: "3"},
 	"test/pipes":     {layer: "3"},
+	"test/flips":     {layer: "3"},
 	"test/redistest": {layer: "4", may: "test/ports"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},

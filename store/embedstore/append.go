@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
 // Head implements journal.Appender and journal.Reader.
 func (s *Store) Head(ctx context.Context, topic string) (h journal.Head, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		rec, err := readHead(tx, keyOf(journal.TopicID(topic)), topic)
 		h = rec.Head
 		return err
@@ -35,7 +35,7 @@ type headRecord struct {
 
 // readHead returns the record of a topic; of one that has none, with only Topic
 // set.
-func readHead(tx *bbolt.Tx, key []byte, topic string) (headRecord, error) {
+func readHead(tx *boltfile.Tx, key []byte, topic string) (headRecord, error) {
 	v := tx.Bucket(bucketHeads).Get(key)
 	if v == nil {
 		return headRecord{Head: journal.Head{Topic: topic}}, nil
@@ -54,13 +54,13 @@ func openHead(key, v []byte) (h headRecord, err error) {
 	return h, nil
 }
 
-func writeHead(tx *bbolt.Tx, key []byte, h headRecord) error {
-	return put(tx.Bucket(bucketHeads), key, append(binary.AppendUvarint(nil, h.timed), journal.PackHead(h.Head)...))
+func writeHead(tx *boltfile.Tx, key []byte, h headRecord) error {
+	return tx.Bucket(bucketHeads).Put(key, append(binary.AppendUvarint(nil, h.timed), journal.PackHead(h.Head)...))
 }
 
 // Interval implements journal.Appender.
 func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
@@ -94,26 +94,26 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 	e.Size = int64(len(body))
 	e.Body = nil
 
-	o := &op{grows: true, room: e.Size}
+	o := &boltfile.Op{Grows: true, Bytes: e.Size}
 	inFile := e.Size > inlineMax
 	var inline []byte
 	if inFile {
 		if err := s.writeBody(ctx, topic, e.ID, body, ifHead); err != nil {
 			return journal.Entry{}, err
 		}
-		o.room = 0
+		o.Bytes = 0
 	} else {
 		inline = body
 	}
 	var stored journal.Entry
-	o.run = func(tx *bbolt.Tx) (err error) {
+	o.Run = func(tx *boltfile.Tx) (err error) {
 		stored, err = appendEntry(tx, key, topic, e, inline, ifHead)
 		return err
 	}
 	entryID := e.ID
-	o.finish = func(err error) {
+	o.Finish = func(err error) {
 		switch {
-		case mayBeStored(err):
+		case boltfile.MayBeStored(err):
 			s.topics[key[0]].bump(id)
 			s.hints.send(topic)
 		case inFile:
@@ -145,7 +145,7 @@ func (s *Store) writeBody(ctx context.Context, topic string, id uuid.UUID, body 
 }
 
 // appendEntry is the one atomic step of invariant 2.
-func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (journal.Entry, error) {
+func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (journal.Entry, error) {
 	h, err := readHead(tx, key, topic)
 	if err != nil {
 		return e, err
@@ -158,10 +158,10 @@ func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline
 	e.Seq = h.Last.Seq + 1
 
 	at := positionKey(key, e.Position)
-	if err := put(tx.Bucket(bucketEntries), at, entryValue(e, inline)); err != nil {
+	if err := tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)); err != nil {
 		return e, err
 	}
-	if err := put(tx.Bucket(bucketIDs), e.ID[:], at); err != nil {
+	if err := tx.Bucket(bucketIDs).Put(e.ID[:], at); err != nil {
 		return e, err
 	}
 	if e.Timed() {
@@ -184,17 +184,17 @@ func appendEntry(tx *bbolt.Tx, key []byte, topic string, e journal.Entry, inline
 
 // remember keeps the interval of the n-th timed entry of a topic, in the place
 // of the one that is journal.Remembered older.
-func remember(tx *bbolt.Tx, key []byte, n uint64, e journal.Entry) error {
+func remember(tx *boltfile.Tx, key []byte, n uint64, e journal.Entry) error {
 	i := journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position}
 	slot := append(bytes.Clone(key), byte(n%journal.Remembered))
-	return put(tx.Bucket(bucketIntervals), slot, journal.PackInterval(i))
+	return tx.Bucket(bucketIntervals).Put(slot, journal.PackInterval(i))
 }
 
 // Reset implements journal.Appender. A topic that never had an entry has
 // nothing to forget and stays without a head.
 func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		h, err := readHead(tx, key, topic)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 			return journal.ErrHeadMoved
 		}
 		if h.Version == "" {
-			return errUnchanged
+			return nil
 		}
 		h.Reset, h.Kind = true, ""
 		h.Epoch++
@@ -215,14 +215,14 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 // RecordGap implements journal.Recorder.
 func (s *Store) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		h, err := readHead(tx, key, topic)
 		if err != nil {
 			return err
 		}
 		head, news := h.Lose(g)
 		if h.Version == "" || !news {
-			return errUnchanged
+			return nil
 		}
 		h.Head = head
 		return writeHead(tx, key, h)

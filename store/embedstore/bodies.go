@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 )
@@ -88,7 +88,7 @@ func (b bodies) remove(ids ...uuid.UUID) {
 
 // removeOrphans removes the files that a crash left: those that no entry names. It
 // leaves another folder alone, whose files are those of another store.
-func (b bodies) removeOrphans(db *bbolt.DB) error {
+func (b bodies) removeOrphans(db *boltfile.DB) error {
 	if err := b.there(); err != nil {
 		return nil //nolint:nilerr // Ready says so
 	}
@@ -96,15 +96,15 @@ func (b bodies) removeOrphans(db *bbolt.DB) error {
 	if err != nil {
 		return err
 	}
-	return db.View(func(tx *bbolt.Tx) error {
+	return db.View(func(tx *boltfile.Tx) error {
 		ids, entries := tx.Bucket(bucketIDs), tx.Bucket(bucketEntries)
 		for _, f := range files {
 			id, err := uuid.Parse(strings.TrimSuffix(f.Name(), atomicfile.Suffix))
 			if err != nil {
 				continue // not one of ours
 			}
-			if at := ids.Get(id[:]); f.Name() == id.String() && at != nil && entries.Get(at) != nil {
-				continue
+			if at := ids.Get(id[:]); f.Name() == id.String() && at != nil && (len(at) == 0 || entries.Get(at) != nil) {
+				continue // a damaged place may be that of an entry
 			}
 			if err := os.Remove(filepath.Join(b.dir, f.Name())); err != nil {
 				return err

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -19,16 +19,15 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 	}
 	var ended []uuid.UUID
 	var unread map[uuid.UUID]error
-	err := s.do(ctx, &op{
-		run: func(tx *bbolt.Tx) error {
+	err := s.do(ctx, &boltfile.Op{
+		Run: func(tx *boltfile.Tx) error {
 			ended, unread = nil, make(map[uuid.UUID]error)
-			result := errUnchanged
 			for i := range commits {
 				id := commits[i].ID
 				if unread[id] != nil {
 					continue
 				}
-				won, end, err := s.commitCursor(tx, &commits[i])
+				end, err := s.commitCursor(tx, &commits[i])
 				if errors.Is(err, journal.ErrPacked) {
 					unread[id] = err
 					continue
@@ -36,17 +35,14 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 				if err != nil {
 					return err
 				}
-				if won {
-					result = nil
-				}
 				if end {
 					ended = append(ended, id)
 				}
 			}
-			return result
+			return nil
 		},
-		finish: func(err error) {
-			if !mayBeStored(err) {
+		Finish: func(err error) {
+			if !boltfile.MayBeStored(err) {
 				return
 			}
 			for _, id := range ended {
@@ -60,43 +56,44 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 	return &subscriptions.CommitError{Failed: unread}
 }
 
-// commitCursor stores one commit, if its cursor wins (invariant 3), and tells
+// commitCursor stores one commit, if its cursor wins (invariant 3), and reports
 // whether it ended the subscription.
-func (s *Store) commitCursor(tx *bbolt.Tx, c *subscriptions.Commit) (won, ended bool, err error) {
+func (s *Store) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended bool, err error) {
 	key := keyOf(c.ID)
 	cursors := tx.Bucket(bucketCursors)
 	v := cursors.Get(key) // there is one for each subscription
 	if v == nil {
-		return false, false, nil
+		return false, nil
 	}
 	old, err := journal.UnpackCursor(v)
 	if err != nil || c.Cursor.Compare(old) <= 0 {
-		return false, false, err
+		return false, err
 	}
 	// All is read before the first write.
 	var sub *subscriptions.Subscription
 	if len(c.Gaps) > 0 || c.End != "" {
 		if sub, err = s.readSubscription(tx, key); err != nil {
-			return false, false, err
+			return false, err
 		}
 		sub.Cursor = old
+		won := false
 		if won, ended = sub.Settle(c); !won {
-			return false, false, nil
+			return false, nil
 		}
 	}
 	var attempts []subscriptions.Attempt
 	if len(c.Attempts) > 0 {
 		if attempts, err = readAttempts(tx, key); err != nil {
-			return false, false, err
+			return false, err
 		}
 		attempts = subscriptions.AddAttempts(attempts, c.Attempts...)
 	}
-	err = put(cursors, key, journal.PackCursor(c.Cursor))
+	err = cursors.Put(key, journal.PackCursor(c.Cursor))
 	if err == nil && attempts != nil {
-		err = put(tx.Bucket(bucketAttempts), key, subscriptions.PackAttempts(attempts))
+		err = tx.Bucket(bucketAttempts).Put(key, subscriptions.PackAttempts(attempts))
 	}
 	if err == nil && sub != nil {
-		err = put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(*sub, s.keys))
+		err = tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*sub, s.keys))
 	}
-	return true, ended, err
+	return ended, err
 }

@@ -6,12 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -32,9 +30,9 @@ func entryAt(k, v []byte) (e journal.Entry, inline []byte, inFile bool, err erro
 
 // damagedAt says what can be known of the entry of a topic under a key, which cannot
 // be read and comes after the entry with the number seq.
-func damagedAt(tx *bbolt.Tx, key []byte, h journal.Head, k, v []byte, seq uint64, why error) *journal.DamagedError {
+func damagedAt(tx *boltfile.Tx, key []byte, h journal.Head, k []byte, seq uint64, why error) *journal.DamagedError {
 	d := &journal.DamagedError{Why: why}
-	if id := packedID(v); bytes.Equal(tx.Bucket(bucketIDs).Get(id[:]), k) {
+	if id := packedID(tx.Bucket(bucketEntries).Raw(k)); bytes.Equal(tx.Bucket(bucketIDs).Get(id[:]), k) {
 		d.ID = id
 	}
 	d.At = journal.Anchor{Position: positionOf(k), Seq: seq + 1, Until: positionOf(k).Time()}
@@ -79,7 +77,7 @@ func (s *Store) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) {
 
 // retainedBytes are those of the bodies of a topic from the key of an entry on, as far as
 // its entries can be read.
-func retainedBytes(tx *bbolt.Tx, key, from []byte) (n int64, err error) {
+func retainedBytes(tx *boltfile.Tx, key, from []byte) (n int64, err error) {
 	err = scan(tx.Bucket(bucketEntries), key, from, func(k, v []byte) (bool, error) {
 		if e, _, _, err := entryAt(k, v); err == nil {
 			n += e.Size
@@ -97,23 +95,5 @@ func (s *Store) leaveOutTopic(k []byte, why error) error {
 		return why
 	}
 	s.unreadableTopic(id, why)
-	return nil
-}
-
-// pageFault returns the error for a panic that says that a page of the database cannot
-// be read, or makes no sense; nil: p is another panic, or none. It is not damage of an
-// entry, as nobody can say which ones are on that page.
-func pageFault(p any) error {
-	switch p := p.(type) {
-	case string:
-		if strings.HasPrefix(p, "assertion failed: ") { // so bbolt says it
-			return fmt.Errorf("a page of the database cannot be read: %s", p)
-		}
-	case interface {
-		runtime.Error
-		Addr() uintptr
-	}:
-		return fmt.Errorf("a page of the database cannot be read: %w", p)
-	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
@@ -91,13 +91,13 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 	}{"cursor": {bucketCursors, all - 1, all}, "subscription": {bucketSubs, all - 1, all}, "request": {bucketRequests, all, all - 1}} {
 		clear(told)
 		var whole []byte
-		edit := func(change func(b *bbolt.Bucket) error) {
+		edit := func(change func(b boltfile.Bucket) error) {
 			t.Helper()
-			if err := s.db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(c.bucket)) }); err != nil {
+			if err := s.db.Update(func(tx *boltfile.Tx) error { return change(tx.Bucket(c.bucket)) }); err != nil {
 				t.Fatal(err)
 			}
 		}
-		edit(func(b *bbolt.Bucket) error {
+		edit(func(b boltfile.Bucket) error {
 			whole = bytes.Clone(b.Get(keyOf(id)))
 			return b.Put(keyOf(id), whole[:len(whole)-1])
 		})
@@ -111,7 +111,7 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 			t.Errorf("with a damaged %s, and nobody to tell: %v", name, err)
 		}
 		s.unreadable = unreadable
-		edit(func(b *bbolt.Bucket) error { return b.Put(keyOf(id), whole) })
+		edit(func(b boltfile.Bucket) error { return b.Put(keyOf(id), whole) })
 	}
 }
 
@@ -178,7 +178,7 @@ func TestBodiesOfAnotherStoreStay(t *testing.T) {
 func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	key := keyOf(journal.TopicID(topic))
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.db.Update(func(tx *boltfile.Tx) error {
 		for i := range 2 * trimStep {
 			h, err := readHead(tx, key, topic)
 			if err == nil {
@@ -200,10 +200,10 @@ func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	commits := 0
-	s.commit = func(tx *bbolt.Tx) error {
+	s.db.Intercept(func(commit func() error) error {
 		commits++
-		return tx.Commit()
-	}
+		return commit()
+	})
 	h, err := s.Trim(t.Context(), topic, journal.All)
 	if err != nil || h.Entries != 0 || h.Bytes != 0 || h.Trimmed != h.Last {
 		t.Errorf("Trim left %d entries of %d bytes (%v)", h.Entries, h.Bytes, err)
@@ -313,7 +313,7 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, UnreadableTopic: func(id uuid.UUID, why error) { told[id] = why }})
 	damage := func(_ int, id uuid.UUID) error {
-		return s.db.Update(func(tx *bbolt.Tx) error {
+		return s.db.Update(func(tx *boltfile.Tx) error {
 			junk := []byte{0, 3, 1}
 			return errors.Join(tx.Bucket(bucketHeads).Put(keyOf(id), junk), tx.Bucket(bucketMarks).Put(keyOf(id), junk))
 		})
@@ -325,11 +325,11 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 func TestDamagedPageIsAnError(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	e := add(t, s, topic, 10)
-	panics := func(*bbolt.Tx) error { panic("assertion failed: Page expected to be: 7, but self identifies as 9") }
+	panics := func(*boltfile.Tx) error { panic("assertion failed: Page expected to be: 7, but self identifies as 9") }
 	if err := s.view(t.Context(), panics); err == nil || errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("reading: %v", err)
 	}
-	if err := s.do(t.Context(), &op{run: panics}); err == nil || errors.Is(err, journal.ErrDamaged) {
+	if err := s.do(t.Context(), &boltfile.Op{Run: panics}); err == nil || errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("writing: %v", err)
 	}
 	if _, err := s.Body(t.Context(), topic, e); err != nil {

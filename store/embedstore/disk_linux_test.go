@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -178,10 +179,10 @@ func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		_ = s.do(t.Context(), &op{run: func(*bbolt.Tx) error {
+		_ = s.do(t.Context(), &boltfile.Op{Run: func(*boltfile.Tx) error {
 			close(started)
 			<-release
-			return errUnchanged
+			return nil
 		}})
 	})
 	<-started
@@ -206,7 +207,7 @@ func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
 // sound checks that the database is consistent and has what was acknowledged.
 func sound(t *testing.T, s *Store, acked map[string]uint64) {
 	t.Helper()
-	err := s.db.View(func(tx *bbolt.Tx) error {
+	err := s.db.Bolt().View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {
 			t.Errorf("the database: %v", err)
 		}

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
 // Ping implements journal.Marks. It counts all of the topics or none.
 func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
-	o := &op{grows: true, run: func(tx *bbolt.Tx) error { return pingTopics(tx, now, topics) }}
+	o := &boltfile.Op{Grows: true, Run: func(tx *boltfile.Tx) error { return pingTopics(tx, now, topics) }}
 	for _, topic := range topics {
-		o.room += int64(len(topic))
+		o.Bytes += int64(len(topic))
 	}
 	return s.do(ctx, o)
 }
 
-func pingTopics(tx *bbolt.Tx, now time.Time, topics []string) error {
+func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
 	// All is read, and room is found, before the first write.
 	marks := make(map[string]journal.Mark, len(topics)) // by key
 	var strange []string
@@ -57,13 +57,13 @@ func pingTopics(tx *bbolt.Tx, now time.Time, topics []string) error {
 	b := tx.Bucket(bucketMarks)
 	for _, p := range partitions {
 		for _, key := range p.forgotten {
-			if err := del(b, key); err != nil {
+			if err := b.Delete(key); err != nil {
 				return err
 			}
 		}
 	}
 	for key, m := range marks {
-		if err := put(b, []byte(key), journal.PackMark(m)); err != nil {
+		if err := b.Put([]byte(key), journal.PackMark(m)); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ type stranger struct {
 
 // readStrangers reads those of a partition. Those that are about to be pinged
 // have to stay.
-func readStrangers(tx *bbolt.Tx, prefix []byte, pinged map[string]journal.Mark) (*strangers, error) {
+func readStrangers(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.Mark) (*strangers, error) {
 	p := &strangers{}
 	heads := tx.Bucket(bucketHeads)
 	err := scan(tx.Bucket(bucketMarks), prefix, prefix, func(k, v []byte) (bool, error) {
@@ -121,7 +121,7 @@ func (p *strangers) takeIn() bool {
 
 // readMark returns the mark of a topic; of one that has none, with only Topic
 // set. A mark that cannot be read counts as none: the next ping makes it anew.
-func readMark(tx *bbolt.Tx, key []byte, topic string) (journal.Mark, error) {
+func readMark(tx *boltfile.Tx, key []byte, topic string) (journal.Mark, error) {
 	v := tx.Bucket(bucketMarks).Get(key)
 	if v == nil {
 		return journal.Mark{Topic: topic}, nil
@@ -143,7 +143,7 @@ func openMark(key, v []byte) (journal.Mark, error) {
 
 // Mark implements journal.Marks.
 func (s *Store) Mark(ctx context.Context, topic string) (m journal.Mark, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		m, err = readMark(tx, keyOf(journal.TopicID(topic)), topic)
 		return err
 	})
@@ -155,7 +155,7 @@ func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		return scan(tx.Bucket(bucketMarks), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			m, err := openMark(k, v)
 			if err != nil {
@@ -173,35 +173,35 @@ func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit
 
 // SetFetched implements journal.Marks.
 func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(b *bbolt.Bucket, key []byte, old journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
 		settled, ok := old.Settle(m)
 		if !ok {
-			return errUnchanged
+			return nil
 		}
-		return put(b, key, journal.PackMark(settled))
+		return b.Put(key, journal.PackMark(settled))
 	})
 }
 
 // Unmark implements journal.Marks.
 func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(b *bbolt.Bucket, key []byte, old journal.Mark) error {
+	return s.changeMark(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
 		if old.Pings != m.Pings || !old.PingedAt.Equal(m.PingedAt) {
-			return errUnchanged
+			return nil
 		}
-		return del(b, key)
+		return b.Delete(key)
 	})
 }
 
 // changeMark has change write what becomes of a topic's mark, if it has one.
-func (s *Store) changeMark(ctx context.Context, topic string, change func(b *bbolt.Bucket, key []byte, old journal.Mark) error) error {
+func (s *Store) changeMark(ctx context.Context, topic string, change func(b boltfile.Bucket, key []byte, old journal.Mark) error) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &op{run: func(tx *bbolt.Tx) error {
+	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		old, err := readMark(tx, key, topic)
 		if err != nil {
 			return err
 		}
 		if old.Pings == 0 {
-			return errUnchanged
+			return nil
 		}
 		return change(tx.Bucket(bucketMarks), key, old)
 	}})

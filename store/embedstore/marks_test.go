@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -49,7 +49,7 @@ func TestDamagedMark(t *testing.T) {
 	const pinged = "https://source.example/a/"
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	id := journal.TopicID(pinged)
-	err := s.do(t.Context(), &op{run: func(tx *bbolt.Tx) error { return put(tx.Bucket(bucketMarks), keyOf(id), []byte{1, 200}) }})
+	err := s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error { return tx.Bucket(bucketMarks).Put(keyOf(id), []byte{1, 200}) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -48,7 +48,7 @@ func openEntry(v []byte) (e journal.Entry, inline []byte, inFile bool, err error
 
 // Find implements journal.Reader.
 func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		at := tx.Bucket(bucketIDs).Get(id[:])
 		if at == nil {
 			return journal.ErrNotFound
@@ -69,7 +69,7 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 			return &journal.DamagedError{At: journal.Anchor{Position: positionOf(at)}, ID: id, Why: journal.ErrMissing}
 		}
 		if e, _, _, err = entryAt(at, v); journal.Unreadable(err) {
-			err = damagedAt(tx, at[:len(at)-8], h.Head, at, v, 0, err)
+			err = damagedAt(tx, at[:len(at)-8], h.Head, at, 0, err)
 		}
 		return err
 	})
@@ -83,7 +83,7 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error) {
 	var out []journal.Entry
 	files := make(map[int]bool) // those in out whose body is in a file, and fits
-	err := s.view(ctx, func(tx *bbolt.Tx) error {
+	err := s.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		h, err := checkAnchor(tx, key, topic, after)
 		if err != nil || max <= 0 {
@@ -93,7 +93,7 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, ma
 		err = scan(tx.Bucket(bucketEntries), key, from, func(k, v []byte) (bool, error) {
 			e, inline, inFile, err := entryAt(k, v)
 			if journal.Unreadable(err) {
-				err = damagedAt(tx, key, h.Head, k, v, last.Seq, err)
+				err = damagedAt(tx, key, h.Head, k, last.Seq, err)
 			} else if err == nil && e.Misses(last) {
 				err = &journal.DamagedError{At: e.Predecessor(), Why: journal.ErrMissing}
 			}
@@ -155,7 +155,7 @@ func (s *Store) withBodies(ctx context.Context, out []journal.Entry, files map[i
 // checkAnchor is invariant 5: the journal still has the entry at the anchor, or
 // trimmed it, or it was rolled back. It returns the head of the topic. The nonce of
 // a damaged entry is not known, and its position has to do.
-func checkAnchor(tx *bbolt.Tx, key []byte, topic string, after journal.Anchor) (headRecord, error) {
+func checkAnchor(tx *boltfile.Tx, key []byte, topic string, after journal.Anchor) (headRecord, error) {
 	h, err := readHead(tx, key, topic)
 	if err != nil {
 		return h, err
@@ -186,7 +186,7 @@ func checkAnchor(tx *bbolt.Tx, key []byte, topic string, after journal.Anchor) (
 func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) (body []byte, err error) {
 	var stored journal.Entry
 	var inFile bool
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		k := positionKey(key, e.Position)
 		v := tx.Bucket(bucketEntries).Get(k)
@@ -223,7 +223,7 @@ func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limi
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)
 			if err != nil {

@@ -8,15 +8,15 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
 // Get implements subscriptions.Registry.
 func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		rec, err = s.readRecord(tx, keyOf(id))
 		return err
 	})
@@ -24,7 +24,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record
 }
 
 // readRecord returns a record; with an error, what can be read of it.
-func (s *Store) readRecord(tx *bbolt.Tx, key []byte) (rec subscriptions.Record, err error) {
+func (s *Store) readRecord(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, err error) {
 	rec.Subscription, err = s.readSubscription(tx, key)
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
 		r, requestErr := subscriptions.UnpackRequest(v, s.keys)
@@ -50,7 +50,7 @@ func (s *Store) leaveOut(key []byte, why error) error {
 }
 
 // readSubscription returns a subscription with its cursor; nil: there is none.
-func (s *Store) readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subscription, error) {
+func (s *Store) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.Subscription, error) {
 	v := tx.Bucket(bucketSubs).Get(key)
 	if v == nil {
 		return nil, nil
@@ -70,21 +70,21 @@ func (s *Store) readSubscription(tx *bbolt.Tx, key []byte) (*subscriptions.Subsc
 func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	key := keyOf(id)
 	var stored subscriptions.Record
-	o := &op{finish: func(err error) {
-		if mayBeStored(err) {
+	o := &boltfile.Op{Finish: func(err error) {
+		if boltfile.MayBeStored(err) {
 			s.records[key[0]].bump(id)
 		}
 	}}
-	o.run = func(tx *bbolt.Tx) error {
+	o.Run = func(tx *boltfile.Tx) error {
 		old, err := s.readRecord(tx, key)
 		if err != nil {
 			return err
 		}
 		var rec subscriptions.Record
-		if rec, o.grows, err = old.Change(id, change); err != nil {
+		if rec, o.Grows, err = old.Change(id, change); err != nil {
 			return err
 		}
-		if o.grows {
+		if o.Grows {
 			if err := s.room(0); err != nil {
 				return err
 			}
@@ -99,21 +99,21 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 }
 
 // writeRecord stores a record and returns a copy of what it stored.
-func (s *Store) writeRecord(tx *bbolt.Tx, key []byte, rec subscriptions.Record) (subscriptions.Record, error) {
+func (s *Store) writeRecord(tx *boltfile.Tx, key []byte, rec subscriptions.Record) (subscriptions.Record, error) {
 	var err error
 	if rec.Subscription == nil {
 		for _, bucket := range [][]byte{bucketSubs, bucketCursors, bucketAttempts} {
-			err = errors.Join(err, del(tx.Bucket(bucket), key))
+			err = errors.Join(err, tx.Bucket(bucket).Delete(key))
 		}
 	} else {
 		err = errors.Join(
-			put(tx.Bucket(bucketSubs), key, subscriptions.PackSubscription(*rec.Subscription, s.keys)),
-			put(tx.Bucket(bucketCursors), key, journal.PackCursor(rec.Subscription.Cursor)))
+			tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*rec.Subscription, s.keys)),
+			tx.Bucket(bucketCursors).Put(key, journal.PackCursor(rec.Subscription.Cursor)))
 	}
 	if rec.Request == nil {
-		err = errors.Join(err, del(tx.Bucket(bucketRequests), key))
+		err = errors.Join(err, tx.Bucket(bucketRequests).Delete(key))
 	} else {
-		err = errors.Join(err, put(tx.Bucket(bucketRequests), key, subscriptions.PackRequest(*rec.Request, s.keys)))
+		err = errors.Join(err, tx.Bucket(bucketRequests).Put(key, subscriptions.PackRequest(*rec.Request, s.keys)))
 	}
 	if err != nil {
 		return subscriptions.Record{}, err
@@ -123,7 +123,7 @@ func (s *Store) writeRecord(tx *bbolt.Tx, key []byte, rec subscriptions.Record) 
 
 // List implements subscriptions.Registry.
 func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		return eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
 			if len(records) >= limit {
 				return false, nil
@@ -143,7 +143,7 @@ func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int)
 
 // eachRecord hands fn the keys of a shard's records, in order, from a key on,
 // until it returns false. A record has a subscription, a request or both.
-func eachRecord(tx *bbolt.Tx, shard int, from []byte, fn func(key []byte) (bool, error)) error {
+func eachRecord(tx *boltfile.Tx, shard int, from []byte, fn func(key []byte) (bool, error)) error {
 	subs, requests := tx.Bucket(bucketSubs).Cursor(), tx.Bucket(bucketRequests).Cursor()
 	prefix := prefixOf(shard)
 	in := func(k, _ []byte) []byte { // k, unless it is another shard's
@@ -183,7 +183,7 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 	for _, id := range ids { // records that were deleted are among them
 		seen[id] = true
 	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		return eachRecord(tx, shard, prefixOf(shard), func(key []byte) (bool, error) {
 			if id := uuid.UUID(key[1:]); !seen[id] {
 				ids = append(ids, id)
@@ -199,14 +199,14 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 
 // Attempts implements subscriptions.History.
 func (s *Store) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		attempts, err = readAttempts(tx, keyOf(id))
 		return err
 	})
 	return attempts, err
 }
 
-func readAttempts(tx *bbolt.Tx, key []byte) ([]subscriptions.Attempt, error) {
+func readAttempts(tx *boltfile.Tx, key []byte) ([]subscriptions.Attempt, error) {
 	v := tx.Bucket(bucketAttempts).Get(key)
 	if v == nil {
 		return nil, nil

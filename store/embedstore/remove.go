@@ -5,8 +5,7 @@ import (
 	"errors"
 	"strconv"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -24,10 +23,10 @@ func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version
 	}
 	id := journal.TopicID(topic)
 	key := keyOf(id)
-	return s.do(ctx, &op{
-		run: func(tx *bbolt.Tx) error { return remove(tx, key, topic, ifHead) },
-		finish: func(err error) {
-			if mayBeStored(err) {
+	return s.do(ctx, &boltfile.Op{
+		Run: func(tx *boltfile.Tx) error { return remove(tx, key, topic, ifHead) },
+		Finish: func(err error) {
+			if boltfile.MayBeStored(err) {
 				s.topics[key[0]].bump(id)
 				s.hints.send(topic)
 			}
@@ -37,7 +36,7 @@ func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version
 
 // remove is the last step. What Trim left of the entries is nothing as long as the
 // version stands: each new entry makes another.
-func remove(tx *bbolt.Tx, key []byte, topic string, ifHead journal.Version) error {
+func remove(tx *boltfile.Tx, key []byte, topic string, ifHead journal.Version) error {
 	h, err := readHead(tx, key, topic)
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func remove(tx *bbolt.Tx, key []byte, topic string, ifHead journal.Version) erro
 	if h.Version != ifHead {
 		return journal.ErrHeadMoved
 	}
-	if err := errors.Join(forget(tx, key), del(tx.Bucket(bucketMarks), key)); err != nil || h.Version == "" {
+	if err := errors.Join(forget(tx, key), tx.Bucket(bucketMarks).Delete(key)); err != nil || h.Version == "" {
 		return err
 	}
 	head := h.Tombstone()

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strconv"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
 // Intervals implements journal.Restorer.
 func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.Interval, err error) {
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		return scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
@@ -34,9 +33,9 @@ func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.In
 func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
 	id := journal.TopicID(h.Topic)
 	key := keyOf(id)
-	return s.do(ctx, &op{
-		grows: true,
-		run: func(tx *bbolt.Tx) error {
+	return s.do(ctx, &boltfile.Op{
+		Grows: true,
+		Run: func(tx *boltfile.Tx) error {
 			stored, err := readHead(tx, key, h.Topic)
 			if err != nil {
 				return err
@@ -46,14 +45,14 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 				return err
 			}
 			if !news {
-				return errUnchanged
+				return nil
 			}
 			head.Version = journal.Version(strconv.FormatUint(random(), 36))
 			return errors.Join(forget(tx, key), rememberAll(tx, key, remembered),
 				writeHead(tx, key, headRecord{Head: head, timed: uint64(len(remembered))}))
 		},
-		finish: func(err error) {
-			if mayBeStored(err) {
+		Finish: func(err error) {
+			if boltfile.MayBeStored(err) {
 				s.topics[key[0]].bump(id)
 				s.hints.send(h.Topic)
 			}
@@ -62,7 +61,7 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 }
 
 // forget takes away what is remembered of a topic.
-func forget(tx *bbolt.Tx, key []byte) error {
+func forget(tx *boltfile.Tx, key []byte) error {
 	b := tx.Bucket(bucketIntervals)
 	var places [][]byte
 	err := scan(b, key, key, func(k, _ []byte) (bool, error) {
@@ -70,18 +69,18 @@ func forget(tx *bbolt.Tx, key []byte) error {
 		return true, nil
 	})
 	for _, k := range places {
-		err = errors.Join(err, del(b, k))
+		err = errors.Join(err, b.Delete(k))
 	}
 	return err
 }
 
 // rememberAll keeps intervals, oldest first, in the places where remember would
 // have put those of the first entries of a topic.
-func rememberAll(tx *bbolt.Tx, key []byte, all []journal.Interval) error {
+func rememberAll(tx *boltfile.Tx, key []byte, all []journal.Interval) error {
 	var err error
 	for n, i := range all {
 		place := append(bytes.Clone(key), byte(n%journal.Remembered))
-		err = errors.Join(err, put(tx.Bucket(bucketIntervals), place, journal.PackInterval(i)))
+		err = errors.Join(err, tx.Bucket(bucketIntervals).Put(place, journal.PackInterval(i)))
 	}
 	return err
 }

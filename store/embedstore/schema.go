@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
-// schema is the version of the layout below.
-const schema = 1
+// schema is the version of the layout below. In 1, values had no checksums.
+const schema = 2
 
 // The buckets. A key that begins with a topic or a subscription is its
 // partition in one byte, then its id; numbers are big-endian.
@@ -31,13 +30,12 @@ var (
 	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
-		bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketMarks,
+		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketMarks,
 		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
 	}
 )
 
 var (
-	keySchema  = []byte("schema")
 	keyID      = []byte("install-id")
 	keyCreated = []byte("created-at") // seconds since 1970
 	keyEpoch   = []byte("epoch")      // how often the store was opened
@@ -54,43 +52,25 @@ type meta struct {
 	marked    bool // keyBodies
 }
 
-// prepare checks the schema, creates what is missing and begins a new epoch.
-func prepare(db *bbolt.DB, now time.Time) (m meta, err error) {
-	err = db.Update(func(tx *bbolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists(bucketMeta)
-		if err != nil {
-			return err
-		}
-		if m.isNew = b.Get(keySchema) == nil; m.isNew {
+// prepare fills in what a new store knows of itself, and begins a new epoch.
+func prepare(db *boltfile.DB, now time.Time) (m meta, err error) {
+	err = db.Update(func(tx *boltfile.Tx) error {
+		b := tx.Bucket(bucketMeta).Strict()
+		if m.isNew = b.Get(keyID) == nil; m.isNew {
 			id, err := uuid.NewRandom()
 			if err != nil {
 				return err
 			}
-			err = errors.Join(
-				b.Put(keySchema, number(schema)),
-				b.Put(keyID, []byte(id.String())),
-				b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))),
-			)
+			err = errors.Join(b.Put(keyID, []byte(id.String())), b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))))
 			if err != nil {
 				return err
 			}
-		}
-		if v := readNumber(b.Get(keySchema)); v > schema {
-			return fmt.Errorf("%w: it has schema %d, and this one knows up to %d; start the newer version, or choose another folder", ErrNewer, v, schema)
 		}
 		m.id = string(b.Get(keyID))
 		m.createdAt = time.Unix(int64(readNumber(b.Get(keyCreated))), 0).UTC() //nolint:gosec // written above
 		m.marked = b.Get(keyBodies) != nil
 		m.epoch = readNumber(b.Get(keyEpoch)) + 1
-		if err := b.Put(keyEpoch, number(m.epoch)); err != nil {
-			return err
-		}
-		for _, name := range buckets {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		return nil
+		return b.Put(keyEpoch, number(m.epoch))
 	})
 	return m, err
 }
@@ -131,7 +111,7 @@ func afterKey(partition int, after uuid.UUID) []byte {
 
 // scan hands fn what a bucket holds from a key on, as long as the keys have the
 // prefix and fn returns true.
-func scan(b *bbolt.Bucket, prefix, from []byte, fn func(k, v []byte) (bool, error)) error {
+func scan(b boltfile.Bucket, prefix, from []byte, fn func(k, v []byte) (bool, error)) error {
 	c := b.Cursor()
 	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
 		if more, err := fn(k, v); err != nil || !more {

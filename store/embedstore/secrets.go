@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
@@ -70,8 +69,8 @@ func unpackForms(b []byte) (f forms, err error) {
 // What it did not finish the next start does.
 func (s *Store) settleSecrets() error {
 	var was forms
-	err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		was, err = unpackForms(tx.Bucket(bucketMeta).Get(keySecrets))
+	err := s.db.View(func(tx *boltfile.Tx) (err error) {
+		was, err = unpackForms(tx.Bucket(bucketMeta).Strict().Get(keySecrets))
 		if err == nil {
 			err = s.lacksNoKey(tx, was)
 		}
@@ -103,7 +102,7 @@ func (s *Store) settleSecrets() error {
 	if err != nil {
 		return err
 	}
-	if err := wipe(s.db); err != nil {
+	if err := s.db.Wipe(); err != nil {
 		return err
 	}
 	s.secrets.Resealed, s.secrets.Retired = subs+requests, without(was.ids, want.ids)
@@ -111,7 +110,7 @@ func (s *Store) settleSecrets() error {
 }
 
 func (s *Store) remember(f forms) error {
-	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySecrets, f.pack()) })
+	return s.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keySecrets, f.pack()) })
 }
 
 // without returns those of ids that are not among others.
@@ -129,7 +128,7 @@ const maxLacking = 100_000
 
 // lacksNoKey returns an error that wraps a *seal.KeyError for each key that
 // secrets were sealed with and that is not there.
-func (s *Store) lacksNoKey(tx *bbolt.Tx, was forms) error {
+func (s *Store) lacksNoKey(tx *boltfile.Tx, was forms) error {
 	missing := without(was.ids, s.keys.IDs())
 	if len(missing) == 0 {
 		return nil
@@ -167,7 +166,7 @@ func (s *Store) lacksNoKey(tx *bbolt.Tx, was forms) error {
 }
 
 // sealedBy returns the keys of a record's secrets.
-func sealedBy(tx *bbolt.Tx, key []byte) (ids []seal.ID) {
+func sealedBy(tx *boltfile.Tx, key []byte) (ids []seal.ID) {
 	var sub, request onlooker // which need not open them
 	_, _ = subscriptions.UnpackSubscription(tx.Bucket(bucketSubs).Get(key), &sub)
 	_, _ = subscriptions.UnpackRequest(tx.Bucket(bucketRequests).Get(key), &request)
@@ -196,10 +195,10 @@ const resealStep = 1000
 
 // reseal stores the secrets in a bucket anew that are not stored as keys would
 // today, and returns how many those were.
-func reseal[V any](db *bbolt.DB, bucket []byte, keys *seal.Keys, unpack func([]byte, subscriptions.Sealer) (V, error), pack func(V, subscriptions.Sealer) []byte) (n int, err error) {
+func reseal[V any](db *boltfile.DB, bucket []byte, keys *seal.Keys, unpack func([]byte, subscriptions.Sealer) (V, error), pack func(V, subscriptions.Sealer) []byte) (n int, err error) {
 	type pair struct{ key, value []byte }
 	for from := []byte{}; from != nil && err == nil; {
-		err = db.Update(func(tx *bbolt.Tx) error {
+		err = db.Update(func(tx *boltfile.Tx) error {
 			var anew []pair // the cursor of a bucket bears no writes to it
 			b := tx.Bucket(bucket)
 			c := b.Cursor()

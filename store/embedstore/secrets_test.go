@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
@@ -39,7 +40,7 @@ func secretOf(i int) string { return fmt.Sprintf("secret number %06d of a subscr
 // withSecrets stores subscriptions, each with a request of the same secret.
 func withSecrets(t testing.TB, s *Store, from, until int) {
 	t.Helper()
-	err := s.do(t.Context(), &op{run: func(tx *bbolt.Tx) error {
+	err := s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		for i := from; i < until; i++ {
 			callback := fmt.Sprintf("https://subscriber.example/%d", i)
 			sub := subscriptions.Subscription{Topic: topic, Callback: callback, Secret: secretOf(i)}
@@ -68,7 +69,7 @@ func hasSecrets(t *testing.T, s *Store, n int) {
 			t.Fatalf("record %d is %+v", i, rec)
 		}
 	}
-	err := s.db.View(func(tx *bbolt.Tx) error {
+	err := s.db.Bolt().View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {
 			t.Error(err)
 		}
@@ -222,7 +223,7 @@ func TestMovedSecretIsRefused(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, Keys: sealKeys(t, 1)})
 	withSecrets(t, s, 0, 1)
 	id := subscriptions.ID(topic, "https://subscriber.example/0")
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.db.Update(func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketSubs)
 		v := bytes.Replace(b.Get(keyOf(id)), []byte("subscriber.example/0"), []byte("subscriber.example/1"), 1)
 		return b.Put(keyOf(id), v)

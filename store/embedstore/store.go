@@ -7,18 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
@@ -56,7 +53,7 @@ var (
 	ErrLocked = errors.New("the data folder is in use")
 	// ErrNewer is wrapped by what Open returns where a newer version of this
 	// program wrote the folder.
-	ErrNewer = errors.New("the data folder was written by a newer version")
+	ErrNewer = boltfile.ErrNewer
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -79,19 +76,7 @@ type Store struct {
 	// unreadable and unreadableTopic are those of Options.
 	unreadable, unreadableTopic func(id uuid.UUID, why error)
 
-	// mu guards db and fault: held for reading by every view, and for writing
-	// while the file is closed or opened again.
-	mu sync.RWMutex
-	db *bbolt.DB // nil: closed, or not to be had after a failed write
-	// fault is why nothing is written any more, until the next start.
-	fault error
-
-	// commit is tx.Commit. Tests have it fail.
-	commit func(tx *bbolt.Tx) error
-
-	ops       chan *op
-	stop      chan struct{} // closed by Close
-	stopped   chan struct{} // closed when the writer is done
+	db        *boltfile.DB
 	closeOnce sync.Once
 	closeErr  error
 	cleanup   sync.WaitGroup // removals of bodies that were trimmed
@@ -109,20 +94,10 @@ var (
 
 // Open opens the store in a folder, which it creates where there is none. Only
 // one process can have it open: another gets ErrLocked at once.
-func Open(dir string, o Options) (opened *Store, err error) {
-	// Bbolt panics over pages that make no sense.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			opened, err = nil, damaged(filepath.Join(dir, databaseName), fmt.Errorf("%v", p))
-		}
-	}()
+func Open(dir string, o Options) (*Store, error) {
 	s := &Store{
-		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic, commit: (*bbolt.Tx).Commit,
-		bodies:  bodies{dir: filepath.Join(dir, bodiesName)},
-		ops:     make(chan *op),
-		stop:    make(chan struct{}),
-		stopped: make(chan struct{}),
+		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic,
+		bodies: bodies{dir: filepath.Join(dir, bodiesName)},
 	}
 	if s.minFree == 0 {
 		s.minFree = DefaultMinFree
@@ -131,18 +106,39 @@ func Open(dir string, o Options) (opened *Store, err error) {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
 	}
 	// A store that is there already does without it where the disk is full.
-	if err := disk.Mark(dir); err != nil && !errors.Is(spaceOr(err), journal.ErrFull) {
+	if err := disk.Mark(dir); err != nil && !boltfile.IsFull(err) {
 		return nil, err
 	}
-	if s.db, err = openDatabase(dir); err != nil {
-		return nil, err
+	file := fileOptions()
+	file.Room = s.room
+	var err error
+	if s.db, err = boltfile.Open(filepath.Join(dir, databaseName), file); errors.Is(err, boltfile.ErrLocked) {
+		return nil, lockedError(dir)
+	} else if err != nil {
+		return nil, spaceOr(err)
 	}
 	if err := s.start(); err != nil {
 		_ = s.db.Close() // the first error says more
 		return nil, err
 	}
-	go s.write()
 	return s, nil
+}
+
+// fileOptions are those of the database.
+func fileOptions() boltfile.Options {
+	return boltfile.Options{
+		Buckets: buckets, Format: schema, Closed: ErrClosed, PassDamage: true,
+		Advice: "put a backup of the folder in its place, or move it away to begin with an empty one",
+	}
+}
+
+// lockedError names the process that has a folder open.
+func lockedError(dir string) error {
+	holder := "another process"
+	if pid, err := os.ReadFile(filepath.Join(dir, pidName)); err == nil { //nolint:gosec // the operator names the folder
+		holder = "process " + strings.TrimSpace(string(pid))
+	}
+	return fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
 }
 
 // start makes a store of the open database.
@@ -194,38 +190,7 @@ func (s *Store) markBodies() error {
 	if err := s.bodies.mark(); err != nil {
 		return err
 	}
-	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyBodies, []byte{1}) })
-}
-
-// openDatabase opens and locks the file of the database.
-func openDatabase(dir string) (*bbolt.DB, error) {
-	path := filepath.Join(dir, databaseName)
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      time.Nanosecond, // one try: who holds the lock keeps it
-		FreelistType: bbolt.FreelistMapType,
-		// Else each commit writes the list of all free pages, which is long
-		// after a large trim. Close writes it once.
-		NoFreelistSync: true,
-		NoStatistics:   true,
-	})
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		holder := "another process"
-		if pid, err := os.ReadFile(filepath.Join(dir, pidName)); err == nil { //nolint:gosec // the operator names the folder
-			holder = "process " + strings.TrimSpace(string(pid))
-		}
-		return nil, fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
-	case errors.As(err, new(syscall.Errno)): // the system's, which says nothing about what is stored
-		return nil, fmt.Errorf("opening %s: %w", path, err)
-	case err != nil:
-		return nil, damaged(path, err)
-	}
-	return db, nil
-}
-
-// damaged is what is said of a database that makes no sense.
-func damaged(path string, why error) error {
-	return fmt.Errorf("%s can't be read and seems damaged (%w): put a backup of the folder in its place, or move it away to begin with an empty one", path, why)
+	return s.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keyBodies, []byte{1}) })
 }
 
 // ID is the id of this installation, drawn at random when the folder was
@@ -238,16 +203,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.mu.RLock()
-	db, fault := s.db, s.fault
-	s.mu.RUnlock()
-	switch {
-	case s.closing():
-		return ErrClosed
-	case fault != nil:
-		return fault
-	case db == nil:
-		return errUnopened
+	if err := s.db.Ready(); err != nil {
+		return err
 	}
 	if err := s.bodies.there(); err != nil {
 		return err
@@ -255,80 +212,22 @@ func (s *Store) Ready(ctx context.Context) error {
 	return s.room(0)
 }
 
-func (s *Store) closing() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// Close ends the store after the operations that were begun, and gives the
-// folder free. It may be called more than once.
+// Close ends the store after the operations that were begun, and releases the folder.
+// It may be called more than once.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		close(s.stop)
-		<-s.stopped
-		s.cleanup.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.db == nil {
-			return
-		}
-		if s.fault == nil {
-			// With the free pages written, the next Open need not look for
-			// them. Where this fails, it does.
-			s.db.NoFreelistSync = false
-			_ = s.db.Update(func(*bbolt.Tx) error { return nil })
-		}
 		_ = os.Remove(filepath.Join(s.dir, pidName)) // a stale one does no harm
 		s.closeErr = s.db.Close()
-		s.db = nil
+		s.cleanup.Wait()
 	})
 	return s.closeErr
 }
 
 // view runs fn in a transaction that reads. What fn keeps it has to copy. It is
 // not for the writer.
-func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
+func (s *Store) view(ctx context.Context, fn func(tx *boltfile.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := s.tryView(fn)
-	if !errors.Is(err, errUnopened) {
-		return err
-	}
-	// The writer opens it before it looks at an operation.
-	nothing := &op{run: func(*bbolt.Tx) error { return errUnchanged }}
-	if err := s.do(ctx, nothing); err != nil {
-		return err
-	}
-	return s.tryView(fn)
-}
-
-// tryView is view, and errUnopened where the database is not open. A page that
-// cannot be read fails this transaction and no other.
-func (s *Store) tryView(fn func(tx *bbolt.Tx) error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		p := recover()
-		if fault := pageFault(p); fault != nil {
-			err = fault
-		} else if p != nil {
-			panic(p)
-		}
-	}()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	switch {
-	case s.db != nil:
-		return s.db.View(fn)
-	case s.closing():
-		return ErrClosed
-	case s.fault != nil:
-		return s.fault
-	default:
-		return errUnopened
-	}
+	return s.db.View(fn)
 }

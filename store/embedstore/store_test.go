@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -126,11 +126,16 @@ func TestFolderIsPrivate(t *testing.T) {
 
 func TestNewerSchemaIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openStore(t, dir, Options{})
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, number(schema+1)) }); err != nil {
+	o := fileOptions()
+	o.Format++
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
+	newer, err := boltfile.Open(filepath.Join(dir, databaseName), o)
+	if err == nil {
+		err = newer.Close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, Options{}); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), dir) {
@@ -325,31 +330,50 @@ func TestPanicOfAChange(t *testing.T) {
 // One operation that breaks the transaction does not take the others with it,
 // though they share it.
 func TestBrokenOperationFailsAlone(t *testing.T) {
-	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
-	var ops []*op
-	for i := range 5 {
-		ops = append(ops, &op{ctx: t.Context(), done: make(chan struct{}), run: func(tx *bbolt.Tx) error {
-			b := tx.Bucket(bucketMeta)
-			if err := put(b, []byte(fmt.Sprint("test ", i)), []byte("x")); err != nil || i != 2 {
-				return err
-			}
-			return put(b, nil, nil) // bbolt refuses it after the first was written
-		}})
-	}
-	s.settle(ops)
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		for i, o := range ops {
-			<-o.done
-			there := tx.Bucket(bucketMeta).Get([]byte(fmt.Sprint("test ", i))) != nil
-			if (o.err == nil) != (i != 2) || there != (i != 2) {
-				t.Errorf("operation %d: %v, stored: %t", i, o.err, there)
-			}
+	dir := filepath.Join(t.TempDir(), "data")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(dir, Options{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		started, release := make(chan struct{}), make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			_ = s.db.Update(func(*boltfile.Tx) error {
+				close(started)
+				<-release
+				return nil
+			})
+		})
+		<-started
+		var errs [5]error
+		for i := range errs {
+			group.Go(func() {
+				errs[i] = s.db.Update(func(tx *boltfile.Tx) error {
+					b := tx.Bucket(bucketMeta)
+					if err := b.Put([]byte(fmt.Sprint("test ", i)), []byte("x")); err != nil || i != 2 {
+						return err
+					}
+					return b.Put(nil, nil) // bbolt refuses it after the first was written
+				})
+			})
+		}
+		synctest.Wait() // all of them wait for the writer
+		close(release)
+		group.Wait()
+		err = s.db.View(func(tx *boltfile.Tx) error {
+			for i, err := range errs {
+				there := tx.Bucket(bucketMeta).Get([]byte(fmt.Sprint("test ", i))) != nil
+				if (err == nil) != (i != 2) || there != (i != 2) {
+					t.Errorf("operation %d: %v, stored: %t", i, err, there)
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Error(err)
+		}
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // A failure of the disk other than lack of room: nothing is written any more,
@@ -357,9 +381,14 @@ func TestBrokenOperationFailsAlone(t *testing.T) {
 func TestFailedWriteEndsWriting(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)
-	if err := s.recoverFrom(errors.New("input/output error"), 0); err == nil {
+	s.db.Intercept(func(func() error) error { return errors.New("input/output error") })
+	if err := s.Reset(t.Context(), topic, ""); !errors.Is(err, journal.ErrHeadMoved) {
+		t.Errorf("what writes nothing: %v", err)
+	}
+	if _, err := tryAdd(t.Context(), s, topic, 10); err == nil {
 		t.Error("no error comes back")
 	}
+	s.db.Intercept(nil)
 	for what, err := range map[string]error{
 		"Ready": s.Ready(t.Context()),
 		"Reset": s.Reset(t.Context(), topic+"x", ""),
@@ -388,12 +417,17 @@ func TestDatabaseIsOpenedAgain(t *testing.T) {
 	} {
 		s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 		add(t, s, topic, 10)
-		if err := s.db.Close(); err != nil {
-			t.Fatal(err)
+		path := filepath.Join(s.dir, databaseName)
+		s.db.Intercept(func(func() error) error { return errors.Join(syscall.ENOSPC, os.Rename(path, path+".away")) })
+		if _, err := tryAdd(t.Context(), s, topic, 10); !errors.As(err, new(*boltfile.UnsureError)) {
+			t.Errorf("Append: %v", err)
 		}
-		s.db = nil
-		if err := s.Ready(t.Context()); !errors.Is(err, errUnopened) {
+		s.db.Intercept(nil)
+		if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be opened again") {
 			t.Errorf("Ready: %v", err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
 		}
 		if err := use(s); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -412,25 +446,28 @@ func TestDatabaseIsOpenedAgain(t *testing.T) {
 func TestUnsureCommit(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)
-	last := 0
-	if err := s.db.View(func(tx *bbolt.Tx) error { last = tx.ID(); return nil }); err != nil {
-		t.Fatal(err)
+	for _, happened := range []bool{true, false} {
+		s.db.Intercept(func(commit func() error) error {
+			s.db.Intercept(nil)
+			if happened {
+				return errors.Join(commit(), syscall.ENOSPC)
+			}
+			return syscall.ENOSPC
+		})
+		_, err := tryAdd(t.Context(), s, topic, 10)
+		if unsure := errors.As(err, new(*boltfile.UnsureError)); err == nil || unsure != happened || errors.Is(err, journal.ErrFull) == happened {
+			t.Errorf("the last step failed: %t, %v", happened, err)
+		}
 	}
-	var unsure *unsureError
-	if err := s.recoverFrom(syscall.ENOSPC, last); !errors.As(err, &unsure) || errors.Is(err, journal.ErrFull) {
-		t.Errorf("the last step failed: %v", err)
+	if e := add(t, s, topic, 10); e.Seq != 3 {
+		t.Errorf("seq %d", e.Seq)
 	}
-	// What shows was sealed by a transaction of its own.
-	if err := s.recoverFrom(syscall.ENOSPC, last+2); !errors.Is(err, journal.ErrFull) {
-		t.Errorf("an earlier step failed: %v", err)
-	}
-	add(t, s, topic, 10)
 }
 
 // Invariant 1 is an fsync, which no test of a killed process shows.
 func TestCommitsAreSynced_Invariant1(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{})
-	if s.db.NoSync || s.db.NoGrowSync {
+	if db := s.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("the database does not sync")
 	}
 }
@@ -447,11 +484,11 @@ func TestWaitingOperationsShareATransaction(t *testing.T) {
 		var before, after int
 		var group sync.WaitGroup
 		group.Go(func() {
-			_ = s.do(t.Context(), &op{run: func(tx *bbolt.Tx) error {
+			_ = s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 				before = tx.ID() - 1
 				close(started)
 				<-release
-				return errUnchanged
+				return nil
 			}})
 		})
 		<-started
@@ -465,7 +502,7 @@ func TestWaitingOperationsShareATransaction(t *testing.T) {
 		synctest.Wait() // all of them wait for the writer
 		close(release)
 		group.Wait()
-		if err := s.db.View(func(tx *bbolt.Tx) error { after = tx.ID(); return nil }); err != nil {
+		if err := s.db.View(func(tx *boltfile.Tx) error { after = tx.ID(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if after-before != 1 {
@@ -482,10 +519,10 @@ func TestWaitingOperationsShareATransaction(t *testing.T) {
 func TestCallerMayLeave(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	started, release := make(chan struct{}), make(chan struct{})
-	hold := &op{run: func(*bbolt.Tx) error {
+	hold := &boltfile.Op{Run: func(*boltfile.Tx) error {
 		close(started)
 		<-release
-		return errUnchanged
+		return nil
 	}}
 	var group sync.WaitGroup
 	group.Go(func() { _ = s.do(t.Context(), hold) })

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/store/storetest"
@@ -96,7 +95,7 @@ func damage(s *Store, topic string, e journal.Entry, d storetest.Damage) error {
 			return os.Remove(file)
 		}
 	}
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.db.Update(func(tx *boltfile.Tx) error {
 		b, k := tx.Bucket(bucketEntries), positionKey(keyOf(journal.TopicID(topic)), e.Position)
 		v := bytes.Clone(b.Get(k))
 		switch d {

@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -22,12 +22,12 @@ func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journa
 		var h headRecord
 		var files []uuid.UUID
 		var more bool
-		err := s.do(ctx, &op{
-			run: func(tx *bbolt.Tx) (err error) {
+		err := s.do(ctx, &boltfile.Op{
+			Run: func(tx *boltfile.Tx) (err error) {
 				h, files, more, err = trim(tx, key, topic, cut)
 				return err
 			},
-			finish: func(err error) {
+			Finish: func(err error) {
 				if err == nil && len(files) > 0 {
 					s.cleanup.Go(func() { s.bodies.remove(files...) })
 				}
@@ -57,7 +57,7 @@ type oldest struct {
 
 // trim takes up to trimStep entries away. It returns the head after that, the
 // ids of the bodies in files, and whether there may be more to take.
-func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
+func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
 	if h, err = readHead(tx, key, topic); err != nil {
 		return h, nil, false, err
 	}
@@ -69,28 +69,28 @@ func trim(tx *bbolt.Tx, key []byte, topic string, cut journal.Cut) (h headRecord
 		return h, nil, false, err
 	}
 	for i, k := range o.keys {
-		err := del(tx.Bucket(bucketEntries), k)
+		err := tx.Bucket(bucketEntries).Delete(k)
 		if id := o.ids[i]; id != uuid.Nil {
-			err = errors.Join(err, del(tx.Bucket(bucketIDs), id[:]))
+			err = errors.Join(err, tx.Bucket(bucketIDs).Delete(id[:]))
 		}
 		if err != nil {
 			return h, nil, false, err
 		}
 	}
 	if !o.head.takeMissing(tx, key, cut) && len(o.keys) == 0 && o.head.Bytes == h.Bytes {
-		return h, nil, false, errUnchanged
+		return h, nil, false, nil
 	}
 	return o.head, o.files, o.more, writeHead(tx, key, o.head)
 }
 
 // take looks at the next entry and returns whether to look at the one after it. An
 // entry that cannot be read goes as old as its position.
-func (o *oldest) take(tx *bbolt.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
+func (o *oldest) take(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
 	h := &o.head
 	e, _, inFile, bad := entryAt(k, v)
 	at := e.Anchor()
 	if bad != nil {
-		d := damagedAt(tx, key, h.Head, k, v, h.Trimmed.Seq, bad)
+		d := damagedAt(tx, key, h.Head, k, h.Trimmed.Seq, bad)
 		e = journal.Entry{ID: d.ID, ReceivedAt: d.At.Position.Time()}
 		at = d.At
 	}
@@ -124,7 +124,7 @@ func (o *oldest) take(tx *bbolt.Tx, key, k, v []byte, cut journal.Cut) (more boo
 
 // takeMissing trims the newest entry of a topic that has no entry left, though
 // its head says so. It reports whether it did.
-func (h *headRecord) takeMissing(tx *bbolt.Tx, key []byte, cut journal.Cut) bool {
+func (h *headRecord) takeMissing(tx *boltfile.Tx, key []byte, cut journal.Cut) bool {
 	if h.Entries == 0 {
 		return false
 	}

@@ -6,18 +6,17 @@ import (
 	"syscall"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
 // failLate has the next transaction be stored, and its last fsync fail.
 func failLate(s *Store, with error) {
-	s.commit = func(tx *bbolt.Tx) error {
-		s.commit = (*bbolt.Tx).Commit
-		return errors.Join(tx.Commit(), with)
-	}
+	s.db.Intercept(func(commit func() error) error {
+		s.db.Intercept(nil)
+		return errors.Join(commit(), with)
+	})
 }
 
 // What may have been stored is told as changed: a Source that publishes again
@@ -40,7 +39,7 @@ func TestUnsureIsTold(t *testing.T) {
 	}
 	hints := s.Hints(t.Context())
 
-	var unsure *unsureError
+	var unsure *boltfile.UnsureError
 	failLate(s, syscall.ENOSPC)
 	if _, err := tryAdd(t.Context(), s, topic, 10); !errors.As(err, &unsure) {
 		t.Fatalf("Append: %v", err)
@@ -91,7 +90,7 @@ func TestUnsyncedIsSealed_Invariant1(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)
 	last := 0
-	id := func(tx *bbolt.Tx) error { last = tx.ID(); return nil }
+	id := func(tx *boltfile.Tx) error { last = tx.ID(); return nil }
 	if err := s.db.View(id); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // feedMax is how many ids a feed tells one by one. Who is further behind is
@@ -89,7 +90,7 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
 	// The value is taken first: what changes from here on is told again.
 	ids, next, all := s.topics[partition].since(since)
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
+	err = s.view(ctx, func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketHeads)
 		collect := func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)

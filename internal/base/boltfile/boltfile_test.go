@@ -39,7 +39,7 @@ func open(t *testing.T, path string, o Options) *DB {
 // write stores records by "bucket/key".
 func write(t *testing.T, d *DB, records map[string][]byte) {
 	t.Helper()
-	err := d.Update(t.Context(), func(tx *Tx) error {
+	err := d.Update(func(tx *Tx) error {
 		for name, v := range records {
 			bucket, key, _ := strings.Cut(name, "/")
 			if err := tx.Bucket([]byte(bucket)).Put([]byte(key), v); err != nil {
@@ -291,7 +291,7 @@ func TestNewFile(t *testing.T) {
 	}
 	for range 3 {
 		d := open(t, path, options())
-		err := d.Update(t.Context(), func(tx *Tx) error {
+		err := d.Update(func(tx *Tx) error {
 			n, err := tx.Bucket(small).NextSequence()
 			if n != tx.Bucket(small).Sequence() || tx.Bucket(large).Sequence() != 0 {
 				t.Errorf("number %d, then %d and %d", n, tx.Bucket(small).Sequence(), tx.Bucket(large).Sequence())

@@ -36,7 +36,8 @@ type Op struct {
 	Grows bool
 	Bytes int64
 
-	ctx      context.Context
+	gone     <-chan struct{} // the end of the caller's context, and its error
+	why      func() error
 	err      error
 	panicked any
 	done     chan struct{}
@@ -72,19 +73,26 @@ func IsFull(err error) bool {
 		strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// Update runs fn as an Op does, and returns its error.
-func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error { return d.Do(ctx, &Op{Run: fn}) }
+// Update runs fn as the Run of an Op.
+func (d *DB) Update(fn func(*Tx) error) error {
+	return d.submit(&Op{Run: fn, why: func() error { return nil }})
+}
 
 // Do has the writer run o and returns its result, nil once it is durable. If ctx ends
 // before that has begun, it never happens; otherwise Do waits for it.
 func (d *DB) Do(ctx context.Context, o *Op) error {
-	o.ctx, o.done = ctx, make(chan struct{})
-	err := ctx.Err()
+	o.gone, o.why = ctx.Done(), ctx.Err
+	return d.submit(o)
+}
+
+func (d *DB) submit(o *Op) error {
+	o.done = make(chan struct{})
+	err := o.why()
 	if err == nil {
 		select {
 		case d.ops <- o:
-		case <-ctx.Done():
-			err = ctx.Err()
+		case <-o.gone:
+			err = o.why()
 		case <-d.stop:
 			err = d.o.Closed
 		}
@@ -97,9 +105,9 @@ func (d *DB) Do(ctx context.Context, o *Op) error {
 	}
 	select {
 	case <-o.done:
-	case <-ctx.Done():
+	case <-o.gone:
 		if o.leave() {
-			return ctx.Err()
+			return o.why()
 		}
 		<-o.done
 	}
@@ -158,7 +166,7 @@ func (d *DB) gather(first *Op) []*Op {
 func (d *DB) admit(batch []*Op) []*Op {
 	var need int64
 	return slices.DeleteFunc(batch, func(o *Op) bool {
-		err := o.ctx.Err()
+		err := o.why()
 		if err == nil && o.Grows && d.o.Room != nil {
 			if err = d.o.Room(need + o.Bytes); err == nil {
 				need += o.Bytes
@@ -213,7 +221,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	if err != nil {
 		return nil, d.recoverFrom(err, nil, 0)
 	}
-	t := &Tx{tx: tx, d: d}
+	t, id := &Tx{tx: tx, d: d}, tx.ID()
 	for _, o := range ops {
 		before := t.writes
 		if o.err = o.try(t); o.err == nil || t.writes == before && o.panicked == nil {
@@ -223,16 +231,16 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 		return o, errors.Join(o.err, d.reload(db))
 	}
 	if t.writes == 0 {
-		return nil, tx.Rollback()
-	}
-	id := tx.ID()
-	if err := d.tryCommit(t); err != nil {
+		err = tx.Rollback()
+	} else if err := d.tryCommit(t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
 	d.mu.Lock()
-	d.trouble = nil
-	d.mu.Unlock()
-	return nil, nil
+	defer d.mu.Unlock()
+	if t.writes > 0 || errors.As(d.trouble, new(*UnsureError)) { // which is durable by now
+		d.trouble = nil
+	}
+	return nil, err
 }
 
 // try runs the operation once. Its panic is the caller's, and not the writer's.
@@ -240,7 +248,7 @@ func (o *Op) try(t *Tx) (err error) {
 	o.running.Lock()
 	defer o.running.Unlock()
 	if o.left {
-		return o.ctx.Err()
+		return o.why()
 	}
 	o.begun, o.panicked = true, nil
 	defer func() {
@@ -276,7 +284,7 @@ func (d *DB) writable() (*bbolt.DB, error) {
 	if fault != nil || db != nil {
 		return db, fault
 	}
-	db, err := d.open()
+	db, err := d.open(0)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +333,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		return &UnsureError{d.path, cause}
 	}
 	_ = old.Close() // the cause says more
-	db, openErr := d.open()
+	db, openErr := d.open(0)
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
@@ -334,13 +342,16 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		happened = id > 0 && tx.ID() >= id
 		return nil
 	})
-	switch {
-	case !happened:
+	if !happened {
 		return errors.Join(err, d.adopt(db, false))
-	case fault != nil:
-		_ = db.Close() // nothing is read any more either
-	default:
-		_ = d.adopt(db, true) // if it fails, writable tries again
 	}
-	return &UnsureError{d.path, cause}
+	unsure := &UnsureError{d.path, cause}
+	if fault != nil {
+		_ = db.Close() // nothing is read any more either
+	} else if d.adopt(db, true) == nil { // if it fails, writable tries again
+		d.mu.Lock()
+		d.trouble = unsure
+		d.mu.Unlock()
+	}
+	return unsure
 }

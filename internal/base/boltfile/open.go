@@ -1,7 +1,6 @@
 package boltfile
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -124,7 +123,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.db, err = d.open(); err != nil {
+	if d.db, err = d.open(os.O_CREATE); err != nil {
 		return nil, err
 	}
 	if fresh {
@@ -210,8 +209,9 @@ func Check(path string, o Options, bad func(bucket, key []byte)) (records int, e
 	return records, err
 }
 
-// open opens and locks the file, whose structure is good.
-func (d *DB) open() (db *bbolt.DB, err error) {
+// open opens and locks the file, whose structure is good. Create is os.O_CREATE, or 0
+// where the file has to be there.
+func (d *DB) open(create int) (db *bbolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -223,6 +223,9 @@ func (d *DB) open() (db *bbolt.DB, err error) {
 		// Otherwise each commit writes the list of all free pages, which is long after
 		// much was deleted. Close writes it once.
 		NoFreelistSync: true,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
+		},
 	})
 	return db, d.openError(err)
 }
@@ -271,7 +274,7 @@ func (d *DB) View(fn func(*Tx) error) error {
 		return err
 	}
 	// The writer opens the file before it looks at an operation.
-	if err := d.Update(context.Background(), func(*Tx) error { return nil }); err != nil {
+	if err := d.Update(func(*Tx) error { return nil }); err != nil {
 		return err
 	}
 	return d.view(fn)
@@ -395,6 +398,43 @@ func (d *DB) CopyTo(path string) error {
 		defer func() { t.inside = false }()
 		return t.tx.CopyFile(path, 0o600)
 	})
+}
+
+// Wipe overwrites with zeros what is free in the file, as bbolt leaves there what it
+// held. Nobody may read meanwhile. Then all pages that bbolt calls free are such as its
+// next transaction would write to: no state that a crash could bring back has anything
+// in them.
+func (d *DB) Wipe() error {
+	err := d.Update(func(t *Tx) error {
+		f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it is synced
+		size, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		t.writes++
+		zeros := make([]byte, t.tx.DB().Info().PageSize)
+		for id := 0; int64(id)*int64(len(zeros)) < size.Size(); id++ {
+			page, err := t.tx.Page(id) // nil: beyond what was ever used
+			if err != nil {
+				return err
+			}
+			if page != nil && page.Type != "free" {
+				continue
+			}
+			if _, err := f.WriteAt(zeros, int64(id)*int64(len(zeros))); err != nil {
+				return err
+			}
+		}
+		return f.Sync()
+	})
+	if err != nil {
+		return fmt.Errorf("overwriting what was deleted in %s: %w", d.path, err)
+	}
+	return nil
 }
 
 // Bolt returns the bbolt database, which a failed commit replaces. It is for tests.

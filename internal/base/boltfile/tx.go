@@ -41,7 +41,7 @@ func (t *Tx) Bucket(name []byte) Bucket {
 	t.inside = true
 	b := t.tx.Bucket(name)
 	t.inside = false
-	return Bucket{b: b, tx: t, name: name, seed: seedOf(name)}
+	return Bucket{b: b, tx: t, name: name, seed: seedOf(name), pass: t.d.o.PassDamage}
 }
 
 // Clear empties a bucket.
@@ -62,6 +62,7 @@ type Bucket struct {
 	tx   *Tx
 	name []byte
 	seed uint32
+	pass bool // a damaged value is empty
 }
 
 // Get returns the value of a key; nil: there is none. A damaged value ends the
@@ -88,6 +89,12 @@ func (b Bucket) Raw(key []byte) []byte {
 	return v[sumSize:]
 }
 
+// Strict returns the bucket as it is without Options.PassDamage.
+func (b Bucket) Strict() Bucket {
+	b.pass = false
+	return b
+}
+
 // value compares the checksums of a stored value and returns the rest of it.
 func (b Bucket) value(key, v []byte) []byte {
 	if len(v) >= sumSize {
@@ -96,7 +103,7 @@ func (b Bucket) value(key, v []byte) []byte {
 			return v[sumSize:]
 		}
 	}
-	if b.tx.d.o.PassDamage {
+	if b.pass {
 		return []byte{}
 	}
 	panic(b.tx.d.damaged(fmt.Errorf("the checksum of the value of %q in %s is wrong", key, b.name)))
