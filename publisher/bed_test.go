@@ -197,6 +197,7 @@ func (b *bed) open(change func(*Options)) *Publisher {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	b.t.Cleanup(func() { _ = p.Close() })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.topic = p.Handler()

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // slice is the part of the queue that goes into one interval.
@@ -33,7 +33,7 @@ func (p *Publisher) limits() (entries int, bytes int64) {
 
 // take reads the beginning of the queue: entries before the end, if there is
 // one, as many as an interval holds and one at least.
-func (p *Publisher) take(tx *bbolt.Tx, end time.Time) (s slice, err error) {
+func (p *Publisher) take(tx *boltfile.Tx, end time.Time) (s slice, err error) {
 	most, room := p.limits()
 	room -= p.frameSize
 	s.above = true
@@ -62,7 +62,7 @@ func (p *Publisher) take(tx *bbolt.Tx, end time.Time) (s slice, err error) {
 func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
 	var s slice
 	from := p.box.standing().Until
-	if err := p.box.view(func(tx *bbolt.Tx) (err error) {
+	if err := p.box.view(func(tx *boltfile.Tx) (err error) {
 		s, err = p.take(tx, end)
 		return err
 	}); err != nil {
@@ -79,7 +79,7 @@ func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
 		return false, err
 	}
 	is := []interval{{From: from, Until: s.until, Cut: time.Now(), Entries: len(s.keys)}}
-	err = p.box.keep(context.WithoutCancel(ctx), is, [][]byte{body}, func(tx *bbolt.Tx, now *standing) error {
+	err = p.box.keep(context.WithoutCancel(ctx), is, [][]byte{body}, func(tx *boltfile.Tx, now *standing) error {
 		if err := s.stillThere(tx, now, from); err != nil {
 			return err
 		}
@@ -112,9 +112,9 @@ var errRaced = errors.New("the outbox has moved on")
 
 // stillThere refuses to cut where from is not where the last interval ended, or
 // where an empty interval would pass over a change.
-func (s *slice) stillThere(tx *bbolt.Tx, now *standing, from time.Time) error {
+func (s *slice) stillThere(tx *boltfile.Tx, now *standing, from time.Time) error {
 	if !now.Until.Equal(from) {
-		return &refusal{errRaced}
+		return errRaced
 	}
 	k, v := tx.Bucket(bucketQueue).Cursor().First()
 	if len(s.keys) > 0 || k == nil {
@@ -122,7 +122,7 @@ func (s *slice) stillThere(tx *bbolt.Tx, now *standing, from time.Time) error {
 	}
 	q, err := unpackQueued(v)
 	if err == nil && q.at.Before(s.until) {
-		err = &refusal{errRaced}
+		err = errRaced
 	}
 	return err
 }

@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // inlineMax is the largest notification, in bytes, that is kept in the database,
@@ -43,7 +42,7 @@ func (x *outbox) removeOrphans() error {
 	if err != nil {
 		return err
 	}
-	return x.view(func(tx *bbolt.Tx) error {
+	return x.view(func(tx *boltfile.Tx) error {
 		for _, f := range found {
 			from, ours := parseName(strings.TrimSuffix(f.Name(), atomicfile.Suffix))
 			if !ours {

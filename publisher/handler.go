@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // location is the URL of the immutable copy of an interval.
@@ -58,7 +58,7 @@ func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name
 	from, ok := parseName(name)
 	var i interval
 	if ok {
-		err := p.box.view(func(tx *bbolt.Tx) (err error) {
+		err := p.box.view(func(tx *boltfile.Tx) (err error) {
 			i, ok, err = namedInterval(tx, from, name)
 			return err
 		})
@@ -78,7 +78,7 @@ func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name
 func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
 	var i interval
 	var any bool
-	err := p.box.view(func(tx *bbolt.Tx) (err error) {
+	err := p.box.view(func(tx *boltfile.Tx) (err error) {
 		i, any, err = lastInterval(tx)
 		return err
 	})

@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // beginningAt returns the intervals that begin at from, the shortest first. A
 // zero from stands for the beginning of the oldest.
-func beginningAt(tx *bbolt.Tx, from time.Time) ([]interval, error) {
+func beginningAt(tx *boltfile.Tx, from time.Time) ([]interval, error) {
 	var found []interval
 	c := tx.Bucket(bucketIntervals).Cursor()
 	prefix := instantKey(from)
@@ -33,7 +32,7 @@ func beginningAt(tx *bbolt.Tx, from time.Time) ([]interval, error) {
 }
 
 // namedInterval returns the interval whose copy has this name.
-func namedInterval(tx *bbolt.Tx, from time.Time, name string) (interval, bool, error) {
+func namedInterval(tx *boltfile.Tx, from time.Time, name string) (interval, bool, error) {
 	found, err := beginningAt(tx, from)
 	for _, i := range found {
 		if i.name() == name {
@@ -44,7 +43,7 @@ func namedInterval(tx *bbolt.Tx, from time.Time, name string) (interval, bool, e
 }
 
 // lastInterval returns the newest interval.
-func lastInterval(tx *bbolt.Tx) (interval, bool, error) {
+func lastInterval(tx *boltfile.Tx) (interval, bool, error) {
 	k, v := tx.Bucket(bucketIntervals).Cursor().Last()
 	if k == nil {
 		return interval{}, false, nil
@@ -65,7 +64,7 @@ func (x *outbox) body(i interval) ([]byte, error) {
 		if body, err = io.ReadAll(f); err != nil {
 			return nil, fmt.Errorf("reading a notification: %w", err)
 		}
-	} else if err := x.view(func(tx *bbolt.Tx) error {
+	} else if err := x.view(func(tx *boltfile.Tx) error {
 		body = bytes.Clone(tx.Bucket(bucketBodies).Get(i.key()))
 		return nil
 	}); err != nil {
@@ -79,7 +78,7 @@ func (x *outbox) body(i interval) ([]byte, error) {
 
 // keep stores intervals and their bytes durably, and runs with, which may be nil,
 // in the same transaction. Each interval's Size, SHA256 and InFile are set.
-func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with func(tx *bbolt.Tx, s *standing) error) error {
+func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with func(tx *boltfile.Tx, s *standing) error) error {
 	for n := range is {
 		i := &is[n]
 		i.Size, i.SHA256, i.InFile = int64(len(bodies[n])), sha256.Sum256(bodies[n]), len(bodies[n]) > inlineMax
@@ -90,7 +89,7 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 			return err
 		}
 	}
-	return x.do(ctx, func(tx *bbolt.Tx, s *standing) error {
+	return x.do(ctx, func(tx *boltfile.Tx, s *standing) error {
 		if with != nil {
 			if err := with(tx, s); err != nil {
 				return err
@@ -115,9 +114,8 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 	})
 }
 
-// settle notes which intervals every hub has now: those that end by least. It
-// returns errUnchanged where they were noted before.
-func settle(tx *bbolt.Tx, s *standing, least, now time.Time) error {
+// settle notes which intervals every hub has now: those that end by least.
+func settle(tx *boltfile.Tx, s *standing, least, now time.Time) error {
 	c := tx.Bucket(bucketIntervals).Cursor()
 	settled := time.Time{}
 	var done []interval
@@ -139,7 +137,7 @@ func settle(tx *bbolt.Tx, s *standing, least, now time.Time) error {
 		settled = least
 	}
 	if len(done) == 0 && !settled.After(s.Settled) {
-		return errUnchanged
+		return nil
 	}
 	s.Settled = latest(s.Settled, settled)
 	for _, i := range done { // not under the cursor
@@ -159,7 +157,7 @@ const maxTrim = 1000
 // time.
 func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, early interval, err error) {
 	var gone []interval
-	err = x.do(ctx, func(tx *bbolt.Tx, s *standing) error {
+	err = x.do(ctx, func(tx *boltfile.Tx, s *standing) error {
 		gone = gone[:0]
 		stored := s.stored()
 		last, _, err := lastInterval(tx) // the topic URI serves it
@@ -178,9 +176,6 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 			stored -= i.Size
 			gone = append(gone, i)
 		}
-		if len(gone) == 0 {
-			return errUnchanged
-		}
 		for _, i := range gone {
 			if err := tx.Bucket(bucketIntervals).Delete(i.key()); err != nil {
 				return err
@@ -193,9 +188,6 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 		}
 		return nil
 	})
-	if errors.Is(err, errUnchanged) {
-		return 0, early, nil
-	}
 	if err != nil {
 		return 0, early, err
 	}

@@ -14,22 +14,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // What a call whose time was up left behind is not written by the next one, and its
 // changes are the caller's again; one that has begun is waited for.
 func TestRecordIsNotMadeAfterItReturned(t *testing.T) {
+	synctest.Test(t, recordIsNotMadeAfterItReturned)
+}
+
+func recordIsNotMadeAfterItReturned(t *testing.T) {
 	p := openAt(t, t.TempDir(), nil)
-	commit := p.box.commit
 	entered, gate := make(chan struct{}, 100), make(chan struct{})
-	p.box.commit = func(tx *bbolt.Tx) error {
+	p.box.db.Intercept(func(commit func() error) error {
 		entered <- struct{}{}
 		<-gate
-		return commit(tx)
-	}
+		return commit()
+	})
 	record := func(ctx context.Context, changes ...Change) <-chan error {
 		done := make(chan error, 1)
 		go func() { done <- p.Record(ctx, changes...) }()
@@ -40,11 +41,7 @@ func TestRecordIsNotMadeAfterItReturned(t *testing.T) {
 	<-entered
 	mine := []Change{change(2, time.Time{}, resource(2))}
 	waiting := record(ctx, mine...)
-	for n := 0; n == 0; time.Sleep(time.Millisecond) {
-		p.box.waitMu.Lock()
-		n = len(p.box.waiting)
-		p.box.waitMu.Unlock()
-	}
+	synctest.Wait()
 	leave()
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left was told %v", err)
@@ -63,18 +60,19 @@ func TestRecordIsNotMadeAfterItReturned(t *testing.T) {
 }
 
 // Calls at the same time share a write, and each change is there once.
-func TestRecordsShareWrites(t *testing.T) {
+func TestRecordsShareWrites(t *testing.T) { synctest.Test(t, recordsShareWrites) }
+
+func recordsShareWrites(t *testing.T) {
 	p := openAt(t, t.TempDir(), nil)
 	commits := 0
-	commit := p.box.commit
 	entered, gate := make(chan struct{}), make(chan struct{})
-	p.box.commit = func(tx *bbolt.Tx) error {
+	p.box.db.Intercept(func(commit func() error) error {
 		if commits++; commits == 1 {
 			close(entered)
 			<-gate
 		}
-		return commit(tx)
-	}
+		return commit()
+	})
 	var group sync.WaitGroup
 	record := func(n int) {
 		group.Go(func() {
@@ -88,11 +86,7 @@ func TestRecordsShareWrites(t *testing.T) {
 	for n := range 49 {
 		record(1 + n)
 	}
-	for waiting := 0; waiting < 49; time.Sleep(time.Millisecond) {
-		p.box.waitMu.Lock()
-		waiting = len(p.box.waiting)
-		p.box.waitMu.Unlock()
-	}
+	synctest.Wait()
 	close(gate)
 	group.Wait()
 	if commits != 2 {
@@ -119,17 +113,15 @@ func TestFailedCommits(t *testing.T) {
 	broken := errors.New("no space left on device")
 	for _, happened := range []bool{false, true} {
 		p := openAt(t, t.TempDir(), nil)
-		commit := p.box.commit
 		if err := p.Record(t.Context(), change(1, time.Time{}, resource(1))); err != nil {
 			t.Fatal(err)
 		}
-		p.box.commit = func(tx *bbolt.Tx) error {
+		p.box.db.Intercept(func(commit func() error) error {
 			if !happened {
-				_ = tx.Rollback()
 				return broken
 			}
-			return errors.Join(commit(tx), broken)
-		}
+			return errors.Join(commit(), broken)
+		})
 		next := []Change{change(2, time.Time{}, resource(2)), change(3, time.Time{}, resource(3))}
 		if err := p.Record(t.Context(), next...); !errors.Is(err, broken) {
 			t.Fatalf("%v", err)
@@ -137,7 +129,7 @@ func TestFailedCommits(t *testing.T) {
 		if st := p.Status(); !strings.Contains(st.Error, broken.Error()) {
 			t.Errorf("%+v", st)
 		}
-		p.box.commit = commit
+		p.box.db.Intercept(nil)
 		if err := p.Record(t.Context(), next...); err != nil {
 			t.Fatal(err)
 		}
@@ -283,16 +275,12 @@ func TestRunWaitsForTheDisk(t *testing.T) {
 		stop := b.running(p)
 		b.record(p, 0, 5, together)
 		var broken atomic.Bool
-		commit := p.box.commit
-		p.box.turn <- struct{}{}
-		p.box.commit = func(tx *bbolt.Tx) error {
+		p.box.db.Intercept(func(commit func() error) error {
 			if broken.Load() {
-				_ = tx.Rollback()
 				return errors.New("no space left on device")
 			}
-			return commit(tx)
-		}
-		<-p.box.turn
+			return commit()
+		})
 		broken.Store(true)
 		time.Sleep(time.Minute)
 		if st := p.Status(); !strings.Contains(st.Error, "no space left") {
@@ -319,7 +307,7 @@ func TestRunWaitsForTheDisk(t *testing.T) {
 // are not those any more that it was cut with nobody is sent them.
 func TestLargeIntervals(t *testing.T) {
 	p := openAt(t, t.TempDir(), nil)
-	if p.box.db.NoSync || p.box.db.NoGrowSync {
+	if db := p.box.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("commits are not synced")
 	}
 	const n = 40

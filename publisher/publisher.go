@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -67,7 +66,7 @@ func Open(o Options) (*Publisher, error) {
 		return nil, err
 	}
 	if err := p.enlist(); err != nil {
-		return nil, errors.Join(err, p.box.close())
+		return nil, errors.Join(err, p.box.db.Close())
 	}
 	return p, nil
 }
@@ -75,7 +74,7 @@ func Open(o Options) (*Publisher, error) {
 // enlist makes a sender for each hub, and a mark for one that is new: the end of
 // what has been cut.
 func (p *Publisher) enlist() error {
-	err := p.box.do(context.Background(), func(tx *bbolt.Tx, now *standing) error {
+	err := p.box.do(context.Background(), func(tx *boltfile.Tx, now *standing) error {
 		p.senders = p.senders[:0]
 		hubs := tx.Bucket(bucketHubs)
 		for _, h := range p.o.Hubs {
@@ -98,7 +97,7 @@ func (p *Publisher) enlist() error {
 
 // markOf reads the mark of a hub, which may be there under another spelling of its
 // URL: that one is taken over, or the later of the two. A hub that has none gets one.
-func markOf(hubs *bbolt.Bucket, hub string, now *standing) (mark, error) {
+func markOf(hubs boltfile.Bucket, hub string, now *standing) (mark, error) {
 	var found []mark
 	var others [][]byte
 	err := hubs.ForEach(func(k, v []byte) error {
@@ -170,7 +169,7 @@ func (p *Publisher) onProgress() <-chan struct{} {
 // begins reports whether an interval that is kept begins at an instant.
 func (p *Publisher) begins(at time.Time) bool {
 	found := false
-	err := p.box.view(func(tx *bbolt.Tx) error {
+	err := p.box.view(func(tx *boltfile.Tx) error {
 		is, err := beginningAt(tx, at)
 		found = len(is) > 0
 		return err
@@ -183,5 +182,5 @@ func (p *Publisher) Close() error {
 	if own, ok := p.o.Client.(*http.Client); ok && p.ownClient {
 		own.CloseIdleConnections()
 	}
-	return p.box.close()
+	return p.box.db.Close()
 }

@@ -3,12 +3,10 @@ package publisher
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -52,12 +50,9 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 			return fmt.Errorf("change %d of %d: %w", i+1, len(changes), err)
 		}
 	}
-	err := p.box.do(ctx, func(tx *bbolt.Tx, s *standing) error {
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *standing) error {
 		return p.enqueue(tx, s, changes, composed)
 	})
-	if errors.Is(err, errUnchanged) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}
@@ -109,11 +104,11 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 
 // enqueue puts changes into the queue. Whose time is no longer good, because
 // others came in between, is composed anew.
-func (p *Publisher) enqueue(tx *bbolt.Tx, s *standing, changes []Change, composed []queued) error {
+func (p *Publisher) enqueue(tx *boltfile.Tx, s *standing, changes []Change, composed []queued) error {
 	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
-		return &refusal{fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)}
+		return fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)
 	}
-	queue, before := tx.Bucket(bucketQueue), s.queued
+	queue := tx.Bucket(bucketQueue)
 	for i, c := range changes {
 		if c.Seq > 0 && c.Seq <= s.Recorded {
 			continue
@@ -142,9 +137,6 @@ func (p *Publisher) enqueue(tx *bbolt.Tx, s *standing, changes []Change, compose
 		if !s.Begun && q.at.Before(s.Until) {
 			s.Until = q.at
 		}
-	}
-	if s.queued == before {
-		return errUnchanged
 	}
 	return nil
 }

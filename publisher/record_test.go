@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -21,6 +20,7 @@ func openAt(t *testing.T, dir string, change func(*Options)) *Publisher {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
 
@@ -32,7 +32,7 @@ func cutEntries(t *testing.T, p *Publisher) (is []interval, entries []resourcesy
 	at := time.Time{}
 	for {
 		var found []interval
-		if err := p.box.view(func(tx *bbolt.Tx) (err error) {
+		if err := p.box.view(func(tx *boltfile.Tx) (err error) {
 			found, err = beginningAt(tx, at)
 			return err
 		}); err != nil {

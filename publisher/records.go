@@ -15,7 +15,10 @@ import (
 // version is the first byte of each packed record.
 const version = 1
 
-var errDamaged = errors.New("the outbox is damaged: put a backup of its folder in its place, or move it away to begin with an empty one")
+// damagedAdvice says what to do about a damaged outbox.
+const damagedAdvice = "put a backup of its folder in its place, or move it away to begin with an empty one"
+
+var errDamaged = errors.New("the outbox is damaged: " + damagedAdvice)
 
 // The instants that can be a key: nanoseconds of Unix that are not negative.
 var (

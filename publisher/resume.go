@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -70,7 +69,7 @@ func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
 // where the next interval will begin.
 func (p *Publisher) around(at time.Time) (before, after time.Time) {
 	after = p.box.standing().Until
-	_ = p.box.view(func(tx *bbolt.Tx) error { // for a message
+	_ = p.box.view(func(tx *boltfile.Tx) error { // for a message
 		c := tx.Bucket(bucketIntervals).Cursor()
 		for k, _ := c.First(); k != nil; k, _ = c.Next() {
 			from := instantOf(k)

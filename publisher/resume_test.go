@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // The hub is ahead of an outbox that was restored from a backup: nothing is sent
@@ -249,7 +249,7 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 		for n, hub := range []string{bare, hubA, hubA, bare, bare, hubA} {
 			p := b.open(slashed(hub))
 			if n == 3 { // from before the two were one
-				err := p.box.do(t.Context(), func(tx *bbolt.Tx, _ *standing) error {
+				err := p.box.do(t.Context(), func(tx *boltfile.Tx, _ *standing) error {
 					return tx.Bucket(bucketHubs).Put([]byte(hubA), pack(mark{Until: p.senders[0].mark().Until.Add(-time.Hour)}))
 				})
 				if err != nil {
@@ -279,7 +279,7 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 				t.Errorf("%+v", st.Hubs)
 			}
 			marks := 0
-			err := p.box.view(func(tx *bbolt.Tx) error {
+			err := p.box.view(func(tx *boltfile.Tx) error {
 				return tx.Bucket(bucketHubs).ForEach(func(_, _ []byte) error { marks++; return nil })
 			})
 			if err != nil || marks != 1 {

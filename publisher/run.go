@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // Run cuts and sends until ctx ends, and then returns nil. A disk that fails or is
@@ -151,10 +152,7 @@ func (p *Publisher) trim(ctx context.Context, now time.Time) error {
 			least = at
 		}
 	}
-	err := p.box.do(ctx, func(tx *bbolt.Tx, s *standing) error { return settle(tx, s, least, now) })
-	if errors.Is(err, errUnchanged) {
-		err = nil
-	}
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *standing) error { return settle(tx, s, least, now) })
 	for n := maxTrim; err == nil && n == maxTrim; {
 		var early interval
 		n, early, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)

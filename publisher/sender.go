@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"go.etcd.io/bbolt"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // The ladder of waits after POSTs that failed: doubled from the first to the
@@ -131,7 +132,7 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 			return i, round, false, nil
 		}
 		var found []interval
-		if err := s.p.box.view(func(tx *bbolt.Tx) (err error) {
+		if err := s.p.box.view(func(tx *boltfile.Tx) (err error) {
 			found, err = beginningAt(tx, m.Until)
 			return err
 		}); err != nil {
@@ -313,7 +314,7 @@ func (s *sender) move(ctx context.Context, round int, change func(*mark)) error 
 // set stores a mark, and makes it and something more known at once. It is for who
 // holds marking.
 func (s *sender) set(ctx context.Context, m mark, more func()) error {
-	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *bbolt.Tx, _ *standing) error {
+	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *standing) error {
 		return tx.Bucket(bucketHubs).Put([]byte(s.hub.URL), pack(m))
 	})
 	if err != nil {

@@ -3,7 +3,7 @@ package publisher
 import (
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // Status is what a Publisher is doing, for people and as JSON. Times that are
@@ -77,7 +77,7 @@ func (p *Publisher) Status() Status {
 	if now.Begun {
 		st.Until = now.Until
 	}
-	trouble := p.box.trouble()
+	trouble := p.box.db.Trouble()
 	p.troubles.Range(func(_, err any) bool {
 		trouble, _ = err.(error)
 		return false // one says enough
@@ -121,7 +121,7 @@ func (s *sender) status() HubStatus {
 
 // pending counts the intervals after a mark: of one that was divided the whole.
 func (x *outbox) pending(m mark) (n int, bytes int64, err error) {
-	err = x.view(func(tx *bbolt.Tx) error {
+	err = x.view(func(tx *boltfile.Tx) error {
 		end := m.Until
 		var longest interval // of those that begin at one instant
 		counted := func() {
