@@ -5,6 +5,6 @@
 // A Folder scans and watches, and writes to an Index. Whoever builds documents
 // reads Snapshots of that index, and never the folder's names; bytes are opened
 // through Folder.Open, which never leaves the folder. The package imports
-// packages publisher, resourcesync and websub, bbolt and fsnotify. Changes go on
+// packages publisher, resourcesync and websub, internal/base/boltfile and fsnotify. Changes go on
 // to package publisher, which sends them to hubs.
 package source

@@ -3,16 +3,12 @@ package source
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -59,10 +55,10 @@ type Change struct {
 var (
 	// ErrLocked is wrapped by what OpenIndex returns where another process has
 	// the index open.
-	ErrLocked = errors.New("the state folder is in use")
+	ErrLocked = boltfile.ErrLocked
 	// ErrNewer is wrapped by what OpenIndex returns where a newer version of this
 	// program wrote the index.
-	ErrNewer = errors.New("the index was written by a newer version")
+	ErrNewer = boltfile.ErrNewer
 	// ErrNoBaseline is returned by Snapshot before the first scan is finished.
 	ErrNoBaseline = errors.New("the first scan of the folder is not finished")
 	// ErrPruned is wrapped by what Snapshot.Changes yields where changes that were
@@ -79,7 +75,7 @@ const indexName = "index.db"
 // are always those of the first scan with the whole log applied. It may be
 // shared between goroutines.
 type Index struct {
-	db *bbolt.DB
+	db *boltfile.DB
 
 	// mu is held by whoever writes. It guards head, which is that of the last
 	// commit, and the snapshots that are open.
@@ -90,59 +86,28 @@ type Index struct {
 
 // OpenIndex opens the index in a folder of its own, which it creates where there
 // is none. Only one process can have it open: another gets ErrLocked at once.
-func OpenIndex(dir string) (x *Index, err error) {
-	path := filepath.Join(dir, indexName)
-	damaged := func(why any) error {
-		return fmt.Errorf("%s can't be read and seems damaged (%v): put a backup in its place; without one, move it away, and the folder is scanned as a new one", path, why)
-	}
-	// Bbolt panics over pages that make no sense.
-	defer func() {
-		if p := recover(); p != nil {
-			x, err = nil, damaged(p)
-		}
-	}()
+func OpenIndex(dir string) (*Index, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:gosec // the operator names the folder
 		return nil, fmt.Errorf("creating the state folder %s: %w", dir, err)
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      time.Nanosecond, // one try: who holds the lock keeps it
-		FreelistType: bbolt.FreelistMapType,
-		// Else each commit writes the list of all free pages. Close writes it once.
-		NoFreelistSync: true,
-		NoStatistics:   true,
-	})
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return nil, fmt.Errorf("%w: another process has %s open; stop it, or choose another folder", ErrLocked, path)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
-		return nil, fmt.Errorf("opening %s: %w", path, err)
-	case err != nil:
-		return nil, damaged(err)
+	db, err := boltfile.Open(filepath.Join(dir, indexName), fileOptions())
+	if err != nil {
+		return nil, err
 	}
-	x = &Index{db: db, open: map[*Snapshot]struct{}{}}
-	if err := x.prepare(); err != nil {
+	x := &Index{db: db, open: map[*Snapshot]struct{}{}}
+	if err := x.update(func(*boltfile.Tx, *head) error { return nil }); err != nil {
 		_ = db.Close() // the first error says more
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, err
 	}
 	return x, nil
 }
 
-// prepare creates what is missing and reads the head.
-func (x *Index) prepare() error {
-	return x.db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{bucketMeta, bucketResources, bucketLog} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		v := tx.Bucket(bucketMeta).Get(keyHead)
-		if v == nil {
-			return putHead(tx, head{})
-		}
-		var err error
-		x.head, err = unpackHead(v)
-		return err
-	})
+// fileOptions are those of the index.
+func fileOptions() boltfile.Options {
+	return boltfile.Options{
+		Buckets: [][]byte{bucketMeta, bucketResources, bucketLog}, Format: format, Closed: ErrClosed,
+		Advice: "put a backup in its place; without one, move it away, and the folder is scanned as a new one",
+	}
 }
 
 // Len returns the number of resources.
@@ -177,7 +142,7 @@ func (x *Index) Get(path string) (Resource, bool, error) {
 
 // record returns what is stored of a path, nil: nothing.
 func (x *Index) record(path string) (r *record, err error) {
-	err = x.view(func(tx *bbolt.Tx) error {
+	err = x.view(func(tx *boltfile.Tx) error {
 		r, err = getRecord(tx, path)
 		return err
 	})
@@ -186,22 +151,7 @@ func (x *Index) record(path string) (r *record, err error) {
 
 // view runs fn in a transaction that reads. It has to be a short one: bbolt can
 // reuse no page, nor let its file grow past what is mapped, while it lasts.
-func (x *Index) view(fn func(tx *bbolt.Tx) error) error { return closedOr(x.db.View(fn)) }
+func (x *Index) view(fn func(tx *boltfile.Tx) error) error { return x.db.View(fn) }
 
-func closedOr(err error) error {
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return ErrClosed
-	}
-	return err
-}
-
-// Close gives the index free. It waits for what is read and written at the time.
-func (x *Index) Close() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	// With the free pages written, the next open need not look for them. Where
-	// this fails, it does.
-	x.db.NoFreelistSync = false
-	_ = x.db.Update(func(*bbolt.Tx) error { return nil })
-	return x.db.Close()
-}
+// Close releases the index. It waits for what is read and written at the time.
+func (x *Index) Close() error { return x.db.Close() }

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -19,8 +18,8 @@ type step struct {
 
 // batch is a transaction that writes steps.
 type batch struct {
-	tx   *bbolt.Tx
-	head head
+	tx   *boltfile.Tx
+	head *head
 	now  int64 // microseconds since 1970
 	// undo is what was at the paths before the batch; nil: nothing.
 	undo map[string]*Resource
@@ -32,9 +31,9 @@ type batch struct {
 func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	b := batch{head: x.head, now: now.UnixMicro(), undo: map[string]*Resource{}}
-	err = x.db.Update(func(tx *bbolt.Tx) error {
-		b.tx = tx
+	err = x.update(func(tx *boltfile.Tx, h *head) error {
+		b := batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}}
+		before := h.last.seq
 		for _, s := range steps {
 			if err := b.step(s); err != nil {
 				return err
@@ -45,14 +44,10 @@ func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
 		for s := range x.open {
 			s.keep(b.undo)
 		}
-		return putHead(tx, b.head)
+		logged = int(h.last.seq - before) //nolint:gosec // at most a few per step
+		return nil
 	})
-	if err != nil {
-		return 0, x.failed(err)
-	}
-	logged = int(b.head.last.seq - x.head.last.seq) //nolint:gosec // at most a few per step
-	x.head = b.head
-	return logged, nil
+	return logged, err
 }
 
 func (b *batch) step(s step) error {
@@ -146,7 +141,7 @@ func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 	b.head.floor = b.head.last.at
 	c := Change{Seq: b.head.last.seq, At: time.UnixMicro(b.head.last.at).UTC(), Change: change, Resource: r.Resource}
 	log := b.tx.Bucket(bucketLog)
-	log.FillPercent = 0.95 // keys only ever rise
+	log.Dense() // keys only ever rise
 	return log.Put(seqKey(c.Seq), packChange(&c, r.stat.mtime))
 }
 
@@ -156,9 +151,9 @@ func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 func (x *Index) renew(now time.Time, resources []Resource) (logged int, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	b := batch{head: x.head, now: now.UnixMicro()}
-	err = x.db.Update(func(tx *bbolt.Tx) error {
-		b.tx = tx
+	err = x.update(func(tx *boltfile.Tx, h *head) error {
+		b := batch{tx: tx, head: h, now: now.UnixMicro()}
+		before := h.last.seq
 		for i := range resources {
 			r, err := getRecord(tx, resources[i].Path)
 			if err == nil && r != nil && r.sameBytes(&resources[i]) {
@@ -168,56 +163,52 @@ func (x *Index) renew(now time.Time, resources []Resource) (logged int, err erro
 				return err
 			}
 		}
-		return putHead(tx, b.head)
+		logged = int(h.last.seq - before) //nolint:gosec // one for each at most
+		return nil
 	})
-	if err != nil {
-		return 0, x.failed(err)
-	}
-	logged = int(b.head.last.seq - x.head.last.seq) //nolint:gosec // one for each at most
-	x.head = b.head
-	return logged, nil
+	return logged, err
 }
 
 // baseline says that the first scan is finished: from now on changes are logged.
 func (x *Index) baseline(now time.Time) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := x.head
-	if h.ready {
+	if x.head.ready {
 		return nil
 	}
-	at := mark{at: max(now.UnixMicro(), h.floor)}
-	h.ready, h.baseline, h.last, h.begin, h.floor = true, at.at, at, at, at.at
-	return x.write(h, func(*bbolt.Tx) error { return nil })
-}
-
-// write runs fn and writes a head. Mu is held.
-func (x *Index) write(h head, fn func(tx *bbolt.Tx) error) error {
-	err := x.db.Update(func(tx *bbolt.Tx) error {
-		if err := fn(tx); err != nil {
-			return err
+	return x.update(func(_ *boltfile.Tx, h *head) error {
+		if h.ready {
+			return nil
 		}
-		return putHead(tx, h)
+		at := mark{at: max(now.UnixMicro(), h.floor)}
+		h.ready, h.baseline, h.last, h.begin, h.floor = true, at.at, at, at, at.at
+		return nil
 	})
-	if err != nil {
-		return x.failed(err)
-	}
-	x.head = h
-	return nil
 }
 
-// failed is the error of a transaction. One whose commit failed at the very end may
-// have happened all the same, as far as anybody can see: then the head is that of
-// now, and what is logged next is not put over what is logged. Mu is held.
-func (x *Index) failed(err error) error {
-	_ = x.db.View(func(tx *bbolt.Tx) error { // where this fails, so does all that follows
-		h, err := unpackHead(tx.Bucket(bucketMeta).Get(keyHead))
+// update runs fn on the head and stores what it makes of it. The head is read from the
+// file each time: a commit that failed at the very end may have happened all the same,
+// and nothing is logged over what it logged. Mu is held.
+func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
+	var h head
+	err := x.db.Update(func(tx *boltfile.Tx) (err error) {
+		h = head{}
+		if v := tx.Bucket(bucketMeta).Get(keyHead); v != nil {
+			h, err = unpackHead(v)
+		}
 		if err == nil {
-			x.head = h
+			err = fn(tx, &h)
+		}
+		if err == nil {
+			err = putHead(tx, h)
 		}
 		return err
 	})
-	return fmt.Errorf("writing to the index: %w", closedOr(err))
+	if err != nil {
+		return fmt.Errorf("writing to the index: %w", err)
+	}
+	x.head = h
+	return nil
 }
 
 // Cut says which changes the log need not have any more.
@@ -251,9 +242,10 @@ func (x *Index) prune(cut Cut) (removed int, err error) {
 	if len(x.open) > 0 {
 		return 0, nil
 	}
-	h := x.head
-	err = x.db.Update(func(tx *bbolt.Tx) error {
-		c := tx.Bucket(bucketLog).Cursor()
+	err = x.update(func(tx *boltfile.Tx, h *head) error {
+		removed = 0
+		log := tx.Bucket(bucketLog)
+		c := log.Cursor()
 		for k, v := c.First(); k != nil && removed < pruneStep; k, v = c.First() {
 			change, err := unpackChange(k, v)
 			if err != nil {
@@ -263,19 +255,15 @@ func (x *Index) prune(cut Cut) (removed int, err error) {
 			if change.Seq > cut.Through || !over && !change.At.Before(cut.Before) {
 				break
 			}
-			if err := c.Delete(); err != nil {
+			if err := log.Delete(k); err != nil {
 				return err
 			}
 			h.begin = mark{change.Seq, change.At.UnixMicro()}
 			removed++
 		}
-		return putHead(tx, h)
+		return nil
 	})
-	if err != nil {
-		return 0, x.failed(err)
-	}
-	x.head = h
-	return removed, nil
+	return removed, err
 }
 
 // below reports whether path is dir or below it. All is below "".

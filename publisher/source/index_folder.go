@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"iter"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // child is what the index has directly in a folder.
@@ -41,7 +41,7 @@ func (x *Index) children(folder string) iter.Seq2[child, error] {
 
 // childrenFrom returns a page of children, and the key that the next begins with.
 func (x *Index) childrenFrom(prefix string, from []byte) (page []child, next []byte, err error) {
-	err = x.view(func(tx *bbolt.Tx) error {
+	err = x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
 		k, v := c.Seek(from)
 		for k != nil && bytes.HasPrefix(k, []byte(prefix)) && len(page) < pageSize {
@@ -84,7 +84,7 @@ func (x *Index) under(path string) iter.Seq2[[]string, error] {
 		for after, more := path, true; more; {
 			page := first
 			first = nil
-			err := x.view(func(tx *bbolt.Tx) error {
+			err := x.view(func(tx *boltfile.Tx) error {
 				c := tx.Bucket(bucketResources).Cursor()
 				for k, _ := c.Seek([]byte(after)); bytes.HasPrefix(k, []byte(path)) && k != nil && len(page) < pageSize; k, _ = c.Next() {
 					page = append(page, string(k))

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -19,6 +18,9 @@ var (
 )
 
 var keyHead = []byte("head")
+
+// format is the version of the index. In 1, values had no checksums.
+const format = 2
 
 // packVersion is the first byte of every value. A change of the layout below
 // gets a new one, and reads the old ones still.
@@ -84,9 +86,6 @@ func packHead(h head) []byte {
 }
 
 func unpackHead(v []byte) (head, error) {
-	if len(v) > 0 && v[0] > packVersion {
-		return head{}, fmt.Errorf("%w: it has layout %d, and this one knows up to %d; start the newer version", ErrNewer, v[0], packVersion)
-	}
 	u := unpack(v)
 	h := head{ready: u.byte() == 1, count: int(u.uvarint())} //nolint:gosec // an int when it was written
 	for _, m := range []*mark{&h.last, &h.begin} {
@@ -96,7 +95,7 @@ func unpackHead(v []byte) (head, error) {
 	return h, u.done("head")
 }
 
-func putHead(tx *bbolt.Tx, h head) error { return tx.Bucket(bucketMeta).Put(keyHead, packHead(h)) }
+func putHead(tx *boltfile.Tx, h head) error { return tx.Bucket(bucketMeta).Put(keyHead, packHead(h)) }
 
 // appendResource writes all of r but its path.
 func appendResource(b []byte, r *Resource, mtime instant) []byte {
@@ -129,7 +128,7 @@ func unpackRecord(path string, v []byte) (r record, err error) {
 }
 
 // getRecord returns what is stored of a path, nil: nothing.
-func getRecord(tx *bbolt.Tx, path string) (*record, error) {
+func getRecord(tx *boltfile.Tx, path string) (*record, error) {
 	v := tx.Bucket(bucketResources).Get([]byte(path))
 	if v == nil {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // pageSize is how many resources or changes one transaction reads.
@@ -44,13 +44,13 @@ func (x *Index) Snapshot() (*Snapshot, error) {
 	if !x.head.ready {
 		return nil, ErrNoBaseline
 	}
-	h := x.head
-	h.floor = max(time.Now().UnixMicro(), h.floor)
-	s := &Snapshot{x: x, At: time.UnixMicro(h.floor).UTC(), undo: map[string]*Resource{}}
-	s.last = Change{Seq: h.last.seq, At: time.UnixMicro(h.last.at).UTC()}
+	s := &Snapshot{x: x, undo: map[string]*Resource{}}
 	// The instant is stored, so that a change is later even where the clock is
 	// set back and the process started anew.
-	err := x.write(h, func(tx *bbolt.Tx) (err error) {
+	err := x.update(func(tx *boltfile.Tx, h *head) (err error) {
+		h.floor = max(time.Now().UnixMicro(), h.floor)
+		s.At, s.head = time.UnixMicro(h.floor).UTC(), *h
+		s.last = Change{Seq: h.last.seq, At: time.UnixMicro(h.last.at).UTC()}
 		if v := tx.Bucket(bucketLog).Get(seqKey(h.last.seq)); v != nil {
 			s.last, err = unpackChange(seqKey(h.last.seq), v)
 		}
@@ -59,7 +59,6 @@ func (x *Index) Snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.head = h
 	x.open[s] = struct{}{}
 	return s, nil
 }
@@ -115,7 +114,7 @@ func (s *Snapshot) ResourcesAfter(after string) iter.Seq2[Resource, error] {
 // page returns resources after a path, the path they reach to, and whether there
 // is more.
 func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
-	err = s.x.view(func(tx *bbolt.Tx) error {
+	err = s.x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
 		for k, v := c.Seek([]byte(after + "\x00")); k != nil; k, v = c.Next() {
 			if len(page) == pageSize {
@@ -194,7 +193,7 @@ func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {
 }
 
 func (s *Snapshot) changes(next uint64) (page []Change, err error) {
-	err = s.x.view(func(tx *bbolt.Tx) error {
+	err = s.x.view(func(tx *boltfile.Tx) error {
 		cur := tx.Bucket(bucketLog).Cursor()
 		for k, v := cur.Seek(seqKey(next)); k != nil && len(page) < pageSize; k, v = cur.Next() {
 			c, err := unpackChange(k, v)

@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -66,16 +67,17 @@ func snap(t testing.TB, x *Index) *Snapshot {
 // it logged.
 func TestUncertainCommit(t *testing.T) {
 	x, _ := newIndex(t)
-	if x.db.NoSync || x.db.NoGrowSync {
+	if db := x.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("commits are not synced")
 	}
 	now := time.Now()
 	must(t, x.baseline(now))
 	put(t, x, now, "a", "1")
-	before := x.head
-	put(t, x, now, "b", "1")
-	x.head = before // as the failure leaves it
-	if err := x.write(x.head, func(*bbolt.Tx) error { return os.ErrInvalid }); !errors.Is(err, os.ErrInvalid) {
+	x.db.Intercept(func(commit func() error) error {
+		x.db.Intercept(nil)
+		return errors.Join(commit(), syscall.ENOSPC)
+	})
+	if _, err := x.apply(now, []step{{"b", made("b", "1")}}); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	put(t, x, now, "c", "1")
@@ -344,7 +346,13 @@ func TestOpenIndexErrors(t *testing.T) {
 	if _, err := OpenIndex(dir); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("damaged: %v", err)
 	}
-	if _, err := unpackHead([]byte{packVersion + 1}); !errors.Is(err, ErrNewer) {
+	o := fileOptions()
+	o.Format++
+	must(t, os.Remove(filepath.Join(dir, indexName)))
+	newer, err := boltfile.Open(filepath.Join(dir, indexName), o)
+	must(t, err)
+	must(t, newer.Close())
+	if _, err := OpenIndex(dir); !errors.Is(err, ErrNewer) {
 		t.Errorf("newer: %v", err)
 	}
 }
