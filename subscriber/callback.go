@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
@@ -50,7 +49,7 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
 	var sub subscription
 	var renewed, again bool
-	answer := func(tx *bbolt.Tx) error {
+	answer := func(tx *boltfile.Tx) error {
 		have, found, err := readSubscription(tx, token)
 		if err != nil {
 			return err
@@ -67,7 +66,7 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 	}
 	err := s.state.view(answer)
 	if err == nil && !again {
-		err = s.update(func(tx *bbolt.Tx) error {
+		err = s.update(func(tx *boltfile.Tx) error {
 			if err := answer(tx); err != nil {
 				return err
 			}
@@ -160,7 +159,7 @@ func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
 func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token string) {
 	var sub subscription
 	var found, changesOnly bool
-	err := s.state.view(func(tx *bbolt.Tx) (err error) {
+	err := s.state.view(func(tx *boltfile.Tx) (err error) {
 		if sub, found, err = readSubscription(tx, token); err != nil {
 			return err
 		}
@@ -270,7 +269,7 @@ func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, secret strin
 // store makes a delivery durable and answers it.
 func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
 	var became outcome
-	err := s.update(func(tx *bbolt.Tx) (err error) {
+	err := s.update(func(tx *boltfile.Tx) (err error) {
 		became, err = s.take(tx, b, body)
 		return err
 	})

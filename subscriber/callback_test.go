@@ -2,12 +2,14 @@ package subscriber
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ func TestVerification_DST07(t *testing.T) {
 		if got := time.Until(l.status().Subscriptions[0].ExpiresAt); got != 2*time.Hour { // DST-08
 			l.Errorf("the lease lasts %v", got)
 		}
-		before := l.sub.state.db.Stats()
+		before := l.lastWrite()
 		for name, w := range map[string]*httptest.ResponseRecorder{
 			"another callback": l.get(l.sub, "https://me.example/cb/AAAA", "subscribe", topic, "x", 1),
 			"no callback":      l.get(l.sub, "https://me.example/cb/", "subscribe", topic, "x", 1),
@@ -42,8 +44,7 @@ func TestVerification_DST07(t *testing.T) {
 				l.Errorf("%s: %d %q", name, w.Code, w.Body)
 			}
 		}
-		after := l.sub.state.db.Stats()
-		if n := after.TxStats.GetWrite() - before.TxStats.GetWrite(); n != 0 {
+		if n := l.lastWrite() - before; n != 0 {
 			l.Errorf("strangers caused %d writes", n)
 		}
 		if st := l.status(); st.Counts.Refused["unasked"] != 8 || st.Subscriptions[0].State != "active" {
@@ -294,7 +295,7 @@ func TestDurableBefore204_DST10(t *testing.T) {
 				l.Fatal(err)
 			}
 			n := 0
-			_ = st.view(func(tx *tx) error { n = tx.Bucket(inboxBucket).Stats().KeyN; return nil })
+			_ = st.view(func(tx *tx) error { n = tx.Bucket(inboxBucket).Len(); return nil })
 			_ = st.close()
 			if n != i+1 {
 				l.Fatalf("after %d answers of 204 there are %d notifications on disk", i+1, n)
@@ -311,7 +312,7 @@ func TestSynced_DST10(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if s.state.db.NoSync || s.state.db.NoGrowSync {
+	if db := s.state.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("commits are not synced")
 	}
 }
@@ -322,7 +323,7 @@ func TestDiskFull(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
 		l.pushed(0, 1, 0.5)
 		before := l.status().Counts
-		l.sub.state.db.MaxSize = 1
+		l.sub.state.db.Bolt().MaxSize = 1
 		body := l.notification(1, 2, append(l.changes(1.5), l.change(1.6))...)
 		big := append(body, []byte("<!--"+strings.Repeat("x", 8<<20)+"-->")...) //nolint:gocritic // another slice is meant
 		if w := l.post("application/xml", big); w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -331,17 +332,20 @@ func TestDiskFull(t *testing.T) {
 		if now := l.status().Counts; now.Backlog != before.Backlog || now.Batches != before.Batches {
 			l.Errorf("%+v, was %+v", now, before)
 		}
-		l.sub.state.db.MaxSize = 0
-		writes := func() int64 { st := l.sub.state.db.Stats().TxStats; return st.GetWrite() }
-		failed := writes()
-		l.pushed(0, 1, 0.5) // what it is a duplicate of may not be on disk
-		synced := writes()
-		l.pushed(0, 1, 0.5)
-		if synced == failed || writes() != synced {
-			l.Error("a duplicate is answered after a failed write without one that succeeds, or every time with one")
-		}
-		if w := l.post("application/xml", big); w.Code != 204 {
+		l.sub.state.db.Intercept(func(commit func() error) error {
+			l.sub.state.db.Intercept(nil)
+			return errors.Join(commit(), syscall.ENOSPC)
+		})
+		failed := l.lastWrite()
+		if w := l.post("application/xml", big); w.Code != 503 {
 			l.Errorf("%d %s", w.Code, w.Body)
+		}
+		synced := l.lastWrite()
+		if w := l.post("application/xml", big); w.Code != 204 { // what it is a duplicate of may not have been on disk
+			l.Errorf("%d %s", w.Code, w.Body)
+		}
+		if synced != failed+2 || l.lastWrite() != synced {
+			l.Error("a duplicate is answered after a failed write without one that succeeds, or every time with one")
 		}
 		l.want("0.5 1.5 1.6")
 	})

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // Why a gap was looked for.
@@ -49,7 +49,7 @@ func (g *Gap) isClosedBy(until time.Time) bool {
 // already, and open from or to the same instant, is it.
 func (s *Subscriber) record(gap *Gap) error {
 	found := *gap
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		gaps, err := readGaps(tx)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s *Subscriber) record(gap *Gap) error {
 
 // settle notes that gaps are closed since what was missed came after all.
 func (s *Subscriber) settle() error {
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		gaps, err := readGaps(tx)
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *Subscriber) settle() error {
 func (s *Subscriber) close(job *repairJob, gap Gap) error {
 	gap.State, gap.RepairedAt = GapRepaired, time.Now()
 	told := job.why == GapMissed || gap.Changes > 0 && job.why != GapPulled
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.update(func(tx *boltfile.Tx) error {
 		if !job.target.IsZero() {
 			if err := s.reach(tx, tail{Until: job.target}); err != nil {
 				return err
@@ -135,13 +135,13 @@ func (s *Subscriber) giveUp(job *repairJob, gap Gap, to time.Time, why error) er
 		to = job.target
 	}
 	gap.Until, gap.State = to, GapBaseline
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.update(func(tx *boltfile.Tx) error {
 		t, err := s.tail(tx)
 		if err != nil {
 			return err
 		}
 		if !to.After(t.Until) {
-			return errUnchanged // it came meanwhile
+			return nil // it came meanwhile
 		}
 		gap := gap
 		gap.From = t.Until
@@ -162,7 +162,7 @@ func (s *Subscriber) giveUp(job *repairJob, gap Gap, to time.Time, why error) er
 	return nil
 }
 
-func putGap(tx *bbolt.Tx, gap *Gap) error {
+func putGap(tx *boltfile.Tx, gap *Gap) error {
 	b := tx.Bucket(gapsBucket)
 	if gap.number == 0 {
 		n, err := b.NextSequence()
@@ -179,7 +179,7 @@ func putGap(tx *bbolt.Tx, gap *Gap) error {
 	return putJSON(b, number(gap.number), gap)
 }
 
-func readGaps(tx *bbolt.Tx) ([]Gap, error) {
+func readGaps(tx *boltfile.Tx) ([]Gap, error) {
 	b := tx.Bucket(gapsBucket)
 	var out []Gap
 	err := b.ForEach(func(key, _ []byte) error {

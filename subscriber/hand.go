@@ -4,8 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -52,7 +51,7 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 // hand appends changes from a list to the inbox; all up to until are among them.
 // It returns how many there were that nobody had had.
 func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
-	err = s.update(func(tx *bbolt.Tx) error {
+	err = s.update(func(tx *boltfile.Tx) error {
 		t, err := s.tail(tx)
 		if err != nil {
 			return err
@@ -96,7 +95,7 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 
 // reach moves the tail on, where it is not further already, and takes what was
 // held and now follows.
-func (s *Subscriber) reach(tx *bbolt.Tx, to tail) error {
+func (s *Subscriber) reach(tx *boltfile.Tx, to tail) error {
 	t, err := s.tail(tx)
 	if err != nil {
 		return err

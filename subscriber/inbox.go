@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -116,9 +115,8 @@ const (
 	noRoom // nothing was stored
 )
 
-// take stores a notification where it belongs, in tx. The error is errUnchanged
-// where nothing had to be stored.
-func (s *Subscriber) take(tx *bbolt.Tx, b batch, payload []byte) (outcome, error) {
+// take stores a notification where it belongs, in tx.
+func (s *Subscriber) take(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
 	t, err := s.tail(tx)
 	if err != nil {
 		return noRoom, err
@@ -133,9 +131,9 @@ func (s *Subscriber) take(tx *bbolt.Tx, b batch, payload []byte) (outcome, error
 		}
 		return became, err
 	case continuous && b.isIn(&t), !continuous && known(ids, b.ID):
-		return duplicate, errUnchanged
+		return duplicate, nil
 	case full:
-		return noRoom, errUnchanged
+		return noRoom, nil
 	case !continuous:
 		return appended, errors.Join(remember(ids, b.ID), s.append(tx, b, payload))
 	}
@@ -161,7 +159,7 @@ func (b *batch) isIn(t *tail) bool {
 
 // follow appends a notification that begins at the tail or before it, without what
 // was there before, and moves the tail to its end.
-func (s *Subscriber) follow(tx *bbolt.Tx, t tail, b batch, payload []byte) error {
+func (s *Subscriber) follow(tx *boltfile.Tx, t tail, b batch, payload []byte) error {
 	to := tail{Until: b.Until, Edge: b.edge}
 	if b.Until.Equal(t.Until) {
 		to.Edge = append(to.Edge, t.Edge...)
@@ -177,7 +175,7 @@ func (s *Subscriber) follow(tx *bbolt.Tx, t tail, b batch, payload []byte) error
 }
 
 // tail returns how far the inbox is complete.
-func (s *Subscriber) tail(tx *bbolt.Tx) (tail, error) {
+func (s *Subscriber) tail(tx *boltfile.Tx) (tail, error) {
 	var t tail
 	found, err := getJSON(tx.Bucket(metaBucket), tailKey, &t)
 	if !found {
@@ -187,7 +185,7 @@ func (s *Subscriber) tail(tx *bbolt.Tx) (tail, error) {
 }
 
 // append puts a batch at the end of the inbox.
-func (s *Subscriber) append(tx *bbolt.Tx, b batch, payload []byte) error {
+func (s *Subscriber) append(tx *boltfile.Tx, b batch, payload []byte) error {
 	inbox := tx.Bucket(inboxBucket)
 	n, err := inbox.NextSequence()
 	if err != nil {
@@ -204,14 +202,14 @@ func (s *Subscriber) append(tx *bbolt.Tx, b batch, payload []byte) error {
 
 // hold keeps a notification that came early, or, where nothing is known of the
 // topic yet, the first. The half of the room is for those before it.
-func (s *Subscriber) hold(tx *bbolt.Tx, b batch, payload []byte) (outcome, error) {
+func (s *Subscriber) hold(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
 	bucket := tx.Bucket(heldBucket)
 	key := append([]byte(sortable(b.From)), sortable(b.Until)...)
 	if bucket.Get(key) != nil {
-		return duplicate, errUnchanged
+		return duplicate, nil
 	}
 	if s.counts.Held >= s.o.MaxHeld || s.counts.Held > 0 && s.counts.Backlog+int64(len(payload)) > s.o.MaxBacklog/2 {
-		return noRoom, errUnchanged
+		return noRoom, nil
 	}
 	b.Skip = b.edge
 	raw, err := packBatch(b, payload)
@@ -224,7 +222,7 @@ func (s *Subscriber) hold(tx *bbolt.Tx, b batch, payload []byte) (outcome, error
 }
 
 // release takes those that were held and now follow on.
-func (s *Subscriber) release(tx *bbolt.Tx) error {
+func (s *Subscriber) release(tx *boltfile.Tx) error {
 	bucket := tx.Bucket(heldBucket)
 	for {
 		t, err := s.tail(tx)
@@ -255,7 +253,7 @@ func (s *Subscriber) release(tx *bbolt.Tx) error {
 }
 
 // firstHeld returns where the earliest of those begins that wait; false: none does.
-func firstHeld(tx *bbolt.Tx) (first batch, ok bool, err error) {
+func firstHeld(tx *boltfile.Tx) (first batch, ok bool, err error) {
 	key, raw := tx.Bucket(heldBucket).Cursor().First()
 	if key == nil {
 		return first, false, nil
@@ -276,10 +274,10 @@ func idKey(id string) []byte {
 }
 
 // known reports whether a Webhook-Id was remembered.
-func known(ids *bbolt.Bucket, id string) bool { return id != "" && ids.Get(idKey(id)) != nil }
+func known(ids boltfile.Bucket, id string) bool { return id != "" && ids.Get(idKey(id)) != nil }
 
 // remember notes a Webhook-Id. The latest keptIDs are kept, by number and by id.
-func remember(ids *bbolt.Bucket, id string) error {
+func remember(ids boltfile.Bucket, id string) error {
 	if id == "" {
 		return nil
 	}

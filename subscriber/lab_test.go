@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -88,7 +88,7 @@ func (l *lab) start() {
 	if l.sub, err = Open(l.o); err != nil {
 		l.Fatal(err)
 	}
-	l.sub.state.db.NoSync = true // what is written can be read; more is not asked of it here
+	l.sub.state.db.Bolt().NoSync = true // what is written can be read; more is not asked of it here
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.sub.Run(ctx) }()
@@ -339,4 +339,13 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errAway }
 
-type tx = bbolt.Tx
+type tx = boltfile.Tx
+
+// lastWrite is the number of the last transaction that was written.
+func (l *lab) lastWrite() (id int) {
+	l.Helper()
+	if err := l.sub.state.view(func(tx *tx) error { id = tx.ID(); return nil }); err != nil {
+		l.Error(err)
+	}
+	return id
+}

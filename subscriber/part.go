@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
@@ -154,7 +153,7 @@ func untimedKey(url string) []byte { return []byte("untimed:" + url) }
 // all, where it does not begin any more as it did.
 func (s *Subscriber) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
 	var seen seenPrefix
-	err := s.state.view(func(tx *bbolt.Tx) error {
+	err := s.state.view(func(tx *boltfile.Tx) error {
 		_, err := getJSON(tx.Bucket(metaBucket), untimedKey(url), &seen)
 		return err
 	})
@@ -172,7 +171,7 @@ func (s *Subscriber) unseen(url string, changes []resourcesync.Entry) ([]resourc
 }
 
 func (s *Subscriber) saw(url string, p prefix) error {
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		return putJSON(tx.Bucket(metaBucket), untimedKey(url), seenPrefix{p.n, p.sums[p.n-1]})
 	})
 }

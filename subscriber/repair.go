@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 var (
@@ -109,7 +109,7 @@ func (s *Subscriber) nextRepair(lastCheck time.Time) (*repairJob, time.Duration,
 	var first batch
 	var waits bool
 	var gaps []Gap
-	err := s.state.view(func(tx *bbolt.Tx) (err error) {
+	err := s.state.view(func(tx *boltfile.Tx) (err error) {
 		if t, err = s.tail(tx); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Subscriber) nextRepair(lastCheck time.Time) (*repairJob, time.Duration,
 
 // begin begins with the first notification.
 func (s *Subscriber) begin(at time.Time) error {
-	err := s.update(func(tx *bbolt.Tx) error { return s.reach(tx, tail{Until: at}) })
+	err := s.update(func(tx *boltfile.Tx) error { return s.reach(tx, tail{Until: at}) })
 	s.more.tell()
 	return err
 }
@@ -251,6 +251,6 @@ func (s *Subscriber) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 // until is how far the inbox is complete.
 func (s *Subscriber) until() (time.Time, error) {
 	var t tail
-	err := s.state.view(func(tx *bbolt.Tx) (err error) { t, err = s.tail(tx); return err })
+	err := s.state.view(func(tx *boltfile.Tx) (err error) { t, err = s.tail(tx); return err })
 	return t.Until, err
 }

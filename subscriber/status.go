@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // Counts are what a Subscriber counted since its folder was new.
@@ -61,7 +60,7 @@ type SubscriptionStatus struct {
 // Status returns it as of now.
 func (s *Subscriber) Status() (Status, error) {
 	st := Status{AsOf: time.Now(), Topic: s.o.Topic}
-	err := s.state.view(func(tx *bbolt.Tx) error {
+	err := s.state.view(func(tx *boltfile.Tx) error {
 		t, err := s.tail(tx)
 		if err != nil {
 			return err
@@ -149,7 +148,7 @@ func (s *Subscriber) writeStatus() error {
 	if reflect.DeepEqual(was, s.written) {
 		return nil
 	}
-	err = s.state.update(func(tx *bbolt.Tx) error {
+	err = s.state.update(func(tx *boltfile.Tx) error {
 		return putJSON(tx.Bucket(metaBucket), countsKey, st.Counts)
 	})
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"iter"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -114,7 +113,7 @@ func (s *Subscriber) ended(err error) {
 
 // next returns the first batch at or after a cursor; number 0: there is none.
 func (s *Subscriber) next(at Cursor) (n uint64, b batch, payload []byte, err error) {
-	err = s.state.view(func(tx *bbolt.Tx) error {
+	err = s.state.view(func(tx *boltfile.Tx) error {
 		key, raw := tx.Bucket(inboxBucket).Cursor().Seek(number(at.Batch))
 		if key == nil {
 			return nil
@@ -165,7 +164,7 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 // Committed is the cursor that was committed last.
 func (s *Subscriber) Committed() (Cursor, error) {
 	var c Cursor
-	err := s.state.view(func(tx *bbolt.Tx) error {
+	err := s.state.view(func(tx *boltfile.Tx) error {
 		_, err := getJSON(tx.Bucket(metaBucket), cursorKey, &c)
 		return err
 	})
@@ -178,7 +177,7 @@ func (s *Subscriber) Committed() (Cursor, error) {
 // costs an fsync, shared by those who commit at once: whoever has many small changes
 // commits every so many.
 func (s *Subscriber) Commit(c Cursor) error {
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		meta, inbox := tx.Bucket(metaBucket), tx.Bucket(inboxBucket)
 		var have Cursor
 		switch _, err := getJSON(meta, cursorKey, &have); {
@@ -187,7 +186,7 @@ func (s *Subscriber) Commit(c Cursor) error {
 		case c.Batch > inbox.Sequence()+1:
 			return fmt.Errorf("subscriber: the cursor %d.%d is not one of %s", c.Batch, c.Change, s.o.Dir)
 		case !have.before(c):
-			return errUnchanged
+			return nil
 		}
 		at := inbox.Cursor()
 		for key, raw := at.First(); key != nil && fromNumber(key) < c.Batch; key, raw = at.First() {

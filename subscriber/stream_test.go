@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // What was not committed comes again after a restart, from the change on that follows
@@ -121,16 +124,25 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := s.state.update(func(tx *tx) error { return putJSON(tx.Bucket(metaBucket), formatKey, 99) }); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
+	newer := stateOptions(nil)
+	newer.Format = 99
+	file := filepath.Join(dir, "subscriber.db")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	db, err := boltfile.Open(file, newer)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "format 99") {
 		t.Errorf("a newer one: %v", err)
 	}
-	file := filepath.Join(dir, "subscriber.db")
 	if err := os.Truncate(file, 9000); err != nil {
 		t.Fatal(err)
 	}
@@ -161,26 +173,26 @@ func TestOpenRefuses(t *testing.T) {
 // it; the counts are those of what is on disk.
 func TestGroupsAreUndone(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
-		var errs []error
-		var group []*op
-		for i := range 5 {
-			o := &op{err: make(chan error, 1), change: func(tx *tx) error {
-				l.sub.mu.Lock()
-				defer l.sub.mu.Unlock()
-				if err := l.sub.append(tx, batch{Content: true}, []byte{byte('0' + i)}); err != nil || i == 3 {
-					return errAway
-				}
-				return nil
-			}}
-			group = append(group, o)
+		var errs [5]error
+		var group sync.WaitGroup
+		release := make(chan struct{})
+		group.Go(func() {
+			_ = l.sub.state.update(func(*tx) error { <-release; return nil })
+		})
+		synctest.Wait()
+		for i := range errs {
+			group.Go(func() {
+				errs[i] = l.sub.update(func(tx *tx) error {
+					if err := l.sub.append(tx, batch{Content: true}, []byte{byte('0' + i)}); err != nil || i == 3 {
+						return errAway
+					}
+					return nil
+				})
+			})
+			synctest.Wait() // each of them waits for the writer
 		}
-		all := append([]*op(nil), group...)
-		for len(group) > 0 {
-			group = l.sub.state.commit(group)
-		}
-		for _, o := range all {
-			errs = append(errs, <-o.err)
-		}
+		close(release)
+		group.Wait()
 		if !errors.Is(errs[3], errAway) || errors.Join(errs[0], errs[1], errs[2], errs[4]) != nil {
 			l.Errorf("%v", errs)
 		}

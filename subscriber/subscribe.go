@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
@@ -128,7 +127,7 @@ func (s *Subscriber) renewNow() error {
 		return err
 	}
 	defer s.wakeUp()
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		sub, found, err := readSubscription(tx, current.Token)
 		if err != nil || !found {
 			return err
@@ -140,7 +139,7 @@ func (s *Subscriber) renewNow() error {
 
 // mine reads the subscription that is wanted, and those that are not any more.
 func (s *Subscriber) mine() (current subscription, others []subscription, err error) {
-	err = s.state.view(func(tx *bbolt.Tx) error {
+	err = s.state.view(func(tx *boltfile.Tx) error {
 		token := string(tx.Bucket(metaBucket).Get(currentKey))
 		all, err := readSubscriptions(tx)
 		for _, sub := range all {
@@ -177,7 +176,7 @@ func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
 // ask sends a request to subscribe or unsubscribe. What is asked for is on disk
 // before, since the hub may verify it before it answers (DST-07).
 func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode) error {
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.update(func(tx *boltfile.Tx) error {
 		if have, found, err := readSubscription(tx, sub.Token); err != nil {
 			return err
 		} else if found { // a hub may have said something meanwhile
@@ -221,13 +220,13 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 		return fmt.Errorf("asking the hub to %s: %w", mode, err)
 	}
 	s.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		now, found, err := readSubscription(tx, sub.Token)
 		if err != nil {
 			return err
 		}
 		if !found || now.Wanted != mode {
-			return errUnchanged // it was verified or denied meanwhile
+			return nil // it was verified or denied meanwhile
 		}
 		now.AcceptedAt = time.Now()
 		return putSubscription(tx, now)
@@ -287,7 +286,7 @@ func (s *Subscriber) leave(ctx context.Context, others []subscription) error {
 		gone := !sub.EndedAt.IsZero() && now.Sub(sub.EndedAt) > forgetEnded || sub.EndedAt.IsZero() && !sub.inForce(now) && now.Sub(sub.AskedAt) > forgetEnded
 		switch {
 		case gone:
-			failed = errors.Join(failed, s.update(func(tx *bbolt.Tx) error { return tx.Bucket(subsBucket).Delete([]byte(sub.Token)) }))
+			failed = errors.Join(failed, s.update(func(tx *boltfile.Tx) error { return tx.Bucket(subsBucket).Delete([]byte(sub.Token)) }))
 		case sub.inForce(now) && (sub.Wanted != websub.ModeUnsubscribe || now.Sub(sub.AskedAt) > verifyWithin):
 			failed = errors.Join(failed, s.ask(ctx, sub, websub.ModeUnsubscribe))
 		}

@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
@@ -110,9 +109,9 @@ func (s *Subscriber) Run(ctx context.Context) error {
 }
 
 // update changes the state, with the counts that go with it.
-func (s *Subscriber) update(change func(*bbolt.Tx) error) error {
+func (s *Subscriber) update(change func(*boltfile.Tx) error) error {
 	defer s.changed.tell()
-	return s.state.update(func(tx *bbolt.Tx) error {
+	return s.state.update(func(tx *boltfile.Tx) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return change(tx)
@@ -128,7 +127,7 @@ func (s *Subscriber) count(change func(*Counts)) {
 }
 
 // recount counts what is on disk.
-func (s *Subscriber) recount(tx *bbolt.Tx) error {
+func (s *Subscriber) recount(tx *boltfile.Tx) error {
 	var c Counts
 	if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
 		return err

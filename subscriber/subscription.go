@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -90,7 +89,7 @@ func (o *Options) callbackOf(token string) string {
 }
 
 // readSubscription reads that of a token.
-func readSubscription(tx *bbolt.Tx, token string) (sub subscription, found bool, err error) {
+func readSubscription(tx *boltfile.Tx, token string) (sub subscription, found bool, err error) {
 	if token == "" {
 		return sub, false, nil
 	}
@@ -99,12 +98,12 @@ func readSubscription(tx *bbolt.Tx, token string) (sub subscription, found bool,
 	return sub, found, err
 }
 
-func putSubscription(tx *bbolt.Tx, sub subscription) error {
+func putSubscription(tx *boltfile.Tx, sub subscription) error {
 	return putJSON(tx.Bucket(subsBucket), []byte(sub.Token), sub)
 }
 
 // readSubscriptions reads all of them.
-func readSubscriptions(tx *bbolt.Tx) ([]subscription, error) {
+func readSubscriptions(tx *boltfile.Tx) ([]subscription, error) {
 	var out []subscription
 	err := tx.Bucket(subsBucket).ForEach(func(token, _ []byte) error {
 		sub, _, err := readSubscription(tx, string(token))
