@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // The state of a copy belongs to one process. Whoever wants to look at it meanwhile makes a
@@ -43,8 +41,7 @@ func (c *Copy) lend(ctx context.Context) {
 
 func (c *Copy) snapshot(dir string) error {
 	name := filepath.Join(dir, stateFile)
-	err := c.state.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(name+".new", 0o600) })
-	if err != nil {
+	if err := c.state.db.CopyTo(name + ".new"); err != nil {
 		return err
 	}
 	return os.Rename(name+".new", name)

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -157,11 +156,7 @@ func TestOlderCopyIsRenamed(t *testing.T) {
 	if read(dir, ".git/HEAD") == "" || read(dir, "HEAD") == "" {
 		t.Fatal("there is no copy of the kind that there was")
 	}
-	db, err := bbolt.Open(filepath.Join(dir, ".rssub", "copy.db"), 0o600, nil)
-	if err == nil {
-		err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Delete([]byte("names")) })
-		_ = db.Close()
-	}
+	err := changeState(t, dir, func(tx *boltfile.Tx) error { return tx.Bucket([]byte("meta")).Delete([]byte("names")) })
 	if err == nil { // as if it had been killed between a rename and its record
 		err = os.Rename(filepath.Join(dir, "web.config"), filepath.Join(dir, "%77eb.config"))
 	}

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -284,11 +283,7 @@ func TestOlderCopyHasItsAddressesEncoded(t *testing.T) {
 		t.Fatalf("%v %+v", err, r)
 	}
 	_ = c.Close()
-	db, err := bbolt.Open(filepath.Join(dir, ".rssub", "copy.db"), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	err := changeState(t, dir, func(tx *boltfile.Tx) error {
 		if err := tx.Bucket([]byte("meta")).Delete([]byte("names")); err != nil {
 			return err
 		}
@@ -315,7 +310,7 @@ func TestOlderCopyHasItsAddressesEncoded(t *testing.T) {
 		is := []byte(s.encoded(lost))
 		return errors.Join(failed.Put([]byte(s.URL+"/data/"+lost), bytes.Clone(failed.Get(is))), failed.Delete(is))
 	})
-	if err := errors.Join(err, db.Close(), os.WriteFile(filepath.Join(dir, "100%%~1"), []byte(s.files["100%"]), 0o600)); err != nil {
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "100%%~1"), []byte(s.files["100%"]), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	gets := maps.Clone(s.gets)

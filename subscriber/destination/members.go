@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // members are the sets that list a resource, each with the time of the change that
@@ -44,7 +44,7 @@ func (m members) after(s saying) {
 func (m members) equal(other members) bool { return maps.EqualFunc(m, other, time.Time.Equal) }
 
 // membersOf are the members of a resource.
-func membersOf(tx *bbolt.Tx, url string) members {
+func membersOf(tx *boltfile.Tx, url string) members {
 	var m members
 	if raw := tx.Bucket(membersBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &m) == nil && m != nil {
 		return m
@@ -54,7 +54,7 @@ func membersOf(tx *bbolt.Tx, url string) members {
 
 // recordedMembers are those that the other records of a resource tell of: the set that
 // its file came from, or else the one that wants it.
-func recordedMembers(tx *bbolt.Tx, url string) members {
+func recordedMembers(tx *boltfile.Tx, url string) members {
 	var f file
 	if raw := tx.Bucket(filesBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &f) == nil {
 		return members{f.Set: f.ChangedAt}
@@ -67,7 +67,7 @@ func recordedMembers(tx *bbolt.Tx, url string) members {
 }
 
 // members are those of each resource that d is about, as they are with it.
-func (d *settled) members(tx *bbolt.Tx) map[string]members {
+func (d *settled) members(tx *boltfile.Tx) map[string]members {
 	out := make(map[string]members, d.len())
 	had := func(url string) {
 		if _, ok := out[url]; !ok {
@@ -94,7 +94,7 @@ func (d *settled) members(tx *bbolt.Tx) map[string]members {
 }
 
 // putMembers stores members, behind the other records of their resources.
-func putMembers(tx *bbolt.Tx, listed map[string]members) error {
+func putMembers(tx *boltfile.Tx, listed map[string]members) error {
 	b := tx.Bucket(membersBucket)
 	for _, url := range slices.Sorted(maps.Keys(listed)) {
 		var err error
@@ -110,9 +110,9 @@ func putMembers(tx *bbolt.Tx, listed map[string]members) error {
 	return nil
 }
 
-// readAgain has the lists of all sets read again, where there are several: a state of
-// format 1 does not tell which of them list a resource. Files stay as they are.
-func readAgain(tx *bbolt.Tx) error {
+// readAgain has the lists of all sets read again, where there are several: the state
+// does not say which of them list a resource. Files stay as they are.
+func readAgain(tx *boltfile.Tx) error {
 	b := tx.Bucket(setsBucket)
 	sets := map[string]setState{}
 	err := b.ForEach(func(name, raw []byte) error {
@@ -137,7 +137,7 @@ func readAgain(tx *bbolt.Tx) error {
 
 // members are the sets that list a resource.
 func (s *state) members(url string) (m members) {
-	_ = s.db.View(func(tx *bbolt.Tx) error { m = membersOf(tx, url); return nil })
+	s.view(func(tx *boltfile.Tx) error { m = membersOf(tx, url); return nil })
 	return m
 }
 
@@ -223,5 +223,5 @@ func (s *state) sets() map[string]setState {
 
 // forgetSet forgets how far a set is.
 func (s *state) forgetSet(name string) error {
-	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(setsBucket).Delete([]byte(name)) })
+	return s.update(func(tx *boltfile.Tx) error { return tx.Bucket(setsBucket).Delete([]byte(name)) })
 }

@@ -2,16 +2,15 @@ package destination_test
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -179,17 +178,10 @@ func TestStateWithoutMembers_LNK11(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := bbolt.Open(filepath.Join(dir, ".rssub", "copy.db"), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		if err := tx.DeleteBucket([]byte("members")); err != nil {
-			return err
-		}
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("1"))
+	err := changeState(t, dir, func(tx *boltfile.Tx) error {
+		return errors.Join(tx.Clear([]byte("members")), tx.Bucket([]byte("meta")).Delete([]byte("all sets")))
 	})
-	if err != nil || db.Close() != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	c = h.open(dir)

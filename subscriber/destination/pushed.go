@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -32,7 +31,7 @@ func deletionKey(set, url string) string { return digest(set, 8) + " " + url }
 
 // putDeletions remembers deletions, and forgets those by sets that list their resources
 // again.
-func putDeletions(b *bbolt.Bucket, d *settled, listed map[string]members) error {
+func putDeletions(b boltfile.Bucket, d *settled, listed map[string]members) error {
 	for url, was := range d.pushed {
 		if err := putJSON(b, deletionKey(was.Set, url), was); err != nil {
 			return err
@@ -62,7 +61,7 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 	if len(stale) == 0 {
 		return nil
 	}
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update(func(tx *boltfile.Tx) error {
 		for _, key := range stale {
 			if err := tx.Bucket(goneBucket).Delete(key); err != nil {
 				return err

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -168,7 +167,7 @@ func (c *Copy) move(from, to string) error {
 
 // rule is what putRule stored; empty: nothing.
 func (s *state) rule() (rule string) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
+	s.view(func(tx *boltfile.Tx) error {
 		rule = string(tx.Bucket(metaBucket).Get(namesKey))
 		return nil
 	})
@@ -176,24 +175,21 @@ func (s *state) rule() (rule string) {
 }
 
 func (s *state) putRule(rule string) error {
-	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(namesKey, []byte(rule)) })
+	return s.update(func(tx *boltfile.Tx) error { return tx.Bucket(metaBucket).Put(namesKey, []byte(rule)) })
 }
 
 // rekey finds files by their paths as fold has them now. Where that makes one of two paths
 // the second file is forgotten, and fetched again to a place of its own.
 func (s *state) rekey(fold func(string) string) error {
 	var forgotten, bytes int64
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.update(func(tx *boltfile.Tx) error {
 		forgotten, bytes = 0, 0
-		if err := tx.DeleteBucket(pathsBucket); err != nil {
+		if err := tx.Clear(pathsBucket); err != nil {
 			return err
 		}
-		paths, err := tx.CreateBucket(pathsBucket)
-		if err != nil {
-			return err
-		}
+		paths := tx.Bucket(pathsBucket)
 		var twice []string
-		err = tx.Bucket(filesBucket).ForEach(func(url, raw []byte) error {
+		err := tx.Bucket(filesBucket).ForEach(func(url, raw []byte) error {
 			var f file
 			if json.Unmarshal(raw, &f) != nil {
 				return nil

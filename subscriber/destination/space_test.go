@@ -3,6 +3,7 @@ package destination_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -258,7 +258,7 @@ func TestTotalOfEarlierCopies(t *testing.T) {
 	if failed := s.sync(dir, maxTotal(1000)); len(failed) != 0 {
 		t.Fatal(failed)
 	}
-	total(t, dir, func(meta *bbolt.Bucket) error { return meta.Delete([]byte("bytes")) })
+	total(t, dir, func(meta boltfile.Bucket) error { return meta.Delete([]byte("bytes")) })
 	s.put("c", strings.Repeat("c", 301), 0)
 	if failed := s.sync(dir, maxTotal(1000)); !strings.Contains(failed["c"], "the copy has 700 bytes without it") {
 		t.Error(failed)
@@ -269,14 +269,9 @@ func TestTotalOfEarlierCopies(t *testing.T) {
 }
 
 // total is the sum that the state of a copy that is closed has on disk, after change.
-func total(t *testing.T, dir string, change func(meta *bbolt.Bucket) error) (sum string) {
+func total(t *testing.T, dir string, change func(meta boltfile.Bucket) error) (sum string) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(dir, ".rssub", "copy.db"), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	err = db.Update(func(tx *bbolt.Tx) error {
+	err := changeState(t, dir, func(tx *boltfile.Tx) error {
 		sum = string(tx.Bucket([]byte("meta")).Get([]byte("bytes")))
 		if change == nil {
 			return nil
@@ -287,4 +282,14 @@ func total(t *testing.T, dir string, change func(meta *bbolt.Bucket) error) (sum
 		t.Fatal(err)
 	}
 	return sum
+}
+
+// changeState changes the state of a copy that is closed.
+func changeState(t *testing.T, dir string, change func(tx *boltfile.Tx) error) error {
+	t.Helper()
+	db, err := boltfile.Open(filepath.Join(dir, ".rssub", "copy.db"), destination.StateOptions())
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Update(change), db.Close())
 }

@@ -11,9 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
-
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -36,13 +34,13 @@ var (
 	setsBucket    = []byte("sets")
 	goneBucket    = []byte("gone")
 	metaBucket    = []byte("meta")
-	formatKey     = []byte("format")
-	namesKey      = []byte("names") // the rule that files got their paths by (Copy.rename)
-	bytesKey      = []byte("bytes") // of all files together
+	allSetsKey    = []byte("all sets") // there once all sets that list a resource are known
+	namesKey      = []byte("names")    // the rule that files got their paths by (Copy.rename)
+	bytesKey      = []byte("bytes")    // of all files together
 )
 
 const (
-	format    = 2 // 1 knew only one of the sets that list a resource
+	format    = 3 // in 1 and 2, records had no checksums
 	stateFile = "copy.db"
 )
 
@@ -101,15 +99,26 @@ type setState struct {
 
 // state is what is remembered on disk. It may be shared between goroutines.
 type state struct {
-	db    *bbolt.DB
+	db    *boltfile.DB
 	space *space
-	n     atomic.Int64 // of files
-	moved atomic.Bool  // something changed since the status was written
-	retry atomic.Int64 // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
+	n     atomic.Int64          // of files
+	moved atomic.Bool           // something changed since the status was written
+	fault atomic.Pointer[error] // why it can't be read any more; nil: it can
+	retry atomic.Int64          // the earliest NextAt of failures that were stored since it was asked, in nanoseconds; 0: none
 }
 
 // ErrInUse says that a copy belongs to another process now.
-var ErrInUse = errors.New("is in use by another process")
+var ErrInUse = boltfile.ErrLocked
+
+// stateOptions are those of the file. All of it is read at once: it is cheap to make
+// anew, and a record that cannot be read counts as none.
+func stateOptions() boltfile.Options {
+	return boltfile.Options{
+		Buckets: [][]byte{filesBucket, pathsBucket, failedBucket, membersBucket, deletesBucket, setsBucket, goneBucket, metaBucket},
+		Format:  format, Wait: time.Second, Whole: true, PassDamage: true,
+		Advice: "Move it away and sync again: what is in the copy already, and as it should be, is not fetched again",
+	}
+}
 
 // openState opens the state in a folder, or begins one. The space is told of the bytes of
 // all files.
@@ -120,79 +129,45 @@ func openState(dir string, space *space) (*state, error) {
 	if err := disk.Mark(dir); err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
-	name := filepath.Join(dir, stateFile)
-	db, err := openDB(name)
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("destination: %s %w; end that one, or name another folder", name, ErrInUse)
+	db, err := boltfile.Open(filepath.Join(dir, stateFile), stateOptions())
+	if err != nil {
+		return nil, fmt.Errorf("destination: %w", err)
 	}
 	s := &state{db: db, space: space}
-	if err == nil {
-		if err = s.prepare(); err != nil {
-			_ = db.Close()
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("destination: opening %s: %w", name, err)
+	if err := s.prepare(); err != nil {
+		_ = db.Close() // the first error says more
+		return nil, fmt.Errorf("destination: opening the state in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// openDB opens the file. What bbolt finds damaged it may also panic of.
-func openDB(name string) (db *bbolt.DB, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = damagedError{fmt.Errorf("%v", p)}
-		}
-	}()
-	db, err = bbolt.Open(name, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
-	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
-		err = damagedError{err}
+// view reads. Where a page cannot be read, what is there reads as if it were not, and
+// nothing more is written.
+func (s *state) view(fn func(tx *boltfile.Tx) error) {
+	if err := s.db.View(fn); err != nil {
+		s.fault.CompareAndSwap(nil, &err)
 	}
-	return db, err
 }
 
-// damagedError says what to do about a state that can't be used.
-type damagedError struct{ err error }
-
-func (e damagedError) Error() string {
-	return e.err.Error() + ": the file is damaged. Move it away and sync again: what is in the copy already, and as it should be, is not fetched again"
+func (s *state) update(fn func(tx *boltfile.Tx) error) error {
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return s.db.Update(fn)
 }
-
-func (e damagedError) Unwrap() error { return e.err }
 
 func (s *state) prepare() error {
-	return s.db.Update(func(tx *bbolt.Tx) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = damagedError{fmt.Errorf("%v", p)}
-			}
-		}()
-		for _, b := range [][]byte{filesBucket, pathsBucket, failedBucket, membersBucket, deletesBucket, setsBucket, goneBucket, metaBucket} {
-			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
-				return err
-			}
-		}
-		s.n.Store(int64(tx.Bucket(filesBucket).Stats().KeyN))
+	return s.update(func(tx *boltfile.Tx) (err error) {
+		s.n.Store(int64(tx.Bucket(filesBucket).Len()))
 		s.retry.Store(1)
-		if s.space.files, err = countBytes(tx); err != nil {
+		if s.space.files, err = countBytes(tx); err != nil || tx.Bucket(metaBucket).Get(allSetsKey) != nil {
 			return err
 		}
-		raw := tx.Bucket(metaBucket).Get(formatKey)
-		if raw == nil {
-			return putJSON(tx.Bucket(metaBucket), string(formatKey), format)
-		}
-		var have int
-		if err := json.Unmarshal(raw, &have); err != nil || have < 1 || have > format {
-			return fmt.Errorf("it has the format %q, and this program knows the formats up to %d only", raw, format)
-		}
-		if have == format {
-			return nil
-		}
-		return errors.Join(readAgain(tx), putJSON(tx.Bucket(metaBucket), string(formatKey), format))
+		return errors.Join(readAgain(tx), tx.Bucket(metaBucket).Put(allSetsKey, []byte{1}))
 	})
 }
 
-func putJSON(b *bbolt.Bucket, key string, v any) error {
+func putJSON(b boltfile.Bucket, key string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -201,7 +176,7 @@ func putJSON(b *bbolt.Bucket, key string, v any) error {
 }
 
 // countBytes is how many bytes all files have. It counts them where no run did before.
-func countBytes(tx *bbolt.Tx) (n int64, err error) {
+func countBytes(tx *boltfile.Tx) (n int64, err error) {
 	if raw := tx.Bucket(metaBucket).Get(bytesKey); raw != nil {
 		return n, json.Unmarshal(raw, &n)
 	}
@@ -213,7 +188,7 @@ func countBytes(tx *bbolt.Tx) (n int64, err error) {
 }
 
 // addBytes notes that the files have so many bytes more.
-func addBytes(tx *bbolt.Tx, by int64) error {
+func addBytes(tx *boltfile.Tx, by int64) error {
 	if by == 0 {
 		return nil
 	}
@@ -236,7 +211,7 @@ func (s *state) count() int { return int(s.n.Load()) }
 
 func (s *state) putSet(name string, st setState) error {
 	defer s.moved.Store(true)
-	return s.db.Update(func(tx *bbolt.Tx) error { return putJSON(tx.Bucket(setsBucket), name, st) })
+	return s.update(func(tx *boltfile.Tx) error { return putJSON(tx.Bucket(setsBucket), name, st) })
 }
 
 // settled is what is to be stored of some resources, together. A URL is in one of
@@ -262,7 +237,7 @@ func (d *settled) len() int {
 // store makes d durable. Fold is Copy.fold.
 func (s *state) store(d *settled, fold func(string) string, now time.Time) error {
 	var n, bytes, retry int64
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.update(func(tx *boltfile.Tx) error {
 		n, bytes, retry = 0, 0, 0
 		files, paths, failed := tx.Bucket(filesBucket), tx.Bucket(pathsBucket), tx.Bucket(failedBucket)
 		listed := d.members(tx)
@@ -334,7 +309,7 @@ func (s *state) store(d *settled, fold func(string) string, now time.Time) error
 }
 
 // countDeletes adds to how many files were deleted, and forgets what was long ago.
-func countDeletes(b *bbolt.Bucket, n int, now time.Time) error {
+func countDeletes(b boltfile.Bucket, n int, now time.Time) error {
 	old := string(instant(now.Add(-deleteWindow)))
 	c := b.Cursor()
 	for k, _ := c.First(); k != nil && string(k) < old; k, _ = c.First() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // file returns what is known of a URL. A record that can't be read counts as none:
@@ -29,7 +29,7 @@ func (s *state) set(name string) setState {
 
 // read reads a record. It can fail only when the state is closed.
 func read[T any](s *state, bucket []byte, key string) (v T, ok bool) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
+	s.view(func(tx *boltfile.Tx) error {
 		raw := tx.Bucket(bucket).Get([]byte(key))
 		ok = raw != nil && json.Unmarshal(raw, &v) == nil
 		return nil
@@ -43,7 +43,7 @@ func read[T any](s *state, bucket []byte, key string) (v T, ok bool) {
 
 // owner is the URL that is kept at a path; empty: none.
 func (s *state) owner(key string) (url string) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
+	s.view(func(tx *boltfile.Tx) error {
 		url = string(tx.Bucket(pathsBucket).Get([]byte(key)))
 		return nil
 	})
@@ -52,7 +52,7 @@ func (s *state) owner(key string) (url string) {
 
 // below reports whether anything is kept in the folder of a path.
 func (s *state) below(key string) (found bool) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
+	s.view(func(tx *boltfile.Tx) error {
 		k, _ := tx.Bucket(pathsBucket).Cursor().Seek([]byte(key + "/"))
 		found = strings.HasPrefix(string(k), key+"/")
 		return nil
@@ -76,7 +76,7 @@ func all[T any](s *state, bucket []byte) iter.Seq2[string, T] {
 		for more := true; more; {
 			got := make([]pair, 0, page)
 			more = false
-			_ = s.db.View(func(tx *bbolt.Tx) error {
+			s.view(func(tx *boltfile.Tx) error {
 				c := tx.Bucket(bucket).Cursor()
 				k, raw := c.Seek(after)
 				for ; k != nil && len(got) < page; k, raw = c.Next() {
@@ -112,7 +112,7 @@ func (s *state) nextRetry() {
 
 // deletes is how many files were deleted within the window.
 func (s *state) deletes(now time.Time) (n int) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
+	s.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(deletesBucket).Cursor()
 		for k, raw := c.Seek(instant(now.Add(-deleteWindow))); k != nil; k, raw = c.Next() {
 			var one int
