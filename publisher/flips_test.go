@@ -20,7 +20,7 @@ func TestDamagedBytes(t *testing.T) {
 			p := openAt(t, dir, func(o *Options) { o.MaxEntries = 7 })
 			record := func(from, to int) {
 				for n := from; n < to; n++ {
-					if err := p.Record(t.Context(), change(uint64(n+1), time.Time{}, resource(n)+strings.Repeat("x", 300))); err != nil { //nolint:gosec // small
+					if err := p.Record(t.Context(), change(uint64(n+1), time.Time{}, resource(n)+strings.Repeat("x", 300))); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -32,7 +32,7 @@ func TestDamagedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		Read: func(t *testing.T, dir string) (map[string]string, error) {
+		Read: func(_ *testing.T, dir string) (map[string]string, error) {
 			p, err := Open(Options{Dir: dir, Topic: bedTopic})
 			if err != nil {
 				return nil, err

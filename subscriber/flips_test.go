@@ -38,7 +38,7 @@ func TestDamagedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		Read: func(t *testing.T, dir string) (map[string]string, error) {
+		Read: func(_ *testing.T, dir string) (map[string]string, error) {
 			s, err := Open(Options{Dir: dir, Topic: "https://source.example/"})
 			if err != nil {
 				return nil, err

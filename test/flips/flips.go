@@ -39,7 +39,7 @@ func Run(t *testing.T, k Kind) {
 		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, content, 0o600); err != nil {
+		if err := os.WriteFile(name, content, 0o600); err != nil { //nolint:gosec // of a test
 			t.Fatal(err)
 		}
 		return k.Read(t, dir)
@@ -55,7 +55,7 @@ func Run(t *testing.T, k Kind) {
 		if n%3 == 0 { // of the pages in which there is most to break
 			at %= 1 << 14
 		}
-		content[at] ^= byte(1 + rng.IntN(255))
+		content[at] ^= byte(1 + rng.IntN(255)) //nolint:gosec // below 256
 		got, err := damage(content)
 		if err != nil {
 			reported++
