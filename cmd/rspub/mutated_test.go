@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -31,6 +32,7 @@ type mutated struct {
 	status map[string]int         // of paths that do not answer 200
 	header map[string]http.Header // of answers
 	gzip   map[string]bool        // paths whose content is compressed
+	zips   atomic.Int32           // requests for packages
 }
 
 // newMutated returns a Source without a defect.
@@ -91,6 +93,7 @@ func (m *mutated) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, ".zip"):
 		media = "application/zip"
+		m.zips.Add(1)
 	case strings.HasSuffix(r.URL.Path, ".txt"):
 		media = "text/plain"
 	}
@@ -129,12 +132,12 @@ func line(base, file string, f examine.Finding) string {
 }
 
 // validated is what `rshub validate --follow` finds.
-func (m *mutated) validated(t *testing.T) (code int, found []string) {
+func (m *mutated) validated(t *testing.T, more ...string) (code int, found []string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	root := cli.Group("rshub", "", cli.Validate())
 	root.SetContext(t.Context())
-	code = cli.Execute(root, []string{"validate", "--follow", "--dev", "--pause", "0s", "--json", m.URL + "/.well-known/resourcesync"}, strings.NewReader(""), &out, &errs)
+	code = cli.Execute(root, append([]string{"validate", "--follow", "--dev", "--pause", "0s", "--json", m.URL + "/.well-known/resourcesync"}, more...), strings.NewReader(""), &out, &errs)
 	for d := json.NewDecoder(&out); ; {
 		var doc examine.Document
 		if err := d.Decode(&doc); err != nil {
@@ -150,9 +153,9 @@ func (m *mutated) validated(t *testing.T) (code int, found []string) {
 }
 
 // checked is what `rspub check` finds: what is of documents, and all else.
-func (m *mutated) checked(t *testing.T) (code int, found, other []string) {
+func (m *mutated) checked(t *testing.T, more ...string) (code int, found, other []string) {
 	t.Helper()
-	code, out, _ := command(t, "", "check", "--dev", "--json", m.URL)
+	code, out, _ := command(t, "", append([]string{"check", "--dev", "--json", m.URL}, more...)...)
 	for d := json.NewDecoder(strings.NewReader(out)); ; {
 		var f examine.Finding
 		if err := d.Decode(&f); err != nil {
@@ -207,6 +210,33 @@ func TestGoodSourcePassesBoth(t *testing.T) {
 				t.Errorf("rspub check exits %d: %q, %q", code, found, other)
 			}
 		})
+	}
+}
+
+// Of each dump one package is fetched at most, and none that is too large.
+func TestPackagesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		size  string
+		zips  int32
+		warns int
+	}{{"64MiB", 3, 0}, {"1KiB", 3, 0}, {"100", 0, 3}, {"0", 0, 0}} {
+		m := newMutated(t)
+		code, found := m.validated(t, "--max-package", c.size)
+		if code != 0 || len(found) != c.warns || m.zips.Swap(0) != c.zips {
+			t.Errorf("rshub validate --max-package %s exits %d: %q", c.size, code, found)
+		}
+		code, _, other := m.checked(t, "--max-package", c.size)
+		if code != 0 || len(other) != c.warns || m.zips.Load() != c.zips {
+			t.Errorf("rspub check --max-package %s exits %d: %q", c.size, code, other)
+		}
+	}
+	// Nothing but its bytes says how large it is.
+	m := newMutated(t)
+	for name, text := range m.files {
+		m.files[name] = regexp.MustCompile(` length="\d+"`).ReplaceAllString(text, "")
+	}
+	if code, found := m.validated(t, "--max-package", "100"); code != 0 || len(found) != 3 || m.zips.Load() != 3 || !strings.Contains(found[0], "larger than 100 B and was not looked at") {
+		t.Errorf("rshub validate exits %d: %q", code, found)
 	}
 }
 

@@ -114,6 +114,7 @@ var mutations = []mutation{
 	{name: "the package is of another dump", file: "/changedump-1.xml", old: "/changes-1.zip", with: "/dump.zip", want: "FAIL /changedump-1.xml:5:3 DOC-41"},
 	{name: "the package is no package", file: "/resourcedump.xml", old: "/dump.zip", with: "/data/a.txt", want: "FAIL /data/a.txt:1:1 XML"},
 	{name: "the package is cut off", do: func(m *mutated) { m.files["/dump.zip"] = m.files["/dump.zip"][:len(m.files["/dump.zip"])-30] }, want: "FAIL /dump.zip:0:0 DOC-36"},
+	{name: "the package is cut off, and its entry knows", do: func(m *mutated) { m.files["/changes-2.zip"] = m.files["/changes-2.zip"][:100] }, want: "FAIL /changedump-2.xml:5:3 DOC-56"},
 	{name: "a file of the package is damaged", file: "/dump.zip", old: "resource a", with: "resource A", want: "FAIL /dump.zip:5:3 DOC-36"},
 	{name: "a file of the package has another name", do: func(m *mutated) {
 		m.files["/changes-2.zip"] = strings.ReplaceAll(m.files["/changes-2.zip"], "data/b.txt", "data/c.txt")

@@ -39,6 +39,7 @@ func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document
 	twice := a.listed[d]
 	a.listed[d] = true
 	expected := a.expected(e)
+	a.bytes(e, d)
 	switch {
 	case slices.Contains(above, d):
 		a.fail(e, "%s leads back to where it is listed", e.Loc)
@@ -60,7 +61,6 @@ func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document
 	default:
 		a.links(e, d)
 		a.times(e, d)
-		a.bytes(e, d)
 		if a.list.head.Index {
 			a.within(e, d)
 			a.follows(e, d)

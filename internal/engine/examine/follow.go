@@ -134,7 +134,7 @@ func (x *examination) newest(d *Document, above []*Document) []resourcesync.Entr
 
 // tooLarge reports that a package was not checked, which is not the document's fault.
 func (x *examination) tooLarge(d *Document, what string) {
-	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not looked at; see --max-package", what, quantity.SizeText(x.o.MaxPackage))})
+	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not looked at; see --max-package", what, quantity.BytesText(x.o.MaxPackage))})
 }
 
 // listRule is the rule of a document whose entries are other documents of
