@@ -42,12 +42,12 @@ var errPassedOver = errors.New("passed over")
 // an attribute has no prefix and is one of the allowed; others need a foreign
 // namespace, and are kept where that is wanted.
 func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f field, a *attr) error) error {
-	for i := range d.attrs {
-		a := &d.attrs[i]
+	for i := range d.xml.attrs {
+		a := &d.xml.attrs[i]
 		if a.declares {
 			continue
 		}
-		name := d.attrName(a)
+		name := d.xml.attrName(a)
 		if a.ns != nsNone {
 			if a.ns == nsXML || a.ns >= nsForeign {
 				d.keepForeign(a, foreign)
@@ -56,12 +56,12 @@ func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f f
 			if err := d.prefixed(a); err != nil {
 				return err
 			}
-			name = d.attrLocal(a)
+			name = d.xml.attrLocal(a)
 		}
 		f := fieldOf(name)
 		if f&allowed == 0 {
 			if err := d.odd("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
-				quote(d.attrName(a)), quote(d.tag.name)); err != nil {
+				quote(d.xml.attrName(a)), quote(d.xml.tag.name)); err != nil {
 				return err
 			}
 			continue
@@ -75,36 +75,36 @@ func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f f
 
 func (d *document) keepForeign(a *attr, to *[]Attribute) {
 	if d.keep && to != nil {
-		*to = append(*to, Attribute{Space: d.uriOf(a.ns), Name: string(d.attrLocal(a)), Value: string(d.value(a))})
+		*to = append(*to, Attribute{Space: d.xml.scopes.uriOf(a.ns), Name: string(d.xml.attrLocal(a)), Value: string(d.xml.value(a))})
 	}
 }
 
 // prefixed judges an attribute of ResourceSync that has a prefix.
 func (d *document) prefixed(a *attr) error {
-	for i := range d.attrs {
-		b := &d.attrs[i]
-		if b.off != a.off && !b.declares && b.ns < nsXML && bytes.Equal(d.attrLocal(a), d.attrLocal(b)) {
-			return d.bad("DOC-10", a.off, "the attribute %s is there twice, once with a prefix and once as %s", quote(d.attrLocal(a)), quote(d.attrName(b)))
+	for i := range d.xml.attrs {
+		b := &d.xml.attrs[i]
+		if b.off != a.off && !b.declares && b.ns < nsXML && bytes.Equal(d.xml.attrLocal(a), d.xml.attrLocal(b)) {
+			return d.bad("DOC-10", a.off, "the attribute %s is there twice, once with a prefix and once as %s", quote(d.xml.attrLocal(a)), quote(d.xml.attrName(b)))
 		}
 	}
 	return d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
-		quote(d.attrName(a)), quote(d.attrLocal(a)))
+		quote(d.xml.attrName(a)), quote(d.xml.attrLocal(a)))
 }
 
 // readMetadata reads the rs:md whose start tag is current.
 func (d *document) readMetadata(m *metadata) error {
 	*m = metadata{}
-	m.line, m.column = d.locate(d.tok)
+	m.line, m.column = d.xml.in.locate(d.xml.tok)
 	return d.attributes(mdFields, &m.foreign, func(f field, a *attr) (err error) {
 		switch f {
 		case fldAt:
 			m.at, err = d.datetime(a)
 		case fldCapability:
-			m.capability = intern(d.value(a))
+			m.capability = intern(d.xml.value(a))
 		case fldChange:
 			known := false
-			if m.change, known = changeOf(d.value(a)); !known {
-				err = d.bad("DOC-17", a.off, "change is %s; it must be %s", quote(d.value(a)), changeWords)
+			if m.change, known = changeOf(d.xml.value(a)); !known {
+				err = d.bad("DOC-17", a.off, "change is %s; it must be %s", quote(d.xml.value(a)), changeWords)
 			}
 		case fldCompleted:
 			m.completed, err = d.datetime(a)
@@ -144,10 +144,10 @@ func (d *document) readLink(l *Link, rel *relation) (ok bool, err error) {
 		set |= f
 		switch f {
 		case fldRel, fldHref:
-			v := trimSpace(d.value(a))
+			v := trimSpace(d.xml.value(a))
 			if len(v) == 0 {
 				empty |= f
-				return d.oddValue("DOC-52", a, "%s of an rs:ln is empty", d.attrName(a))
+				return d.oddValue("DOC-52", a, "%s of an rs:ln is empty", d.xml.attrName(a))
 			}
 			if f == fldRel {
 				*rel = relationOf(v)
@@ -180,9 +180,9 @@ func (d *document) readLink(l *Link, rel *relation) (ok bool, err error) {
 	case err != nil || empty != 0:
 		return false, err
 	case set&fldRel == 0:
-		return false, d.odd("DOC-52", d.tok, "this rs:ln lacks rel, the relation of the linked resource")
+		return false, d.odd("DOC-52", d.xml.tok, "this rs:ln lacks rel, the relation of the linked resource")
 	case set&fldHref == 0:
-		return false, d.odd("DOC-52", d.tok, "this rs:ln lacks href, the address of the linked resource")
+		return false, d.odd("DOC-52", d.xml.tok, "this rs:ln lacks href, the address of the linked resource")
 	}
 	return true, nil
 }
@@ -192,7 +192,7 @@ func (d *document) kept(a *attr) string {
 	if !d.keep {
 		return ""
 	}
-	return string(trimSpace(d.value(a)))
+	return string(trimSpace(d.xml.value(a)))
 }
 
 // noteHash notes a hash that nothing can be compared with.
@@ -200,8 +200,8 @@ func (d *document) noteHash(a *attr) {
 	if d.oddHashes == nil {
 		return
 	}
-	if v := d.value(a); len(trimSpace(v)) > 0 && !hasDigest(v) {
-		line, column := d.locate(a.off)
+	if v := d.xml.value(a); len(trimSpace(v)) > 0 && !hasDigest(v) {
+		line, column := d.xml.in.locate(a.off)
 		d.oddHashes.add("DOC-55", line, column, "the hash %s has no hexadecimal digest of a known algorithm, so nothing can be compared with it", quote(v))
 	}
 }
@@ -211,16 +211,16 @@ func (d *document) word(f field, a *attr) string {
 	if !d.keep {
 		return ""
 	}
-	return again(&d.words[f.index()], trimSpace(d.value(a)))
+	return again(&d.words[f.index()], trimSpace(d.xml.value(a)))
 }
 
 func (d *document) datetime(a *attr) (time.Time, error) {
-	v := trimSpace(d.value(a))
+	v := trimSpace(d.xml.value(a))
 	t, fault := parseDatetime(v)
 	if fault == "" {
 		return t, nil
 	}
-	err := d.oddValue("DOC-59", a, "%s is %s, which is not a W3C datetime: %s", d.attrName(a), quote(d.value(a)), fault)
+	err := d.oddValue("DOC-59", a, "%s is %s, which is not a W3C datetime: %s", d.xml.attrName(a), quote(d.xml.value(a)), fault)
 	if t = withoutZone(v, fault); err == errPassedOver && !t.IsZero() { //nolint:errorlint // it is never wrapped
 		return t, nil
 	}
@@ -241,17 +241,17 @@ func withoutZone(v []byte, fault string) time.Time {
 }
 
 func (d *document) length(a *attr) (int64, error) {
-	n, ok := integer(trimSpace(d.value(a)), math.MaxInt64)
+	n, ok := integer(trimSpace(d.xml.value(a)), math.MaxInt64)
 	if !ok {
-		return 0, d.oddValue("DOC-56", a, "length is %s; it must be a number of bytes, 0 or more", quote(d.value(a)))
+		return 0, d.oddValue("DOC-56", a, "length is %s; it must be a number of bytes, 0 or more", quote(d.xml.value(a)))
 	}
 	return n, nil
 }
 
 func (d *document) rank(a *attr) (int, error) {
-	n, ok := integer(trimSpace(d.value(a)), 999_999)
+	n, ok := integer(trimSpace(d.xml.value(a)), 999_999)
 	if !ok || n == 0 {
-		return 0, d.oddValue("DOC-52", a, "pri is %s; it must be a whole number from 1 to 999999", quote(d.value(a)))
+		return 0, d.oddValue("DOC-52", a, "pri is %s; it must be a whole number from 1 to 999999", quote(d.xml.value(a)))
 	}
 	return int(n), nil
 }
@@ -259,7 +259,7 @@ func (d *document) rank(a *attr) (int, error) {
 // path checks that a path stays within a package once it is unpacked (DOC-57).
 // Some libraries write it without the slash at its beginning.
 func (d *document) path(a *attr) (string, error) {
-	v := d.value(a)
+	v := d.xml.value(a)
 	switch {
 	case isPath(v) && d.keep:
 		return string(v), nil

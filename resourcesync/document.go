@@ -10,7 +10,7 @@ import (
 // order (DOC-51). What a kind of document demands beyond that is the business of
 // its own reader.
 type document struct {
-	*scanner
+	xml *scanner
 	// keep says that the values of entries are wanted, not only checked.
 	keep bool
 	// general says that any document is read, not a notification alone: an index
@@ -45,13 +45,13 @@ type document struct {
 }
 
 func newDocument(r io.Reader, l Limits) document {
-	return document{scanner: newScanner(r, l)}
+	return document{xml: newScanner(r, l)}
 }
 
 // bad is an error of a rule of ResourceSync at buf[off]. The scanner itself
 // could go on.
 func (d *document) bad(rule string, off int, format string, args ...any) error {
-	line, column := d.locate(off)
+	line, column := d.xml.in.locate(off)
 	return badAt(rule, line, column, format, args...)
 }
 
@@ -60,7 +60,7 @@ func (d *document) odd(rule string, off int, format string, args ...any) error {
 	if d.pardons == nil {
 		return d.bad(rule, off, format, args...)
 	}
-	line, column := d.locate(off)
+	line, column := d.xml.in.locate(off)
 	d.pardons.add(rule, line, column, format, args...)
 	return nil
 }
@@ -80,27 +80,27 @@ func badAt(rule string, line, column int, format string, args ...any) error {
 // begin reads up to the start tag of the root.
 func (d *document) begin() error {
 	d.begun = true
-	if _, err := d.next(); err != nil {
+	if _, err := d.xml.next(); err != nil {
 		return err
 	}
-	d.rootLine, d.rootCol = d.locate(d.tok)
+	d.rootLine, d.rootCol = d.xml.in.locate(d.xml.tok)
 	switch {
-	case d.ns == nsSitemap && string(d.local) == "urlset":
+	case d.xml.ns == nsSitemap && string(d.xml.local) == "urlset":
 		return d.attributes(0, nil, nil)
-	case d.ns == nsSitemap && string(d.local) == "sitemapindex" && d.general:
+	case d.xml.ns == nsSitemap && string(d.xml.local) == "sitemapindex" && d.general:
 		d.index = true
 		return d.attributes(0, nil, nil)
-	case d.ns == nsSitemap && string(d.local) == "sitemapindex":
-		return d.bad("DOC-11", d.tok, "the root element is sitemapindex; a notification must be one urlset, so send it in several notifications")
-	case string(d.local) == "urlset":
-		return d.bad("DOC-10", d.tok, "the root element urlset is in the namespace %s; it must be %s",
-			quote([]byte(d.uriOf(d.ns))), sitemapURI)
+	case d.xml.ns == nsSitemap && string(d.xml.local) == "sitemapindex":
+		return d.bad("DOC-11", d.xml.tok, "the root element is sitemapindex; a notification must be one urlset, so send it in several notifications")
+	case string(d.xml.local) == "urlset":
+		return d.bad("DOC-10", d.xml.tok, "the root element urlset is in the namespace %s; it must be %s",
+			quote([]byte(d.xml.scopes.uriOf(d.xml.ns))), sitemapURI)
 	}
 	wanted := "urlset"
 	if d.general {
 		wanted = "urlset or sitemapindex"
 	}
-	return d.bad("DOC-10", d.tok, "the root element is %s; it must be %s in the namespace %s", quote(d.tag.name), wanted, sitemapURI)
+	return d.bad("DOC-10", d.xml.tok, "the root element is %s; it must be %s in the namespace %s", quote(d.xml.tag.name), wanted, sitemapURI)
 }
 
 // rootName and entryName are the names of the root and of its entries.
@@ -127,7 +127,7 @@ func (d *document) nextEntry() (bool, error) {
 		}
 	}
 	for {
-		ev, err := d.next()
+		ev, err := d.xml.next()
 		switch {
 		case err == io.EOF: //nolint:errorlint // next returns it as it is
 			return false, nil
@@ -137,13 +137,13 @@ func (d *document) nextEntry() (bool, error) {
 			err = d.blank("DOC-10", d.rootName())
 		case ev == evEnd:
 			continue // of the root; only white space and comments follow
-		case d.ns == nsSitemap && string(d.local) == d.entryName():
+		case d.xml.ns == nsSitemap && string(d.xml.local) == d.entryName():
 			return true, d.readEntry()
-		case d.ns == nsSitemap:
+		case d.xml.ns == nsSitemap:
 			err = d.strayInRoot()
-		case d.ns == nsRS && string(d.local) == "md":
+		case d.xml.ns == nsRS && string(d.xml.local) == "md":
 			err = d.rootMetadata()
-		case d.ns == nsRS && string(d.local) == "ln":
+		case d.xml.ns == nsRS && string(d.xml.local) == "ln":
 			err = d.rootLink()
 		default:
 			err = d.skip()
@@ -156,11 +156,11 @@ func (d *document) nextEntry() (bool, error) {
 
 // strayInRoot judges an element of the sitemap namespace that is no entry.
 func (d *document) strayInRoot() error {
-	switch string(d.local) {
+	switch string(d.xml.local) {
 	case "sitemap":
-		return d.bad("DOC-11", d.tok, "a sitemap element belongs in an index; a notification has url elements only")
+		return d.bad("DOC-11", d.xml.tok, "a sitemap element belongs in an index; a notification has url elements only")
 	case "url":
-		return d.bad("DOC-11", d.tok, "a url element belongs in a urlset; an index has sitemap elements only")
+		return d.bad("DOC-11", d.xml.tok, "a url element belongs in a urlset; an index has sitemap elements only")
 	}
 	return d.stray()
 }
@@ -168,11 +168,11 @@ func (d *document) strayInRoot() error {
 // stray judges an element of the sitemap namespace that belongs neither in the
 // root nor in an entry.
 func (d *document) stray() error {
-	switch string(d.local) {
+	switch string(d.xml.local) {
 	case "md", "ln":
-		return d.bad("DOC-10", d.tok, "the element %s is in the namespace of sitemaps; it must be in %s, as rs:%s", quote(d.tag.name), rsURI, d.local)
+		return d.bad("DOC-10", d.xml.tok, "the element %s is in the namespace of sitemaps; it must be in %s, as rs:%s", quote(d.xml.tag.name), rsURI, d.xml.local)
 	}
-	if err := d.odd("DOC-10", d.tok, "the element %s does not belong in a %s", quote(d.tag.name), d.rootName()); err != nil {
+	if err := d.odd("DOC-10", d.xml.tok, "the element %s does not belong in a %s", quote(d.xml.tag.name), d.rootName()); err != nil {
 		return err
 	}
 	return d.skip()
@@ -183,12 +183,12 @@ func (d *document) late(what string) error {
 	if !d.general || d.entries == 0 {
 		return nil
 	}
-	return d.odd("DOC-51", d.tok, "%s of the document stands after its first %s; it belongs before", what, d.entryName())
+	return d.odd("DOC-51", d.xml.tok, "%s of the document stands after its first %s; it belongs before", what, d.entryName())
 }
 
 func (d *document) rootMetadata() error {
 	if d.root.line != 0 {
-		return d.bad("DOC-12", d.tok, "a second rs:md of the whole document; there must be one")
+		return d.bad("DOC-12", d.xml.tok, "a second rs:md of the whole document; there must be one")
 	}
 	if err := d.late("rs:md"); err != nil {
 		return err
@@ -227,11 +227,11 @@ func (d *document) rootLink() error {
 
 // blank refuses the current text unless it is white space.
 func (d *document) blank(rule, where string) error {
-	text := d.text
+	text := d.xml.text
 	if isBlank(text) {
 		return nil
 	}
-	off := d.tok
+	off := d.xml.tok
 	for _, c := range text {
 		if !isSpace(c) {
 			break
@@ -245,7 +245,7 @@ func (d *document) blank(rule, where string) error {
 // elements.
 func (d *document) empty(what string) error {
 	for {
-		ev, err := d.next()
+		ev, err := d.xml.next()
 		switch {
 		case err != nil:
 			return err
@@ -253,8 +253,8 @@ func (d *document) empty(what string) error {
 			return nil
 		case ev == evText:
 			err = d.blank("DOC-51", what)
-		case d.ns == nsSitemap || d.ns == nsRS:
-			err = d.odd("DOC-51", d.tok, "the element %s stands within %s, which must be empty; close it before", quote(d.tag.name), what)
+		case d.xml.ns == nsSitemap || d.xml.ns == nsRS:
+			err = d.odd("DOC-51", d.xml.tok, "the element %s stands within %s, which must be empty; close it before", quote(d.xml.tag.name), what)
 			if err == nil {
 				err = d.skip()
 			}
@@ -269,11 +269,11 @@ func (d *document) empty(what string) error {
 
 // skip passes over the element whose start tag is current and all it holds.
 func (d *document) skip() error {
-	for depth := len(d.open); ; {
-		if _, err := d.next(); err != nil {
+	for depth := len(d.xml.open); ; {
+		if _, err := d.xml.next(); err != nil {
 			return err
 		}
-		if len(d.open) < depth {
+		if len(d.xml.open) < depth {
 			return nil
 		}
 	}

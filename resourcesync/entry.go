@@ -48,13 +48,13 @@ func (e *entry) export() Entry {
 func (d *document) readEntry() error {
 	e := &d.entry
 	*e = entry{links: e.links[:0]}
-	e.line, e.column = d.locate(d.tok)
-	if d.entries++; d.entries > d.limits.Entries {
-		return d.fail(OverLimit, "DOC-60", d.tok, "the document has more than %d entries; %s", d.limits.Entries, d.advice)
+	e.line, e.column = d.xml.in.locate(d.xml.tok)
+	if d.entries++; d.entries > d.xml.in.limits.Entries {
+		return d.xml.in.fail(OverLimit, "DOC-60", d.xml.tok, "the document has more than %d entries; %s", d.xml.in.limits.Entries, d.xml.in.advice)
 	}
-	for i := range d.attrs {
-		if a := &d.attrs[i]; !a.declares {
-			if err := d.odd("DOC-15", a.off, "%s has the attribute %s; it must have none", d.entryName(), quote(d.attrName(a))); err != nil {
+	for i := range d.xml.attrs {
+		if a := &d.xml.attrs[i]; !a.declares {
+			if err := d.odd("DOC-15", a.off, "%s has the attribute %s; it must have none", d.entryName(), quote(d.xml.attrName(a))); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ func (d *document) readEntry() error {
 		e.links = nil // they are given away
 	}
 	for {
-		ev, err := d.next()
+		ev, err := d.xml.next()
 		switch {
 		case err != nil:
 			return err
@@ -74,17 +74,17 @@ func (d *document) readEntry() error {
 				return badAt("DOC-16", e.line, e.column, "this %s lacks loc, the address of the resource", d.entryName())
 			}
 			return nil
-		case d.ns == nsSitemap:
+		case d.xml.ns == nsSitemap:
 			err = d.sitemapChild(e)
-		case d.ns == nsRS && string(d.local) == "md":
+		case d.xml.ns == nsRS && string(d.xml.local) == "md":
 			if e.seen&childMD != 0 {
-				return d.bad("DOC-17", d.tok, "a second rs:md in one %s; there must be one", d.entryName())
+				return d.bad("DOC-17", d.xml.tok, "a second rs:md in one %s; there must be one", d.entryName())
 			}
 			e.seen |= childMD
 			if err = d.readMetadata(&e.md); err == nil {
 				err = d.empty("rs:md")
 			}
-		case d.ns == nsRS && string(d.local) == "ln":
+		case d.xml.ns == nsRS && string(d.xml.local) == "ln":
 			err = d.entryLink(e)
 		default:
 			err = d.skip()
@@ -103,7 +103,7 @@ func (d *document) entryLink(e *entry) error {
 		return err
 	}
 	if ok && d.keep {
-		if len(e.links) == d.limits.Links {
+		if len(e.links) == d.xml.in.limits.Links {
 			return d.tooManyLinks()
 		}
 		e.links = append(e.links, d.link)
@@ -112,13 +112,13 @@ func (d *document) entryLink(e *entry) error {
 }
 
 func (d *document) tooManyLinks() error {
-	return d.fail(OverLimit, "XML", d.tok, "more than %d links in one place", d.limits.Links)
+	return d.xml.in.fail(OverLimit, "XML", d.xml.tok, "more than %d links in one place", d.xml.in.limits.Links)
 }
 
 // sitemapChild reads an element of the sitemap namespace within an entry.
 func (d *document) sitemapChild(e *entry) error {
 	var c child
-	switch string(d.local) {
+	switch string(d.xml.local) {
 	case "loc":
 		c = childLoc
 	case "lastmod":
@@ -131,7 +131,7 @@ func (d *document) sitemapChild(e *entry) error {
 		return d.stray()
 	}
 	if c == 0 || d.index && c > childLastMod {
-		if err := d.odd("DOC-15", d.tok, "the element %s does not belong in a %s", quote(d.tag.name), d.entryName()); err != nil {
+		if err := d.odd("DOC-15", d.xml.tok, "the element %s does not belong in a %s", quote(d.xml.tag.name), d.entryName()); err != nil {
 			return err
 		}
 		return d.skip()
@@ -159,13 +159,13 @@ func (d *document) sitemapChild(e *entry) error {
 func (d *document) misplaced(e *entry, c child) (skipped bool, err error) {
 	switch {
 	case e.seen&c == 0 && d.general:
-		return false, d.odd("DOC-51", d.tok, "%s stands after an element that it belongs before; the order is loc, lastmod, changefreq, priority, rs:md, rs:ln", d.local)
+		return false, d.odd("DOC-51", d.xml.tok, "%s stands after an element that it belongs before; the order is loc, lastmod, changefreq, priority, rs:md, rs:ln", d.xml.local)
 	case e.seen&c == 0 || c > childLastMod && !d.general:
 		return false, nil
 	case c == childLoc:
-		return true, d.bad("DOC-16", d.tok, "a second loc in one %s; there must be one", d.entryName())
+		return true, d.bad("DOC-16", d.xml.tok, "a second loc in one %s; there must be one", d.entryName())
 	}
-	if err := d.odd("DOC-16", d.tok, "a second %s in one %s; there may be one", d.local, d.entryName()); err != nil {
+	if err := d.odd("DOC-16", d.xml.tok, "a second %s in one %s; there may be one", d.xml.local, d.entryName()); err != nil {
 		return true, err
 	}
 	return true, d.skip()
@@ -227,7 +227,7 @@ func (d *document) oddLoc(rule, format string, args ...any) error {
 	if d.general {
 		return d.oddContent(rule, format, args...)
 	}
-	line, column := d.locate(int(max(d.contentAt-d.base, 0)))
+	line, column := d.xml.in.locate(int(max(d.contentAt-d.xml.in.base, 0)))
 	d.oddLocs.add(rule, line, column, format, args...)
 	return nil
 }
@@ -273,37 +273,37 @@ func (d *document) textOf(rule, what string) ([]byte, error) {
 		return nil, err
 	}
 	d.content = d.content[:0]
-	d.contentAt = d.base + int64(d.p)
+	d.contentAt = d.xml.in.base + int64(d.xml.in.p)
 	for {
-		ev, err := d.next()
+		ev, err := d.xml.next()
 		switch {
 		case err != nil:
 			return nil, err
 		case ev == evEnd:
 			return trimSpace(d.content), nil
 		case ev == evStart:
-			if err := d.odd(rule, d.tok, "the element %s stands within %s, which may hold text only", quote(d.tag.name), what); err != nil {
+			if err := d.odd(rule, d.xml.tok, "the element %s stands within %s, which may hold text only", quote(d.xml.tag.name), what); err != nil {
 				return nil, err
 			}
 			if err := d.skip(); err != nil {
 				return nil, err
 			}
 			continue
-		case len(d.content)+len(d.text) > d.limits.Token:
-			return nil, d.fail(OverLimit, "XML", d.tok, "the text of %s is longer than %d bytes", what, d.limits.Token)
+		case len(d.content)+len(d.xml.text) > d.xml.in.limits.Token:
+			return nil, d.xml.in.fail(OverLimit, "XML", d.xml.tok, "the text of %s is longer than %d bytes", what, d.xml.in.limits.Token)
 		}
-		d.content = append(d.content, d.text...)
+		d.content = append(d.content, d.xml.text...)
 	}
 }
 
 // badContent is an error of the text that textOf returned last. Where its
 // beginning has left the window, the place is as near to it as is known.
 func (d *document) badContent(rule, format string, args ...any) error {
-	return d.bad(rule, int(max(d.contentAt-d.base, 0)), format, args...)
+	return d.bad(rule, int(max(d.contentAt-d.xml.in.base, 0)), format, args...)
 }
 
 func (d *document) oddContent(rule, format string, args ...any) error {
-	return d.odd(rule, int(max(d.contentAt-d.base, 0)), format, args...)
+	return d.odd(rule, int(max(d.contentAt-d.xml.in.base, 0)), format, args...)
 }
 
 func isBlankOrControl(r rune) bool { return r <= ' ' || r == 0x7F }

@@ -80,13 +80,13 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(tc.doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		ours, err := scan(bytes.NewReader(doc), Limits{}, true)
+		ours, err := scan(bytes.NewReader(doc), Limits{})
 		var e *Error
 		if err != nil && (!errors.As(err, &e) || e.Line < 1 || e.Column < 1 || e.Msg == "" || !utf8.ValidString(e.Msg)) {
 			t.Fatalf("%q: %v", doc, err)
 		}
 		// A small window leads to the same, unless something does not fit it.
-		small, smallErr := scan(iotest.HalfReader(bytes.NewReader(doc)), Limits{Token: minToken}, true)
+		small, smallErr := scan(iotest.HalfReader(bytes.NewReader(doc)), Limits{Token: minToken})
 		if fmt.Sprint(smallErr) != fmt.Sprint(err) || small != ours {
 			var over *Error
 			if !errors.As(smallErr, &over) || over.Kind != OverLimit {

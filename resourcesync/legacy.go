@@ -47,13 +47,13 @@ func (r *Reader) renewCapability(c *string) error {
 // former, whichever comes first.
 func (r *Reader) readLink() error {
 	d, links := &r.doc, &r.head.Links
-	if len(*links) == d.limits.Links {
+	if len(*links) == d.xml.in.limits.Links {
 		return d.tooManyLinks()
 	}
 	l := d.link
 	switch {
 	case strings.EqualFold(l.Rel, legacyUp):
-		if err := d.odd("DOC-54", d.tok, "the relation %q is what version 0.9 said for \"up\"", l.Rel); err != nil {
+		if err := d.odd("DOC-54", d.xml.tok, "the relation %q is what version 0.9 said for \"up\"", l.Rel); err != nil {
 			return err
 		}
 		for i := 0; i < len(*links) && !r.oldUp; i++ {
@@ -78,5 +78,5 @@ func (r *Reader) upToIndex(l *Link) error {
 		return nil
 	}
 	l.Rel = "index"
-	return r.doc.odd("DOC-54", r.doc.tok, "the relation \"up\" is what version 0.9 said for \"index\"")
+	return r.doc.odd("DOC-54", r.doc.xml.tok, "the relation \"up\" is what version 0.9 said for \"index\"")
 }

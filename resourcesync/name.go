@@ -9,9 +9,9 @@ import (
 // if none begins there and -1 after an error, and where in it the first colon
 // is, or -1. Something must follow a name.
 func (s *scanner) name(p int, what string) (end, colon int) {
-	b, start := s.buf, p
+	b, start := s.in.buf, p
 	colon = -1
-	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf && (b[p] != ':' || !s.noNamespaces) {
+	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf {
 		return p, -1
 	}
 	for {
@@ -22,44 +22,36 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 		case c == ':':
 			if colon < 0 {
 				colon = p - start
-			} else if !s.noNamespaces {
-				s.refuse(p, "a name has two colons")
+			} else {
+				s.in.refuse(p, "a name has two colons")
 				return -1, -1
 			}
 			p++
 		case c >= utf8.RuneSelf:
-			r, n := utf8.DecodeRune(b[p:s.w])
+			r, n := utf8.DecodeRune(b[p:s.in.w])
 			broken := r == utf8.RuneError && n <= 1
 			switch {
-			case broken && p+utf8.UTFMax > s.w && !s.eof:
-				_ = s.short(what)
+			case broken && p+utf8.UTFMax > s.in.w && !s.in.eof:
+				_ = s.in.short(what)
 				return -1, -1
 			case broken:
-				_ = s.badChar(p, what)
+				_ = s.in.badChar(p, what)
 				return -1, -1
 			case p == start && !isNameStart(r), !isName(r):
-				return p, s.colonOf(colon)
+				return p, colon
 			}
 			p += n
-		case p == s.w:
-			_ = s.short(what)
+		case p == s.in.w:
+			_ = s.in.short(what)
 			return -1, -1
 		default:
-			if colon >= 0 && !s.noNamespaces && !startsNCName(b[start+colon+1:p]) {
-				s.refuse(start+colon, "the colon in a name must be followed by a name")
+			if colon >= 0 && !startsNCName(b[start+colon+1:p]) {
+				s.in.refuse(start+colon, "the colon in a name must be followed by a name")
 				return -1, -1
 			}
-			return p, s.colonOf(colon)
+			return p, colon
 		}
 	}
-}
-
-// colonOf is colon, or -1 where colons mean nothing.
-func (s *scanner) colonOf(colon int) int {
-	if s.noNamespaces {
-		return -1
-	}
-	return colon
 }
 
 // unexpected fails on the character at p, which does not belong in what.
@@ -71,13 +63,13 @@ func (s *scanner) unexpected(p int, what string) bool {
 // document ends there or that there is no character.
 func (s *scanner) expected(p int, sentence, what string) bool {
 	switch {
-	case p >= s.w, !s.eof && !utf8.FullRune(s.buf[p:s.w]):
-		_ = s.short(what)
-	case classes[s.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.buf[p]) && s.chars(p) == 0:
-		_ = s.badChar(p, what)
+	case p >= s.in.w, !s.in.eof && !utf8.FullRune(s.in.buf[p:s.in.w]):
+		_ = s.in.short(what)
+	case classes[s.in.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.in.buf[p]) && s.in.chars(p) == 0:
+		_ = s.in.badChar(p, what)
 	default:
-		r, _ := utf8.DecodeRune(s.buf[p:s.w])
-		s.refuse(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
+		r, _ := utf8.DecodeRune(s.in.buf[p:s.in.w])
+		s.in.refuse(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)
 	}
 	return false
 }

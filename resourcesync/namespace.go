@@ -114,18 +114,18 @@ func (sc *scopes) drop(n int) {
 
 // push opens the element whose start tag ends before p.
 func (s *scanner) push(p, colon int) bool {
-	if len(s.open) == s.limits.Depth {
-		return s.overLimit(s.p, "elements are nested more than %d deep", s.limits.Depth)
+	if len(s.open) == s.in.limits.Depth {
+		return s.in.overLimit(s.in.p, "elements are nested more than %d deep", s.in.limits.Depth)
 	}
-	f := frame{name: len(s.names), bindings: len(s.bindings)}
+	f := frame{name: len(s.names), bindings: len(s.scopes.bindings)}
 	s.ns = nsNone
-	if !s.noNamespaces && (!s.declare() || !s.resolveNames(colon)) || !s.unique() {
+	if !s.declare() || !s.resolveNames(colon) || !s.unique() {
 		return false
 	}
 	s.names = append(s.names, s.tag.name...)
 	s.open = append(s.open, f)
 	s.rootSeen = true
-	s.p = p
+	s.in.p = p
 	return true
 }
 
@@ -134,7 +134,7 @@ func (s *scanner) pop() {
 	f := s.open[len(s.open)-1]
 	s.open = s.open[:len(s.open)-1]
 	s.names = s.names[:f.name]
-	s.drop(f.bindings)
+	s.scopes.drop(f.bindings)
 }
 
 // openName is the name of the innermost open element.
@@ -146,7 +146,7 @@ func (s *scanner) openName() []byte {
 func (s *scanner) declare() bool {
 	for i := range s.attrs {
 		a := &s.attrs[i]
-		if s.buf[a.off] != 'x' {
+		if s.in.buf[a.off] != 'x' {
 			continue
 		}
 		var prefix []byte
@@ -162,17 +162,17 @@ func (s *scanner) declare() bool {
 		xml := string(prefix) == "xml"
 		switch {
 		case string(prefix) == "xmlns":
-			return s.refuse(a.off, "the prefix xmlns must not be declared")
+			return s.in.refuse(a.off, "the prefix xmlns must not be declared")
 		case xml != (string(uri) == xmlURI):
-			return s.refuse(a.off, "the prefix xml and the namespace %s belong together alone", xmlURI)
+			return s.in.refuse(a.off, "the prefix xml and the namespace %s belong together alone", xmlURI)
 		case string(uri) == xmlnsURI:
-			return s.refuse(a.off, "the namespace %s must not be declared", xmlnsURI)
+			return s.in.refuse(a.off, "the namespace %s must not be declared", xmlnsURI)
 		case len(prefix) > 0 && len(uri) == 0:
-			return s.refuse(a.off, "the prefix %s is declared with an empty namespace", quote(prefix))
-		case len(s.bindings) == s.limits.Attributes:
-			return s.overLimit(a.off, "more than %d namespace declarations are in scope", s.limits.Attributes)
+			return s.in.refuse(a.off, "the prefix %s is declared with an empty namespace", quote(prefix))
+		case len(s.scopes.bindings) == s.in.limits.Attributes:
+			return s.in.overLimit(a.off, "more than %d namespace declarations are in scope", s.in.limits.Attributes)
 		}
-		s.add(prefix, uri)
+		s.scopes.add(prefix, uri)
 	}
 	return true
 }
@@ -181,15 +181,15 @@ func (s *scanner) declare() bool {
 // attribute without a prefix has none, whatever the default namespace is.
 func (s *scanner) resolveNames(colon int) bool {
 	var ok bool
-	if s.ns, ok = s.resolve(s.tag.name[:max(colon, 0)]); !ok {
-		return s.undeclared(s.p+1, s.tag.name[:colon])
+	if s.ns, ok = s.scopes.resolve(s.tag.name[:max(colon, 0)]); !ok {
+		return s.undeclared(s.in.p+1, s.tag.name[:colon])
 	}
 	for i := range s.attrs {
 		a := &s.attrs[i]
 		if a.colon < 0 || a.declares {
 			continue
 		}
-		if a.ns, ok = s.resolve(s.attrPrefix(a)); !ok {
+		if a.ns, ok = s.scopes.resolve(s.attrPrefix(a)); !ok {
 			return s.undeclared(a.off, s.attrPrefix(a))
 		}
 	}
@@ -197,7 +197,7 @@ func (s *scanner) resolveNames(colon int) bool {
 }
 
 func (s *scanner) undeclared(off int, prefix []byte) bool {
-	return s.refuse(off, "the prefix %s is not declared; declare it with an attribute xmlns:prefix=\"namespace\"", quote(prefix))
+	return s.in.refuse(off, "the prefix %s is not declared; declare it with an attribute xmlns:prefix=\"namespace\"", quote(prefix))
 }
 
 // unique checks that no two attributes have the same name, or the same local
@@ -211,7 +211,7 @@ func (s *scanner) unique() bool {
 				continue
 			}
 			if a.ns == b.ns && (!a.declares || a.colon == b.colon) {
-				return s.refuse(a.off, "the attribute %s is there twice", quote(s.attrName(a)))
+				return s.in.refuse(a.off, "the attribute %s is there twice", quote(s.attrName(a)))
 			}
 		}
 	}

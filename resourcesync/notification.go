@@ -86,7 +86,7 @@ func (n *NotificationReader) drain(broken error) error {
 		return broken
 	}
 	for {
-		if _, err := n.doc.next(); errors.Is(err, io.EOF) {
+		if _, err := n.doc.xml.next(); errors.Is(err, io.EOF) {
 			return broken
 		} else if err != nil {
 			return err

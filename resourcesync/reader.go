@@ -66,7 +66,7 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 	rd := &Reader{doc: newDocument(r, l)}
 	d := &rd.doc
 	d.keep, d.general, d.anyLoc, d.oddHashes = true, true, o.AnyLoc, &rd.oddHashes
-	d.advice = "split it, and list the parts in an index"
+	d.xml.in.advice = "split it, and list the parts in an index"
 	if !o.Strict {
 		d.pardons = &rd.pardons
 	}

@@ -6,7 +6,7 @@ import "unicode/utf8"
 // where it ends, or -1. Only characters and the five predefined entities are
 // known; a DTD, which could declare others, is never read.
 func (s *scanner) parseReference(p int) (r rune, end int) {
-	b := s.buf
+	b := s.in.buf
 	if b[p+1] == '#' {
 		return s.characterReference(p)
 	}
@@ -16,7 +16,7 @@ func (s *scanner) parseReference(p int) (r rune, end int) {
 	}
 	name := b[p+1 : end]
 	if len(name) == 0 || b[end] != ';' {
-		s.refuse(p, "\"&\" that begins no reference; write \"&amp;\"")
+		s.in.refuse(p, "\"&\" that begins no reference; write \"&amp;\"")
 		return 0, -1
 	}
 	switch string(name) {
@@ -31,14 +31,14 @@ func (s *scanner) parseReference(p int) (r rune, end int) {
 	case "apos":
 		r = '\''
 	default:
-		s.refuse(p, "the entity %s is not declared; only amp, lt, gt, quot and apos are", quote(name))
+		s.in.refuse(p, "the entity %s is not declared; only amp, lt, gt, quot and apos are", quote(name))
 		return 0, -1
 	}
 	return r, end + 1
 }
 
 func (s *scanner) characterReference(p int) (r rune, end int) {
-	b, at := s.buf, p
+	b, at := s.in.buf, p
 	base := rune(10)
 	p += len("&#")
 	if b[p] == 'x' {
@@ -55,11 +55,11 @@ func (s *scanner) characterReference(p int) (r rune, end int) {
 	}
 	switch {
 	case r > utf8.MaxRune, p > first && b[p] == ';' && !isChar(r):
-		s.refuse(at, "a character reference to a character that XML does not allow")
-	case p == s.w:
-		_ = s.short("a character reference")
+		s.in.refuse(at, "a character reference to a character that XML does not allow")
+	case p == s.in.w:
+		_ = s.in.short("a character reference")
 	case p == first || b[p] != ';':
-		s.refuse(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
+		s.in.refuse(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
 	default:
 		return r, p + 1
 	}

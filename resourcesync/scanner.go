@@ -25,16 +25,13 @@ const (
 // offsets into the window, and what has to outlive it (open elements,
 // namespaces in scope) lies in arenas that are used again.
 type scanner struct {
-	window
-	// noNamespaces turns namespaces off: colons are plain name characters. Only
-	// tests want that.
-	noNamespaces bool
+	in window
 
 	tok  int    // where the event begins in buf
 	text []byte // of evText: line ends normalised, references replaced
 
 	tag
-	scopes
+	scopes   scopes
 	open     []frame // the open elements
 	names    []byte  // their names, one after the other
 	selfEnd  bool    // the start tag just reported was of an empty element
@@ -51,14 +48,14 @@ type frame struct {
 }
 
 func newScanner(r io.Reader, l Limits) *scanner {
-	return &scanner{window: newWindow(r, l.withDefaults())}
+	return &scanner{in: newWindow(r, l.withDefaults())}
 }
 
 // next returns the next event; evNone and io.EOF after the last, evNone and an
 // error if there is one. After either it says the same again.
 func (s *scanner) next() (event, error) {
-	if s.err != nil {
-		return evNone, s.err
+	if s.in.err != nil {
+		return evNone, s.in.err
 	}
 	if s.selfEnd {
 		s.selfEnd = false
@@ -66,22 +63,22 @@ func (s *scanner) next() (event, error) {
 		return evEnd, nil
 	}
 	for {
-		s.need(s.limits.Token)
+		s.in.need(s.in.limits.Token)
 		if !s.started {
 			if s.prolog() != nil {
-				return evNone, s.err
+				return evNone, s.in.err
 			}
 			continue
 		}
-		s.tok = s.p
+		s.tok = s.in.p
 		switch {
 		case s.inCDATA:
 			if s.cdata() {
 				return evText, nil
 			}
-		case s.p == s.w:
+		case s.in.p == s.in.w:
 			return evNone, s.end()
-		case s.buf[s.p] == '<':
+		case s.in.buf[s.in.p] == '<':
 			if ev := s.markup(); ev != evNone {
 				return ev, nil
 			}
@@ -90,8 +87,8 @@ func (s *scanner) next() (event, error) {
 		case s.charData():
 			return evText, nil
 		}
-		if s.err != nil {
-			return evNone, s.err
+		if s.in.err != nil {
+			return evNone, s.in.err
 		}
 	}
 }
@@ -99,7 +96,7 @@ func (s *scanner) next() (event, error) {
 // markup scans what begins with "<". It returns evNone where there is nothing
 // to report, or an error.
 func (s *scanner) markup() event {
-	switch s.buf[s.p+1] {
+	switch s.in.buf[s.in.p+1] {
 	case '/':
 		if s.endTag() {
 			return evEnd
@@ -118,60 +115,60 @@ func (s *scanner) markup() event {
 
 // declaration scans what begins with "<!".
 func (s *scanner) declaration() {
-	rest := s.buf[s.p:s.w]
+	rest := s.in.buf[s.in.p:s.in.w]
 	switch {
 	case bytes.HasPrefix(rest, []byte("<!--")):
 		s.comment()
 	case bytes.HasPrefix(rest, []byte("<![CDATA[")) && len(s.open) > 0:
-		s.p += len("<![CDATA[")
+		s.in.p += len("<![CDATA[")
 		s.inCDATA = true
 	case bytes.HasPrefix(rest, []byte("<![CDATA[")):
-		s.refuse(s.p, "a CDATA section outside the root element")
+		s.in.refuse(s.in.p, "a CDATA section outside the root element")
 	case bytes.HasPrefix(rest, []byte("<!DOCTYPE")) && !s.rootSeen:
-		_ = s.fail(HasDTD, "XML", s.p, "the document has a document type declaration (<!DOCTYPE); remove it")
+		_ = s.in.fail(HasDTD, "XML", s.in.p, "the document has a document type declaration (<!DOCTYPE); remove it")
 	default:
-		s.refuse(s.p, "\"<!\" begins neither a comment nor a CDATA section here")
+		s.in.refuse(s.in.p, "\"<!\" begins neither a comment nor a CDATA section here")
 	}
 }
 
 // end judges the end of the input.
 func (s *scanner) end() error {
 	switch {
-	case s.over || s.readErr != nil:
-		return s.short("the document")
+	case s.in.over || s.in.readErr != nil:
+		return s.in.short("the document")
 	case !s.rootSeen:
-		return s.malformed(s.p, "the document is empty: there is no root element")
+		return s.in.malformed(s.in.p, "the document is empty: there is no root element")
 	case len(s.open) > 0:
-		return s.malformed(s.p, "the document ends before the end tag of %s", quote(s.openName()))
+		return s.in.malformed(s.in.p, "the document ends before the end tag of %s", quote(s.openName()))
 	}
-	s.err = io.EOF
-	return s.err
+	s.in.err = io.EOF
+	return s.in.err
 }
 
 // outside passes over white space outside the root element.
 func (s *scanner) outside() {
-	p := s.p
-	for classes[s.buf[p]]&clsSpace != 0 {
+	p := s.in.p
+	for classes[s.in.buf[p]]&clsSpace != 0 {
 		p++
 	}
-	if p == s.p {
+	if p == s.in.p {
 		switch {
-		case classes[s.buf[p]]&(clsText|clsValue) == 0 && s.chars(p) == 0:
-			_ = s.badChar(p, "the document")
+		case classes[s.in.buf[p]]&(clsText|clsValue) == 0 && s.in.chars(p) == 0:
+			_ = s.in.badChar(p, "the document")
 		case s.rootSeen:
-			s.refuse(p, "text after the end of the root element")
+			s.in.refuse(p, "text after the end of the root element")
 		default:
-			s.refuse(p, "text before the root element; the document must begin with \"<\"")
+			s.in.refuse(p, "text before the root element; the document must begin with \"<\"")
 		}
 	}
-	s.p = p
+	s.in.p = p
 }
 
 // charData scans a piece of text, up to a tag, a reference, a carriage return
 // or the end of the window. At the beginning of a piece there is always room to
 // look ahead, so a piece is never empty.
 func (s *scanner) charData() bool {
-	b, p := s.buf, s.p
+	b, p := s.in.buf, s.in.p
 	for {
 		p = plainText(b, p)
 		switch c := b[p]; {
@@ -179,23 +176,23 @@ func (s *scanner) charData() bool {
 			p++
 		case c == '<':
 			return s.piece(p)
-		case c == '&' && p > s.p, c == '\r' && p > s.p:
+		case c == '&' && p > s.in.p, c == '\r' && p > s.in.p:
 			return s.piece(p)
 		case c == '&':
 			return s.reference()
 		case c == '\r':
 			return s.carriageReturn()
 		case c == ']':
-			if p+2 >= s.w && !s.eof {
+			if p+2 >= s.in.w && !s.in.eof {
 				return s.piece(p)
 			}
 			if b[p+1] == ']' && b[p+2] == '>' {
-				s.refuse(p, "\"]]>\" in text; write \"]]&gt;\"")
+				s.in.refuse(p, "\"]]>\" in text; write \"]]&gt;\"")
 				return false
 			}
 			p++
 		default:
-			n := s.chars(p)
+			n := s.in.chars(p)
 			if n == 0 {
 				return s.brokenText(p, "the text of an element")
 			}
@@ -207,35 +204,35 @@ func (s *scanner) charData() bool {
 // brokenText ends a piece at p, where no character of XML begins: the end of the
 // window, perhaps within a character, or an error.
 func (s *scanner) brokenText(p int, what string) bool {
-	if p > s.p && (p == s.w || p+4 > s.w && !s.eof) {
+	if p > s.in.p && (p == s.in.w || p+4 > s.in.w && !s.in.eof) {
 		return s.piece(p)
 	}
-	_ = s.badChar(p, what)
+	_ = s.in.badChar(p, what)
 	return false
 }
 
 // piece reports the text up to p.
 func (s *scanner) piece(p int) bool {
-	s.text = s.buf[s.p:p]
-	s.p = p
+	s.text = s.in.buf[s.in.p:p]
+	s.in.p = p
 	return true
 }
 
 func (s *scanner) reference() bool {
-	r, end := s.parseReference(s.p)
+	r, end := s.parseReference(s.in.p)
 	if end < 0 {
 		return false
 	}
 	s.text = utf8.AppendRune(s.ref[:0], r)
-	s.p = end
+	s.in.p = end
 	return true
 }
 
 // carriageReturn reports the line end at p as a line feed.
 func (s *scanner) carriageReturn() bool {
-	s.p++
-	if s.buf[s.p] == '\n' {
-		s.p++
+	s.in.p++
+	if s.in.buf[s.in.p] == '\n' {
+		s.in.p++
 	}
 	s.text = newline
 	return true
@@ -243,23 +240,23 @@ func (s *scanner) carriageReturn() bool {
 
 // cdata scans a piece of a CDATA section. It returns false at its end, too.
 func (s *scanner) cdata() bool {
-	b, p := s.buf, s.p
+	b, p := s.in.buf, s.in.p
 	for {
 		p = plainText(b, p)
 		switch c := b[p]; {
 		case c == '\n' || c == '\t':
 			p++
-		case c == '\r' && p > s.p:
+		case c == '\r' && p > s.in.p:
 			return s.piece(p)
 		case c == '\r':
 			return s.carriageReturn()
 		case c == ']':
-			atEnd := p+2 < s.w && b[p+1] == ']' && b[p+2] == '>'
+			atEnd := p+2 < s.in.w && b[p+1] == ']' && b[p+2] == '>'
 			switch {
-			case p > s.p && (atEnd || p+2 >= s.w && !s.eof):
+			case p > s.in.p && (atEnd || p+2 >= s.in.w && !s.in.eof):
 				return s.piece(p)
 			case atEnd:
-				s.p = p + 3
+				s.in.p = p + 3
 				s.inCDATA = false
 				return false
 			}
@@ -267,7 +264,7 @@ func (s *scanner) cdata() bool {
 		case c == '<' || c == '&':
 			p++
 		default:
-			n := s.chars(p)
+			n := s.in.chars(p)
 			if n == 0 {
 				return s.brokenText(p, "a CDATA section")
 			}

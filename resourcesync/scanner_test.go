@@ -9,10 +9,13 @@ import (
 	"testing/iotest"
 )
 
+// withoutNamespaces is a document in which a letter stands for each colon. Where namespaces mean nothing, a
+// colon is one more letter, so one is as well-formed as the other.
+func withoutNamespaces(doc string) string { return strings.ReplaceAll(doc, ":", "\u2135") }
+
 // scan runs a scanner over doc and writes down its events.
-func scan(r io.Reader, l Limits, namespaces bool) (string, error) {
+func scan(r io.Reader, l Limits) (string, error) {
 	s := newScanner(r, l)
-	s.noNamespaces = !namespaces
 	var b, text strings.Builder
 	for {
 		ev, err := s.next()
@@ -36,12 +39,12 @@ func scan(r io.Reader, l Limits, namespaces bool) (string, error) {
 		case evEnd:
 			b.WriteString("end\n")
 		case evStart:
-			fmt.Fprintf(&b, "start {%q}%s", s.uriOf(s.ns), s.local)
+			fmt.Fprintf(&b, "start {%q}%s", s.scopes.uriOf(s.ns), s.local)
 			for i := range s.attrs {
 				if a := &s.attrs[i]; a.declares {
 					fmt.Fprintf(&b, " %s=%q", s.attrName(a), s.value(a))
 				} else {
-					fmt.Fprintf(&b, " {%q}%s=%q", s.uriOf(a.ns), s.attrLocal(a), s.value(a))
+					fmt.Fprintf(&b, " {%q}%s=%q", s.scopes.uriOf(a.ns), s.attrLocal(a), s.value(a))
 				}
 			}
 			b.WriteByte('\n')
@@ -200,10 +203,10 @@ func TestMalformedAndTheirTwins(t *testing.T) {
 			if kind == 0 {
 				kind = NotWellFormed
 			}
-			for _, namespaces := range []bool{true, false} {
-				_, err := scan(strings.NewReader(tc.bad), Limits{}, namespaces)
+			for _, as := range []func(doc string) string{strings.Clone, withoutNamespaces} {
+				_, err := scan(strings.NewReader(as(tc.bad)), Limits{})
 				wantError(t, err, kind, tc.at, tc.msg)
-				if _, err := scan(strings.NewReader(tc.good), Limits{}, namespaces); err != nil {
+				if _, err := scan(strings.NewReader(as(tc.good)), Limits{}); err != nil {
 					t.Errorf("the well-formed twin %q: %v", tc.good, err)
 				}
 			}
@@ -215,12 +218,12 @@ func TestMalformedAndTheirTwins(t *testing.T) {
 func TestNamespaceErrorsAndTheirTwins(t *testing.T) {
 	for _, tc := range namespaceErrors {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := scan(strings.NewReader(tc.bad), Limits{}, true)
+			_, err := scan(strings.NewReader(tc.bad), Limits{})
 			wantError(t, err, NotWellFormed, tc.at, tc.msg)
-			if _, err := scan(strings.NewReader(tc.bad), Limits{}, false); err != nil {
-				t.Errorf("with namespaces off: %v", err)
+			if _, err := scan(strings.NewReader(withoutNamespaces(tc.bad)), Limits{}); err != nil {
+				t.Errorf("without namespaces: %v", err)
 			}
-			if _, err := scan(strings.NewReader(tc.good), Limits{}, true); err != nil {
+			if _, err := scan(strings.NewReader(tc.good), Limits{}); err != nil {
 				t.Errorf("the good twin %q: %v", tc.good, err)
 			}
 		})
@@ -248,14 +251,14 @@ func TestResultDoesNotDependOnTheWindow(t *testing.T) {
 			"<r><!--"+text+"𝄞--></r>", "<r><?a "+text+"𝄞?></r>", "<r><![CDATA["+text+"𝄞]]></r>")
 	}
 	for _, doc := range docs {
-		want, wantErr := scan(strings.NewReader(doc), Limits{}, true)
+		want, wantErr := scan(strings.NewReader(doc), Limits{})
 		for name, r := range map[string]io.Reader{
 			"one byte at a time": iotest.OneByteReader(strings.NewReader(doc)),
 			"data with EOF":      iotest.DataErrReader(strings.NewReader(doc)),
 			"halves":             iotest.HalfReader(strings.NewReader(doc)),
 			"shy of its length":  shy{strings.NewReader(doc)},
 		} {
-			got, err := scan(r, Limits{Token: minToken}, true)
+			got, err := scan(r, Limits{Token: minToken})
 			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
 				t.Errorf("%q, %s:\n%s%v\nwant\n%s%v", doc, name, got, err, want, wantErr)
 			}
@@ -271,7 +274,7 @@ func (shy) Len() int { return 1 }
 func TestEvents(t *testing.T) {
 	const doc = "\ufeff<?xml version='1.0'?>\r\n<!-- c --><a xmlns='u' xmlns:p=\"v\" p:x='1\r\n2\t3&#10;&amp;4' y=''>\r\n" +
 		"x\ry&lt;<![CDATA[<&]]]]>&#x20ac;<p:b/><c xmlns=''>\n</c>\n</a >\n<?pi?>"
-	got, err := scan(strings.NewReader(doc), Limits{}, true)
+	got, err := scan(strings.NewReader(doc), Limits{})
 	want := `start {"u"}a xmlns="u" xmlns:p="v" {"v"}x="1 2 3\n&4" {""}y=""
 text "\nx\ny<<&]]€"
 start {"v"}b
@@ -319,14 +322,14 @@ func TestLimits(t *testing.T) {
 		{"token, reference", Limits{Token: 64}, "<x>&#" + repeat("0", 50) + "9;</x>" + repeat(" ", 999), "<x>&#" + repeat("0", 999) + "9;</x>", "1:4", "longer than 64 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := scan(strings.NewReader(tc.good), tc.limits, true); err != nil {
+			if _, err := scan(strings.NewReader(tc.good), tc.limits); err != nil {
 				t.Errorf("within the limit: %v", err)
 			}
 			for _, r := range []io.Reader{strings.NewReader(tc.bad), iotest.OneByteReader(strings.NewReader(tc.bad))} {
 				if _, whole := r.(*strings.Reader); whole && strings.HasPrefix(tc.name, "token, cut") {
 					continue // its window holds more than the token
 				}
-				_, err := scan(r, tc.limits, true)
+				_, err := scan(r, tc.limits)
 				wantError(t, err, OverLimit, tc.at, tc.msg)
 			}
 		})
@@ -335,19 +338,19 @@ func TestLimits(t *testing.T) {
 
 // A limit does not hide an error that comes before it.
 func TestErrorBeforeTheByteLimit(t *testing.T) {
-	_, err := scan(strings.NewReader("<a><b></a></b>                    "), Limits{Bytes: 12}, true)
+	_, err := scan(strings.NewReader("<a><b></a></b>                    "), Limits{Bytes: 12})
 	wantError(t, err, NotWellFormed, "1:7", "does not match")
 }
 
 func TestErrorOfTheReader(t *testing.T) {
 	broken := errors.New("broken pipe")
 	for _, doc := range []string{"", "<a", "<a>text", "<a/>", "<a>\xe2", "<a b='\xe2", "<!-- ", "<?xml ", "<a>&am", "<a></a"} {
-		_, err := scan(io.MultiReader(strings.NewReader(doc), iotest.ErrReader(broken)), Limits{}, true)
+		_, err := scan(io.MultiReader(strings.NewReader(doc), iotest.ErrReader(broken)), Limits{})
 		if !errors.Is(err, broken) {
 			t.Errorf("%q: got %v, want %v", doc, err, broken)
 		}
 	}
-	if _, err := scan(stuck{}, Limits{}, true); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := scan(stuck{}, Limits{}); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that reads nothing: %v", err)
 	}
 }

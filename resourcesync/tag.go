@@ -26,11 +26,11 @@ type attr struct {
 	ns       namespace
 }
 
-func (s *scanner) attrName(a *attr) []byte  { return s.buf[a.off : a.off+a.name] }
-func (s *scanner) attrLocal(a *attr) []byte { return s.buf[a.off+a.colon+1 : a.off+a.name] }
+func (s *scanner) attrName(a *attr) []byte  { return s.in.buf[a.off : a.off+a.name] }
+func (s *scanner) attrLocal(a *attr) []byte { return s.in.buf[a.off+a.colon+1 : a.off+a.name] }
 
 func (s *scanner) attrPrefix(a *attr) []byte {
-	return s.buf[a.off : a.off+max(a.colon, 0)]
+	return s.in.buf[a.off : a.off+max(a.colon, 0)]
 }
 
 // value returns the normalised value of a.
@@ -38,7 +38,7 @@ func (s *scanner) value(a *attr) []byte {
 	if a.moved {
 		return s.values[a.val:a.end]
 	}
-	return s.buf[a.val:a.end]
+	return s.in.buf[a.val:a.end]
 }
 
 // startTag scans a start tag or an empty element. The whole tag is within the
@@ -46,30 +46,30 @@ func (s *scanner) value(a *attr) []byte {
 func (s *scanner) startTag() bool {
 	const what = "a start tag"
 	if s.rootSeen && len(s.open) == 0 {
-		return s.refuse(s.p, "a second root element")
+		return s.in.refuse(s.in.p, "a second root element")
 	}
-	nameEnd, colon := s.name(s.p+1, what)
-	if nameEnd == s.p+1 {
-		return s.refuse(s.p, "\"<\" must be followed by a name; in text, write \"&lt;\"")
+	nameEnd, colon := s.name(s.in.p+1, what)
+	if nameEnd == s.in.p+1 {
+		return s.in.refuse(s.in.p, "\"<\" must be followed by a name; in text, write \"&lt;\"")
 	}
 	if nameEnd < 0 {
 		return false
 	}
-	s.tag.name = s.buf[s.p+1 : nameEnd]
+	s.tag.name = s.in.buf[s.in.p+1 : nameEnd]
 	s.local = s.tag.name[colon+1:]
 	s.attrs, s.values = s.attrs[:0], s.values[:0]
 	p := nameEnd
 	for {
 		start := p
-		for classes[s.buf[p]]&clsSpace != 0 {
+		for classes[s.in.buf[p]]&clsSpace != 0 {
 			p++
 		}
-		switch s.buf[p] {
+		switch s.in.buf[p] {
 		case '>':
 			p++
 			return s.push(p, colon)
 		case '/':
-			if s.buf[p+1] != '>' {
+			if s.in.buf[p+1] != '>' {
 				return s.expected(p+1, "\">\" must follow \"/\"", what)
 			}
 			p += 2
@@ -77,13 +77,13 @@ func (s *scanner) startTag() bool {
 			return s.push(p, colon)
 		}
 		if p == start {
-			if len(s.attrs) > 0 && startsNCName(s.buf[p:s.w]) {
-				return s.refuse(p, "white space is missing between two attributes")
+			if len(s.attrs) > 0 && startsNCName(s.in.buf[p:s.in.w]) {
+				return s.in.refuse(p, "white space is missing between two attributes")
 			}
 			return s.unexpected(p, what)
 		}
-		if len(s.attrs) == s.limits.Attributes {
-			return s.overLimit(p, "the element %s has more than %d attributes", quote(s.tag.name), s.limits.Attributes)
+		if len(s.attrs) == s.in.limits.Attributes {
+			return s.in.overLimit(p, "the element %s has more than %d attributes", quote(s.tag.name), s.in.limits.Attributes)
 		}
 		if p = s.attribute(p); p < 0 {
 			return false
@@ -103,18 +103,18 @@ func (s *scanner) attribute(p int) int {
 	}
 	a := attr{off: p, name: end - p, colon: colon}
 	p = end
-	for classes[s.buf[p]]&clsSpace != 0 {
+	for classes[s.in.buf[p]]&clsSpace != 0 {
 		p++
 	}
-	if s.buf[p] != '=' {
+	if s.in.buf[p] != '=' {
 		s.expected(p, "an attribute needs \"=\" and a quoted value", "a start tag")
 		return -1
 	}
 	p++
-	for classes[s.buf[p]]&clsSpace != 0 {
+	for classes[s.in.buf[p]]&clsSpace != 0 {
 		p++
 	}
-	q := s.buf[p]
+	q := s.in.buf[p]
 	if q != '"' && q != '\'' {
 		s.expected(p, "the value of an attribute must stand in quotes", "a start tag")
 		return -1
@@ -135,7 +135,7 @@ func (s *scanner) attribute(p int) int {
 // valueEnd returns where the attribute value at p ends, or -1. It sets special
 // if the value is not yet what it stands for.
 func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
-	b := s.buf
+	b := s.in.buf
 	for {
 		p = plainValue(b, p)
 		switch c := b[p]; c {
@@ -147,15 +147,15 @@ func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
 			*special = true
 			p++
 		case '<':
-			s.refuse(p, "\"<\" in the value of an attribute; write \"&lt;\"")
+			s.in.refuse(p, "\"<\" in the value of an attribute; write \"&lt;\"")
 			return -1
 		default:
-			n := s.chars(p)
+			n := s.in.chars(p)
 			if n == 0 {
-				if p+utf8.UTFMax > s.w && !s.eof {
-					_ = s.short("a start tag")
+				if p+utf8.UTFMax > s.in.w && !s.in.eof {
+					_ = s.in.short("a start tag")
 				} else {
-					_ = s.badChar(p, "the value of an attribute")
+					_ = s.in.badChar(p, "the value of an attribute")
 				}
 				return -1
 			}
@@ -170,12 +170,12 @@ func (s *scanner) normalise(a *attr) bool {
 	from := len(s.values)
 	for p := a.val; p < a.end; {
 		run := p
-		p = min(plainValue(s.buf, p), a.end)
-		s.values = append(s.values, s.buf[run:p]...)
+		p = min(plainValue(s.in.buf, p), a.end)
+		s.values = append(s.values, s.in.buf[run:p]...)
 		if p == a.end {
 			break
 		}
-		switch c := s.buf[p]; c {
+		switch c := s.in.buf[p]; c {
 		case '&':
 			r, end := s.parseReference(p)
 			if end < 0 {
@@ -184,7 +184,7 @@ func (s *scanner) normalise(a *attr) bool {
 			s.values = utf8.AppendRune(s.values, r)
 			p = end
 		case '\r', '\n', '\t':
-			if c == '\r' && s.buf[p+1] == '\n' {
+			if c == '\r' && s.in.buf[p+1] == '\n' {
 				p++
 			}
 			s.values = append(s.values, ' ')
@@ -202,29 +202,29 @@ func (s *scanner) normalise(a *attr) bool {
 func (s *scanner) endTag() bool {
 	const what = "an end tag"
 	if len(s.open) == 0 {
-		return s.refuse(s.p, "an end tag that closes nothing")
+		return s.in.refuse(s.in.p, "an end tag that closes nothing")
 	}
-	p := s.p + 2
+	p := s.in.p + 2
 	want := s.openName()
-	if bytes.HasPrefix(s.buf[p:s.w], want) {
+	if bytes.HasPrefix(s.in.buf[p:s.in.w], want) {
 		p += len(want)
-		for classes[s.buf[p]]&clsSpace != 0 {
+		for classes[s.in.buf[p]]&clsSpace != 0 {
 			p++
 		}
-		if s.buf[p] == '>' {
-			s.p = p + 1
+		if s.in.buf[p] == '>' {
+			s.in.p = p + 1
 			s.pop()
 			return true
 		}
 	}
-	nameEnd, _ := s.name(s.p+2, what)
+	nameEnd, _ := s.name(s.in.p+2, what)
 	switch {
 	case nameEnd < 0:
 		return false
-	case nameEnd == s.p+2:
+	case nameEnd == s.in.p+2:
 		return s.unexpected(nameEnd, what)
-	case !bytes.Equal(s.buf[s.p+2:nameEnd], want):
-		return s.refuse(s.p, "the end tag of %s does not match the open element %s", quote(s.buf[s.p+2:nameEnd]), quote(want))
+	case !bytes.Equal(s.in.buf[s.in.p+2:nameEnd], want):
+		return s.in.refuse(s.in.p, "the end tag of %s does not match the open element %s", quote(s.in.buf[s.in.p+2:nameEnd]), quote(want))
 	}
 	return s.expected(p, "an end tag must end with \">\" after the name", what)
 }
