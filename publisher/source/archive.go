@@ -7,14 +7,20 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
+// archivist writes the documents that list others, archives and indexes of dumps, and removes from a
+// catalogue what is too old. It works on a catalogue that is about to be shown.
+type archivist struct {
+	composer *composer
+}
+
 // archiveOf writes an archive into the edition: a document that lists others
 // (DOC-44, DOC-45).
-func (s *set) archiveOf(e *edition, c *catalogue, capability, path string, entries []resourcesync.Entry) error {
-	if s.schedule.Archive < 0 {
+func (s *archivist) archiveOf(e *edition, c *catalogue, capability, path string, entries []resourcesync.Entry) error {
+	if s.composer.schedule.Archive < 0 {
 		return nil
 	}
 	existed := c.has(path)
-	if err := e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.upLink()}}, entries); err != nil {
+	if err := e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.composer.upLink()}}, entries); err != nil {
 		return fmt.Errorf("writing an archive: %w", err)
 	}
 	c.History.tell(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: written(existed)})
@@ -22,17 +28,17 @@ func (s *set) archiveOf(e *edition, c *catalogue, capability, path string, entri
 	return nil
 }
 
-func (s *set) resourceListArchive(e *edition, c *catalogue) error {
+func (s *archivist) resourceListArchive(e *edition, c *catalogue) error {
 	s.expireCollections(c, &c.History.Lists, mostKept)
-	return s.archiveOf(e, c, resourcesync.ResourceListArchive, resourceListArchivePath, s.snapshotsOf(c.History.Lists))
+	return s.archiveOf(e, c, resourcesync.ResourceListArchive, resourceListArchivePath, s.composer.snapshotsOf(c.History.Lists))
 }
 
-func (s *set) resourceDumpArchive(e *edition, c *catalogue) error {
-	return s.archiveOf(e, c, resourcesync.ResourceDumpArchive, resourceDumpArchivePath, s.snapshotsOf(c.History.Dumps))
+func (s *archivist) resourceDumpArchive(e *edition, c *catalogue) error {
+	return s.archiveOf(e, c, resourcesync.ResourceDumpArchive, resourceDumpArchivePath, s.composer.snapshotsOf(c.History.Dumps))
 }
 
 // snapshotsOf lists what has the state of one instant.
-func (s *set) snapshotsOf(all []collection) []resourcesync.Entry {
+func (s *composer) snapshotsOf(all []collection) []resourcesync.Entry {
 	var entries []resourcesync.Entry
 	for _, x := range all {
 		entries = append(entries, resourcesync.Entry{Loc: s.url(x.Path), At: x.At, Completed: x.Completed})
@@ -42,10 +48,10 @@ func (s *set) snapshotsOf(all []collection) []resourcesync.Entry {
 
 // changeListArchive lists every closed Change List that is kept, those that the
 // index has among them.
-func (s *set) changeListArchive(e *edition, c *catalogue) error {
+func (s *archivist) changeListArchive(e *edition, c *catalogue) error {
 	var entries []resourcesync.Entry
 	for _, p := range c.History.Periods {
-		entries = append(entries, resourcesync.Entry{Loc: s.url(p.Path), From: p.From, Until: p.Until})
+		entries = append(entries, resourcesync.Entry{Loc: s.composer.url(p.Path), From: p.From, Until: p.Until})
 	}
 	if len(entries) == 0 {
 		c.drop(time.Now(), changeListArchivePath)
@@ -56,11 +62,11 @@ func (s *set) changeListArchive(e *edition, c *catalogue) error {
 
 // expireCollections takes collections out of the archive that have been in it for
 // long enough, or are more than most. The newest stays.
-func (s *set) expireCollections(c *catalogue, all *[]collection, most int) {
+func (s *archivist) expireCollections(c *catalogue, all *[]collection, most int) {
 	now := time.Now()
 	for len(*all) > 1 {
 		old := (*all)[0]
-		if len(*all) <= most && (s.schedule.KeepArchive < 0 || now.Sub(old.Written) < s.schedule.KeepArchive) {
+		if len(*all) <= most && (s.composer.schedule.KeepArchive < 0 || now.Sub(old.Written) < s.composer.schedule.KeepArchive) {
 			break
 		}
 		c.drop(now, old.Path)
@@ -71,36 +77,36 @@ func (s *set) expireCollections(c *catalogue, all *[]collection, most int) {
 }
 
 // nextExpiry is when the oldest collection leaves the archive; zero: never.
-func (s *set) nextExpiry(all []collection) time.Time {
-	if len(all) < 2 || s.schedule.KeepArchive < 0 {
+func (s *archivist) nextExpiry(all []collection) time.Time {
+	if len(all) < 2 || s.composer.schedule.KeepArchive < 0 {
 		return time.Time{}
 	}
-	return all[0].Written.Add(s.schedule.KeepArchive)
+	return all[0].Written.Add(s.composer.schedule.KeepArchive)
 }
 
 // expires reports whether it is time for that.
-func (s *set) expires(all []collection) bool {
+func (s *archivist) expires(all []collection) bool {
 	at := s.nextExpiry(all)
 	return !at.IsZero() && !time.Now().Before(at)
 }
 
 // expireLists takes Resource Lists out of the archive for which it is time.
 func (s *set) expireLists() error {
-	if !s.expires(s.shelf.current().History.Lists) {
+	if !s.archivist.expires(s.shelf.current().History.Lists) {
 		return nil
 	}
 	e := s.shelf.edition()
-	return s.show(e, func(c *catalogue) error { return s.resourceListArchive(e, c) })
+	return s.show(e, func(c *catalogue) error { return s.archivist.resourceListArchive(e, c) })
 }
 
 // expireDumps does so with Resource Dumps, however few there are to keep.
 func (s *set) expireDumps() error {
-	if s.schedule.Archive < 0 || !s.expires(s.shelf.current().History.Dumps) {
+	if s.composer.schedule.Archive < 0 || !s.archivist.expires(s.shelf.current().History.Dumps) {
 		return nil
 	}
 	e := s.shelf.edition()
 	return s.show(e, func(c *catalogue) error {
-		s.expireCollections(c, &c.History.Dumps, s.schedule.KeepDumps)
-		return s.resourceDumpArchive(e, c)
+		s.archivist.expireCollections(c, &c.History.Dumps, s.composer.schedule.KeepDumps)
+		return s.archivist.resourceDumpArchive(e, c)
 	})
 }

@@ -7,18 +7,18 @@ import "context"
 // of these.
 func (s *Source) Build(ctx context.Context) error {
 	for _, x := range s.sets {
-		if err := x.folder.Scan(ctx); err != nil {
+		if err := x.packager.folder.Scan(ctx); err != nil {
 			return err
 		}
 		steps := []struct {
 			wanted bool
 			do     work
 		}{
-			{x.schedule.ChangeList > 0, x.buildChangeLists},
-			{x.schedule.ResourceList > 0, x.buildResourceList},
+			{x.composer.schedule.ChangeList > 0, x.buildChangeLists},
+			{x.composer.schedule.ResourceList > 0, x.buildResourceList},
 			{true, x.buildDumps},
-			{x.schedule.ChangeList > 0, x.buildChangeLists}, // of what the dumps left out
-			{x.schedule.ChangeList > 0, onRing(x.buildRecent)},
+			{x.composer.schedule.ChangeList > 0, x.buildChangeLists}, // of what the dumps left out
+			{x.composer.schedule.ChangeList > 0, onRing(x.buildRecent)},
 		}
 		for _, step := range steps {
 			if !step.wanted {

@@ -15,7 +15,7 @@ import (
 // changeLists are the Change Lists that are being written: those that are closed
 // now, and the open one.
 type changeLists struct {
-	*set
+	set     *set
 	edition *edition
 	history history // what it is going to be
 	closed  []period
@@ -51,17 +51,17 @@ func (s *set) buildChangeLists(ctx context.Context) (next time.Time, err error) 
 // index or the archive.
 func (b *changeLists) next() (next time.Time) {
 	h := &b.history
-	if b.schedule.Rotate > 0 && h.Last > h.After {
-		next = h.From.Add(b.schedule.Rotate)
+	if b.set.composer.schedule.Rotate > 0 && h.Last > h.After {
+		next = h.From.Add(b.set.composer.schedule.Rotate)
 	}
 	for _, p := range h.Periods[:max(len(h.Periods)-1, 0)] {
 		if !b.unneeded(p) {
 			continue
 		}
-		if p.Indexed && b.schedule.KeepChanges > 0 {
-			next = earlier(next, p.Until.Add(b.schedule.KeepChanges))
+		if p.Indexed && b.set.composer.schedule.KeepChanges > 0 {
+			next = earlier(next, p.Until.Add(b.set.composer.schedule.KeepChanges))
 		}
-		if keep := b.schedule.keepClosed(); keep > 0 {
+		if keep := b.set.composer.schedule.keepClosed(); keep > 0 {
 			next = earlier(next, p.Until.Add(keep))
 		}
 	}
@@ -74,13 +74,13 @@ func (b *changeLists) due(snap *Snapshot) bool {
 	begin, at := snap.Begin()
 	if h.From.IsZero() || h.After < begin || h.Last > snap.Last().Seq {
 		if !h.From.IsZero() {
-			b.log.Warn("the Change Lists begin anew: the log of changes does not fit what they say. Who has a copy of this Source needs the Resource List again",
+			b.set.composer.log.Warn("the Change Lists begin anew: the log of changes does not fit what they say. Who has a copy of this Source needs the Resource List again",
 				"event", "change_lists_begin_anew", "from", at)
 		}
 		h.From, h.After, h.Last, h.Open, h.Periods, h.Recent = at, begin, begin, "", nil, recent{}
 		return true
 	}
-	if len(h.Periods) > 0 && !b.shelf.current().has(changeListIndexPath) {
+	if len(h.Periods) > 0 && !b.set.shelf.current().has(changeListIndexPath) {
 		return true // an earlier version had it elsewhere
 	}
 	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || b.expired(time.Now())
@@ -88,7 +88,7 @@ func (b *changeLists) due(snap *Snapshot) bool {
 
 // aged reports whether the open list is to be closed now.
 func (b *changeLists) aged(now time.Time) bool {
-	return b.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.schedule.Rotate
+	return b.set.composer.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.set.composer.schedule.Rotate
 }
 
 // collect closes the open list each time that it is full, or old, and then writes what
@@ -96,8 +96,8 @@ func (b *changeLists) aged(now time.Time) bool {
 func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
 	h := &b.history
 	last := snap.Last().Seq
-	for last-h.After > uint64(b.schedule.RotateAt) { //nolint:gosec // not negative
-		if err := b.closeAt(ctx, snap, h.After+uint64(b.schedule.RotateAt)); err != nil { //nolint:gosec // not negative
+	for last-h.After > uint64(b.set.composer.schedule.RotateAt) { //nolint:gosec // not negative
+		if err := b.closeAt(ctx, snap, h.After+uint64(b.set.composer.schedule.RotateAt)); err != nil { //nolint:gosec // not negative
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (b *changeLists) closeAt(ctx context.Context, snap *Snapshot, last uint64) 
 func (b *changeLists) closeUntil(ctx context.Context, snap *Snapshot, last uint64, until time.Time) error {
 	h := &b.history
 	p := period{From: h.From, Until: until, After: h.After, Last: last, Path: b.openPath(), Indexed: true}
-	full, err := b.writeChanges(ctx, b.edition, p.Path, b.head(p.From, p.Until, changeListIndexPath), snap, p.After, p.Last)
+	full, err := b.set.composer.writeChanges(ctx, b.edition, p.Path, b.head(p.From, p.Until, changeListIndexPath), snap, p.After, p.Last)
 	if errors.Is(err, resourcesync.ErrFull) && full > h.After+1 {
 		return b.splitAt(ctx, snap, full, last, until)
 	}
@@ -161,7 +161,7 @@ func (b *changeLists) openPath() string {
 func (b *changeLists) head(from, until time.Time, index string) resourcesync.Head {
 	return resourcesync.Head{
 		Capability: resourcesync.ChangeList, From: from, Until: until,
-		Links: b.links(index, b.archive()),
+		Links: b.set.composer.links(index, b.archive()),
 	}
 }
 
@@ -182,7 +182,7 @@ func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	if len(h.Periods) > 0 {
 		path, index = b.openPath(), changeListIndexPath
 	}
-	full, err := b.writeChanges(ctx, b.edition, path, b.head(h.From, time.Time{}, index), snap, h.After, h.Last)
+	full, err := b.set.composer.writeChanges(ctx, b.edition, path, b.head(h.From, time.Time{}, index), snap, h.After, h.Last)
 	if errors.Is(err, resourcesync.ErrFull) && full > h.After+1 {
 		if err := b.closeAt(ctx, snap, full-1); err != nil {
 			return err
@@ -195,19 +195,19 @@ func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	}
 	was := h.Open
 	h.Open = path
-	if before := b.shelf.current(); was == path && len(b.closed) == 0 && before.has(changeListIndexPath) && slices.Equal(indexedPaths(h), indexedPaths(&before.History)) {
+	if before := b.set.shelf.current(); was == path && len(b.closed) == 0 && before.has(changeListIndexPath) && slices.Equal(indexedPaths(h), indexedPaths(&before.History)) {
 		return nil
 	}
 	var members []resourcesync.Entry
 	for _, p := range h.Periods {
 		if p.Indexed {
-			members = append(members, resourcesync.Entry{Loc: b.url(p.Path), From: p.From, Until: p.Until})
+			members = append(members, resourcesync.Entry{Loc: b.set.composer.url(p.Path), From: p.From, Until: p.Until})
 		}
 	}
-	members = append(members, resourcesync.Entry{Loc: b.url(h.Open), From: h.From})
+	members = append(members, resourcesync.Entry{Loc: b.set.composer.url(h.Open), From: h.From})
 	head := b.head(members[0].From, time.Time{}, "")
 	head.Index = true
-	if err := b.edition.write(changeListIndexPath, head, members); err != nil || b.shelf.current().has(changeListIndexPath) {
+	if err := b.edition.write(changeListIndexPath, head, members); err != nil || b.set.shelf.current().has(changeListIndexPath) {
 		return err
 	}
 	return b.relink()
@@ -225,13 +225,13 @@ func indexedPaths(h *history) (paths []string) {
 // relink writes closed lists anew that say that their index is elsewhere, as it was for
 // earlier versions.
 func (b *changeLists) relink() error {
-	c := b.shelf.current()
+	c := b.set.shelf.current()
 	for _, p := range b.history.Periods {
 		d, ok := c.Documents[p.Path]
 		if !ok || !p.Indexed || slices.ContainsFunc(b.closed, func(n period) bool { return n.Path == p.Path }) {
 			continue
 		}
-		f, err := os.Open(filepath.Join(b.shelf.dir, d.File))
+		f, err := os.Open(filepath.Join(b.set.shelf.dir, d.File))
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (b *changeLists) expired(now time.Time) bool {
 		if last := i == len(b.history.Periods)-1; last {
 			return false // the index keeps the newest
 		}
-		if b.unneeded(p) && (b.schedule.expired(p, now) || p.Indexed && b.schedule.unlisted(p, now)) {
+		if b.unneeded(p) && (b.set.composer.schedule.expired(p, now) || p.Indexed && b.set.composer.schedule.unlisted(p, now)) {
 			return true
 		}
 	}
@@ -270,17 +270,17 @@ func (b *changeLists) expired(now time.Time) bool {
 // that an index stays one.
 func (b *changeLists) expire(now time.Time) {
 	h := &b.history
-	for len(h.Periods) > 1 && b.unneeded(h.Periods[0]) && b.schedule.expired(h.Periods[0], now) {
+	for len(h.Periods) > 1 && b.unneeded(h.Periods[0]) && b.set.composer.schedule.expired(h.Periods[0], now) {
 		h.Periods = h.Periods[1:]
 	}
 	if n := len(h.Periods) - mostKept; n > 0 {
-		b.log.Warn("there are more closed Change Lists than an index can list; the oldest are removed though it is not time: let each have more changes (Schedule.RotateAt)",
+		b.set.composer.log.Warn("there are more closed Change Lists than an index can list; the oldest are removed though it is not time: let each have more changes (Schedule.RotateAt)",
 			"event", "change_lists_removed", "lists", n, "until", h.Periods[n-1].Until)
 		h.Periods = h.Periods[n:]
 	}
 	for i := range max(len(h.Periods)-1, 0) {
 		p := &h.Periods[i]
-		p.Indexed = p.Indexed && !(b.unneeded(*p) && b.schedule.unlisted(*p, now))
+		p.Indexed = p.Indexed && !(b.unneeded(*p) && b.set.composer.schedule.unlisted(*p, now))
 	}
 }
 
@@ -323,7 +323,7 @@ func (b *changeLists) apply(c *catalogue) error {
 	for _, p := range h.Periods {
 		dumped[p.Path] = p
 	}
-	existed, before := b.shelf.current().has(changeListPath), h.Open
+	existed, before := b.set.shelf.current().has(changeListPath), h.Open
 	h.From, h.After, h.Last, h.Open, h.Periods = b.history.From, b.history.After, b.history.Last, b.history.Open, b.history.Periods
 	for i := range h.Periods {
 		p := &h.Periods[i]
@@ -347,10 +347,10 @@ func (b *changeLists) apply(c *catalogue) error {
 	if len(b.closed) == 0 && len(dumped) == 0 && c.has(changeListArchivePath) {
 		return nil
 	}
-	if err := b.changeListArchive(b.edition, c); err != nil || len(dumped) == 0 || !c.has(changeDumpPath) {
+	if err := b.set.archivist.changeListArchive(b.edition, c); err != nil || len(dumped) == 0 || !c.has(changeDumpPath) {
 		return err
 	}
-	return b.changeDumps(b.edition, c) // of those that are left
+	return b.set.archivist.changeDumps(b.edition, c) // of those that are left
 }
 
 // notices tells of lists that were closed or have begun. That something was added

@@ -33,7 +33,7 @@ type recent struct {
 // written as a whole each time, so this bounds what a change costs; and one that comes
 // after a while of quiet is in it at once.
 func (s *set) rest(path string, changes uint64) time.Duration {
-	every := s.schedule.ChangeList
+	every := s.composer.schedule.ChangeList
 	paced := every + every*time.Duration(min(changes, recentChanges))/1000
 	passed := time.Since(s.shelf.current().Documents[path].Modified)
 	return min(max(paced-passed, every), paced)
@@ -72,8 +72,8 @@ func (s *set) buildRecent(ctx context.Context) error {
 	}
 	e := s.shelf.edition()
 	for {
-		head := resourcesync.Head{Capability: resourcesync.ChangeList, From: r.From, Links: s.links(changeListIndexPath, changeListArchivePath)}
-		full, err := s.writeChanges(ctx, e, changeListPath, head, snap, r.After, r.Last)
+		head := resourcesync.Head{Capability: resourcesync.ChangeList, From: r.From, Links: s.composer.links(changeListIndexPath, changeListArchivePath)}
+		full, err := s.composer.writeChanges(ctx, e, changeListPath, head, snap, r.After, r.Last)
 		if err == nil {
 			break
 		}
@@ -134,7 +134,7 @@ func (r *recent) dropThrough(snap *Snapshot, through uint64) error {
 // writeChanges writes a Change List of the changes after a number up to another. It
 // holds no more than a page of them. With ErrFull it returns the first for which there
 // is no room in a document, and nothing is left of it.
-func (s *set) writeChanges(ctx context.Context, e *edition, path string, head resourcesync.Head, snap *Snapshot, after, last uint64) (full uint64, err error) {
+func (s *composer) writeChanges(ctx context.Context, e *edition, path string, head resourcesync.Head, snap *Snapshot, after, last uint64) (full uint64, err error) {
 	d, err := e.draft(path, xmlType)
 	if err != nil {
 		return 0, err

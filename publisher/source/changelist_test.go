@@ -154,10 +154,10 @@ func TestEveryChangeIsInOneList_DOC39_DOC40_SRC15(t *testing.T) {
 			x.churn(random, random.IntN(12), time.Now())
 			if random.IntN(3) == 0 {
 				// A list that is old is closed at the time of the snapshot.
-				s.schedule.Rotate = time.Nanosecond
+				s.composer.schedule.Rotate = time.Nanosecond
 			}
 			x.step(s.buildChangeLists)
-			s.schedule.Rotate = time.Hour
+			s.composer.schedule.Rotate = time.Hour
 			if random.IntN(5) == 0 {
 				x.close()
 				x.open()
@@ -228,7 +228,7 @@ func TestChangeListsExpire_DOC45(t *testing.T) {
 	first := index[0].Loc
 
 	// Who begins with the Resource List, or the dump, needs all changes since.
-	s.schedule.KeepChanges = time.Nanosecond
+	s.composer.schedule.KeepChanges = time.Nanosecond
 	x.step(s.buildChangeLists)
 	list, _ := x.read("/resourcelist.xml")
 	if from, _ := x.changes(x.lists()); from.After(list.At) {
@@ -249,7 +249,7 @@ func TestChangeListsExpire_DOC45(t *testing.T) {
 	}
 	x.changes("/changelist-archive.xml")
 
-	s.schedule.KeepArchive = time.Nanosecond
+	s.composer.schedule.KeepArchive = time.Nanosecond
 	x.step(s.buildChangeLists)
 	if _, archive = x.read("/changelist-archive.xml"); len(archive) != 1 {
 		t.Errorf("%d lists are in the archive, want one", len(archive))

@@ -22,7 +22,7 @@ func TestReaderFindsEveryPart_DOC35_DOC40(t *testing.T) {
 	x := newSite(t, func(o *Options) { o.Schedule.RotateAt = 3 })
 	x.build()
 	s := x.sets[0]
-	s.limits = resourcesync.WriteOptions{MaxEntries: 3}
+	s.composer.limits = resourcesync.WriteOptions{MaxEntries: 3}
 	done := make(chan struct{})
 	var writers sync.WaitGroup
 	for _, build := range []func(){
@@ -70,7 +70,7 @@ func TestPartsOfAnOlderIndexStay_DOC35(t *testing.T) {
 	x := newSite(t, nil)
 	x.build()
 	s, random := x.sets[0], rand.New(rand.NewPCG(1, 1))
-	s.limits = resourcesync.WriteOptions{MaxEntries: 3}
+	s.composer.limits = resourcesync.WriteOptions{MaxEntries: 3}
 	var old []resourcesync.Entry
 	for h := (resourcesync.Head{}); !h.Index; {
 		x.churn(random, 12, time.Now())

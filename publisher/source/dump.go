@@ -24,10 +24,16 @@ type item struct {
 	change   *Change // nil in a Resource Dump
 }
 
+// packager writes packages of dumps from the files of a folder.
+type packager struct {
+	composer *composer
+	folder   *Folder
+}
+
 // writePackage writes a package of a dump (DOC-38, DOC-43). Items whose file has
 // changed since it was indexed are left out, and returned.
-func (s *set) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
-	h.Links = []resourcesync.Link{s.upLink()}
+func (s *packager) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
+	h.Links = []resourcesync.Link{s.composer.upLink()}
 	try := packageTry{moved: make(map[int]bool)}
 	for {
 		at, err := s.tryPackage(ctx, e, path, h, items, &try)
@@ -71,7 +77,7 @@ func readable(name string) bool {
 }
 
 // tryPackage is writePackage once. With errStale it returns the item at fault.
-func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
+func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
 	d, err := e.draft(path, zipType)
 	if err != nil {
 		return 0, err
@@ -107,10 +113,10 @@ func (s *set) tryPackage(ctx context.Context, e *edition, path string, h resourc
 // pack writes one item, and returns false for one that it passes over, since its
 // file was seen to have changed before anything of it was written. Where that shows
 // later, the error wraps errStale.
-func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
-	entry, ok := s.entry(&x.resource)
+func (s *packager) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
+	entry, ok := s.composer.entry(&x.resource)
 	if x.change != nil {
-		entry, ok = s.change(x.change)
+		entry, ok = s.composer.change(x.change)
 	}
 	if !ok {
 		return true, nil // it is in no list either
@@ -127,7 +133,7 @@ func (s *set) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool
 	}
 	switch {
 	case err != nil:
-		s.odd.note(s.log, x.resource.Path, fmt.Sprintf("it can't be read: %v", err))
+		s.composer.odd.note(s.composer.log, x.resource.Path, fmt.Sprintf("it can't be read: %v", err))
 		return true, nil // it will not be any more so for being told again
 	case !same:
 		return false, nil
@@ -168,7 +174,7 @@ func refusedBy(err error) *resourcesync.Error {
 
 // openIndexed opens the file of a resource, and tells whether it is, by its size
 // and time, what the index has. It returns nil where there is none any more.
-func (s *set) openIndexed(r *Resource) (f *os.File, same bool, err error) {
+func (s *packager) openIndexed(r *Resource) (f *os.File, same bool, err error) {
 	f, err = s.folder.Open(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -193,11 +199,11 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 	}
 	defer snap.Close()
 	h := s.shelf.current().History
-	if n := len(h.Dumps); n > 0 && (!isDue(h.Dumps[n-1].Written, s.schedule.Dump, time.Now()) || h.Dumps[n-1].Last == snap.Last().Seq) {
+	if n := len(h.Dumps); n > 0 && (!isDue(h.Dumps[n-1].Written, s.composer.schedule.Dump, time.Now()) || h.Dumps[n-1].Last == snap.Last().Seq) {
 		return nil
 	}
 	e := s.shelf.edition()
-	dump, left, err := s.writeResourceDump(ctx, e, snap)
+	dump, left, err := s.packager.writeResourceDump(ctx, e, snap)
 	if err == nil && len(left) >= leastLeft && len(left) > snap.Len()/2 {
 		err = errEmptied
 	}
@@ -211,19 +217,19 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 	return s.show(e, func(c *catalogue) error {
 		h := &c.History
 		h.Dumps = append(h.Dumps, dump)
-		keep := s.schedule.KeepDumps
-		if s.schedule.Archive < 0 {
+		keep := s.composer.schedule.KeepDumps
+		if s.composer.schedule.Archive < 0 {
 			keep = 1
 		}
-		s.expireCollections(c, &h.Dumps, keep)
+		s.archivist.expireCollections(c, &h.Dumps, keep)
 		c.tell(resourcesync.ResourceDump, resourceDumpPath, nil, false)
-		return s.resourceDumpArchive(e, c)
+		return s.archivist.resourceDumpArchive(e, c)
 	})
 }
 
 // writeResourceDump writes the packages of a Resource Dump, the document that lists
 // them, and the same for the archive. It returns what was left out.
-func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (dump collection, left []Resource, err error) {
+func (s *packager) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (dump collection, left []Resource, err error) {
 	dump = collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
 	var entries []resourcesync.Entry
 	var items []item
@@ -237,7 +243,7 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 		left = append(left, moved...)
 		p := packaging{Path: path, At: snap.At}
 		dump.Packages = append(dump.Packages, p)
-		entries = append(entries, s.packageEntry(p, e.last()))
+		entries = append(entries, s.composer.packageEntry(p, e.last()))
 		items, size = items[:0], 0
 		return nil
 	}
@@ -245,7 +251,7 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 		if err != nil {
 			return dump, left, err
 		}
-		if len(items) > 0 && (size+r.Length > s.schedule.PackageBytes || len(items) == packageEntries) {
+		if len(items) > 0 && (size+r.Length > s.composer.schedule.PackageBytes || len(items) == packageEntries) {
 			if err := flush(); err != nil {
 				return dump, left, err
 			}
@@ -258,14 +264,14 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 		}
 	}
 	for _, path := range []string{dump.Path, resourceDumpPath} {
-		h := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.links("", resourceDumpArchivePath)}
+		h := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.composer.links("", resourceDumpArchivePath)}
 		if path != resourceDumpPath {
-			if s.schedule.Archive < 0 {
+			if s.composer.schedule.Archive < 0 {
 				continue
 			}
-			h.Links = s.links("", "")
+			h.Links = s.composer.links("", "")
 		}
-		if err := s.writeSplit(e, path, h, entries); err != nil {
+		if err := s.composer.writeSplit(e, path, h, entries); err != nil {
 			return dump, left, err
 		}
 	}
@@ -273,7 +279,7 @@ func (s *set) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot)
 }
 
 // packageEntry is what a dump says of a package.
-func (s *set) packageEntry(p packaging, d *document) resourcesync.Entry {
+func (s *composer) packageEntry(p packaging, d *document) resourcesync.Entry {
 	return resourcesync.Entry{
 		Loc: s.url(p.Path), Type: zipType, Length: d.Length, HasLength: true, Hash: d.hashes(),
 		At: p.At, From: p.From, Until: p.Until,
@@ -281,7 +287,7 @@ func (s *set) packageEntry(p packaging, d *document) resourcesync.Entry {
 }
 
 // writeSplit writes a document that is in memory, in parts if it must.
-func (s *set) writeSplit(e *edition, path string, h resourcesync.Head, entries []resourcesync.Entry) error {
+func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries []resourcesync.Entry) error {
 	w, _, err := s.split(e, path, h)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func (s *set) buildChangeDump(ctx context.Context, p period) error {
 		return err
 	}
 	e := s.shelf.edition()
-	left, err := s.writeChangeDump(ctx, e, &p, items)
+	left, err := s.packager.writeChangeDump(ctx, e, &p, items)
 	if err == nil {
 		err = s.renew(left)
 	}
@@ -59,7 +59,7 @@ func (s *set) buildChangeDump(ctx context.Context, p period) error {
 			return fmt.Errorf("the Change List %s was removed while its dump was written", p.Path)
 		}
 		existed := c.has(changeDumpPath)
-		if err := s.changeDumps(e, c); err != nil {
+		if err := s.archivist.changeDumps(e, c); err != nil {
 			return err
 		}
 		c.tell(resourcesync.ChangeDump, changeDumpPath, nil, existed)
@@ -95,13 +95,13 @@ func lastChanges(snap *Snapshot, p period) ([]item, error) {
 
 // writeChangeDump writes the packages of a period, and the dump that lists them. It
 // returns what was left out.
-func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items []item) (left []Resource, err error) {
+func (s *packager) writeChangeDump(ctx context.Context, e *edition, p *period, items []item) (left []Resource, err error) {
 	p.Dump, p.Packages = fmt.Sprintf("archive/changedump-%d.xml", p.After+1), nil
 	var entries []resourcesync.Entry
 	from := p.From
 	for rest := items; len(rest) > 0 || len(entries) == 0; {
 		n, size := 0, int64(0)
-		for n < len(rest) && n < packageEntries && (n == 0 || size+rest[n].resource.Length <= s.schedule.PackageBytes) {
+		for n < len(rest) && n < packageEntries && (n == 0 || size+rest[n].resource.Length <= s.composer.schedule.PackageBytes) {
 			size += rest[n].resource.Length
 			n++
 		}
@@ -117,11 +117,11 @@ func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items 
 		}
 		left = append(left, moved...)
 		p.Packages = append(p.Packages, x)
-		entries = append(entries, s.packageEntry(x, e.last()))
+		entries = append(entries, s.composer.packageEntry(x, e.last()))
 		rest, from = rest[n:], until
 	}
-	return left, s.writeSplit(e, p.Dump, resourcesync.Head{
-		Capability: resourcesync.ChangeDump, From: p.From, Until: p.Until, Links: s.links("", ""),
+	return left, s.composer.writeSplit(e, p.Dump, resourcesync.Head{
+		Capability: resourcesync.ChangeDump, From: p.From, Until: p.Until, Links: s.composer.links("", ""),
 	}, entries)
 }
 
@@ -129,7 +129,7 @@ func (s *set) writeChangeDump(ctx context.Context, e *edition, p *period, items 
 // the open one, and the archive, of all. Where one in the middle never got a dump,
 // since its changes were gone when dumps were asked for, the Change Dump begins
 // after it: it has no hole.
-func (s *set) changeDumps(e *edition, c *catalogue) error {
+func (s *archivist) changeDumps(e *edition, c *catalogue) error {
 	var entries, members []resourcesync.Entry
 	var from time.Time
 	hole := false
@@ -138,7 +138,7 @@ func (s *set) changeDumps(e *edition, c *catalogue) error {
 			hole = true
 			continue
 		}
-		members = append(members, resourcesync.Entry{Loc: s.url(p.Dump), From: p.From, Until: p.Until})
+		members = append(members, resourcesync.Entry{Loc: s.composer.url(p.Dump), From: p.From, Until: p.Until})
 		if !p.Indexed {
 			continue
 		}
@@ -150,15 +150,15 @@ func (s *set) changeDumps(e *edition, c *catalogue) error {
 			if !ok {
 				return fmt.Errorf("the package %s of the Change Dump is lost", x.Path)
 			}
-			entries = append(entries, s.packageEntry(x, &d))
+			entries = append(entries, s.composer.packageEntry(x, &d))
 		}
 	}
 	if len(entries) == 0 {
 		c.drop(time.Now(), changeDumpPath, changeDumpArchivePath)
 		return nil
 	}
-	h := resourcesync.Head{Capability: resourcesync.ChangeDump, From: from, Links: s.links("", changeDumpArchivePath)}
-	if err := s.writeSplit(e, changeDumpPath, h, entries); err != nil {
+	h := resourcesync.Head{Capability: resourcesync.ChangeDump, From: from, Links: s.composer.links("", changeDumpArchivePath)}
+	if err := s.composer.writeSplit(e, changeDumpPath, h, entries); err != nil {
 		return err
 	}
 	return s.archiveOf(e, c, resourcesync.ChangeDumpArchive, changeDumpArchivePath, members)

@@ -55,6 +55,6 @@ func (s *set) renew(left []Resource) error {
 // changed. It may not have before the first scan, nor while the folder or most of it
 // is away: a dump would leave out what it lacks, and tell of that as updated.
 func (s *set) inStep() bool {
-	st := s.folder.Status()
+	st := s.packager.folder.Status()
 	return !st.Scanned.IsZero() && st.Err == nil && st.Held == 0
 }

@@ -28,9 +28,9 @@ func TestDumpHasWhatWasTouched_DOC36_DOC43(t *testing.T) {
 	x.write(map[string]string{"old": "1", "other": "1"})
 	x.build()
 	x.write(map[string]string{"new": "1"})
-	x.sets[0].schedule.Rotate, x.sets[0].schedule.Dump = time.Nanosecond, -1
+	x.sets[0].composer.schedule.Rotate, x.sets[0].composer.schedule.Dump = time.Nanosecond, -1
 	x.build()
-	x.sets[0].schedule.Dump = time.Nanosecond
+	x.sets[0].composer.schedule.Dump = time.Nanosecond
 	x.touch("old")
 	x.touch("new")
 	x.step(x.sets[0].buildDumps)
@@ -78,9 +78,9 @@ func TestNoDumpOfAnEmptiedFolder(t *testing.T) {
 	for i := range 2 * leastLeft {
 		x.write(map[string]string{fmt.Sprint(i): "x"})
 	}
-	x.sets[0].schedule.Dump = -1
+	x.sets[0].composer.schedule.Dump = -1
 	x.build()
-	x.sets[0].schedule.Dump = time.Nanosecond
+	x.sets[0].composer.schedule.Dump = time.Nanosecond
 	away := x.dir + ".away"
 	if err := errors.Join(os.Rename(x.dir, away), os.Mkdir(x.dir, 0o750)); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestNoDumpBeforeTheFirstScan(t *testing.T) {
 	x.write(map[string]string{"a": "1", "b": "1"})
 	x.build()
 	x.write(map[string]string{"c": "1"}) // so that a dump is due
-	if err := x.sets[0].folder.Scan(t.Context()); err != nil {
+	if err := x.sets[0].packager.folder.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	x.close()

@@ -154,7 +154,7 @@ func TestDumpsExpire_DOC44(t *testing.T) {
 	if packages != 2 {
 		t.Errorf("%d packages are kept", packages)
 	}
-	x.sets[0].schedule.KeepArchive = time.Nanosecond
+	x.sets[0].composer.schedule.KeepArchive = time.Nanosecond
 	x.step(x.sets[0].buildResourceList)
 	if _, lists := x.read("/resourcelist-archive.xml"); len(lists) != 1 {
 		t.Errorf("%d Resource Lists are in the archive, want the newest", len(lists))

@@ -102,7 +102,7 @@ func (x *export) collect() error {
 		known[p] = true
 	}
 	for _, set := range append(slices.Clone(x.sets), &set{shelf: x.site}) {
-		below := strings.TrimPrefix(set.base, x.o.PublicURL)
+		below := strings.TrimPrefix(set.composer.base, x.o.PublicURL)
 		c := set.shelf.current()
 		for _, at := range inOrder(c) {
 			d := c.Documents[at]

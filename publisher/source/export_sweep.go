@@ -132,6 +132,6 @@ func (x *export) wrote(at, name string) bool {
 	kind, _, _ := strings.Cut(path.Base(at), "-")
 	up, _ := h.Link("up")
 	return strings.HasPrefix(h.Capability, kind) && slices.ContainsFunc(x.sets, func(s *set) bool {
-		return up.Href == s.url(capabilityListPath) && liesIn(filepath.Dir(name), x.at(s.name))
+		return up.Href == s.composer.url(capabilityListPath) && liesIn(filepath.Dir(name), x.at(s.name))
 	})
 }

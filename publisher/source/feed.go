@@ -28,7 +28,7 @@ func (s *set) feed(ctx context.Context) error {
 	after := max(s.changes.Recorded(), offset) - offset
 	if begin, at := snap.Begin(); after < begin {
 		if after > 0 {
-			s.log.Error("changes are missing in the outbox and in the log; subscribers are not told of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
+			s.composer.log.Error("changes are missing in the outbox and in the log; subscribers are not told of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
 		}
 		after = begin
 	}
@@ -51,7 +51,7 @@ func (s *set) feed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if entry, ok := s.change(&c); ok {
+		if entry, ok := s.composer.change(&c); ok {
 			found = append(found, c)
 			changes = append(changes, publisher.Change{Seq: c.Seq + offset, At: c.At, Entry: entry})
 		}
@@ -72,7 +72,7 @@ func (s *set) offset(snap *Snapshot) (uint64, error) {
 	if snap.Last().Seq+offset >= recorded {
 		return offset, nil
 	}
-	s.log.Warn("the index was begun anew; what changed before that and is not published never will be", "event", "index_begun_anew", "recorded", recorded)
+	s.composer.log.Warn("the index was begun anew; what changed before that and is not published never will be", "event", "index_begun_anew", "recorded", recorded)
 	return recorded, s.shelf.swap(func(c *catalogue) error { c.History.Offset = recorded; return nil })
 }
 
@@ -81,10 +81,10 @@ func (s *set) feedFramework(ctx context.Context) error {
 	var changes []publisher.Change
 	notices := s.shelf.current().History.Notices
 	if len(notices) == maxNotices && notices[0].Seq > s.framework.Recorded()+1 {
-		s.log.Warn("too many framework notifications wait to be recorded; the oldest are left out", "event", "notices_lost")
+		s.composer.log.Warn("too many framework notifications wait to be recorded; the oldest are left out", "event", "notices_lost")
 	}
 	for _, n := range notices {
-		base := s.base
+		base := s.composer.base
 		if n.Site {
 			base = s.site
 		}
@@ -109,7 +109,7 @@ func (s *set) prune() error {
 	h := s.shelf.current().History
 	through := h.After
 	for _, p := range h.Periods {
-		if s.schedule.Dump >= 0 && p.Dump == "" {
+		if s.composer.schedule.Dump >= 0 && p.Dump == "" {
 			through = p.After
 			break
 		}
@@ -123,7 +123,7 @@ func (s *set) prune() error {
 	if through == 0 {
 		return nil
 	}
-	_, err := s.index.Prune(Cut{Before: time.Now().Add(-s.schedule.Linger), Through: through})
+	_, err := s.index.Prune(Cut{Before: time.Now().Add(-s.composer.schedule.Linger), Through: through})
 	return err
 }
 
@@ -160,7 +160,7 @@ func (s *set) loop(ctx context.Context, what string, every func() time.Duration,
 		case errors.Is(err, ErrNoBaseline):
 			err, rest = nil, 0 // the first scan rings when it is finished
 		case err != nil && err.Error() != failing:
-			s.log.Error(what+" failed, and is tried again", "event", "document_failed", "error", err)
+			s.composer.log.Error(what+" failed, and is tried again", "event", "document_failed", "error", err)
 		}
 		failing = ""
 		if err != nil {

@@ -188,7 +188,7 @@ func (x *site) begins() uint64 {
 func TestLongNamesFillLists_DOC60(t *testing.T) {
 	x := newSite(t, func(o *Options) { o.Schedule.RotateAt = 50 })
 	s := x.sets[0]
-	s.limits = resourcesync.WriteOptions{MaxBytes: 6000}
+	s.composer.limits = resourcesync.WriteOptions{MaxBytes: 6000}
 	x.build()
 	for i := range 8 {
 		files := make(map[string]string)
@@ -233,7 +233,7 @@ func TestIndexMoves_DOC40_DOC54(t *testing.T) {
 		for i, p := range c.History.Periods {
 			e := s.shelf.edition()
 			if err := e.write(p.Path, resourcesync.Head{
-				Capability: resourcesync.ChangeList, From: p.From, Until: p.Until, Links: s.links(changeListPath, changeListArchivePath),
+				Capability: resourcesync.ChangeList, From: p.From, Until: p.Until, Links: s.composer.links(changeListPath, changeListArchivePath),
 			}, x.entriesOf(p.Path)); err != nil {
 				return err
 			}

@@ -17,10 +17,10 @@ func (s *set) buildResourceList(ctx context.Context) (next time.Time, err error)
 		return next, err
 	}
 	lists := s.shelf.current().History.Lists
-	if n := len(lists); s.schedule.Archive > 0 && n > 0 && lists[n-1].Last != s.index.lastSeq() {
-		next = lists[n-1].Written.Add(s.schedule.Archive)
+	if n := len(lists); s.composer.schedule.Archive > 0 && n > 0 && lists[n-1].Last != s.index.lastSeq() {
+		next = lists[n-1].Written.Add(s.composer.schedule.Archive)
 	}
-	return earlier(next, s.nextExpiry(lists)), nil
+	return earlier(next, s.archivist.nextExpiry(lists)), nil
 }
 
 func (s *set) writeDueLists(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (s *set) writeDueLists(ctx context.Context) error {
 	if len(paths) == 0 {
 		return s.expireLists()
 	}
-	written, err := s.writeResourceLists(ctx, e, snap, paths)
+	written, err := s.composer.writeResourceLists(ctx, e, snap, paths)
 	if err != nil {
 		e.discard()
 		return err
@@ -58,24 +58,24 @@ func (s *set) writeDueLists(ctx context.Context) error {
 			return nil
 		}
 		h.Lists = append(h.Lists, written...)
-		return s.resourceListArchive(e, c)
+		return s.archivist.resourceListArchive(e, c)
 	})
 }
 
 // archiveDue reports whether it is time for a Resource List in the archive.
 func (s *set) archiveDue(h *history, snap *Snapshot) bool {
-	if s.schedule.Archive < 0 {
+	if s.composer.schedule.Archive < 0 {
 		return false
 	}
 	if len(h.Lists) == 0 {
 		return true
 	}
 	last := h.Lists[len(h.Lists)-1]
-	return isDue(last.Written, s.schedule.Archive, time.Now()) && last.Last != snap.Last().Seq
+	return isDue(last.Written, s.composer.schedule.Archive, time.Now()) && last.Last != snap.Last().Seq
 }
 
 // writeResourceLists writes the same list at each of the paths.
-func (s *set) writeResourceLists(ctx context.Context, e *edition, snap *Snapshot, paths []string) ([]collection, error) {
+func (s *composer) writeResourceLists(ctx context.Context, e *edition, snap *Snapshot, paths []string) ([]collection, error) {
 	var writers []*resourcesync.Splitter
 	var sinks []*parts
 	abort := func(err error) error {

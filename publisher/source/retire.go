@@ -8,22 +8,22 @@ import (
 // retire takes away what an earlier run wrote and this one is told not to write:
 // nobody would keep it in step, and who begins with an old dump finds no changes
 // since.
-func (s *set) retire(e *edition, c *catalogue) error {
+func (s *archivist) retire(e *edition, c *catalogue) error {
 	now := time.Now()
-	if s.schedule.ResourceList < 0 {
+	if s.composer.schedule.ResourceList < 0 {
 		c.drop(now, append(slices.Clone(c.History.List.Parts), resourceListPath)...)
 		c.History.List = collection{}
 	}
-	if s.schedule.Dump < 0 {
+	if s.composer.schedule.Dump < 0 {
 		s.retireDumps(c, now)
 	}
-	if s.schedule.Archive < 0 {
+	if s.composer.schedule.Archive < 0 {
 		return s.retireArchives(e, c, now)
 	}
 	return nil
 }
 
-func (s *set) retireDumps(c *catalogue, now time.Time) {
+func (s *archivist) retireDumps(c *catalogue, now time.Time) {
 	h := &c.History
 	c.drop(now, changeDumpPath, changeDumpArchivePath)
 	s.dropResourceDumps(c, now)
@@ -34,7 +34,7 @@ func (s *set) retireDumps(c *catalogue, now time.Time) {
 	}
 }
 
-func (s *set) dropResourceDumps(c *catalogue, now time.Time) {
+func (s *archivist) dropResourceDumps(c *catalogue, now time.Time) {
 	c.drop(now, resourceDumpPath, resourceDumpArchivePath)
 	for _, d := range c.History.Dumps {
 		c.drop(now, append(pathsOf(d.Packages), d.Path)...)
@@ -44,7 +44,7 @@ func (s *set) dropResourceDumps(c *catalogue, now time.Time) {
 
 // retireArchives also sees to it that the Resource List and the dumps, which have
 // links to their archives, are written anew without.
-func (s *set) retireArchives(e *edition, c *catalogue, now time.Time) error {
+func (s *archivist) retireArchives(e *edition, c *catalogue, now time.Time) error {
 	h := &c.History
 	if !c.has(resourceListArchivePath) && !c.has(resourceDumpArchivePath) && !c.has(changeListArchivePath) {
 		return nil

@@ -237,7 +237,7 @@ func TestExport(t *testing.T) {
 	x.close()
 	x.o.PublicURL = static.URL + "/"
 	x.open()
-	x.sets[0].limits = resourcesync.WriteOptions{MaxEntries: 2}
+	x.sets[0].composer.limits = resourcesync.WriteOptions{MaxEntries: 2}
 	x.write(map[string]string{"a": "1", "b": "1", "c": "1"})
 	export := func() []resourcesync.Entry {
 		t.Helper()

@@ -125,13 +125,13 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 		http.NotFound(w, r)
 		return
 	}
-	f, same, err := s.openIndexed(&resource)
+	f, same, err := s.packager.openIndexed(&resource)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		http.Error(w, "this resource can't be read", http.StatusForbidden)
 		return
 	case err != nil:
-		s.odd.note(s.log, path, "it can't be opened: "+err.Error())
+		s.composer.odd.note(s.composer.log, path, "it can't be opened: "+err.Error())
 		http.Error(w, "this resource can't be read now; try again later", http.StatusServiceUnavailable)
 		return
 	case f == nil:
@@ -145,7 +145,7 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 		return
 	}
 	head := w.Header()
-	head.Set("Link", websub.Link{Target: s.url(capabilityListPath), Rels: []string{"resourcesync"}}.String())
+	head.Set("Link", websub.Link{Target: s.composer.url(capabilityListPath), Rels: []string{"resourcesync"}}.String())
 	head.Set("Content-Type", resource.MediaType)
 	if same {
 		head.Set("ETag", strconv.Quote(hex.EncodeToString(resource.SHA256[:16])))

@@ -163,7 +163,7 @@ func TestBeforeTheFirstDocuments_SRC02_SRC11(t *testing.T) {
 		t.Errorf("what will never be there answers %d", got.status)
 	}
 	s := x.sets[0]
-	if err := s.folder.Scan(t.Context()); err != nil {
+	if err := s.packager.folder.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	comes("after the first scan", documents...)
@@ -353,7 +353,7 @@ func TestReaderOfAnOlderDocument(t *testing.T) {
 	_, packages := x.read("/resourcedump.xml")
 	old := x.get(packages[0].Loc)
 	x.write(map[string]string{"a.txt": "B"})
-	x.sets[0].schedule.KeepDumps = 1
+	x.sets[0].composer.schedule.KeepDumps = 1
 	time.Sleep(time.Millisecond) // a dump is due after a nanosecond
 	x.build()
 	if _, now := x.read("/resourcedump.xml"); now[0].Loc == packages[0].Loc {

@@ -35,41 +35,48 @@ const (
 	dataPath      = "data/"
 )
 
-// set publishes one folder: it writes its documents and feeds its topics.
-type set struct {
-	name     string
-	base     string // the URL of all that is in it, with a slash at the end
-	site     string // the URL of the Source
-	above    string // that of its Source Description
+// composer knows what the documents of a set say, and writes them into an edition.
+type composer struct {
+	base     string // the URL of all that is in the set, with a slash at the end
 	schedule Schedule
-	hooks    *Hooks
+	limits   resourcesync.WriteOptions // of a document; zero but in tests
 	log      *slog.Logger
+	odd      oddities
+}
 
-	index  *Index
-	folder *Folder
-	shelf  *shelf
-	limits resourcesync.WriteOptions // of a document; zero but in tests
-	reach  reach
+// set publishes one folder: it says when which of its documents is due, and feeds its topics.
+type set struct {
+	composer  composer
+	archivist archivist
+	packager  packager
+
+	name  string
+	site  string // the URL of the Source
+	above string // that of its Source Description
+	hooks *Hooks
+
+	index *Index
+	shelf *shelf
+	reach reach
 	// changes and framework are nil where there are no hubs.
 	changes, framework *publisher.Publisher
 	hubs               []string
 
 	moved   bell // the index has changed
 	noticed bell // there are notices to tell
-	odd     oddities
 }
 
 // url is that of a document of the set.
-func (s *set) url(path string) string { return s.base + path }
+func (s *composer) url(path string) string { return s.base + path }
 
 // upLink leads to the Capability List, as all documents of a set do.
-func (s *set) upLink() resourcesync.Link {
+func (s *composer) upLink() resourcesync.Link {
 	return resourcesync.Link{Rel: "up", Href: s.url(capabilityListPath)}
 }
 
 // links are those of a document: up and, for one that is part of an index or has
 // an archive, these.
-func (s *set) links(index, archive string) []resourcesync.Link {
+func (s *composer) links(index, archive string) []resourcesync.Link {
 	links := []resourcesync.Link{s.upLink()}
 	if index != "" {
 		links = append(links, resourcesync.Link{Rel: "index", Href: s.url(index)})
@@ -85,7 +92,7 @@ const longestURL = 2048
 
 // entry is what a list says of a resource (DOC-34). It returns false for one that
 // no list can have, since its URL is too long.
-func (s *set) entry(r *Resource) (resourcesync.Entry, bool) {
+func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
 	e := resourcesync.Entry{Loc: s.base + dataPath + EscapePath(r.Path)}
 	if utf8.RuneCountInString(e.Loc) > longestURL {
 		s.odd.note(s.log, r.Path, "its URL is longer than 2,048 characters, which no list can have; give it a shorter path")
@@ -100,7 +107,7 @@ func (s *set) entry(r *Resource) (resourcesync.Entry, bool) {
 // change is what a list says of a change (DOC-39, DOC-17). Of what was deleted the
 // time of the deletion is the last modification, too: readers that compare that
 // alone would pass over an earlier one. So it is rounded up to what is written.
-func (s *set) change(c *Change) (resourcesync.Entry, bool) {
+func (s *composer) change(c *Change) (resourcesync.Entry, bool) {
 	e, ok := s.entry(&c.Resource)
 	e.Change, e.Datetime = c.Change, c.At
 	if c.Change.Removes() {
@@ -133,7 +140,7 @@ func (o *oddities) note(log *slog.Logger, path, why string) {
 
 // split begins a document of any length at a path of the edition, number 0, and
 // returns what tells the paths of its parts.
-func (s *set) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
+func (s *composer) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
 	p := &parts{edition: e, base: s.base, zero: path}
 	w, err := resourcesync.NewSplitter(h, p, s.limits)
 	if err != nil {
@@ -189,8 +196,8 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 	}
 	urls := make([]string, len(shown))
 	for i := range shown {
-		urls[i] = s.url(shown[i].Path)
-		s.log.Debug("a document was written", "event", "document_written", "url", urls[i], "bytes", shown[i].Length)
+		urls[i] = s.composer.url(shown[i].Path)
+		s.composer.log.Debug("a document was written", "event", "document_written", "url", urls[i], "bytes", shown[i].Length)
 	}
 	if s.hooks.Built != nil && len(urls) > 0 {
 		slices.Sort(urls)

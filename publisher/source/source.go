@@ -90,11 +90,13 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 		state, base = filepath.Join(state, "sets", o.Name), base+o.Name+"/"
 	}
 	x = &set{
-		name: o.Name, base: base, site: s.o.PublicURL, above: s.o.PublicURL + descriptionPath,
-		schedule: s.o.Schedule, hooks: &s.o.Hooks, log: s.o.Log, reach: reach{recentAge, recentChanges},
+		composer: composer{base: base, schedule: s.o.Schedule, log: s.o.Log},
+		name:     o.Name, site: s.o.PublicURL, above: s.o.PublicURL + descriptionPath,
+		hooks: &s.o.Hooks, reach: reach{recentAge, recentChanges},
 	}
+	x.archivist.composer, x.packager.composer = &x.composer, &x.composer
 	if o.Name != "" {
-		x.log = x.log.With("set", o.Name)
+		x.composer.log = x.composer.log.With("set", o.Name)
 	}
 	for _, h := range s.o.Hubs {
 		x.hubs = append(x.hubs, h.URL)
@@ -115,11 +117,11 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 // change with each document.
 func (s *set) openFolder(o FolderOptions, state string) (err error) {
 	o.Exclude = append(slices.Clone(o.Exclude), state)
-	o.MaxURL = longestURL - len(s.base+dataPath)
+	o.MaxURL = longestURL - len(s.composer.base+dataPath)
 	if o.Log == nil {
-		o.Log = s.log
+		o.Log = s.composer.log
 	}
-	s.folder, err = NewFolder(s.index, o)
+	s.packager.folder, err = NewFolder(s.index, o)
 	return err
 }
 
@@ -128,8 +130,8 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 		return nil
 	}
 	options := publisher.Options{
-		Hubs: o.Hubs, CapabilityList: s.url(capabilityListPath), SourceDescription: s.above,
-		Every: o.Every, Client: o.Client, Log: s.log,
+		Hubs: o.Hubs, CapabilityList: s.composer.url(capabilityListPath), SourceDescription: s.above,
+		Every: o.Every, Client: o.Client, Log: s.composer.log,
 	}
 	if posted := o.Hooks.Posted; posted != nil {
 		options.Posted = func(p publisher.Posted) { posted(s.name, p) }
@@ -138,8 +140,8 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 		return err
 	}
 	changes, framework := options, options
-	changes.Dir, changes.Topic, changes.Kind = outboxDir(state, s.url(changesPath)), s.url(changesPath), publisher.Changes
-	framework.Dir, framework.Topic, framework.Kind = outboxDir(state, s.url(frameworkPath)), s.url(frameworkPath), publisher.Framework
+	changes.Dir, changes.Topic, changes.Kind = outboxDir(state, s.composer.url(changesPath)), s.composer.url(changesPath), publisher.Changes
+	framework.Dir, framework.Topic, framework.Kind = outboxDir(state, s.composer.url(frameworkPath)), s.composer.url(frameworkPath), publisher.Framework
 	if s.changes, err = publisher.Open(changes); err != nil {
 		return err
 	}
@@ -172,16 +174,16 @@ func (s *set) logBegins() (time.Time, error) {
 // openShelf opens the documents. Those that were written for another URL are of no
 // use, and begin anew.
 func (s *set) openShelf(dir string) (err error) {
-	if s.shelf, err = openShelf(dir, s.schedule.Linger); err != nil {
+	if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 		return err
 	}
-	if site := s.shelf.current().History.Site; site != "" && site != s.base {
-		s.log.Warn("the public URL is another than before: all documents are written anew, and the Change Lists begin with what the log still has", "event", "site_moved", "before", site, "now", s.base)
+	if site := s.shelf.current().History.Site; site != "" && site != s.composer.base {
+		s.composer.log.Warn("the public URL is another than before: all documents are written anew, and the Change Lists begin with what the log still has", "event", "site_moved", "before", site, "now", s.composer.base)
 		s.shelf = nil
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
-		if s.shelf, err = openShelf(dir, s.schedule.Linger); err != nil {
+		if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 			return err
 		}
 	}
@@ -198,8 +200,8 @@ func (s *set) openShelf(dir string) (err error) {
 	}
 	e := s.shelf.edition()
 	return s.show(e, func(c *catalogue) error {
-		c.History.Site = s.base
-		return s.retire(e, c)
+		c.History.Site = s.composer.base
+		return s.archivist.retire(e, c)
 	})
 }
 
@@ -216,7 +218,7 @@ func (s *Source) Run(ctx context.Context) error {
 
 // run starts all that a set does.
 func (s *set) run(ctx context.Context, g *errgroup.Group) {
-	g.Go(func() error { return s.folder.Run(ctx) })
+	g.Go(func() error { return s.packager.folder.Run(ctx) })
 	g.Go(func() error { s.relay(ctx); return nil })
 	s.writeDocuments(ctx, g)
 	if s.changes == nil {
@@ -230,12 +232,12 @@ func (s *set) run(ctx context.Context, g *errgroup.Group) {
 
 // writeDocuments starts what writes documents.
 func (s *set) writeDocuments(ctx context.Context, g *errgroup.Group) {
-	if s.schedule.ChangeList > 0 {
+	if s.composer.schedule.ChangeList > 0 {
 		s.begin(ctx, g, "writing the Change Lists", s.changeListRest, s.moved.wait, s.buildChangeLists)
 		s.begin(ctx, g, "writing the Change List of recent changes", s.recentRest, s.moved.wait, onRing(s.buildRecent))
 	}
-	if s.schedule.ResourceList > 0 {
-		s.begin(ctx, g, "writing the Resource List", always(s.schedule.ResourceList), s.moved.wait, s.buildResourceList)
+	if s.composer.schedule.ResourceList > 0 {
+		s.begin(ctx, g, "writing the Resource List", always(s.composer.schedule.ResourceList), s.moved.wait, s.buildResourceList)
 	}
 	s.begin(ctx, g, "writing the dumps", always(time.Second), s.moved.wait, s.buildDumps)
 }
@@ -253,7 +255,7 @@ func (s *set) relay(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.folder.Changed():
+		case <-s.packager.folder.Changed():
 			s.moved.ring()
 		}
 	}
@@ -262,7 +264,7 @@ func (s *set) relay(ctx context.Context) {
 // buildDumps writes the dumps that are due, and removes from the log what is in
 // documents by now.
 func (s *set) buildDumps(ctx context.Context) (next time.Time, err error) {
-	if s.schedule.Dump > 0 && s.inStep() {
+	if s.composer.schedule.Dump > 0 && s.inStep() {
 		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx), s.expireDumps())
 	}
 	err = errors.Join(err, s.prune()) // the log must not grow for ever over one that fails
@@ -273,13 +275,13 @@ func (s *set) buildDumps(ctx context.Context) (next time.Time, err error) {
 // folder is away it rings when it is back.
 func (s *set) nextDump() (next time.Time) {
 	dumps := s.shelf.current().History.Dumps
-	if s.schedule.Dump < 0 || len(dumps) == 0 || !s.inStep() {
+	if s.composer.schedule.Dump < 0 || len(dumps) == 0 || !s.inStep() {
 		return next
 	}
 	if last := dumps[len(dumps)-1]; last.Last != s.index.lastSeq() {
-		next = last.Written.Add(s.schedule.Dump)
+		next = last.Written.Add(s.composer.schedule.Dump)
 	}
-	return earlier(next, s.nextExpiry(dumps))
+	return earlier(next, s.archivist.nextExpiry(dumps))
 }
 
 // sweep removes what older documents named, when nobody reads them any more.
@@ -287,7 +289,7 @@ func (s *Source) sweep(ctx context.Context) error {
 	for sleep(ctx, tick) {
 		for _, x := range s.sets {
 			if err := x.shelf.sweep(); err != nil {
-				x.log.Error("removing older documents failed, and is tried again", "event", "document_failed", "error", err)
+				x.composer.log.Error("removing older documents failed, and is tried again", "event", "document_failed", "error", err)
 			}
 		}
 	}

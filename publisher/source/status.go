@@ -31,9 +31,9 @@ type SetStatus struct {
 func (s *Source) Status() Status {
 	var all Status
 	for _, x := range s.sets {
-		st := SetStatus{Name: x.name, Folder: x.folder.Status(), CapabilityList: x.url(capabilityListPath)}
+		st := SetStatus{Name: x.name, Folder: x.packager.folder.Status(), CapabilityList: x.composer.url(capabilityListPath)}
 		for _, path := range x.shelf.current().paths() {
-			st.Documents = append(st.Documents, x.url(path))
+			st.Documents = append(st.Documents, x.composer.url(path))
 		}
 		if x.changes != nil {
 			changes, framework := x.changes.Status(), x.framework.Status()
@@ -52,9 +52,9 @@ func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) 
 			continue
 		}
 		switch topic {
-		case x.url(changesPath):
+		case x.composer.url(changesPath):
 			return x.changes.Resume(ctx, hub, from)
-		case x.url(frameworkPath):
+		case x.composer.url(frameworkPath):
 			return x.framework.Resume(ctx, hub, from)
 		}
 	}
@@ -66,9 +66,9 @@ func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) 
 func (s *Source) AcceptDeletions() int {
 	held := 0
 	for _, x := range s.sets {
-		if n := x.folder.Status().Held; n > 0 {
+		if n := x.packager.folder.Status().Held; n > 0 {
 			held += n
-			x.folder.AcceptDeletions()
+			x.packager.folder.AcceptDeletions()
 		}
 	}
 	return held
@@ -88,7 +88,7 @@ func (s *Source) Topics() []string {
 	var all []string
 	for _, x := range s.sets {
 		if x.changes != nil {
-			all = append(all, x.url(changesPath), x.url(frameworkPath))
+			all = append(all, x.composer.url(changesPath), x.composer.url(frameworkPath))
 		}
 	}
 	return all

@@ -25,7 +25,7 @@ func grown(t *testing.T) *site {
 		withHub(o)
 		o.Schedule.RotateAt = 5
 	})
-	x.sets[0].limits = resourcesync.WriteOptions{MaxEntries: 4}
+	x.sets[0].composer.limits = resourcesync.WriteOptions{MaxEntries: 4}
 	for i := range 10 {
 		x.write(map[string]string{fmt.Sprintf("d%d/%d.txt", i%3, i): fmt.Sprint(i)})
 	}

@@ -34,7 +34,7 @@ var capabilityPaths = []struct{ capability, path string }{
 // begun reports whether c has what a copy begins with: the Resource List and the
 // Change List, as far as these are written at all.
 func (s *set) begun(c *catalogue) bool {
-	return (s.schedule.ResourceList < 0 || c.has(resourceListPath)) && (s.schedule.ChangeList < 0 || c.has(changeListPath))
+	return (s.composer.schedule.ResourceList < 0 || c.has(resourceListPath)) && (s.composer.schedule.ChangeList < 0 || c.has(changeListPath))
 }
 
 // capabilityList writes the Capability List into the edition if it has to change
@@ -52,7 +52,7 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 			p.path = changeListIndexPath
 		}
 		if c.has(p.path) {
-			entries = append(entries, resourcesync.Entry{Loc: s.url(p.path), Capability: p.capability})
+			entries = append(entries, resourcesync.Entry{Loc: s.composer.url(p.path), Capability: p.capability})
 		}
 	}
 	if s.changes != nil {
@@ -61,8 +61,8 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 			hubs = append(hubs, resourcesync.Link{Rel: "hub", Href: h})
 		}
 		entries = append(entries,
-			resourcesync.Entry{Loc: s.url(changesPath), Capability: resourcesync.ChangeNotification, Links: hubs},
-			resourcesync.Entry{Loc: s.url(frameworkPath), Capability: resourcesync.FrameworkNotification, Links: hubs})
+			resourcesync.Entry{Loc: s.composer.url(changesPath), Capability: resourcesync.ChangeNotification, Links: hubs},
+			resourcesync.Entry{Loc: s.composer.url(frameworkPath), Capability: resourcesync.FrameworkNotification, Links: hubs})
 	}
 	words := []string{s.above}
 	for _, entry := range entries {
@@ -94,7 +94,7 @@ func (s *Source) describe() (changed, existed bool, err error) {
 	e := s.site.edition()
 	var entries []resourcesync.Entry
 	for _, x := range s.sets {
-		entries = append(entries, resourcesync.Entry{Loc: x.url(capabilityListPath), Capability: resourcesync.CapabilityList})
+		entries = append(entries, resourcesync.Entry{Loc: x.composer.url(capabilityListPath), Capability: resourcesync.CapabilityList})
 	}
 	err = e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, entries)
 	if err == nil {
@@ -129,7 +129,7 @@ func (s *Source) robots() []byte {
 	var b bytes.Buffer
 	b.WriteString("User-agent: *\nAllow: /\n\n")
 	for _, x := range s.sets {
-		fmt.Fprintf(&b, "Sitemap: %s\n", x.url(resourceListPath))
+		fmt.Fprintf(&b, "Sitemap: %s\n", x.composer.url(resourceListPath))
 	}
 	return b.Bytes()
 }
@@ -186,7 +186,7 @@ func (s *Source) writePage(e *edition) error {
 		Sets, Hubs              []string
 	}{Host: at.Host, Site: s.o.PublicURL, Description: s.o.PublicURL + descriptionPath}
 	for _, x := range s.sets {
-		data.Sets = append(data.Sets, x.url(capabilityListPath))
+		data.Sets = append(data.Sets, x.composer.url(capabilityListPath))
 	}
 	for _, h := range s.o.Hubs {
 		data.Hubs = append(data.Hubs, h.URL)
