@@ -18,6 +18,7 @@ import (
 	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
 )
@@ -76,6 +77,20 @@ func fillUp(t *testing.T, dir string, leave int64) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// What every store does when it is full: here, when the disk has less than MinFree.
+func TestFullStore(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	mount := small(t, 64)
+	s := openStore(t, filepath.Join(mount, "data"), Options{MinFree: 16 << 20})
+	var filler string
+	storetest.RunFull(t, s,
+		func() error { filler = fillUp(t, mount, 8<<10); return nil },
+		func() error { return os.Remove(filler) })
 }
 
 // Disk full: appends get ErrFull, nothing is corrupted, and it works again when

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/cluster"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -22,7 +23,7 @@ func allShards() (all []int) {
 	return all
 }
 
-// Leases are one owner's at a time, and end by the time of Redis.
+// Leases have one owner at a time, and end by the time of Redis; each hub hears of all.
 func TestLeases(t *testing.T) {
 	for name, url := range map[string]string{
 		"standalone": redistest.Standalone(t, redistest.Shared()).URL(),
@@ -33,48 +34,7 @@ func TestLeases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shards := []int{0, 7, 8, 250, 255}
-			sorted := func(list []int) []int { return slices.Sorted(slices.Values(list)) }
-			acquire := func(owner string, shards []int, ttl time.Duration, want ...int) {
-				t.Helper()
-				if got, err := s.Leases.Acquire(t.Context(), owner, shards, ttl); err != nil || !slices.Equal(sorted(got), want) {
-					t.Fatalf("%s acquires %v: %v %v, want %v", owner, shards, got, err, want)
-				}
-			}
-			owners := func(want ...string) {
-				t.Helper()
-				if got, err := s.Leases.Owners(t.Context(), shards); err != nil || !slices.Equal(got, want) {
-					t.Fatalf("%q %v, want %q", got, err, want)
-				}
-			}
-			owners("", "", "", "", "")
-			acquire("a b", []int{0, 7, 250}, time.Minute, 0, 7, 250)
-			acquire("b", shards, 50*time.Millisecond, 8, 255)
-			acquire("a b", []int{7}, time.Minute, 7) // it comes again
-			for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-				if got, err := s.Leases.Owners(t.Context(), []int{8, 255}); err != nil || time.Now().After(deadline) {
-					t.Fatalf("the leases of b do not end: %v %v", got, err)
-				} else if got[0] == "" && got[1] == "" {
-					break
-				}
-			}
-			owners("a b", "a b", "", "a b", "")
-			kept, lost, err := s.Leases.Renew(t.Context(), "a b", []int{0, 8, 250}, time.Minute)
-			if err != nil || !slices.Equal(sorted(kept), []int{0, 250}) || !slices.Equal(lost, []int{8}) {
-				t.Fatalf("%v %v %v", kept, lost, err)
-			}
-			if _, lost, err = s.Leases.Renew(t.Context(), "b", shards, time.Minute); err != nil || len(lost) != len(shards) {
-				t.Fatalf("lost %v %v", lost, err)
-			}
-			for range 2 { // it comes twice
-				if err := s.Leases.Release(t.Context(), "a b", []int{0, 8, 250}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.Leases.Release(t.Context(), "b", shards); err != nil { // they are not its own
-				t.Fatal(err)
-			}
-			owners("", "a b", "", "", "")
+			storetest.RunLeases(t, s.Leases)
 		})
 	}
 }
@@ -98,47 +58,6 @@ func TestLeasesRace(t *testing.T) {
 	group.Wait()
 	if all := slices.Sorted(slices.Values(slices.Concat(got[:]...))); !slices.Equal(all, allShards()) {
 		t.Errorf("%v", all)
-	}
-}
-
-// A hub is told of all that live, until their time is over or they say so.
-func TestHeartbeat(t *testing.T) {
-	s := hubsOn(t, 1)[0]
-	a := cluster.Node{ID: "a/1", Name: "a", Public: "127.0.0.1:1", Admin: "127.0.0.1:2", HubURL: "http://localhost:1/", Version: "v1", StartedAt: time.Unix(1e9, 0).UTC()}
-	b := cluster.Node{ID: "b/1", Name: "b"}
-	beat := func(n cluster.Node, ttl time.Duration) map[string]cluster.Node {
-		t.Helper()
-		nodes, err := s.Leases.Heartbeat(t.Context(), n, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := map[string]cluster.Node{}
-		for _, n := range nodes {
-			if age := time.Since(n.SeenAt); age < -time.Minute || age > time.Minute {
-				t.Errorf("seen at %s", n.SeenAt)
-			}
-			n.SeenAt = time.Time{}
-			all[n.ID] = n
-		}
-		return all
-	}
-	if all := beat(a, time.Minute); len(all) != 1 || all["a/1"] != a {
-		t.Errorf("%+v", all)
-	}
-	if all := beat(b, 50*time.Millisecond); len(all) != 2 || all["a/1"] != a || all["b/1"] != b {
-		t.Errorf("%+v", all)
-	}
-	for deadline := time.Now().Add(patience); len(beat(a, time.Minute)) > 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("b lives for ever")
-		}
-	}
-	a.Version = "v2"
-	if all := beat(a, time.Minute); all["a/1"] != a {
-		t.Errorf("%+v", all)
-	}
-	if all := beat(a, 0); len(all) != 0 {
-		t.Errorf("%+v lives after it said that it does not", all)
 	}
 }
 
