@@ -3,10 +3,8 @@ package embedstore
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,8 +14,8 @@ import (
 )
 
 // Head implements journal.Appender and journal.Reader.
-func (s *Store) Head(ctx context.Context, topic string) (h journal.Head, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Head(ctx context.Context, topic string) (h journal.Head, err error) {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		rec, err := readHead(tx, keyOf(journal.TopicID(topic)), topic)
 		h = rec.Head
 		return err
@@ -59,8 +57,8 @@ func writeHead(tx *boltfile.Tx, key []byte, h headRecord) error {
 }
 
 // Interval implements journal.Appender.
-func (s *Store) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
@@ -81,24 +79,21 @@ func (s *Store) Interval(ctx context.Context, topic string, from, until time.Tim
 }
 
 // Append implements journal.Appender.
-func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
+func (t *topics) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
 	id := journal.TopicID(topic)
 	key := keyOf(id)
 	body := e.Body
 	var err error
-	if e.ID, err = journal.NewID(now, journal.Partition(id)); err != nil {
+	if e, err = e.Received(now, journal.Partition(id)); err != nil {
 		return journal.Entry{}, err
 	}
-	e.Nonce = journal.Nonce(random())
-	e.ReceivedAt = now.Round(0).UTC()
-	e.Size = int64(len(body))
 	e.Body = nil
 
 	o := &boltfile.Op{Grows: true, Bytes: e.Size}
 	inFile := e.Size > inlineMax
 	var inline []byte
 	if inFile {
-		if err := s.writeBody(ctx, topic, e.ID, body, ifHead); err != nil {
+		if err := t.writeBody(ctx, topic, e.ID, body, ifHead); err != nil {
 			return journal.Entry{}, err
 		}
 		o.Bytes = 0
@@ -114,13 +109,13 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 	o.Finish = func(err error) {
 		switch {
 		case boltfile.MayBeStored(err):
-			s.topics[key[0]].bump(id)
-			s.hints.send(topic)
+			t.feeds[key[0]].bump(id)
+			t.hints.Send(topic)
 		case inFile:
-			s.bodies.remove(entryID)
+			t.bodies.remove(entryID)
 		}
 	}
-	if err := s.do(ctx, o); err != nil {
+	if err := t.folder.do(ctx, o); err != nil {
 		return journal.Entry{}, err
 	}
 	e.Position, e.Seq = stored.Position, stored.Seq
@@ -130,18 +125,18 @@ func (s *Store) Append(ctx context.Context, now time.Time, topic string, e journ
 
 // writeBody stores a large body in its file, after looking that it may be of
 // use: whether it is, the append decides.
-func (s *Store) writeBody(ctx context.Context, topic string, id uuid.UUID, body []byte, ifHead journal.Version) error {
-	h, err := s.Head(ctx, topic)
+func (t *topics) writeBody(ctx context.Context, topic string, id uuid.UUID, body []byte, ifHead journal.Version) error {
+	h, err := t.Head(ctx, topic)
 	if err != nil {
 		return err
 	}
 	if h.Version != ifHead {
 		return journal.ErrHeadMoved
 	}
-	if err := s.room(int64(len(body))); err != nil {
+	if err := t.folder.room(int64(len(body))); err != nil {
 		return err
 	}
-	return s.bodies.write(id, body)
+	return t.bodies.write(id, body)
 }
 
 // appendEntry is the one atomic step of invariant 2.
@@ -153,10 +148,7 @@ func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inl
 	if h.Version != ifHead {
 		return e, journal.ErrHeadMoved
 	}
-	// The head outlives its entries, so its position is the highest seen.
-	e.Position = max(clock(e.ReceivedAt), h.Last.Position) + 1
-	e.Seq = h.Last.Seq + 1
-
+	e = h.Place(e, 0) // the head outlives its entries, so its position is the highest seen
 	at := positionKey(key, e.Position)
 	if err := tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)); err != nil {
 		return e, err
@@ -169,32 +161,23 @@ func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inl
 			return e, err
 		}
 		h.timed++
-		h.From, h.Until, h.Reset = e.From, e.Until, false
 	}
-	if e.Gap != nil {
-		h.Gaps = journal.AddGap(h.Gaps, *e.Gap)
-	}
-	h.Kind = h.Kind.Then(e.Kind)
-	h.Version = journal.Version(strconv.FormatUint(uint64(e.Nonce), 36))
-	h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
-	h.Entries++
-	h.Bytes += e.Size
+	h.Head = h.Append(e)
 	return e, writeHead(tx, key, h)
 }
 
 // remember keeps the interval of the n-th timed entry of a topic, in the place
 // of the one that is journal.Remembered older.
 func remember(tx *boltfile.Tx, key []byte, n uint64, e journal.Entry) error {
-	i := journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position}
 	slot := append(bytes.Clone(key), byte(n%journal.Remembered))
-	return tx.Bucket(bucketIntervals).Put(slot, journal.PackInterval(i))
+	return tx.Bucket(bucketIntervals).Put(slot, journal.PackInterval(e.Interval()))
 }
 
 // Reset implements journal.Appender. A topic that never had an entry has
 // nothing to forget and stays without a head.
-func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
+func (t *topics) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
+	return t.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		h, err := readHead(tx, key, topic)
 		if err != nil {
 			return err
@@ -205,17 +188,15 @@ func (s *Store) Reset(ctx context.Context, topic string, ifHead journal.Version)
 		if h.Version == "" {
 			return nil
 		}
-		h.Reset, h.Kind = true, ""
-		h.Epoch++
-		h.Version = journal.Version(strconv.FormatUint(random(), 36))
+		h.Head = h.Forget(journal.NewVersion())
 		return writeHead(tx, key, h)
 	}})
 }
 
 // RecordGap implements journal.Recorder.
-func (s *Store) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
+func (t *topics) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
+	return t.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		h, err := readHead(tx, key, topic)
 		if err != nil {
 			return err
@@ -227,16 +208,4 @@ func (s *Store) RecordGap(ctx context.Context, topic string, g journal.Gap) erro
 		h.Head = head
 		return writeHead(tx, key, h)
 	}})
-}
-
-// clock is an instant as a position.
-func clock(t time.Time) journal.Position {
-	return journal.Position(max(t.UnixNano(), 0))
-}
-
-// random returns 64 random bits.
-func random() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return binary.BigEndian.Uint64(b[:])
 }

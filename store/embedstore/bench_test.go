@@ -78,7 +78,7 @@ func benchStore(b *testing.B) *Store {
 // transactions is how many transactions the store has seen.
 func transactions(b *testing.B, s *Store) (n int) {
 	b.Helper()
-	if err := s.db.View(func(tx *boltfile.Tx) error { n = tx.ID(); return nil }); err != nil {
+	if err := s.folder.db.View(func(tx *boltfile.Tx) error { n = tx.ID(); return nil }); err != nil {
 		b.Fatal(err)
 	}
 	return n

@@ -117,17 +117,17 @@ func (b bodies) removeOrphans(db *boltfile.DB) error {
 // Space returns the bytes that are free on the disk of the folder, and those under
 // which nothing new is stored. False: the disk does not tell.
 func (s *Store) Space() (free, least int64, ok bool) {
-	free, err := disk.Free(s.dir)
-	return free, max(s.minFree, 0), err == nil
+	free, err := disk.Free(s.folder.dir)
+	return free, max(s.folder.minFree, 0), err == nil
 }
 
 // Room implements subscriptions.Space.
-func (s *Store) Room(ctx context.Context) error { return errors.Join(ctx.Err(), s.room(0)) }
+func (r *records) Room(ctx context.Context) error { return errors.Join(ctx.Err(), r.folder.room(0)) }
 
 // room returns an error that wraps journal.ErrFull where the disk has less than
 // MinFree left after taking size bytes more.
-func (s *Store) room(size int64) error {
-	err := disk.Room(s.dir, s.minFree, size)
+func (f *folder) room(size int64) error {
+	err := disk.Room(f.dir, f.minFree, size)
 	if full := (*disk.FullError)(nil); errors.As(err, &full) {
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // do has the writer run o, and returns its result once that is durable.
-func (s *Store) do(ctx context.Context, o *boltfile.Op) error { return spaceOr(s.db.Do(ctx, o)) }
+func (f *folder) do(ctx context.Context, o *boltfile.Op) error { return spaceOr(f.db.Do(ctx, o)) }
 
 // spaceOr wraps journal.ErrFull around an error that says that the disk is full, so
 // that nothing was stored, and returns any other as it is.

@@ -13,13 +13,13 @@ import (
 
 // Commit implements subscriptions.Committer. A record that cannot be read is
 // named in the error and does not keep the others from being stored.
-func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) error {
+func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if len(commits) == 0 {
 		return ctx.Err()
 	}
 	var ended []uuid.UUID
 	var unread map[uuid.UUID]error
-	err := s.do(ctx, &boltfile.Op{
+	err := r.folder.do(ctx, &boltfile.Op{
 		Run: func(tx *boltfile.Tx) error {
 			ended, unread = nil, make(map[uuid.UUID]error)
 			for i := range commits {
@@ -27,7 +27,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 				if unread[id] != nil {
 					continue
 				}
-				end, err := s.commitCursor(tx, &commits[i])
+				end, err := r.commitCursor(tx, &commits[i])
 				if errors.Is(err, journal.ErrPacked) {
 					unread[id] = err
 					continue
@@ -46,7 +46,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 				return
 			}
 			for _, id := range ended {
-				s.records[journal.Partition(id)].bump(id)
+				r.feeds[journal.Partition(id)].bump(id)
 			}
 		},
 	})
@@ -58,7 +58,7 @@ func (s *Store) Commit(ctx context.Context, commits []subscriptions.Commit) erro
 
 // commitCursor stores one commit, if its cursor wins (invariant 3), and reports
 // whether it ended the subscription.
-func (s *Store) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended bool, err error) {
+func (r *records) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended bool, err error) {
 	key := keyOf(c.ID)
 	cursors := tx.Bucket(bucketCursors)
 	v := cursors.Get(key) // there is one for each subscription
@@ -72,7 +72,7 @@ func (s *Store) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended bo
 	// All is read before the first write.
 	var sub *subscriptions.Subscription
 	if len(c.Gaps) > 0 || c.End != "" {
-		if sub, err = s.readSubscription(tx, key); err != nil {
+		if sub, err = r.readSubscription(tx, key); err != nil {
 			return false, err
 		}
 		sub.Cursor = old
@@ -93,7 +93,7 @@ func (s *Store) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended bo
 		err = tx.Bucket(bucketAttempts).Put(key, subscriptions.PackAttempts(attempts))
 	}
 	if err == nil && sub != nil {
-		err = tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*sub, s.keys))
+		err = tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*sub, r.keys))
 	}
 	return ended, err
 }

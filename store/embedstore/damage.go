@@ -62,14 +62,14 @@ func packedID(v []byte) uuid.UUID {
 
 // fileBody reads the body of an entry from its file. journal.ErrNotFound: it was
 // trimmed since.
-func (s *Store) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) {
-	body, err := s.bodies.read(e)
+func (t *topics) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) {
+	body, err := t.bodies.read(e)
 	if !errors.Is(err, journal.ErrDamaged) {
 		return body, err
 	}
 	// Trimmed since, or else damaged.
 	var damaged *journal.DamagedError
-	if _, _, findErr := s.Find(ctx, e.ID); findErr != nil && !errors.As(findErr, &damaged) {
+	if _, _, findErr := t.Find(ctx, e.ID); findErr != nil && !errors.As(findErr, &damaged) {
 		return nil, findErr
 	}
 	return nil, err
@@ -89,11 +89,11 @@ func retainedBytes(tx *boltfile.Tx, key, from []byte) (n int64, err error) {
 
 // leaveOutTopic reports what is stored of a topic under a key and cannot be read. Where
 // there is nobody to report to, it returns why.
-func (s *Store) leaveOutTopic(k []byte, why error) error {
+func (f *folder) leaveOutTopic(k []byte, why error) error {
 	id, err := uuid.FromBytes(k[1:])
-	if s.unreadableTopic == nil || err != nil {
+	if f.unreadableTopic == nil || err != nil {
 		return why
 	}
-	s.unreadableTopic(id, why)
+	f.unreadableTopic(id, why)
 	return nil
 }

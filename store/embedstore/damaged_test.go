@@ -93,7 +93,7 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 		var whole []byte
 		edit := func(change func(b boltfile.Bucket) error) {
 			t.Helper()
-			if err := s.db.Update(func(tx *boltfile.Tx) error { return change(tx.Bucket(c.bucket)) }); err != nil {
+			if err := s.folder.db.Update(func(tx *boltfile.Tx) error { return change(tx.Bucket(c.bucket)) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -105,12 +105,12 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 		if subs != c.subs || requests != c.requests || len(told) != 1 || !errors.Is(told[id], journal.ErrPacked) {
 			t.Errorf("with a damaged %s: %d subscriptions and %d requests, told of %v", name, subs, requests, told)
 		}
-		unreadable := s.unreadable
-		s.unreadable = nil
+		unreadable := s.records.unreadable
+		s.records.unreadable = nil
 		if _, err := s.List(t.Context(), subscriptions.Shard(id), uuid.Nil, all); !errors.Is(err, journal.ErrPacked) || !strings.Contains(err.Error(), id.String()) {
 			t.Errorf("with a damaged %s, and nobody to tell: %v", name, err)
 		}
-		s.unreadable = unreadable
+		s.records.unreadable = unreadable
 		edit(func(b boltfile.Bucket) error { return b.Put(keyOf(id), whole) })
 	}
 }
@@ -178,7 +178,7 @@ func TestBodiesOfAnotherStoreStay(t *testing.T) {
 func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	key := keyOf(journal.TopicID(topic))
-	err := s.db.Update(func(tx *boltfile.Tx) error {
+	err := s.folder.db.Update(func(tx *boltfile.Tx) error {
 		for i := range 2 * trimStep {
 			h, err := readHead(tx, key, topic)
 			if err == nil {
@@ -200,7 +200,7 @@ func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	commits := 0
-	s.db.Intercept(func(commit func() error) error {
+	s.folder.db.Intercept(func(commit func() error) error {
 		commits++
 		return commit()
 	})
@@ -221,7 +221,7 @@ func TestMissingFolderIsNoDamage(t *testing.T) {
 	s := openStore(t, dir, Options{MinFree: -1})
 	e := add(t, s, topic, inlineMax+1)
 	folder, aside := filepath.Join(dir, bodiesName), filepath.Join(dir, "aside")
-	file := s.bodies.path(e.ID)
+	file := s.topics.bodies.path(e.ID)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -313,12 +313,12 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, UnreadableTopic: func(id uuid.UUID, why error) { told[id] = why }})
 	damage := func(_ int, id uuid.UUID) error {
-		return s.db.Update(func(tx *boltfile.Tx) error {
+		return s.folder.db.Update(func(tx *boltfile.Tx) error {
 			junk := []byte{0, 3, 1}
 			return errors.Join(tx.Bucket(bucketHeads).Put(keyOf(id), junk), tx.Bucket(bucketMarks).Put(keyOf(id), junk))
 		})
 	}
-	storetest.RunLeftOut(t, s, told, damage, func() { s.unreadableTopic = nil })
+	storetest.RunLeftOut(t, s, told, damage, func() { s.folder.unreadableTopic = nil })
 }
 
 // A page of the database that makes no sense fails who reads it, and nobody else.
@@ -326,10 +326,10 @@ func TestDamagedPageIsAnError(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	e := add(t, s, topic, 10)
 	panics := func(*boltfile.Tx) error { panic("assertion failed: Page expected to be: 7, but self identifies as 9") }
-	if err := s.view(t.Context(), panics); err == nil || errors.Is(err, journal.ErrDamaged) {
+	if err := s.folder.view(t.Context(), panics); err == nil || errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("reading: %v", err)
 	}
-	if err := s.do(t.Context(), &boltfile.Op{Run: panics}); err == nil || errors.Is(err, journal.ErrDamaged) {
+	if err := s.folder.do(t.Context(), &boltfile.Op{Run: panics}); err == nil || errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("writing: %v", err)
 	}
 	if _, err := s.Body(t.Context(), topic, e); err != nil {

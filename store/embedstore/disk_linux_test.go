@@ -194,7 +194,7 @@ func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		_ = s.do(t.Context(), &boltfile.Op{Run: func(*boltfile.Tx) error {
+		_ = s.folder.do(t.Context(), &boltfile.Op{Run: func(*boltfile.Tx) error {
 			close(started)
 			<-release
 			return nil
@@ -222,7 +222,7 @@ func TestSmallWritesGoOnWhenTheDiskIsFull(t *testing.T) {
 // sound checks that the database is consistent and has what was acknowledged.
 func sound(t *testing.T, s *Store, acked map[string]uint64) {
 	t.Helper()
-	err := s.db.Bolt().View(func(tx *bbolt.Tx) error {
+	err := s.folder.db.Bolt().View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {
 			t.Errorf("the database: %v", err)
 		}
@@ -248,7 +248,7 @@ func sound(t *testing.T, s *Store, acked map[string]uint64) {
 			}
 		}
 	}
-	leftovers, err := filepath.Glob(filepath.Join(s.bodies.dir, "*"+atomicfile.Suffix))
+	leftovers, err := filepath.Glob(filepath.Join(s.topics.bodies.dir, "*"+atomicfile.Suffix))
 	if err != nil || len(leftovers) > 0 {
 		t.Errorf("%d half-written bodies are left (%v)", len(leftovers), err)
 	}
@@ -272,7 +272,7 @@ func TestHighWater(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.minFree = 1 << 60
+	s.folder.minFree = 1 << 60
 	_, smallErr := tryAdd(t.Context(), s, topic, 10)
 	_, largeErr := tryAdd(t.Context(), s, topic, inlineMax+1)
 	_, renewalErr := s.Update(t.Context(), sub.ID, request("cb"))
@@ -308,7 +308,7 @@ func TestHighWater(t *testing.T) {
 	if err := errors.Join(updateErr, commitErr, trimErr, resetErr); err != nil || h.Trimmed != large.Anchor() {
 		t.Errorf("the rest at high water: %v", err)
 	}
-	s.minFree = 1
+	s.folder.minFree = 1
 	if err := s.Ready(t.Context()); err != nil {
 		t.Errorf("Ready, when there is room: %v", err)
 	}

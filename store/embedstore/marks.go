@@ -14,12 +14,12 @@ import (
 )
 
 // Ping implements journal.Marks. It counts all of the topics or none.
-func (s *Store) Ping(ctx context.Context, now time.Time, topics []string) error {
+func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error {
 	o := &boltfile.Op{Grows: true, Run: func(tx *boltfile.Tx) error { return pingTopics(tx, now, topics) }}
 	for _, topic := range topics {
 		o.Bytes += int64(len(topic))
 	}
-	return s.do(ctx, o)
+	return p.folder.do(ctx, o)
 }
 
 func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
@@ -142,8 +142,8 @@ func openMark(key, v []byte) (journal.Mark, error) {
 }
 
 // Mark implements journal.Marks.
-func (s *Store) Mark(ctx context.Context, topic string) (m journal.Mark, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (p *pings) Mark(ctx context.Context, topic string) (m journal.Mark, err error) {
+	err = p.folder.view(ctx, func(tx *boltfile.Tx) error {
 		m, err = readMark(tx, keyOf(journal.TopicID(topic)), topic)
 		return err
 	})
@@ -151,15 +151,15 @@ func (s *Store) Mark(ctx context.Context, topic string) (m journal.Mark, err err
 }
 
 // Marks implements journal.Marks.
-func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
+func (p *pings) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+	err = p.folder.view(ctx, func(tx *boltfile.Tx) error {
 		return scan(tx.Bucket(bucketMarks), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			m, err := openMark(k, v)
 			if err != nil {
-				return true, s.leaveOutTopic(k, err)
+				return true, p.folder.leaveOutTopic(k, err)
 			}
 			marks = append(marks, m)
 			return len(marks) < limit, nil
@@ -172,8 +172,8 @@ func (s *Store) Marks(ctx context.Context, partition int, after uuid.UUID, limit
 }
 
 // SetFetched implements journal.Marks.
-func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
+func (p *pings) SetFetched(ctx context.Context, m journal.Mark) error {
+	return p.change(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
 		settled, ok := old.Settle(m)
 		if !ok {
 			return nil
@@ -183,8 +183,8 @@ func (s *Store) SetFetched(ctx context.Context, m journal.Mark) error {
 }
 
 // Unmark implements journal.Marks.
-func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
-	return s.changeMark(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
+func (p *pings) Unmark(ctx context.Context, m journal.Mark) error {
+	return p.change(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.Mark) error {
 		if old.Pings != m.Pings || !old.PingedAt.Equal(m.PingedAt) {
 			return nil
 		}
@@ -192,10 +192,10 @@ func (s *Store) Unmark(ctx context.Context, m journal.Mark) error {
 	})
 }
 
-// changeMark has change write what becomes of a topic's mark, if it has one.
-func (s *Store) changeMark(ctx context.Context, topic string, change func(b boltfile.Bucket, key []byte, old journal.Mark) error) error {
+// change has change write what becomes of a topic's mark, if it has one.
+func (p *pings) change(ctx context.Context, topic string, change func(b boltfile.Bucket, key []byte, old journal.Mark) error) error {
 	key := keyOf(journal.TopicID(topic))
-	return s.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
+	return p.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		old, err := readMark(tx, key, topic)
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestPingAtTheHighWater_HUB60(t *testing.T) {
 	if err := s.Ping(t.Context(), now, []string{pinged}); err != nil {
 		t.Fatal(err)
 	}
-	s.minFree = 1 << 62
+	s.folder.minFree = 1 << 62
 	if err := s.Ping(t.Context(), now, []string{pinged, other}); !errors.Is(err, journal.ErrFull) {
 		t.Errorf("Ping: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestDamagedMark(t *testing.T) {
 	const pinged = "https://source.example/a/"
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	id := journal.TopicID(pinged)
-	err := s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error { return tx.Bucket(bucketMarks).Put(keyOf(id), []byte{1, 200}) }})
+	err := s.folder.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error { return tx.Bucket(bucketMarks).Put(keyOf(id), []byte{1, 200}) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,8 @@ func openEntry(v []byte) (e journal.Entry, inline []byte, inFile bool, err error
 }
 
 // Find implements journal.Reader.
-func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error) {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		at := tx.Bucket(bucketIDs).Get(id[:])
 		if at == nil {
 			return journal.ErrNotFound
@@ -80,10 +80,10 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (topic string, e journal
 }
 
 // Read implements journal.Reader.
-func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error) {
+func (t *topics) Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error) {
 	var out []journal.Entry
 	files := make(map[int]bool) // those in out whose body is in a file, and fits
-	err := s.view(ctx, func(tx *boltfile.Tx) error {
+	err := t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		h, err := checkAnchor(tx, key, topic, after)
 		if err != nil || max <= 0 {
@@ -121,17 +121,17 @@ func (s *Store) Read(ctx context.Context, topic string, after journal.Anchor, ma
 	if err != nil {
 		return nil, err
 	}
-	return s.withBodies(ctx, out, files)
+	return t.withBodies(ctx, out, files)
 }
 
 // withBodies adds the bodies in files to entries, and checks all bodies. It returns
 // the entries up to one whose body is damaged, and the error if that is the first.
-func (s *Store) withBodies(ctx context.Context, out []journal.Entry, files map[int]bool) ([]journal.Entry, error) {
+func (t *topics) withBodies(ctx context.Context, out []journal.Entry, files map[int]bool) ([]journal.Entry, error) {
 	for i := range out {
 		var err error
 		switch {
 		case files[i]:
-			out[i].Body, err = s.fileBody(ctx, out[i])
+			out[i].Body, err = t.fileBody(ctx, out[i])
 		case out[i].Body != nil:
 			err = out[i].Check(out[i].Body)
 		}
@@ -183,10 +183,10 @@ func checkAnchor(tx *boltfile.Tx, key []byte, topic string, after journal.Anchor
 }
 
 // Body implements journal.Reader.
-func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) (body []byte, err error) {
+func (t *topics) Body(ctx context.Context, topic string, e journal.Entry) (body []byte, err error) {
 	var stored journal.Entry
 	var inFile bool
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		k := positionKey(key, e.Position)
 		v := tx.Bucket(bucketEntries).Get(k)
@@ -213,21 +213,21 @@ func (s *Store) Body(ctx context.Context, topic string, e journal.Entry) (body [
 		return nil, err
 	}
 	if inFile {
-		return s.fileBody(ctx, stored)
+		return t.fileBody(ctx, stored)
 	}
 	return body, nil
 }
 
 // Topics implements journal.Trimmer.
-func (s *Store) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
+func (t *topics) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)
 			if err != nil {
-				return true, s.leaveOutTopic(k, err)
+				return true, t.folder.leaveOutTopic(k, err)
 			}
 			heads = append(heads, h.Head)
 			return len(heads) < limit, nil

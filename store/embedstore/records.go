@@ -15,19 +15,19 @@ import (
 )
 
 // Get implements subscriptions.Registry.
-func (s *Store) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
-		rec, err = s.readRecord(tx, keyOf(id))
+func (r *records) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
+	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
+		rec, err = r.read(tx, keyOf(id))
 		return err
 	})
 	return rec, err
 }
 
-// readRecord returns a record; with an error, what can be read of it.
-func (s *Store) readRecord(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, err error) {
-	rec.Subscription, err = s.readSubscription(tx, key)
+// read returns a record; with an error, what can be read of it.
+func (r *records) read(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, err error) {
+	rec.Subscription, err = r.readSubscription(tx, key)
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
-		r, requestErr := subscriptions.UnpackRequest(v, s.keys)
+		r, requestErr := subscriptions.UnpackRequest(v, r.keys)
 		if requestErr == nil {
 			rec.Request = &r
 		}
@@ -41,21 +41,21 @@ func (s *Store) readRecord(tx *boltfile.Tx, key []byte) (rec subscriptions.Recor
 
 // leaveOut tells of what List leaves out. An error: there is nobody
 // to tell.
-func (s *Store) leaveOut(key []byte, why error) error {
-	if why == nil || s.unreadable == nil {
+func (r *records) leaveOut(key []byte, why error) error {
+	if why == nil || r.unreadable == nil {
 		return why
 	}
-	s.unreadable(uuid.UUID(key[1:]), why)
+	r.unreadable(uuid.UUID(key[1:]), why)
 	return nil
 }
 
 // readSubscription returns a subscription with its cursor; nil: there is none.
-func (s *Store) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.Subscription, error) {
+func (r *records) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.Subscription, error) {
 	v := tx.Bucket(bucketSubs).Get(key)
 	if v == nil {
 		return nil, nil
 	}
-	sub, err := subscriptions.UnpackSubscription(v, s.keys)
+	sub, err := subscriptions.UnpackSubscription(v, r.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +67,16 @@ func (s *Store) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.Su
 
 // Update implements subscriptions.Registry. Change runs in the writer, so it
 // must not call the store.
-func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	key := keyOf(id)
 	var stored subscriptions.Record
 	o := &boltfile.Op{Finish: func(err error) {
 		if boltfile.MayBeStored(err) {
-			s.records[key[0]].bump(id)
+			r.feeds[key[0]].bump(id)
 		}
 	}}
 	o.Run = func(tx *boltfile.Tx) error {
-		old, err := s.readRecord(tx, key)
+		old, err := r.read(tx, key)
 		if err != nil {
 			return err
 		}
@@ -85,21 +85,21 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, change func(subscripti
 			return err
 		}
 		if o.Grows {
-			if err := s.room(0); err != nil {
+			if err := r.folder.room(0); err != nil {
 				return err
 			}
 		}
-		stored, err = s.writeRecord(tx, key, rec)
+		stored, err = r.write(tx, key, rec)
 		return err
 	}
-	if err := s.do(ctx, o); err != nil {
+	if err := r.folder.do(ctx, o); err != nil {
 		return subscriptions.Record{}, err
 	}
 	return stored, nil
 }
 
-// writeRecord stores a record and returns a copy of what it stored.
-func (s *Store) writeRecord(tx *boltfile.Tx, key []byte, rec subscriptions.Record) (subscriptions.Record, error) {
+// write stores a record and returns a copy of what it stored.
+func (r *records) write(tx *boltfile.Tx, key []byte, rec subscriptions.Record) (subscriptions.Record, error) {
 	var err error
 	if rec.Subscription == nil {
 		for _, bucket := range [][]byte{bucketSubs, bucketCursors, bucketAttempts} {
@@ -107,32 +107,32 @@ func (s *Store) writeRecord(tx *boltfile.Tx, key []byte, rec subscriptions.Recor
 		}
 	} else {
 		err = errors.Join(
-			tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*rec.Subscription, s.keys)),
+			tx.Bucket(bucketSubs).Put(key, subscriptions.PackSubscription(*rec.Subscription, r.keys)),
 			tx.Bucket(bucketCursors).Put(key, journal.PackCursor(rec.Subscription.Cursor)))
 	}
 	if rec.Request == nil {
 		err = errors.Join(err, tx.Bucket(bucketRequests).Delete(key))
 	} else {
-		err = errors.Join(err, tx.Bucket(bucketRequests).Put(key, subscriptions.PackRequest(*rec.Request, s.keys)))
+		err = errors.Join(err, tx.Bucket(bucketRequests).Put(key, subscriptions.PackRequest(*rec.Request, r.keys)))
 	}
 	if err != nil {
 		return subscriptions.Record{}, err
 	}
-	return s.readRecord(tx, key)
+	return r.read(tx, key)
 }
 
 // List implements subscriptions.Registry.
-func (s *Store) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
 		return eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
 			if len(records) >= limit {
 				return false, nil
 			}
-			rec, err := s.readRecord(tx, key)
+			rec, err := r.read(tx, key)
 			if rec.Subscription != nil || rec.Request != nil {
 				records = append(records, rec)
 			}
-			return true, s.leaveOut(key, err)
+			return true, r.leaveOut(key, err)
 		})
 	})
 	if err != nil {
@@ -174,8 +174,8 @@ func eachRecord(tx *boltfile.Tx, shard int, from []byte, fn func(key []byte) (bo
 
 // Changed implements subscriptions.Registry. After a start, or where since is
 // over 16,384 records of the shard behind, it returns all that are stored.
-func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
-	ids, next, all := s.records[shard].since(since)
+func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	ids, next, all := r.feeds[shard].since(since)
 	if !all {
 		return ids, next, ctx.Err()
 	}
@@ -183,7 +183,7 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 	for _, id := range ids { // records that were deleted are among them
 		seen[id] = true
 	}
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
 		return eachRecord(tx, shard, prefixOf(shard), func(key []byte) (bool, error) {
 			if id := uuid.UUID(key[1:]); !seen[id] {
 				ids = append(ids, id)
@@ -198,8 +198,8 @@ func (s *Store) Changed(ctx context.Context, shard int, since uint64) (ids []uui
 }
 
 // Attempts implements subscriptions.History.
-func (s *Store) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (r *records) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
+	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
 		attempts, err = readAttempts(tx, keyOf(id))
 		return err
 	})

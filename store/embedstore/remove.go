@@ -3,32 +3,31 @@ package embedstore
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
 // Remove implements journal.Remover. Entries go first, as Trim takes them.
-func (s *Store) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
-	h, err := s.Head(ctx, topic)
+func (t *topics) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
+	h, err := t.Head(ctx, topic)
 	if err != nil {
 		return err
 	}
 	if h.Version != ifHead {
 		return journal.ErrHeadMoved
 	}
-	if _, err := s.Trim(ctx, topic, journal.All); err != nil {
+	if _, err := t.Trim(ctx, topic, journal.All); err != nil {
 		return err
 	}
 	id := journal.TopicID(topic)
 	key := keyOf(id)
-	return s.do(ctx, &boltfile.Op{
+	return t.folder.do(ctx, &boltfile.Op{
 		Run: func(tx *boltfile.Tx) error { return remove(tx, key, topic, ifHead) },
 		Finish: func(err error) {
 			if boltfile.MayBeStored(err) {
-				s.topics[key[0]].bump(id)
-				s.hints.send(topic)
+				t.feeds[key[0]].bump(id)
+				t.hints.Send(topic)
 			}
 		},
 	})
@@ -48,6 +47,6 @@ func remove(tx *boltfile.Tx, key []byte, topic string, ifHead journal.Version) e
 		return err
 	}
 	head := h.Tombstone()
-	head.Version = journal.Version(strconv.FormatUint(random(), 36))
+	head.Version = journal.NewVersion()
 	return writeHead(tx, key, headRecord{Head: head})
 }

@@ -6,15 +6,14 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
 
 // Intervals implements journal.Restorer.
-func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.Interval, err error) {
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Intervals(ctx context.Context, topic string) (found []journal.Interval, err error) {
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		return scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
@@ -30,10 +29,10 @@ func (s *Store) Intervals(ctx context.Context, topic string) (found []journal.In
 }
 
 // Restore implements journal.Restorer.
-func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
 	id := journal.TopicID(h.Topic)
 	key := keyOf(id)
-	return s.do(ctx, &boltfile.Op{
+	return t.folder.do(ctx, &boltfile.Op{
 		Grows: true,
 		Run: func(tx *boltfile.Tx) error {
 			stored, err := readHead(tx, key, h.Topic)
@@ -47,14 +46,14 @@ func (s *Store) Restore(ctx context.Context, h journal.Head, remembered []journa
 			if !news {
 				return nil
 			}
-			head.Version = journal.Version(strconv.FormatUint(random(), 36))
+			head.Version = journal.NewVersion()
 			return errors.Join(forget(tx, key), rememberAll(tx, key, remembered),
 				writeHead(tx, key, headRecord{Head: head, timed: uint64(len(remembered))}))
 		},
 		Finish: func(err error) {
 			if boltfile.MayBeStored(err) {
-				s.topics[key[0]].bump(id)
-				s.hints.send(h.Topic)
+				t.feeds[key[0]].bump(id)
+				t.hints.Send(h.Topic)
 			}
 		},
 	})

@@ -2,7 +2,6 @@ package embedstore
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,21 +10,6 @@ import (
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
-
-// Secrets tells how a store keeps secrets.
-type Secrets struct {
-	// Key is the one that sealed all of them; nil: they are stored as they are.
-	Key *seal.ID
-	// Resealed is how many secrets were stored anew when the store was opened,
-	// as they had been as they are, or sealed with another key.
-	Resealed int
-	// Retired are the keys that were needed until the store was opened, and are
-	// not any more.
-	Retired []seal.ID
-}
-
-// Secrets tells how the store keeps secrets since it was opened.
-func (s *Store) Secrets() Secrets { return s.secrets }
 
 // forms are those in which the secrets of a store may be stored. The store
 // remembers them (keySecrets), so that a start need not look at each secret.
@@ -64,53 +48,56 @@ func unpackForms(b []byte) (f forms, err error) {
 	return f, u.Done()
 }
 
-// settleSecrets sees to it that every secret can be opened, and that each is
+// resealAll sees to it that every secret can be opened, and that each is
 // stored as the keys would store it today. Nobody else uses the database yet.
 // What it did not finish the next start does.
-func (s *Store) settleSecrets() error {
+func (r *records) resealAll(isNew bool) (found seal.Status, err error) {
 	var was forms
-	err := s.db.View(func(tx *boltfile.Tx) (err error) {
+	err = r.folder.db.View(func(tx *boltfile.Tx) (err error) {
 		was, err = unpackForms(tx.Bucket(bucketMeta).Strict().Get(keySecrets))
 		if err == nil {
-			err = s.lacksNoKey(tx, was)
+			err = r.lacksNoKey(tx, was)
 		}
 		return err
 	})
 	if err != nil {
-		return err
+		return found, err
 	}
-	want := forms{plain: s.keys == nil}
-	if s.keys != nil {
-		want.ids = s.keys.IDs()[:1]
-		s.secrets.Key = &want.ids[0]
+	next := forms{plain: r.keys == nil}
+	if r.keys != nil {
+		next.ids = r.keys.IDs()[:1]
+		found.Key = &next.ids[0]
 	}
 	switch {
-	case was.plain == want.plain && slices.Equal(was.ids, want.ids):
-		return nil
-	case s.meta.isNew:
-		return s.remember(want)
+	case was.plain == next.plain && slices.Equal(was.ids, next.ids):
+		return found, nil
+	case isNew:
+		return found, r.remember(next)
 	}
-	now := forms{plain: was.plain || want.plain, ids: slices.Concat(want.ids, without(was.ids, want.ids))}
-	if err := s.remember(now); err != nil {
-		return err
+	found.Retired = without(was.ids, next.ids)
+	now := forms{plain: was.plain || next.plain, ids: slices.Concat(next.ids, found.Retired)}
+	if err := r.remember(now); err != nil {
+		return found, err
 	}
-	subs, err := reseal(s.db, bucketSubs, s.keys, subscriptions.UnpackSubscription, subscriptions.PackSubscription)
+	subs, err := reseal(r.folder.db, bucketSubs, r.keys, subscriptions.UnpackSubscription, subscriptions.PackSubscription,
+		func(v []byte) [][]byte { return subscriptions.StoredSecrets(v, nil) })
 	if err != nil {
-		return err
+		return found, err
 	}
-	requests, err := reseal(s.db, bucketRequests, s.keys, subscriptions.UnpackRequest, subscriptions.PackRequest)
+	requests, err := reseal(r.folder.db, bucketRequests, r.keys, subscriptions.UnpackRequest, subscriptions.PackRequest,
+		func(v []byte) [][]byte { return subscriptions.StoredSecrets(nil, v) })
+	if err == nil {
+		err = r.folder.db.Wipe()
+	}
 	if err != nil {
-		return err
+		return found, err
 	}
-	if err := s.db.Wipe(); err != nil {
-		return err
-	}
-	s.secrets.Resealed, s.secrets.Retired = subs+requests, without(was.ids, want.ids)
-	return s.remember(want)
+	found.Resealed = subs + requests
+	return found, r.remember(next)
 }
 
-func (s *Store) remember(f forms) error {
-	return s.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keySecrets, f.pack()) })
+func (r *records) remember(f forms) error {
+	return r.folder.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keySecrets, f.pack()) })
 }
 
 // without returns those of ids that are not among others.
@@ -128,15 +115,16 @@ const maxLacking = 100_000
 
 // lacksNoKey returns an error that wraps a *seal.KeyError for each key that
 // secrets were sealed with and that is not there.
-func (s *Store) lacksNoKey(tx *boltfile.Tx, was forms) error {
-	missing := without(was.ids, s.keys.IDs())
+func (r *records) lacksNoKey(tx *boltfile.Tx, was forms) error {
+	missing := without(was.ids, r.keys.IDs())
 	if len(missing) == 0 {
 		return nil
 	}
-	need, all := map[seal.ID]int{}, 0
+	need, all := seal.Missing{}, 0
 	for shard := range journal.Partitions {
 		err := eachRecord(tx, shard, prefixOf(shard), func(key []byte) (bool, error) {
-			for _, id := range sealedBy(tx, key) {
+			ids, _ := r.keys.SealedBy(subscriptions.StoredSecrets(tx.Bucket(bucketSubs).Get(key), tx.Bucket(bucketRequests).Get(key))...)
+			for _, id := range ids {
 				if slices.Contains(missing, id) {
 					need[id]++
 					all++
@@ -149,45 +137,7 @@ func (s *Store) lacksNoKey(tx *boltfile.Tx, was forms) error {
 			return err
 		}
 	}
-	var errs []error
-	for _, id := range missing {
-		if n := need[id]; n > 0 {
-			count := fmt.Sprintf("%d subscriptions have", n)
-			switch {
-			case n == 1:
-				count = "1 subscription has"
-			case all >= maxLacking:
-				count = fmt.Sprintf("at least %d subscriptions have", n)
-			}
-			errs = append(errs, fmt.Errorf("%s a secret that can't be read: %w; nothing was changed", count, &seal.KeyError{ID: id}))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// sealedBy returns the keys of a record's secrets.
-func sealedBy(tx *boltfile.Tx, key []byte) (ids []seal.ID) {
-	var sub, request onlooker // which need not open them
-	_, _ = subscriptions.UnpackSubscription(tx.Bucket(bucketSubs).Get(key), &sub)
-	_, _ = subscriptions.UnpackRequest(tx.Bucket(bucketRequests).Get(key), &request)
-	for _, stored := range [][]byte{sub.stored, request.stored} {
-		if id, ok := seal.SealedBy(stored); ok {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// onlooker opens with its keys, and keeps the stored form of what it opened.
-type onlooker struct {
-	*seal.Keys
-	stored []byte
-}
-
-// Open implements subscriptions.Sealer.
-func (o *onlooker) Open(stored []byte, about string) (string, error) {
-	o.stored = stored
-	return o.Keys.Open(stored, about)
+	return need.Err(all >= maxLacking)
 }
 
 // resealStep is how many secrets one transaction stores anew.
@@ -195,7 +145,7 @@ const resealStep = 1000
 
 // reseal stores the secrets in a bucket anew that are not stored as keys would
 // today, and returns how many those were.
-func reseal[V any](db *boltfile.DB, bucket []byte, keys *seal.Keys, unpack func([]byte, subscriptions.Sealer) (V, error), pack func(V, subscriptions.Sealer) []byte) (n int, err error) {
+func reseal[V any](db *boltfile.DB, bucket []byte, keys *seal.Keys, unpack func([]byte, subscriptions.Sealer) (V, error), pack func(V, subscriptions.Sealer) []byte, stored func([]byte) [][]byte) (n int, err error) {
 	type pair struct{ key, value []byte }
 	for from := []byte{}; from != nil && err == nil; {
 		err = db.Update(func(tx *boltfile.Tx) error {
@@ -204,12 +154,11 @@ func reseal[V any](db *boltfile.DB, bucket []byte, keys *seal.Keys, unpack func(
 			c := b.Cursor()
 			k, v := c.Seek(from)
 			for ; k != nil && len(anew) < resealStep; k, v = c.Next() {
-				looks := &onlooker{Keys: keys}
-				value, err := unpack(v, looks)
+				value, err := unpack(v, keys)
 				if err != nil {
 					return fmt.Errorf("subscription id %x: %w", k[1:], err)
 				}
-				if !keys.Fresh(looks.stored) {
+				if _, fresh := keys.SealedBy(stored(v)...); !fresh {
 					anew = append(anew, pair{bytes.Clone(k), pack(value, keys)})
 				}
 			}

@@ -40,13 +40,13 @@ func secretOf(i int) string { return fmt.Sprintf("secret number %06d of a subscr
 // withSecrets stores subscriptions, each with a request of the same secret.
 func withSecrets(t testing.TB, s *Store, from, until int) {
 	t.Helper()
-	err := s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
+	err := s.folder.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		for i := from; i < until; i++ {
 			callback := fmt.Sprintf("https://subscriber.example/%d", i)
 			sub := subscriptions.Subscription{Topic: topic, Callback: callback, Secret: secretOf(i)}
 			request := subscriptions.Request{ID: uuid.New(), Mode: websub.ModeSubscribe, Topic: topic, Callback: callback, Secret: secretOf(i)}
 			id := subscriptions.ID(topic, callback)
-			if _, err := s.writeRecord(tx, keyOf(id), subscriptions.Record{Subscription: &sub, Request: &request}); err != nil {
+			if _, err := s.records.write(tx, keyOf(id), subscriptions.Record{Subscription: &sub, Request: &request}); err != nil {
 				return err
 			}
 		}
@@ -69,7 +69,7 @@ func hasSecrets(t *testing.T, s *Store, n int) {
 			t.Fatalf("record %d is %+v", i, rec)
 		}
 	}
-	err := s.db.Bolt().View(func(tx *bbolt.Tx) error {
+	err := s.folder.db.Bolt().View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {
 			t.Error(err)
 		}
@@ -130,7 +130,7 @@ func TestSecretsAreStoredAnew(t *testing.T) {
 		if len(step.keys) > 0 {
 			key = &sealKeys(t, step.keys...).IDs()[0]
 		}
-		if d := cmp.Diff(Secrets{Key: key, Resealed: step.resealed, Retired: step.retired}, got); d != "" {
+		if d := cmp.Diff(seal.Status{Key: key, Resealed: step.resealed, Retired: step.retired}, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, d)
 		}
 		hasSecrets(t, s, n)
@@ -202,9 +202,9 @@ func TestResealIsTakenUp(t *testing.T) {
 	s := openStore(t, dir, Options{MinFree: -1, Keys: sealKeys(t, 1)})
 	withSecrets(t, s, 0, 20)
 	// Half of it was done, and the store knows of both keys.
-	s.keys = sealKeys(t, 2, 1)
+	s.records.keys = sealKeys(t, 2, 1)
 	withSecrets(t, s, 0, 10)
-	err := errors.Join(s.remember(forms{ids: []seal.ID{sealKeys(t, 2).IDs()[0], sealKeys(t, 1).IDs()[0]}}), s.Close())
+	err := errors.Join(s.records.remember(forms{ids: []seal.ID{sealKeys(t, 2).IDs()[0], sealKeys(t, 1).IDs()[0]}}), s.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestMovedSecretIsRefused(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1, Keys: sealKeys(t, 1)})
 	withSecrets(t, s, 0, 1)
 	id := subscriptions.ID(topic, "https://subscriber.example/0")
-	err := s.db.Update(func(tx *boltfile.Tx) error {
+	err := s.folder.db.Update(func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketSubs)
 		v := bytes.Replace(b.Get(keyOf(id)), []byte("subscriber.example/0"), []byte("subscriber.example/1"), 1)
 		return b.Put(keyOf(id), v)

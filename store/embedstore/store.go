@@ -66,43 +66,67 @@ const (
 
 // Store is a journal and a store of subscriptions in one folder. It may be
 // shared between goroutines.
+//
+// It is put together of parts, one for each thing that it does. Each has its own state,
+// and they share the folder alone.
 type Store struct {
-	dir     string
-	minFree int64
-	meta    meta
-	keys    *seal.Keys
-	secrets Secrets
-	bodies  bodies
-	// unreadable and unreadableTopic are those of Options.
-	unreadable, unreadableTopic func(id uuid.UUID, why error)
+	journal.Journal     // *topics
+	journal.Restorer    // *topics
+	pingStore           // *pings
+	subscriptions.Store // *records
 
-	db        *boltfile.DB
+	folder  *folder
+	topics  *topics
+	records *records
+	meta    meta
+	secrets seal.Status
+
 	closeOnce sync.Once
 	closeErr  error
-	cleanup   sync.WaitGroup // removals of bodies that were trimmed
-
-	topics, records [journal.Partitions]feed
-	hints           hints
 }
 
-var (
-	_ journal.Journal     = (*Store)(nil)
-	_ journal.Marks       = (*Store)(nil)
-	_ journal.Restorer    = (*Store)(nil)
-	_ subscriptions.Store = (*Store)(nil)
-)
+// pingStore is journal.Marks, under a name that no method has.
+type pingStore interface{ journal.Marks }
+
+// folder is the folder of a store, with its database.
+type folder struct {
+	dir     string
+	minFree int64
+	db      *boltfile.DB
+	// unreadableTopic is that of Options.
+	unreadableTopic func(id uuid.UUID, why error)
+}
+
+// topics keeps the heads, the entries and the bodies of topics.
+type topics struct {
+	folder  *folder
+	bodies  bodies
+	cleanup sync.WaitGroup // removals of bodies that were trimmed
+	feeds   [journal.Partitions]feed
+	hints   journal.Broadcast
+}
+
+// pings keeps the marks of the topics that were pinged.
+type pings struct{ folder *folder }
+
+// records keeps the subscriptions and their requests.
+type records struct {
+	folder *folder
+	keys   *seal.Keys
+	feeds  [journal.Partitions]feed
+	// unreadable is that of Options.
+	unreadable func(id uuid.UUID, why error)
+}
 
 // Open opens the store in a folder, which it creates where there is none. Only
 // one process can have it open: another gets ErrLocked at once.
 func Open(dir string, o Options) (*Store, error) {
-	s := &Store{
-		dir: dir, minFree: o.MinFree, keys: o.Keys, unreadable: o.Unreadable, unreadableTopic: o.UnreadableTopic,
-		bodies: bodies{dir: filepath.Join(dir, bodiesName)},
+	f := &folder{dir: dir, minFree: o.MinFree, unreadableTopic: o.UnreadableTopic}
+	if f.minFree == 0 {
+		f.minFree = DefaultMinFree
 	}
-	if s.minFree == 0 {
-		s.minFree = DefaultMinFree
-	}
-	if err := os.MkdirAll(s.bodies.dir, 0o700); err != nil {
+	bodies := bodies{dir: filepath.Join(dir, bodiesName)}
+	if err := os.MkdirAll(bodies.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
 	}
 	// A store that is there already does without it where the disk is full.
@@ -110,15 +134,17 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	file := fileOptions()
-	file.Room = s.room
+	file.Room = f.room
 	var err error
-	if s.db, err = boltfile.Open(filepath.Join(dir, databaseName), file); errors.Is(err, boltfile.ErrLocked) {
+	if f.db, err = boltfile.Open(filepath.Join(dir, databaseName), file); errors.Is(err, boltfile.ErrLocked) {
 		return nil, lockedError(dir)
 	} else if err != nil {
 		return nil, spaceOr(err)
 	}
+	t, r := &topics{folder: f, bodies: bodies}, &records{folder: f, keys: o.Keys, unreadable: o.Unreadable}
+	s := &Store{Journal: t, Restorer: t, pingStore: &pings{f}, Store: r, folder: f, topics: t, records: r}
 	if err := s.start(); err != nil {
-		_ = s.db.Close() // the first error says more
+		_ = f.db.Close() // the first error says more
 		return nil, err
 	}
 	return s, nil
@@ -144,38 +170,38 @@ func lockedError(dir string) error {
 // start makes a store of the open database.
 func (s *Store) start() error {
 	var err error
-	if s.meta, err = prepare(s.db, time.Now()); err != nil {
-		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	if s.meta, err = prepare(s.folder.db, time.Now()); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 	}
-	if err := s.settleSecrets(); err != nil {
-		return fmt.Errorf("the secrets in the data folder %s: %w", s.dir, spaceOr(err))
+	if s.secrets, err = s.records.resealAll(s.meta.isNew); err != nil {
+		return fmt.Errorf("the secrets in the data folder %s: %w", s.folder.dir, spaceOr(err))
 	}
 	// The pid is for people, who do without it where the disk is full; the lock is
 	// bbolt's, on its file.
-	pid := filepath.Join(s.dir, pidName)
+	pid := filepath.Join(s.folder.dir, pidName)
 	if err := os.WriteFile(pid, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		if !errors.Is(spaceOr(err), journal.ErrFull) {
-			return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+			return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 		}
 		_ = os.Remove(pid) // a part of it would mislead
 	}
-	if err := atomicfile.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("opening the data folder %s: %w", s.dir, err)
+	if err := atomicfile.SyncDir(s.folder.dir); err != nil {
+		return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 	}
 	if s.meta.isNew {
 		// The folder's own name has to last too. Who may not read the folder
 		// around it made it long ago.
-		_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(s.dir)))
+		_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(s.folder.dir)))
 	}
 	if err := s.markBodies(); err != nil {
-		return fmt.Errorf("opening the data folder %s: %w", s.dir, spaceOr(err))
+		return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, spaceOr(err))
 	}
-	if err := s.bodies.removeOrphans(s.db); err != nil {
-		return fmt.Errorf("cleaning up the data folder %s: %w", s.dir, err)
+	if err := s.topics.bodies.removeOrphans(s.folder.db); err != nil {
+		return fmt.Errorf("cleaning up the data folder %s: %w", s.folder.dir, err)
 	}
 	for i := range journal.Partitions {
-		s.topics[i].start(s.meta.epoch)
-		s.records[i].start(s.meta.epoch)
+		s.topics.feeds[i].start(s.meta.epoch)
+		s.records.feeds[i].start(s.meta.epoch)
 	}
 	return nil
 }
@@ -183,15 +209,18 @@ func (s *Store) start() error {
 // markBodies marks the folder of the bodies once. One that has lost its marker since
 // is another folder, and one with the marker of another store keeps that.
 func (s *Store) markBodies() error {
-	s.bodies.id = s.meta.id
-	if err := s.bodies.there(); s.meta.marked || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s.topics.bodies.id = s.meta.id
+	if err := s.topics.bodies.there(); s.meta.marked || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil // Ready says what is wrong
 	}
-	if err := s.bodies.mark(); err != nil {
+	if err := s.topics.bodies.mark(); err != nil {
 		return err
 	}
-	return s.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keyBodies, []byte{1}) })
+	return s.folder.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(bucketMeta).Put(keyBodies, []byte{1}) })
 }
+
+// Secrets says how the store keeps secrets.
+func (s *Store) Secrets() seal.Status { return s.secrets }
 
 // ID is the id of this installation, drawn at random when the folder was
 // created.
@@ -203,31 +232,31 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.db.Ready(); err != nil {
+	if err := s.folder.db.Ready(); err != nil {
 		return err
 	}
-	if err := s.bodies.there(); err != nil {
+	if err := s.topics.bodies.there(); err != nil {
 		return err
 	}
-	return s.room(0)
+	return s.folder.room(0)
 }
 
 // Close ends the store after the operations that were begun, and releases the folder.
 // It may be called more than once.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		_ = os.Remove(filepath.Join(s.dir, pidName)) // a stale one does no harm
-		s.closeErr = s.db.Close()
-		s.cleanup.Wait()
+		_ = os.Remove(filepath.Join(s.folder.dir, pidName)) // a stale one does no harm
+		s.closeErr = s.folder.db.Close()
+		s.topics.cleanup.Wait()
 	})
 	return s.closeErr
 }
 
 // view runs fn in a transaction that reads. What fn keeps it has to copy. It is
 // not for the writer.
-func (s *Store) view(ctx context.Context, fn func(tx *boltfile.Tx) error) error {
+func (f *folder) view(ctx context.Context, fn func(tx *boltfile.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.db.View(fn)
+	return f.db.View(fn)
 }

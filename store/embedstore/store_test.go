@@ -163,11 +163,11 @@ func TestLargeBodiesAreFiles(t *testing.T) {
 	if _, err := s.Trim(t.Context(), topic, journal.Cut{KeepBytes: 0}); err != nil {
 		t.Fatal(err)
 	}
-	s.cleanup.Wait()
+	s.topics.cleanup.Wait()
 	if n := files(t, dir); n != 0 {
 		t.Errorf("%d files after a trim", n)
 	}
-	if _, err := s.fileBody(t.Context(), large); !errors.Is(err, journal.ErrNotFound) {
+	if _, err := s.topics.fileBody(t.Context(), large); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("reading a body that was removed: %v", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.bodies.write(other, []byte("no entry names it")); err != nil {
+	if err := s.topics.bodies.write(other, []byte("no entry names it")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{other.String() + atomicfile.Suffix, kept.ID.String() + atomicfile.Suffix, "notes of the operator"} {
@@ -221,7 +221,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 func TestDamagedBodyIsAnError(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	e := add(t, s, topic, inlineMax+1)
-	if err := os.Truncate(s.bodies.path(e.ID), 5); err != nil {
+	if err := os.Truncate(s.topics.bodies.path(e.ID), 5); err != nil {
 		t.Fatal(err)
 	}
 	_, readErr := s.Read(t.Context(), topic, journal.Anchor{}, 10, 1<<20)
@@ -230,7 +230,7 @@ func TestDamagedBodyIsAnError(t *testing.T) {
 		t.Errorf("Read: %v, Body: %v", readErr, bodyErr)
 	}
 	// Nor is one that is missing taken for one that was trimmed.
-	if err := os.Remove(s.bodies.path(e.ID)); err != nil {
+	if err := os.Remove(s.topics.bodies.path(e.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Body(t.Context(), topic, e); !errors.Is(err, journal.ErrDamaged) {
@@ -339,7 +339,7 @@ func TestBrokenOperationFailsAlone(t *testing.T) {
 		started, release := make(chan struct{}), make(chan struct{})
 		var group sync.WaitGroup
 		group.Go(func() {
-			_ = s.db.Update(func(*boltfile.Tx) error {
+			_ = s.folder.db.Update(func(*boltfile.Tx) error {
 				close(started)
 				<-release
 				return nil
@@ -349,7 +349,7 @@ func TestBrokenOperationFailsAlone(t *testing.T) {
 		var errs [5]error
 		for i := range errs {
 			group.Go(func() {
-				errs[i] = s.db.Update(func(tx *boltfile.Tx) error {
+				errs[i] = s.folder.db.Update(func(tx *boltfile.Tx) error {
 					b := tx.Bucket(bucketMeta)
 					if err := b.Put([]byte(fmt.Sprint("test ", i)), []byte("x")); err != nil || i != 2 {
 						return err
@@ -361,7 +361,7 @@ func TestBrokenOperationFailsAlone(t *testing.T) {
 		synctest.Wait() // all of them wait for the writer
 		close(release)
 		group.Wait()
-		err = s.db.View(func(tx *boltfile.Tx) error {
+		err = s.folder.db.View(func(tx *boltfile.Tx) error {
 			for i, err := range errs {
 				there := tx.Bucket(bucketMeta).Get([]byte(fmt.Sprint("test ", i))) != nil
 				if (err == nil) != (i != 2) || there != (i != 2) {
@@ -381,14 +381,14 @@ func TestBrokenOperationFailsAlone(t *testing.T) {
 func TestFailedWriteEndsWriting(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)
-	s.db.Intercept(func(func() error) error { return errors.New("input/output error") })
+	s.folder.db.Intercept(func(func() error) error { return errors.New("input/output error") })
 	if err := s.Reset(t.Context(), topic, ""); !errors.Is(err, journal.ErrHeadMoved) {
 		t.Errorf("what writes nothing: %v", err)
 	}
 	if _, err := tryAdd(t.Context(), s, topic, 10); err == nil {
 		t.Error("no error comes back")
 	}
-	s.db.Intercept(nil)
+	s.folder.db.Intercept(nil)
 	for what, err := range map[string]error{
 		"Ready": s.Ready(t.Context()),
 		"Reset": s.Reset(t.Context(), topic+"x", ""),
@@ -417,12 +417,12 @@ func TestDatabaseIsOpenedAgain(t *testing.T) {
 	} {
 		s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 		add(t, s, topic, 10)
-		path := filepath.Join(s.dir, databaseName)
-		s.db.Intercept(func(func() error) error { return errors.Join(syscall.ENOSPC, os.Rename(path, path+".away")) })
+		path := filepath.Join(s.folder.dir, databaseName)
+		s.folder.db.Intercept(func(func() error) error { return errors.Join(syscall.ENOSPC, os.Rename(path, path+".away")) })
 		if _, err := tryAdd(t.Context(), s, topic, 10); !errors.As(err, new(*boltfile.UnsureError)) {
 			t.Errorf("Append: %v", err)
 		}
-		s.db.Intercept(nil)
+		s.folder.db.Intercept(nil)
 		if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be opened again") {
 			t.Errorf("Ready: %v", err)
 		}
@@ -447,8 +447,8 @@ func TestUnsureCommit(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)
 	for _, happened := range []bool{true, false} {
-		s.db.Intercept(func(commit func() error) error {
-			s.db.Intercept(nil)
+		s.folder.db.Intercept(func(commit func() error) error {
+			s.folder.db.Intercept(nil)
 			if happened {
 				return errors.Join(commit(), syscall.ENOSPC)
 			}
@@ -467,7 +467,7 @@ func TestUnsureCommit(t *testing.T) {
 // Invariant 1 is an fsync, which no test of a killed process shows.
 func TestCommitsAreSynced_Invariant1(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{})
-	if db := s.db.Bolt(); db.NoSync || db.NoGrowSync {
+	if db := s.folder.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("the database does not sync")
 	}
 }
@@ -484,7 +484,7 @@ func TestWaitingOperationsShareATransaction(t *testing.T) {
 		var before, after int
 		var group sync.WaitGroup
 		group.Go(func() {
-			_ = s.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
+			_ = s.folder.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 				before = tx.ID() - 1
 				close(started)
 				<-release
@@ -502,7 +502,7 @@ func TestWaitingOperationsShareATransaction(t *testing.T) {
 		synctest.Wait() // all of them wait for the writer
 		close(release)
 		group.Wait()
-		if err := s.db.View(func(tx *boltfile.Tx) error { after = tx.ID(); return nil }); err != nil {
+		if err := s.folder.db.View(func(tx *boltfile.Tx) error { after = tx.ID(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if after-before != 1 {
@@ -525,7 +525,7 @@ func TestCallerMayLeave(t *testing.T) {
 		return nil
 	}}
 	var group sync.WaitGroup
-	group.Go(func() { _ = s.do(t.Context(), hold) })
+	group.Go(func() { _ = s.folder.do(t.Context(), hold) })
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())
 	group.Go(func() {
@@ -541,7 +541,7 @@ func TestCallerMayLeave(t *testing.T) {
 	cancel()
 	close(release)
 	group.Wait()
-	if n := files(t, s.dir); n != 0 {
+	if n := files(t, s.folder.dir); n != 0 {
 		t.Errorf("%d files of a body that was not stored", n)
 	}
 	add(t, s, topic, 10)

@@ -82,7 +82,7 @@ func harnessWith(t *testing.T, keys *seal.Keys) *storetest.Harness {
 
 // damage damages an entry in the files of a store.
 func damage(s *Store, topic string, e journal.Entry, d storetest.Damage) error {
-	file := s.bodies.path(e.ID)
+	file := s.topics.bodies.path(e.ID)
 	if e.Size > inlineMax {
 		switch d {
 		case storetest.DamagedBody:
@@ -95,7 +95,7 @@ func damage(s *Store, topic string, e journal.Entry, d storetest.Damage) error {
 			return os.Remove(file)
 		}
 	}
-	return s.db.Update(func(tx *boltfile.Tx) error {
+	return s.folder.db.Update(func(tx *boltfile.Tx) error {
 		b, k := tx.Bucket(bucketEntries), positionKey(keyOf(journal.TopicID(topic)), e.Position)
 		v := bytes.Clone(b.Get(k))
 		switch d {

@@ -16,20 +16,20 @@ const trimStep = 1024
 
 // Trim implements journal.Trimmer. It works in steps, so that a large trim does
 // not hold up what is appended meanwhile.
-func (s *Store) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
+func (t *topics) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
 	key := keyOf(journal.TopicID(topic))
 	for {
 		var h headRecord
 		var files []uuid.UUID
 		var more bool
-		err := s.do(ctx, &boltfile.Op{
+		err := t.folder.do(ctx, &boltfile.Op{
 			Run: func(tx *boltfile.Tx) (err error) {
 				h, files, more, err = trim(tx, key, topic, cut)
 				return err
 			},
 			Finish: func(err error) {
 				if err == nil && len(files) > 0 {
-					s.cleanup.Go(func() { s.bodies.remove(files...) })
+					t.cleanup.Go(func() { t.bodies.remove(files...) })
 				}
 			},
 		})
@@ -63,7 +63,7 @@ func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRec
 	}
 	o := oldest{head: h}
 	err = scan(tx.Bucket(bucketEntries), key, key, func(k, v []byte) (bool, error) {
-		return o.take(tx, key, k, v, cut)
+		return o.add(tx, key, k, v, cut)
 	})
 	if err != nil {
 		return h, nil, false, err
@@ -77,15 +77,15 @@ func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRec
 			return h, nil, false, err
 		}
 	}
-	if !o.head.takeMissing(tx, key, cut) && len(o.keys) == 0 && o.head.Bytes == h.Bytes {
+	if !o.head.trimMissing(tx, key, cut) && len(o.keys) == 0 && o.head.Bytes == h.Bytes {
 		return h, nil, false, nil
 	}
 	return o.head, o.files, o.more, writeHead(tx, key, o.head)
 }
 
-// take looks at the next entry and returns whether to look at the one after it. An
+// add looks at the next entry and returns whether to look at the one after it. An
 // entry that cannot be read goes as old as its position.
-func (o *oldest) take(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
+func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
 	h := &o.head
 	e, _, inFile, bad := entryAt(k, v)
 	at := e.Anchor()
@@ -95,8 +95,7 @@ func (o *oldest) take(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more 
 		at = d.At
 	}
 	goes := func() bool {
-		return e.ReceivedAt.Before(cut.Before) || // never before the zero time
-			cut.KeepBytes >= 0 && h.Bytes > cut.KeepBytes
+		return cut.Deletes(e.ReceivedAt, h.Bytes)
 	}
 	if !goes() {
 		return false, nil
@@ -116,22 +115,20 @@ func (o *oldest) take(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more 
 	if (inFile || bad != nil) && e.ID != uuid.Nil {
 		o.files = append(o.files, e.ID)
 	}
-	h.Trimmed = at
-	h.Entries = int64(h.Last.Seq - min(at.Seq, h.Last.Seq)) //nolint:gosec // entries of one topic
-	h.Bytes -= e.Size
+	h.Head = h.Trim(at, e.Size)
 	return true, nil
 }
 
-// takeMissing trims the newest entry of a topic that has no entry left, though
+// trimMissing trims the newest entry of a topic that has no entry left, though
 // its head says so. It reports whether it did.
-func (h *headRecord) takeMissing(tx *boltfile.Tx, key []byte, cut journal.Cut) bool {
+func (h *headRecord) trimMissing(tx *boltfile.Tx, key []byte, cut journal.Cut) bool {
 	if h.Entries == 0 {
 		return false
 	}
 	if k, _ := tx.Bucket(bucketEntries).Cursor().Seek(key); bytes.HasPrefix(k, key) {
 		return false
 	}
-	if !h.ReceivedAt.Before(cut.Before) && (cut.KeepBytes < 0 || h.Bytes <= cut.KeepBytes) {
+	if !cut.Deletes(h.ReceivedAt, h.Bytes) {
 		return false
 	}
 	h.Trimmed, h.Entries, h.Bytes = h.Last, 0, 0

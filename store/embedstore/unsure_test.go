@@ -13,8 +13,8 @@ import (
 
 // failLate has the next transaction be stored, and its last fsync fail.
 func failLate(s *Store, with error) {
-	s.db.Intercept(func(commit func() error) error {
-		s.db.Intercept(nil)
+	s.folder.db.Intercept(func(commit func() error) error {
+		s.folder.db.Intercept(nil)
 		return errors.Join(commit(), with)
 	})
 }
@@ -91,7 +91,7 @@ func TestUnsyncedIsSealed_Invariant1(t *testing.T) {
 	add(t, s, topic, 10)
 	last := 0
 	id := func(tx *boltfile.Tx) error { last = tx.ID(); return nil }
-	if err := s.db.View(id); err != nil {
+	if err := s.folder.db.View(id); err != nil {
 		t.Fatal(err)
 	}
 	failLate(s, syscall.ENOSPC)
@@ -99,7 +99,7 @@ func TestUnsyncedIsSealed_Invariant1(t *testing.T) {
 		t.Fatal("the fsync failed and the append did not")
 	}
 	before := last
-	if err := s.db.View(id); err != nil || last != before+2 {
+	if err := s.folder.db.View(id); err != nil || last != before+2 {
 		t.Errorf("transaction %d is the last, %d was before the failure, %v", last, before, err)
 	}
 }

@@ -23,13 +23,13 @@ const epochShift = 40
 // after a start everything counts as changed.
 type feed struct {
 	mu    sync.Mutex
-	now   uint64 // the value of the latest change
-	floor uint64 // changes up to this value are not told one by one
-	log   []mark // rising; a mark that is not in last any more is stale
+	now   uint64   // the value of the latest change
+	floor uint64   // changes up to this value are not told one by one
+	log   []change // rising; a change that is not in last any more is stale
 	last  map[uuid.UUID]uint64
 }
 
-type mark struct {
+type change struct {
 	id uuid.UUID
 	n  uint64
 }
@@ -47,11 +47,11 @@ func (f *feed) bump(id uuid.UUID) {
 	defer f.mu.Unlock()
 	f.now++
 	f.last[id] = f.now
-	f.log = append(f.log, mark{id, f.now})
+	f.log = append(f.log, change{id, f.now})
 	if len(f.log) <= 2*len(f.last)+64 && len(f.last) <= feedMax {
 		return
 	}
-	f.log = slices.DeleteFunc(f.log, func(m mark) bool { return f.last[m.id] != m.n })
+	f.log = slices.DeleteFunc(f.log, func(c change) bool { return f.last[c.id] != c.n })
 	if len(f.log) > feedMax {
 		old := f.log[:feedMax/4]
 		f.floor = old[len(old)-1].n
@@ -71,8 +71,8 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 	if all = n < f.floor || n > f.now; all {
 		n = 0
 	}
-	from, _ := slices.BinarySearchFunc(f.log, n+1, func(m mark, n uint64) int {
-		if m.n < n {
+	from, _ := slices.BinarySearchFunc(f.log, n+1, func(c change, n uint64) int {
+		if c.n < n {
 			return -1
 		}
 		return 1
@@ -87,10 +87,10 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 
 // Changes implements journal.Watcher. After a start, or where since is over
 // 16,384 topics behind, it returns all topics of the partition.
-func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
 	// The value is taken first: what changes from here on is told again.
-	ids, next, all := s.topics[partition].since(since)
-	err = s.view(ctx, func(tx *boltfile.Tx) error {
+	ids, next, all := t.feeds[partition].since(since)
+	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketHeads)
 		collect := func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)
@@ -119,41 +119,5 @@ func (s *Store) Changes(ctx context.Context, partition int, since uint64) (topic
 	return topics, next, nil
 }
 
-// hintBuffer is how many hints wait for one listener. More are lost.
-const hintBuffer = 256
-
-// hints are the channels of those who listen. The zero value is good.
-type hints struct {
-	mu    sync.Mutex
-	chans map[chan string]struct{}
-}
-
 // Hints implements journal.Watcher.
-func (s *Store) Hints(ctx context.Context) <-chan string {
-	ch := make(chan string, hintBuffer)
-	h := &s.hints
-	h.mu.Lock()
-	if h.chans == nil {
-		h.chans = make(map[chan string]struct{})
-	}
-	h.chans[ch] = struct{}{}
-	h.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.chans, ch)
-		close(ch)
-	})
-	return ch
-}
-
-func (h *hints) send(topic string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ch := range h.chans {
-		select {
-		case ch <- topic:
-		default:
-		}
-	}
-}
+func (t *topics) Hints(ctx context.Context) <-chan string { return t.hints.Hints(ctx) }

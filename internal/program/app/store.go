@@ -48,7 +48,7 @@ func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *z
 		if err != nil {
 			return nil, err
 		}
-		logSealed(log, seal.Status(s.Secrets()))
+		logSealed(log, s.Secrets())
 		return s, nil
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
