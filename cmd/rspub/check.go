@@ -30,16 +30,17 @@ func checkCommand() *cobra.Command {
 	f := checkFlags{sample: 20, most: 1000, maxPackage: 64 << 20, timeout: cli.Span(time.Minute)}
 	cmd := &cobra.Command{
 		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cobra.ExactArgs(1),
-		Long: `Looks at a Source as a subscriber would, this one or anybody's: how it is found,
+		Long: `Checks a Source as a subscriber would see it, this one or anybody's: how it is found,
 all of its documents, a sample of its resources and packages (length, hashes), its
 topics (Link headers) and whether its hubs answer. URL is that of the site, of its
-Source Description, of any of its documents or resources. Documents and packages are
-checked by the same rules as with rshub validate --follow.
+Source Description, or of any of its documents or resources. Documents and packages
+have to pass the same rules as with rshub validate --follow.
 
-Each line is PASS, WARN for what some subscribers have trouble with, or FAIL.
+Each line is PASS, WARN for what some subscribers have trouble with, or FAIL. Where
+a defect has a place in a document, the line and the column follow the URL.
 
-Exits 0, or 1 where something failed, 3 where there is no Source, 4 where we are not
-let in or the address is one that is not called, 5 where the server can't be reached.`,
+Exits 0, or 1 if something failed, 3 if there is no Source, 4 if the server refuses
+or its address is one that is not called, 5 if the server can't be reached.`,
 		Example: `  rspub check https://example.org/
   rspub check --dev http://localhost:8090/`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },

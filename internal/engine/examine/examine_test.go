@@ -281,7 +281,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"served as text":              {header("/capabilitylist.xml", "Content-Type", "text/plain"), "its Content-Type is"},
 		"parts with a gap":            {edit("/changelist-4.xml", `from="2`, `from="3`), "FAIL document"},
 		"pushes without a list":       {edit("/capabilitylist.xml", `capability="changelist"`, `capability="changelist-archive"`), "WARN document " + s.URL + "/capabilitylist.xml: changes are pushed, and there is no Change List"},
-		"moved nowhere":               {status("/resourcelist.xml", 302), s.URL + "/resourcelist.xml can't be had: its server answers 302 Found"},
+		"moved nowhere":               {status("/resourcelist.xml", 302), s.URL + "/resourcelist.xml can't be fetched: its server answers 302 Found"},
 		"a Capability List in a loop": {edit("/.well-known/resourcesync", "/capabilitylist.xml", "/.well-known/resourcesync"), "leads back"},
 	} {
 		t.Run(name, func(t *testing.T) {

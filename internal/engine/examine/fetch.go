@@ -127,7 +127,7 @@ func (x *examination) exchange(ctx context.Context, method, where string, header
 		return &answer{where, resp.StatusCode, resp.Status, resp.Header, resp.Body, cancel}, nil
 	case egress.Classify(err) == egress.FailureRefused:
 		cancel()
-		return nil, failed(ErrRefused, "%s is not asked: %w; --dev allows loopback and private addresses", where, err)
+		return nil, failed(ErrRefused, "%s is not called: %w; --dev allows loopback and private addresses", where, err)
 	}
 	cancel()
 	return nil, failed(ErrUnreachable, "%s can't be reached: %w", where, err)
@@ -166,11 +166,11 @@ func (a *answer) refusal(name string) error {
 	case a.status == http.StatusNotFound, a.status == http.StatusGone:
 		return failed(ErrNotFound, "%s is not there: its server answers %s", name, a.text)
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
-		return failed(ErrRefused, "%s is not for us: its server answers %s", name, a.text)
+		return failed(ErrRefused, "%s is refused: its server answers %s", name, a.text)
 	case a.status == http.StatusTooManyRequests, a.status >= 500:
-		return failed(ErrUnreachable, "%s can't be had now: its server answers %s", name, a.text)
+		return failed(ErrUnreachable, "%s is not available now: its server answers %s", name, a.text)
 	}
-	return failed(errStatus, "%s can't be had: its server answers %s", name, a.text)
+	return failed(errStatus, "%s can't be fetched: its server answers %s", name, a.text)
 }
 
 // IsWeb reports whether a URL can be requested from a web server.

@@ -126,7 +126,7 @@ func (d *Document) All(check string) []Finding {
 		all = append(all, f)
 	}
 	if d.Untold > 0 {
-		all = append(all, Finding{Level: Warn, Check: check, URL: d.File, Message: fmt.Sprintf("%d more are not told", d.Untold)})
+		all = append(all, Finding{Level: Warn, Check: check, URL: d.File, Message: fmt.Sprintf("%d more are not shown", d.Untold)})
 	}
 	if d.Valid {
 		all = append(all, Finding{Level: Pass, Check: check, URL: d.File, Message: d.what()})

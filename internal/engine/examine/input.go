@@ -72,7 +72,7 @@ func (in input) document() (body, error) {
 	most := resourcesync.DefaultLimits.Bytes + 1
 	switch packed := in.beginsWith(magicGzip); {
 	case packed && !in.gzip:
-		return body{}, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; who reads it will not undo that")
+		return body{}, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; readers will not decompress it")
 	case !packed:
 		return body{in.at, min(in.size, most)}, nil
 	}

@@ -172,7 +172,7 @@ func (s *sourceCheck) visited(d *Document, above []*Document) {
 			return slices.ContainsFunc(d.listed, func(e resourcesync.Entry) bool { return e.Capability == c })
 		}
 		if offers(resourcesync.ChangeNotification) && !offers(resourcesync.ChangeList) {
-			s.about("document", d.File).warn("SRC-15", "changes are pushed, and there is no Change List: who misses a notification has to compare everything")
+			s.about("document", d.File).warn("SRC-15", "changes are pushed, and there is no Change List: a subscriber that misses a notification has to compare everything")
 		}
 	case list && d.Capability == resourcesync.ChangeList:
 		s.lacks(d)
@@ -189,10 +189,10 @@ func (s *sourceCheck) visited(d *Document, above []*Document) {
 func (s *sourceCheck) lacks(d *Document) {
 	f := s.about("document", d.File)
 	if n := d.stat.noLength; n > 0 {
-		f.warn("DOC-56", "%s no length, so what was copied can't be told from what broke off", quantity.Count(n, "entry has", "entries have"))
+		f.warn("DOC-56", "%s no length, so a copy that broke off can't be noticed", quantity.Count(n, "entry has", "entries have"))
 	}
 	if n := d.stat.noHash; n > 0 {
-		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again and damage is not noticed", quantity.Count(n, "entry has", "entries have"))
+		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again, and damage is not noticed", quantity.Count(n, "entry has", "entries have"))
 	}
 	if n := d.stat.noTime; n > 0 {
 		f.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", quantity.Count(n, "entry has", "entries have"))
@@ -248,7 +248,7 @@ func (s *sourceCheck) since(d *Document, e *resourcesync.Entry) bool {
 func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
 	f := s.about("document", d.File)
 	if d.At.After(time.Now().Add(5 * time.Minute)) {
-		f.warn("", "it says to be of %s, which is in the future", instant(d.At))
+		f.warn("", "its at is %s, which is in the future", instant(d.At))
 	}
 	if !in.isXML() && !in.gzip && !in.isPackage() {
 		f.warn("", "its Content-Type is %q; application/xml is what readers expect", in.header.Get("Content-Type"))
@@ -262,19 +262,19 @@ func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
 		name, value = "If-Modified-Since", in.header.Get("Last-Modified")
 	}
 	if value == "" {
-		f.warn("", "it is served without ETag and Last-Modified, so subscribers fetch it again each time that they look")
+		f.warn("", "it is served without ETag and Last-Modified, so subscribers fetch it again at each poll")
 		return
 	}
 	again, err := s.get(ctx, http.MethodGet, in.final, name, value)
 	if err != nil {
-		return // the next document will tell
+		return // the next document will show why
 	}
 	defer again.close()
 	if again.status == http.StatusNotModified {
-		f.pass("", "it is not sent again to who has it (304)")
+		f.pass("", "it is not sent again to a subscriber that has it (304)")
 		return
 	}
-	f.warn("", "asked with %s it answers %s and not 304, so subscribers fetch it again each time that they look", name, again.text)
+	f.warn("", "asked with %s it answers %s and not 304, so subscribers fetch it again at each poll", name, again.text)
 }
 
 // fetchSamples fetches the samples of all lists, at the end, when it is known what
@@ -318,7 +318,7 @@ func (s *sourceCheck) resource(ctx context.Context, d *Document, e *resourcesync
 		f.fail("", "%s lists it, and the server answers %s", d.File, a.text)
 		return false
 	case a.status != http.StatusOK:
-		f.fail("", "it can't be had: the server answers %s", a.text)
+		f.fail("", "it can't be fetched: the server answers %s", a.text)
 		return false
 	}
 	listed := resourcesync.ParseHashes(e.Hash)

@@ -34,21 +34,20 @@ package, an archive, an index. It is read from a file, from an http or https URL
 or from standard input (-), and may be compressed with gzip where its name
 ends in .gz or HTTP says so.
 
-What is wrong is told line by line, with the place and the rule: FAIL, or WARN for
-what readers should tolerate, such as former versions of the specification. A
-document without FAIL ends with PASS and what it is. Notifications are held to
-the rules of a hub. A package of a dump (ZIP) is compared with its manifest.
+Each line reports one defect, with its place and its rule: FAIL, or WARN for what
+readers should tolerate, such as former versions of the specification. A document
+without FAIL ends with PASS and a description. Notifications have to pass the rules
+of a hub. A package of a dump (ZIP) is compared with its manifest.
 
-With --follow the documents that an index, a Source Description, a Capability
-List or an archive lists are checked as well, before it, and whether they agree
-with it and each other: capability, links, intervals and times. So is the newest
-package of each dump, with its length and hashes. They are fetched one after another.
-The same rules are behind rspub check, which finds the Source Description by itself
-and looks at resources, topics and hubs as well.
+With --follow, validate also checks what an index, a Source Description, a Capability
+List, an archive or a dump lists: each document, then whether it agrees with the list
+and the others in capability, links, intervals and times. Of a dump it checks the
+newest package, with its length and hashes. It fetches one document at a time.
+rspub check uses the same rules; it finds the Source Description by itself, and also
+checks resources, topics and hubs.
 
-Exits 0, or 1 where a document fails, 3 where there is none, 4 where its
-address is one that is not called or its server refuses, 5 where the server can't
-be reached.`,
+Exits 0, or 1 if a document fails, 3 if there is none, 4 if its address is one that
+is not called or its server refuses, 5 if the server can't be reached.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0])

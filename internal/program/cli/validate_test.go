@@ -101,7 +101,7 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 	// What all entries have in common does not hide what the document lacks.
 	r := command(t, nil, b.String()+"</urlset>", "validate", "-")
-	r.want(t, ExitOK, `the document lacks an rs:ln rel="up"`, "WARN -: 560 more are not told\n", ", 601 warnings\n")
+	r.want(t, ExitOK, `the document lacks an rs:ln rel="up"`, "WARN -: 560 more are not shown\n", ", 601 warnings\n")
 	if lines := strings.Count(r.stdout, "\n"); lines != 2*20+3 {
 		t.Errorf("%d lines", lines)
 	}
