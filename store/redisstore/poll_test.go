@@ -54,7 +54,7 @@ func TestPollFindsWhatChanged(t *testing.T) {
 		}
 		k := known{map[int]uint64{}, map[int]uint64{}}
 
-		publish := func(topic string) int {
+		publish := func(topic string) {
 			t.Helper()
 			h, err := s.Head(t.Context(), topic)
 			if err != nil {
@@ -63,14 +63,12 @@ func TestPollFindsWhatChanged(t *testing.T) {
 			if _, err := s.Append(t.Context(), time.Now(), topic, entry(int(h.Last.Seq), "body"), h.Version); err != nil {
 				t.Fatal(err)
 			}
-			return s.conn.key.topic(topic).partition
 		}
-		change := func(i int) int {
+		change := func(i int) {
 			t.Helper()
 			sub := subscriptionNo(i)
 			sub.VerifiedAt = time.Now()
 			set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
-			return subscriptions.Shard(sub.ID)
 		}
 		publish(fmt.Sprint(topicName, 3))
 		change(3)

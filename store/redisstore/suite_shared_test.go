@@ -43,7 +43,7 @@ func child(url, prefix string) error {
 func TestTwoProcesses(t *testing.T) {
 	url, prefix := redistest.Standalone(t, redistest.Shared()).URL(), "processes-"+uuid.NewString()
 	s := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childURL+"="+url, childPrefix+"="+prefix)
 	storetest.RunProcesses(t, s, cmd)
 }

@@ -37,7 +37,7 @@ func RunProcesses(t T, s Store, other *exec.Cmd) {
 	var stored []string
 	for i, e := range entries {
 		stored = append(stored, e.ID.String())
-		if want := uint64(i) + 1; e.Seq != want { //nolint:gosec // a few
+		if want := uint64(i) + 1; e.Seq != want {
 			t.Errorf("entry %d has seq %d", i, e.Seq)
 		}
 		if i > 0 && e.Position <= entries[i-1].Position {
