@@ -22,10 +22,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// stopGrace is what stopping may take beyond the time to drain, in all: handing
-// back shards and storing the last cursors, and the times that are reserved for
-// those that stop after that. The process has ended two seconds after the time to
-// drain.
+// stopGrace is how long stopping may take beyond the time to drain. It includes the release of
+// shards, storing the last cursors, and the times that are reserved for the parts that stop
+// after that. So the process ends two seconds after the time to drain at the latest.
 const (
 	stopGrace     = 1900 * time.Millisecond
 	stopDelivery  = 500 * time.Millisecond
@@ -34,7 +33,7 @@ const (
 	stopStore     = 150 * time.Millisecond
 )
 
-// App is one hub. New, Start, Stop is its life; it is not started twice.
+// App is one hub. Its life is New, Start, Stop; it cannot be started twice.
 type App struct {
 	cfg     config.Config
 	version string
@@ -69,8 +68,8 @@ type App struct {
 	failed chan error
 }
 
-// New returns a hub that does nothing yet. Version is told in its User-Agent
-// and to the operator. A nil log is none.
+// New returns a hub that does nothing yet. Version appears in its User-Agent and for the
+// operator. A nil log logs nothing.
 func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	if log == nil {
 		log = zap.NewNop()
@@ -92,9 +91,9 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	return a, nil
 }
 
-// Start opens the store and the listeners and starts every part. When it
-// returns nil the hub answers; its actual addresses are in the log line with
-// the event "listening". After an error nothing is left running.
+// Start opens the store and the listeners, and starts every part. When it returns nil, the hub
+// answers; the log line of the event "listening" has its actual addresses. After an error
+// nothing is left running.
 func (a *App) Start(ctx context.Context) error {
 	if err := a.start(ctx); err != nil {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
@@ -126,8 +125,8 @@ func (a *App) start(ctx context.Context) error {
 		return err
 	}
 
-	// The operator's side is started first and stopped last, so that it can
-	// tell what is going on meanwhile.
+	// The operator's side starts first and stops last, so that it can report what happens
+	// in between.
 	a.stops.stage(stopListener)
 	a.serve(ctx, a.admin, a.adminCertificate, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
@@ -163,7 +162,7 @@ func (a *App) adminHandler() http.Handler {
 	})
 }
 
-// control is what carries the operator's changes out; nil until it is there.
+// control carries out the operator's changes; nil until it exists.
 func (a *App) control() admin.Control {
 	if s := a.service.Load(); s != nil {
 		return s
@@ -171,8 +170,8 @@ func (a *App) control() admin.Control {
 	return nil
 }
 
-// ready is what GET /readyz tells. What could not be looked at is left out: the
-// space of a store that does not answer, and leases where there are none.
+// ready returns the checks of GET /readyz. It leaves out what cannot be checked: the space of
+// a store that does not answer, and leases if there are none.
 func (a *App) ready(ctx context.Context) []admin.Check {
 	checks := []admin.Check{{Name: "starting", Holds: "the start is over", Err: a.starting()}}
 	store, space := a.backend.Ready(ctx), error(nil)
@@ -186,23 +185,19 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 	if s := a.shares.Load(); s != nil && s.meets() {
 		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.Check()})
 	}
-	return append(checks, admin.Check{Name: "draining", Holds: "the hub was not asked to end", Err: a.shuttingDown()})
+	var ending error
+	if a.draining.Load() {
+		ending = errors.New("the hub is shutting down")
+	}
+	return append(checks, admin.Check{Name: "draining", Holds: "the hub was not asked to end", Err: ending})
 }
 
-// starting is an error until the hub delivers to what is its own of the
-// subscriptions, or none is.
+// starting is an error until the hub delivers to its own subscriptions, or has none.
 func (a *App) starting() error {
 	if s := a.shares.Load(); s != nil {
 		return s.Starting()
 	}
 	return errors.New("the parts that deliver to the subscriptions are being started")
-}
-
-func (a *App) shuttingDown() error {
-	if a.draining.Load() {
-		return errors.New("the hub is shutting down")
-	}
-	return nil
 }
 
 func (a *App) info(ctx context.Context) admin.Info {
@@ -233,16 +228,15 @@ func (a *App) AdminAddr() string { return a.admin.Addr().String() }
 // HubURL is the hub URI, after Start.
 func (a *App) HubURL() string { return a.hubURL }
 
-// Failed gives the error of a part that ended by itself. The hub is then to be
-// stopped.
+// Failed gives the error of a part that ended by itself. Stop the hub then.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Stop ends the hub: readiness turns to 503 and no publish is taken any more,
-// deliveries in flight get the time of --drain, cursors are flushed, the store
-// is closed. Whatever hangs, Stop returns within --drain and two seconds, or when
-// ctx ends. What is not done by then is broken off, which the log says and is no
-// error; a stored notification or subscription is never lost by that. Nothing is
-// logged after that. It may be called again and then does nothing.
+// Stop ends the hub. Readiness turns to 503, the hub refuses publishes, deliveries in flight
+// get the time of --drain, cursors are flushed, and the store is closed. Even if something
+// hangs, Stop returns within --drain and two seconds, or when ctx ends. It breaks off what is
+// not done by then; the log says so, and it is no error. A stored notification or
+// subscription is never lost by that. Nothing is logged afterwards. Another call does
+// nothing.
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)
