@@ -194,7 +194,7 @@ func TestDamagedValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []string
-	n, err := Check(path, options(), func(bucket, key []byte) { found = append(found, string(bucket)+"/"+string(key)) })
+	n, err := Check(path, options(), func(bucket, key []byte) { found = append(found, string(bucket)+"/"+string(key)) }, nil)
 	if err != nil || n != 3 || len(found) != 1 || found[0] != "small/a" {
 		t.Errorf("Check: %d records, %q, %v", n, found, err)
 	}
@@ -240,7 +240,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(path, options()); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := Check(path, options(), nil); !errors.Is(err, ErrLocked) {
+	if _, err := Check(path, options(), nil, nil); !errors.Is(err, ErrLocked) {
 		t.Errorf("Check: %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -270,7 +270,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(old, options()); !errors.As(err, new(*DamagedError)) {
 		t.Errorf("something else: %v", err)
 	}
-	if _, err := Check(old+"x", options(), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Check(old+"x", options(), nil, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Check of no file: %v", err)
 	}
 	// An error of the system says nothing about what is stored.

@@ -119,7 +119,7 @@ func Open(path string, o Options) (*DB, error) {
 	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
 	fresh, _, err := inspect(path, o, o.Whole, func(bucket, key []byte) error {
 		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
-	})
+	}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +141,9 @@ func Open(path string, o Options) (*DB, error) {
 }
 
 // inspect reads the structure of a file, and with values all of it. Bad returns the
-// error for a damaged value; nil: go on. Fresh: there is no file, or nothing in it.
-func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error) (fresh bool, records int, err error) {
+// error for a damaged value; nil: go on. View, which may be nil, is called with what is
+// there. Fresh: there is no file, or nothing in it.
+func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return true, 0, nil
@@ -193,19 +194,23 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 	if err != nil {
 		return false, s.records, d.damaged(err)
 	}
-	return fresh, s.records, nil
+	if view != nil && !fresh {
+		err = d.viewOf(db, view)
+	}
+	return fresh, s.records, err
 }
 
-// Check reads a whole file that no process has open. Bad is called with each record
-// whose value is damaged. It returns how many records there are.
-func Check(path string, o Options, bad func(bucket, key []byte)) (records int, err error) {
+// Check reads a whole file that no process has open, and changes nothing. Bad is called
+// with each record whose value is damaged, and then view, which may be nil, with what
+// there is. It returns how many records there are.
+func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) error) (records int, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, err
 	}
 	_, records, err = inspect(path, o, true, func(bucket, key []byte) error {
 		bad(bucket, key)
 		return nil
-	})
+	}, view)
 	return records, err
 }
 

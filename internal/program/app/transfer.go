@@ -13,6 +13,7 @@ import (
 
 	"github.com/rshub/rshub/internal/engine/transfer"
 	"github.com/rshub/rshub/internal/program/config"
+	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/store/seal"
 )
@@ -124,6 +125,15 @@ func sealKeys(cfg config.Config, log *zap.Logger) (*seal.Keys, error) {
 		log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+cfg.SealKeyFile, zap.String("event", "seal_keys_exposed"))
 	}
 	return keys, nil
+}
+
+// Check reads all that the embedded store has, and calls bad with each thing that is
+// damaged. No hub may have it open.
+func Check(cfg config.Config, bad func(what string, why error)) (embedstore.Checked, error) {
+	if err := storeThere(cfg); err != nil {
+		return embedstore.Checked{}, err
+	}
+	return embedstore.Check(cfg.DataDir, bad)
 }
 
 // storeThere is ErrNoStore where opening the embedded store would make one.
