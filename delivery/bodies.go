@@ -19,7 +19,7 @@ import (
 // Small bodies are read on the spot: those in flight take no more than an
 // eighth of the limit, since they are small enough for that. The others share the
 // rest (room.go). They wait for room without holding a sender, and their hosts take
-// turns (queue.go). The bytes in memory stay within the limit. The exception is a
+// turns (body_queue.go). The bytes in memory stay within the limit. The exception is a
 // body that is larger than what its rank may have: it is in memory beside the eighth
 // and the shares of the lower ranks.
 //
@@ -35,12 +35,12 @@ type bodies struct {
 	hub    string
 	limit  int64
 	small  int64 // bytes of the largest small body
-	// unpark is told of lanes that waited for a body, and whether it was read. It is
+	// unpark is called with lanes that waited for a body, and whether it was read. It is
 	// called without lanes when a place for one was kept in vain.
 	unpark func(lanes []*lane, read bool)
-	// told is told what came of reading an entry with its body, before anyone else
+	// wasRead is called with what came of reading an entry with its body, before anyone else
 	// can ask for it.
-	told func(key bodyKey, err error)
+	wasRead func(key bodyKey, err error)
 	// ctx is under which large bodies are read. Run sets it before it starts
 	// anything; they are read for many lanes, so none's own will do.
 	ctx   context.Context
@@ -92,9 +92,9 @@ type body struct {
 	loaded  bool
 	stale   bool // not in byKey any more
 	// By health of the hosts: who uses it and who waits for it.
-	uses   [2]use
-	wants  [2]*want
-	unused *list.Element // in bodies.idle
+	uses    [2]use
+	waiters [2]*waiter
+	unused  *list.Element // in bodies.idle
 }
 
 // use is how many deliveries use a body.
@@ -121,10 +121,10 @@ func (e bodyError) Unwrap() error { return e.error }
 // errNoRoom says that a large body has to be waited for.
 var errNoRoom = errors.New("no room for the body yet")
 
-func newBodies(r journal.Reader, hub string, limit int64, n *limits, unpark func([]*lane, bool), told func(bodyKey, error)) *bodies {
+func newBodies(r journal.Reader, hub string, limit int64, n *limits, unpark func([]*lane, bool), wasRead func(bodyKey, error)) *bodies {
 	return &bodies{
 		reader: r, hub: hub, limit: limit, small: min(lightBody, limit/8/n.senders),
-		unpark: unpark, told: told, ctx: context.Background(), byKey: make(map[bodyKey]*body),
+		unpark: unpark, wasRead: wasRead, ctx: context.Background(), byKey: make(map[bodyKey]*body),
 		room: newRoom(limit - limit/8), queue: byteQueue{accounts: make(map[*host]*account)},
 		limits: n,
 	}
@@ -180,7 +180,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 		err = errHead
 	}
 	if err != nil || entries[0].Body != nil || entries[0].Size == 0 { // else load tells
-		b.told(e.key, err)
+		b.wasRead(e.key, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,13 +199,13 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	}
 	e.entry.Size = int64(len(e.entry.Body))
 	e.loaded = true
-	b.hold(e)
+	b.count(e)
 	b.use(e, s, 1)
 	return e, nil
 }
 
-// hold counts the bytes of e in memory.
-func (b *bodies) hold(e *body) {
+// count counts the bytes of e in memory.
+func (b *bodies) count(e *body) {
 	b.evict(b.limit - e.entry.Size)
 	b.cached += e.entry.Size
 }
@@ -318,7 +318,7 @@ func (b *bodies) drop(e *body) {
 	if e.isLarge {
 		e.loaded, e.entry.Body = false, nil
 	}
-	if !e.stale && e.wants == [2]*want{} {
+	if !e.stale && e.waiters == [2]*waiter{} {
 		delete(b.byKey, e.key)
 	}
 }
@@ -344,12 +344,12 @@ func (b *bodies) admit() {
 }
 
 // fits reports whether there is room for what w is for, and a sender.
-func (b *bodies) fits(w *want) bool {
+func (b *bodies) fits(w *waiter) bool {
 	return b.room.fits(w.body.entry.Size, b.rankOf(w.body), w.rank, b.queue.waits) && b.canSend(w.body, w.health)
 }
 
 // grant keeps room for w, and has its body read, if it is not in memory.
-func (b *bodies) grant(w *want) {
+func (b *bodies) grant(w *waiter) {
 	e := w.body
 	if e.unused != nil {
 		b.idle.Remove(e.unused)
@@ -363,7 +363,7 @@ func (b *bodies) grant(w *want) {
 		b.proceed(e)
 	case !e.loading:
 		e.loading = true
-		b.hold(e)
+		b.count(e)
 		b.loads.Go(func() { b.load(e) })
 	}
 }
@@ -371,11 +371,11 @@ func (b *bodies) grant(w *want) {
 // load reads a large body and calls those back that wait for it.
 func (b *bodies) load(e *body) {
 	data, err := b.reader.Body(b.ctx, e.key.topic.url, e.entry)
-	told := err
+	result := err
 	if err != nil {
-		told = bodyError{err}
+		result = bodyError{err}
 	}
-	b.told(e.key, told)
+	b.wasRead(e.key, result)
 	b.mu.Lock()
 	defer b.unlock()
 	e.loading = false
@@ -391,11 +391,11 @@ func (b *bodies) load(e *body) {
 // proceed calls those back that have a place among the users of e, which is loaded.
 // It is kept for the first of them, for a moment.
 func (b *bodies) proceed(e *body) {
-	for s, w := range e.wants {
+	for s, w := range e.waiters {
 		if w == nil || !w.granted && w.rank > b.rankOf(e) {
 			continue
 		}
-		if e.wants[s] = nil; w.granted {
+		if e.waiters[s] = nil; w.granted {
 			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, health(s)) })
 		}
 		w.granted = true
@@ -406,11 +406,11 @@ func (b *bodies) proceed(e *body) {
 // fail gives the room of e back, which could not be read.
 func (b *bodies) fail(e *body, err error) {
 	e.failed = err
-	for s, w := range e.wants {
+	for s, w := range e.waiters {
 		if w == nil {
 			continue
 		}
-		if e.wants[s] = nil; w.granted {
+		if e.waiters[s] = nil; w.granted {
 			b.use(e, health(s), -1)
 			b.reserve(e, health(s), -1)
 		}
@@ -440,10 +440,10 @@ func (b *bodies) wait(e *body, l *lane, s health) bool {
 	if e.failed != nil || e.loaded && b.mayUse(e, s) {
 		return false
 	}
-	w := e.wants[s]
+	w := e.waiters[s]
 	if w == nil {
-		w = &want{body: e, health: s, rank: b.room.rank(e.entry.Size, s)}
-		e.wants[s] = w
+		w = &waiter{body: e, health: s, rank: b.room.rank(e.entry.Size, s)}
+		e.waiters[s] = w
 	}
 	w.lanes = append(w.lanes, l)
 	if !w.granted {
@@ -453,22 +453,18 @@ func (b *bodies) wait(e *body, l *lane, s health) bool {
 	return true
 }
 
-// mayTakeLong reports whether the exchange of a body counts among those.
-func (b *bodies) mayTakeLong(e *body, s health) bool {
-	return s == unproven || b.room.bulk(e.entry.Size) > 0
-}
-
 // canSend reports whether a sender can be spared for e. If not, resume has it asked
 // again. That is noted first, so that no sender comes free in between.
 func (b *bodies) canSend(e *body, s health) bool {
-	if !b.mayTakeLong(e, s) {
+	bulk := b.bulk(e, s)
+	if bulk == 0 {
 		return true
 	}
 	b.starved.Store(true)
-	return b.limits.free(s, b.bulk(e, s)) > 0
+	return b.limits.free(s, bulk) > 0
 }
 
-// bulk is that of e, and with unproven hosts the greatest.
+// bulk is that of e, and with unproven hosts the greatest; 0: its exchange counts against no limit.
 func (b *bodies) bulk(e *body, s health) int {
 	if s == unproven {
 		return 2
@@ -478,7 +474,7 @@ func (b *bodies) bulk(e *body, s health) int {
 
 // reserve reserves the slots of n more senders for the first lanes that come for e.
 func (b *bodies) reserve(e *body, s health, n int64) {
-	if b.mayTakeLong(e, s) {
+	if b.bulk(e, s) > 0 {
 		b.limits.reserved[s].Add(n)
 	}
 }

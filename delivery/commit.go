@@ -69,18 +69,20 @@ func newGroupCommit(store subscriptions.Committer, window time.Duration, size in
 	return s
 }
 
-// add gives a result to be stored. It waits while the group is full.
-func (s *groupCommit) add(c subscriptions.Commit) {
+// add gives results to be stored. It waits while the group is full.
+func (s *groupCommit) add(all ...subscriptions.Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for (s.filling.n >= s.size || s.total() >= 2*s.size) && !s.giveUp {
-		s.room.Wait()
-	}
-	if s.filling.n == 0 {
-		s.since = time.Now()
-	}
-	if s.filling.add(c); s.filling.n == 1 || s.filling.n == s.size {
-		s.lookAgain()
+	for _, c := range all {
+		for (s.filling.n >= s.size || s.total() >= 2*s.size) && !s.giveUp {
+			s.room.Wait()
+		}
+		if s.filling.n == 0 {
+			s.since = time.Now()
+		}
+		if s.filling.add(c); s.filling.n == 1 || s.filling.n == s.size {
+			s.lookAgain()
+		}
 	}
 }
 

@@ -100,8 +100,8 @@ type Decision struct {
 	Action Action
 	At     time.Time // not to be tried before; zero: at once
 	Step   uint32    // of the lane from now on
-	// Held: At follows from a Retry-After, and nothing shortens it.
-	Held bool
+	// RetryAfter: At follows from a Retry-After, and nothing shortens it.
+	RetryAfter bool
 }
 
 // Decide says what follows from the result of an attempt that ended at now
@@ -138,7 +138,7 @@ func Decide(r Result, s State, p Policy, now time.Time, rnd float64) Decision {
 	}
 	wait = min(wait, left)
 	if after := min(r.RetryAfter, p.Max); overloaded(r.Status) && after >= wait {
-		return Decision{Action: Retry, At: now.Add(after), Step: up(s.Step), Held: true}
+		return Decision{Action: Retry, At: now.Add(after), Step: up(s.Step), RetryAfter: true}
 	}
 	return Decision{Action: Retry, At: now.Add(wait), Step: up(s.Step)}
 }

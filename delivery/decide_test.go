@@ -40,7 +40,7 @@ func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
 		"503, Retry-After": {
 			Result{Status: 503, RetryAfter: time.Minute},
 			State{},
-			Decision{Action: Retry, At: in(time.Minute), Step: 1, Held: true},
+			Decision{Action: Retry, At: in(time.Minute), Step: 1, RetryAfter: true},
 		},
 		"429, Retry-After under the step": {
 			Result{Status: 429, RetryAfter: time.Second},
@@ -50,7 +50,7 @@ func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
 		"429, Retry-After over the maximum": {
 			Result{Status: 429, RetryAfter: 48 * time.Hour},
 			State{},
-			Decision{Action: Retry, At: in(6 * time.Hour), Step: 1, Held: true},
+			Decision{Action: Retry, At: in(6 * time.Hour), Step: 1, RetryAfter: true},
 		},
 		"500, Retry-After": {
 			Result{Status: 500, RetryAfter: time.Hour},
@@ -70,7 +70,7 @@ func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
 		"but not before Retry-After": {
 			Result{Status: 503, RetryAfter: 2 * time.Hour},
 			State{Attempt: 30, Step: 8, FirstAttemptAt: ago(71 * time.Hour)},
-			Decision{Action: Retry, At: in(2 * time.Hour), Step: 8, Held: true},
+			Decision{Action: Retry, At: in(2 * time.Hour), Step: 8, RetryAfter: true},
 		},
 	} {
 		if got := Decide(tc.r, tc.s, p, testNow, 0.5); got != tc.want {
@@ -146,7 +146,7 @@ func TestDecideProperties(t *testing.T) {
 		if asked && wait < min(r.RetryAfter, p.Max) {
 			t.Fatalf("waits %v, Retry-After is %v", wait, r.RetryAfter)
 		}
-		if !asked && (wait > p.step(s.Step)*121/100 || d.Held || wait > left) {
+		if !asked && (wait > p.step(s.Step)*121/100 || d.RetryAfter || wait > left) {
 			t.Fatalf("waits %v, over its step %v or the time that is left %v", wait, p.step(s.Step), left)
 		}
 	})

@@ -146,11 +146,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 // unpark has lanes go on that waited for a body, or for its sender.
-func (d *Dispatcher) unpark(lanes []*lane, read bool) {
-	for _, c := range d.sched.unpark(lanes, read) {
-		d.commits.add(c)
-	}
-}
+func (d *Dispatcher) unpark(lanes []*lane, read bool) { d.commits.add(d.sched.unpark(lanes, read)...) }
 
 // Take takes up the subscriptions of a shard and begins to deliver to them. It
 // may be called before Run, and again for a shard that is taken, which changes

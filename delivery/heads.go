@@ -43,19 +43,15 @@ func (h *heads) listen(hints <-chan string) {
 }
 
 // touch has the head of a topic read, if it has lanes.
-func (h *heads) touch(url string) {
-	if t := h.sched.topic(url); t != nil {
+func (h *heads) touch(url string) { h.add(h.sched.topic(url)) }
+
+// add has the head of a topic read; nil: of none.
+func (h *heads) add(t *topic) {
+	if t != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.enqueue(t)
 	}
-}
-
-// begin has the head of a topic read that got its first lane.
-func (h *heads) begin(t *topic) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.enqueue(t)
 }
 
 func (h *heads) enqueue(t *topic) {

@@ -36,8 +36,7 @@ type lane struct {
 	timer            int32 // its place in Dispatcher.timers, or -1
 	inTopic, inHost  int32 // its places among the lanes of topic and host
 	state            state
-	held             bool // due comes from a Retry-After, and nothing shortens it
-	leaving          bool // it goes with its shard, once its sender is done
+	retryAfter       bool // due comes from a Retry-After, and nothing shortens it
 }
 
 func (l *lane) dueAt() int64 { return l.due }

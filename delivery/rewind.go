@@ -114,9 +114,9 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 			return f.err
 		case f.covers(j.cursor.anchor):
 			// One that came after the others went back, or that nobody knew of.
-			for _, c := range r.rewind(f, j.lane) {
-				r.commits.add(c)
-			}
+			var commits []subscriptions.Commit
+			r.sched.do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
+			r.commits.add(commits...)
 			return nil
 		case mine:
 			return nil // trimmed meanwhile, as the next read tells
@@ -161,11 +161,14 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
 		return
 	}
 	r.bodies.forget(t)
-	commits := r.rewindAll(t, f)
+	var commits []subscriptions.Commit
+	r.sched.each(t, func(s *scheduler, l *lane) {
+		if l.cursor.position >= f.first.position {
+			commits = r.goBack(s, l, f, commits)
+		}
+	})
 	close(f.found)
-	for _, c := range commits {
-		r.commits.add(c)
-	}
+	r.commits.add(commits...)
 	r.report.rolledBack(t, f, gap, len(commits))
 }
 
@@ -226,23 +229,10 @@ func (r *rewinder) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
 	return false, err
 }
 
-// rewindAll takes the lanes of t back that are at an entry which is known to be
-// lost, and returns what is to be stored of them.
-func (r *rewinder) rewindAll(t *topic, f *fork) (commits []subscriptions.Commit) {
-	r.sched.each(t, func(s *scheduler, l *lane) {
-		if l.cursor.position >= f.first.position && f.covers(l.cursor.anchor) && r.owns(l) {
-			commits = append(commits, s.goBack(l, f.to))
-		}
-	})
-	return commits
-}
-
-// rewind takes one lane back to f, if it is not there yet.
-func (r *rewinder) rewind(f *fork, l *lane) (commits []subscriptions.Commit) {
-	r.sched.do(func(s *scheduler) {
-		if l.state != gone && f.covers(l.cursor.anchor) && r.owns(l) {
-			commits = append(commits, s.goBack(l, f.to))
-		}
-	})
-	return commits
+// goBack takes a lane back to f, if it is behind it, and adds what is to be stored of that.
+func (r *rewinder) goBack(s *scheduler, l *lane, f *fork, to []subscriptions.Commit) []subscriptions.Commit {
+	if l.state == gone || !f.covers(l.cursor.anchor) || !r.owns(l) {
+		return to
+	}
+	return append(to, s.goBack(l, f.to))
 }

@@ -182,11 +182,7 @@ func (s *scheduler) lane(id uuid.UUID) *lane {
 
 // place puts a lane that no sender has where its cursor says.
 func (s *scheduler) place(l *lane, now reading) {
-	switch {
-	case l.state == gone:
-		return
-	case l.leaving:
-		s.remove(l)
+	if s.leaves(l) {
 		return
 	}
 	l.state = idle
@@ -207,7 +203,7 @@ func (s *scheduler) proceed(l *lane, now reading, reserved bool) {
 		s.waitUntil(l, until)
 		return
 	}
-	l.held = false
+	l.retryAfter = false
 	s.enqueue(l, reserved)
 }
 
@@ -229,14 +225,6 @@ func (s *scheduler) waitUntil(l *lane, at int64) {
 	if l.timer == 0 {
 		s.wake()
 	}
-}
-
-// resume makes a lane go on that waits for nothing any more but the time until which
-// it waited for troubles.
-func (s *scheduler) resume(l *lane, now reading) {
-	s.timers.drop(l)
-	l.state = idle
-	s.proceed(l, now, false)
 }
 
 // apply accepts what is known of a subscription, whose callback is at a host. It returns
@@ -286,7 +274,7 @@ func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now re
 		h.health = quick
 		s.relist(h)
 	}
-	l.held = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
+	l.retryAfter = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
 	s.setOf(l.id).lanes[l.id] = l
 	t.members.add(l, &l.inTopic)
 	h.members.add(l, &l.inHost)
@@ -335,7 +323,7 @@ func (s *scheduler) advance(l *lane, c cursor, now reading) {
 		}
 		return
 	}
-	l.cursor, l.held = c, overloaded(int(c.status))
+	l.cursor, l.retryAfter = c, overloaded(int(c.status))
 	s.troubles.lookAgain(l, now) // a "retry now" is worth a look
 	if c.next <= now.wall {
 		s.hosts.probeBy(l.host, now.mono) // a replay, a renewal or a "retry now" is worth a probe
@@ -396,8 +384,9 @@ func (s *scheduler) walkOn(t *topic, now reading) {
 		case l.state == idle:
 			s.proceed(l, now, false)
 		case l.state == waiting && l.wait(s.policy, now) == 0 && s.troubles.until(l, now.mono) == 0:
-			s.resume(l, now)
-		case l.state == waiting && t.published && !l.held && l.due > soonest:
+			s.timers.drop(l)
+			s.place(l, now) // it waited for troubles that are over
+		case l.state == waiting && t.published && !l.retryAfter && l.due > soonest:
 			s.waitUntil(l, soonest)
 		}
 		if t.published {
@@ -445,13 +434,26 @@ func (s *scheduler) reviveOn(h *host, now reading) {
 	s.revivals.push(h)
 }
 
+// leaves removes a lane that goes with its shard. It reports whether it is gone.
+func (s *scheduler) leaves(l *lane) bool {
+	if set := s.setOf(l.id); set == nil || set.closing {
+		s.remove(l)
+	}
+	return l.state == gone
+}
+
+// putBack puts a lane where its cursor says, when its sender is done with it.
+func (s *scheduler) putBack(j job) {
+	s.place(j.lane, s.read())
+	s.release(j)
+}
+
 // giveBack puts a lane back as if it had not been picked.
 func (s *scheduler) giveBack(j job) {
 	if !j.set.delivers() {
 		s.remove(j.lane) // as its shard goes
 	}
-	s.place(j.lane, s.read())
-	s.release(j)
+	s.putBack(j)
 }
 
 // atHead puts a lane back that is at the head of its topic, if that did not move
@@ -461,16 +463,12 @@ func (s *scheduler) atHead(j job) {
 		// What was known is older than this lane's cursor.
 		s.setHead(t, j.cursor.anchor)
 	}
-	s.place(j.lane, s.read())
-	s.release(j)
+	s.putBack(j)
 }
 
 // park puts a lane back that waits for a body or for a sender, and keeps none meanwhile.
 func (s *scheduler) park(j job) {
-	if j.lane.leaving {
-		s.remove(j.lane)
-	}
-	if j.lane.state != gone {
+	if !s.leaves(j.lane) {
 		j.lane.state = parked
 	}
 	s.release(j)
@@ -496,10 +494,7 @@ func (s *scheduler) unpark(lanes []*lane, reserved bool) {
 func (s *scheduler) pause(lanes []*lane, unread bool) (seen []subscriptions.Commit) {
 	now := s.read()
 	for _, l := range lanes {
-		if l.leaving {
-			s.remove(l)
-		}
-		if l.state != inFlight && l.state != parked {
+		if s.leaves(l) || l.state != inFlight && l.state != parked {
 			continue
 		}
 		at := now.mono + int64(float64(storePause)*(1+s.rnd()))
@@ -531,9 +526,7 @@ func (s *scheduler) spare(j *job, size int64) bool {
 		s.limits.heavy.Add(1)
 		return true
 	}
-	if j.lane.state == inFlight && !j.lane.leaving {
-		s.heavyLanes[bulk-1].push(j.lane)
-	}
+	s.heavyLanes[bulk-1].push(j.lane)
 	s.park(*j)
 	return false
 }
@@ -603,7 +596,7 @@ func (s *scheduler) decide(j job, b *body, out outcome, now time.Time) (subscrip
 		c.first = nanos(begun)
 	}
 	c.next, c.step, c.status = nanos(dec.At), uint16(dec.Step), int16(out.Status) //nolint:gosec // at most 8, and of three digits
-	l.cursor, l.held = c, dec.Held
+	l.cursor, l.retryAfter = c, dec.RetryAfter
 	if dec.Action == End {
 		s.remove(l) // finish gives back its slot and its sender
 	}
@@ -621,6 +614,5 @@ func (s *scheduler) decide(j job, b *body, out outcome, now time.Time) (subscrip
 // finish puts the lane back after an attempt.
 func (s *scheduler) finish(j job, out outcome) {
 	s.observe(j, out)
-	s.place(j.lane, s.read())
-	s.release(j)
+	s.putBack(j)
 }

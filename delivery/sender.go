@@ -201,7 +201,5 @@ func (s *sender) pause(j *job, unread bool) {
 		seen = sc.pause([]*lane{j.lane}, unread)
 		sc.release(*j)
 	})
-	for _, c := range seen {
-		s.commits.add(c)
-	}
+	s.commits.add(seen...)
 }

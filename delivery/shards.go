@@ -82,10 +82,10 @@ func (p *shards) of(id uuid.UUID) *shard { return &p.all[subscriptions.Shard(id)
 // take implements Dispatcher.Take.
 func (p *shards) take(ctx context.Context, n int) error {
 	s := &p.all[n]
-	if err := s.begin(ctx); err != nil {
+	if err := acquire(ctx, s.one); err != nil {
 		return err
 	}
-	defer s.end()
+	defer func() { <-s.one }()
 	if err := p.moves.begin(ctx, p.journal); err != nil {
 		return fmt.Errorf("taking up shard %d: %w", n, err)
 	}
@@ -122,11 +122,11 @@ func (p *shards) take(ctx context.Context, n int) error {
 // yield implements Dispatcher.Yield.
 func (p *shards) yield(ctx context.Context, n int) {
 	s := &p.all[n]
-	if s.begin(ctx) != nil {
+	if acquire(ctx, s.one) != nil {
 		p.cut(n)
 		return
 	}
-	defer s.end()
+	defer func() { <-s.one }()
 	t := p.close(s)
 	if t == nil {
 		return
@@ -153,17 +153,15 @@ func (p *shards) cut(n int) {
 	}
 }
 
-// begin waits until no Take or Yield of the shard is under way.
-func (s *shard) begin(ctx context.Context) error {
+// acquire waits until nobody else has what there is one of. The caller releases it by receiving.
+func acquire(ctx context.Context, one chan struct{}) error {
 	select {
-	case s.one <- struct{}{}:
+	case one <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
-
-func (s *shard) end() { <-s.one }
 
 // open begins a tenure. Nil: the shard is taken already.
 func (p *shards) open(n int) *tenure {
@@ -192,9 +190,7 @@ func (p *shards) close(s *shard) *tenure {
 	t.yielding = true
 	p.sched.do(func(*scheduler) { t.set.closing = true })
 	p.sched.eachOf(t.set, func(sc *scheduler, l *lane) {
-		if l.state == inFlight {
-			l.leaving = true
-		} else {
+		if l.state != inFlight { // these go when their sender is done with them
 			sc.remove(l)
 		}
 	})
@@ -263,9 +259,7 @@ func (p *shards) schedule(s *subscriptions.Subscription) (ok bool) {
 	host := egress.HostPortOf(s.Callback)
 	var fresh *topic
 	p.sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
-	if fresh != nil {
-		p.heads.begin(fresh)
-	}
+	p.heads.add(fresh)
 	return ok
 }
 
@@ -350,14 +344,10 @@ type moves struct {
 // that they count. What the sweep asks for later may be far back, and then it is
 // told more topics than moved.
 func (m *moves) begin(ctx context.Context, w journal.Watcher) error {
-	select {
-	case <-m.begun:
-		return nil
-	case m.one <- struct{}{}:
-		defer func() { <-m.one }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := acquire(ctx, m.one); err != nil {
+		return err
 	}
+	defer func() { <-m.one }()
 	select {
 	case <-m.begun:
 		return nil

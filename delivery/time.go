@@ -55,7 +55,7 @@ func (l *lane) wait(p Policy, now reading) int64 {
 	if l.cursor.next == 0 || left <= 0 {
 		return 0
 	}
-	if l.held {
+	if l.retryAfter {
 		return min(left, int64(p.Max))
 	}
 	from := uint32(max(l.cursor.step, 1)) - 1

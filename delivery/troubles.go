@@ -291,79 +291,78 @@ func (s *troubles) logRecovered(t *topic, tr *trouble) {
 		zap.String("topic", t.url), zap.Duration("duration", time.Duration(s.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
 }
 
+// ofTopic calls f with the troubles of a topic, if it has some.
+func (s *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
+	if t.troubles.any.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f(&t.troubles)
+	}
+}
+
 // readable records that the store answered, and, if whole, that an entry is whole. It reports
 // whether lanes may go on.
 func (s *troubles) readable(key bodyKey, whole bool) (walk bool) {
-	t, at := &key.topic.troubles, place{key.position, key.nonce}
-	if !t.any.Load() {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	walk = s.answered(key.topic)
-	tr := t.damaged[at]
-	if tr == nil || !whole {
-		return walk
-	}
-	delete(t.damaged, at)
-	s.note(key.topic)
-	if !tr.isDamage() {
-		s.logRecovered(key.topic, tr)
-		return true
-	}
-	s.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
-		zap.String("topic", key.topic.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
-	return true
+	s.ofTopic(key.topic, func(t *topicTroubles) {
+		at := place{key.position, key.nonce}
+		walk = s.answered(key.topic)
+		tr := t.damaged[at]
+		if tr == nil || !whole {
+			return
+		}
+		walk = true
+		delete(t.damaged, at)
+		s.note(key.topic)
+		if !tr.isDamage() {
+			s.logRecovered(key.topic, tr)
+			return
+		}
+		s.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
+			zap.String("topic", key.topic.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
+	})
+	return walk
 }
 
 // paused tells what the job has to do about troubles of its topic. False, nil: it may
 // ask the store. True: it has to wait. An anchor: it passes a damaged entry over up to
 // there.
 func (s *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
-	t := &j.lane.topic.troubles
-	if !t.any.Load() {
-		return false, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.mono()
-	switch tr := t.at(j.cursor.anchor); {
-	case tr == nil:
-		return false, nil
-	case tr.passed:
-		at := tr.at
-		return false, &at
-	case tr.until > now:
-		return true, nil
-	default:
-		// This one asks, and the others wait for the answer: they may stand elsewhere.
-		tr.until = now + int64(lookTakes)
-		return false, nil
-	}
+	s.ofTopic(j.lane.topic, func(t *topicTroubles) {
+		now := s.mono()
+		switch tr := t.at(j.cursor.anchor); {
+		case tr == nil:
+		case tr.passed:
+			at := tr.at
+			over = &at
+		case tr.until > now:
+			wait = true
+		default:
+			// This one asks, and the others wait for the answer: they may stand elsewhere.
+			tr.until = now + int64(lookTakes)
+		}
+	})
+	return wait, over
 }
 
 // damageBefore returns the anchor of an entry that the job would have waited for, as
 // it is damaged, if that was trimmed meanwhile; nil: there is none.
-func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) *journal.Anchor {
-	t := j.lane.topic
-	if !t.troubles.any.Load() {
-		return nil
-	}
-	s.mu.Lock()
-	tr := t.troubles.damaged[j.cursor.place()]
-	if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
-		s.mu.Unlock()
-		return nil
-	}
-	walk, at := !tr.passed, tr.at
+func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.Anchor) {
+	walk := false
+	s.ofTopic(j.lane.topic, func(t *topicTroubles) {
+		tr := t.damaged[j.cursor.place()]
+		if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
+			return
+		}
+		at := tr.at
+		over = &at
+		if walk = !tr.passed; walk {
+			s.passOver(j.lane.topic, tr)
+		}
+	})
 	if walk {
-		s.passOver(t, tr)
+		s.walk(j.lane.topic)
 	}
-	s.mu.Unlock()
-	if walk {
-		s.walk(t)
-	}
-	return &at
+	return over
 }
 
 // waitFor is until when a lane waits that could not be read for, and since when the damage
@@ -371,53 +370,42 @@ func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) *journal.Anchor 
 // when damage was first seen. A lane that failed to deliver the same entry before has another
 // use for the time.
 func (s *troubles) waitFor(l *lane, now reading) (until, since int64) {
-	if !l.topic.troubles.any.Load() {
-		return 0, 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tr := l.topic.troubles.at(l.cursor.anchor)
-	switch {
-	case tr == nil:
-		return 0, 0
-	case !tr.isDamage() || l.retrying():
-	case l.cursor.first == 0:
-		since = tr.first.UnixNano()
-	default:
-		if first := instant(l.cursor.first); first.Before(tr.first) {
-			tr.first = first
-			tr.until = min(tr.until, now.mono+max(first.Add(s.policy.GiveUp).UnixNano()-now.earliest, 0))
+	s.ofTopic(l.topic, func(t *topicTroubles) {
+		tr := t.at(l.cursor.anchor)
+		switch {
+		case tr == nil:
+			return
+		case !tr.isDamage() || l.retrying():
+		case l.cursor.first == 0:
+			since = tr.first.UnixNano()
+		case l.cursor.first < tr.first.UnixNano():
+			tr.first = instant(l.cursor.first)
+			tr.until = min(tr.until, now.mono+max(tr.first.Add(s.policy.GiveUp).UnixNano()-now.earliest, 0))
 		}
-	}
-	return tr.until, since
+		until = tr.until
+	})
+	return until, since
 }
 
 // lookAgain has the store asked at once about what a lane waits for.
 func (s *troubles) lookAgain(l *lane, now reading) {
-	if !l.topic.troubles.any.Load() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if tr := l.topic.troubles.at(l.cursor.anchor); tr != nil {
-		tr.until = min(tr.until, now.mono)
-	}
+	s.ofTopic(l.topic, func(t *topicTroubles) {
+		if tr := t.at(l.cursor.anchor); tr != nil {
+			tr.until = min(tr.until, now.mono)
+		}
+	})
 }
 
 // until is until when an idle lane waits for troubles of its topic; 0: it does not.
 // A lane that has not stored yet since when its entry is damaged goes to a sender, which
 // has it do so.
-func (s *troubles) until(l *lane, now int64) int64 {
-	if !l.topic.troubles.any.Load() {
-		return 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tr := l.topic.troubles.at(l.cursor.anchor)
-	if tr == nil || tr.passed || tr.until <= now || tr.isDamage() && l.cursor.first == 0 {
-		return 0
-	}
-	return tr.until
+func (s *troubles) until(l *lane, now int64) (until int64) {
+	s.ofTopic(l.topic, func(t *topicTroubles) {
+		if tr := t.at(l.cursor.anchor); tr != nil && !tr.passed && tr.until > now && !(tr.isDamage() && l.cursor.first == 0) {
+			until = tr.until
+		}
+	})
+	return until
 }
 
 // counts returns how many topics have lanes that wait: for a store that does not answer, or

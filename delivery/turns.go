@@ -71,6 +71,41 @@ type backlogKey struct {
 	reserved bool
 }
 
+// backlogList is a FIFO of backlogs that each know that they are in it, so that any of them can
+// be taken out. The zero list is empty.
+type backlogList struct{ first, last *backlog }
+
+func (l *backlogList) push(g *backlog) { l.insert(l.last, g, nil) }
+
+// pushFront puts g in as if it were the oldest.
+func (l *backlogList) pushFront(g *backlog) { l.insert(nil, g, l.first) }
+
+func (l *backlogList) insert(prev, g, next *backlog) {
+	g.in = l
+	l.link(prev, g)
+	l.link(g, next)
+}
+
+// remove takes g out, which is in.
+func (l *backlogList) remove(g *backlog) {
+	l.link(g.prev, g.next)
+	g.in, g.prev, g.next = nil, nil, nil
+}
+
+// link puts one right before the other; nil stands before all and after all.
+func (l *backlogList) link(prev, next *backlog) {
+	if prev == nil {
+		l.first = next
+	} else {
+		prev.next = next
+	}
+	if next == nil {
+		l.last = prev
+	} else {
+		next.prev = prev
+	}
+}
+
 // topicQueue is the listed backlogs of a topic, of the hosts of one pool.
 type topicQueue struct {
 	backlogList

@@ -16,8 +16,8 @@ type byteQueue struct {
 }
 
 type bodyLine struct {
-	hosts  ring[*account] // with wants of this rank
-	first  *want          // taken from them, the next to get room
+	hosts  ring[*account] // with waiters of this rank
+	first  *waiter        // taken from them, the next to get room
 	passed int64          // bytes of those that passed it
 }
 
@@ -26,13 +26,13 @@ const ahead = 16
 
 // account is what a host uses, and wants, of the memory for large bodies.
 type account struct {
-	host  *host
-	loans []*body // in use, one for each delivery; --per-host bounds them
-	wants [ranks]ring[*want]
+	host    *host
+	loans   []*body // in use, one for each delivery; --per-host bounds them
+	waiters [ranks]ring[*waiter]
 }
 
-// want is a body that hosts of one health wait for.
-type want struct {
+// waiter is a body that hosts of one health wait for.
+type waiter struct {
 	body    *body
 	health  health
 	rank    rank
@@ -63,8 +63,8 @@ func (q *byteQueue) tidy(a *account) {
 	if len(a.loans) > 0 {
 		return
 	}
-	for k := range a.wants {
-		if a.wants[k].len() > 0 {
+	for k := range a.waiters {
+		if a.waiters[k].len() > 0 {
 			return
 		}
 	}
@@ -91,20 +91,20 @@ func (q *byteQueue) waits(k rank) bool {
 }
 
 // push has a host wait for what w is for.
-func (q *byteQueue) push(w *want, h *host) {
+func (q *byteQueue) push(w *waiter, h *host) {
 	a := q.account(h)
-	if a.wants[w.rank].len() == 0 {
+	if a.waiters[w.rank].len() == 0 {
 		q.lines[w.rank].hosts.push(a)
 	}
-	a.wants[w.rank].push(w)
+	a.waiters[w.rank].push(w)
 }
 
-// next takes a want out that there is room for. Nil: there is none.
-func (q *byteQueue) next(fits func(*want) bool) *want {
+// next takes a waiter out that there is room for. Nil: there is none.
+func (q *byteQueue) next(fits func(*waiter) bool) *waiter {
 	for k := range ranks {
 		l := &q.lines[k]
 		if l.first == nil || l.first.granted {
-			l.first, l.passed = q.choose(k, func(*want) bool { return true }), 0
+			l.first, l.passed = q.choose(k, func(*waiter) bool { return true }), 0
 		}
 		if l.first == nil {
 			continue
@@ -113,7 +113,7 @@ func (q *byteQueue) next(fits func(*want) bool) *want {
 			l.first = nil
 			return w
 		}
-		if w := q.choose(k, func(w *want) bool {
+		if w := q.choose(k, func(w *waiter) bool {
 			return l.passed+w.body.entry.Size <= l.first.body.entry.Size && fits(w)
 		}); w != nil {
 			l.passed += w.body.entry.Size
@@ -123,9 +123,9 @@ func (q *byteQueue) next(fits func(*want) bool) *want {
 	return nil
 }
 
-// choose takes out the want whose turn it is among those that may go. Nil: there is
+// choose takes out the waiter whose turn it is among those that may go. Nil: there is
 // none.
-func (q *byteQueue) choose(k rank, may func(*want) bool) *want {
+func (q *byteQueue) choose(k rank, may func(*waiter) bool) *waiter {
 	hosts := &q.lines[k].hosts
 	front := make([]*account, 0, ahead)
 	var best *account
@@ -134,7 +134,7 @@ func (q *byteQueue) choose(k rank, may func(*want) bool) *want {
 		if !ok {
 			break
 		}
-		w, ok := q.wanted(a, k)
+		w, ok := q.firstOf(a, k)
 		if !ok {
 			continue
 		}
@@ -151,25 +151,25 @@ func (q *byteQueue) choose(k rank, may func(*want) bool) *want {
 	if best == nil {
 		return nil
 	}
-	w, _ := best.wants[k].pop()
-	if best.wants[k].len() > 0 {
+	w, _ := best.waiters[k].pop()
+	if best.waiters[k].len() > 0 {
 		hosts.push(best)
 	}
 	q.tidy(best)
 	return w
 }
 
-// wanted is what a host waits for first, at rank k. Wants that are granted, since
+// firstOf is what a host waits for first, at rank k. Waiters that are granted, since
 // another host had its turn, are taken out.
-func (q *byteQueue) wanted(a *account, k rank) (*want, bool) {
+func (q *byteQueue) firstOf(a *account, k rank) (*waiter, bool) {
 	for {
-		w, ok := a.wants[k].pop()
+		w, ok := a.waiters[k].pop()
 		if !ok {
 			q.tidy(a)
 			return nil, false
 		}
 		if !w.granted {
-			a.wants[k].pushFront(w)
+			a.waiters[k].pushFront(w)
 			return w, true
 		}
 	}
