@@ -59,6 +59,7 @@ type ruleWorld struct {
 	reserved      map[*lane]health
 	ready         map[*lane]*ruleWait
 	starts        map[ruleQueue]int
+	passed        map[*topic]int // starts of others since a lane of it might have started all the time
 	seen          map[string]int
 }
 
@@ -99,7 +100,7 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		senders: rapid.IntRange(1, 40).Draw(t, "senders"), perHost: rapid.IntRange(1, 9).Draw(t, "per host"),
 		topics: rapid.IntRange(1, 8).Draw(t, "topics"), hosts: rapid.IntRange(1, 8).Draw(t, "hosts"),
 		behaviour: make(map[string]string), entries: make(map[string]uint64),
-		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), seen: make(map[string]int),
+		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), passed: make(map[*topic]int), seen: make(map[string]int),
 	}
 	const epoch = int64(1_800_000_000e9)
 	c := clocks{
@@ -353,6 +354,7 @@ func (w *ruleWorld) mayStart(l *lane, k kind) (ok bool, why string) {
 func (w *ruleWorld) pump() {
 	for w.awake > 0 {
 		w.awake--
+		could := w.could()
 		j, ok := w.s.pick()
 		if !ok {
 			w.asleep++
@@ -361,6 +363,7 @@ func (w *ruleWorld) pump() {
 		if w.s.turns.more() {
 			w.s.signal()
 		}
+		w.turn(j.lane.topic, could)
 		w.started(j)
 	}
 	if w.asleep == 0 {
@@ -372,6 +375,39 @@ func (w *ruleWorld) pump() {
 		} else {
 			w.seen["limited"]++
 			w.seen[why]++
+		}
+	}
+}
+
+// could is which topics have a lane that may start. It is asked only where few deliveries can
+// go on, as only there senders are short.
+func (w *ruleWorld) could() map[*topic]bool {
+	could := make(map[*topic]bool)
+	if w.senders > 6 {
+		return could
+	}
+	for l, r := range w.ready {
+		if !could[l.topic] {
+			could[l.topic], _ = w.mayStart(l, r.kind)
+		}
+	}
+	return could
+}
+
+// turn checks that topics take turns to have a sender. In a round each topic of each pool has a
+// turn, of at most perHost deliveries. A topic may need a turn for each that waits where its own lane does.
+func (w *ruleWorld) turn(started *topic, could map[*topic]bool) {
+	round := pools * w.topics * w.perHost
+	for t := range w.passed {
+		if !could[t] || t == started {
+			delete(w.passed, t)
+		}
+	}
+	for t, is := range could {
+		if is && t != started {
+			if w.passed[t]++; w.passed[t] > round*w.topics {
+				w.t.Fatalf("%d lanes of other topics started while a lane of %s might have, by turns of %d", w.passed[t], t.url, round)
+			}
 		}
 	}
 }
