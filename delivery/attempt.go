@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
@@ -41,7 +40,7 @@ type client struct {
 	userAgent string
 	signature websub.SignatureMethod
 	timeout   time.Duration // without progress
-	clock     *clock.Clock
+	clock     journal.Clock
 }
 
 // attempt makes one HTTP exchange (WebSub 7, HUB-40 to HUB-47). Ctx cuts it off.

@@ -99,7 +99,7 @@ type Options struct {
 	// Log gets a line for each attempt and each gap. Nil: none.
 	Log *zap.Logger
 	// Clock tells the time of day. Nil: the machine's, with clock.New.
-	Clock *clock.Clock
+	Clock journal.Clock
 	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be
 	// called from several goroutines.
 	Rand func() float64

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -17,7 +16,7 @@ type reporter struct {
 	event func(Event)       // nil: nobody is told
 	gap   func(journal.Gap) // the same
 	log   *zap.Logger
-	clock *clock.Clock
+	clock journal.Clock
 
 	delivered, failed, passedOver, ended atomic.Uint64
 }

@@ -3,7 +3,7 @@ package delivery
 import (
 	"time"
 
-	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/journal"
 )
 
 // clocks are what the scheduler and its parts tell the time by. A simulation has others.
@@ -13,7 +13,7 @@ type clocks struct {
 }
 
 // newClocks counts monotonic time from now.
-func newClocks(c *clock.Clock) clocks {
+func newClocks(c journal.Clock) clocks {
 	base := time.Now()
 	return clocks{
 		mono: func() int64 { return int64(time.Since(base)) },

@@ -121,7 +121,7 @@ type Options struct {
 	Now   func() time.Time // nil: time.Now
 	// Clock is the time of day that is stored, and by which documents are checked. Nil:
 	// that of Now, with clock.New.
-	Clock *clock.Clock
+	Clock journal.Clock
 }
 
 // Handler answers at the hub URI. It may be shared between goroutines.

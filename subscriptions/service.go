@@ -91,7 +91,7 @@ type Options struct {
 	Live func() int
 
 	// Clock tells the time of day. Nil: the machine's, with clock.New.
-	Clock *clock.Clock
+	Clock journal.Clock
 	// StoreTime tells what time of day it is for the store. What ended and is
 	// forgotten for good is over by that, too. Nil: the store has no clock of its own.
 	StoreTime func(context.Context) (time.Time, error)
