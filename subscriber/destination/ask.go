@@ -15,21 +15,21 @@ import (
 
 // ask sends a GET, and follows redirects to hosts that may be called. The answer is
 // 200, 206 or 304; its body holds one of the host's slots until it is closed.
-func (c *Copy) ask(ctx context.Context, address string, header http.Header) (*http.Response, error) {
+func (w *web) ask(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	for range maxRedirects + 1 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil {
 			return nil, &refusedError{err}
 		}
 		req.Header = header.Clone()
-		h, err := c.web.host(req.URL)
+		h, err := w.host(req.URL)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", address, err)
 		}
 		if err := h.enter(ctx); err != nil {
 			return nil, err
 		}
-		resp, err := c.web.Do(req)
+		resp, err := w.Do(req)
 		if err != nil {
 			h.leave()
 			return nil, fmt.Errorf("%s: %w", address, egress.WithoutURL(err))

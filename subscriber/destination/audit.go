@@ -80,7 +80,7 @@ func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		return a.report, err
 	}
 	t := newTally(c.o.Source)
-	if err := c.repair(ctx, a, t); err != nil {
+	if err := c.reconciler.repair(ctx, a, t); err != nil {
 		return a.report, err
 	}
 	repaired := t.report()
@@ -119,7 +119,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
-	sets, err := c.sets(ctx)
+	sets, err := c.source.sets(ctx)
 	if err != nil {
 		return a, err
 	}
@@ -163,12 +163,12 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 		a.report.Recorded = append(a.report.Recorded, set.name)
 		return time.Time{}, a.compareAll(ctx, a.recorded(set))
 	}
-	docs, err := a.c.download(ctx, list, resourcesync.ResourceList, setState{})
+	docs, err := a.c.lists.download(ctx, list, resourcesync.ResourceList, setState{})
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer docs.remove()
-	newer, until, err := a.c.newer(ctx, set, docs.at)
+	newer, until, err := a.c.syncer.newer(ctx, set, docs.at)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -273,7 +273,7 @@ func (a *audit) compare(ctx context.Context, w want) {
 	c := a.c
 	f, known := c.state.file(w.url)
 	if !known {
-		p, err := c.wish(w.url)
+		p, err := c.tree.wish(w.url)
 		if err != nil {
 			a.found(Missing, w, f, err.Error())
 			return
@@ -281,10 +281,10 @@ func (a *audit) compare(ctx context.Context, w want) {
 		f.Path = p
 		a.account(p)
 	}
-	if known && c.outdated(&f, &w) { // the description of another set counts
+	if known && c.reconciler.outdated(&f, &w) { // the description of another set counts
 		w.length, w.digests = f.Length, resourcesync.ParseHashes(f.Hash)
 	}
-	info, err := c.root.Lstat(f.Path)
+	info, err := c.tree.root.Lstat(f.Path)
 	switch {
 	case err != nil || !info.Mode().IsRegular():
 		a.found(Missing, w, f, "there is no such file")
@@ -297,7 +297,7 @@ func (a *audit) compare(ctx context.Context, w want) {
 	if len(algorithms) == 0 {
 		algorithms = copied.Algorithms()
 	}
-	got, n, err := c.hashFile(ctx, f.Path, algorithms...)
+	got, n, err := c.tree.hashFile(ctx, f.Path, algorithms...)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -317,7 +317,7 @@ func (a *audit) compare(ctx context.Context, w want) {
 func (a *audit) account(p string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.unknown[keyOf(a.c.fold(p))] = struct{}{}
+	a.unknown[keyOf(a.c.tree.fold(p))] = struct{}{}
 }
 
 func (a *audit) equal(n int64) {

@@ -27,25 +27,25 @@ func needsBaseline(set namedSet, st setState) bool {
 }
 
 // newBaseline takes a baseline, and remembers that it is there.
-func (c *Copy) newBaseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
-	next, err := c.baseline(ctx, set, st, t)
+func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+	next, err := s.baseline(ctx, set, st, t)
 	switch {
 	case errors.Is(err, errUnchanged):
 		return st, nil
 	case errors.Is(err, errNoBaseline): // changes only: whatever they say from the beginning on
 		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(beginning) {
-			c.log.Error("changes were missed, and the Source has no list to make up for them", "event", "changes_lost", "set", set.name)
+			s.log.Error("changes were missed, and the Source has no list to make up for them", "event", "changes_lost", "set", set.name)
 		}
 		next, err = st, nil
 		if next.BaselineAt.IsZero() {
 			next.BaselineAt, next.DumpsUntil = beginning, beginning
 		}
 	}
-	if err != nil || c.o.DryRun {
+	if err != nil || s.o.DryRun {
 		return st, err
 	}
-	next.Due, next.Via = time.Time{}, c.o.Source
-	return next, errors.Join(c.state.putSet(set.name, next), c.state.forgetDeletions(set.name, next.BaselineAt))
+	next.Due, next.Via = time.Time{}, s.o.Source
+	return next, errors.Join(s.state.putSet(set.name, next), s.state.forgetDeletions(set.name, next.BaselineAt))
 }
 
 // beginning is before all changes.
@@ -54,20 +54,20 @@ var beginning = time.Unix(1, 0).UTC()
 // baseline brings the copy of a set in step with the Source's Resource List or
 // Resource Dump. What is there and as it should be is not fetched again, so that a
 // baseline that was cut off goes on where it stopped.
-func (c *Copy) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
-	useDump := dump != "" && (list == "" || c.o.Baseline == BaselineDump ||
-		c.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && c.state.count() < 100)
-	if useDump && !c.o.DryRun {
-		next, err := c.fromDump(ctx, set, dump, st, t)
+	useDump := dump != "" && (list == "" || s.o.Baseline == BaselineDump ||
+		s.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && s.state.count() < 100)
+	if useDump && !s.o.DryRun {
+		next, err := s.fromDump(ctx, set, dump, st, t)
 		if err == nil || list == "" || ctx.Err() != nil || fatal(err) {
 			return next, err
 		}
-		c.log.Warn("the Resource Dump could not be used; the Resource List is", "event", "dump_failed", "dump", dump, "error", err)
+		s.log.Warn("the Resource Dump could not be used; the Resource List is", "event", "dump_failed", "dump", dump, "error", err)
 	}
 	switch {
 	case list != "":
-		return c.fromList(ctx, set, list, st, t)
+		return s.fromList(ctx, set, list, st, t)
 	case dump != "":
 		return st, fmt.Errorf("a dry run does not fetch dumps, and there is no Resource List that says what is in %s", dump)
 	}
@@ -75,12 +75,12 @@ func (c *Copy) baseline(ctx context.Context, set namedSet, st setState, t *tally
 }
 
 // fromList takes a baseline from a Resource List.
-func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
+func (s *syncer) fromList(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
 	last := st
 	if needsBaseline(set, st) {
 		last = setState{} // the same list will not do
 	}
-	docs, err := c.download(ctx, address, resourcesync.ResourceList, last)
+	docs, err := s.lists.download(ctx, address, resourcesync.ResourceList, last)
 	if err != nil {
 		return st, err
 	}
@@ -92,7 +92,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 	if err != nil {
 		return st, fmt.Errorf("reading %s: %w", address, err)
 	}
-	newer, err := c.left(ctx, set, docs.at, st)
+	newer, err := s.left(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
 	}
@@ -110,7 +110,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 		}
 		marks(newer)(yield)
 	}
-	if err := c.carryOut(ctx, t, "baseline", len(listed), wants); err != nil {
+	if err := s.reconciler.carryOut(ctx, t, "baseline", len(listed), wants); err != nil {
 		return st, err
 	}
 	if failed != nil {
@@ -119,7 +119,7 @@ func (c *Copy) fromList(ctx context.Context, set namedSet, address string, st se
 	for url := range newer { // theirs is the stream's business
 		listed[keyOf(url)] = struct{}{}
 	}
-	if err := c.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
+	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
 		return st, err
 	}
 	next := setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}
@@ -141,8 +141,8 @@ func marks(left map[string]want) iter.Seq[want] {
 // left are the resources of a set that a baseline leaves to the changes since: those
 // that changed, where st tells of a baseline before it, as they were carried out
 // already; of a first one those that were deleted, which would come only to go again.
-func (c *Copy) left(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]want, error) {
-	newer, _, err := c.newer(ctx, set, since)
+func (s *syncer) left(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]want, error) {
+	newer, _, err := s.newer(ctx, set, since)
 	if st.BaselineAt.IsZero() {
 		maps.DeleteFunc(newer, func(_ string, w want) bool { return !w.change.Removes() })
 	}
@@ -151,18 +151,18 @@ func (c *Copy) left(ctx context.Context, set namedSet, since time.Time, st setSt
 
 // newer are the resources of a set that changed since its list was made, by the
 // last change of each, and until when that is known.
-func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[string]want, time.Time, error) {
+func (s *syncer) newer(ctx context.Context, set namedSet, since time.Time) (map[string]want, time.Time, error) {
 	out, until := map[string]want{}, since
 	var err error
 	switch {
 	case set.offers(resourcesync.ChangeList):
-		until, err = subscriber.ReadChanges(ctx, c.web, set.Set, since, c.listLimit(), func(e resourcesync.Entry) error {
+		until, err = subscriber.ReadChanges(ctx, s.source.web, set.Set, since, s.lists.limit(), func(e resourcesync.Entry) error {
 			out[e.Loc] = wanted(set.name, &e)
 			return nil
 		})
-	case set.offers(resourcesync.ChangeDump) && !c.o.DryRun:
-		defer c.addPushed(set, since, out)
-		err = c.changeDumps(ctx, set, since, func(wants []want) error {
+	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
+		defer s.state.addPushed(set, since, out)
+		err = s.lists.changeDumps(ctx, set, since, func(wants []want) error {
 			for _, w := range wants {
 				w.open = nil // the package will be gone
 				out[w.url] = w
@@ -170,10 +170,10 @@ func (c *Copy) newer(ctx context.Context, set namedSet, since time.Time) (map[st
 			return nil
 		}, func(to time.Time) error { until = to; return nil })
 	default:
-		c.addPushed(set, since, out)
+		s.state.addPushed(set, since, out)
 	}
 	if err != nil && ctx.Err() == nil {
-		c.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
+		s.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
 		return map[string]want{}, since, nil
 	}
 	return out, until, err

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -48,13 +47,12 @@ func (c *Copy) snapshot(dir string) error {
 }
 
 // openBeside opens a snapshot of the state that another process has.
-func (c *Copy) openBeside(o *Options) error {
-	dir, err := borrow(o.StateDir)
+func (c *Copy) openBeside() error {
+	dir, err := borrow(c.o.StateDir)
 	if err != nil {
 		return err
 	}
-	c.live, c.temp, o.StateDir = o.StateDir, dir, dir
-	c.o = *o
+	c.live, c.temp, c.o.StateDir, c.o.DryRun = c.o.StateDir, dir, dir, true
 	c.state, err = openState(dir, c.space)
 	return err
 }
@@ -83,14 +81,12 @@ func (c *Copy) renew() error {
 	if err != nil {
 		return err
 	}
-	state, err := openState(dir, c.space)
-	if err != nil {
+	if err := c.state.reopen(dir); err != nil {
 		_ = os.RemoveAll(dir) // as above
 		return err
 	}
-	_ = c.state.db.Close() // a snapshot
 	_ = os.RemoveAll(c.temp)
-	c.state, c.temp, c.o.StateDir = state, dir, dir
+	c.temp, c.o.StateDir = dir, dir
 	return nil
 }
 
@@ -104,19 +100,12 @@ func (c *Copy) cleanSnapshots() {
 	}
 }
 
-// foldsState reports whether the file system takes two names that differ in case for one,
-// by the folder of the state, without writing.
-func (c *Copy) foldsState() bool {
-	_, err := c.root.Lstat(strings.ToUpper(stateName))
-	return err == nil
-}
-
 // isFetched reports whether another process is fetching a resource right now.
 func (c *Copy) isFetched(url string) bool {
 	if c.live == "" {
 		return false
 	}
-	info, err := c.root.Stat(partName(url))
+	info, err := c.tree.root.Stat(partName(url))
 	return err == nil && time.Since(info.ModTime()) < justNow
 }
 

@@ -12,8 +12,8 @@ type claims struct {
 	of map[string]chan struct{}
 }
 
-// take waits until nobody else has a resource; false: ctx ended before.
-func (c *claims) take(ctx context.Context, url string) bool {
+// acquire waits until nobody else has a resource; false: ctx ended before.
+func (c *claims) acquire(ctx context.Context, url string) bool {
 	for {
 		c.mu.Lock()
 		busy := c.of[url]
@@ -31,7 +31,7 @@ func (c *claims) take(ctx context.Context, url string) bool {
 	}
 }
 
-func (c *claims) give(url string) {
+func (c *claims) release(url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.of[url])

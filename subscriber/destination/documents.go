@@ -24,6 +24,20 @@ const (
 	maxResources = 50_000_000
 )
 
+// lists reads the lists and dumps of the Source.
+type lists struct {
+	dir     *string                        // where they are while they are read; an audit beside a running copy moves it
+	most    int                            // Options.MaxEntries
+	large   func(list string, entries int) // warns of a list, once
+	web     *web
+	fetcher *fetcher // of packages
+}
+
+// limit is how large a list of the Source may be.
+func (l *lists) limit() subscriber.ListLimit {
+	return subscriber.ListLimit{Entries: l.most, Large: l.large}
+}
+
 // documents are a list and its parts, on disk, so that they stay the same while
 // they are worked on.
 type documents struct {
@@ -65,13 +79,13 @@ var errUnchanged = errors.New("the list did not change")
 
 // download fetches a list, or an index and its parts, of a capability. With the
 // validators of the last time it may be errUnchanged.
-func (c *Copy) download(ctx context.Context, address, capability string, last setState) (*documents, error) {
-	d := &documents{capability: capability, most: c.o.MaxEntries, large: c.large}
+func (l *lists) download(ctx context.Context, address, capability string, last setState) (*documents, error) {
+	d := &documents{capability: capability, most: l.most, large: l.large}
 	header := http.Header{}
 	if last.From == address {
 		ifChanged(header, last.ETag, last.Modified)
 	}
-	top, err := c.downloadOne(ctx, d, address, header)
+	top, err := l.downloadOne(ctx, d, address, header)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +96,7 @@ func (c *Copy) download(ctx context.Context, address, capability string, last se
 		return d, nil
 	}
 	defer func() { _ = os.Remove(top.name) }()
-	if err := c.downloadParts(ctx, d, top); err != nil {
+	if err := l.downloadParts(ctx, d, top); err != nil {
 		d.remove()
 		return nil, err
 	}
@@ -91,13 +105,13 @@ func (c *Copy) download(ctx context.Context, address, capability string, last se
 
 // downloadParts fetches what an index names. The whole is as of the earliest of
 // them, where the index does not say.
-func (c *Copy) downloadParts(ctx context.Context, d *documents, index fetched) error {
+func (l *lists) downloadParts(ctx context.Context, d *documents, index fetched) error {
 	addresses, err := d.partsOf(index)
 	if err != nil {
 		return err
 	}
 	for _, address := range addresses {
-		part, err := c.downloadOne(ctx, d, address, http.Header{})
+		part, err := l.downloadOne(ctx, d, address, http.Header{})
 		if err != nil {
 			return err
 		}
@@ -138,11 +152,11 @@ func (d *documents) partsOf(index fetched) (addresses []string, err error) {
 }
 
 // downloadOne fetches one document into a file.
-func (c *Copy) downloadOne(ctx context.Context, d *documents, address string, header http.Header) (fetched, error) {
+func (l *lists) downloadOne(ctx context.Context, d *documents, address string, header http.Header) (fetched, error) {
 	header.Set("Accept", "application/xml, text/xml;q=0.9, */*;q=0.1")
 	began := time.Now()
 	return patiently(ctx, func() (fetched, error) {
-		resp, err := c.ask(ctx, address, header)
+		resp, err := l.web.ask(ctx, address, header)
 		if err != nil {
 			return fetched{}, err
 		}
@@ -154,7 +168,7 @@ func (c *Copy) downloadOne(ctx context.Context, d *documents, address string, he
 			return fetched{}, &subscriber.StatusError{URL: address, Status: resp.StatusCode}
 		}
 		got := fetched{url: resp.Request.URL.String(), resp: resp}
-		if got.name, err = c.keep(d, resp.Body); err == nil {
+		if got.name, err = l.toFile(d, resp.Body); err == nil {
 			got.head, err = d.headOf(got.name)
 		}
 		if err != nil {
@@ -166,9 +180,9 @@ func (c *Copy) downloadOne(ctx context.Context, d *documents, address string, he
 	})
 }
 
-// keep writes a document to a file.
-func (c *Copy) keep(d *documents, body io.Reader) (name string, err error) {
-	f, err := os.CreateTemp(c.o.StateDir, "list-*.xml")
+// toFile writes a document to a file.
+func (l *lists) toFile(d *documents, body io.Reader) (name string, err error) {
+	f, err := os.CreateTemp(*l.dir, "list-*.xml")
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // fromDump takes a baseline from a Resource Dump.
-func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
-	docs, err := c.download(ctx, address, resourcesync.ResourceDump, setState{})
+func (s *syncer) fromDump(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
+	docs, err := s.lists.download(ctx, address, resourcesync.ResourceDump, setState{})
 	if err != nil {
 		return st, err
 	}
@@ -21,7 +21,7 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}
-	newer, err := c.left(ctx, set, docs.at, st)
+	newer, err := s.left(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
 	}
@@ -34,8 +34,8 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 		if err != nil {
 			return st, fmt.Errorf("reading %s: %w", address, err)
 		}
-		err = c.withPackage(ctx, &e, resourcesync.ResourceDumpManifest, func(d *resourcesync.DumpReader) error {
-			return c.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
+		err = s.lists.withPackage(ctx, &e, resourcesync.ResourceDumpManifest, func(d *resourcesync.DumpReader) error {
+			return s.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
 				listed[keyOf(e.Loc)] = struct{}{}
 				_, ok := newer[e.Loc]
 				return !ok
@@ -45,10 +45,10 @@ func (c *Copy) fromDump(ctx context.Context, set namedSet, address string, st se
 			return st, err
 		}
 	}
-	if err := c.carryOut(ctx, t, "baseline", len(newer), marks(newer)); err != nil {
+	if err := s.reconciler.carryOut(ctx, t, "baseline", len(newer), marks(newer)); err != nil {
 		return st, err
 	}
-	if err := c.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
+	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
 		return st, err
 	}
 	return setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at}, nil
@@ -59,9 +59,9 @@ var errHole = errors.New("no package of the Change Dump has what happened")
 
 // changeDumps goes over the packages of a Change Dump that end after since. With each it
 // calls use, for what it says and has, and then reached with how far that is.
-func (c *Copy) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]want) error, reached func(time.Time) error) error {
+func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]want) error, reached func(time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
-	docs, err := c.download(ctx, address, resourcesync.ChangeDump, setState{})
+	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (c *Copy) changeDumps(ctx context.Context, set namedSet, since time.Time, u
 		case e.From.After(until):
 			return &holeError{address, until, e.From}
 		}
-		err = c.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
+		err = l.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
 			wants, last, err := changesOf(set, d, since)
 			if err != nil {
 				return err
@@ -127,27 +127,27 @@ func (e *holeError) Error() string {
 func (e *holeError) Unwrap() error { return errHole }
 
 // withPackage fetches a package, verifies it and opens it.
-func (c *Copy) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
+func (l *lists) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
 	w := wanted("", e)
 	name := partsDir + "/" + digest(w.url, 16) + whole
 	var err error
-	if _, there := c.adopt(ctx, w, name); !there {
-		_, err = c.fetchFrom(ctx, w, w.url, name)
+	if _, there := l.fetcher.adopt(ctx, w, name); !there {
+		_, err = l.fetcher.fetchFrom(ctx, w, w.url, name)
 	}
 	if err == nil {
-		err = c.openPackage(name, capability, use)
+		err = l.openPackage(name, capability, use)
 	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("the package %s: %w", e.Loc, err)
 	}
 	if ctx.Err() == nil { // what was fetched whole need not be fetched again
-		_ = c.root.Remove(name)
+		_ = l.fetcher.tree.root.Remove(name)
 	}
 	return err
 }
 
-func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpReader) error) error {
-	f, err := c.root.Open(name)
+func (l *lists) openPackage(name, capability string, use func(*resourcesync.DumpReader) error) error {
+	f, err := l.fetcher.tree.root.Open(name)
 	if err != nil {
 		return err
 	}
@@ -156,9 +156,9 @@ func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpR
 	if err != nil {
 		return err
 	}
-	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{Limits: biglist.DumpLimits(c.o.MaxEntries), AnyLoc: true})
+	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{Limits: biglist.DumpLimits(l.most), AnyLoc: true})
 	if err != nil {
-		return biglist.Explain(err, c.o.MaxEntries)
+		return biglist.Explain(err, l.most)
 	}
 	if head := d.Head(); head.Capability != capability {
 		return fmt.Errorf("its manifest is a %q, and a %q is wanted", head.Capability, capability)
@@ -167,12 +167,12 @@ func (c *Copy) openPackage(name, capability string, use func(*resourcesync.DumpR
 }
 
 // unpack takes the resources of a package into the copy that take says.
-func (c *Copy) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
+func (s *syncer) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
 	var failed error
-	err := c.carryOut(ctx, t, "dump", 0, func(yield func(want) bool) {
+	err := s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(want) bool) {
 		for e, err := range d.Entries() {
 			if err != nil {
-				failed = biglist.Explain(err, c.o.MaxEntries)
+				failed = biglist.Explain(err, s.o.MaxEntries)
 				return
 			}
 			if take(&e) && !yield(asListed(packed(set.name, d, &e))) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
-	"sync"
-	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
@@ -31,38 +29,48 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
+// fetcher brings resources into the copy, each verified before it takes its place.
+type fetcher struct {
+	maxFile int64 // Options.MaxFile
+	log     *slog.Logger
+	web     *web
+	tree    *tree
+	state   *state
+	space   *space
+}
+
 // fetch brings a resource into the copy: from its address, or else from one that
 // the Source names instead. It returns the record of it. The path stays the
 // resource's until release.
-func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
+func (ft *fetcher) fetch(ctx context.Context, w want) (f file, err error) {
 	if w.open == nil {
 		if err := askable(w.url); err != nil {
 			return file{}, err
 		}
 	}
-	p, err := c.place(w.url)
+	p, err := ft.tree.place(w.url)
 	if err != nil {
 		return file{}, &refusedError{err}
 	}
 	defer func() {
 		if err != nil {
-			c.release(p)
+			ft.tree.release(p)
 		}
 	}()
-	if f, ok := c.adopt(ctx, w, p); ok {
+	if f, ok := ft.adopt(ctx, w, p); ok {
 		return f, nil
 	}
-	if err := c.tooLarge(w); err != nil {
+	if err := ft.tooLarge(w); err != nil {
 		return file{}, err
 	}
 	if w.open != nil {
-		f, err := c.put(w, p)
+		f, err := ft.put(w, p)
 		if err == nil || fatal(err) || full(err) {
 			return f, err
 		}
-		c.log.Warn("a resource in a package is not what the Source says; it is fetched by itself", "event", "package_wrong", "url", w.url, "error", err)
+		ft.log.Warn("a resource in a package is not what the Source says; it is fetched by itself", "event", "package_wrong", "url", w.url, "error", err)
 	}
-	f, err = c.fetchFrom(ctx, w, w.url, p)
+	f, err = ft.fetchFrom(ctx, w, w.url, p)
 	if err == nil || ctx.Err() != nil || fatal(err) || full(err) {
 		return f, err
 	}
@@ -75,9 +83,9 @@ func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 		if bad != nil {
 			continue
 		}
-		if f, other := c.fetchFrom(ctx, instead, address, p); other == nil {
+		if f, other := ft.fetchFrom(ctx, instead, address, p); other == nil {
 			f.Instead = address
-			c.log.Warn("a resource came from an address that is named instead of it", "event", "instead", "url", w.url, "instead", address, "error", err)
+			ft.log.Warn("a resource came from an address that is named instead of it", "event", "instead", "url", w.url, "instead", address, "error", err)
 			return f, nil
 		}
 	}
@@ -86,25 +94,25 @@ func (c *Copy) fetch(ctx context.Context, w want) (f file, err error) {
 
 // adopt takes a file that is there already: one that was fetched and not recorded
 // before a crash, or that was there before the copy was.
-func (c *Copy) adopt(ctx context.Context, w want, p string) (file, bool) {
+func (ft *fetcher) adopt(ctx context.Context, w want, p string) (file, bool) {
 	if len(w.digests.Algorithms()) == 0 {
 		return file{}, false
 	}
-	info, err := c.root.Lstat(p)
+	info, err := ft.tree.root.Lstat(p)
 	if err != nil || !info.Mode().IsRegular() || w.length >= 0 && info.Size() != w.length {
 		return file{}, false
 	}
-	got, n, err := c.hashFile(ctx, p, w.digests.Algorithms()...)
+	got, n, err := ft.tree.hashFile(ctx, p, w.digests.Algorithms()...)
 	if err != nil || got.Compare(w.digests) != resourcesync.Equal {
 		return file{}, false
 	}
-	c.setTime(p, w.lastMod)
+	ft.tree.setTime(p, w.lastMod)
 	return file{Path: p, Set: w.set, Length: n, Hash: got.String(), Said: true, LastMod: w.lastMod}, true
 }
 
 // put writes a resource whose content is at hand.
-func (c *Copy) put(w want, p string) (file, error) {
-	part, err := c.openPart(w, w.url, p, false)
+func (ft *fetcher) put(w want, p string) (file, error) {
+	part, err := ft.openPart(w, w.url, p, false)
 	if err != nil {
 		return file{}, err
 	}
@@ -114,7 +122,7 @@ func (c *Copy) put(w want, p string) (file, error) {
 		return file{}, err
 	}
 	defer func() { _ = in.Close() }()
-	if err := part.take(in, c.limit(w)); err != nil {
+	if err := part.take(in, ft.limit(w)); err != nil {
 		return file{}, err
 	}
 	return part.moveIn(w, p)
@@ -122,14 +130,14 @@ func (c *Copy) put(w want, p string) (file, error) {
 
 // fetchFrom tries an address up to fetchTries times, and more often where its host
 // asks to come again.
-func (c *Copy) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
+func (ft *fetcher) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
 	if err := askable(address); err != nil {
 		return file{}, err
 	}
-	if err := c.tooLarge(w); err != nil {
+	if err := ft.tooLarge(w); err != nil {
 		return file{}, err
 	}
-	return patiently(ctx, func() (file, error) { return c.fetchOnce(ctx, w, address, p) })
+	return patiently(ctx, func() (file, error) { return ft.fetchOnce(ctx, w, address, p) })
 }
 
 // askable returns a *refusedError for an address that nothing can be asked for at. What the
@@ -195,15 +203,15 @@ func passing(err error) bool {
 }
 
 // fetchOnce asks for a resource, and renames what came once it is verified.
-func (c *Copy) fetchOnce(ctx context.Context, w want, address, p string) (file, error) {
-	part, err := c.openPart(w, address, p, true)
+func (ft *fetcher) fetchOnce(ctx context.Context, w want, address, p string) (file, error) {
+	part, err := ft.openPart(w, address, p, true)
 	if err != nil {
 		return file{}, err
 	}
 	defer part.close()
 	header := part.header()
-	have, conditional := c.unlessChanged(w, p, header)
-	resp, err := c.ask(ctx, address, header)
+	have, conditional := ft.unlessChanged(w, p, header)
+	resp, err := ft.web.ask(ctx, address, header)
 	if err != nil {
 		var status *subscriber.StatusError
 		if errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable {
@@ -219,10 +227,10 @@ func (c *Copy) fetchOnce(ctx context.Context, w want, address, p string) (file, 
 		have.LastMod = w.lastMod
 		return have, nil
 	}
-	if err := part.begin(resp, address, c.limit(w)); err != nil {
+	if err := part.begin(resp, address, ft.limit(w)); err != nil {
 		return file{}, err
 	}
-	if err := part.take(resp.Body, c.limit(w)); err != nil {
+	if err := part.take(resp.Body, ft.limit(w)); err != nil {
 		return file{}, err
 	}
 	f, err := part.moveIn(w, p)
@@ -232,12 +240,12 @@ func (c *Copy) fetchOnce(ctx context.Context, w want, address, p string) (file, 
 
 // unlessChanged asks for a resource only if it is another than the copy has, where
 // the Source gives no hash that would tell.
-func (c *Copy) unlessChanged(w want, p string, header http.Header) (file, bool) {
-	f, ok := c.state.file(w.url)
+func (ft *fetcher) unlessChanged(w want, p string, header http.Header) (file, bool) {
+	f, ok := ft.state.file(w.url)
 	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
 		return f, false
 	}
-	if info, err := c.root.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
+	if info, err := ft.tree.root.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
 		return f, false
 	}
 	return f, ifChanged(header, f.ETag, f.Modified)
@@ -245,61 +253,18 @@ func (c *Copy) unlessChanged(w want, p string, header http.Header) (file, bool) 
 
 // limit is how many bytes of a resource are read at most. A length that the Source gives
 // only ever lowers it.
-func (c *Copy) limit(w want) int64 {
+func (ft *fetcher) limit(w want) int64 {
 	if w.length >= 0 {
-		return min(w.length, c.o.MaxFile)
+		return min(w.length, ft.maxFile)
 	}
-	return c.o.MaxFile
+	return ft.maxFile
 }
 
 // tooLarge returns an error for a resource that is longer than Options.MaxFile by what the
 // Source says: it need not be asked for.
-func (c *Copy) tooLarge(w want) error {
-	if w.length <= c.o.MaxFile {
+func (ft *fetcher) tooLarge(w want) error {
+	if w.length <= ft.maxFile {
 		return nil
 	}
-	return &refusedError{fmt.Errorf("the Source says that it has %d bytes, and Options.MaxFile allows %d; raise that if the Source is right", w.length, c.o.MaxFile)}
-}
-
-// hashFile reads a file of the copy.
-func (c *Copy) hashFile(ctx context.Context, p string, of ...resourcesync.Algorithm) (resourcesync.Digests, int64, error) {
-	f, err := c.root.Open(p)
-	if err != nil {
-		return resourcesync.Digests{}, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	h := resourcesync.NewHasher(of...)
-	buffer := buffers.Get().(*[64 << 10]byte) //nolint:errcheck // there is nothing else in it
-	defer buffers.Put(buffer)
-	if _, err := io.CopyBuffer(h, until{ctx, f}, buffer[:]); err != nil {
-		return resourcesync.Digests{}, 0, err
-	}
-	return h.Digests(), h.Length(), nil
-}
-
-// buffers are for reading files: one for each would be most of the work where these
-// are small.
-var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
-// until is a reader that ends with a context.
-type until struct {
-	ctx context.Context //nolint:containedctx // it lives as long as one call
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
-}
-
-// setTime gives a file the time of modification that the Source tells.
-func (c *Copy) setTime(p string, t time.Time) {
-	if t.IsZero() {
-		return
-	}
-	if err := c.root.Chtimes(p, time.Time{}, t); err != nil {
-		c.log.Debug("the time of a file could not be set", "event", "chtimes_failed", "path", p, "error", err)
-	}
+	return &refusedError{fmt.Errorf("the Source says that it has %d bytes, and Options.MaxFile allows %d; raise that if the Source is right", w.length, ft.maxFile)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -31,20 +32,38 @@ const (
 // or, where there is no copy yet, why the address leads to no Source that can be copied,
 // whatever time passes (subscriber.Away).
 func (c *Copy) Follow(ctx context.Context) error {
-	sets, err := c.firstSets(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { c.keepStatus(ctx) })
+	wg.Go(func() { c.lend(ctx) })
+	return c.follower.run(ctx)
+}
+
+// follower keeps sets in step: it waits for pushes, for the next poll, for the next try,
+// and has the syncer do the rest.
+type follower struct {
+	o        *Options
+	log      *slog.Logger
+	syncer   *syncer
+	handlers handlers
+}
+
+// run follows all sets, and those that the Source comes to have, until ctx ends.
+func (f *follower) run(ctx context.Context) error {
+	sets, err := f.firstSets(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	c.handlers.expect(len(sets))
+	f.handlers.expect(len(sets))
 	following := map[string]*followed{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 1)
-	wg.Go(func() { c.keepTrying(ctx) })
-	wg.Go(func() { c.keepStatus(ctx) })
-	wg.Go(func() { c.lend(ctx) })
+	wg.Go(func() { f.keepTrying(ctx) })
 	tick := time.NewTicker(setsEvery)
 	defer tick.Stop()
 	for {
@@ -64,7 +83,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 			wg.Go(func() {
 				defer close(one.ended)
 				defer one.cancel()
-				if err := c.followSet(within, set); err != nil && within.Err() == nil {
+				if err := f.followSet(within, set); err != nil && within.Err() == nil {
 					select {
 					case failed <- fmt.Errorf("following the set %s: %w", set.name, err):
 					default:
@@ -79,7 +98,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 			return err
 		case <-tick.C:
 		}
-		if more, err := c.sets(ctx); err == nil {
+		if more, err := f.syncer.source.sets(ctx); err == nil {
 			sets = more
 		}
 	}
@@ -96,20 +115,20 @@ type followed struct {
 // offers nothing yet, as it may be started later. What a person has to change ends it:
 // an address that leads to no Source, a token that is not accepted, a host that is not
 // allowed. Where there is a copy it once was right, so that nothing ends it.
-func (c *Copy) firstSets(ctx context.Context) ([]namedSet, error) {
+func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 	for tries := 0; ; tries++ {
-		sets, err := c.sets(ctx)
+		sets, err := f.syncer.source.sets(ctx)
 		if err == nil || ctx.Err() != nil {
 			return sets, nil
 		}
-		if c.state.count() == 0 && !subscriber.Away(err) && !errors.Is(err, errNothing) {
+		if f.syncer.state.count() == 0 && !subscriber.Away(err) && !errors.Is(err, errNothing) {
 			return nil, err
 		}
 		wait := ladder(tries, waitMost)
 		if status := (*subscriber.StatusError)(nil); errors.As(err, &status) {
 			wait = max(wait, min(status.RetryAfter, waitMost))
 		}
-		c.log.Warn(fmt.Sprintf("the Source is away or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
+		f.log.Warn(fmt.Sprintf("the Source is away or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
 		if !sleep(ctx, wait) {
 			return nil, nil
 		}
@@ -117,10 +136,10 @@ func (c *Copy) firstSets(ctx context.Context) ([]namedSet, error) {
 }
 
 // followSet follows one set until ctx ends.
-func (c *Copy) followSet(ctx context.Context, set namedSet) error {
-	st := c.state.set(set.name)
+func (f *follower) followSet(ctx context.Context, set namedSet) error {
+	st := f.syncer.state.set(set.name)
 	for tries := 0; needsBaseline(set, st); tries++ {
-		next, err := c.baselineOf(ctx, set)
+		next, err := f.baselineOf(ctx, set)
 		if err == nil || errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero() {
 			st = next
 			break
@@ -130,9 +149,9 @@ func (c *Copy) followSet(ctx context.Context, set namedSet) error {
 		}
 	}
 	name := digest(set.name, 8)
-	if set.Topic == "" || c.o.Callback == "" {
-		c.handlers.set(name, nil)
-		return c.poll(ctx, set)
+	if set.Topic == "" || f.o.Callback == "" {
+		f.handlers.set(name, nil)
+		return f.poll(ctx, set)
 	}
 	looks := make(chan struct{}, 1)
 	var look func()
@@ -144,41 +163,41 @@ func (c *Copy) followSet(ctx context.Context, set namedSet) error {
 			}
 		}
 	}
-	s, err := c.openSubscriber(set, st, strings.TrimSuffix(c.o.Callback, "/")+"/"+name, look)
+	s, err := f.syncer.openSubscriber(set, st, strings.TrimSuffix(f.o.Callback, "/")+"/"+name, look)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	c.handlers.set(name, s.Handler())
+	f.handlers.set(name, s.Handler())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { _ = s.Run(ctx) })
-	return c.consume(ctx, set, s, looks)
+	return f.consume(ctx, set, s, looks)
 }
 
 // baselineOf takes a baseline of a set, and tells of it.
-func (c *Copy) baselineOf(ctx context.Context, set namedSet) (setState, error) {
-	t := newTally(c.o.Source)
-	st, err := c.makeUp(ctx, set, c.state.set(set.name), t)
+func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
+	t := newTally(f.o.Source)
+	st, err := f.syncer.makeUp(ctx, set, f.syncer.state.set(set.name), t)
 	r := t.report()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		c.log.Warn("the baseline could not be taken; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
+		f.log.Warn("the baseline could not be taken; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
 	case r.Baseline != "":
-		c.log.Info("the baseline is there", "event", "baseline_done", "set", set.name,
+		f.log.Info("the baseline is there", "event", "baseline_done", "set", set.name,
 			"copied", r.Copied, "deleted", r.Deleted, "failed", r.Failed, "held", r.Held, "from", r.Baseline)
 	}
 	return st, err
 }
 
 // poll follows a set that nobody pushes.
-func (c *Copy) poll(ctx context.Context, set namedSet) error {
-	c.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
+func (f *follower) poll(ctx context.Context, set namedSet) error {
+	f.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
 	for {
-		c.look(ctx, set)
+		f.look(ctx, set)
 		if !sleep(ctx, pollEvery) {
 			return nil
 		}
@@ -187,7 +206,7 @@ func (c *Copy) poll(ctx context.Context, set namedSet) error {
 
 // consume carries out what the stream hands on, what comes close together at once. It
 // looks for what was not pushed whenever it is told to.
-func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks <-chan struct{}) error {
+func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks <-chan struct{}) error {
 	feed := make(chan subscriber.Change, together) // what comes while others are carried out
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -215,17 +234,17 @@ func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscrib
 			if !more {
 				return nil
 			}
-			if err := c.applyBatch(ctx, set, s, gatherFrom(feed, first)); err != nil {
+			if err := f.applyBatch(ctx, set, s, gatherFrom(feed, first)); err != nil {
 				return err
 			}
 		case <-looks:
-			c.look(ctx, set)
+			f.look(ctx, set)
 		case <-due.C:
 			switch {
-			case needsBaseline(set, c.state.set(set.name)):
-				_, _ = c.baselineOf(ctx, set) // it tells
+			case needsBaseline(set, f.syncer.state.set(set.name)):
+				_, _ = f.baselineOf(ctx, set) // it tells
 			case set.pushOnly() && !inForce(s):
-				c.look(ctx, set)
+				f.look(ctx, set)
 			}
 		}
 	}
@@ -233,16 +252,16 @@ func (c *Copy) consume(ctx context.Context, set namedSet, s *subscriber.Subscrib
 
 // applyBatch carries changes out, until that works or ctx ends, and commits them. An
 // error is that of the commit.
-func (c *Copy) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
+func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
 	for {
-		err := c.apply(ctx, set, batch, newTally(c.o.Source))
+		err := f.syncer.apply(ctx, set, batch, newTally(f.o.Source))
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nil {
 			break
 		}
-		c.log.Warn("changes could not be carried out; they are tried again", "event", "apply_failed", "set", set.name, "error", err)
+		f.log.Warn("changes could not be carried out; they are tried again", "event", "apply_failed", "set", set.name, "error", err)
 		if !sleep(ctx, followAgain) {
 			return nil
 		}
@@ -252,11 +271,11 @@ func (c *Copy) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subsc
 		return err
 	}
 	if last.NeedsBaseline {
-		c.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
-		_, _ = c.baselineOf(ctx, set) // it tells, and is tried again
+		f.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
+		_, _ = f.baselineOf(ctx, set) // it tells, and is tried again
 		return nil
 	}
-	return c.pushedUntil(set, last.Until)
+	return f.syncer.pushedUntil(set, last.Until)
 }
 
 // gatherFrom takes what comes within a moment, as far as a change that says that a
@@ -280,18 +299,18 @@ func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscr
 }
 
 // keepTrying tries what could not be had until ctx ends.
-func (c *Copy) keepTrying(ctx context.Context) {
+func (f *follower) keepTrying(ctx context.Context) {
 	for wait := retrySweep; sleep(ctx, wait); {
 		wait = retrySweep
 		began := time.Now()
-		if next := c.state.retry.Load(); next == 0 || next > began.UnixNano() {
+		if next := f.syncer.state.retry.Load(); next == 0 || next > began.UnixNano() {
 			continue
 		}
-		c.state.retry.Store(0)
-		err := c.tryAgain(ctx, newTally(c.o.Source), began)
-		c.state.nextRetry()
+		f.syncer.state.retry.Store(0)
+		err := f.syncer.reconciler.tryAgain(ctx, newTally(f.o.Source), began)
+		f.syncer.state.nextRetry()
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("what could not be had could not be tried again", "event", "retry_failed", "error", err)
+			f.log.Warn("what could not be had could not be tried again", "event", "retry_failed", "error", err)
 		}
 		wait = max(wait, retryShare*time.Since(began))
 	}

@@ -44,7 +44,7 @@ func (h *handlers) expect(n int) {
 // opened the set in question it answers 503, so that hubs come again.
 func (c *Copy) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, ready := c.handlers.get(r.URL.Path)
+		h, ready := c.follower.handlers.get(r.URL.Path)
 		switch {
 		case h != nil:
 			h.ServeHTTP(w, r)

@@ -152,33 +152,33 @@ func (s *state) othersList(url string, than []string) bool {
 }
 
 // leads notes that the address of the Source leads to a set.
-func (c *Copy) leads(set namedSet, st *setState) error {
-	if st.Via == c.o.Source || st.BaselineAt.IsZero() || c.o.DryRun {
+func (s *syncer) leads(set namedSet, st *setState) error {
+	if st.Via == s.o.Source || st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil
 	}
-	st.Via = c.o.Source
-	return c.state.putSet(set.name, *st)
+	st.Via = s.o.Source
+	return s.state.putSet(set.name, *st)
 }
 
 // forgetSets forgets sets that the Source has not any more: the same address led to
 // them before. What no other set lists is deleted, as far as Options.MaxDelete allows.
-func (c *Copy) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
-	for name, st := range c.state.sets() {
-		if st.Via != c.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
+func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
+	for name, st := range s.state.sets() {
+		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
 			continue
 		}
-		c.log.Warn("the Source does not name a set any more; the copy drops what no other set lists", "event", "set_gone", "set", name)
+		s.log.Warn("the Source does not name a set any more; the copy drops what no other set lists", "event", "set_gone", "set", name)
 		var wants []want
-		for url := range c.state.of(name) {
+		for url := range s.state.of(name) {
 			wants = append(wants, gone(name, url))
 		}
-		if err := c.deleteAll(ctx, wants, t, "the Source does not have its set any more"); err != nil || c.o.DryRun {
+		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more"); err != nil || s.o.DryRun {
 			return err
 		}
-		if err := c.state.forgetSet(name); err != nil {
+		if err := s.state.forgetSet(name); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(c.subscriberDir(name)); err != nil {
+		if err := os.RemoveAll(s.subscriberDir(name)); err != nil {
 			return err
 		}
 	}
@@ -186,10 +186,10 @@ func (c *Copy) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
 }
 
 // isNews reports whether it was not known what sets say of a resource.
-func (c *Copy) isNews(url string, s *saying) bool {
-	have := c.state.members(url)
+func (s *state) isNews(url string, what *saying) bool {
+	have := s.members(url)
 	then := maps.Clone(have)
-	then.after(*s)
+	then.after(*what)
 	return !then.equal(have)
 }
 

@@ -170,8 +170,8 @@ func TestPathsAreSafeAndReversible(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	rapid.Check(t, func(t *rapid.T) {
-		c.folds = rapid.Bool().Draw(t, "folds")
-		c.placed, c.above = map[string]string{}, map[string]int{}
+		c.tree.folds = rapid.Bool().Draw(t, "folds")
+		c.tree.placed, c.tree.above = map[string]string{}, map[string]int{}
 		at := map[string]string{}
 		for i := range rapid.IntRange(2, 12).Draw(t, "addresses") {
 			var segments []string
@@ -188,14 +188,14 @@ func TestPathsAreSafeAndReversible(t *testing.T) {
 			if rapid.Bool().Draw(t, "query") {
 				raw += "?" + url.QueryEscape(hostileName(t, "query"))
 			}
-			p, err := c.place(raw)
+			p, err := c.tree.place(raw)
 			if err != nil {
 				continue // too long, or taken twice: it is reported, and nothing is written
 			}
-			if other, taken := at[c.fold(p)]; taken && other != raw {
+			if other, taken := at[c.tree.fold(p)]; taken && other != raw {
 				t.Fatalf("%q and %q are both at %q", other, raw, p)
 			}
-			at[c.fold(p)] = raw
+			at[c.tree.fold(p)] = raw
 			marked := false
 			for j, name := range strings.Split(p, "/") {
 				if why := harmful(name); why != "" {
@@ -252,7 +252,7 @@ func FuzzMapPath(f *testing.F) {
 	for _, s := range []string{"http://h/a", "http://h/../../x", "http://.rssub/x", "http://../x", "http://h:80/%2e%2e/", "http://[::1]/a?b", "x", "http://h/a#b", "http://h/\\..\\x"} {
 		f.Add(s)
 	}
-	c := &Copy{o: Options{Roots: []Root{{URL: "http://h/a/", Dir: "."}}}}
+	c := &tree{roots: []Root{{URL: "http://h/a/", Dir: "."}}}
 	f.Fuzz(func(t *testing.T, rawURL string) {
 		p, err := c.wish(rawURL)
 		if err != nil {
@@ -278,19 +278,19 @@ func TestFoldedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	c.folds = true
+	c.tree.folds = true
 	had := map[string]string{}
 	for _, u := range []string{"http://h/a.txt", "http://h/A.txt", "http://h/A.TXT", "http://h/D/x", "http://h/d", "http://h/\u212aelvin", "http://h/kelvin", "http://h/\u00e9", "http://h/e\u0301", "http://h/x\u200cy", "http://h/xy"} {
-		p, err := c.place(u)
+		p, err := c.tree.place(u)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other := had[c.fold(p)]; other != "" {
+		if other := had[c.tree.fold(p)]; other != "" {
 			t.Errorf("%s and %s are both at %s", other, u, p)
 		}
-		had[c.fold(p)] = u
+		had[c.tree.fold(p)] = u
 	}
-	if again, err := c.place("http://h/a.txt"); err != nil || again != "a.txt" {
+	if again, err := c.tree.place("http://h/a.txt"); err != nil || again != "a.txt" {
 		t.Error(again, err)
 	}
 }

@@ -36,14 +36,14 @@ const spaceEvery = 1 << 20
 // part is a resource on its way. A large one stays when the connection breaks, and
 // is gone on with where its server can prove that it is still the same.
 type part struct {
-	copy  *Copy
-	name  string // in the copy
-	f     *os.File
-	hash  *resourcesync.Hasher
-	have  int64 // bytes from an earlier try
-	size  int64 // bytes that it has by now
-	old   int64 // bytes of the file that it is to replace
-	apart bool  // it is a package, which is no part of the copy
+	fetcher *fetcher
+	name    string // in the copy
+	f       *os.File
+	hash    *resourcesync.Hasher
+	have    int64 // bytes from an earlier try
+	size    int64 // bytes that it has by now
+	old     int64 // bytes of the file that it is to replace
+	apart   bool  // it is a package, which is no part of the copy
 	// Reserved is how many bytes Options.MaxTotal has room for, and room how many the
 	// disk had at the last look.
 	reserved, room int64
@@ -62,17 +62,17 @@ type validator struct {
 // openPart begins the part of what is to be at a path of the copy. With resume it goes on
 // with one that came from the same address, if there is one. Where there is no room for
 // the length that the Source states it is a *fullError.
-func (c *Copy) openPart(w want, address, to string, resume bool) (*part, error) {
+func (ft *fetcher) openPart(w want, address, to string, resume bool) (*part, error) {
 	of := w.digests.Algorithms()
 	if len(of) == 0 {
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
-	p := &part{copy: c, name: partName(w.url), old: c.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
+	p := &part{fetcher: ft, name: partName(w.url), old: ft.tree.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
 	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	if resume {
-		if raw, err := c.root.ReadFile(p.name + notes); err == nil {
+		if raw, err := ft.tree.root.ReadFile(p.name + notes); err == nil {
 			p.noted = true
-			info, err := c.root.Lstat(p.name)
+			info, err := ft.tree.root.Lstat(p.name)
 			if json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" &&
 				err == nil && info.Mode().IsRegular() && (w.length < 0 || info.Size() < w.length) {
 				p.have, how = info.Size(), os.O_RDWR|os.O_CREATE
@@ -80,27 +80,19 @@ func (c *Copy) openPart(w want, address, to string, resume bool) (*part, error) 
 		}
 	}
 	var err error
-	if p.f, err = c.root.OpenFile(p.name, how, 0o644); err != nil {
+	if p.f, err = ft.tree.root.OpenFile(p.name, how, 0o644); err != nil {
 		return nil, err
 	}
 	p.size, p.room = p.have, p.have
 	err = p.reserve(max(p.have, w.length))
 	if more := w.length - p.have; err == nil && more > 0 {
-		err = c.space.free(more)
+		err = ft.space.free(more)
 	}
 	if err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
-}
-
-// replaced is the length of the file that a resource takes the place of.
-func (c *Copy) replaced(w want, to string) int64 {
-	if f, ok := c.state.file(w.url); ok && f.Path == to {
-		return f.Length
-	}
-	return 0
 }
 
 // reserve makes room within Options.MaxTotal for a part of so many bytes. A package takes
@@ -110,7 +102,7 @@ func (p *part) reserve(bytes int64) error {
 	if p.apart {
 		takes = 0
 	}
-	if err := p.copy.space.reserve(p.name, takes, p.old); err != nil {
+	if err := p.fetcher.space.reserve(p.name, takes, p.old); err != nil {
 		return err
 	}
 	p.reserved = bytes
@@ -127,7 +119,7 @@ func (p *part) Write(b []byte) (int, error) {
 	}
 	if size > p.room {
 		more := max(spaceEvery, int64(len(b)))
-		if err := p.copy.space.free(more); err != nil {
+		if err := p.fetcher.space.free(more); err != nil {
 			return 0, err
 		}
 		p.room = p.size + more
@@ -199,7 +191,7 @@ func (p *part) remember(resp *http.Response, address string) error {
 		return err
 	}
 	p.noted = true
-	return p.copy.root.WriteFile(p.name+notes, raw, 0o600)
+	return p.fetcher.tree.root.WriteFile(p.name+notes, raw, 0o600)
 }
 
 // take reads the body, as far as limit.
@@ -239,12 +231,12 @@ func (p *part) moveIn(w want, to string) (file, error) {
 	err := p.f.Close()
 	p.f = nil
 	if err == nil {
-		p.copy.setTime(p.name, w.lastMod)
-		err = p.copy.root.Rename(p.name, to)
+		p.fetcher.tree.setTime(p.name, w.lastMod)
+		err = p.fetcher.tree.root.Rename(p.name, to)
 	}
 	if errors.Is(err, fs.ErrNotExist) && path.Dir(to) != "." {
-		if err = p.copy.root.MkdirAll(path.Dir(to), 0o755); err == nil {
-			err = p.copy.root.Rename(p.name, to)
+		if err = p.fetcher.tree.root.MkdirAll(path.Dir(to), 0o755); err == nil {
+			err = p.fetcher.tree.root.Rename(p.name, to)
 		}
 	}
 	if err != nil {
@@ -266,21 +258,21 @@ func (p *part) close() {
 		_ = p.f.Close()
 	}
 	if p.keep && !p.moved {
-		p.copy.space.set(p.name, p.size)
+		p.fetcher.space.set(p.name, p.size)
 		return
 	}
 	if !p.moved { // else it counts until it is recorded
-		_ = p.copy.root.Remove(p.name)
-		p.copy.space.set(p.name, 0)
+		_ = p.fetcher.tree.root.Remove(p.name)
+		p.fetcher.space.set(p.name, 0)
 	}
 	if p.noted {
-		_ = p.copy.root.Remove(p.name + notes)
+		_ = p.fetcher.tree.root.Remove(p.name + notes)
 	}
 }
 
 // cleanParts removes what earlier runs left and nobody goes on with any more.
-func (c *Copy) cleanParts() error {
-	dir, err := c.root.Open(partsDir)
+func (ft *fetcher) cleanParts() error {
+	dir, err := ft.tree.root.Open(partsDir)
 	if err != nil {
 		return err
 	}
@@ -300,7 +292,7 @@ func (c *Copy) cleanParts() error {
 		if err == nil && noted && time.Since(info.ModTime()) < partsKept {
 			continue
 		}
-		if err := c.root.RemoveAll(partsDir + "/" + name); err != nil {
+		if err := ft.tree.root.RemoveAll(partsDir + "/" + name); err != nil {
 			return err
 		}
 	}

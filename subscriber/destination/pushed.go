@@ -73,20 +73,20 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 
 // addPushed adds to changes, by URL, those of a set after an instant that are in the copy
 // already: they were pushed, and no list tells of them.
-func (c *Copy) addPushed(set namedSet, since time.Time, changes map[string]want) {
+func (s *state) addPushed(set namedSet, since time.Time, changes map[string]want) {
 	add := func(w want) {
 		if have, ok := changes[w.url]; !ok || have.changedAt.Before(w.changedAt) {
 			changes[w.url] = w
 		}
 	}
-	for url, f := range c.state.files() {
-		if at := c.state.members(url)[set.name]; at.After(since) {
+	for url, f := range s.files() {
+		if at := s.members(url)[set.name]; at.After(since) {
 			w := recordedWant(url, set.name, f)
 			w.change, w.changedAt = resourcesync.Updated, at
 			add(w)
 		}
 	}
-	for key, was := range all[deletion](c.state, goneBucket) {
+	for key, was := range all[deletion](s, goneBucket) {
 		if _, url, _ := strings.Cut(key, " "); was.Set == set.name && was.At.After(since) {
 			w := gone(set.name, url)
 			w.changedAt = was.At
@@ -97,56 +97,56 @@ func (c *Copy) addPushed(set namedSet, since time.Time, changes map[string]want)
 
 // isStale reports whether a change of a Change Dump is older than one of its resource
 // that was pushed meanwhile, for the same set.
-func (c *Copy) isStale(w want) bool {
+func (s *state) isStale(w want) bool {
 	if w.changedAt.IsZero() {
 		return false
 	}
-	was, _ := read[deletion](c.state, goneBucket, deletionKey(w.set, w.url))
-	return was.At.After(w.changedAt) || c.state.members(w.url)[w.set].After(w.changedAt)
+	was, _ := read[deletion](s, goneBucket, deletionKey(w.set, w.url))
+	return was.At.After(w.changedAt) || s.members(w.url)[w.set].After(w.changedAt)
 }
 
 // look takes what a set without Change Lists has, where something may not have been
 // pushed.
-func (c *Copy) look(ctx context.Context, set namedSet) {
-	if _, err := c.syncSet(ctx, set, newTally(c.o.Source)); err != nil && ctx.Err() == nil {
-		c.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
+func (f *follower) look(ctx context.Context, set namedSet) {
+	if _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); err != nil && ctx.Err() == nil {
+		f.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
 	}
 }
 
 // pushedUntil notes how far a set without Change Lists was pushed: its Change Dumps are of
 // interest from there on. As long as something before it was missed they are from where
 // that began.
-func (c *Copy) pushedUntil(set namedSet, until time.Time) error {
-	st := c.state.set(set.name)
+func (s *syncer) pushedUntil(set namedSet, until time.Time) error {
+	st := s.state.set(set.name)
 	if !set.pushOnly() || !st.Due.IsZero() || !until.After(st.DumpsUntil) {
 		return nil
 	}
 	st.DumpsUntil = until
-	return c.state.putSet(set.name, st)
+	return s.state.putSet(set.name, st)
 }
 
 // makeUp takes the baseline that a set needs. Where that is due since something was
 // missed, and there are Change Dumps in place of Change Lists which have it by now, they
 // are taken.
-func (c *Copy) makeUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+func (s *syncer) makeUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	due := st.Due
-	if c.o.DryRun || due.IsZero() || st.BaselineAt.IsZero() || set.offers(resourcesync.ChangeList) || !set.offers(resourcesync.ChangeDump) {
-		return c.newBaseline(ctx, set, st, t)
+	if s.o.DryRun || due.IsZero() || st.BaselineAt.IsZero() || set.offers(resourcesync.ChangeList) || !set.offers(resourcesync.ChangeDump) {
+		return s.newBaseline(ctx, set, st, t)
 	}
-	_, err := c.pullDumps(ctx, set, st, t)
-	next := c.state.set(set.name)
+	_, err := s.pullDumps(ctx, set, st, t)
+	next := s.state.set(set.name)
 	switch {
 	case err != nil && !errors.Is(err, ErrBehind) && !next.Due.IsZero():
-		c.log.Warn("the Change Dumps could not be used; a baseline is taken", "event", "dump_failed", "set", set.name, "error", err)
+		s.log.Warn("the Change Dumps could not be used; a baseline is taken", "event", "dump_failed", "set", set.name, "error", err)
 	case next.Due.IsZero(): // it took a baseline itself
 		return next, nil
 	case next.DumpsUntil.Before(next.Due):
 	default:
-		c.log.Info("what was missed came from the Change Dumps", "event", "gap_repaired", "set", set.name, "until", due)
+		s.log.Info("what was missed came from the Change Dumps", "event", "gap_repaired", "set", set.name, "until", due)
 		next.Due = time.Time{}
-		return next, c.state.putSet(set.name, next)
+		return next, s.state.putSet(set.name, next)
 	}
-	return c.newBaseline(ctx, set, next, t)
+	return s.newBaseline(ctx, set, next, t)
 }
 
 // inForce reports whether a hub pushes changes to a subscriber.

@@ -18,45 +18,45 @@ import (
 const namesVersion = 3
 
 // rule says by what files get their paths, so that a change of it is noticed.
-func (c *Copy) rule() string {
-	return fmt.Sprintf("%d folds=%v allow=%q", namesVersion, c.folds, c.names.allow)
+func (t *tree) rule() string {
+	return fmt.Sprintf("%d folds=%v allow=%q", namesVersion, t.folds, t.names.allow)
 }
 
 // rename gives files of the copy the names that they get by the rule of now, where that is
 // another than the one they were written by: names that are guarded are written safely,
 // and those that are allowed by now as they are. A file keeps its bytes and its record. A
 // run that is cut off goes on with the next Open.
-func (c *Copy) rename() error {
-	if c.o.DryRun || c.state.rule() == c.rule() {
+func (t *tree) rename() error {
+	if t.state.rule() == t.rule() {
 		return nil
 	}
-	if c.folds || strings.Contains(c.state.rule(), "folds=true") {
-		if err := c.state.rekey(c.fold); err != nil {
+	if t.folds || strings.Contains(t.state.rule(), "folds=true") {
+		if err := t.state.rekey(t.fold); err != nil {
 			return err
 		}
 	}
-	if err := c.encodeAddresses(); err != nil {
+	if err := t.encodeAddresses(); err != nil {
 		return err
 	}
 	moved, d := 0, newSettled()
 	store := func() error {
-		err := c.state.store(d, c.fold, time.Now())
+		err := t.state.store(d, t.fold, time.Now())
 		for _, f := range d.files {
-			c.release(f.Path)
+			t.release(f.Path)
 		}
 		d = newSettled()
 		return err
 	}
-	for url, f := range c.state.files() {
-		to, err := c.renamed(url, f)
+	for url, f := range t.state.files() {
+		to, err := t.renamed(url, f)
 		if err != nil {
 			return err
 		}
 		if to == f.Path {
-			c.release(to)
+			t.release(to)
 			continue
 		}
-		if err := c.move(f.Path, to); err != nil {
+		if err := t.move(f.Path, to); err != nil {
 			return fmt.Errorf("giving %s in the copy the safe name %s: %w", f.Path, to, err)
 		}
 		f.Path = to
@@ -72,35 +72,35 @@ func (c *Copy) rename() error {
 		return err
 	}
 	if moved > 0 {
-		c.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
+		t.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}
-	return c.state.putRule(c.rule())
+	return t.state.putRule(t.rule())
 }
 
 // encodeAddresses gives records the address of their resource as EncodeURI has it: earlier
 // versions kept it as the Source wrote it. The file of a resource that was recorded under
 // both is deleted where that address was not encoded.
-func (c *Copy) encodeAddresses() error {
+func (t *tree) encodeAddresses() error {
 	d := newSettled()
 	store := func(atLeast int) error {
 		if d.len() < atLeast {
 			return nil
 		}
-		err := c.state.store(d, c.fold, time.Now())
+		err := t.state.store(d, t.fold, time.Now())
 		d = newSettled()
 		return err
 	}
-	for url, f := range c.state.files() {
+	for url, f := range t.state.files() {
 		is := resourcesync.EncodeURI(url)
 		if is == url {
 			continue
 		}
 		d.gone[url] = f.Path
-		if failed, also := c.state.failure(url); also {
+		if failed, also := t.state.failure(url); also {
 			d.failed[is] = failed
 		}
-		if _, twice := c.state.file(is); twice {
-			if err := c.unlink(f.Path); err != nil {
+		if _, twice := t.state.file(is); twice {
+			if err := t.unlink(f.Path); err != nil {
 				return fmt.Errorf("deleting %s, which the copy has twice: %w", f.Path, err)
 			}
 		} else {
@@ -113,13 +113,13 @@ func (c *Copy) encodeAddresses() error {
 	if err := store(1); err != nil {
 		return err
 	}
-	for url, f := range c.state.failures() {
+	for url, f := range t.state.failures() {
 		is := resourcesync.EncodeURI(url)
 		if is == url {
 			continue
 		}
 		d.gone[url] = ""
-		if _, twice := c.state.failure(is); !twice {
+		if _, twice := t.state.failure(is); !twice {
 			d.failed[is] = f
 		}
 		if err := store(storeSome); err != nil {
@@ -130,37 +130,37 @@ func (c *Copy) encodeAddresses() error {
 }
 
 // renamed is the path that a file is to have. It is held for the file where it is another.
-func (c *Copy) renamed(url string, f file) (string, error) {
-	if !c.names.guardsPath(f.Path) {
-		strict := &Copy{o: c.o}
+func (t *tree) renamed(url string, f file) (string, error) {
+	if !t.names.guardsPath(f.Path) {
+		strict := &tree{roots: t.roots}
 		was, err := strict.wish(url)
 		if err != nil || was != f.Path {
 			return f.Path, nil //nolint:nilerr // it keeps the path that it got somehow
 		}
-		if is, err := c.wish(url); err != nil || is == was {
+		if is, err := t.wish(url); err != nil || is == was {
 			return f.Path, nil //nolint:nilerr // as above
 		}
 	}
-	c.placing.Lock()
-	defer c.placing.Unlock()
-	return c.newPlace(url)
+	t.placing.Lock()
+	defer t.placing.Unlock()
+	return t.newPlace(url)
 }
 
 // move renames a file of the copy. One that is not there, or is no file, is left to the
 // next run, which fetches it.
-func (c *Copy) move(from, to string) error {
-	info, err := c.root.Lstat(from)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() || c.throughFile(from) {
+func (t *tree) move(from, to string) error {
+	info, err := t.root.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() || t.throughFile(from) {
 		return nil
 	}
 	if err == nil {
-		err = c.root.MkdirAll(path.Dir(to), 0o755)
+		err = t.root.MkdirAll(path.Dir(to), 0o755)
 	}
 	if err == nil {
-		err = c.root.Rename(from, to)
+		err = t.root.Rename(from, to)
 	}
 	if err == nil {
-		c.removeEmpty(path.Dir(from))
+		t.removeEmpty(path.Dir(from))
 	}
 	return err
 }

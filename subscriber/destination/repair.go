@@ -22,7 +22,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 			roots = append(roots, dir)
 		}
 	}
-	add(c.rootOf(c.o.Source).Dir)
+	add(c.tree.rootOf(c.o.Source).Dir)
 	for _, r := range c.o.Roots {
 		add(r.Dir)
 	}
@@ -30,7 +30,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		add(c.rootOf(url).Dir)
+		add(c.tree.rootOf(url).Dir)
 		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
 			continue
 		}
@@ -38,7 +38,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 			a.compare(ctx, recordedWant(url, f.Set, f))
 			continue
 		}
-		if info, err := c.root.Lstat(f.Path); err != nil || info.IsDir() {
+		if info, err := c.tree.root.Lstat(f.Path); err != nil || info.IsDir() {
 			continue
 		}
 		other := ""
@@ -72,7 +72,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 
 // findStrays finds the files of a folder that belong to no resource.
 func (a *audit) findStrays(ctx context.Context, dir string) error {
-	return fs.WalkDir(a.c.root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(a.c.tree.root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -85,7 +85,7 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 		case d.IsDir():
 			return nil
 		}
-		at := a.c.fold(p)
+		at := a.c.tree.fold(p)
 		if _, known := a.unknown[keyOf(at)]; known || a.c.state.owner(at) != "" || !a.looksAt(p) {
 			return nil
 		}
@@ -99,38 +99,38 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 
 // repair fetches what an audit found missing or differing, and deletes what it
 // found extra.
-func (c *Copy) repair(ctx context.Context, a *audit, t *tally) error {
+func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	const why = "the Source does not list it"
-	if err := c.deleteAll(ctx, a.extra, t, why); err != nil {
+	if err := r.deleteAll(ctx, a.extra, t, why); err != nil {
 		return err
 	}
-	if err := c.deleteStrays(a.strays, t, why); err != nil || len(a.lacking) == 0 {
+	if err := r.deleteStrays(a.strays, t, why); err != nil || len(a.lacking) == 0 {
 		return err
 	}
-	return c.carryOut(ctx, t, "repair", len(a.lacking), values(a.lacking))
+	return r.carryOut(ctx, t, "repair", len(a.lacking), values(a.lacking))
 }
 
 // deleteStrays deletes files of which nothing is recorded, all or none as deleteAll
 // does.
-func (c *Copy) deleteStrays(strays []string, t *tally, why string) error {
+func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 	if len(strays) == 0 {
 		return nil
 	}
-	c.deleting.Lock()
-	defer c.deleting.Unlock()
-	held := c.tooMany(len(strays), why)
+	r.deleting.Lock()
+	defer r.deleting.Unlock()
+	held := r.tooMany(len(strays), why)
 	d := newSettled()
 	for _, p := range strays {
 		e := Event{What: Deleted, Path: p}
 		if e.Err = held; held != nil {
 			e.What = HeldBack
-		} else if e.Err = c.unlink(p); e.Err != nil {
+		} else if e.Err = r.tree.unlink(p); e.Err != nil {
 			e.What = Failed
 		} else {
 			d.deleted++
 		}
 		t.event(e)
-		c.o.Event(e)
+		r.o.Event(e)
 	}
-	return c.state.store(d, c.fold, time.Now())
+	return r.state.store(d, r.tree.fold, time.Now())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -30,42 +29,42 @@ type result struct {
 // run carries out what is wanted: each host has its own workers, and one goroutine
 // stores what became of it.
 type run struct {
-	c       *Copy
-	tally   *tally
-	what    string
-	total   int
-	began   time.Time
-	done    int
-	bytes   int64
-	failed  int
-	results chan result
-	stop    context.CancelCauseFunc
+	reconciler *reconciler
+	tally      *tally
+	what       string
+	total      int
+	began      time.Time
+	done       int
+	bytes      int64
+	failed     int
+	results    chan result
+	stop       context.CancelCauseFunc
 }
 
 // carryOut fetches, or deletes, what is wanted, and stores what became of each. It
 // returns when all is stored; an error is that of the state or of the disk, or says
 // that ctx ended.
-func (c *Copy) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[want]) error {
+func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[want]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{c: c, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome), stop: cancel}
+	one := &run{reconciler: r, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome), stop: cancel}
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
-		r.record()
+		one.record()
 	}()
 	var workers sync.WaitGroup
 	queues := map[string]chan want{}
 	for w := range wants {
-		host := c.hostOf(w.url)
+		host := r.fetcher.web.queueOf(w.url)
 		q := queues[host]
 		if q == nil {
 			q = make(chan want, queued)
 			queues[host] = q
-			for range c.o.Parallel {
+			for range r.o.Parallel {
 				workers.Go(func() {
 					for w := range q {
-						r.work(ctx, w)
+						one.work(ctx, w)
 					}
 				})
 			}
@@ -82,31 +81,18 @@ func (c *Copy) carryOut(ctx context.Context, t *tally, what string, total int, w
 		close(q)
 	}
 	workers.Wait()
-	close(r.results)
+	close(one.results)
 	<-stored
 	return context.Cause(ctx)
 }
 
-// hostOf is the queue of a URL: that of its host, or of all that are not called.
-func (c *Copy) hostOf(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return ""
-	}
-	h, err := c.web.host(u)
-	if err != nil {
-		return ""
-	}
-	return h.name
-}
-
 // work does what is wanted of one resource.
 func (r *run) work(ctx context.Context, w want) {
-	if ctx.Err() != nil || !r.c.claims.take(ctx, w.url) {
+	if ctx.Err() != nil || !r.reconciler.claims.acquire(ctx, w.url) {
 		return
 	}
 	begun := time.Now()
-	res, ok := r.c.handle(ctx, w)
+	res, ok := r.reconciler.handle(ctx, w)
 	switch {
 	case fatal(res.err):
 		r.stop(res.err)
@@ -115,7 +101,7 @@ func (r *run) work(ctx context.Context, w want) {
 		ok = false
 	}
 	if !ok {
-		r.c.claims.give(w.url)
+		r.reconciler.claims.release(w.url)
 		return
 	}
 	res.took = time.Since(begun)
@@ -127,69 +113,6 @@ func (r *run) work(ctx context.Context, w want) {
 // else will do better.
 func fatal(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO)
-}
-
-// handle does what is wanted of one resource, which is claimed. False: it is not
-// wanted any more.
-func (c *Copy) handle(ctx context.Context, w want) (res result, ok bool) {
-	res = result{want: w, what: Unchanged}
-	if w.again {
-		f, failed := c.state.failure(w.url)
-		if !failed || f.Change != w.change || !f.ChangedAt.Equal(w.changedAt) {
-			return res, false
-		}
-	}
-	if w.mark {
-		res.apart = true
-	} else if w.change.Removes() {
-		if c.state.othersList(w.url, w.leaving()) {
-			f, _ := c.state.failure(w.url)
-			res.apart = !f.Change.Removes()
-		} else if c.isThere(w.url) {
-			res.what = Deleted
-			if !c.o.DryRun {
-				res.file, res.err = c.remove(w)
-			}
-		}
-	} else if have, there := c.has(w); there {
-		res.file = have
-		res.touched = c.refresh(&res.file, w)
-	} else {
-		res.what = Copied
-		if c.o.DryRun {
-			res.file.Length = max(0, w.length)
-		} else {
-			before := c.recorded(w)
-			res.file, res.err = c.fetch(ctx, w)
-			res.file.ChangedAt = w.changedAt
-			if res.err == nil && before != "" && res.file.Hash == before {
-				res.what, res.touched = Unchanged, true
-			}
-		}
-	}
-	if res.err != nil {
-		res.what = Failed
-	}
-	return res, true
-}
-
-// refresh brings what is remembered of a file up to date, where the Source tells
-// another time of the same bytes, or has the resource in another set.
-func (c *Copy) refresh(f *file, w want) (touched bool) {
-	if c.o.DryRun {
-		return false
-	}
-	if !w.lastMod.IsZero() && !w.lastMod.Equal(f.LastMod) {
-		c.setTime(f.Path, w.lastMod)
-		f.LastMod, touched = w.lastMod, true
-	}
-	if f.Set != w.set && !c.isSet(f.Set) {
-		f.Set, touched = w.set, true
-	}
-	if f.Set == w.set && w.changedAt.After(f.ChangedAt) {
-		f.ChangedAt, touched = w.changedAt, true
-	}
-	return touched
 }
 
 // record stores results until there are no more.
@@ -224,12 +147,12 @@ func (r *run) record() {
 
 // store makes results durable, and tells of them.
 func (r *run) store(batch []result) error {
-	c, d := r.c, newSettled()
+	c, d := r.reconciler, newSettled()
 	defer func() {
 		for i := range batch {
-			c.claims.give(batch[i].url)
+			c.claims.release(batch[i].url)
 			if batch[i].file.Path != "" {
-				c.release(batch[i].file.Path)
+				c.tree.release(batch[i].file.Path)
 			}
 		}
 	}()
@@ -253,12 +176,12 @@ func (r *run) store(batch []result) error {
 				d.well[res.url] = true
 			}
 		}
-		if s := res.says(); s != nil && (res.what != Unchanged || c.isNews(res.url, s)) {
+		if s := res.says(); s != nil && (res.what != Unchanged || c.state.isNews(res.url, s)) {
 			d.says[res.url] = *s
 		}
 	}
 	if d.len() > 0 && !c.o.DryRun {
-		if err := c.state.store(d, c.fold, time.Now()); err != nil {
+		if err := c.state.store(d, c.tree.fold, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -281,8 +204,8 @@ func (r *run) store(batch []result) error {
 }
 
 func (r *run) progress(finished bool) {
-	r.c.o.Progress(Progress{
-		What: r.what, Done: r.done, Total: r.total, Failed: r.failed, Bytes: r.bytes, Began: r.began, Finished: finished, CurrentlyFor: r.c.o.Source,
+	r.reconciler.o.Progress(Progress{
+		What: r.what, Done: r.done, Total: r.total, Failed: r.failed, Bytes: r.bytes, Began: r.began, Finished: finished, CurrentlyFor: r.reconciler.o.Source,
 	})
 }
 

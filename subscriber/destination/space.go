@@ -88,12 +88,12 @@ func (s *space) recorded(by int64, files map[string]file) {
 }
 
 // countParts counts what an earlier run left in partsDir.
-func (c *Copy) countParts() error {
-	entries, err := fs.ReadDir(c.root.FS(), partsDir)
+func (ft *fetcher) countParts() error {
+	entries, err := fs.ReadDir(ft.tree.root.FS(), partsDir)
 	for _, e := range entries {
 		info, gone := e.Info()
 		if gone == nil && !strings.HasSuffix(e.Name(), notes) && !strings.HasSuffix(e.Name(), whole) {
-			c.space.set(partsDir+"/"+e.Name(), info.Size())
+			ft.space.set(partsDir+"/"+e.Name(), info.Size())
 		}
 	}
 	return err

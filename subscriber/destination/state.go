@@ -141,6 +141,19 @@ func openState(dir string, space *space) (*state, error) {
 	return s, nil
 }
 
+// reopen goes on with the state in another folder, and closes this one. Nobody else may use it meanwhile.
+func (s *state) reopen(dir string) error {
+	other, err := openState(dir, s.space)
+	if err != nil {
+		return err
+	}
+	_ = s.db.Close() // a snapshot
+	s.db = other.db
+	s.n.Store(other.n.Load())
+	s.fault.Store(nil)
+	return nil
+}
+
 // view reads. Where a page cannot be read, what is there reads as if it were not, and
 // nothing more is written.
 func (s *state) view(fn func(tx *boltfile.Tx) error) {

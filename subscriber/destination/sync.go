@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,6 +16,17 @@ import (
 
 // together is how many changes are carried out, and committed, together.
 const together = 1000
+
+// syncer brings sets in step with the Source: it decides which lists and changes are read,
+// and how far they count.
+type syncer struct {
+	o          *Options
+	log        *slog.Logger
+	source     *source
+	lists      *lists
+	state      *state
+	reconciler *reconciler
+}
 
 // Sync brings the copy in step with the Source by pulling: each set of resources
 // from a baseline the first time, from its Change Lists or Change Dumps after that,
@@ -28,14 +41,14 @@ func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	lending, end := context.WithCancel(ctx)
 	lent := make(chan struct{})
 	go func() { defer close(lent); c.lend(lending) }()
-	err := c.sync(ctx, t)
+	err := c.syncer.sync(ctx, t)
 	end()
 	<-lent
 	return t.report(), err
 }
 
-func (c *Copy) sync(ctx context.Context, t *tally) error {
-	sets, err := c.sets(ctx)
+func (s *syncer) sync(ctx context.Context, t *tally) error {
+	sets, err := s.source.sets(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +56,7 @@ func (c *Copy) sync(ctx context.Context, t *tally) error {
 	var until []time.Time
 	for _, set := range sets {
 		t.begin(set.name)
-		to, err := c.syncSet(ctx, set, t)
+		to, err := s.syncSet(ctx, set, t)
 		t.end(to, err)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("the set %s: %w", set.name, err))
@@ -57,25 +70,25 @@ func (c *Copy) sync(ctx context.Context, t *tally) error {
 		t.Until = until[0]
 	}
 	if failed == nil { // a set of another name may have what one that is not there any more had
-		failed = c.forgetSets(ctx, sets, t)
+		failed = s.forgetSets(ctx, sets, t)
 	}
-	return errors.Join(failed, c.tryAgain(ctx, t, time.Time{}))
+	return errors.Join(failed, s.reconciler.tryAgain(ctx, t, time.Time{}))
 }
 
 // syncSet brings one set in step, and returns as of when it is.
-func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
-	st := c.state.set(set.name)
-	if err := c.leads(set, &st); err != nil {
+func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
+	st := s.state.set(set.name)
+	if err := s.leads(set, &st); err != nil {
 		return st.BaselineAt, err
 	}
 	var behind error
 	took := needsBaseline(set, st)
 	if took {
-		next, err := c.makeUp(ctx, set, st, t)
+		next, err := s.makeUp(ctx, set, st, t)
 		switch {
 		case errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero():
 			behind = err // what comes after it can be carried out nevertheless
-		case err != nil || c.o.DryRun:
+		case err != nil || s.o.DryRun:
 			return st.BaselineAt, err
 		}
 		st = next
@@ -84,11 +97,11 @@ func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, 
 	at := st.BaselineAt
 	switch {
 	case set.offers(resourcesync.ChangeList):
-		at, err = c.pull(ctx, set, st, t)
-	case set.offers(resourcesync.ChangeDump) && !c.o.DryRun:
-		at, err = c.pullDumps(ctx, set, st, t)
+		at, err = s.pull(ctx, set, st, t)
+	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
+		at, err = s.pullDumps(ctx, set, st, t)
 	case !took && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump): // there are no changes to be had: the list again
-		st, err = c.newBaseline(ctx, set, st, t)
+		st, err = s.newBaseline(ctx, set, st, t)
 		at = st.BaselineAt
 	}
 	return at, errors.Join(behind, err)
@@ -96,113 +109,120 @@ func (c *Copy) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, 
 
 // pull takes what the Change Lists have. Where they say that changes were missed it
 // takes a baseline, and then what the lists have after that.
-func (c *Copy) pull(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
-	if c.o.DryRun {
-		return st.BaselineAt, c.pretend(ctx, set, st, t)
+func (s *syncer) pull(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
+	if s.o.DryRun {
+		return st.BaselineAt, s.pretend(ctx, set, st, t)
 	}
-	s, err := c.openSubscriber(set, st, "", nil)
+	sub, err := s.openSubscriber(set, st, "", nil)
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer func() { _ = s.Close() }()
+	defer func() { _ = sub.Close() }()
 	var behind error
 	for round := 1; ; round++ {
-		if err := s.CatchUp(ctx); err != nil {
+		if err := sub.CatchUp(ctx); err != nil {
 			return time.Time{}, err
 		}
-		missed, err := c.applyAll(ctx, set, s, s.Waiting(ctx), t)
+		missed, err := s.applyAll(ctx, set, sub, sub.Waiting(ctx), t)
 		if err != nil {
 			return time.Time{}, err
 		}
 		if !missed {
-			status, err := s.Status()
+			status, err := sub.Status()
 			return status.Until, errors.Join(behind, err)
 		}
 		if round == 3 {
 			return time.Time{}, errors.New("the Source's Change Lists say each time that changes were missed")
 		}
-		c.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
-		if _, behind = c.newBaseline(ctx, set, c.state.set(set.name), t); behind != nil && !errors.Is(behind, ErrBehind) {
+		s.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
+		if _, behind = s.newBaseline(ctx, set, s.state.set(set.name), t); behind != nil && !errors.Is(behind, ErrBehind) {
 			return time.Time{}, behind
 		}
 	}
 }
 
 // pretend tells what pull would do.
-func (c *Copy) pretend(ctx context.Context, set namedSet, st setState, t *tally) error {
+func (s *syncer) pretend(ctx context.Context, set namedSet, st setState, t *tally) error {
 	since := st.BaselineAt
-	if status, err := subscriber.ReadStatus(c.subscriberDir(set.name)); err == nil && status.Until.After(since) {
+	if status, err := subscriber.ReadStatus(s.subscriberDir(set.name)); err == nil && status.Until.After(since) {
 		since = status.Until
 	}
 	var changes []subscriber.Change
-	_, err := subscriber.ReadChanges(ctx, c.web, set.Set, since, c.listLimit(), func(e resourcesync.Entry) error {
+	_, err := subscriber.ReadChanges(ctx, s.source.web, set.Set, since, s.lists.limit(), func(e resourcesync.Entry) error {
 		changes = append(changes, subscriber.Change{Entry: e})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, set, changes, t)
+	return s.apply(ctx, set, changes, t)
 }
 
 // pullDumps takes what the Change Dumps have, or else a baseline.
-func (c *Copy) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
+func (s *syncer) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
-	err := c.changeDumps(ctx, set, since,
-		func(wants []want) error { return c.change(ctx, t, slices.DeleteFunc(wants, c.isStale)) },
+	err := s.lists.changeDumps(ctx, set, since,
+		func(wants []want) error {
+			return s.reconciler.change(ctx, t, slices.DeleteFunc(wants, s.state.isStale))
+		},
 		func(until time.Time) error {
 			st.DumpsUntil = until
-			return c.state.putSet(set.name, st)
+			return s.state.putSet(set.name, st)
 		})
 	var hole *holeError
 	if errors.As(err, &hole) {
-		c.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)
+		s.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)
 		st.Due = hole.until
-		if err := c.state.putSet(set.name, st); err != nil {
+		if err := s.state.putSet(set.name, st); err != nil {
 			return since, err
 		}
-		st, err = c.newBaseline(ctx, set, st, t)
+		st, err = s.newBaseline(ctx, set, st, t)
 	}
 	return st.DumpsUntil, err
 }
 
+// subscriberDir is the folder of a set's subscriber.
+func (s *syncer) subscriberDir(set string) string {
+	return filepath.Join(s.o.StateDir, "set-"+digest(set, 8))
+}
+
 // openSubscriber opens the stream of changes of a set, which begins at the
 // baseline. Without a callback it is pulled only. Look is that of subscriber.Options.
-func (c *Copy) openSubscriber(set namedSet, st setState, callback string, look func()) (*subscriber.Subscriber, error) {
+func (s *syncer) openSubscriber(set namedSet, st setState, callback string, look func()) (*subscriber.Subscriber, error) {
 	topic := set.Topic
 	if callback == "" {
 		topic = ""
 	}
-	s, err := subscriber.Open(subscriber.Options{
-		MaxEntries: c.o.MaxEntries,
+	sub, err := subscriber.Open(subscriber.Options{
+		MaxEntries: s.o.MaxEntries,
 		Hubs:       set.Hubs, Look: look,
-		Dir: c.subscriberDir(set.name), Topic: topic, Hub: c.o.Hub, Callback: callback, Lease: c.o.Lease, InsecureSecret: c.o.InsecureSecret, MinSignature: c.o.MinSignature,
+		Dir: s.subscriberDir(set.name), Topic: topic, Hub: s.o.Hub, Callback: callback, Lease: s.o.Lease, InsecureSecret: s.o.InsecureSecret, MinSignature: s.o.MinSignature,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
-		Start: st.BaselineAt, CheckEvery: c.o.CheckEvery, HoldFor: c.o.HoldFor, Client: c.web, Log: c.log,
+		Start: st.BaselineAt, CheckEvery: s.o.CheckEvery, HoldFor: s.o.HoldFor, Client: s.source.web, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := nameSet(c.subscriberDir(set.name), set.name); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := nameSet(s.subscriberDir(set.name), set.name); err != nil {
+		return nil, errors.Join(err, sub.Close())
 	}
-	return s, nil
+	return sub, nil
 }
 
 // applyAll carries changes out, some at a time, and commits them. It ends, and reports so,
 // where the stream says that changes were missed.
-func (c *Copy) applyAll(ctx context.Context, set namedSet, s *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (missed bool, err error) {
+func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (missed bool, err error) {
 	var batch []subscriber.Change
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := c.apply(ctx, set, batch, t); err != nil {
+		if err := s.apply(ctx, set, batch, t); err != nil {
 			return err
 		}
 		last := batch[len(batch)-1].Cursor
 		batch = batch[:0]
-		return s.Commit(last)
+		return sub.Commit(last)
 	}
 	for change := range changes {
 		batch = append(batch, change)
@@ -215,16 +235,16 @@ func (c *Copy) applyAll(ctx context.Context, set namedSet, s *subscriber.Subscri
 			}
 		}
 	}
-	return false, errors.Join(flush(), s.Err(), ctx.Err())
+	return false, errors.Join(flush(), sub.Err(), ctx.Err())
 }
 
 // apply carries out changes. That a baseline is needed it remembers.
-func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
+func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
 	var wants []want
 	for i := range changes {
 		e := &changes[i]
 		if e.NeedsBaseline {
-			if err := c.missed(set, e); err != nil {
+			if err := s.missed(set, e); err != nil {
 				return err
 			}
 		}
@@ -234,69 +254,18 @@ func (c *Copy) apply(ctx context.Context, set namedSet, changes []subscriber.Cha
 			wants = append(wants, w)
 		}
 	}
-	return c.change(ctx, t, wants)
-}
-
-// change carries out changes that came one after the other: of each resource the last
-// one, deletions first, so that a folder may take the place of a file. So may it where
-// there is no file yet, but somebody tries again to have it.
-func (c *Copy) change(ctx context.Context, t *tally, wants []want) error {
-	last := map[string]int{}
-	for i := range wants {
-		last[wants[i].url] = i
-	}
-	var deletes, others []want
-	for i, w := range wants {
-		switch {
-		case last[w.url] != i:
-		case w.change.Removes():
-			deletes = append(deletes, w)
-		default:
-			others = append(others, w)
-		}
-	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(others) == 0 {
-		return err
-	}
-	return c.carryOut(ctx, t, "changes", len(others), values(others))
+	return s.reconciler.change(ctx, t, wants)
 }
 
 // missed remembers that a set needs a new baseline, before the change that says so
 // is committed.
-func (c *Copy) missed(set namedSet, change *subscriber.Change) error {
-	if err := c.pushedUntil(set, change.From); err != nil {
+func (s *syncer) missed(set namedSet, change *subscriber.Change) error {
+	if err := s.pushedUntil(set, change.From); err != nil {
 		return err
 	}
-	st := c.state.set(set.name)
+	st := s.state.set(set.name)
 	if change.Until.After(st.Due) {
 		st.Due = change.Until
 	}
-	return c.state.putSet(set.name, st)
-}
-
-// tryAgain tries what could not be had, where its time has come by now; at the zero
-// time that is all.
-func (c *Copy) tryAgain(ctx context.Context, t *tally, now time.Time) error {
-	var deletes []want
-	n := 0
-	for url, f := range c.state.failures() {
-		switch {
-		case !now.IsZero() && f.NextAt.After(now), t.tried(url):
-		case f.Change.Removes():
-			deletes = append(deletes, f.again(url))
-		default:
-			n++
-		}
-	}
-	if err := c.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || n == 0 {
-		return err
-	}
-	return c.carryOut(ctx, t, "changes", n, func(yield func(want) bool) {
-		for url, f := range c.state.failures() {
-			due := now.IsZero() || !f.NextAt.After(now)
-			if due && !f.Change.Removes() && !t.tried(url) && !yield(f.again(url)) {
-				return
-			}
-		}
-	})
+	return s.state.putSet(set.name, st)
 }

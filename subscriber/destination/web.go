@@ -212,3 +212,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// queueOf is the queue of a URL: that of its host, or of all that are not called.
+func (w *web) queueOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	h, err := w.host(u)
+	if err != nil {
+		return ""
+	}
+	return h.name
+}

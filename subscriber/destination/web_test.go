@@ -31,7 +31,10 @@ func response(status int, header http.Header, body io.Reader) *http.Response {
 
 func testCopy(d doer, parallel int) *Copy {
 	o := Options{Source: "http://h/", Client: d, Parallel: parallel}
-	return &Copy{o: o, web: newWeb(&o)}
+	c := &Copy{o: o, web: newWeb(&o)}
+	c.fetcher = &fetcher{web: c.web}
+	c.reconciler = newReconciler(&c.o, nil, c.fetcher)
+	return c
 }
 
 // drip gives a byte, and then waits.
@@ -64,7 +67,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 					return response(200, nil, drip{r.Context(), c.pause}), nil
 				}, 1)
 				began := time.Now()
-				resp, err := d.ask(t.Context(), "http://h/a", http.Header{})
+				resp, err := d.web.ask(t.Context(), "http://h/a", http.Header{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +82,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := testCopy(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, 1)
 		began := time.Now()
-		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, errStalled) || time.Since(began) != headerTime { //nolint:bodyclose // there is none
+		if _, err := d.web.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, errStalled) || time.Since(began) != headerTime { //nolint:bodyclose // there is none
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -89,7 +92,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 func TestSlowReadersAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := testCopy(func(*http.Request) (*http.Response, error) { return response(200, nil, strings.NewReader("abc")), nil }, 1)
-		resp, err := d.ask(t.Context(), "http://h/a", http.Header{})
+		resp, err := d.web.ask(t.Context(), "http://h/a", http.Header{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +124,7 @@ func TestRetryAfterHoldsTheHost(t *testing.T) {
 			return response(200, nil, strings.NewReader("")), nil
 		}, 8)
 		get := func() error {
-			resp, err := patiently(t.Context(), func() (*http.Response, error) { return d.ask(t.Context(), "http://h/a", http.Header{}) })
+			resp, err := patiently(t.Context(), func() (*http.Response, error) { return d.web.ask(t.Context(), "http://h/a", http.Header{}) })
 			if err == nil {
 				_ = resp.Body.Close()
 			}
@@ -159,15 +162,15 @@ func TestHostsAreApart(t *testing.T) {
 		}, 4)
 		d.web.allowed["dead"], d.web.allowed["well"] = true, true
 		var status *subscriber.StatusError
-		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &status) { //nolint:bodyclose // there is none
+		if _, err := d.web.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &status) { //nolint:bodyclose // there is none
 			t.Error(err)
 		}
 		for range 100 {
-			_, _ = d.ask(t.Context(), "http://dead/a", http.Header{}) //nolint:bodyclose // there is none
+			_, _ = d.web.ask(t.Context(), "http://dead/a", http.Header{}) //nolint:bodyclose // there is none
 		}
 		began := time.Now()
 		for range 100 {
-			resp, err := d.ask(t.Context(), "http://well/a", http.Header{})
+			resp, err := d.web.ask(t.Context(), "http://well/a", http.Header{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +196,7 @@ func TestHostsRecover(t *testing.T) {
 		}, 4)
 		ask := func(n int) (failed int) {
 			for range n {
-				resp, err := d.ask(t.Context(), "http://h/a", http.Header{})
+				resp, err := d.web.ask(t.Context(), "http://h/a", http.Header{})
 				if err != nil {
 					failed++
 					continue
@@ -226,17 +229,17 @@ func TestDeadHostIsLeftAlone(t *testing.T) {
 		asked := 0
 		d := testCopy(func(*http.Request) (*http.Response, error) { asked++; return nil, errors.New("no route") }, 4)
 		for range 1000 {
-			_, _ = d.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
+			_, _ = d.web.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
 		}
 		if asked != 28 {
 			t.Errorf("asked %d times", asked)
 		}
 		var away *awayError
-		if _, err := d.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &away) { //nolint:bodyclose // there is none
+		if _, err := d.web.ask(t.Context(), "http://h/a", http.Header{}); !errors.As(err, &away) { //nolint:bodyclose // there is none
 			t.Error(err)
 		}
 		time.Sleep(hostRest)
-		_, _ = d.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
+		_, _ = d.web.ask(t.Context(), "http://h/a", http.Header{}) //nolint:bodyclose // there is none
 		if asked != 29 {
 			t.Errorf("asked %d times", asked)
 		}
@@ -258,7 +261,7 @@ func TestParallelIsPerHost(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 30 {
 			wg.Go(func() {
-				resp, err := d.ask(t.Context(), "http://h/a", http.Header{})
+				resp, err := d.web.ask(t.Context(), "http://h/a", http.Header{})
 				if err == nil {
 					_ = resp.Body.Close()
 				}
@@ -363,16 +366,16 @@ func TestTokens(t *testing.T) {
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := claims{of: map[string]chan struct{}{}}
-		if !c.take(t.Context(), "a") || !c.take(t.Context(), "b") {
+		if !c.acquire(t.Context(), "a") || !c.acquire(t.Context(), "b") {
 			t.Fatal("not taken")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if c.take(ctx, "a") {
+		if c.acquire(ctx, "a") {
 			t.Error("taken twice")
 		}
-		go func() { time.Sleep(time.Minute); c.give("a") }()
-		if !c.take(t.Context(), "a") {
+		go func() { time.Sleep(time.Minute); c.release("a") }()
+		if !c.acquire(t.Context(), "a") {
 			t.Error("not taken after it was given")
 		}
 	})

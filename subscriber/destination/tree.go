@@ -2,9 +2,13 @@ package destination
 
 import (
 	"fmt"
+	"log/slog"
 	"net/url"
+	"os"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,10 +17,50 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
+// tree is the files of the copy: it gives each resource a path of its own, and deletes and
+// renames. It may be shared between goroutines.
+type tree struct {
+	roots []Root
+	root  *os.Root // the copy's folder
+	state *state
+	names naming
+	folds bool // the file system takes a.txt and A.txt for one, or two forms of a name
+	log   *slog.Logger
+
+	placing sync.Mutex
+	placed  map[string]string // URLs by the folded paths that they were given and that are not recorded yet
+	above   map[string]int    // how many of them are below a folder
+}
+
+func newTree(o *Options, root *os.Root, state *state) *tree {
+	return &tree{roots: o.Roots, root: root, state: state, names: naming{o.HiddenAllow}, log: o.Log, placed: map[string]string{}, above: map[string]int{}}
+}
+
+// probeFolding finds out whether the file system takes one of two names for the other
+// that differ in case, in their normal form, or in what is not shown.
+func (t *tree) probeFolding() bool {
+	const probe = stateName + "/Prob\u00e9"
+	if t.root.WriteFile(probe, nil, 0o600) != nil {
+		return false
+	}
+	defer func() { _ = t.root.Remove(probe) }()
+	return slices.ContainsFunc([]string{"prob\u00e9", "Probe\u0301", "Pro\u200cb\u00e9"}, func(other string) bool {
+		_, err := t.root.Lstat(stateName + "/" + other)
+		return err == nil
+	})
+}
+
+// foldsState reports whether the file system takes two names that differ in case for one,
+// by the folder of the state, without writing.
+func (t *tree) foldsState() bool {
+	_, err := t.root.Lstat(strings.ToUpper(stateName))
+	return err == nil
+}
+
 // rootOf is the root that a URL belongs to.
-func (c *Copy) rootOf(rawURL string) Root {
+func (t *tree) rootOf(rawURL string) Root {
 	best := Root{}
-	for _, r := range c.o.Roots {
+	for _, r := range t.roots {
 		if strings.HasPrefix(rawURL, r.URL) && len(r.URL) > len(best.URL) {
 			best = r
 		}
@@ -32,7 +76,7 @@ func (c *Copy) rootOf(rawURL string) Root {
 	if u.Port() == "" {
 		host = strings.ToLower(u.Hostname())
 	}
-	return Root{URL: u.Scheme + "://" + u.Host + "/", Dir: c.names.hostDir(u.Scheme, host)}
+	return Root{URL: u.Scheme + "://" + u.Host + "/", Dir: t.names.hostDir(u.Scheme, host)}
 }
 
 // hostDir is the folder of a host: each scheme, host and port has its own.
@@ -45,12 +89,12 @@ func (n naming) hostDir(scheme, host string) string {
 }
 
 // wish is the path that a URL would have if nothing else had it.
-func (c *Copy) wish(rawURL string) (string, error) {
-	root := c.rootOf(rawURL)
+func (t *tree) wish(rawURL string) (string, error) {
+	root := t.rootOf(rawURL)
 	if root.URL == "" {
 		return "", fmt.Errorf("%q is no address", rawURL)
 	}
-	p, err := c.names.path(root.URL, rawURL)
+	p, err := t.names.path(root.URL, rawURL)
 	if err != nil {
 		return "", fmt.Errorf("%s has no place in the copy: %w", rawURL, err)
 	}
@@ -60,18 +104,18 @@ func (c *Copy) wish(rawURL string) (string, error) {
 // place is the path at which a URL is kept: the one it has, or else its wish, or
 // where that is taken one beside it. Until it is recorded, or given up by release,
 // no other URL gets it.
-func (c *Copy) place(rawURL string) (string, error) {
-	c.placing.Lock()
-	defer c.placing.Unlock()
-	if f, ok := c.state.file(rawURL); ok && c.folderAt(path.Dir(f.Path)) {
+func (t *tree) place(rawURL string) (string, error) {
+	t.placing.Lock()
+	defer t.placing.Unlock()
+	if f, ok := t.state.file(rawURL); ok && t.folderAt(path.Dir(f.Path)) {
 		return f.Path, nil
 	}
-	return c.newPlace(rawURL)
+	return t.newPlace(rawURL)
 }
 
 // newPlace is place for a URL that is not to stay where it is. Called with placing held.
-func (c *Copy) newPlace(rawURL string) (string, error) {
-	wish, err := c.wish(rawURL)
+func (t *tree) newPlace(rawURL string) (string, error) {
+	wish, err := t.wish(rawURL)
 	if err != nil {
 		return "", err
 	}
@@ -79,15 +123,15 @@ func (c *Copy) newPlace(rawURL string) (string, error) {
 	segments := strings.Split(wish, "/")
 	for _, name := range segments[:len(segments)-1] {
 		next := path.Join(dir, name)
-		if !c.folderAt(next) {
+		if !t.folderAt(next) {
 			next = path.Join(dir, beside(name, next+"/"))
 		}
 		dir = next
 	}
 	name := segments[len(segments)-1]
 	for _, name := range []string{name, beside(name, rawURL)} {
-		if p := path.Join(dir, name); c.folderAt(dir) && c.free(p, rawURL) {
-			c.hold(c.fold(p), rawURL)
+		if p := path.Join(dir, name); t.folderAt(dir) && t.free(p, rawURL) {
+			t.reserve(t.fold(p), rawURL)
 			return p, nil
 		}
 	}
@@ -108,60 +152,60 @@ func beside(name, of string) string {
 
 // folderAt reports whether a path is that of a folder, or may become one: no file is
 // there, and none is about to be. Called with placing held.
-func (c *Copy) folderAt(dir string) bool {
-	if dir == "." || c.above[c.fold(dir)] > 0 { // something else is on its way into it
+func (t *tree) folderAt(dir string) bool {
+	if dir == "." || t.above[t.fold(dir)] > 0 { // something else is on its way into it
 		return true
 	}
-	if info, err := c.root.Lstat(dir); err == nil {
+	if info, err := t.root.Lstat(dir); err == nil {
 		return info.IsDir()
 	}
-	return c.owner(c.fold(dir)) == ""
+	return t.owner(t.fold(dir)) == ""
 }
 
 // free reports whether a URL may be kept at a path: no other URL is, nor anything
 // below it. Called with placing held.
-func (c *Copy) free(p, rawURL string) bool {
-	key := c.fold(p)
-	if owner := c.owner(key); owner != "" && owner != rawURL {
+func (t *tree) free(p, rawURL string) bool {
+	key := t.fold(p)
+	if owner := t.owner(key); owner != "" && owner != rawURL {
 		return false
 	}
-	if c.above[key] > 0 {
+	if t.above[key] > 0 {
 		return false
 	}
-	info, err := c.root.Lstat(p)
-	return (err != nil || !info.IsDir()) && !c.state.below(key)
+	info, err := t.root.Lstat(p)
+	return (err != nil || !info.IsDir()) && !t.state.below(key)
 }
 
 // owner is the URL that has a path, or was given it a moment ago; empty: none.
-func (c *Copy) owner(key string) string {
-	if u := c.placed[key]; u != "" {
+func (t *tree) owner(key string) string {
+	if u := t.placed[key]; u != "" {
 		return u
 	}
-	return c.state.owner(key)
+	return t.state.owner(key)
 }
 
-// hold keeps a path for a URL. Called with placing held.
-func (c *Copy) hold(key, rawURL string) {
-	if c.placed[key] == "" {
+// reserve keeps a path for a URL. Called with placing held.
+func (t *tree) reserve(key, rawURL string) {
+	if t.placed[key] == "" {
 		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-			c.above[dir]++
+			t.above[dir]++
 		}
 	}
-	c.placed[key] = rawURL
+	t.placed[key] = rawURL
 }
 
 // release lets go of a path that a URL was given.
-func (c *Copy) release(p string) {
-	c.placing.Lock()
-	defer c.placing.Unlock()
-	key := c.fold(p)
-	if c.placed[key] == "" {
+func (t *tree) release(p string) {
+	t.placing.Lock()
+	defer t.placing.Unlock()
+	key := t.fold(p)
+	if t.placed[key] == "" {
 		return
 	}
-	delete(c.placed, key)
+	delete(t.placed, key)
 	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-		if c.above[dir]--; c.above[dir] == 0 {
-			delete(c.above, dir)
+		if t.above[dir]--; t.above[dir] == 0 {
+			delete(t.above, dir)
 		}
 	}
 }
@@ -169,8 +213,8 @@ func (c *Copy) release(p string) {
 // fold is a path as the file system of the copy tells it from others. One that folds
 // anything is taken to fold all that any does: case, normal forms, and characters that
 // are not shown.
-func (c *Copy) fold(p string) string {
-	if !c.folds {
+func (t *tree) fold(p string) string {
+	if !t.folds {
 		return p
 	}
 	return strings.Map(func(r rune) rune {

@@ -1,0 +1,84 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
+)
+
+// source is the Source as discovery describes it. It may be shared between goroutines.
+type source struct {
+	address string
+	web     *web
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	names []string // of the sets that it has
+}
+
+// sets are those of the Source that can be copied, with the name of each in the
+// state.
+func (s *source) sets(ctx context.Context) ([]namedSet, error) {
+	found, err := subscriber.DiscoverSource(ctx, s.web, s.address)
+	if err != nil {
+		return nil, err
+	}
+	var out []namedSet
+	var names []string
+	for _, one := range found.Sets {
+		n := namedSet{Set: one, name: one.CapabilityList}
+		for _, d := range copyable {
+			if n.name == "" {
+				n.name = one.Documents[d]
+			}
+		}
+		switch {
+		case !n.offers(copyable...):
+			s.log.Warn("a set of the Source offers nothing to copy", "event", "set_empty", "set", n.name)
+		case !slices.Contains(names, n.name):
+			out, names = append(out, n), append(names, n.name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: %s", errNothing, s.address)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = names
+	return out, nil
+}
+
+// errNothing says that a Source is there, and does not offer anything yet.
+var errNothing = errors.New("the Source offers no Resource List, dump or Change List")
+
+// copyable are the documents that a copy can be made from.
+var copyable = []string{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
+
+// isSet reports whether the Source has a set of that name.
+func (s *source) isSet(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.names, name)
+}
+
+// namedSet is a set of resources of the Source.
+type namedSet struct {
+	subscriber.Set
+	name string // the URL of its Capability List, or of what it has instead
+}
+
+func (s *namedSet) offers(capabilities ...string) bool {
+	return slices.ContainsFunc(capabilities, func(c string) bool { return s.Documents[c] != "" })
+}
+
+// pushOnly reports whether changes are pushed and in no Change List, so that what was
+// missed has to be had by other means: from Change Dumps, or a baseline.
+func (s *namedSet) pushOnly() bool {
+	return s.Topic != "" && !s.offers(resourcesync.ChangeList)
+}

@@ -1,0 +1,148 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// recordedHash is the hash of what the copy has of a resource; empty: it has nothing, or
+// nothing that can be trusted.
+func (t *tree) recordedHash(w want) string {
+	f, ok := t.state.file(w.url)
+	if !ok || w.force {
+		return ""
+	}
+	if info, err := t.root.Lstat(f.Path); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length {
+		return ""
+	}
+	return f.Hash
+}
+
+// replaced is the length of the file that a resource takes the place of.
+func (t *tree) replaced(w want, to string) int64 {
+	if f, ok := t.state.file(w.url); ok && f.Path == to {
+		return f.Length
+	}
+	return 0
+}
+
+// hashFile reads a file of the copy.
+func (t *tree) hashFile(ctx context.Context, p string, of ...resourcesync.Algorithm) (resourcesync.Digests, int64, error) {
+	f, err := t.root.Open(p)
+	if err != nil {
+		return resourcesync.Digests{}, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	h := resourcesync.NewHasher(of...)
+	buffer := buffers.Get().(*[64 << 10]byte) //nolint:errcheck // there is nothing else in it
+	defer buffers.Put(buffer)
+	if _, err := io.CopyBuffer(h, until{ctx, f}, buffer[:]); err != nil {
+		return resourcesync.Digests{}, 0, err
+	}
+	return h.Digests(), h.Length(), nil
+}
+
+// buffers are for reading files: one for each would be most of the work where these
+// are small.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// until is a reader that ends with a context.
+type until struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one call
+	r   io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+// setTime gives a file the time of modification that the Source tells.
+func (t *tree) setTime(p string, at time.Time) {
+	if at.IsZero() {
+		return
+	}
+	if err := t.root.Chtimes(p, time.Time{}, at); err != nil {
+		t.log.Debug("the time of a file could not be set", "event", "chtimes_failed", "path", p, "error", err)
+	}
+}
+
+// isThere reports whether there is anything of a resource to delete: what is
+// recorded, or what was fetched and not recorded before a crash.
+func (t *tree) isThere(url string) bool {
+	if _, known := t.state.file(url); known {
+		return true
+	}
+	_, ok := t.orphan(url)
+	return ok
+}
+
+// orphan is the path of a file that is where a resource of which nothing is known
+// would be.
+func (t *tree) orphan(url string) (string, bool) {
+	p, err := t.wish(url)
+	if err != nil {
+		return "", false
+	}
+	t.placing.Lock()
+	owner := t.owner(t.fold(p))
+	t.placing.Unlock()
+	info, err := t.root.Lstat(p)
+	return p, (owner == "" || owner == url) && err == nil && info.Mode().IsRegular()
+}
+
+// remove deletes the file of a resource, and the folders that it leaves empty.
+func (t *tree) remove(w want) (file, error) {
+	f, known := t.state.file(w.url)
+	if !known {
+		p, ok := t.orphan(w.url)
+		if !ok {
+			return f, nil
+		}
+		f.Path = p
+	}
+	return f, t.unlink(f.Path)
+}
+
+// unlink deletes a file, if there is one at that path, and the folders that it leaves
+// empty.
+func (t *tree) unlink(p string) error {
+	info, err := t.root.Lstat(p)
+	if err == nil && !info.IsDir() {
+		err = t.root.Remove(p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !t.throughFile(p) {
+		return err
+	}
+	t.removeEmpty(path.Dir(p))
+	return nil
+}
+
+// removeEmpty removes a folder, and those above it, as far as they are empty.
+func (t *tree) removeEmpty(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if info, err := t.root.Lstat(dir); err == nil && !info.IsDir() || t.root.Remove(dir) != nil && err == nil {
+			break // it is no folder, or not empty
+		}
+	}
+}
+
+// throughFile reports whether a folder above a path is no folder, so that there can't
+// be a file at it.
+func (t *tree) throughFile(p string) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if info, err := t.root.Lstat(dir); err == nil {
+			return !info.IsDir()
+		}
+	}
+	return false
+}
