@@ -29,7 +29,7 @@ func BenchmarkReceive(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			if err := s.update(func(tx *tx) error {
+			if err := s.inbox.update(func(tx *tx) error {
 				return putSubscription(tx, subscription{Token: token, Topic: "t", Secret: secret, VerifiedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)})
 			}); err != nil {
 				b.Fatal(err)

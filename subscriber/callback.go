@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -23,15 +25,26 @@ import (
 // A delivery is answered 204 once it is on disk, was there before, or cannot be
 // of use; 503 where there is no room for it now. A verification is answered 404
 // unless the subscriber itself asked for it within the last three minutes (DST-07).
-func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.receiver.serve) }
 
-func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
+// receiver answers hubs.
+type receiver struct {
+	o        *Options
+	log      *slog.Logger
+	inbox    *inbox
+	repairer *repairer
+	logLimit *logLimit
+
+	bodies atomic.Int64 // bytes of deliveries that are being read
+}
+
+func (c *receiver) serve(w http.ResponseWriter, r *http.Request) {
 	token := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	switch r.Method {
 	case http.MethodGet:
-		s.verify(w, r, token)
+		c.verify(w, r, token)
 	case http.MethodPost:
-		s.receive(w, r, token)
+		c.receive(w, r, token)
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		http.Error(w, "A WebSub callback takes GET and POST.", http.StatusMethodNotAllowed)
@@ -43,7 +56,7 @@ var errNotAsked = errors.New("not asked for")
 
 // verify answers a verification of intent, or takes a denial (DST-07 to DST-09).
 // What was not asked for costs no more than a look.
-func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string) {
+func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) {
 	q, _ := url.ParseQuery(r.URL.RawQuery) // what can't be read was not asked for
 	mode, topic, challenge := websub.Mode(q.Get(websub.ParamMode)), q.Get(websub.ParamTopic), q.Get(websub.ParamChallenge)
 	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
@@ -64,9 +77,9 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 		}
 		return nil
 	}
-	err := s.state.view(answer)
+	err := c.inbox.state.view(answer)
 	if err == nil && !again {
-		err = s.update(func(tx *boltfile.Tx) error {
+		err = c.inbox.update(func(tx *boltfile.Tx) error {
 			if err := answer(tx); err != nil {
 				return err
 			}
@@ -75,26 +88,26 @@ func (s *Subscriber) verify(w http.ResponseWriter, r *http.Request, token string
 	}
 	switch {
 	case errors.Is(err, errNotAsked):
-		s.refused(r, "unasked")
+		c.refused(r, "unasked")
 		http.Error(w, "This was not asked for.", http.StatusNotFound)
 		return
 	case err != nil:
-		s.unstored(w, err)
+		c.unstored(w, err)
 		return
 	}
 	switch {
 	case again: // whoever repeats it fills neither log nor disk
 	case mode == websub.ModeDenied:
-		s.log.Warn("the hub denies the subscription", "event", "subscription_denied", "topic", topic, "hub", sub.Hub, "reason", sub.Denied)
+		c.log.Warn("the hub denies the subscription", "event", "subscription_denied", "topic", topic, "hub", sub.Hub, "reason", sub.Denied)
 	case mode == websub.ModeSubscribe:
-		s.log.Info("the subscription is in force", "event", "subscription_verified", "topic", topic, "hub", sub.Hub, "expires_at", sub.ExpiresAt)
+		c.log.Info("the subscription is in force", "event", "subscription_verified", "topic", topic, "hub", sub.Hub, "expires_at", sub.ExpiresAt)
 		if !renewed {
-			s.catchUp(GapLease)
+			c.repairer.catchUp(GapLease)
 		}
 	default:
-		s.log.Info("the subscription is ended", "event", "subscription_ended", "topic", topic, "hub", sub.Hub)
+		c.log.Info("the subscription is ended", "event", "subscription_ended", "topic", topic, "hub", sub.Hub)
 	}
-	s.wakeUp()
+	c.inbox.wakeUp()
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -156,93 +169,93 @@ func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
 
 // receive takes a delivery. Which subscription it is for, and with which secret it
 // is signed, its callback says and nothing else (DST-12).
-func (s *Subscriber) receive(w http.ResponseWriter, r *http.Request, token string) {
+func (c *receiver) receive(w http.ResponseWriter, r *http.Request, token string) {
 	var sub subscription
 	var found, changesOnly bool
-	err := s.state.view(func(tx *boltfile.Tx) (err error) {
+	err := c.inbox.state.view(func(tx *boltfile.Tx) (err error) {
 		if sub, found, err = readSubscription(tx, token); err != nil {
 			return err
 		}
 		var t tail
 		changesOnly, err = getJSON(tx.Bucket(metaBucket), tailKey, &t)
-		changesOnly = changesOnly || !s.o.Start.IsZero()
+		changesOnly = changesOnly || !c.o.Start.IsZero()
 		return err
 	})
 	switch {
 	case err != nil:
-		s.unstored(w, err)
+		c.unstored(w, err)
 		return
 	case !found:
-		s.refused(r, "unknown callback")
+		c.refused(r, "unknown callback")
 		http.Error(w, "There is no such callback.", http.StatusNotFound)
 		return
 	case !sub.EndedAt.IsZero():
-		s.refused(r, "ended")
+		c.refused(r, "ended")
 		http.Error(w, "The subscription is ended.", http.StatusGone)
 		return
 	}
-	body, done, ok := s.read(w, r)
+	body, done, ok := c.read(w, r)
 	if !ok {
 		return
 	}
 	defer done()
 	if sub.Secret != "" {
-		if err := websub.VerifySignature(r.Header.Get(websub.HeaderSignature), sub.Secret, body, s.o.methods()...); err != nil {
-			s.forged(w, r, sub.Secret, body, err)
+		if err := websub.VerifySignature(r.Header.Get(websub.HeaderSignature), sub.Secret, body, c.o.methods()...); err != nil {
+			c.forged(w, r, sub.Secret, body, err)
 			return
 		}
 	}
 	b, err := examine(r.Header.Get("Content-Type"), body, changesOnly)
 	if err != nil {
-		s.refused(r, "invalid")
+		c.refused(r, "invalid")
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
 	b.ID = r.Header.Get("Webhook-Id")
-	s.store(w, b, body)
+	c.store(w, b, body)
 }
 
 // read reads a delivery, and answers one that can't be read. What all deliveries have
 // in memory, and the time that one takes, are bounded; done gives the memory back.
-func (s *Subscriber) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
+func (c *receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
 	size := r.ContentLength
 	if size < 0 {
-		size = s.o.MaxBody
+		size = c.o.MaxBody
 	}
-	if size > s.o.MaxBody {
-		s.tooLarge(w, r)
+	if size > c.o.MaxBody {
+		c.tooLarge(w, r)
 		return nil, nil, false
 	}
-	done = func() { s.bodies.Add(-size) }
-	if s.bodies.Add(size) > bodiesAtOnce*s.o.MaxBody {
+	done = func() { c.bodies.Add(-size) }
+	if c.bodies.Add(size) > bodiesAtOnce*c.o.MaxBody {
 		done()
-		s.postpone(w)
+		c.postpone(w)
 		return nil, nil, false
 	}
 	wire := http.NewResponseController(w) // not every server can do this; then its own timeouts have to do
 	_ = wire.SetReadDeadline(time.Now().Add(time.Minute + time.Duration(size/slowest)*time.Second))
-	body, err := egress.ReadBody(r.Body, s.o.MaxBody)
+	body, err := egress.ReadBody(r.Body, c.o.MaxBody)
 	if err == nil {
 		_ = wire.SetReadDeadline(time.Time{})
 		return body, done, true
 	}
 	done()
 	if errors.Is(err, egress.ErrTooLarge) {
-		s.tooLarge(w, r)
+		c.tooLarge(w, r)
 	} else {
 		http.Error(w, "The body could not be read.", http.StatusBadRequest)
 	}
 	return nil, nil, false
 }
 
-func (s *Subscriber) tooLarge(w http.ResponseWriter, r *http.Request) {
-	s.refused(r, "too large")
+func (c *receiver) tooLarge(w http.ResponseWriter, r *http.Request) {
+	c.refused(r, "too large")
 	http.Error(w, "The notification is larger than this subscriber takes.", http.StatusRequestEntityTooLarge)
 }
 
 // postpone tells the hub to come again.
-func (s *Subscriber) postpone(w http.ResponseWriter) {
-	s.count(func(c *Counts) { c.Postponed++ })
+func (c *receiver) postpone(w http.ResponseWriter) {
+	c.inbox.count(func(c *Counts) { c.Postponed++ })
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
 }
@@ -250,91 +263,76 @@ func (s *Subscriber) postpone(w http.ResponseWriter) {
 // forged answers what is not signed, or not rightly (DST-13). A right signature by a
 // method that is too weak is told apart: its hub gets nothing through until
 // MinSignature allows it, and people have to learn why.
-func (s *Subscriber) forged(w http.ResponseWriter, r *http.Request, secret string, body []byte, err error) {
+func (c *receiver) forged(w http.ResponseWriter, r *http.Request, secret string, body []byte, err error) {
 	header := r.Header.Get(websub.HeaderSignature)
 	switch {
 	case errors.Is(err, websub.ErrSignatureMissing):
-		s.refused(r, "unsigned")
+		c.refused(r, "unsigned")
 		http.Error(w, "The notification is not signed.", http.StatusUnauthorized)
 		return
 	case errors.Is(err, websub.ErrSignatureMethod) && websub.VerifySignature(header, secret, body) == nil:
 		method, _, _ := strings.Cut(header, "=")
-		s.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and Options.MinSignature is %s", method, s.o.MinSignature))
+		c.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and Options.MinSignature is %s", method, c.o.MinSignature))
 	default:
-		s.refused(r, "wrong signature")
+		c.refused(r, "wrong signature")
 	}
 	http.Error(w, "The signature is not accepted: "+err.Error(), http.StatusForbidden)
 }
 
 // store makes a delivery durable and answers it.
-func (s *Subscriber) store(w http.ResponseWriter, b batch, body []byte) {
+func (c *receiver) store(w http.ResponseWriter, b batch, body []byte) {
 	var became outcome
-	err := s.update(func(tx *boltfile.Tx) (err error) {
-		became, err = s.take(tx, b, body)
+	err := c.inbox.update(func(tx *boltfile.Tx) (err error) {
+		became, err = c.inbox.accept(tx, b, body)
 		return err
 	})
 	if err != nil {
-		s.unstored(w, err)
+		c.unstored(w, err)
 		return
 	}
-	log := s.log.With("notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
+	log := c.log.With("notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
 	switch became {
 	case noRoom:
-		s.wakeUp()
-		s.postpone(w)
+		c.inbox.wakeUp()
+		c.postpone(w)
 		return
 	case duplicate:
-		s.count(func(c *Counts) { c.Duplicates++ })
+		c.inbox.count(func(c *Counts) { c.Duplicates++ })
 		log.Debug("a notification that was there came again", "event", "notification_received")
 	case held:
-		s.count(func(c *Counts) { c.Received++; c.Early++; c.LastReceived = b.Received })
+		c.inbox.count(func(c *Counts) { c.Received++; c.Early++; c.LastReceived = b.Received })
 		log.Info("a notification came before the one that it follows, and waits", "event", "notification_received")
-		s.wakeUp()
+		c.inbox.wakeUp()
 	case first:
-		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
+		c.inbox.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
 		log.Info("the first notification came, and waits a moment for one that it may have overtaken", "event", "notification_received")
-		s.wakeUp()
+		c.inbox.wakeUp()
 	case appended:
-		s.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
+		c.inbox.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
 		log.Debug("a notification came", "event", "notification_received")
-		s.more.tell()
+		c.inbox.more.tell()
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Subscriber) unstored(w http.ResponseWriter, err error) {
-	if s.seldom("state_failed") {
-		s.log.Error("what a hub sent could not be stored; it is told to come again", "event", "state_failed", "error", err)
+func (c *receiver) unstored(w http.ResponseWriter, err error) {
+	if c.logLimit.allows("state_failed") {
+		c.log.Error("what a hub sent could not be stored; it is told to come again", "event", "state_failed", "error", err)
 	}
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, "It could not be stored.", http.StatusServiceUnavailable)
 }
 
 // refused counts and logs what was not let in.
-func (s *Subscriber) refused(r *http.Request, why string) {
-	s.count(func(c *Counts) {
+func (c *receiver) refused(r *http.Request, why string) {
+	c.inbox.count(func(c *Counts) {
 		if c.Refused == nil {
 			c.Refused = map[string]uint64{}
 		}
 		c.Refused[why]++
 	})
-	if s.seldom(why) {
-		s.log.Warn("a request to the callback was refused; more of the kind are only counted for a minute",
+	if c.logLimit.allows(why) {
+		c.log.Warn("a request to the callback was refused; more of the kind are only counted for a minute",
 			"event", "refused", "reason", why, "method", r.Method, "remote", r.RemoteAddr)
 	}
-}
-
-// seldom reports whether something that strangers can bring about is to be logged:
-// once a minute.
-func (s *Subscriber) seldom(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at, ok := s.told[what]; ok && time.Since(at) < time.Minute {
-		return false
-	}
-	if s.told == nil {
-		s.told = map[string]time.Time{}
-	}
-	s.told[what] = time.Now()
-	return true
 }

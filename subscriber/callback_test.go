@@ -123,7 +123,7 @@ func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
 			}
 			return b
 		}
-		if err := s.update(func(tx *tx) error { return putSubscription(tx, c.b) }); err != nil {
+		if err := s.inbox.update(func(tx *tx) error { return putSubscription(tx, c.b) }); err != nil {
 			t.Fatal(err)
 		}
 		stored := read()
@@ -166,7 +166,7 @@ func TestOthersGetNothingConfirmed_DST07(t *testing.T) {
 		l.mu.Lock()
 		l.lease = 0 // the hub verifies below
 		l.mu.Unlock()
-		if err := l.sub.renewNow(); err != nil {
+		if err := l.sub.renewal.renewNow(); err != nil {
 			l.Fatal(err)
 		}
 		l.after(time.Second)

@@ -25,9 +25,9 @@ func TestDamagedBytes(t *testing.T) {
 			for i := range 40 {
 				at := start.Add(time.Duration(i) * time.Second)
 				b := batch{ID: fmt.Sprint("id ", i), Received: at, Content: true, MediaType: "text/plain"}
-				err := s.update(func(tx *tx) error {
+				err := s.inbox.update(func(tx *tx) error {
 					gap := Gap{From: at, Until: at.Add(1), State: GapOpen}
-					_, err := s.take(tx, b, bytes.Repeat([]byte{byte(i)}, 100+i%3*3000))
+					_, err := s.inbox.accept(tx, b, bytes.Repeat([]byte{byte(i)}, 100+i%3*3000))
 					return errors.Join(err, putGap(tx, &gap), putSubscription(tx, subscription{Token: fmt.Sprint("token ", i), Topic: "topic", Secret: "secret"}))
 				})
 				if err != nil {

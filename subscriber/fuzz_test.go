@@ -54,7 +54,7 @@ func FuzzCallback(f *testing.F) {
 	f.Add("TOKEN", "hub.mode=subscribe&hub.topic=x&hub.topic=https://source.example/topic&hub.challenge=abc")
 	f.Add("OTHER", "hub.mode=subscribe&hub.topic=https://source.example/topic&hub.challenge=abc;%zz&hub.lease_seconds=99999999999999999999")
 	f.Fuzz(func(t *testing.T, path, query string) {
-		if err := s.update(func(tx *tx) error {
+		if err := s.inbox.update(func(tx *tx) error {
 			return putSubscription(tx, subscription{Token: token, Topic: topic, Wanted: websub.ModeSubscribe, AskedAt: time.Now()})
 		}); err != nil {
 			t.Fatal(err)

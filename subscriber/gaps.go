@@ -47,9 +47,9 @@ func (g *Gap) isClosedBy(until time.Time) bool {
 
 // record notes that a gap was found, or what became of it. One that is there
 // already, and open from or to the same instant, is it.
-func (s *Subscriber) record(gap *Gap) error {
+func (r *repairer) record(gap *Gap) error {
 	found := *gap
-	return s.update(func(tx *boltfile.Tx) error {
+	return r.inbox.update(func(tx *boltfile.Tx) error {
 		gaps, err := readGaps(tx)
 		if err != nil {
 			return err
@@ -64,14 +64,14 @@ func (s *Subscriber) record(gap *Gap) error {
 	})
 }
 
-// settle notes that gaps are closed since what was missed came after all.
-func (s *Subscriber) settle() error {
-	return s.update(func(tx *boltfile.Tx) error {
+// closeFilled notes that gaps are closed since what was missed came after all.
+func (r *repairer) closeFilled() error {
+	err := r.inbox.update(func(tx *boltfile.Tx) error {
 		gaps, err := readGaps(tx)
 		if err != nil {
 			return err
 		}
-		t, err := s.tail(tx)
+		t, err := r.inbox.tail(tx)
 		if err != nil {
 			return err
 		}
@@ -84,19 +84,22 @@ func (s *Subscriber) settle() error {
 				return err
 			}
 		}
-		s.trouble[repairing] = ""
 		return nil
 	})
+	if err == nil {
+		r.troubles.set(repairing, nil)
+	}
+	return err
 }
 
-// close ends a repair: the inbox is complete up to the target, and what was held
+// closeGap ends a repair: the inbox is complete up to the target, and what was held
 // goes on from there.
-func (s *Subscriber) close(job *repairJob, gap Gap) error {
+func (r *repairer) closeGap(job *repairJob, gap Gap) error {
 	gap.State, gap.RepairedAt = GapRepaired, time.Now()
 	told := job.why == GapMissed || gap.Changes > 0 && job.why != GapPulled
-	err := s.update(func(tx *boltfile.Tx) error {
+	err := r.inbox.update(func(tx *boltfile.Tx) error {
 		if !job.target.IsZero() {
-			if err := s.reach(tx, tail{Until: job.target}); err != nil {
+			if err := r.inbox.advance(tx, tail{Until: job.target}); err != nil {
 				return err
 			}
 		}
@@ -104,7 +107,7 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 			return nil // nothing was missing
 		}
 		if job.target.IsZero() {
-			t, err := s.tail(tx)
+			t, err := r.inbox.tail(tx)
 			if err != nil {
 				return err
 			}
@@ -117,26 +120,26 @@ func (s *Subscriber) close(job *repairJob, gap Gap) error {
 		return err
 	}
 	if told {
-		s.log.Info("a gap was repaired from the Source's Change Lists", "event", "gap_repaired",
+		r.log.Info("a gap was repaired from the Source's Change Lists", "event", "gap_repaired",
 			"from", gap.From, "until", gap.Until, "changes", gap.Changes, "list", gap.Via, "why", gap.Why, "unproven", gap.Unproven)
 	}
-	s.troubled(repairing, nil)
-	s.more.tell()
-	if told && job.why == GapCheck && s.o.Callback != "" {
-		return s.renewNow() // a hub that does not push may have lost the subscription
+	r.troubles.set(repairing, nil)
+	r.inbox.more.tell()
+	if told && job.why == GapCheck && r.o.Callback != "" {
+		return r.renewal.renewNow() // a hub that does not push may have lost the subscription
 	}
 	return nil
 }
 
 // giveUp tells the application that what happened up to an instant can't be had, and
 // goes on from there (DST-16).
-func (s *Subscriber) giveUp(job *repairJob, gap Gap, to time.Time, why error) error {
+func (r *repairer) giveUp(job *repairJob, gap Gap, to time.Time, why error) error {
 	if !job.target.IsZero() && job.target.Before(to) {
 		to = job.target
 	}
 	gap.Until, gap.State = to, GapBaseline
-	err := s.update(func(tx *boltfile.Tx) error {
-		t, err := s.tail(tx)
+	err := r.inbox.update(func(tx *boltfile.Tx) error {
+		t, err := r.inbox.tail(tx)
 		if err != nil {
 			return err
 		}
@@ -145,10 +148,10 @@ func (s *Subscriber) giveUp(job *repairJob, gap Gap, to time.Time, why error) er
 		}
 		gap := gap
 		gap.From = t.Until
-		if err := s.append(tx, batch{From: t.Until, Until: to, Baseline: true, Received: time.Now()}, nil); err != nil {
+		if err := r.inbox.append(tx, batch{From: t.Until, Until: to, Baseline: true, Received: time.Now()}, nil); err != nil {
 			return err
 		}
-		if err := s.reach(tx, tail{Until: to}); err != nil {
+		if err := r.inbox.advance(tx, tail{Until: to}); err != nil {
 			return err
 		}
 		return putGap(tx, &gap)
@@ -156,9 +159,9 @@ func (s *Subscriber) giveUp(job *repairJob, gap Gap, to time.Time, why error) er
 	if err != nil {
 		return err
 	}
-	s.log.Error("a gap cannot be repaired: a new baseline is needed", "event", "baseline_needed", "from", gap.From, "until", gap.Until, "error", why)
-	s.troubled(repairing, nil)
-	s.more.tell()
+	r.log.Error("a gap cannot be repaired: a new baseline is needed", "event", "baseline_needed", "from", gap.From, "until", gap.Until, "error", why)
+	r.troubles.set(repairing, nil)
+	r.inbox.more.tell()
 	return nil
 }
 

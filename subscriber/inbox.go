@@ -10,11 +10,84 @@ import (
 	"mime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
+
+// inbox holds what was received until the application has committed it. It knows what
+// follows on what. It may be shared between goroutines.
+type inbox struct {
+	state      *state
+	dir        string
+	maxBacklog int64 // Options.MaxBacklog
+	maxHeld    int
+	start      time.Time
+
+	more    signal // it has something new
+	wake    signal // the subscription or the gaps are to be looked at
+	changed signal // the status may be another
+
+	mu     sync.Mutex
+	counts Counts
+	loaded bool // counts has what was stored of it
+}
+
+// update changes the state, with the counts that go with it.
+func (in *inbox) update(change func(*boltfile.Tx) error) error {
+	defer in.changed.tell()
+	return in.state.update(func(tx *boltfile.Tx) error {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return change(tx)
+	})
+}
+
+// count changes the counts that are kept in memory.
+func (in *inbox) count(change func(*Counts)) {
+	defer in.changed.tell()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	change(&in.counts)
+}
+
+// counted returns what was counted.
+func (in *inbox) counted() Counts {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.counts.clone()
+}
+
+// recount counts what is on disk.
+func (in *inbox) recount(tx *boltfile.Tx) error {
+	var c Counts
+	if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
+		return err
+	}
+	c.Backlog, c.Batches, c.Held = 0, 0, 0
+	for bucket, n := range map[string]*int{string(inboxBucket): &c.Batches, string(heldBucket): &c.Held} {
+		err := tx.Bucket([]byte(bucket)).ForEach(func(_, raw []byte) error {
+			*n++
+			c.Backlog += int64(len(raw))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.loaded {
+		in.counts, in.loaded = c, true
+	}
+	in.counts.Backlog, in.counts.Batches, in.counts.Held = c.Backlog, c.Batches, c.Held
+	return nil
+}
+
+// wakeUp has the subscription and the gaps looked at now.
+func (in *inbox) wakeUp() { in.wake.tell() }
 
 // batch describes changes, or a piece of content, that wait for the application.
 type batch struct {
@@ -115,17 +188,17 @@ const (
 	noRoom // nothing was stored
 )
 
-// take stores a notification where it belongs, in tx.
-func (s *Subscriber) take(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
-	t, err := s.tail(tx)
+// accept stores a notification where it belongs, in tx.
+func (in *inbox) accept(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
+	t, err := in.tail(tx)
 	if err != nil {
 		return noRoom, err
 	}
 	ids := tx.Bucket(idsBucket)
 	continuous := !b.Until.IsZero()
-	switch full := s.full(len(payload)); {
+	switch full := in.isFull(len(payload)); {
 	case continuous && (t.Until.IsZero() || b.From.After(t.Until)):
-		became, err := s.hold(tx, b, payload)
+		became, err := in.retain(tx, b, payload)
 		if became == held && t.Until.IsZero() {
 			became = first
 		}
@@ -135,15 +208,15 @@ func (s *Subscriber) take(tx *boltfile.Tx, b batch, payload []byte) (outcome, er
 	case full:
 		return noRoom, nil
 	case !continuous:
-		return appended, errors.Join(remember(ids, b.ID), s.append(tx, b, payload))
+		return appended, errors.Join(remember(ids, b.ID), in.append(tx, b, payload))
 	}
-	return appended, errors.Join(s.follow(tx, t, b, payload), s.release(tx))
+	return appended, errors.Join(in.extend(tx, t, b, payload), in.releaseRetained(tx))
 }
 
-// full reports whether there is no room in the inbox. One that is empty takes
+// isFull reports whether there is no room in the inbox. One that is empty takes
 // anything.
-func (s *Subscriber) full(more int) bool {
-	return s.counts.Batches > 0 && s.counts.Backlog+int64(more) > s.o.MaxBacklog
+func (in *inbox) isFull(more int) bool {
+	return in.counts.Batches > 0 && in.counts.Backlog+int64(more) > in.maxBacklog
 }
 
 // isIn reports whether all of a notification that does not begin behind the tail was
@@ -157,9 +230,9 @@ func (b *batch) isIn(t *tail) bool {
 	return !slices.ContainsFunc(b.edge, func(n string) bool { return !had[n] })
 }
 
-// follow appends a notification that begins at the tail or before it, without what
+// extend appends a notification that begins at the tail or before it, without what
 // was there before, and moves the tail to its end.
-func (s *Subscriber) follow(tx *boltfile.Tx, t tail, b batch, payload []byte) error {
+func (in *inbox) extend(tx *boltfile.Tx, t tail, b batch, payload []byte) error {
 	to := tail{Until: b.Until, Edge: b.edge}
 	if b.Until.Equal(t.Until) {
 		to.Edge = append(to.Edge, t.Edge...)
@@ -167,7 +240,7 @@ func (s *Subscriber) follow(tx *boltfile.Tx, t tail, b batch, payload []byte) er
 	to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
 	if !b.Empty {
 		b.After, b.Skip = t.Until, t.Edge
-		if err := s.append(tx, b, payload); err != nil {
+		if err := in.append(tx, b, payload); err != nil {
 			return err
 		}
 	}
@@ -175,17 +248,17 @@ func (s *Subscriber) follow(tx *boltfile.Tx, t tail, b batch, payload []byte) er
 }
 
 // tail returns how far the inbox is complete.
-func (s *Subscriber) tail(tx *boltfile.Tx) (tail, error) {
+func (in *inbox) tail(tx *boltfile.Tx) (tail, error) {
 	var t tail
 	found, err := getJSON(tx.Bucket(metaBucket), tailKey, &t)
 	if !found {
-		t.Until = s.o.Start
+		t.Until = in.start
 	}
 	return t, err
 }
 
 // append puts a batch at the end of the inbox.
-func (s *Subscriber) append(tx *boltfile.Tx, b batch, payload []byte) error {
+func (in *inbox) append(tx *boltfile.Tx, b batch, payload []byte) error {
 	inbox := tx.Bucket(inboxBucket)
 	n, err := inbox.NextSequence()
 	if err != nil {
@@ -195,20 +268,20 @@ func (s *Subscriber) append(tx *boltfile.Tx, b batch, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	s.counts.Backlog += int64(len(raw))
-	s.counts.Batches++
+	in.counts.Backlog += int64(len(raw))
+	in.counts.Batches++
 	return inbox.Put(number(n), raw)
 }
 
-// hold keeps a notification that came early, or, where nothing is known of the
+// retain keeps a notification that came early, or, where nothing is known of the
 // topic yet, the first. The half of the room is for those before it.
-func (s *Subscriber) hold(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
+func (in *inbox) retain(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
 	bucket := tx.Bucket(heldBucket)
 	key := append([]byte(sortable(b.From)), sortable(b.Until)...)
 	if bucket.Get(key) != nil {
 		return duplicate, nil
 	}
-	if s.counts.Held >= s.o.MaxHeld || s.counts.Held > 0 && s.counts.Backlog+int64(len(payload)) > s.o.MaxBacklog/2 {
+	if in.counts.Held >= in.maxHeld || in.counts.Held > 0 && in.counts.Backlog+int64(len(payload)) > in.maxBacklog/2 {
 		return noRoom, nil
 	}
 	b.Skip = b.edge
@@ -216,16 +289,16 @@ func (s *Subscriber) hold(tx *boltfile.Tx, b batch, payload []byte) (outcome, er
 	if err != nil {
 		return noRoom, err
 	}
-	s.counts.Held++
-	s.counts.Backlog += int64(len(raw))
+	in.counts.Held++
+	in.counts.Backlog += int64(len(raw))
 	return held, bucket.Put(key, raw)
 }
 
-// release takes those that were held and now follow on.
-func (s *Subscriber) release(tx *boltfile.Tx) error {
+// releaseRetained takes those that were held and now follow on.
+func (in *inbox) releaseRetained(tx *boltfile.Tx) error {
 	bucket := tx.Bucket(heldBucket)
 	for {
-		t, err := s.tail(tx)
+		t, err := in.tail(tx)
 		if err != nil {
 			return err
 		}
@@ -237,16 +310,16 @@ func (s *Subscriber) release(tx *boltfile.Tx) error {
 		if err != nil || t.Until.IsZero() || b.From.After(t.Until) {
 			return err
 		}
-		s.counts.Held--
-		s.counts.Backlog -= int64(len(raw))
+		in.counts.Held--
+		in.counts.Backlog -= int64(len(raw))
 		if err := bucket.Delete(bytes.Clone(key)); err != nil {
 			return err
 		}
-		s.wake.tell() // a gap may be closed by this
+		in.wake.tell() // a gap may be closed by this
 		if b.edge, b.Skip = b.Skip, nil; b.isIn(&t) {
 			continue // a repair has had it
 		}
-		if err := s.follow(tx, t, b, payload); err != nil {
+		if err := in.extend(tx, t, b, payload); err != nil {
 			return err
 		}
 	}

@@ -64,18 +64,18 @@ func isGone(err error) bool {
 
 // changeLists finds the Change List of the topic's set, and its archive, which
 // may be empty.
-func (s *Subscriber) changeLists(ctx context.Context) (list, archive string, err error) {
-	if s.o.Look != nil {
+func (r *repairer) changeLists(ctx context.Context) (list, archive string, err error) {
+	if r.o.Look != nil {
 		return "", "", errNoList
 	}
-	if s.o.ChangeList != "" {
-		return s.o.ChangeList, s.o.ChangeListArchive, nil
+	if r.o.ChangeList != "" {
+		return r.o.ChangeList, r.o.ChangeListArchive, nil
 	}
-	d, err := s.find(ctx)
+	d, err := r.renewal.discover(ctx)
 	if err != nil && d.Topic == "" {
 		return "", "", err
 	}
-	source, err := DiscoverSource(ctx, s.o.Client, orElse(d.CapabilityList, d.Topic))
+	source, err := DiscoverSource(ctx, r.o.Client, orElse(d.CapabilityList, d.Topic))
 	if err != nil {
 		return "", "", fmt.Errorf("looking for the Change List of %s: %w", d.Topic, err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -29,50 +31,64 @@ func (e *tooOldError) Error() string {
 	return fmt.Sprintf("no Change List reaches back that far: %s has everything since %s only", e.list, e.from.UTC().Format(time.RFC3339Nano))
 }
 
+// repairer fills gaps from the Source's Change Lists.
+type repairer struct {
+	o        *Options
+	log      *slog.Logger
+	large    func(list string, entries int) // warns of a list, once
+	inbox    *inbox
+	renewal  *renewal
+	troubles *troubles
+
+	running sync.Mutex // one repair at a time
+	mu      sync.Mutex
+	wanted  string // why the Change List is to be asked; empty: it is not
+}
+
 // catchUp has the Change List asked what was not pushed.
-func (s *Subscriber) catchUp(why string) {
-	s.mu.Lock()
-	if s.wanted == "" {
-		s.wanted = why
+func (r *repairer) catchUp(why string) {
+	r.mu.Lock()
+	if r.wanted == "" {
+		r.wanted = why
 	}
-	s.mu.Unlock()
-	s.wakeUp()
+	r.mu.Unlock()
+	r.inbox.wakeUp()
 }
 
 // CatchUp takes what the Change Lists have after what was received, and hands it
 // on as Changes. It is for whoever pulls, and may be called while Run runs. It
 // needs to know where to begin: Options.Start, or something that was received.
 func (s *Subscriber) CatchUp(ctx context.Context) error {
-	from, err := s.until()
+	from, err := s.inbox.until()
 	if err != nil {
 		return err
 	}
 	if from.IsZero() {
 		return errors.New("subscriber: nothing was received yet, so there is nothing to catch up from; take a baseline and give its time as Options.Start")
 	}
-	s.repairing.Lock()
-	defer s.repairing.Unlock()
-	return s.repair(ctx, &repairJob{why: GapPulled})
+	s.repairer.running.Lock()
+	defer s.repairer.running.Unlock()
+	return s.repairer.repair(ctx, &repairJob{why: GapPulled})
 }
 
 // keepComplete repairs gaps until ctx ends.
-func (s *Subscriber) keepComplete(ctx context.Context) {
+func (r *repairer) keepComplete(ctx context.Context) {
 	rest := repairFirst
 	lastCheck := time.Now()
-	if s.o.CheckEvery > 0 {
-		s.catchUp(GapStart) // nobody knows what was pushed while it did not run
+	if r.o.CheckEvery > 0 {
+		r.catchUp(GapStart) // nobody knows what was pushed while it did not run
 	}
 	for {
-		woken := s.wake.wait()
-		job, wait, err := s.nextRepair(lastCheck)
+		woken := r.inbox.wake.wait()
+		job, wait, err := r.next(lastCheck)
 		if err == nil && job != nil {
-			s.repairing.Lock()
-			err = s.repair(ctx, job)
-			s.repairing.Unlock()
+			r.running.Lock()
+			err = r.repair(ctx, job)
+			r.running.Unlock()
 			if err == nil {
 				if job.target.IsZero() {
 					lastCheck = time.Now()
-					s.caughtUp(job.why)
+					r.caughtUp(job.why)
 				}
 				rest = repairFirst
 				continue
@@ -82,8 +98,8 @@ func (s *Subscriber) keepComplete(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			s.log.Warn("a gap could not be repaired; it is tried again", "event", "repair_failed", "error", err, "wait", rest)
-			s.troubled(repairing, err)
+			r.log.Warn("a gap could not be repaired; it is tried again", "event", "repair_failed", "error", err, "wait", rest)
+			r.troubles.set(repairing, err)
 			wait, woken = rest, nil
 			rest = min(2*rest, repairMax)
 		}
@@ -103,14 +119,14 @@ type repairJob struct {
 	limit time.Time
 }
 
-// nextRepair is what is to be repaired now; nil: nothing for a time.
-func (s *Subscriber) nextRepair(lastCheck time.Time) (*repairJob, time.Duration, error) {
+// next is what is to be repaired now; nil: nothing for a time.
+func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) {
 	var t tail
 	var first batch
 	var waits bool
 	var gaps []Gap
-	err := s.state.view(func(tx *boltfile.Tx) (err error) {
-		if t, err = s.tail(tx); err != nil {
+	err := r.inbox.state.view(func(tx *boltfile.Tx) (err error) {
+		if t, err = r.inbox.tail(tx); err != nil {
 			return err
 		}
 		if gaps, err = readGaps(tx); err != nil {
@@ -123,106 +139,99 @@ func (s *Subscriber) nextRepair(lastCheck time.Time) (*repairJob, time.Duration,
 		return nil, 0, err
 	}
 	if slices.ContainsFunc(gaps, func(g Gap) bool { return g.isClosedBy(t.Until) }) {
-		return nil, 0, s.settle()
+		return nil, 0, r.closeFilled()
 	}
-	s.mu.Lock()
-	held, wanted := s.counts.Held, s.wanted
-	s.mu.Unlock()
+	r.mu.Lock()
+	wanted := r.wanted
+	r.mu.Unlock()
 	begun, now := !t.Until.IsZero(), time.Now()
 	if waits {
-		hold := s.o.HoldFor
+		hold := r.o.HoldFor
 		if !begun {
 			hold = min(hold, beginAfter)
 		}
 		wait := min(first.Received.Add(hold).Sub(now), hold)
 		switch {
-		case wait > 0 && held < s.o.MaxHeld:
+		case wait > 0 && r.inbox.counted().Held < r.o.MaxHeld:
 			return nil, wait, nil
 		case !begun:
-			return nil, 0, s.begin(first.From)
+			return nil, 0, r.inbox.begin(first.From)
 		}
 		return &repairJob{why: GapMissed, target: first.From, beyond: first.Until, limit: now.Add(ahead)}, 0, nil
 	}
-	check := lastCheck.Add(s.o.CheckEvery).Sub(now)
+	check := lastCheck.Add(r.o.CheckEvery).Sub(now)
 	switch {
 	case !begun: // nothing was received that anything could follow
-		s.caughtUp(wanted)
+		r.caughtUp(wanted)
 	case wanted != "":
 		return &repairJob{why: wanted, limit: now.Add(ahead)}, 0, nil
-	case s.o.CheckEvery > 0 && check <= 0:
+	case r.o.CheckEvery > 0 && check <= 0:
 		return &repairJob{why: GapCheck, limit: now.Add(-underWay)}, 0, nil
-	case s.o.CheckEvery > 0:
+	case r.o.CheckEvery > 0:
 		return nil, min(check, lookAgain), nil
 	}
 	return nil, lookAgain, nil
 }
 
-// begin begins with the first notification.
-func (s *Subscriber) begin(at time.Time) error {
-	err := s.update(func(tx *boltfile.Tx) error { return s.reach(tx, tail{Until: at}) })
-	s.more.tell()
-	return err
-}
-
-func (s *Subscriber) caughtUp(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wanted == why {
-		s.wanted = ""
+func (r *repairer) caughtUp(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wanted == why {
+		r.wanted = ""
 	}
 }
 
 // repair hands on what the Change Lists have after the tail, in order, as if it
 // had been pushed, up to the target.
-func (s *Subscriber) repair(ctx context.Context, job *repairJob) error {
-	from, err := s.until()
+func (r *repairer) repair(ctx context.Context, job *repairJob) error {
+	from, err := r.inbox.until()
 	if err != nil {
 		return err
 	}
 	gap := Gap{From: from, Until: job.target, Why: job.why, FoundAt: time.Now(), State: GapOpen}
 	missed := job.why == GapMissed
 	if missed {
-		if err := s.record(&gap); err != nil {
+		if err := r.record(&gap); err != nil {
 			return err
 		}
 	}
 	before := gap.Changes
-	err = s.fill(ctx, job, &gap)
+	err = r.fill(ctx, job, &gap)
 	var old *tooOldError
 	age := time.Since(gap.FoundAt)
 	switch {
 	case err == nil:
-		return s.close(job, gap)
+		return r.closeGap(job, gap)
 	case ctx.Err() != nil:
 	case errors.As(err, &old):
-		return s.giveUp(job, gap, old.from, err)
+		return r.giveUp(job, gap, old.from, err)
 	case errors.Is(err, errNoList) && !missed && job.why != GapPulled:
-		if s.o.Look != nil {
-			s.o.Look()
+		if r.o.Look != nil {
+			r.o.Look()
 		}
 		return nil // nobody can be asked; if anything is missing, the next notification tells
 	case missed && (errors.Is(err, errNoList) || errors.Is(err, errBehind) && age > repairPatience || !errors.Is(err, errFull) && age > repairGiveUp):
-		return s.giveUp(job, gap, job.target, err)
+		return r.giveUp(job, gap, job.target, err)
 	}
 	if missed && gap.Changes > before {
-		err = errors.Join(err, s.record(&gap))
+		err = errors.Join(err, r.record(&gap))
 	}
 	return err
 }
 
 // fill hands on what the Change Lists have for a gap.
-func (s *Subscriber) fill(ctx context.Context, job *repairJob, gap *Gap) error {
+func (r *repairer) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*fetchTimeout)
 	defer cancel()
-	from, err := s.until()
+	from, err := r.inbox.until()
 	if err != nil {
 		return err
 	}
-	list, archive, err := s.changeLists(ctx)
+	list, archive, err := r.changeLists(ctx)
 	if err != nil {
 		return err
 	}
-	plan, err := makePlan(ctx, s.o.Client, list, archive, from)
+	plan, err := makePlan(ctx, r.o.Client, list, archive, from)
 	gap.Via, gap.Unproven = plan.root, plan.unproven
 	if err != nil {
 		return err
@@ -233,7 +242,7 @@ func (s *Subscriber) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 			reached = job.target
 			break
 		}
-		n, until, err := s.takeList(ctx, l, job)
+		n, until, err := r.readList(ctx, l, job)
 		gap.Changes += n
 		if err != nil {
 			return err
@@ -246,11 +255,4 @@ func (s *Subscriber) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 		return fmt.Errorf("%s: %w", plan.root, errBehind)
 	}
 	return nil
-}
-
-// until is how far the inbox is complete.
-func (s *Subscriber) until() (time.Time, error) {
-	var t tail
-	err := s.state.view(func(tx *boltfile.Tx) (err error) { t, err = s.tail(tx); return err })
-	return t.Until, err
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
@@ -61,7 +60,7 @@ type SubscriptionStatus struct {
 func (s *Subscriber) Status() (Status, error) {
 	st := Status{AsOf: time.Now(), Topic: s.o.Topic}
 	err := s.state.view(func(tx *boltfile.Tx) error {
-		t, err := s.tail(tx)
+		t, err := s.inbox.tail(tx)
 		if err != nil {
 			return err
 		}
@@ -79,9 +78,7 @@ func (s *Subscriber) Status() (Status, error) {
 		st.Gaps, err = readGaps(tx)
 		return err
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.Counts, st.Trouble = s.counts.clone(), strings.Trim(strings.Join(s.trouble[:], "; "), "; ")
+	st.Counts, st.Trouble = s.inbox.counted(), s.troubles.String()
 	return st, err
 }
 
@@ -123,8 +120,8 @@ const (
 // keepStatus writes the status for those who look from outside.
 func (s *Subscriber) keepStatus(ctx context.Context) {
 	for {
-		changed := s.changed.wait()
-		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.seldom("status_failed") {
+		changed := s.inbox.changed.wait()
+		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.logLimit.allows("status_failed") {
 			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}
 		if !pause(ctx, statusRest, changed) || !pause(ctx, statusEvery, nil) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -53,12 +54,25 @@ type Change struct {
 // Each change comes at least once: again after a restart if it was not committed.
 // It is for one range at a time; a second one ends at once. Err tells why a range
 // ended that the caller did not end. A change's Content belongs to the caller.
-func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] { return s.stream(ctx, true) }
+func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] {
+	return s.reading.changes(ctx, true)
+}
 
 // Waiting is Changes, but ends when everything that is there was handed on.
-func (s *Subscriber) Waiting(ctx context.Context) iter.Seq[Change] { return s.stream(ctx, false) }
+func (s *Subscriber) Waiting(ctx context.Context) iter.Seq[Change] {
+	return s.reading.changes(ctx, false)
+}
 
-func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
+// stream hands the inbox on to the application.
+type stream struct {
+	inbox   *inbox
+	reading sync.Mutex // held by the one who ranges over it
+
+	mu     sync.Mutex
+	failed error // why the last range ended
+}
+
+func (s *stream) changes(ctx context.Context, wait bool) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if !s.reading.TryLock() {
 			s.ended(errors.New("subscriber: somebody else ranges over Changes already"))
@@ -66,13 +80,13 @@ func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
 		}
 		defer s.reading.Unlock()
 		s.ended(nil)
-		at, err := s.Committed()
+		at, err := s.inbox.committed()
 		for err == nil && ctx.Err() == nil {
-			more := s.more.wait() // also told by Close, after which next fails
+			more := s.inbox.more.wait() // also told by Close, after which next fails
 			var b batch
 			var payload []byte
 			var n uint64
-			if n, b, payload, err = s.next(at); err != nil {
+			if n, b, payload, err = s.inbox.next(at); err != nil {
 				break
 			}
 			if n == 0 && !wait {
@@ -100,20 +114,20 @@ func (s *Subscriber) stream(ctx context.Context, wait bool) iter.Seq[Change] {
 
 // Err is why the last range over Changes ended, nil if by its caller.
 func (s *Subscriber) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.streamed
+	s.reading.mu.Lock()
+	defer s.reading.mu.Unlock()
+	return s.reading.failed
 }
 
-func (s *Subscriber) ended(err error) {
+func (s *stream) ended(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streamed = err
+	s.failed = err
 }
 
 // next returns the first batch at or after a cursor; number 0: there is none.
-func (s *Subscriber) next(at Cursor) (n uint64, b batch, payload []byte, err error) {
-	err = s.state.view(func(tx *boltfile.Tx) error {
+func (in *inbox) next(at Cursor) (n uint64, b batch, payload []byte, err error) {
+	err = in.state.view(func(tx *boltfile.Tx) error {
 		key, raw := tx.Bucket(inboxBucket).Cursor().Seek(number(at.Batch))
 		if key == nil {
 			return nil
@@ -127,7 +141,7 @@ func (s *Subscriber) next(at Cursor) (n uint64, b batch, payload []byte, err err
 }
 
 // handOut yields a batch from a cursor on. Left: the caller ended the range.
-func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []byte, yield func(Change) bool) (left bool, err error) {
+func (s *stream) handOut(ctx context.Context, at Cursor, b batch, payload []byte, yield func(Change) bool) (left bool, err error) {
 	c := Change{NotificationID: b.ID, From: b.From, Until: b.Until, Repaired: b.Repaired, MediaType: b.MediaType}
 	if b.Baseline || b.Content {
 		c.Cursor, c.NeedsBaseline, c.Last = Cursor{Batch: at.Batch + 1}, b.Baseline, true
@@ -162,36 +176,40 @@ func (s *Subscriber) handOut(ctx context.Context, at Cursor, b batch, payload []
 }
 
 // Committed is the cursor that was committed last.
-func (s *Subscriber) Committed() (Cursor, error) {
-	var c Cursor
-	err := s.state.view(func(tx *boltfile.Tx) error {
-		_, err := getJSON(tx.Bucket(metaBucket), cursorKey, &c)
-		return err
-	})
-	return c, err
-}
+func (s *Subscriber) Committed() (Cursor, error) { return s.inbox.committed() }
 
 // Commit says that everything up to a cursor is done with. It is durable when it
 // returns, and what was committed does not come again. A cursor that is older
 // than the committed one changes nothing, and one that no change had is an error. It
 // costs an fsync, shared by those who commit at once: whoever has many small changes
 // commits every so many.
-func (s *Subscriber) Commit(c Cursor) error {
-	return s.update(func(tx *boltfile.Tx) error {
+func (s *Subscriber) Commit(c Cursor) error { return s.inbox.commit(c) }
+
+func (in *inbox) committed() (Cursor, error) {
+	var c Cursor
+	err := in.state.view(func(tx *boltfile.Tx) error {
+		_, err := getJSON(tx.Bucket(metaBucket), cursorKey, &c)
+		return err
+	})
+	return c, err
+}
+
+func (in *inbox) commit(c Cursor) error {
+	return in.update(func(tx *boltfile.Tx) error {
 		meta, inbox := tx.Bucket(metaBucket), tx.Bucket(inboxBucket)
 		var have Cursor
 		switch _, err := getJSON(meta, cursorKey, &have); {
 		case err != nil:
 			return err
 		case c.Batch > inbox.Sequence()+1:
-			return fmt.Errorf("subscriber: the cursor %d.%d is not one of %s", c.Batch, c.Change, s.o.Dir)
+			return fmt.Errorf("subscriber: the cursor %d.%d is not one of %s", c.Batch, c.Change, in.dir)
 		case !have.before(c):
 			return nil
 		}
 		at := inbox.Cursor()
 		for key, raw := at.First(); key != nil && fromNumber(key) < c.Batch; key, raw = at.First() {
-			s.counts.Backlog -= int64(len(raw))
-			s.counts.Batches--
+			in.counts.Backlog -= int64(len(raw))
+			in.counts.Batches--
 			if err := inbox.Delete(key); err != nil {
 				return err
 			}

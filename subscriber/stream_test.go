@@ -182,8 +182,8 @@ func TestGroupsAreUndone(t *testing.T) {
 		synctest.Wait()
 		for i := range errs {
 			group.Go(func() {
-				errs[i] = l.sub.update(func(tx *tx) error {
-					if err := l.sub.append(tx, batch{Content: true}, []byte{byte('0' + i)}); err != nil || i == 3 {
+				errs[i] = l.sub.inbox.update(func(tx *tx) error {
+					if err := l.sub.inbox.append(tx, batch{Content: true}, []byte{byte('0' + i)}); err != nil || i == 3 {
 						return errAway
 					}
 					return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,12 +26,20 @@ const (
 	forgetEnded = 7 * 24 * time.Hour // for so long an ended callback answers 410
 )
 
+// renewal subscribes, and renews the lease.
+type renewal struct {
+	o        *Options
+	log      *slog.Logger
+	inbox    *inbox
+	troubles *troubles
+}
+
 // keepSubscribed subscribes and renews until ctx ends.
-func (s *Subscriber) keepSubscribed(ctx context.Context) {
+func (r *renewal) keepSubscribed(ctx context.Context) {
 	rest := subscribeFirst
 	for {
-		woken := s.wake.wait()
-		wait, err := s.subscribe(ctx)
+		woken := r.inbox.wake.wait()
+		wait, err := r.subscribe(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -41,8 +50,8 @@ func (s *Subscriber) keepSubscribed(ctx context.Context) {
 				wait = max(wait, min(status.RetryAfter, time.Hour))
 			}
 			rest = min(2*rest, subscribeMax)
-			s.log.Warn("subscribing failed; it is tried again", "event", "subscribe_failed", "topic", s.o.Topic, "error", err, "wait", wait)
-			s.troubled(subscribing, err)
+			r.log.Warn("subscribing failed; it is tried again", "event", "subscribe_failed", "topic", r.o.Topic, "error", err, "wait", wait)
+			r.troubles.set(subscribing, err)
 			woken = nil // whoever wakes it does not shorten this
 		default:
 			rest = subscribeFirst
@@ -53,52 +62,37 @@ func (s *Subscriber) keepSubscribed(ctx context.Context) {
 	}
 }
 
-// What trouble is about.
-const (
-	subscribing = iota
-	repairing
-)
-
-func (s *Subscriber) troubled(about int, err error) {
-	defer s.changed.tell()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.trouble[about] = ""; err != nil {
-		s.trouble[about] = err.Error()
-	}
-}
-
 // subscribe takes the next step and returns how long there is nothing to do.
-func (s *Subscriber) subscribe(ctx context.Context) (time.Duration, error) {
-	current, others, err := s.mine()
+func (r *renewal) subscribe(ctx context.Context) (time.Duration, error) {
+	current, others, err := r.subscriptions()
 	if err != nil {
 		return 0, err
 	}
 	now := time.Now()
-	if due := current.due(now); due > 0 && !s.o.moved(&current) {
+	if due := current.due(now); due > 0 && !r.o.moved(&current) {
 		if current.inForce(now) && current.Wanted == "" {
-			s.troubled(subscribing, nil)
-			if err := s.leave(ctx, others); err != nil {
-				s.log.Warn("an old subscription could not be ended; it is tried again", "event", "unsubscribe_failed", "error", err)
+			r.troubles.set(subscribing, nil)
+			if err := r.endOthers(ctx, others); err != nil {
+				r.log.Warn("an old subscription could not be ended; it is tried again", "event", "unsubscribe_failed", "error", err)
 				due = min(due, subscribeMax)
 			}
 		}
 		return due, nil
 	}
 	if current.Wanted == websub.ModeSubscribe && !current.AcceptedAt.IsZero() {
-		err := fmt.Errorf("the hub %s accepted the request and did not verify it within %s: can it reach %s?", current.Hub, verifyWithin, s.o.Callback)
-		s.log.Warn("a subscription was not verified; it is asked for again", "event", "not_verified", "topic", current.Topic, "hub", current.Hub)
-		s.troubled(subscribing, err)
+		err := fmt.Errorf("the hub %s accepted the request and did not verify it within %s: can it reach %s?", current.Hub, verifyWithin, r.o.Callback)
+		r.log.Warn("a subscription was not verified; it is asked for again", "event", "not_verified", "topic", current.Topic, "hub", current.Hub)
+		r.troubles.set(subscribing, err)
 	}
-	found, err := s.find(ctx)
+	found, err := r.discover(ctx)
 	if err != nil {
 		return 0, err
 	}
 	hub := choose(found.Hubs, current.Hub)
-	if current.Topic != found.Topic || !sameHub(current.Hub, hub) || current.Callback != s.o.callbackOf(current.Token) || !current.EndedAt.IsZero() {
-		current = s.o.newSubscription(found.Topic, hub)
+	if current.Topic != found.Topic || !sameHub(current.Hub, hub) || current.Callback != r.o.callbackOf(current.Token) || !current.EndedAt.IsZero() {
+		current = r.o.newSubscription(found.Topic, hub)
 	}
-	return 2 * time.Second, s.ask(ctx, current, websub.ModeSubscribe)
+	return 2 * time.Second, r.request(ctx, current, websub.ModeSubscribe)
 }
 
 // due is how long there is nothing to do for a subscription. No time of the past
@@ -121,13 +115,13 @@ func (b *subscription) due(now time.Time) time.Duration {
 }
 
 // renewNow has the subscription in force renewed, since the hub may have lost it.
-func (s *Subscriber) renewNow() error {
-	current, _, err := s.mine()
+func (r *renewal) renewNow() error {
+	current, _, err := r.subscriptions()
 	if err != nil || current.Token == "" {
 		return err
 	}
-	defer s.wakeUp()
-	return s.update(func(tx *boltfile.Tx) error {
+	defer r.inbox.wakeUp()
+	return r.inbox.update(func(tx *boltfile.Tx) error {
 		sub, found, err := readSubscription(tx, current.Token)
 		if err != nil || !found {
 			return err
@@ -137,9 +131,9 @@ func (s *Subscriber) renewNow() error {
 	})
 }
 
-// mine reads the subscription that is wanted, and those that are not any more.
-func (s *Subscriber) mine() (current subscription, others []subscription, err error) {
-	err = s.state.view(func(tx *boltfile.Tx) error {
+// subscriptions reads the subscription that is wanted, and those that are not any more.
+func (r *renewal) subscriptions() (current subscription, others []subscription, err error) {
+	err = r.inbox.state.view(func(tx *boltfile.Tx) error {
 		token := string(tx.Bucket(metaBucket).Get(currentKey))
 		all, err := readSubscriptions(tx)
 		for _, sub := range all {
@@ -154,29 +148,29 @@ func (s *Subscriber) mine() (current subscription, others []subscription, err er
 	return current, others, err
 }
 
-// find finds the topic and its hubs. A topic that cannot be asked is subscribed to
+// discover finds the topic and its hubs. A topic that cannot be asked is subscribed to
 // as it is named where the hub is given, and so is one that names no hub, or that there
 // is no page of, where others know its hubs.
-func (s *Subscriber) find(ctx context.Context) (Discovery, error) {
-	d, err := Discover(ctx, s.o.Client, s.o.Topic)
-	if s.o.Hub != "" {
+func (r *renewal) discover(ctx context.Context) (Discovery, error) {
+	d, err := Discover(ctx, r.o.Client, r.o.Topic)
+	if r.o.Hub != "" {
 		if d.Topic == "" {
-			d.Topic = s.o.Topic
+			d.Topic = r.o.Topic
 		}
-		d.Hubs = []string{s.o.Hub}
+		d.Hubs = []string{r.o.Hub}
 		return d, nil
 	}
-	if err != nil && len(s.o.Hubs) > 0 && !Away(err) {
-		d.Topic, d.Hubs = orElse(d.Topic, s.o.Topic), s.o.Hubs
+	if err != nil && len(r.o.Hubs) > 0 && !Away(err) {
+		d.Topic, d.Hubs = orElse(d.Topic, r.o.Topic), r.o.Hubs
 		return d, nil
 	}
 	return d, err
 }
 
-// ask sends a request to subscribe or unsubscribe. What is asked for is on disk
+// request sends a request to subscribe or unsubscribe. What is asked for is on disk
 // before, since the hub may verify it before it answers (DST-07).
-func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode) error {
-	err := s.update(func(tx *boltfile.Tx) error {
+func (r *renewal) request(ctx context.Context, sub subscription, mode websub.Mode) error {
+	err := r.inbox.update(func(tx *boltfile.Tx) error {
 		if have, found, err := readSubscription(tx, sub.Token); err != nil {
 			return err
 		} else if found { // a hub may have said something meanwhile
@@ -185,7 +179,7 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 		sub.Wanted, sub.AskedAt, sub.AcceptedAt = mode, time.Now(), time.Time{}
 		sub.Denied, sub.DeniedAt = "", time.Time{}
 		if mode == websub.ModeSubscribe {
-			sub.Asked = s.o.asked()
+			sub.Asked = r.o.asked()
 			if err := tx.Bucket(metaBucket).Put(currentKey, []byte(sub.Token)); err != nil {
 				return err
 			}
@@ -199,28 +193,28 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 		websub.ParamMode: {string(mode)}, websub.ParamTopic: {sub.Topic}, websub.ParamCallback: {sub.Callback},
 	}
 	if mode == websub.ModeSubscribe {
-		form.Set(websub.ParamLeaseSeconds, strconv.FormatInt(int64(s.o.Lease/time.Second), 10))
+		form.Set(websub.ParamLeaseSeconds, strconv.FormatInt(int64(r.o.Lease/time.Second), 10))
 		if sub.Secret != "" {
 			form.Set(websub.ParamSecret, sub.Secret)
 		} else {
-			s.log.Warn("the hub is reached over plain http, so that deliveries will not be signed; InsecureSecret sends it a secret all the same",
+			r.log.Warn("the hub is reached over plain http, so that deliveries will not be signed; InsecureSecret sends it a secret all the same",
 				"event", "unsigned", "hub", sub.Hub)
 		}
 	}
-	err = s.post(ctx, sub.Hub, form.Encode())
+	err = r.post(ctx, sub.Hub, form.Encode())
 	var status *StatusError
 	if form.Has(websub.ParamLeaseSeconds) && errors.As(err, &status) && status.Status == http.StatusBadRequest {
 		// Some hubs accept no lease but their own. Whatever else the hub refuses,
 		// its second answer says so again.
-		s.log.Info("the hub answered 400, and is asked again without a lease", "event", "lease_refused", "hub", sub.Hub, "lease", s.o.Lease, "error", err)
+		r.log.Info("the hub answered 400, and is asked again without a lease", "event", "lease_refused", "hub", sub.Hub, "lease", r.o.Lease, "error", err)
 		form.Del(websub.ParamLeaseSeconds)
-		err = s.post(ctx, sub.Hub, form.Encode())
+		err = r.post(ctx, sub.Hub, form.Encode())
 	}
 	if err != nil {
 		return fmt.Errorf("asking the hub to %s: %w", mode, err)
 	}
-	s.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
-	return s.update(func(tx *boltfile.Tx) error {
+	r.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
+	return r.inbox.update(func(tx *boltfile.Tx) error {
 		now, found, err := readSubscription(tx, sub.Token)
 		if err != nil {
 			return err
@@ -234,7 +228,7 @@ func (s *Subscriber) ask(ctx context.Context, sub subscription, mode websub.Mode
 }
 
 // post sends a form to a hub, and again where a 307 or 308 leads (DST-05, DST-06).
-func (s *Subscriber) post(ctx context.Context, hub, form string) error {
+func (r *renewal) post(ctx context.Context, hub, form string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	for range maxRedirects + 1 {
@@ -243,13 +237,13 @@ func (s *Subscriber) post(ctx context.Context, hub, form string) error {
 			return err
 		}
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		resp, err := s.o.Client.Do(req)
+		resp, err := r.o.Client.Do(req)
 		if err != nil {
 			return fmt.Errorf("%s: %w", hub, egress.WithoutURL(err))
 		}
 		switch resp.StatusCode {
 		case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-			if hub, err = s.moved(resp, hub, form); err != nil {
+			if hub, err = r.redirected(resp, hub, form); err != nil {
 				return err
 			}
 			continue
@@ -264,31 +258,31 @@ func (s *Subscriber) post(ctx context.Context, hub, form string) error {
 	return fmt.Errorf("%s: more than %d redirects", hub, maxRedirects)
 }
 
-// moved is where a hub redirects to. A secret does not follow to a place that it
+// redirected is where a hub redirects to. A secret does not follow to a place that it
 // would not have been sent to.
-func (s *Subscriber) moved(resp *http.Response, hub, form string) (string, error) {
+func (r *renewal) redirected(resp *http.Response, hub, form string) (string, error) {
 	next, err := redirected(resp, hub)
 	if err != nil {
 		return "", err
 	}
-	if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !s.o.InsecureSecret {
+	if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !r.o.InsecureSecret {
 		return "", fmt.Errorf("%s redirects to %s, where a secret would be read on the way", hub, next)
 	}
 	return next, nil
 }
 
-// leave ends the subscriptions that are not wanted any more, and forgets those
+// endOthers ends the subscriptions that are not wanted any more, and forgets those
 // that ended long ago.
-func (s *Subscriber) leave(ctx context.Context, others []subscription) error {
+func (r *renewal) endOthers(ctx context.Context, others []subscription) error {
 	now := time.Now()
 	var failed error
 	for _, sub := range others {
 		gone := !sub.EndedAt.IsZero() && now.Sub(sub.EndedAt) > forgetEnded || sub.EndedAt.IsZero() && !sub.inForce(now) && now.Sub(sub.AskedAt) > forgetEnded
 		switch {
 		case gone:
-			failed = errors.Join(failed, s.update(func(tx *boltfile.Tx) error { return tx.Bucket(subsBucket).Delete([]byte(sub.Token)) }))
+			failed = errors.Join(failed, r.inbox.update(func(tx *boltfile.Tx) error { return tx.Bucket(subsBucket).Delete([]byte(sub.Token)) }))
 		case sub.inForce(now) && (sub.Wanted != websub.ModeUnsubscribe || now.Sub(sub.AskedAt) > verifyWithin):
-			failed = errors.Join(failed, s.ask(ctx, sub, websub.ModeUnsubscribe))
+			failed = errors.Join(failed, r.request(ctx, sub, websub.ModeUnsubscribe))
 		}
 	}
 	return failed
@@ -298,8 +292,11 @@ func (s *Subscriber) leave(ctx context.Context, others []subscription) error {
 // The hub verifies that at Handler, which therefore has to be served still; until
 // it has done so deliveries may come. It must not be called while Run runs, which
 // would subscribe again.
-func (s *Subscriber) Unsubscribe(ctx context.Context) error {
-	current, others, err := s.mine()
+func (s *Subscriber) Unsubscribe(ctx context.Context) error { return s.renewal.unsubscribe(ctx) }
+
+// unsubscribe ends every subscription that is in force.
+func (r *renewal) unsubscribe(ctx context.Context) error {
+	current, others, err := r.subscriptions()
 	if err != nil {
 		return err
 	}
@@ -307,7 +304,7 @@ func (s *Subscriber) Unsubscribe(ctx context.Context) error {
 	var failed error
 	for _, sub := range slices.Concat([]subscription{current}, others) {
 		if sub.Token != "" && sub.inForce(now) {
-			failed = errors.Join(failed, s.ask(ctx, sub, websub.ModeUnsubscribe))
+			failed = errors.Join(failed, r.request(ctx, sub, websub.ModeUnsubscribe))
 		}
 	}
 	return failed

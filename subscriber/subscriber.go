@@ -4,41 +4,89 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // Subscriber receives what one topic publishes. Its methods may be called from
 // several goroutines.
+//
+// It puts its parts together, each of which knows only those above it:
+//
+//	state     the file that holds all that has to survive a restart
+//	inbox     the order: what follows on what was received, what is early, what was there
+//	renewal   finds the hub, subscribes and renews the lease
+//	repairer  fills gaps from the Source's Change Lists
+//	receiver  the callback: verifications, signatures, deliveries
 type Subscriber struct {
-	o     Options
-	log   *slog.Logger
-	state *state
-	large func(list string, entries int) // warns of a list, once
-	more  signal                         // the inbox has something new
-	wake  signal                         // the subscription or the gaps are to be looked at
+	o        Options
+	log      *slog.Logger
+	state    *state
+	inbox    *inbox
+	renewal  *renewal
+	repairer *repairer
+	receiver *receiver
+	troubles *troubles
+	logLimit *logLimit
 
-	closing   sync.Once
-	reading   sync.Mutex // held by the one who ranges over Changes
-	repairing sync.Mutex // one repair at a time
-
-	changed signal     // the status may be another
+	closing sync.Once
+	reading stream     // of Changes
 	writing sync.Mutex // of the status file
 	written Status     // what is in it, without AsOf
+}
 
-	bodies atomic.Int64 // bytes of deliveries that are being taken
+// What trouble is about.
+const (
+	subscribing = iota
+	repairing
+)
 
-	mu       sync.Mutex
-	counts   Counts
-	counted  bool                 // counts has what was stored of it
-	told     map[string]time.Time // when a refusal was logged, by its reason
-	wanted   string               // why the Change List is to be asked; empty: it is not
-	trouble  [2]string            // what keeps it from subscribing, and from repairing
-	streamed error
+// troubles are what keeps the Subscriber from subscribing, and from repairing.
+type troubles struct {
+	changed *signal // the status
+
+	mu    sync.Mutex
+	about [2]string
+}
+
+// set notes an error; nil: there is no trouble any more.
+func (t *troubles) set(about int, err error) {
+	defer t.changed.tell()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.about[about] = ""; err != nil {
+		t.about[about] = err.Error()
+	}
+}
+
+// String lists them; empty: there is none.
+func (t *troubles) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Trim(strings.Join(t.about[:], "; "), "; ")
+}
+
+// logLimit lets one log line of a kind through in a minute: strangers can bring them about.
+type logLimit struct {
+	mu sync.Mutex
+	at map[string]time.Time // when one was logged, by its kind
+}
+
+// allows reports whether a line is to be logged, and counts it.
+func (l *logLimit) allows(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.at[what]; ok && time.Since(at) < time.Minute {
+		return false
+	}
+	if l.at == nil {
+		l.at = map[string]time.Time{}
+	}
+	l.at[what] = time.Now()
+	return true
 }
 
 // signal tells any number of waiters that something came.
@@ -73,11 +121,15 @@ func Open(o Options) (*Subscriber, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Subscriber{o: o, log: o.Log, large: biglist.Warner(o.Log)}
+	in := &inbox{dir: o.Dir, maxBacklog: o.MaxBacklog, maxHeld: o.MaxHeld, start: o.Start}
 	var err error
-	if s.state, err = openState(o.Dir, s.recount); err != nil {
+	if in.state, err = openState(o.Dir, in.recount); err != nil {
 		return nil, err
 	}
+	s := &Subscriber{o: o, log: o.Log, state: in.state, inbox: in, troubles: &troubles{changed: &in.changed}, logLimit: &logLimit{}, reading: stream{inbox: in}}
+	s.renewal = &renewal{o: &s.o, log: o.Log, inbox: in, troubles: s.troubles}
+	s.repairer = &repairer{o: &s.o, log: o.Log, large: biglist.Warner(o.Log), inbox: in, renewal: s.renewal, troubles: s.troubles}
+	s.receiver = &receiver{o: &s.o, log: o.Log, inbox: in, repairer: s.repairer, logLimit: s.logLimit}
 	return s, nil
 }
 
@@ -86,7 +138,7 @@ func Open(o Options) (*Subscriber, error) {
 func (s *Subscriber) Close() (err error) {
 	s.closing.Do(func() {
 		err = errors.Join(s.writeStatus(), s.state.close())
-		s.more.tell()
+		s.inbox.more.tell()
 		if c, ok := s.o.Client.(interface{ CloseIdleConnections() }); ok && s.o.ownClient {
 			c.CloseIdleConnections()
 		}
@@ -100,60 +152,13 @@ func (s *Subscriber) Close() (err error) {
 func (s *Subscriber) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	if s.o.Callback != "" {
-		wg.Go(func() { s.keepSubscribed(ctx) })
+		wg.Go(func() { s.renewal.keepSubscribed(ctx) })
 	}
-	wg.Go(func() { s.keepComplete(ctx) })
+	wg.Go(func() { s.repairer.keepComplete(ctx) })
 	wg.Go(func() { s.keepStatus(ctx) })
 	wg.Wait()
 	return nil
 }
-
-// update changes the state, with the counts that go with it.
-func (s *Subscriber) update(change func(*boltfile.Tx) error) error {
-	defer s.changed.tell()
-	return s.state.update(func(tx *boltfile.Tx) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return change(tx)
-	})
-}
-
-// count changes the counts that are kept in memory.
-func (s *Subscriber) count(change func(*Counts)) {
-	defer s.changed.tell()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.counts)
-}
-
-// recount counts what is on disk.
-func (s *Subscriber) recount(tx *boltfile.Tx) error {
-	var c Counts
-	if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
-		return err
-	}
-	c.Backlog, c.Batches, c.Held = 0, 0, 0
-	for bucket, n := range map[string]*int{string(inboxBucket): &c.Batches, string(heldBucket): &c.Held} {
-		err := tx.Bucket([]byte(bucket)).ForEach(func(_, raw []byte) error {
-			*n++
-			c.Backlog += int64(len(raw))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.counted {
-		s.counts, s.counted = c, true
-	}
-	s.counts.Backlog, s.counts.Batches, s.counts.Held = c.Backlog, c.Batches, c.Held
-	return nil
-}
-
-// wakeUp has the subscription and the gaps looked at now.
-func (s *Subscriber) wakeUp() { s.wake.tell() }
 
 // pause waits for a time, or until or is closed; until ctx ends, and then it
 // returns false.

@@ -93,19 +93,19 @@ func inPlace(changes []resourcesync.Entry, settled map[string]int) []resourcesyn
 	return kept
 }
 
-// takeList hands on what a list has after the tail. It returns how many changes,
+// readList hands on what a list has after the tail. It returns how many changes,
 // and how far the list is complete.
-func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
-	from, err := s.until()
+func (r *repairer) readList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
+	from, err := r.inbox.until()
 	if err != nil {
 		return 0, until, err
 	}
-	p, err := readPart(ctx, s.o.Client, l, from, ListLimit{s.o.MaxEntries, s.large}, job)
+	p, err := readPart(ctx, r.o.Client, l, from, ListLimit{r.o.MaxEntries, r.large}, job)
 	if err != nil {
 		return 0, until, err
 	}
 	if p.untimed.n > 0 {
-		if p.changes, err = s.unseen(l.url, p.changes); err != nil {
+		if p.changes, err = r.unseen(l.url, p.changes); err != nil {
 			return 0, until, err
 		}
 	}
@@ -115,11 +115,11 @@ func (s *Subscriber) takeList(ctx context.Context, l changeList, job *repairJob)
 			last = d
 		}
 	}
-	if n, err = s.handAll(p.changes, from, last, job); err != nil {
+	if n, err = r.inbox.appendAll(p.changes, from, last, job); err != nil {
 		return n, until, err
 	}
 	if p.untimed.n > 0 {
-		err = s.saw(l.url, p.untimed)
+		err = r.saw(l.url, p.untimed)
 	}
 	return n, p.until, err
 }
@@ -151,9 +151,9 @@ func untimedKey(url string) []byte { return []byte("untimed:" + url) }
 
 // unseen leaves those changes of a list without times that were not handed on yet:
 // all, where it does not begin any more as it did.
-func (s *Subscriber) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
+func (r *repairer) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
 	var seen seenPrefix
-	err := s.state.view(func(tx *boltfile.Tx) error {
+	err := r.inbox.state.view(func(tx *boltfile.Tx) error {
 		_, err := getJSON(tx.Bucket(metaBucket), untimedKey(url), &seen)
 		return err
 	})
@@ -170,8 +170,8 @@ func (s *Subscriber) unseen(url string, changes []resourcesync.Entry) ([]resourc
 	return changes[seen.N:], nil
 }
 
-func (s *Subscriber) saw(url string, p prefix) error {
-	return s.update(func(tx *boltfile.Tx) error {
+func (r *repairer) saw(url string, p prefix) error {
+	return r.inbox.update(func(tx *boltfile.Tx) error {
 		return putJSON(tx.Bucket(metaBucket), untimedKey(url), seenPrefix{p.n, p.sums[p.n-1]})
 	})
 }

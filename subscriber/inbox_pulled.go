@@ -8,8 +8,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// handAll hands changes on in batches, in the order of time.
-func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, err error) {
+// appendAll hands changes on in batches, in the order of time.
+func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, err error) {
 	order, times := inTime(changes, from)
 	for len(order) > 0 {
 		size := min(batchEntries, len(order))
@@ -24,7 +24,7 @@ func (s *Subscriber) handAll(changes []resourcesync.Entry, from, last time.Time,
 		if size == len(order) && last.After(until) {
 			until = last
 		}
-		handed, err := s.hand(part, until, job)
+		handed, err := in.appendChanges(part, until, job)
 		if err != nil {
 			return n, err
 		}
@@ -48,15 +48,15 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 	return order, times
 }
 
-// hand appends changes from a list to the inbox; all up to until are among them.
+// appendChanges appends changes from a list to the inbox; all up to until are among them.
 // It returns how many there were that nobody had had.
-func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
-	err = s.update(func(tx *boltfile.Tx) error {
-		t, err := s.tail(tx)
+func (in *inbox) appendChanges(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
+	err = in.update(func(tx *boltfile.Tx) error {
+		t, err := in.tail(tx)
 		if err != nil {
 			return err
 		}
-		if job.why != GapPulled && s.full(0) {
+		if job.why != GapPulled && in.isFull(0) {
 			return errFull
 		}
 		b := batch{
@@ -80,12 +80,12 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 			if err != nil {
 				return err
 			}
-			if err := s.append(tx, b, payload); err != nil {
+			if err := in.append(tx, b, payload); err != nil {
 				return err
 			}
 		}
 		n = len(changes)
-		return s.reach(tx, tail{Until: until, Edge: b.edge})
+		return in.advance(tx, tail{Until: until, Edge: b.edge})
 	})
 	if err != nil {
 		n = 0
@@ -93,10 +93,10 @@ func (s *Subscriber) hand(all []resourcesync.Entry, until time.Time, job *repair
 	return n, err
 }
 
-// reach moves the tail on, where it is not further already, and takes what was
+// advance moves the tail on, where it is not further already, and takes what was
 // held and now follows.
-func (s *Subscriber) reach(tx *boltfile.Tx, to tail) error {
-	t, err := s.tail(tx)
+func (in *inbox) advance(tx *boltfile.Tx, to tail) error {
+	t, err := in.tail(tx)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,21 @@ func (s *Subscriber) reach(tx *boltfile.Tx, to tail) error {
 			return err
 		}
 	}
-	return s.release(tx)
+	return in.releaseRetained(tx)
+}
+
+// begin begins with the first notification.
+func (in *inbox) begin(at time.Time) error {
+	err := in.update(func(tx *boltfile.Tx) error { return in.advance(tx, tail{Until: at}) })
+	in.more.tell()
+	return err
+}
+
+// until is how far the inbox is complete.
+func (in *inbox) until() (time.Time, error) {
+	var t tail
+	err := in.state.view(func(tx *boltfile.Tx) (err error) { t, err = in.tail(tx); return err })
+	return t.Until, err
 }
 
 func named(edge []string) map[string]bool {
