@@ -109,8 +109,8 @@ type audit struct {
 	problems, only map[key]struct{}
 	// For a repair: what it fetches, and what it deletes, the strays by path.
 	repair  bool
-	lacking []want
-	extra   []want
+	lacking []desired
+	extra   []desired
 	strays  []string
 }
 
@@ -168,7 +168,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer docs.remove()
-	newer, until, err := a.c.syncer.newer(ctx, set, docs.at)
+	newer, until, err := a.c.syncer.changesSince(ctx, set, docs.at)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -178,13 +178,13 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	}
 	a.total += len(listed)
 	var failed error
-	err = a.compareAll(ctx, func(yield func(want) bool) {
+	err = a.compareAll(ctx, func(yield func(desired) bool) {
 		for e, err := range docs.entries() {
 			if err != nil {
 				failed = err
 				return
 			}
-			if _, ok := newer[e.Loc]; !ok && !yield(a.orPushed(asListed(wanted(set.name, &e)), until)) {
+			if _, ok := newer[e.Loc]; !ok && !yield(a.orPushed(asListed(desiredFrom(set.name, &e)), until)) {
 				return
 			}
 		}
@@ -199,7 +199,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 
 // orPushed is what the lists of a set say of a resource; or of one that was pushed
 // after they were written, what was said then.
-func (a *audit) orPushed(w want, until time.Time) want {
+func (a *audit) orPushed(w desired, until time.Time) desired {
 	if !a.c.state.members(w.url)[w.set].After(until) {
 		return w
 	}
@@ -221,8 +221,8 @@ func (a *audit) isPushed(url string) bool {
 }
 
 // recorded are the resources of a set as they were copied.
-func (a *audit) recorded(set namedSet) iter.Seq[want] {
-	return func(yield func(want) bool) {
+func (a *audit) recorded(set namedSet) iter.Seq[desired] {
+	return func(yield func(desired) bool) {
 		for url, f := range a.c.state.files() {
 			if _, ok := a.c.state.members(url)[set.name]; !ok {
 				continue
@@ -235,8 +235,8 @@ func (a *audit) recorded(set namedSet) iter.Seq[want] {
 }
 
 // recordedWant is what a set said of a resource when it was copied.
-func recordedWant(url, set string, f file) want {
-	w := want{url: url, set: set, length: f.Length, lastMod: f.LastMod}
+func recordedWant(url, set string, f file) desired {
+	w := desired{url: url, set: set, length: f.Length, lastMod: f.LastMod}
 	if f.Said {
 		w.digests = resourcesync.ParseHashes(f.Hash)
 	}
@@ -244,8 +244,8 @@ func recordedWant(url, set string, f file) want {
 }
 
 // compareAll compares resources with their files, on all processors.
-func (a *audit) compareAll(ctx context.Context, wants iter.Seq[want]) error {
-	work := make(chan want, 256)
+func (a *audit) compareAll(ctx context.Context, wants iter.Seq[desired]) error {
+	work := make(chan desired, 256)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -269,11 +269,11 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq[want]) error {
 }
 
 // compare compares one resource with its file.
-func (a *audit) compare(ctx context.Context, w want) {
+func (a *audit) compare(ctx context.Context, w desired) {
 	c := a.c
 	f, known := c.state.file(w.url)
 	if !known {
-		p, err := c.tree.wish(w.url)
+		p, err := c.tree.preferredPath(w.url)
 		if err != nil {
 			a.found(Missing, w, f, err.Error())
 			return
@@ -335,7 +335,7 @@ func (a *audit) step() {
 	}
 }
 
-func (a *audit) found(what string, w want, f file, why string) {
+func (a *audit) found(what string, w desired, f file, why string) {
 	fetching := what != Unverifiable && a.c.isFetched(w.url)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -92,19 +92,19 @@ func (s *syncer) fromList(ctx context.Context, set namedSet, address string, st 
 	if err != nil {
 		return st, fmt.Errorf("reading %s: %w", address, err)
 	}
-	newer, err := s.left(ctx, set, docs.at, st)
+	newer, err := s.leftToChanges(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
 	}
 	t.baseline(address)
 	var failed error
-	wants := func(yield func(want) bool) {
+	wants := func(yield func(desired) bool) {
 		for e, err := range docs.entries() {
 			if err != nil {
 				failed = err
 				return
 			}
-			if _, ok := newer[e.Loc]; !ok && !yield(asListed(wanted(set.name, &e))) {
+			if _, ok := newer[e.Loc]; !ok && !yield(asListed(desiredFrom(set.name, &e))) {
 				return
 			}
 		}
@@ -128,41 +128,41 @@ func (s *syncer) fromList(ctx context.Context, set namedSet, address string, st 
 
 // marks note of resources that a baseline leaves to the changes since that their set
 // lists them.
-func marks(left map[string]want) iter.Seq[want] {
-	return func(yield func(want) bool) {
+func marks(left map[string]desired) iter.Seq[desired] {
+	return func(yield func(desired) bool) {
 		for url, w := range left {
-			if !w.change.Removes() && !yield(want{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
+			if !w.change.Removes() && !yield(desired{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
 				return
 			}
 		}
 	}
 }
 
-// left are the resources of a set that a baseline leaves to the changes since: those
+// leftToChanges are the resources of a set that a baseline leaves to the changes since: those
 // that changed, where st tells of a baseline before it, as they were carried out
 // already; of a first one those that were deleted, which would come only to go again.
-func (s *syncer) left(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]want, error) {
-	newer, _, err := s.newer(ctx, set, since)
+func (s *syncer) leftToChanges(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]desired, error) {
+	newer, _, err := s.changesSince(ctx, set, since)
 	if st.BaselineAt.IsZero() {
-		maps.DeleteFunc(newer, func(_ string, w want) bool { return !w.change.Removes() })
+		maps.DeleteFunc(newer, func(_ string, w desired) bool { return !w.change.Removes() })
 	}
 	return newer, err
 }
 
-// newer are the resources of a set that changed since its list was made, by the
+// changesSince are the resources of a set that changed since its list was made, by the
 // last change of each, and until when that is known.
-func (s *syncer) newer(ctx context.Context, set namedSet, since time.Time) (map[string]want, time.Time, error) {
-	out, until := map[string]want{}, since
+func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time) (map[string]desired, time.Time, error) {
+	out, until := map[string]desired{}, since
 	var err error
 	switch {
 	case set.offers(resourcesync.ChangeList):
 		until, err = subscriber.ReadChanges(ctx, s.source.web, set.Set, since, s.lists.limit(), func(e resourcesync.Entry) error {
-			out[e.Loc] = wanted(set.name, &e)
+			out[e.Loc] = desiredFrom(set.name, &e)
 			return nil
 		})
 	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
 		defer s.state.addPushed(set, since, out)
-		err = s.lists.changeDumps(ctx, set, since, func(wants []want) error {
+		err = s.lists.changeDumps(ctx, set, since, func(wants []desired) error {
 			for _, w := range wants {
 				w.open = nil // the package will be gone
 				out[w.url] = w
@@ -174,7 +174,7 @@ func (s *syncer) newer(ctx context.Context, set namedSet, since time.Time) (map[
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
-		return map[string]want{}, since, nil
+		return map[string]desired{}, since, nil
 	}
 	return out, until, err
 }

@@ -96,7 +96,7 @@ func (c *Copy) assemble() error {
 		if err := root.MkdirAll(partsDir, 0o700); err != nil {
 			return err
 		}
-		if err := errors.Join(disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp(), c.fetcher.countParts()); err != nil {
+		if err := errors.Join(disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp(), c.fetcher.countPartials()); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (c *Copy) cleanUp() error {
 		}
 	}
 	c.cleanSnapshots()
-	return c.fetcher.cleanParts()
+	return c.fetcher.cleanPartials()
 }
 
 // Close ends it.

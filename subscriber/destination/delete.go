@@ -10,19 +10,19 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// gone is what is wanted of a resource that the Source has not any more.
-func gone(set, url string) want {
-	return want{url: url, set: set, length: -1, change: resourcesync.Deleted}
+// absent is what is wanted of a resource that the Source has not any more.
+func absent(set, url string) desired {
+	return desired{url: url, set: set, length: -1, change: resourcesync.Deleted}
 }
 
 // deleteUnlisted deletes what was copied of a set and is not listed any more,
 // unless that is suspiciously much. What a change brought after the list was made
 // stays.
 func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
-	var extra []want
-	for url, changed := range r.state.of(set.name) {
+	var extra []desired
+	for url, changed := range r.state.listedBy(set.name) {
 		if _, ok := listed[keyOf(url)]; !ok && !changed.After(at) {
-			extra = append(extra, gone(set.name, url))
+			extra = append(extra, absent(set.name, url))
 		}
 	}
 	const why = "the Source does not list it any more"
@@ -34,20 +34,20 @@ func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed ma
 
 // deleteAll carries deletions out. Of the files that no other set lists it deletes all
 // or none: none where Options.MaxDelete does not allow as many.
-func (r *reconciler) deleteAll(ctx context.Context, wants []want, t *tally, why string) error {
+func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, why string) error {
 	return r.deleteUnless(ctx, wants, t, why, nil)
 }
 
 // deleteUnless is deleteAll, and deletes no files where there is something against it.
-func (r *reconciler) deleteUnless(ctx context.Context, wants []want, t *tally, why string, held error) error {
+func (r *reconciler) deleteUnless(ctx context.Context, wants []desired, t *tally, why string, held error) error {
 	if len(wants) == 0 {
 		return nil
 	}
 	r.deleting.Lock() // so that the share is not used twice, and nobody else ceases to list one of them
 	defer r.deleting.Unlock()
-	var files, others []want
+	var files, others []desired
 	for i := range wants {
-		if w := wants[i]; r.tree.isThere(w.url) && !r.state.othersList(w.url, w.leaving()) {
+		if w := wants[i]; r.tree.has(w.url) && !r.state.othersList(w.url, w.leavingSets()) {
 			files = append(files, w)
 		} else {
 			others = append(others, w)
@@ -56,7 +56,7 @@ func (r *reconciler) deleteUnless(ctx context.Context, wants []want, t *tally, w
 	if len(files) > 0 && held == nil {
 		held = r.tooMany(len(files), why)
 	}
-	for _, wants := range [][]want{others, files} {
+	for _, wants := range [][]desired{others, files} {
 		switch {
 		case len(wants) == 0:
 			continue
@@ -83,8 +83,8 @@ func (r *reconciler) tooMany(n int, why string) error {
 	return fmt.Errorf("%s, but %d deletions are more than the %d that are allowed now (Options.MaxDelete)", why, n, allowed)
 }
 
-func values(wants []want) iter.Seq[want] {
-	return func(yield func(want) bool) {
+func values(wants []desired) iter.Seq[desired] {
+	return func(yield func(desired) bool) {
 		for _, w := range wants {
 			if !yield(w) {
 				return
@@ -94,14 +94,14 @@ func values(wants []want) iter.Seq[want] {
 }
 
 // holdBack notes deletions that are not carried out.
-func (r *reconciler) holdBack(wants []want, t *tally, why error) error {
-	d := newSettled()
+func (r *reconciler) holdBack(wants []desired, t *tally, why error) error {
+	d := newRecords()
 	var events []Event
 	for _, w := range wants {
 		f := w.failure(why)
 		f.Held = true
 		d.failed[w.url] = f
-		d.says[w.url] = *w.says() // so that another set that comes to list it need not know of this
+		d.says[w.url] = *w.membershipChange() // so that another set that comes to list it need not know of this
 		events = append(events, Event{What: HeldBack, URL: w.url, Change: w.change, ChangedAt: w.changedAt, NotificationID: w.notificationID, Err: why})
 	}
 	if !r.o.DryRun {

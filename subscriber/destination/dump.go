@@ -21,7 +21,7 @@ func (s *syncer) fromDump(ctx context.Context, set namedSet, address string, st 
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}
-	newer, err := s.left(ctx, set, docs.at, st)
+	newer, err := s.leftToChanges(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
 	}
@@ -59,7 +59,7 @@ var errHole = errors.New("no package of the Change Dump has what happened")
 
 // changeDumps goes over the packages of a Change Dump that end after since. With each it
 // calls use, for what it says and has, and then reached with how far that is.
-func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]want) error, reached func(time.Time) error) error {
+func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]desired) error, reached func(time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
 	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, 
 }
 
 // changesOf are the changes of a package from since on, and when the last was.
-func changesOf(set namedSet, d *resourcesync.DumpReader, since time.Time) (wants []want, last time.Time, err error) {
+func changesOf(set namedSet, d *resourcesync.DumpReader, since time.Time) (wants []desired, last time.Time, err error) {
 	for e, err := range d.Entries() {
 		if err != nil {
 			return nil, last, err
@@ -128,7 +128,7 @@ func (e *holeError) Unwrap() error { return errHole }
 
 // withPackage fetches a package, verifies it and opens it.
 func (l *lists) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
-	w := wanted("", e)
+	w := desiredFrom("", e)
 	name := partsDir + "/" + digest(w.url, 16) + whole
 	var err error
 	if _, there := l.fetcher.adopt(ctx, w, name); !there {
@@ -169,7 +169,7 @@ func (l *lists) openPackage(name, capability string, use func(*resourcesync.Dump
 // unpack takes the resources of a package into the copy that take says.
 func (s *syncer) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
 	var failed error
-	err := s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(want) bool) {
+	err := s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(desired) bool) {
 		for e, err := range d.Entries() {
 			if err != nil {
 				failed = biglist.Explain(err, s.o.MaxEntries)
@@ -185,8 +185,8 @@ func (s *syncer) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpR
 
 // packed is what an entry of a package says, with its content. What the package lacks
 // is fetched by itself.
-func packed(set string, d *resourcesync.DumpReader, e *resourcesync.Entry) want {
-	w := wanted(set, e)
+func packed(set string, d *resourcesync.DumpReader, e *resourcesync.Entry) desired {
+	w := desiredFrom(set, e)
 	if e.Path != "" {
 		in := *e // the next one takes its place
 		w.open = func() (io.ReadCloser, error) { return d.Open(in) }

@@ -42,13 +42,13 @@ type fetcher struct {
 // fetch brings a resource into the copy: from its address, or else from one that
 // the Source names instead. It returns the record of it. The path stays the
 // resource's until release.
-func (ft *fetcher) fetch(ctx context.Context, w want) (f file, err error) {
+func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 	if w.open == nil {
 		if err := askable(w.url); err != nil {
 			return file{}, err
 		}
 	}
-	p, err := ft.tree.place(w.url)
+	p, err := ft.tree.assign(w.url)
 	if err != nil {
 		return file{}, &refusedError{err}
 	}
@@ -94,7 +94,7 @@ func (ft *fetcher) fetch(ctx context.Context, w want) (f file, err error) {
 
 // adopt takes a file that is there already: one that was fetched and not recorded
 // before a crash, or that was there before the copy was.
-func (ft *fetcher) adopt(ctx context.Context, w want, p string) (file, bool) {
+func (ft *fetcher) adopt(ctx context.Context, w desired, p string) (file, bool) {
 	if len(w.digests.Algorithms()) == 0 {
 		return file{}, false
 	}
@@ -111,8 +111,8 @@ func (ft *fetcher) adopt(ctx context.Context, w want, p string) (file, bool) {
 }
 
 // put writes a resource whose content is at hand.
-func (ft *fetcher) put(w want, p string) (file, error) {
-	part, err := ft.openPart(w, w.url, p, false)
+func (ft *fetcher) put(w desired, p string) (file, error) {
+	part, err := ft.openPartial(w, w.url, p, false)
 	if err != nil {
 		return file{}, err
 	}
@@ -122,7 +122,7 @@ func (ft *fetcher) put(w want, p string) (file, error) {
 		return file{}, err
 	}
 	defer func() { _ = in.Close() }()
-	if err := part.take(in, ft.limit(w)); err != nil {
+	if err := part.receive(in, ft.limit(w)); err != nil {
 		return file{}, err
 	}
 	return part.moveIn(w, p)
@@ -130,7 +130,7 @@ func (ft *fetcher) put(w want, p string) (file, error) {
 
 // fetchFrom tries an address up to fetchTries times, and more often where its host
 // asks to come again.
-func (ft *fetcher) fetchFrom(ctx context.Context, w want, address, p string) (file, error) {
+func (ft *fetcher) fetchFrom(ctx context.Context, w desired, address, p string) (file, error) {
 	if err := askable(address); err != nil {
 		return file{}, err
 	}
@@ -203,8 +203,8 @@ func passing(err error) bool {
 }
 
 // fetchOnce asks for a resource, and renames what came once it is verified.
-func (ft *fetcher) fetchOnce(ctx context.Context, w want, address, p string) (file, error) {
-	part, err := ft.openPart(w, address, p, true)
+func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) (file, error) {
+	part, err := ft.openPartial(w, address, p, true)
 	if err != nil {
 		return file{}, err
 	}
@@ -230,7 +230,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w want, address, p string) (fi
 	if err := part.begin(resp, address, ft.limit(w)); err != nil {
 		return file{}, err
 	}
-	if err := part.take(resp.Body, ft.limit(w)); err != nil {
+	if err := part.receive(resp.Body, ft.limit(w)); err != nil {
 		return file{}, err
 	}
 	f, err := part.moveIn(w, p)
@@ -240,7 +240,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w want, address, p string) (fi
 
 // unlessChanged asks for a resource only if it is another than the copy has, where
 // the Source gives no hash that would tell.
-func (ft *fetcher) unlessChanged(w want, p string, header http.Header) (file, bool) {
+func (ft *fetcher) unlessChanged(w desired, p string, header http.Header) (file, bool) {
 	f, ok := ft.state.file(w.url)
 	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
 		return f, false
@@ -253,7 +253,7 @@ func (ft *fetcher) unlessChanged(w want, p string, header http.Header) (file, bo
 
 // limit is how many bytes of a resource are read at most. A length that the Source gives
 // only ever lowers it.
-func (ft *fetcher) limit(w want) int64 {
+func (ft *fetcher) limit(w desired) int64 {
 	if w.length >= 0 {
 		return min(w.length, ft.maxFile)
 	}
@@ -262,7 +262,7 @@ func (ft *fetcher) limit(w want) int64 {
 
 // tooLarge returns an error for a resource that is longer than Options.MaxFile by what the
 // Source says: it need not be asked for.
-func (ft *fetcher) tooLarge(w want) error {
+func (ft *fetcher) tooLarge(w desired) error {
 	if w.length <= ft.maxFile {
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestDamagedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for round := range 3 {
-				d := newSettled()
+				d := newRecords()
 				for i := round * 20; i < 100; i++ {
 					url := fmt.Sprint("https://source.example/data/", i)
 					if i%7 == 0 {

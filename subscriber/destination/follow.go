@@ -37,7 +37,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { c.keepStatus(ctx) })
-	wg.Go(func() { c.lend(ctx) })
+	wg.Go(func() { c.serveSnapshots(ctx) })
 	return c.follower.run(ctx)
 }
 
@@ -63,7 +63,7 @@ func (f *follower) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 1)
-	wg.Go(func() { f.keepTrying(ctx) })
+	wg.Go(func() { f.retryFailed(ctx) })
 	tick := time.NewTicker(setsEvery)
 	defer tick.Stop()
 	for {
@@ -124,7 +124,7 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 		if f.syncer.state.count() == 0 && !subscriber.Away(err) && !errors.Is(err, errNothing) {
 			return nil, err
 		}
-		wait := ladder(tries, waitMost)
+		wait := backoff(tries, waitMost)
 		if status := (*subscriber.StatusError)(nil); errors.As(err, &status) {
 			wait = max(wait, min(status.RetryAfter, waitMost))
 		}
@@ -144,7 +144,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 			st = next
 			break
 		}
-		if !sleep(ctx, ladder(tries, waitMost)) {
+		if !sleep(ctx, backoff(tries, waitMost)) {
 			return nil
 		}
 	}
@@ -180,7 +180,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 // baselineOf takes a baseline of a set, and tells of it.
 func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 	t := newTally(f.o.Source)
-	st, err := f.syncer.makeUp(ctx, set, f.syncer.state.set(set.name), t)
+	st, err := f.syncer.catchUp(ctx, set, f.syncer.state.set(set.name), t)
 	r := t.report()
 	switch {
 	case ctx.Err() != nil:
@@ -197,7 +197,7 @@ func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, erro
 func (f *follower) poll(ctx context.Context, set namedSet) error {
 	f.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
 	for {
-		f.look(ctx, set)
+		f.syncNow(ctx, set)
 		if !sleep(ctx, pollEvery) {
 			return nil
 		}
@@ -238,13 +238,13 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 				return err
 			}
 		case <-looks:
-			f.look(ctx, set)
+			f.syncNow(ctx, set)
 		case <-due.C:
 			switch {
 			case needsBaseline(set, f.syncer.state.set(set.name)):
 				_, _ = f.baselineOf(ctx, set) // it tells
 			case set.pushOnly() && !inForce(s):
-				f.look(ctx, set)
+				f.syncNow(ctx, set)
 			}
 		}
 	}
@@ -298,8 +298,8 @@ func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscr
 	return batch
 }
 
-// keepTrying tries what could not be had until ctx ends.
-func (f *follower) keepTrying(ctx context.Context) {
+// retryFailed tries what could not be had until ctx ends.
+func (f *follower) retryFailed(ctx context.Context) {
 	for wait := retrySweep; sleep(ctx, wait); {
 		wait = retrySweep
 		began := time.Now()

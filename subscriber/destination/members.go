@@ -21,16 +21,16 @@ import (
 // which that is not all have a record of their own.
 type members map[string]time.Time
 
-// saying is what sets said of a resource: one that it has it, or several that they
+// membershipChange is what sets said of a resource: one that it has it, or several that they
 // have it not.
-type saying struct {
+type membershipChange struct {
 	sets   []string
 	leaves bool
 	at     time.Time // of the change, zero for a baseline
 }
 
 // after is who lists a resource after somebody said so.
-func (m members) after(s saying) {
+func (m members) after(s membershipChange) {
 	for _, set := range s.sets {
 		if s.leaves {
 			delete(m, set)
@@ -67,7 +67,7 @@ func recordedMembers(tx *boltfile.Tx, url string) members {
 }
 
 // members are those of each resource that d is about, as they are with it.
-func (d *settled) members(tx *boltfile.Tx) map[string]members {
+func (d *records) members(tx *boltfile.Tx) map[string]members {
 	out := make(map[string]members, d.len())
 	had := func(url string) {
 		if _, ok := out[url]; !ok {
@@ -151,8 +151,8 @@ func (s *state) othersList(url string, than []string) bool {
 	return false
 }
 
-// leads notes that the address of the Source leads to a set.
-func (s *syncer) leads(set namedSet, st *setState) error {
+// recordSource notes that the address of the Source leads to a set.
+func (s *syncer) recordSource(set namedSet, st *setState) error {
 	if st.Via == s.o.Source || st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil
 	}
@@ -168,9 +168,9 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 			continue
 		}
 		s.log.Warn("the Source does not name a set any more; the copy drops what no other set lists", "event", "set_gone", "set", name)
-		var wants []want
-		for url := range s.state.of(name) {
-			wants = append(wants, gone(name, url))
+		var wants []desired
+		for url := range s.state.listedBy(name) {
+			wants = append(wants, absent(name, url))
 		}
 		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more"); err != nil || s.o.DryRun {
 			return err
@@ -185,17 +185,17 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 	return nil
 }
 
-// isNews reports whether it was not known what sets say of a resource.
-func (s *state) isNews(url string, what *saying) bool {
+// changesMembership reports whether it was not known what sets say of a resource.
+func (s *state) changesMembership(url string, what *membershipChange) bool {
 	have := s.members(url)
 	then := maps.Clone(have)
 	then.after(*what)
 	return !then.equal(have)
 }
 
-// of goes over the resources that a set lists, and those whose deletion by it was held
+// listedBy goes over the resources that a set lists, and those whose deletion by it was held
 // back, with when the change was that said so last.
-func (s *state) of(set string) iter.Seq2[string, time.Time] {
+func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
 		for url := range s.files() {
 			if at, ok := s.members(url)[set]; ok && !yield(url, at) {

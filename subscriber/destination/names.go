@@ -31,7 +31,7 @@ const (
 //
 // Where the result is taken by another URL, or by a folder, %~ and a hash of the
 // URL are added; where a folder of it is taken by a file, %~ and a hash are added to
-// the folder's name (place).
+// the folder's name (assign).
 
 // naming is that rule. The zero value guards all names that are to be guarded.
 type naming struct {
@@ -120,7 +120,7 @@ func writeBytes(out *strings.Builder, s string) {
 	}
 }
 
-// meant reports whether what stands behind a % makes it one that mapPath or place
+// meant reports whether what stands behind a % makes it one that path or assign
 // wrote.
 func meant(rest string) bool {
 	const hex = "0123456789ABCDEFabcdef"

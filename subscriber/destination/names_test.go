@@ -188,7 +188,7 @@ func TestPathsAreSafeAndReversible(t *testing.T) {
 			if rapid.Bool().Draw(t, "query") {
 				raw += "?" + url.QueryEscape(hostileName(t, "query"))
 			}
-			p, err := c.tree.place(raw)
+			p, err := c.tree.assign(raw)
 			if err != nil {
 				continue // too long, or taken twice: it is reported, and nothing is written
 			}
@@ -214,7 +214,7 @@ func TestPathsAreSafeAndReversible(t *testing.T) {
 	})
 }
 
-// unmapped reads a name as mapPath writes it, where it is not a shortened one.
+// unmapped reads a name as naming.path writes it, where it is not a shortened one.
 func unmapped(name string) (string, bool) {
 	name, query, _ := strings.Cut(name, "%q")
 	if name == "%-" {
@@ -254,7 +254,7 @@ func FuzzMapPath(f *testing.F) {
 	}
 	c := &tree{roots: []Root{{URL: "http://h/a/", Dir: "."}}}
 	f.Fuzz(func(t *testing.T, rawURL string) {
-		p, err := c.wish(rawURL)
+		p, err := c.preferredPath(rawURL)
 		if err != nil {
 			return
 		}
@@ -281,7 +281,7 @@ func TestFoldedNames(t *testing.T) {
 	c.tree.folds = true
 	had := map[string]string{}
 	for _, u := range []string{"http://h/a.txt", "http://h/A.txt", "http://h/A.TXT", "http://h/D/x", "http://h/d", "http://h/\u212aelvin", "http://h/kelvin", "http://h/\u00e9", "http://h/e\u0301", "http://h/x\u200cy", "http://h/xy"} {
-		p, err := c.tree.place(u)
+		p, err := c.tree.assign(u)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestFoldedNames(t *testing.T) {
 		}
 		had[c.tree.fold(p)] = u
 	}
-	if again, err := c.tree.place("http://h/a.txt"); err != nil || again != "a.txt" {
+	if again, err := c.tree.assign("http://h/a.txt"); err != nil || again != "a.txt" {
 		t.Error(again, err)
 	}
 }

@@ -30,12 +30,12 @@ func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 // change carries out changes that came one after the other: of each resource the last
 // one, deletions first, so that a folder may take the place of a file. So may it where
 // there is no file yet, but somebody tries again to have it.
-func (r *reconciler) change(ctx context.Context, t *tally, wants []want) error {
+func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) error {
 	last := map[string]int{}
 	for i := range wants {
 		last[wants[i].url] = i
 	}
-	var deletes, others []want
+	var deletes, others []desired
 	for i, w := range wants {
 		switch {
 		case last[w.url] != i:
@@ -54,7 +54,7 @@ func (r *reconciler) change(ctx context.Context, t *tally, wants []want) error {
 // tryAgain tries what could not be had, where its time has come by now; at the zero
 // time that is all.
 func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) error {
-	var deletes []want
+	var deletes []desired
 	n := 0
 	for url, f := range r.state.failures() {
 		switch {
@@ -68,7 +68,7 @@ func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) erro
 	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || n == 0 {
 		return err
 	}
-	return r.carryOut(ctx, t, "changes", n, func(yield func(want) bool) {
+	return r.carryOut(ctx, t, "changes", n, func(yield func(desired) bool) {
 		for url, f := range r.state.failures() {
 			due := now.IsZero() || !f.NextAt.After(now)
 			if due && !f.Change.Removes() && !t.tried(url) && !yield(f.again(url)) {
@@ -78,10 +78,10 @@ func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) erro
 	})
 }
 
-// handle does what is wanted of one resource, which is claimed. False: it is not
+// reconcileOne does what is wanted of one resource, which is claimed. False: it is not
 // wanted any more.
-func (r *reconciler) handle(ctx context.Context, w want) (res result, ok bool) {
-	res = result{want: w, what: Unchanged}
+func (r *reconciler) reconcileOne(ctx context.Context, w desired) (res result, ok bool) {
+	res = result{desired: w, what: Unchanged}
 	if w.again {
 		f, failed := r.state.failure(w.url)
 		if !failed || f.Change != w.change || !f.ChangedAt.Equal(w.changedAt) {
@@ -91,16 +91,16 @@ func (r *reconciler) handle(ctx context.Context, w want) (res result, ok bool) {
 	if w.mark {
 		res.apart = true
 	} else if w.change.Removes() {
-		if r.state.othersList(w.url, w.leaving()) {
+		if r.state.othersList(w.url, w.leavingSets()) {
 			f, _ := r.state.failure(w.url)
 			res.apart = !f.Change.Removes()
-		} else if r.tree.isThere(w.url) {
+		} else if r.tree.has(w.url) {
 			res.what = Deleted
 			if !r.o.DryRun {
 				res.file, res.err = r.tree.remove(w)
 			}
 		}
-	} else if have, there := r.has(w); there {
+	} else if have, there := r.isInStep(w); there {
 		res.file = have
 		res.touched = r.refresh(&res.file, w)
 	} else {
@@ -124,7 +124,7 @@ func (r *reconciler) handle(ctx context.Context, w want) (res result, ok bool) {
 
 // refresh brings what is remembered of a file up to date, where the Source tells
 // another time of the same bytes, or has the resource in another set.
-func (r *reconciler) refresh(f *file, w want) (touched bool) {
+func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	if r.o.DryRun {
 		return false
 	}
@@ -141,11 +141,11 @@ func (r *reconciler) refresh(f *file, w want) (touched bool) {
 	return touched
 }
 
-// has reports whether a resource is in the copy as it is wanted, as far as can be
+// isInStep reports whether a resource is in the copy as it is wanted, as far as can be
 // told without reading it. The time of modification does not count for a change that
 // has a time of its own: that may have kept it. It does for one without, as lists of
 // such changes are handed on again when their beginning changes.
-func (r *reconciler) has(w want) (file, bool) {
+func (r *reconciler) isInStep(w desired) (file, bool) {
 	f, ok := r.state.file(w.url)
 	if !ok || w.force {
 		return f, false
@@ -172,7 +172,7 @@ func (r *reconciler) has(w want) (file, bool) {
 // outdated reports whether another set that lists the same resource described a later
 // state of it, of which the copy has the bytes: sets may be behind each other, and the
 // copy would go back and forth between them.
-func (r *reconciler) outdated(f *file, w *want) bool {
+func (r *reconciler) outdated(f *file, w *desired) bool {
 	if !f.Said || f.Set == w.set {
 		return false
 	}

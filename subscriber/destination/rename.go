@@ -38,13 +38,13 @@ func (t *tree) rename() error {
 	if err := t.encodeAddresses(); err != nil {
 		return err
 	}
-	moved, d := 0, newSettled()
+	moved, d := 0, newRecords()
 	store := func() error {
 		err := t.state.store(d, t.fold, time.Now())
 		for _, f := range d.files {
 			t.release(f.Path)
 		}
-		d = newSettled()
+		d = newRecords()
 		return err
 	}
 	for url, f := range t.state.files() {
@@ -81,13 +81,13 @@ func (t *tree) rename() error {
 // versions kept it as the Source wrote it. The file of a resource that was recorded under
 // both is deleted where that address was not encoded.
 func (t *tree) encodeAddresses() error {
-	d := newSettled()
+	d := newRecords()
 	store := func(atLeast int) error {
 		if d.len() < atLeast {
 			return nil
 		}
 		err := t.state.store(d, t.fold, time.Now())
-		d = newSettled()
+		d = newRecords()
 		return err
 	}
 	for url, f := range t.state.files() {
@@ -133,17 +133,17 @@ func (t *tree) encodeAddresses() error {
 func (t *tree) renamed(url string, f file) (string, error) {
 	if !t.names.guardsPath(f.Path) {
 		strict := &tree{roots: t.roots}
-		was, err := strict.wish(url)
+		was, err := strict.preferredPath(url)
 		if err != nil || was != f.Path {
 			return f.Path, nil //nolint:nilerr // it keeps the path that it got somehow
 		}
-		if is, err := t.wish(url); err != nil || is == was {
+		if is, err := t.preferredPath(url); err != nil || is == was {
 			return f.Path, nil //nolint:nilerr // as above
 		}
 	}
 	t.placing.Lock()
 	defer t.placing.Unlock()
-	return t.newPlace(url)
+	return t.assignNew(url)
 }
 
 // move renames a file of the copy. One that is not there, or is no file, is left to the

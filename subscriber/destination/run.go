@@ -17,7 +17,7 @@ const (
 
 // result is what became of a resource.
 type result struct {
-	want
+	desired
 	what    string
 	touched bool // Unchanged, and yet the record is another
 	apart   bool // Unchanged, and a failure to have it is none the less
@@ -44,7 +44,7 @@ type run struct {
 // carryOut fetches, or deletes, what is wanted, and stores what became of each. It
 // returns when all is stored; an error is that of the state or of the disk, or says
 // that ctx ended.
-func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[want]) error {
+func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[desired]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	one := &run{reconciler: r, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome), stop: cancel}
@@ -54,12 +54,12 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 		one.record()
 	}()
 	var workers sync.WaitGroup
-	queues := map[string]chan want{}
+	queues := map[string]chan desired{}
 	for w := range wants {
 		host := r.fetcher.web.queueOf(w.url)
 		q := queues[host]
 		if q == nil {
-			q = make(chan want, queued)
+			q = make(chan desired, queued)
 			queues[host] = q
 			for range r.o.Parallel {
 				workers.Go(func() {
@@ -87,12 +87,12 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 }
 
 // work does what is wanted of one resource.
-func (r *run) work(ctx context.Context, w want) {
+func (r *run) work(ctx context.Context, w desired) {
 	if ctx.Err() != nil || !r.reconciler.claims.acquire(ctx, w.url) {
 		return
 	}
 	begun := time.Now()
-	res, ok := r.reconciler.handle(ctx, w)
+	res, ok := r.reconciler.reconcileOne(ctx, w)
 	switch {
 	case fatal(res.err):
 		r.stop(res.err)
@@ -147,7 +147,7 @@ func (r *run) record() {
 
 // store makes results durable, and tells of them.
 func (r *run) store(batch []result) error {
-	c, d := r.reconciler, newSettled()
+	c, d := r.reconciler, newRecords()
 	defer func() {
 		for i := range batch {
 			c.claims.release(batch[i].url)
@@ -176,7 +176,7 @@ func (r *run) store(batch []result) error {
 				d.well[res.url] = true
 			}
 		}
-		if s := res.says(); s != nil && (res.what != Unchanged || c.state.isNews(res.url, s)) {
+		if s := res.membershipChange(); s != nil && (res.what != Unchanged || c.state.changesMembership(res.url, s)) {
 			d.says[res.url] = *s
 		}
 	}

@@ -83,12 +83,12 @@ func (s *space) recorded(by int64, files map[string]file) {
 	defer s.mu.Unlock()
 	s.files += by
 	for url := range files {
-		s.put(partName(url), 0)
+		s.put(partialName(url), 0)
 	}
 }
 
-// countParts counts what an earlier run left in partsDir.
-func (ft *fetcher) countParts() error {
+// countPartials counts what an earlier run left in partsDir.
+func (ft *fetcher) countPartials() error {
 	entries, err := fs.ReadDir(ft.tree.root.FS(), partsDir)
 	for _, e := range entries {
 		info, gone := e.Info()

@@ -35,7 +35,7 @@ var (
 	goneBucket    = []byte("gone")
 	metaBucket    = []byte("meta")
 	allSetsKey    = []byte("all sets") // there once all sets that list a resource are known
-	namesKey      = []byte("names")    // the rule that files got their paths by (Copy.rename)
+	namesKey      = []byte("names")    // the rule that files got their paths by (tree.rename)
 	bytesKey      = []byte("bytes")    // of all files together
 )
 
@@ -227,28 +227,28 @@ func (s *state) putSet(name string, st setState) error {
 	return s.update(func(tx *boltfile.Tx) error { return putJSON(tx.Bucket(setsBucket), name, st) })
 }
 
-// settled is what is to be stored of some resources, together. A URL is in one of
+// records is what is to be stored of some resources, together. A URL is in one of
 // the maps only.
-type settled struct {
-	files   map[string]file     // that are in the copy now, recorded anew
-	gone    map[string]string   // that are not any more, and their paths
-	failed  map[string]failure  // that could not be had
-	well    map[string]bool     // that are as they should be
-	pushed  map[string]deletion // that were pushed as deleted, in no Change List; also those of gone
-	says    map[string]saying   // what sets said of any of them, or of others
+type records struct {
+	files   map[string]file             // that are in the copy now, recorded anew
+	gone    map[string]string           // that are not any more, and their paths
+	failed  map[string]failure          // that could not be had
+	well    map[string]bool             // that are as they should be
+	pushed  map[string]deletion         // that were pushed as deleted, in no Change List; also those of gone
+	says    map[string]membershipChange // what sets said of any of them, or of others
 	deleted int
 }
 
-func newSettled() *settled {
-	return &settled{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}, pushed: map[string]deletion{}, says: map[string]saying{}}
+func newRecords() *records {
+	return &records{files: map[string]file{}, gone: map[string]string{}, failed: map[string]failure{}, well: map[string]bool{}, pushed: map[string]deletion{}, says: map[string]membershipChange{}}
 }
 
-func (d *settled) len() int {
+func (d *records) len() int {
 	return len(d.files) + len(d.gone) + len(d.failed) + len(d.well) + len(d.pushed) + len(d.says)
 }
 
-// store makes d durable. Fold is Copy.fold.
-func (s *state) store(d *settled, fold func(string) string, now time.Time) error {
+// store makes d durable. Fold is tree.fold.
+func (s *state) store(d *records, fold func(string) string, now time.Time) error {
 	var n, bytes, retry int64
 	err := s.update(func(tx *boltfile.Tx) error {
 		n, bytes, retry = 0, 0, 0

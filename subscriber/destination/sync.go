@@ -40,7 +40,7 @@ func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t.DryRun = c.o.DryRun
 	lending, end := context.WithCancel(ctx)
 	lent := make(chan struct{})
-	go func() { defer close(lent); c.lend(lending) }()
+	go func() { defer close(lent); c.serveSnapshots(lending) }()
 	err := c.syncer.sync(ctx, t)
 	end()
 	<-lent
@@ -78,13 +78,13 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 // syncSet brings one set in step, and returns as of when it is.
 func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := s.state.set(set.name)
-	if err := s.leads(set, &st); err != nil {
+	if err := s.recordSource(set, &st); err != nil {
 		return st.BaselineAt, err
 	}
 	var behind error
 	took := needsBaseline(set, st)
 	if took {
-		next, err := s.makeUp(ctx, set, st, t)
+		next, err := s.catchUp(ctx, set, st, t)
 		switch {
 		case errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero():
 			behind = err // what comes after it can be carried out nevertheless
@@ -97,9 +97,9 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 	at := st.BaselineAt
 	switch {
 	case set.offers(resourcesync.ChangeList):
-		at, err = s.pull(ctx, set, st, t)
+		at, err = s.pullChangeLists(ctx, set, st, t)
 	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
-		at, err = s.pullDumps(ctx, set, st, t)
+		at, err = s.pullChangeDumps(ctx, set, st, t)
 	case !took && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump): // there are no changes to be had: the list again
 		st, err = s.newBaseline(ctx, set, st, t)
 		at = st.BaselineAt
@@ -107,11 +107,11 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 	return at, errors.Join(behind, err)
 }
 
-// pull takes what the Change Lists have. Where they say that changes were missed it
+// pullChangeLists takes what the Change Lists have. Where they say that changes were missed it
 // takes a baseline, and then what the lists have after that.
-func (s *syncer) pull(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
+func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	if s.o.DryRun {
-		return st.BaselineAt, s.pretend(ctx, set, st, t)
+		return st.BaselineAt, s.dryRun(ctx, set, st, t)
 	}
 	sub, err := s.openSubscriber(set, st, "", nil)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *syncer) pull(ctx context.Context, set namedSet, st setState, t *tally) 
 	}
 }
 
-// pretend tells what pull would do.
-func (s *syncer) pretend(ctx context.Context, set namedSet, st setState, t *tally) error {
+// dryRun reports what pullChangeLists would do.
+func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally) error {
 	since := st.BaselineAt
 	if status, err := subscriber.ReadStatus(s.subscriberDir(set.name)); err == nil && status.Until.After(since) {
 		since = status.Until
@@ -158,11 +158,11 @@ func (s *syncer) pretend(ctx context.Context, set namedSet, st setState, t *tall
 	return s.apply(ctx, set, changes, t)
 }
 
-// pullDumps takes what the Change Dumps have, or else a baseline.
-func (s *syncer) pullDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
+// pullChangeDumps takes what the Change Dumps have, or else a baseline.
+func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
 	err := s.lists.changeDumps(ctx, set, since,
-		func(wants []want) error {
+		func(wants []desired) error {
 			return s.reconciler.change(ctx, t, slices.DeleteFunc(wants, s.state.isStale))
 		},
 		func(until time.Time) error {
@@ -240,7 +240,7 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 
 // apply carries out changes. That a baseline is needed it remembers.
 func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
-	var wants []want
+	var wants []desired
 	for i := range changes {
 		e := &changes[i]
 		if e.NeedsBaseline {
@@ -249,7 +249,7 @@ func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.C
 			}
 		}
 		if e.Loc != "" {
-			w := wanted(set.name, &e.Entry)
+			w := desiredFrom(set.name, &e.Entry)
 			w.notificationID, w.unlisted = e.NotificationID, set.pushOnly()
 			wants = append(wants, w)
 		}

@@ -88,8 +88,8 @@ func (n naming) hostDir(scheme, host string) string {
 	return n.escape(name)
 }
 
-// wish is the path that a URL would have if nothing else had it.
-func (t *tree) wish(rawURL string) (string, error) {
+// preferredPath is the path that a URL would have if nothing else had it.
+func (t *tree) preferredPath(rawURL string) (string, error) {
 	root := t.rootOf(rawURL)
 	if root.URL == "" {
 		return "", fmt.Errorf("%q is no address", rawURL)
@@ -101,21 +101,21 @@ func (t *tree) wish(rawURL string) (string, error) {
 	return path.Join(root.Dir, p), nil
 }
 
-// place is the path at which a URL is kept: the one it has, or else its wish, or
+// assign is the path at which a URL is kept: the one it has, or else the preferred one, or
 // where that is taken one beside it. Until it is recorded, or given up by release,
 // no other URL gets it.
-func (t *tree) place(rawURL string) (string, error) {
+func (t *tree) assign(rawURL string) (string, error) {
 	t.placing.Lock()
 	defer t.placing.Unlock()
 	if f, ok := t.state.file(rawURL); ok && t.folderAt(path.Dir(f.Path)) {
 		return f.Path, nil
 	}
-	return t.newPlace(rawURL)
+	return t.assignNew(rawURL)
 }
 
-// newPlace is place for a URL that is not to stay where it is. Called with placing held.
-func (t *tree) newPlace(rawURL string) (string, error) {
-	wish, err := t.wish(rawURL)
+// assignNew is assign for a URL that is not to stay where it is. Called with placing held.
+func (t *tree) assignNew(rawURL string) (string, error) {
+	wish, err := t.preferredPath(rawURL)
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +130,7 @@ func (t *tree) newPlace(rawURL string) (string, error) {
 	}
 	name := segments[len(segments)-1]
 	for _, name := range []string{name, beside(name, rawURL)} {
-		if p := path.Join(dir, name); t.folderAt(dir) && t.free(p, rawURL) {
+		if p := path.Join(dir, name); t.folderAt(dir) && t.isFree(p, rawURL) {
 			t.reserve(t.fold(p), rawURL)
 			return p, nil
 		}
@@ -162,9 +162,9 @@ func (t *tree) folderAt(dir string) bool {
 	return t.owner(t.fold(dir)) == ""
 }
 
-// free reports whether a URL may be kept at a path: no other URL is, nor anything
+// isFree reports whether a URL may be kept at a path: no other URL is, nor anything
 // below it. Called with placing held.
-func (t *tree) free(p, rawURL string) bool {
+func (t *tree) isFree(p, rawURL string) bool {
 	key := t.fold(p)
 	if owner := t.owner(key); owner != "" && owner != rawURL {
 		return false

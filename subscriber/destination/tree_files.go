@@ -14,7 +14,7 @@ import (
 
 // recordedHash is the hash of what the copy has of a resource; empty: it has nothing, or
 // nothing that can be trusted.
-func (t *tree) recordedHash(w want) string {
+func (t *tree) recordedHash(w desired) string {
 	f, ok := t.state.file(w.url)
 	if !ok || w.force {
 		return ""
@@ -26,7 +26,7 @@ func (t *tree) recordedHash(w want) string {
 }
 
 // replaced is the length of the file that a resource takes the place of.
-func (t *tree) replaced(w want, to string) int64 {
+func (t *tree) replaced(w desired, to string) int64 {
 	if f, ok := t.state.file(w.url); ok && f.Path == to {
 		return f.Length
 	}
@@ -76,20 +76,20 @@ func (t *tree) setTime(p string, at time.Time) {
 	}
 }
 
-// isThere reports whether there is anything of a resource to delete: what is
+// has reports whether there is anything of a resource to delete: what is
 // recorded, or what was fetched and not recorded before a crash.
-func (t *tree) isThere(url string) bool {
+func (t *tree) has(url string) bool {
 	if _, known := t.state.file(url); known {
 		return true
 	}
-	_, ok := t.orphan(url)
+	_, ok := t.unrecorded(url)
 	return ok
 }
 
-// orphan is the path of a file that is where a resource of which nothing is known
+// unrecorded is the path of a file that is where a resource of which nothing is known
 // would be.
-func (t *tree) orphan(url string) (string, bool) {
-	p, err := t.wish(url)
+func (t *tree) unrecorded(url string) (string, bool) {
+	p, err := t.preferredPath(url)
 	if err != nil {
 		return "", false
 	}
@@ -101,10 +101,10 @@ func (t *tree) orphan(url string) (string, bool) {
 }
 
 // remove deletes the file of a resource, and the folders that it leaves empty.
-func (t *tree) remove(w want) (file, error) {
+func (t *tree) remove(w desired) (file, error) {
 	f, known := t.state.file(w.url)
 	if !known {
-		p, ok := t.orphan(w.url)
+		p, ok := t.unrecorded(w.url)
 		if !ok {
 			return f, nil
 		}

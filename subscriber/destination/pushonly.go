@@ -31,7 +31,7 @@ func deletionKey(set, url string) string { return digest(set, 8) + " " + url }
 
 // putDeletions remembers deletions, and forgets those by sets that list their resources
 // again.
-func putDeletions(b boltfile.Bucket, d *settled, listed map[string]members) error {
+func putDeletions(b boltfile.Bucket, d *records, listed map[string]members) error {
 	for url, was := range d.pushed {
 		if err := putJSON(b, deletionKey(was.Set, url), was); err != nil {
 			return err
@@ -73,8 +73,8 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 
 // addPushed adds to changes, by URL, those of a set after an instant that are in the copy
 // already: they were pushed, and no list tells of them.
-func (s *state) addPushed(set namedSet, since time.Time, changes map[string]want) {
-	add := func(w want) {
+func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desired) {
+	add := func(w desired) {
 		if have, ok := changes[w.url]; !ok || have.changedAt.Before(w.changedAt) {
 			changes[w.url] = w
 		}
@@ -88,7 +88,7 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]want
 	}
 	for key, was := range all[deletion](s, goneBucket) {
 		if _, url, _ := strings.Cut(key, " "); was.Set == set.name && was.At.After(since) {
-			w := gone(set.name, url)
+			w := absent(set.name, url)
 			w.changedAt = was.At
 			add(w)
 		}
@@ -97,7 +97,7 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]want
 
 // isStale reports whether a change of a Change Dump is older than one of its resource
 // that was pushed meanwhile, for the same set.
-func (s *state) isStale(w want) bool {
+func (s *state) isStale(w desired) bool {
 	if w.changedAt.IsZero() {
 		return false
 	}
@@ -105,9 +105,9 @@ func (s *state) isStale(w want) bool {
 	return was.At.After(w.changedAt) || s.members(w.url)[w.set].After(w.changedAt)
 }
 
-// look takes what a set without Change Lists has, where something may not have been
+// syncNow takes what a set without Change Lists has, where something may not have been
 // pushed.
-func (f *follower) look(ctx context.Context, set namedSet) {
+func (f *follower) syncNow(ctx context.Context, set namedSet) {
 	if _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); err != nil && ctx.Err() == nil {
 		f.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
 	}
@@ -125,15 +125,15 @@ func (s *syncer) pushedUntil(set namedSet, until time.Time) error {
 	return s.state.putSet(set.name, st)
 }
 
-// makeUp takes the baseline that a set needs. Where that is due since something was
+// catchUp takes the baseline that a set needs. Where that is due since something was
 // missed, and there are Change Dumps in place of Change Lists which have it by now, they
 // are taken.
-func (s *syncer) makeUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+func (s *syncer) catchUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	due := st.Due
 	if s.o.DryRun || due.IsZero() || st.BaselineAt.IsZero() || set.offers(resourcesync.ChangeList) || !set.offers(resourcesync.ChangeDump) {
 		return s.newBaseline(ctx, set, st, t)
 	}
-	_, err := s.pullDumps(ctx, set, st, t)
+	_, err := s.pullChangeDumps(ctx, set, st, t)
 	next := s.state.set(set.name)
 	switch {
 	case err != nil && !errors.Is(err, ErrBehind) && !next.Due.IsZero():

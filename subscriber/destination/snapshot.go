@@ -25,8 +25,8 @@ const (
 // lookAgain are the pauses before what an audit found wrong is looked at again.
 var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// lend makes the snapshots that are asked for, until ctx ends.
-func (c *Copy) lend(ctx context.Context) {
+// serveSnapshots makes the snapshots that are asked for, until ctx ends.
+func (c *Copy) serveSnapshots(ctx context.Context) {
 	for ok := true; ok; ok = sleep(ctx, lendEvery) {
 		wants, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*", wantName)) // the pattern is right
 		for _, want := range wants {
@@ -48,7 +48,7 @@ func (c *Copy) snapshot(dir string) error {
 
 // openBeside opens a snapshot of the state that another process has.
 func (c *Copy) openBeside() error {
-	dir, err := borrow(c.o.StateDir)
+	dir, err := requestSnapshot(c.o.StateDir)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (c *Copy) openBeside() error {
 	return err
 }
 
-// borrow asks the process that has a state for a snapshot, and returns its folder.
-func borrow(state string) (dir string, err error) {
+// requestSnapshot asks the process that has a state for a snapshot, and returns its folder.
+func requestSnapshot(state string) (dir string, err error) {
 	if dir, err = os.MkdirTemp(state, snapshotPrefix); err != nil {
 		return "", fmt.Errorf("destination: %w", err)
 	}
@@ -75,9 +75,9 @@ func borrow(state string) (dir string, err error) {
 	return "", fmt.Errorf("destination: %w", err)
 }
 
-// renew takes a snapshot of the state as it is by now.
-func (c *Copy) renew() error {
-	dir, err := borrow(c.live)
+// renewSnapshot takes a snapshot of the state as it is by now.
+func (c *Copy) renewSnapshot() error {
+	dir, err := requestSnapshot(c.live)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c *Copy) isFetched(url string) bool {
 	if c.live == "" {
 		return false
 	}
-	info, err := c.tree.root.Stat(partName(url))
+	info, err := c.tree.root.Stat(partialName(url))
 	return err == nil && time.Since(info.ModTime()) < justNow
 }
 
@@ -129,7 +129,7 @@ func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error
 		if !sleep(ctx, lookAgain[i]) {
 			return a.report, ctx.Err()
 		}
-		if err = c.renew(); err != nil {
+		if err = c.renewSnapshot(); err != nil {
 			break
 		}
 		var again *audit

@@ -27,15 +27,15 @@ const (
 	partsKept = 7 * 24 * time.Hour
 )
 
-// partName is the name of the part of a URL in the copy.
-func partName(url string) string { return partsDir + "/" + digest(url, 16) }
+// partialName is the name of the part of a URL in the copy.
+func partialName(url string) string { return partsDir + "/" + digest(url, 16) }
 
 // spaceEvery is how many bytes are written between two looks at the free disk.
 const spaceEvery = 1 << 20
 
-// part is a resource on its way. A large one stays when the connection breaks, and
+// partial is a resource on its way. A large one stays when the connection breaks, and
 // is gone on with where its server can prove that it is still the same.
-type part struct {
+type partial struct {
 	fetcher *fetcher
 	name    string // in the copy
 	f       *os.File
@@ -59,15 +59,15 @@ type validator struct {
 	URL  string `json:"url"`  // that was asked
 }
 
-// openPart begins the part of what is to be at a path of the copy. With resume it goes on
+// openPartial begins the part of what is to be at a path of the copy. With resume it goes on
 // with one that came from the same address, if there is one. Where there is no room for
 // the length that the Source states it is a *fullError.
-func (ft *fetcher) openPart(w want, address, to string, resume bool) (*part, error) {
+func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*partial, error) {
 	of := w.digests.Algorithms()
 	if len(of) == 0 {
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
-	p := &part{fetcher: ft, name: partName(w.url), old: ft.tree.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
+	p := &partial{fetcher: ft, name: partialName(w.url), old: ft.tree.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
 	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	if resume {
 		if raw, err := ft.tree.root.ReadFile(p.name + notes); err == nil {
@@ -97,7 +97,7 @@ func (ft *fetcher) openPart(w want, address, to string, resume bool) (*part, err
 
 // reserve makes room within Options.MaxTotal for a part of so many bytes. A package takes
 // none: what is in it could not fit beside it, however often that is tried.
-func (p *part) reserve(bytes int64) error {
+func (p *partial) reserve(bytes int64) error {
 	takes := bytes
 	if p.apart {
 		takes = 0
@@ -110,7 +110,7 @@ func (p *part) reserve(bytes int64) error {
 }
 
 // Write implements io.Writer: it makes room for what is written next.
-func (p *part) Write(b []byte) (int, error) {
+func (p *partial) Write(b []byte) (int, error) {
 	size := p.size + int64(len(b))
 	if size > p.reserved {
 		if err := p.reserve(size); err != nil {
@@ -129,7 +129,7 @@ func (p *part) Write(b []byte) (int, error) {
 }
 
 // header is what to ask with.
-func (p *part) header() http.Header {
+func (p *partial) header() http.Header {
 	h := http.Header{"Accept-Encoding": {"identity"}}
 	if p.have > 0 {
 		p.keep = true // whatever becomes of this try
@@ -140,7 +140,7 @@ func (p *part) header() http.Header {
 }
 
 // begin readies the part for the body of an answer of 200 or 206.
-func (p *part) begin(resp *http.Response, address string, limit int64) error {
+func (p *partial) begin(resp *http.Response, address string, limit int64) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which nobody asked for", enc)}
 	}
@@ -180,7 +180,7 @@ func (p *part) begin(resp *http.Response, address string, limit int64) error {
 }
 
 // remember notes how to go on with a large part.
-func (p *part) remember(resp *http.Response, address string) error {
+func (p *partial) remember(resp *http.Response, address string) error {
 	tag := resp.Header.Get("ETag")
 	p.keep = resp.ContentLength >= resumeFrom && strings.HasPrefix(tag, `"`)
 	if !p.keep {
@@ -194,8 +194,8 @@ func (p *part) remember(resp *http.Response, address string) error {
 	return p.fetcher.tree.root.WriteFile(p.name+notes, raw, 0o600)
 }
 
-// take reads the body, as far as limit.
-func (p *part) take(body io.Reader, limit int64) error {
+// receive reads the body, as far as limit.
+func (p *partial) receive(body io.Reader, limit int64) error {
 	n, err := io.Copy(io.MultiWriter(p, p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
 		if full(err) {
@@ -211,7 +211,7 @@ func (p *part) take(body io.Reader, limit int64) error {
 }
 
 // verify compares what came with what the Source says.
-func (p *part) verify(w want, got resourcesync.Digests) error {
+func (p *partial) verify(w desired, got resourcesync.Digests) error {
 	if n := p.hash.Length(); w.length >= 0 && n != w.length {
 		return &mismatchError{fmt.Sprintf("it has %d bytes, and the Source says %d", n, w.length), n < w.length}
 	}
@@ -222,7 +222,7 @@ func (p *part) verify(w want, got resourcesync.Digests) error {
 }
 
 // moveIn renames a part to its place, once it is verified, and returns the record.
-func (p *part) moveIn(w want, to string) (file, error) {
+func (p *partial) moveIn(w desired, to string) (file, error) {
 	got := p.hash.Digests()
 	if err := p.verify(w, got); err != nil {
 		p.discard()
@@ -250,10 +250,10 @@ func (p *part) moveIn(w want, to string) (file, error) {
 }
 
 // discard leaves nothing to go on with.
-func (p *part) discard() { p.keep = false }
+func (p *partial) discard() { p.keep = false }
 
 // close ends a part, and removes it unless it can be gone on with.
-func (p *part) close() {
+func (p *partial) close() {
 	if p.f != nil {
 		_ = p.f.Close()
 	}
@@ -270,8 +270,8 @@ func (p *part) close() {
 	}
 }
 
-// cleanParts removes what earlier runs left and nobody goes on with any more.
-func (ft *fetcher) cleanParts() error {
+// cleanPartials removes what earlier runs left and nobody goes on with any more.
+func (ft *fetcher) cleanPartials() error {
 	dir, err := ft.tree.root.Open(partsDir)
 	if err != nil {
 		return err

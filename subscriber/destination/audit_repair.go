@@ -52,7 +52,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 			continue
 		}
 		if a.repair {
-			w := gone(f.Set, url)
+			w := absent(f.Set, url)
 			w.more = a.sets // none of them lists it
 			a.extra = append(a.extra, w)
 		}
@@ -119,7 +119,7 @@ func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 	r.deleting.Lock()
 	defer r.deleting.Unlock()
 	held := r.tooMany(len(strays), why)
-	d := newSettled()
+	d := newRecords()
 	for _, p := range strays {
 		e := Event{What: Deleted, Path: p}
 		if e.Err = held; held != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// want is a resource as the Source describes it.
-type want struct {
+// desired is a resource as the Source describes it.
+type desired struct {
 	url     string
 	set     string
 	more    []string // other sets that have a deleted one not any more either
@@ -45,9 +45,9 @@ type mirror struct {
 	Hash      string `json:"hash,omitempty"`
 }
 
-// wanted is what an entry says.
-func wanted(set string, e *resourcesync.Entry) want {
-	w := want{
+// desiredFrom is what an entry says.
+func desiredFrom(set string, e *resourcesync.Entry) desired {
+	w := desired{
 		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
 		change: e.Change, changedAt: e.Datetime,
 	}
@@ -83,7 +83,7 @@ func wanted(set string, e *resourcesync.Entry) want {
 
 // asListed is what an entry of a list or dump of resources says: that there is such a
 // resource. It can't be deleted by what it says of changes, past Options.MaxDelete.
-func asListed(w want) want {
+func asListed(w desired) desired {
 	w.change, w.changedAt = "", time.Time{}
 	return w
 }
@@ -94,14 +94,14 @@ const (
 	againMax   = time.Hour
 )
 
-// ladder is the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
-func ladder(tries int, most time.Duration) time.Duration {
+// backoff is the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
+func backoff(tries int, most time.Duration) time.Duration {
 	return min(againFirst<<min(tries, 12), most)
 }
 
 // failure is what is remembered of a resource that could not be had.
-func (w *want) failure(why error) failure {
-	wait := ladder(w.tries, againMax)
+func (w *desired) failure(why error) failure {
+	wait := backoff(w.tries, againMax)
 	return failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
 		Why: why.Error(), Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
@@ -109,23 +109,23 @@ func (w *want) failure(why error) failure {
 }
 
 // again is what is wanted of a resource that could not be had.
-func (f *failure) again(url string) want {
-	return want{
+func (f *failure) again(url string) desired {
+	return desired{
 		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
 		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
 	}
 }
 
-// leaving are the sets that have a deleted resource not any more.
-func (w *want) leaving() []string { return append([]string{w.set}, w.more...) }
+// leavingSets are the sets that have a deleted resource not any more.
+func (w *desired) leavingSets() []string { return append([]string{w.set}, w.more...) }
 
-// says is what a set says of a resource with it; nil: what was known already.
-func (w *want) says() *saying {
+// membershipChange is what a set says of a resource with it; nil: what was known already.
+func (w *desired) membershipChange() *membershipChange {
 	switch {
 	case w.change.Removes():
-		return &saying{sets: w.leaving(), leaves: true, at: w.changedAt}
+		return &membershipChange{sets: w.leavingSets(), leaves: true, at: w.changedAt}
 	case w.again:
 		return nil
 	}
-	return &saying{sets: []string{w.set}, at: w.changedAt}
+	return &membershipChange{sets: []string{w.set}, at: w.changedAt}
 }
