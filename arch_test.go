@@ -69,9 +69,13 @@ var table = map[string]room{
 	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity":  {layer: "0"},
-	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity", third: "koanf yaml pflag"},
+	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest", third: "koanf yaml pflag"},
+	// What somebody meant who wrote a name that does not exist.
+	"internal/base/nearest": {layer: "0"},
+	// Which of the lines about strangers go to a log.
+	"internal/base/quiet": {layer: "0a"},
 	// How requests come in, to all three commands.
-	"internal/base/ingress": {layer: "0b", third: "uuid"},
+	"internal/base/ingress": {layer: "0b", may: "internal/base/quiet", third: "uuid"},
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
@@ -86,24 +90,24 @@ var table = map[string]room{
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue", third: "mux uuid zap"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "mux uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
-	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser", third: "mux zap uuid"},
+	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser internal/base/quiet", third: "mux zap uuid"},
 
 	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer internal/program/config", third: "zap prometheus go-redis otel uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine", third: "cobra pflag uuid"},
+	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
-	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra pflag progressbar zap"},
+	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag progressbar zap"},
 	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
 	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/program/cli", third: "cobra pflag progressbar"},
 

@@ -9,13 +9,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/quiet"
 )
 
 // open are the paths that need no token: probes and scrapers have none.
@@ -57,17 +56,14 @@ type secure struct {
 	Options
 	browsers *browser.Guard
 	guesses  *guesses
+	quiet    *quiet.Limit
 	next     http.Handler
-
-	mu      sync.Mutex // of what is below
-	say     *rate.Limiter
-	leftOut int
 }
 
 func newSecure(o Options, next http.Handler) *secure {
 	return &secure{
 		Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), guesses: newGuesses(), next: next,
-		say: rate.NewLimiter(rate.Every(saidEvery), saidBurst),
+		quiet: quiet.New(saidEvery, saidBurst),
 	}
 }
 
@@ -128,15 +124,12 @@ func (s *secure) tell(why Refusal, w http.ResponseWriter, r *http.Request) {
 	if why == RefusedNoToken {
 		return // nobody tried anything
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.say.Allow() {
-		s.leftOut++
+	leftOut, ok := s.quiet.Line(time.Now(), "")
+	if !ok {
 		return
 	}
 	s.Log.Warn("the operator's listener refused a request", zap.String("event", "operator_refused"), zap.String("reason", string(why)),
-		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", s.leftOut))
-	s.leftOut = 0
+		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", leftOut))
 }
 
 // network is what counts as one requester: the IPv4 address or the IPv6 /64 of the

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/browser"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -133,7 +134,7 @@ type Handler struct {
 	page     landing
 	fetches  *fetchQueue
 	own      ownURL
-	quiet    quiet
+	quiet    *quiet.Limit
 	browsers *browser.Guard
 	proxies  proxies
 
@@ -188,7 +189,8 @@ func New(o Options) (*Handler, error) {
 		o.Live = func() int { return 1 }
 	}
 	h := &Handler{
-		o: o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
+		quiet: quiet.New(quietEvery, quietBurst),
+		o:     o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
 		proxies:     o.TrustedProxies,
 		browsers:    browser.NewGuard(append([]string{u.Host}, o.AllowHosts...)...),

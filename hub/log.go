@@ -3,10 +3,18 @@ package hub
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+)
+
+// At most quietBurst lines about refusals of one kind are written at once, and then one each quietEvery:
+// enough to see what goes on, and not so many that nonsense fills the disk. Options.Event counts all.
+const (
+	quietBurst = 100
+	quietEvery = 2 * time.Second
 )
 
 // report logs the one line of a request that was answered, and passes the event on. If
@@ -19,7 +27,7 @@ func (h *Handler) report(e Event, more ...zap.Field) {
 	leftOut := 0
 	if e.Err != nil {
 		ok := false
-		if leftOut, ok = h.quiet.line(h.o.Now(), e.Name, e.Outcome); !ok {
+		if leftOut, ok = h.quiet.Line(h.o.Now(), e.Name+" "+e.Outcome); !ok {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -155,24 +156,17 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		}
 	}
-	o.Every = orDefault(o.Every, DefaultEvery)
-	o.Keep = orDefault(o.Keep, DefaultKeep)
-	o.Timeout = orDefault(o.Timeout, DefaultTimeout)
-	o.MaxEntries = min(orDefault(o.MaxEntries, DefaultMaxEntries), resourcesync.DefaultLimits.Entries)
-	o.MaxBytes = min(orDefault(o.MaxBytes, DefaultMaxBytes), resourcesync.DefaultLimits.Bytes)
-	o.MaxStored = orDefault(o.MaxStored, DefaultMaxStored)
+	o.Every = cmp.Or(max(o.Every, 0), DefaultEvery)
+	o.Keep = cmp.Or(max(o.Keep, 0), DefaultKeep)
+	o.Timeout = cmp.Or(max(o.Timeout, 0), DefaultTimeout)
+	o.MaxEntries = min(cmp.Or(max(o.MaxEntries, 0), DefaultMaxEntries), resourcesync.DefaultLimits.Entries)
+	o.MaxBytes = min(cmp.Or(max(o.MaxBytes, 0), DefaultMaxBytes), resourcesync.DefaultLimits.Bytes)
+	o.MaxStored = cmp.Or(max(o.MaxStored, 0), DefaultMaxStored)
 	o.Client = withoutRedirects(o.Client)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-func orDefault[T int | int64 | time.Duration](v, zero T) T {
-	if v <= 0 {
-		return zero
-	}
-	return v
 }
 
 // checkTopic tells whether there can be immutable copies below topic.

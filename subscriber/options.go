@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -134,16 +135,16 @@ func (o *Options) setDefaults() error {
 			return fmt.Errorf("subscriber: Options.%s is negative; leave it out for its default", name)
 		}
 	}
-	orDefault(&o.MinSignature, websub.SHA256)
+	o.MinSignature = cmp.Or(o.MinSignature, websub.SHA256)
 	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {
 		return fmt.Errorf("subscriber: Options.MinSignature: %w", err)
 	}
-	orDefault(&o.Lease, 10*24*time.Hour)
-	orDefault(&o.MaxBody, 64<<20)
-	orDefault(&o.MaxBacklog, 1<<30)
-	orDefault(&o.HoldFor, 10*time.Second)
-	orDefault(&o.MaxHeld, 64)
-	orDefault(&o.CheckEvery, time.Hour)
+	o.Lease = cmp.Or(o.Lease, 10*24*time.Hour)
+	o.MaxBody = cmp.Or(o.MaxBody, 64<<20)
+	o.MaxBacklog = cmp.Or(o.MaxBacklog, 1<<30)
+	o.HoldFor = cmp.Or(o.HoldFor, 10*time.Second)
+	o.MaxHeld = cmp.Or(o.MaxHeld, 64)
+	o.CheckEvery = cmp.Or(o.CheckEvery, time.Hour)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -155,13 +156,6 @@ func (o *Options) setDefaults() error {
 		o.Client, o.ownClient = client, true
 	}
 	return nil
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // methods are those that a signature may have, from the weakest accepted on.

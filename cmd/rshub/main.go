@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/program/cli"
-	"github.com/rshub/rshub/internal/program/config"
 )
 
 // version is set by the linker in a release.
@@ -51,7 +51,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := config.Nearest(name, names); near != "" {
+	if near := nearest.Of(name, names); near != "" {
 		return cli.Fail(cli.ExitUsage, "%w; did you mean --%s?", err, near)
 	}
 	return err

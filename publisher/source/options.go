@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -154,23 +155,16 @@ const (
 )
 
 func (s Schedule) withDefaults() Schedule {
-	s.ChangeList = orDefault(s.ChangeList, time.Second)
-	s.Rotate = orDefault(s.Rotate, 30*day)
-	s.RotateAt = min(max(orDefault(s.RotateAt, 50_000), 1), resourcesync.DefaultLimits.Entries)
-	s.ResourceList = orDefault(s.ResourceList, time.Minute)
-	s.Dump = orDefault(s.Dump, day)
-	s.Archive = orDefault(s.Archive, day)
-	s.KeepChanges = orDefault(s.KeepChanges, 7*day)
-	s.KeepArchive = max(orDefault(s.KeepArchive, 30*day), s.KeepChanges)
-	s.KeepDumps = max(orDefault(s.KeepDumps, 2), 1)
-	s.PackageBytes = max(orDefault(s.PackageBytes, 1<<30), 1)
-	s.Linger = max(orDefault(s.Linger, 10*time.Minute), 0)
+	s.ChangeList = cmp.Or(s.ChangeList, time.Second)
+	s.Rotate = cmp.Or(s.Rotate, 30*day)
+	s.RotateAt = min(max(cmp.Or(s.RotateAt, 50_000), 1), resourcesync.DefaultLimits.Entries)
+	s.ResourceList = cmp.Or(s.ResourceList, time.Minute)
+	s.Dump = cmp.Or(s.Dump, day)
+	s.Archive = cmp.Or(s.Archive, day)
+	s.KeepChanges = cmp.Or(s.KeepChanges, 7*day)
+	s.KeepArchive = max(cmp.Or(s.KeepArchive, 30*day), s.KeepChanges)
+	s.KeepDumps = max(cmp.Or(s.KeepDumps, 2), 1)
+	s.PackageBytes = max(cmp.Or(s.PackageBytes, 1<<30), 1)
+	s.Linger = max(cmp.Or(s.Linger, 10*time.Minute), 0)
 	return s
-}
-
-func orDefault[T int | int64 | time.Duration](v, zero T) T {
-	if v == 0 {
-		return zero
-	}
-	return v
 }

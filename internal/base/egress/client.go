@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -99,7 +100,7 @@ func New(o Options) (*Client, error) {
 		policy:     p,
 		refused:    o.Refused,
 		userAgent:  o.UserAgent,
-		tlsTimeout: orDefault(o.TLSTimeout, DefaultTLSTimeout),
+		tlsTimeout: cmp.Or(max(o.TLSTimeout, 0), DefaultTLSTimeout),
 		// No ServerName here: each connection sets its own. Sessions are kept
 		// per server name.
 		tls: &tls.Config{
@@ -109,7 +110,7 @@ func New(o Options) (*Client, error) {
 		},
 	}
 	c.dialer = net.Dialer{
-		Timeout:        orDefault(o.ConnectTimeout, DefaultConnectTimeout),
+		Timeout:        cmp.Or(max(o.ConnectTimeout, 0), DefaultConnectTimeout),
 		Resolver:       o.Resolver,
 		ControlContext: c.control,
 	}
@@ -134,8 +135,8 @@ func (c *Client) transport(o Options) *http.Transport {
 		Protocols:              &protocols,
 		DisableCompression:     true, // no gzip bombs, and bodies stay as they were sent
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxIdleConns:           orDefault(o.Idle, DefaultIdle),
-		MaxIdleConnsPerHost:    orDefault(o.PerHost, DefaultPerHost),
+		MaxIdleConns:           cmp.Or(max(o.Idle, 0), DefaultIdle),
+		MaxIdleConnsPerHost:    cmp.Or(max(o.PerHost, 0), DefaultPerHost),
 		IdleConnTimeout:        idleTimeout,
 	}
 	if c.proxy != nil {
@@ -143,13 +144,6 @@ func (c *Client) transport(o Options) *http.Transport {
 		t.MaxIdleConnsPerHost = t.MaxIdleConns // connections to the proxy serve all hosts of http
 	}
 	return t
-}
-
-func orDefault[T time.Duration | int](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }
 
 // Do sends one request and returns its answer, whatever its status: redirects

@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/rshub/rshub/internal/base/quiet"
 )
 
 // gate bounds the connections of a listener, in all and for each network. Where
@@ -21,13 +22,12 @@ type gate struct {
 	exempt     []netip.Prefix // proxies, whose connections are everybody's
 	listener   string         // for the log
 	log        *slog.Logger
-	say        *rate.Limiter
+	quiet      *quiet.Limit
 
 	mu       sync.Mutex
 	guests   map[net.Conn]*guest
 	networks map[netip.Prefix]*crowd
 	waiting  list.List // of *guest, in the order in which they began to wait
-	shut     int       // connections since the last line of the log
 }
 
 // crowd is the connections of one network.
@@ -47,7 +47,7 @@ type guest struct {
 func newGate(o Options) *gate {
 	return &gate{
 		total: o.Total, perNetwork: o.PerNetwork, exempt: o.Exempt, listener: o.Name, log: o.Log,
-		say:    rate.NewLimiter(rate.Every(limitedEvery), 1),
+		quiet:  quiet.New(limitedEvery, 1),
 		guests: make(map[net.Conn]*guest), networks: make(map[netip.Prefix]*crowd),
 	}
 }
@@ -107,12 +107,10 @@ func (g *gate) enter(c net.Conn) (out net.Conn) {
 	}
 	goes, _ := first.Value.(*guest)
 	g.leave(goes)
-	g.shut++
-	if g.say.Allow() {
+	if leftOut, ok := g.quiet.Line(time.Now(), ""); ok {
 		g.log.Warn("there are too many connections; those without a request make room", slog.String("event", "connections_limited"),
-			slog.String("listener", g.listener), slog.Int("count", g.shut), slog.Int("connections", len(g.guests)),
+			slog.String("listener", g.listener), slog.Int("count", leftOut+1), slog.Int("connections", len(g.guests)),
 			slog.String("network", goes.network.String()))
-		g.shut = 0
 	}
 	return goes.conn
 }

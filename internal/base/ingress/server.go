@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/rshub/rshub/internal/base/quiet"
 )
 
 // The limits of a listener, as docs/operations.md has them.
@@ -96,19 +96,19 @@ const errorLine = 200
 type errorLog struct {
 	log      *slog.Logger
 	listener string
-	limit    *rate.Limiter
+	quiet    *quiet.Limit
 }
 
 // ErrorLog is for package log to write to: what net/http says of the connections of a
 // listener, as lines of log, within a limit. Goroutines may share it.
 func ErrorLog(listener string, log *slog.Logger) io.Writer {
-	return &errorLog{log: log, listener: listener, limit: rate.NewLimiter(rate.Every(errorsEvery), errorsAtOnce)}
+	return &errorLog{log: log, listener: listener, quiet: quiet.New(errorsEvery, errorsAtOnce)}
 }
 
 func (e *errorLog) Write(line []byte) (int, error) {
-	if e.limit.Allow() {
+	if leftOut, ok := e.quiet.Line(time.Now(), ""); ok {
 		text := strings.ToValidUTF8(string(line[:min(len(line), errorLine)]), "")
-		e.log.Info(strings.TrimSpace(text), slog.String("event", "http_error"), slog.String("listener", e.listener))
+		e.log.Info(strings.TrimSpace(text), slog.String("event", "http_error"), slog.String("listener", e.listener), slog.Int("left_out", leftOut))
 	}
 	return len(line), nil
 }

@@ -1,15 +1,18 @@
-package cli
+package nearest
 
 import "strings"
 
-// slips is how many characters a name may be off and still be taken for the one
-// that was meant.
-func slips(name string) int { return max(2, len(name)/8) }
+// slips is how many characters a name may be off and still be taken for the one that was meant: up to
+// four in a name, more in an address.
+func slips(name string) int { return max(2, min(len(name)/3, 4), len(name)/8) }
 
-// near returns how far off name is from other, and whether that is near enough:
-// by its characters, or because one of the two is the beginning of the other.
-func near(name, other string) (distance int, ok bool) {
-	name, other = strings.ToLower(name), strings.ToLower(other)
+// plain writes names alike that differ only in how they are written: MAX_BODY and max-body.
+var plain = strings.NewReplacer("_", "-")
+
+// Near returns how far off name is from other, and whether that is near enough: by its characters, or
+// because one of the two is the beginning of the other. Capital letters and underscores do not count.
+func Near(name, other string) (distance int, ok bool) {
+	name, other = plain.Replace(strings.ToLower(name)), plain.Replace(strings.ToLower(other))
 	most := slips(name)
 	if d := editDistance(name, other, most); d <= most {
 		return d, true
@@ -21,16 +24,24 @@ func near(name, other string) (distance int, ok bool) {
 	return 0, false
 }
 
-// nearest returns the one of names that name was probably meant to be; empty:
-// none is near.
-func nearest(name string, names []string) string {
+// Of returns the one of names that name was probably meant to be, of several equally near ones the first
+// in the alphabet; empty: none is near.
+func Of(name string, names []string) string {
 	best, found := 0, ""
 	for _, n := range names {
-		if d, ok := near(name, n); ok && (found == "" || d < best) {
+		if d, ok := Near(name, n); ok && (found == "" || d < best || d == best && n < found) {
 			best, found = d, n
 		}
 	}
 	return found
+}
+
+// DidYouMean is the end of a sentence that says name is unknown; empty: none of names is near.
+func DidYouMean(name string, names []string) string {
+	if n := Of(name, names); n != "" {
+		return "; did you mean " + n + "?"
+	}
+	return ""
 }
 
 // editDistance is the Levenshtein distance of two strings in bytes, or most+1

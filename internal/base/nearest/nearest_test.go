@@ -1,4 +1,4 @@
-package cli
+package nearest
 
 import "testing"
 
@@ -6,7 +6,16 @@ func TestNearest(t *testing.T) {
 	for name, want := range map[string]string{
 		"activ": "active", "ACTIVE": "active", "fialing": "failing", "end": "ended", "": "", "xyzzy": "",
 	} {
-		if got := nearest(name, states); got != want {
+		if got := Of(name, []string{"active", "pending", "failing", "ended"}); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	settings := []string{"max-body", "lease-min", "lease-max", "continuity", "retention-age", "retention-bytes"}
+	for name, want := range map[string]string{
+		"max_body": "max-body", "MAX-BODY": "max-body", "maxbody": "max-body", "lease-mi": "lease-min", "lease-m": "lease-max",
+		"continuty": "continuity", "retention-size": "retention-age",
+	} {
+		if got := Of(name, settings); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
@@ -17,7 +26,7 @@ func TestNearest(t *testing.T) {
 		"https://example.org/":         urls[0], // its beginning
 		"gopher://nowhere/":            "",
 	} {
-		if got := nearest(name, urls); got != want {
+		if got := Of(name, urls); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}

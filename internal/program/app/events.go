@@ -1,15 +1,15 @@
 package app
 
 import (
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"golang.org/x/time/rate"
 
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -39,39 +39,14 @@ const (
 	quietEvery = 2 * time.Second
 )
 
-// quiet leaves out lines of one event. It may be shared between goroutines.
-type quiet struct {
-	limit *rate.Limiter
-	left  atomic.Int64 // lines since the last one
-}
-
-// line reports whether a line is to be written now, and how many were left out
-// since the last one. On nil it always is.
-func (q *quiet) line() (leftOut int64, ok bool) {
-	switch {
-	case q == nil:
-		return 0, true
-	case !q.limit.Allow():
-		q.left.Add(1)
-		return 0, false
-	}
-	return q.left.Swap(0), true
-}
-
-// quiets are those of the events that need them.
-func quiets() map[string]*quiet {
-	all := make(map[string]*quiet)
-	for _, name := range []string{subscriptions.EventFailed, subscriptions.EventDropped, subscriptions.EventDenied} {
-		all[name] = &quiet{limit: rate.NewLimiter(rate.Every(quietEvery), quietBurst)}
-	}
-	return all
-}
+// bounded are the events that need that.
+var bounded = []string{subscriptions.EventFailed, subscriptions.EventDropped, subscriptions.EventDenied}
 
 // logEvents writes what happens to subscriptions, one line each, and one more for
 // what a subscription will not get. Of what strangers' requests come to it writes
 // as many lines as do not fill the log.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
-	quiets := quiets()
+	limit := quiet.New(quietEvery, quietBurst)
 	return func(e subscriptions.Event) {
 		if e.Gap.Count > 0 {
 			delivery.LogGap(log, e.Topic, e.SubscriptionID, e.CallbackHost, e.Gap)
@@ -81,9 +56,12 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 		if line == nil {
 			return
 		}
-		leftOut, ok := quiets[e.Name].line()
-		if !ok {
-			return
+		leftOut := 0
+		if slices.Contains(bounded, e.Name) {
+			var ok bool
+			if leftOut, ok = limit.Line(time.Now(), e.Name); !ok {
+				return
+			}
 		}
 		replayed := e.Name == subscriptions.EventReplayed
 		line.Write(
@@ -98,7 +76,7 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 			given(e.Status != 0, zap.Int("status", e.Status)),
 			given(e.Duration > 0, zap.Duration("duration", e.Duration)),
 			given(replayed, zap.Time("since", e.Since)), given(replayed, zap.Uint64("count", e.Count)),
-			given(leftOut > 0, zap.Int64("left_out", leftOut)),
+			given(leftOut > 0, zap.Int("left_out", leftOut)),
 			zap.Error(e.Err),
 		)
 	}

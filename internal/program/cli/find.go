@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 const (
@@ -179,7 +180,7 @@ func (k kind[T]) search(ctx context.Context, c *client, name, part string) (foun
 		if k.keyed(name) {
 			candidate = k.key(item)
 		}
-		if d, ok := near(name, candidate); ok && (meant == "" || d < distance) {
+		if d, ok := nearest.Near(name, candidate); ok && (meant == "" || d < distance) {
 			meant, distance = k.label(item), d
 		}
 		return nil

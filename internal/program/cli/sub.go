@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
@@ -40,11 +41,7 @@ many failed in a row; NEXT when the next one is due.`,
   rshub sub ls --json | jq -r 'select(.lag.notifications > 100) | .callback'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if state != "" && !slices.Contains(states, state) {
-				hint := ""
-				if n := nearest(state, states); n != "" {
-					hint = "; did you mean " + n + "?"
-				}
-				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), hint)
+				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), nearest.DidYouMean(state, states))
 			}
 			c, err := f.client(env)
 			if err != nil {

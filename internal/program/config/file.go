@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 // maxFile bounds the files that are read here.
@@ -85,7 +87,7 @@ func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what 
 		what, ok := known[key.Value]
 		switch {
 		case !ok || key.Kind != yaml.ScalarNode:
-			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, didYouMean(key.Value, keys(known))))
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, nearest.DidYouMean(key.Value, keys(known))))
 		case seen[key.Value] > 0:
 			errs = append(errs, fmt.Errorf("%s: %s was set before, in line %d", from, key.Value, seen[key.Value]))
 		default:

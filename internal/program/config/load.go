@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 const envPrefix = "RSHUB_"
@@ -200,7 +202,7 @@ func fromEnv(environ []string, table []setting) (layer, []error) {
 		case ok:
 			l[name] = given{[]string{value}, key}
 		case strings.HasPrefix(key, envPrefix) && !notOurs.MatchString(key):
-			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", key, didYouMean(key, keys(byEnv))))
+			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", key, nearest.DidYouMean(key, keys(byEnv))))
 		}
 	}
 	return l, errs

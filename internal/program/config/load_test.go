@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 // write puts a file into a fresh folder and returns its name.
@@ -316,7 +318,7 @@ func TestNearest(t *testing.T) {
 		"max_body": "max-body", "MAX-BODY": "max-body", "maxbody": "max-body", "lease-mi": "lease-min", "continuty": "continuity",
 		"retention-size": "retention-age", "xyzzy": "", "": "",
 	} {
-		if got := Nearest(name, names); got != want {
+		if got := nearest.Of(name, names); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
