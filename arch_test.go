@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,6 @@ var modules = map[string]string{
 	"cobra":       "github.com/spf13/cobra",
 	"fsnotify":    "github.com/fsnotify/fsnotify",
 	"go-redis":    "github.com/redis/go-redis/v9",
-	"koanf":       "github.com/knadh/koanf",
 	"mux":         "github.com/gorilla/mux",
 	"otel":        "go.opentelemetry.io/otel",
 	"pflag":       "github.com/spf13/pflag",
@@ -69,7 +69,7 @@ var table = map[string]room{
 	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity":  {layer: "0"},
-	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest", third: "koanf yaml pflag"},
+	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest", third: "yaml pflag"},
 	// What somebody meant who wrote a name that does not exist.
 	"internal/base/nearest": {layer: "0"},
 	// Which of the lines about strangers go to a log.
@@ -82,23 +82,23 @@ var table = map[string]room{
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "uuid"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "uuid"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress", third: "fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk", third: "fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "mux uuid zap"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
-	"admin":            {layer: "2", may: "subscriptions journal cluster internal/base/browser internal/base/quiet", third: "mux zap uuid"},
+	"admin":            {layer: "2", may: "subscriptions journal internal/base/browser internal/base/quiet", third: "mux zap uuid"},
 
-	"internal/engine/telemetry": {layer: "3", may: "0-2", third: "zap prometheus go-redis otel uuid"},
-	"internal/program/app":      {layer: "3a", may: "0-2 internal/engine/telemetry internal/engine/transfer internal/program/config", third: "zap prometheus go-redis otel uuid"},
+	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress journal subscriptions", third: "zap prometheus otel uuid"},
+	"internal/program/app":      {layer: "3a", may: "admin cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity", third: "zap"},
@@ -108,8 +108,8 @@ var table = map[string]room{
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag progressbar zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
-	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/program/cli", third: "cobra pflag progressbar"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
+	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli", third: "cobra pflag progressbar"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.
 	"test/ports":     {layer: "3"},
@@ -124,21 +124,7 @@ var table = map[string]room{
 }
 
 // mayImport lists the packages of this module that r may import.
-func (r room) mayImport() []string {
-	var all []string
-	for _, name := range strings.Fields(r.may) {
-		if name != "0-2" {
-			all = append(all, name)
-			continue
-		}
-		for other, o := range table {
-			if o.layer <= "2" && other != "store/storetest" {
-				all = append(all, other)
-			}
-		}
-	}
-	return all
-}
+func (r room) mayImport() []string { return strings.Fields(r.may) }
 
 // within reports whether path is a package of one of the modules.
 func within(path string, in []string) bool {
@@ -172,8 +158,72 @@ func judge(pkg string, imports []string) []string {
 	return wrong
 }
 
-// Every package is in the table and imports only what the table allows. Tests
-// may import what they like.
+// unused returns what the table allows though nothing needs it: rows without a package, imports
+// that a package does not have, and modules that no package imports. lists are the imports
+// by package.
+func unused(table map[string]room, lists map[string][]string) (wrong []string) {
+	imported := func(path string) func(pkg string) bool {
+		return func(pkg string) bool {
+			return slices.ContainsFunc(lists[pkg], func(i string) bool { return within(i, []string{path}) })
+		}
+	}
+	all := slices.Sorted(maps.Keys(lists))
+	for pkg, r := range table {
+		if _, ok := lists[pkg]; !ok {
+			wrong = append(wrong, fmt.Sprintf("the table has %s, which does not exist", pkg))
+			continue
+		}
+		for _, other := range strings.Fields(r.may) {
+			if !slices.Contains(lists[pkg], module+"/"+other) {
+				wrong = append(wrong, fmt.Sprintf("%s may import %s, and does not: remove it from its row", pkg, other))
+			}
+		}
+		for _, name := range strings.Fields(r.third) {
+			if !imported(modules[name])(pkg) {
+				wrong = append(wrong, fmt.Sprintf("%s may import %s, and does not: remove it from its row", pkg, name))
+			}
+		}
+	}
+	for name, path := range modules {
+		if !slices.ContainsFunc(all, imported(path)) {
+			wrong = append(wrong, fmt.Sprintf("no package imports the module %s", name))
+		}
+	}
+	for _, path := range free {
+		if !slices.ContainsFunc(all, imported(path)) {
+			wrong = append(wrong, fmt.Sprintf("no package imports the module %s", path))
+		}
+	}
+	return wrong
+}
+
+// unused finds each kind of row that nobody needs.
+func TestUnused(t *testing.T) {
+	table := map[string]room{
+		"hub":    {layer: "2", may: "websub journal", third: "mux"},
+		"websub": {layer: "0"},
+		"gone":   {layer: "0"},
+	}
+	lists := map[string][]string{"hub": {"time", module + "/websub"}, "websub": nil}
+	for _, path := range modules {
+		lists["websub"] = append(lists["websub"], path+"/some")
+	}
+	lists["websub"] = append(lists["websub"], free[2:]...)
+	got := unused(table, lists)
+	slices.Sort(got)
+	want := []string{
+		"hub may import journal, and does not: remove it from its row",
+		"hub may import mux, and does not: remove it from its row",
+		"no package imports the module " + free[1],
+		"the table has gone, which does not exist",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Every package is in the table and imports only what the table allows, and the table allows
+// nothing that no package needs. Tests may import what they like.
 func TestImports(t *testing.T) {
 	lookAtTheTree(t)
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
@@ -183,7 +233,7 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, stderr.String())
 	}
-	seen := 0
+	seen, lists := 0, make(map[string][]string)
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; seen++ {
 		var p struct {
 			ImportPath string
@@ -197,9 +247,14 @@ func TestImports(t *testing.T) {
 		if p.ImportPath == module {
 			continue // the root holds tests alone
 		}
-		for _, wrong := range judge(strings.TrimPrefix(p.ImportPath, module+"/"), p.Imports) {
+		pkg := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, wrong := range judge(pkg, p.Imports) {
 			t.Error(wrong)
 		}
+		lists[pkg] = p.Imports
+	}
+	for _, wrong := range unused(table, lists) {
+		t.Error(wrong)
 	}
 	if seen < 10 {
 		t.Errorf("go list names %d packages only", seen)
