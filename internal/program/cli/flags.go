@@ -4,11 +4,9 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/quantity"
@@ -83,12 +81,8 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	f, ok := Raw(w).(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
+	_, ok := askTerminal(Raw(w))
+	return ok
 }
 
 // Span is a duration as a flag: 90s, 10m, 72h, 30d, or off, which is negative.
