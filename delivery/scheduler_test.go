@@ -20,7 +20,7 @@ func TestSchedulerKeepsTheRule(t *testing.T) {
 	seen := make(map[string]int)
 	rapid.Check(t, func(t *rapid.T) {
 		w := newRuleWorld(t)
-		steps := rapid.IntRange(20, 200).Draw(t, "steps")
+		steps := rapid.IntRange(20, 150).Draw(t, "steps")
 		for range steps {
 			w.act()
 			w.pump()

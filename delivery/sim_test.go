@@ -158,7 +158,7 @@ func (s *sim) remove(l *lane) {
 	s.d.sched.s.remove(l)
 }
 
-// at has something done retry.
+// at has something done later.
 func (s *sim) at(after time.Duration, do func()) {
 	s.events.set(&simEvent{due: s.d.sched.s.mono() + int64(after), timer: -1, do: do})
 }

@@ -116,15 +116,18 @@ type topicQueue struct {
 // counts against has a free slot, those of the hub (limits) and those of its host. A
 // reserved one has its slot at the hub already.
 func (q *turns) mayStart(h *host, k kind, reserved bool) bool {
-	return q.limits.mayStart(h.pool(), reserved) && q.slotFree(h, k)
+	return q.limits.mayStart(h.pool(), reserved) && q.slotFree(h) && q.kindFree(h, k)
 }
 
-// slotFree reports whether a lane of a kind is ready at h and h has a free slot for it. A
-// suspect host has one, when its probe is due. Retries have half of the slots, rounded up.
-func (q *turns) slotFree(h *host, k kind) bool {
-	return h.queued[k].len() > 0 && h.busy() < q.slots(h) &&
-		(k != retry || int(h.active[k]) < (q.perHost+1)/2) &&
-		(!h.suspect || h.probe <= q.now())
+// slotFree reports whether h has a free slot. A suspect host has one, when its probe is due.
+func (q *turns) slotFree(h *host) bool {
+	return h.busy() < q.slots(h) && (!h.suspect || h.probe <= q.now())
+}
+
+// kindFree reports whether a lane of a kind is ready at h and may have a free slot: retries have
+// half of the slots, rounded up.
+func (q *turns) kindFree(h *host, k kind) bool {
+	return h.queued[k].len() > 0 && (k != retry || int(h.active[k]) < (q.perHost+1)/2)
 }
 
 // slots is how many deliveries h may have at once.
@@ -143,13 +146,16 @@ func (q *turns) slots(h *host) int {
 // A quarter and not a third: a kind that comes and goes gets its slots from whichever kind
 // is done first.
 func (q *turns) nextKind(h *host) (kind, bool) {
-	if h.suspect && q.slotFree(h, trusted) {
-		return trusted, true // the likeliest to be trusted
+	switch {
+	case !q.slotFree(h):
+		return 0, false
+	case h.suspect && q.kindFree(h, trusted):
+		return trusted, true // the likeliest to be answered
 	}
 	next := kinds
 	for n := range kinds {
 		k := (h.turn + n) % kinds
-		if (next == kinds || h.active[k] < h.active[next]) && q.slotFree(h, k) {
+		if (next == kinds || h.active[k] < h.active[next]) && q.kindFree(h, k) {
 			next = k
 		}
 	}
