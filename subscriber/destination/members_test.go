@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,52 @@ func TestPushedDeletionOfTwoSets_LNK11(t *testing.T) {
 	p.happens(destination.Deleted, "y", id)
 	if got := read(dir, "x"); got != "of both" {
 		t.Errorf("the copy has %q", got)
+	}
+}
+
+// LNK-11: a change of one set that could not be had is tried again, though the list of
+// another set, which is older, describes what the copy has. That list says nothing of a
+// resource that is not there either.
+func TestFailureOutlivesAnOlderList_LNK11(t *testing.T) {
+	h, dir := emptyHistory(t), t.TempDir()
+	defer h.Close()
+	a, b := h.add("timed", true), h.add("none", true)
+	h.then("x", "version 1", resourcesync.Created, a, b)
+	h.then("y", "version 1", resourcesync.Created, a, b)
+	c := h.open(dir)
+	sync := func(copied, failed int, x, y string) {
+		t.Helper()
+		r, err := c.Sync(t.Context())
+		if err != nil || r.Copied != copied || r.Failed != failed {
+			t.Errorf("%v %+v, want %d copied and %d failed", err, r, copied, failed)
+		}
+		if got := h.copied(dir); got["x"] != x || got["y"] != y {
+			t.Errorf("the copy has %v", got)
+		}
+	}
+	serve := func(body string) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.served["x"], h.served["y"] = body, body
+	}
+	sync(2, 0, "version 1", "version 1")
+	h.mu.Lock()
+	h.clock = h.clock.Add(time.Second)
+	for _, name := range []string{"x", "y"} {
+		h.served[name], h.lastMod[name] = "version 2", h.clock
+		h.tell(a, name, resourcesync.Updated)
+	}
+	h.mu.Unlock()
+	if err := os.Remove(filepath.Join(dir, "y")); err != nil {
+		t.Fatal(err)
+	}
+	serve("what nobody describes")
+	sync(0, 2, "version 1", "")
+	sync(0, 2, "version 1", "")
+	serve("version 2")
+	sync(2, 0, "version 2", "version 2")
+	if r, err := c.Audit(t.Context(), false); err != nil || !r.InSync {
+		t.Errorf("%v %+v", err, r)
 	}
 }
 

@@ -88,7 +88,7 @@ func (r *reconciler) reconcileOne(ctx context.Context, w desired) (res result, o
 			return res, false
 		}
 	}
-	if w.mark {
+	if w.mark || r.isBehindFailure(&w) {
 		res.apart = true
 	} else if w.change.Removes() {
 		if r.state.othersList(w.url, w.leavingSets()) {
@@ -169,20 +169,34 @@ func (r *reconciler) isInStep(w desired) (file, bool) {
 	return f, (w.change == "" || w.changedAt.IsZero()) && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
 }
 
-// outdated reports whether another set that lists the same resource described a later
-// state of it, of which the copy has the bytes: sets may be behind each other, and the
-// copy would go back and forth between them.
-func (r *reconciler) outdated(f *file, w *desired) bool {
-	if !f.Said || f.Set == w.set {
-		return false
-	}
-	if !w.changedAt.IsZero() && !f.ChangedAt.IsZero() {
-		if !f.ChangedAt.After(w.changedAt) {
-			return false
-		}
-	} else if w.change != "" || w.lastMod.IsZero() || !f.LastMod.After(w.lastMod) {
+// isBehindFailure reports whether another set that lists the same resource described a
+// later state of it, which could not be fetched yet. The failure stays, and is tried again.
+func (r *reconciler) isBehindFailure(w *desired) bool {
+	f, failed := r.state.failure(w.url)
+	if !failed || w.again || f.Set == w.set || f.Change.Removes() || w.change.Removes() || !isLater(f.ChangedAt, f.LastMod, w) {
 		return false
 	}
 	_, lists := r.state.members(w.url)[f.Set]
 	return lists
+}
+
+// outdated reports whether another set that lists the same resource described a later
+// state of it, of which the copy has the bytes: sets may be behind each other, and the
+// copy would go back and forth between them.
+func (r *reconciler) outdated(f *file, w *desired) bool {
+	if !f.Said || f.Set == w.set || !isLater(f.ChangedAt, f.LastMod, w) {
+		return false
+	}
+	_, lists := r.state.members(w.url)[f.Set]
+	return lists
+}
+
+// isLater reports whether a state that is described with these times is later than w: by
+// the times of the changes where both have one, or else, for w of a list, by the times of
+// modification.
+func isLater(changedAt, lastMod time.Time, w *desired) bool {
+	if !w.changedAt.IsZero() && !changedAt.IsZero() {
+		return changedAt.After(w.changedAt)
+	}
+	return w.change == "" && !w.lastMod.IsZero() && lastMod.After(w.lastMod)
 }
