@@ -14,7 +14,7 @@
 // again, and counted, and holds up nothing else.
 //
 // Nothing that a Source says is trusted with the file system or with other hosts:
-// addresses become paths by one mapping that cannot leave the copy (paths.go), no
+// addresses become paths by one mapping that cannot leave the copy (names.go), no
 // host is called that was not allowed, and a Source that suddenly lists next to
 // nothing does not empty the copy.
 package destination
