@@ -64,7 +64,7 @@ func (r *commitGroup) ahead(s subscriptions.Subscription) subscriptions.Subscrip
 	}
 	for i := range r.commits[:last+1] {
 		if r.commits[i].ID == s.ID {
-			s.Settle(&r.commits[i])
+			s.Apply(&r.commits[i])
 		}
 	}
 	return s

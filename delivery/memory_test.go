@@ -378,7 +378,7 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 		if r == nil {
 			continue
 		}
-		won, ended := r.Subscription.Settle(&c)
+		won, ended := r.Subscription.Apply(&c)
 		if ended {
 			m.clock++
 			r.changed = m.clock

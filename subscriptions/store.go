@@ -103,7 +103,7 @@ type Commit struct {
 	// End, where not empty, ends the subscription for this reason at EndedAt.
 	// Lease is the VerifiedAt of the lease that it ends: the one that was in force
 	// when the exchange began. If that lease is over when the commit is stored,
-	// the whole commit has no effect (Subscription.Settle).
+	// the whole commit has no effect (Subscription.Apply).
 	End            string
 	EndedAt, Lease time.Time
 }

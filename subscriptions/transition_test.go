@@ -216,11 +216,11 @@ func TestRenewalOutlivesAnEarlierEnd(t *testing.T) {
 		}
 		s := *got.Subscription
 		gone := Commit{ID: s.ID, Cursor: journal.Cursor{Generation: 7, Anchor: entry(13), Attempt: 1, LastStatus: 410}, End: EndGone, EndedAt: now, Lease: before.VerifiedAt}
-		if won, ended := s.Settle(&gone); won || ended || cmp.Diff(got.Subscription, &s) != "" {
+		if won, ended := s.Apply(&gone); won || ended || cmp.Diff(got.Subscription, &s) != "" {
 			t.Errorf("%s: the end of the lease before left %+v", name, s)
 		}
 		gone.Lease = s.VerifiedAt
-		if won, ended := s.Settle(&gone); !won || !ended || s.EndReason != EndGone {
+		if won, ended := s.Apply(&gone); !won || !ended || s.EndReason != EndGone {
 			t.Errorf("%s: the end of the lease in force left %+v", name, s)
 		}
 	}

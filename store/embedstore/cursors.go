@@ -71,13 +71,13 @@ func (r *records) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended 
 	}
 	// All is read before the first write.
 	var sub *subscriptions.Subscription
-	if len(c.Gaps) > 0 || c.End != "" {
+	if !c.CursorOnly() {
 		if sub, err = r.readSubscription(tx, key); err != nil {
 			return false, err
 		}
 		sub.Cursor = old
 		won := false
-		if won, ended = sub.Settle(c); !won {
+		if won, ended = sub.Apply(c); !won {
 			return false, nil
 		}
 	}

@@ -86,7 +86,7 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	seen := make(map[uuid.UUID]bool, len(commits))
 	whole := make(map[uuid.UUID][]*subscriptions.Commit)
 	for i := range commits {
-		if c := &commits[i]; seen[c.ID] || len(c.Gaps) > 0 || c.End != "" {
+		if c := &commits[i]; seen[c.ID] || !c.CursorOnly() {
 			whole[c.ID] = nil
 		}
 		seen[commits[i].ID] = true

@@ -75,7 +75,7 @@ func (r *records) commitOne(id uuid.UUID, old stored, commits []*subscriptions.C
 	var won, ended bool
 	var attempts []subscriptions.Attempt
 	for _, c := range commits {
-		one, end := sub.Settle(c)
+		one, end := sub.Apply(c)
 		if !one {
 			continue
 		}

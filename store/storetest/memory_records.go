@@ -106,7 +106,7 @@ func (m *Memory) Commit(ctx context.Context, commits []subscriptions.Commit) err
 		if ctx.Err() != nil || s == nil {
 			continue
 		}
-		won, ended := s.Settle(&c)
+		won, ended := s.Apply(&c)
 		if !won {
 			continue
 		}
