@@ -122,7 +122,7 @@ func (s *Service) grant(r websub.SubscribeRequest) time.Duration {
 // checkPerHost refuses a new subscription at a host that has all it may have,
 // those that wait included.
 func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) error {
-	if s.hosts == nil || s.hosts.count(host)+s.queue.pending(host) < part(s.o.MaxPerHost, s.o.Live()) {
+	if s.o.MaxPerHost <= 0 || s.counts.onHost(host)+s.queue.pending(host) < perHub(s.o.MaxPerHost, s.o.Live()) {
 		return nil
 	}
 	rec, err := s.o.Store.Get(ctx, id)

@@ -158,12 +158,12 @@ func TestOneRequesterTakesNotAllPlaces(t *testing.T) {
 			t.Errorf("the others: %v", err)
 		}
 		defer w.run(t)()
-		settle(time.Second) // all but those of one.example are settled
+		elapse(time.Second) // all but those of one.example are settled
 		if err := asks("mallory", subscribe("https://c.example/x")); err != nil {
 			t.Errorf("when there is room again: %v", err)
 		}
-		settle(time.Hour)
-		if n := len(w.queue.asked.by) + len(w.queue.asked.count); n != 0 {
+		elapse(time.Hour)
+		if n := len(w.queue.quota.by) + len(w.queue.quota.count); n != 0 {
 			t.Errorf("%d are remembered when nothing waits", n)
 		}
 	})
@@ -178,7 +178,7 @@ func TestFailedAcceptGivesItsPlaceBack(t *testing.T) {
 		}
 		w.store.breakWith(nil)
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		w.accept(t, subscribe("https://other.example/"))
 	})
 }
@@ -196,26 +196,26 @@ func TestSubscriptionsOfOneHostAreBounded(t *testing.T) {
 		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
 			t.Errorf("while two wait: %v", err)
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
 			t.Errorf("with two in force: %v", err)
 		}
 		w.accept(t, subscribe(at(1)))
 		w.accept(t, subscribe("https://other.example/"))
-		settle(time.Second)
+		elapse(time.Second)
 		stop()
 
 		w.restart(o)
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, &limit) {
 			t.Errorf("after a restart: %v", err)
 		}
 		w.accept(t, unsubscribe(at(0)))
-		settle(time.Second)
+		elapse(time.Second)
 		w.accept(t, subscribe(at(2)))
-		settle(10 * time.Minute) // more than a round of the house-keeping
-		if n := w.hosts.count(egress.HostPortOf(at(0))); n != 2 {
+		elapse(10 * time.Minute) // more than a round of the house-keeping
+		if n := w.counts.onHost(egress.HostPortOf(at(0))); n != 2 {
 			t.Errorf("%d are counted, want 2", n)
 		}
 	})

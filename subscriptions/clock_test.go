@@ -22,19 +22,19 @@ func TestClockThatJumpsEndsNothing(t *testing.T) {
 				w.o.Clock = clock.New(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
 				defer w.run(t)()
 				w.accept(t, subscribe(before))
-				settle(time.Minute)
+				elapse(time.Minute)
 				off.Store(int64(jump))
 				w.accept(t, subscribe(during))
-				settle(time.Hour) // in which it goes round all shards
+				elapse(time.Hour) // in which it goes round all shards
 				off.Store(0)
-				settle(50 * time.Minute)
+				elapse(50 * time.Minute)
 				for _, callback := range []string{before, during} {
 					if s := w.record(callback).Subscription; s == nil || !s.Live(time.Now()) || len(s.Gaps) > 0 {
 						t.Errorf("%s: %+v", callback, s)
 					}
 				}
 				// In their time both end, but for what the jump gave.
-				settle(48 * time.Hour)
+				elapse(48 * time.Hour)
 				for _, callback := range []string{before, during} {
 					if s := w.record(callback).Subscription; s.EndReason != EndExpired {
 						t.Errorf("%s: %+v", callback, s)
@@ -52,7 +52,7 @@ func TestClockThatIsWrongFromTheStartEndsNothing(t *testing.T) {
 	virtual(t, Options{ResumeWithin: time.Minute, LeaseDefault: 24 * time.Hour}, func(t *testing.T, w *world) {
 		stop := w.run(t)
 		w.accept(t, subscribe(callback))
-		settle(time.Minute)
+		elapse(time.Minute)
 		stop()
 		var off atomic.Int64
 		off.Store(int64(30 * 24 * time.Hour))
@@ -66,15 +66,15 @@ func TestClockThatIsWrongFromTheStartEndsNothing(t *testing.T) {
 			return time.Now(), nil
 		}
 		defer w.run(t)()
-		settle(10 * time.Minute) // in which it goes round all shards
+		elapse(10 * time.Minute) // in which it goes round all shards
 		away.Store(false)
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		off.Store(0)
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if s := w.record(callback).Subscription; s == nil || !s.EndedAt.IsZero() || len(s.Gaps) > 0 {
 			t.Errorf("before its lease is over: %+v", s)
 		}
-		settle(24 * time.Hour)
+		elapse(24 * time.Hour)
 		if s := w.record(callback).Subscription; s.EndReason != EndExpired {
 			t.Errorf("when its lease is over: %+v", s)
 		}

@@ -23,7 +23,7 @@ func TestDeniedTopicIsTold_HUB20_HUB21(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		before := w.record(callback).Subscription
 		if before == nil {
 			t.Fatal("a topic that may be subscribed to was not")
@@ -31,7 +31,7 @@ func TestDeniedTopicIsTold_HUB20_HUB21(t *testing.T) {
 		w.checking(func(string) error { return &DeniedError{Reason: "not one of ours & never was"} })
 		w.answer(cbHost, answering(400))
 		w.accept(t, subscribe(callback))
-		settle(time.Hour)
+		elapse(time.Hour)
 		calls := w.callsTo(cbHost)
 		if len(calls) != 2 {
 			t.Fatalf("%d calls, want a verification and a denial", len(calls))
@@ -65,11 +65,11 @@ func TestDenialIsTriedAgain_HUB21(t *testing.T) {
 				w.accept(t, subscribe(callback))
 				w.store.records[ID(topic, callback)].Request.Tries = 3 // of its verification, before a restart
 				defer w.run(t)()
-				settle(25 * time.Second) // the silent one is waited for for 15
+				elapse(25 * time.Second) // the silent one is waited for for 15
 				if n := len(w.callsTo(cbHost)); n != 2 {
 					t.Errorf("%d tries in 25 s", n)
 				}
-				settle(time.Hour)
+				elapse(time.Hour)
 				calls := w.callsTo(cbHost)
 				if len(calls) != 4 || w.store.size() != 0 {
 					t.Errorf("%d tries, %d records", len(calls), w.store.size())
@@ -89,14 +89,14 @@ func TestUnsubscribeIsNotValidated_HUB20_HUB27(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		w.checking(func(string) error {
 			t.Error("the topic was checked")
 			return &DeniedError{}
 		})
 		w.publish(2)
 		w.accept(t, unsubscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		s := w.record(callback).Subscription
 		if s.EndReason != EndUnsubscribed || len(s.Gaps) != 1 || s.Gaps[0].Count != 2 {
 			t.Errorf("it ended as %+v", s)
@@ -121,23 +121,23 @@ func TestTopicThatCannotBeAskedIsAskedLater(t *testing.T) {
 		w.checking(down)
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(20 * time.Minute)
+		elapse(20 * time.Minute)
 		if asked.Load() != 4 || len(w.callsTo("")) != 0 || w.record(callback).Request == nil {
 			t.Errorf("asked %d times, %d calls", asked.Load(), len(w.callsTo("")))
 		}
 		w.checking(nil)
-		settle(20 * time.Minute)
+		elapse(20 * time.Minute)
 		if w.record(callback).Subscription == nil {
 			t.Error("it was not verified once the topic could be asked")
 		}
 		w.checking(down)
 		other := "https://other.example/"
 		w.accept(t, subscribe(other))
-		settle(40 * time.Minute)
+		elapse(40 * time.Minute)
 		if w.record(other).Request == nil {
 			t.Error("it was dropped too soon")
 		}
-		settle(time.Hour)
+		elapse(time.Hour)
 		if rec := w.record(other); rec.Request != nil || len(w.callsTo("other.example")) != 0 || asked.Load() > 12 {
 			t.Errorf("after two hours: %+v, asked %d times", rec, asked.Load())
 		}
@@ -160,10 +160,10 @@ func TestDeadTopicDelaysNoOther(t *testing.T) {
 			r.Topic = "https://dead.example/changes/"
 			w.accept(t, r)
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		accepted := time.Now()
 		w.accept(t, subscribe(callback))
-		settle(0)
+		elapse(0)
 		if s := w.record(callback).Subscription; s == nil || !s.VerifiedAt.Equal(accepted) {
 			t.Errorf("it waited: %+v", s)
 		}
@@ -180,11 +180,11 @@ func TestEndTellsTheCallback_HUB21(t *testing.T) {
 		}
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		w.publish(6)
 		w.answer(cbHost, answering(500))
 		w.accept(t, subscribe(callback)) // a renewal that is pending
-		settle(time.Second)
+		elapse(time.Second)
 		w.answer(cbHost, answering(http.StatusNotFound)) // of the denial, which may be told at once
 		if err := w.End(t.Context(), id, EndRemoved, "Please move."); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestEndTellsTheCallback_HUB21(t *testing.T) {
 		if last := w.told()[len(w.told())-1]; last.EndReason != EndRemoved {
 			t.Error("delivery was not told")
 		}
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		calls := w.callsTo(cbHost)
 		if q := calls[len(calls)-1].req.URL.Query(); q.Get("hub.mode") != "denied" || q.Get("hub.reason") != "Please move." {
 			t.Errorf("told %v", q)
@@ -207,7 +207,7 @@ func TestEndTellsTheCallback_HUB21(t *testing.T) {
 		if err := w.End(t.Context(), id, EndRemoved, "again"); err != nil {
 			t.Error(err)
 		}
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if rec := w.record(callback); rec.Request != nil || len(w.callsTo(cbHost)) != 3 {
 			t.Errorf("it was ended twice: %+v", rec)
 		}
@@ -241,11 +241,11 @@ func TestItEndsBeforeTheHeadIsRead_Invariant10(t *testing.T) {
 		virtual(t, Options{}, func(t *testing.T, w *world) {
 			defer w.run(t)()
 			w.accept(t, subscribe(callback))
-			settle(time.Minute)
+			elapse(time.Minute)
 			w.o.Heads = slowHeads{w.o.Heads}
 			began := time.Now()
 			end(t, w)
-			settle(time.Minute)
+			elapse(time.Minute)
 			s := w.record(callback).Subscription
 			read := began
 			if name == "unsubscribed" {

@@ -48,7 +48,7 @@ func TestRandomHistories(t *testing.T) {
 					case 9:
 						w.publish(uint64(rnd.IntN(50)))
 					default:
-						settle(time.Duration(rnd.ExpFloat64() * float64(time.Minute)))
+						elapse(time.Duration(rnd.ExpFloat64() * float64(time.Minute)))
 					}
 				}
 				lastWord(t, w, rnd)
@@ -90,7 +90,7 @@ func lastWord(t *testing.T, w *world, rnd *rand.Rand) {
 			wanted[cb] = r
 		}
 	}
-	settle(time.Hour)
+	elapse(time.Hour)
 	for cb, r := range wanted {
 		rec := w.record(cb)
 		if rec.Request != nil {

@@ -120,7 +120,7 @@ func TestHostileCallbacksDelayNobody(t *testing.T) {
 	var most atomic.Int64 // that was taken of one answer
 	transport := hostileNet(names, &most)
 	virtual(t, Options{Client: doFunc(transport.RoundTrip)}, func(t *testing.T, w *world) {
-		defer settle(2 * time.Minute) // until the hosts have noticed
+		defer elapse(2 * time.Minute) // until the hosts have noticed
 		defer w.run(t)()
 		const each = 5
 		for i := range names {
@@ -131,13 +131,13 @@ func TestHostileCallbacksDelayNobody(t *testing.T) {
 		for n := range 20 {
 			accepted, cb := time.Now(), fmt.Sprintf("http://good%d.example/", n)
 			w.accept(t, subscribe(cb))
-			settle(0)
+			elapse(0)
 			if s := w.record(cb).Subscription; s == nil || !s.VerifiedAt.Equal(accepted) {
 				t.Fatalf("an honest callback waited: %+v", s)
 			}
-			settle(13 * time.Second)
+			elapse(13 * time.Second)
 		}
-		settle(time.Hour)
+		elapse(time.Hour)
 		tries := map[string]int{}
 		for _, e := range w.eventsNamed(EventFailed) {
 			var kind int

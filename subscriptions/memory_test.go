@@ -341,7 +341,7 @@ func virtual(t *testing.T, o Options, f func(t *testing.T, w *world)) {
 }
 
 // settle lets a while of virtual time pass and everything come to rest.
-func settle(d time.Duration) {
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }

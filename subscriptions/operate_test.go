@@ -392,7 +392,7 @@ func TestServiceReplayFails(t *testing.T) {
 			t.Errorf("of nothing: %v", err)
 		}
 		w.inForce(t, 50)
-		settle(2 * time.Hour)
+		elapse(2 * time.Hour)
 		if _, _, err := w.Replay(t.Context(), id, t0); !errors.Is(err, ErrEnded) || j.reads > 0 {
 			t.Errorf("of an expired one: %v, after %d reads", err, j.reads)
 		}
@@ -429,7 +429,7 @@ func TestServiceRetriesAVerification(t *testing.T) {
 		defer w.run(t)()
 		w.answer(cbHost, answering(500))
 		w.accept(t, subscribe(callback))
-		settle(10 * time.Second) // after the second try there are some 30 s to wait
+		elapse(10 * time.Second) // after the second try there are some 30 s to wait
 		if n := len(w.callsTo(cbHost)); n != 2 {
 			t.Fatalf("%d tries", n)
 		}
@@ -442,7 +442,7 @@ func TestServiceRetriesAVerification(t *testing.T) {
 			if err != nil || rec.Request == nil || rec.Request.Tries != 0 || !rec.Request.NextAt.IsZero() {
 				t.Fatalf("%v, %+v", err, rec.Request)
 			}
-			settle(0)
+			elapse(0)
 		}
 		if n := len(w.callsTo(cbHost)); n != 2+often || w.record(callback).Subscription == nil {
 			t.Errorf("%d tries, %+v", n, w.record(callback))
@@ -465,14 +465,14 @@ func TestServiceRetriesATopicCheck(t *testing.T) {
 		})
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Minute) // the third check was the last for two minutes
+		elapse(time.Minute) // the third check was the last for two minutes
 		if checks != 3 {
 			t.Fatalf("%d checks", checks)
 		}
 		if _, err := w.Retry(t.Context(), ID(topic, callback)); err != nil {
 			t.Fatal(err)
 		}
-		settle(0)
+		elapse(0)
 		if checks != 4 || w.record(callback).Subscription == nil {
 			t.Errorf("%d checks, %+v", checks, w.record(callback))
 		}
@@ -496,7 +496,7 @@ func TestServiceRetries(t *testing.T) {
 		if told := w.told(); len(told) != 1 || told[0].Cursor != want {
 			t.Errorf("delivery was told %+v", told)
 		}
-		settle(2 * time.Hour)
+		elapse(2 * time.Hour)
 		if _, err := w.Retry(t.Context(), id); !errors.Is(err, ErrEnded) {
 			t.Errorf("of an expired one: %v", err)
 		}

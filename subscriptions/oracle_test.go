@@ -15,26 +15,26 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// counted writes down what a store is asked for, in order.
-type counted struct {
+// callLog writes down what a store is asked for, in order.
+type callLog struct {
 	Registry
 	Space
 	mu    sync.Mutex
 	calls []string
 }
 
-func (c *counted) note(call string) {
+func (c *callLog) note(call string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, call)
 }
 
-func (c *counted) Get(ctx context.Context, id uuid.UUID) (Record, error) {
+func (c *callLog) Get(ctx context.Context, id uuid.UUID) (Record, error) {
 	c.note("get")
 	return c.Registry.Get(ctx, id)
 }
 
-func (c *counted) Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
+func (c *callLog) Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
 	rec, err := c.Registry.Update(ctx, id, func(rec Record) (Record, error) {
 		c.note("read")
 		changed, err := change(rec)
@@ -47,13 +47,13 @@ func (c *counted) Update(ctx context.Context, id uuid.UUID, change func(Record) 
 	return rec, err
 }
 
-func (c *counted) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error) {
+func (c *callLog) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error) {
 	c.note("list")
 	return c.Registry.List(ctx, shard, after, limit)
 }
 
 // taken are the calls since the last time.
-func (c *counted) taken() []string {
+func (c *callLog) taken() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	calls := c.calls
@@ -67,7 +67,7 @@ func (c *counted) taken() []string {
 func TestAcceptDoesTheSameWhateverThereIs_HUB18(t *testing.T) {
 	for _, limits := range []Options{{}, {MaxPending: 100, MaxPendingPerHost: 50, MaxPerHost: 50}, {MaxTotal: 1}} {
 		w := newWorld(limits)
-		c := &counted{Registry: w.store, Space: w.store}
+		c := &callLog{Registry: w.store, Space: w.store}
 		w.o.Store = c
 		at := func(name string) string { return "https://" + cbHost + "/" + name }
 		now := time.Now()

@@ -27,7 +27,7 @@ func unsubscribing(t *testing.T, rec Record, answer func(*http.Request) (int, st
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		budget := egress.NewBudget(1)
 		budget.Refused = func(egress.Refusal) { did.Held++ }
-		c := &counted{Registry: w.store, Space: w.store}
+		c := &callLog{Registry: w.store, Space: w.store}
 		w.o.Budget, w.o.Store = budget, c
 		w.answer(cbHost, answer)
 		if rec.Subscription != nil {
@@ -36,15 +36,15 @@ func unsubscribing(t *testing.T, rec Record, answer func(*http.Request) (int, st
 		defer w.run(t)()
 		// No try ends in the moment in which house is kept, at whole seconds: what that
 		// has read then may be older, and have the store asked once more.
-		settle(1500 * time.Millisecond)
+		elapse(1500 * time.Millisecond)
 		c.taken()
 		began := time.Now()
 		w.accept(t, unsubscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		if calls := w.callsTo(cbHost); len(calls) == 0 || !calls[0].at.Equal(began) {
 			t.Errorf("the callback was not asked at once: %v", calls)
 		}
-		settle(time.Hour)
+		elapse(time.Hour)
 		for _, call := range w.callsTo(cbHost) {
 			u := *call.req.URL
 			q := u.Query()

@@ -49,7 +49,7 @@ func (w *world) ask(t *testing.T, callback, requester string) bool {
 	if err := w.Accept(t.Context(), subscribe(callback), requester); err != nil {
 		t.Fatalf("%s: %v", callback, err)
 	}
-	settle(2 * housePause)
+	elapse(2 * sweepPause)
 	for _, c := range w.callsTo("")[before:] {
 		if q := c.req.URL.Query(); q.Get("hub.mode") == "denied" && q.Get("hub.reason") != "" {
 			if len(w.callsTo("")) != before+1 || w.record(callback).Request != nil {
@@ -83,7 +83,7 @@ func TestSubscriptionsInAllAreBounded(t *testing.T) {
 			if w.ask(t, from(100), "") {
 				t.Errorf("%s: one more than may be", when)
 			}
-			if c := w.Census(); c.Stored != most || c.Most != most {
+			if c := w.Counts(); c.Stored != most || c.Most != most {
 				t.Errorf("%s: %d of %d are counted", when, c.Stored, c.Most)
 			}
 		}
@@ -92,7 +92,7 @@ func TestSubscriptionsInAllAreBounded(t *testing.T) {
 			t.Error("a renewal was denied")
 		}
 		w.accept(t, unsubscribe(from(0)))
-		settle(time.Second)
+		elapse(time.Second)
 		full("with one that ended")
 		if !w.ask(t, from(0), "") {
 			t.Error("one that came back was denied")
@@ -101,7 +101,7 @@ func TestSubscriptionsInAllAreBounded(t *testing.T) {
 		w.restart(o)
 		defer w.run(t)()
 		full("after a restart")
-		settle(EndedFor + 2*time.Hour) // all expire, and are forgotten
+		elapse(EndedFor + 2*time.Hour) // all expire, and are forgotten
 		if !w.ask(t, from(100), "") {
 			t.Error("denied although there is room")
 		}
@@ -161,7 +161,7 @@ func TestTotalHoldsForManyAtOnce(t *testing.T) {
 		for i := range asked {
 			w.accept(t, subscribe(from(i)))
 		}
-		settle(time.Minute)
+		elapse(time.Minute)
 		if w.store.size() != most || len(w.eventsNamed(EventVerified)) != most || len(w.eventsNamed(EventDenied)) != asked-most {
 			t.Errorf("%d are stored, %d were verified, %d denied", w.store.size(), len(w.eventsNamed(EventVerified)), len(w.eventsNamed(EventDenied)))
 		}
@@ -211,12 +211,12 @@ func TestNobodyIsDeniedUncounted(t *testing.T) {
 		w.accept(t, subscribe(callback))
 		w.store.breakWith(errors.New("away"))
 		defer w.run(t)()
-		settle(time.Minute)
+		elapse(time.Minute)
 		if len(w.callsTo("")) > 0 {
 			t.Error("somebody was called")
 		}
 		w.store.breakWith(nil)
-		settle(time.Minute)
+		elapse(time.Minute)
 		if rec := w.record(callback); rec.Subscription == nil || rec.Request != nil {
 			t.Errorf("%+v", rec)
 		}
@@ -226,31 +226,31 @@ func TestNobodyIsDeniedUncounted(t *testing.T) {
 // However many sites there are, few are remembered, and those that have a quarter
 // are. Invariant 12
 func TestPlacesAreBounded_Invariant12(t *testing.T) {
-	p := newPlaces(1000, func(int) bool { return true })
+	p := newCounts(1000, false, func(int) bool { return true })
 	greedy := p.tenant("https://greedy.example/", 1)
 	for shard := range journal.Partitions {
-		have := tenants{counted: true}
+		have := shardCounts{swept: true}
 		for i := range 3000 {
-			have.add(tenant{uint64(i + 2), uint64(i + 2)}, 1)
+			have.add(counted{stored: true, tenant: tenant{uint64(i + 2), uint64(i + 2)}}, 1)
 		}
 		for range 1000 {
-			have.add(greedy, 1)
+			have.add(counted{stored: true, tenant: greedy}, 1)
 		}
 		p.set(shard, have)
-		if n := len(p.shards[shard].sites) + len(p.shards[shard].requesters); n > 2*faintShare {
+		if n := len(p.shards[shard].sites) + len(p.shards[shard].requesters); n > 2*faintDivisor {
 			t.Fatalf("%d are remembered of a shard", n)
 		}
 	}
 	p.most = 256 * 4000
-	if lacking := p.lacking(greedy); lacking != noPlace {
-		t.Errorf("at the total: %q", lacking)
+	if reason := p.refusal(greedy); reason != noPlace {
+		t.Errorf("at the total: %q", reason)
 	}
 	p.most *= 2
-	if lacking := p.lacking(p.tenant("https://new.example/", 5)); lacking != "" {
-		t.Errorf("somebody new: %q", lacking)
+	if reason := p.refusal(p.tenant("https://new.example/", 5)); reason != "" {
+		t.Errorf("somebody new: %q", reason)
 	}
 	p.most = 256*4000 + 1
-	if lacking := p.lacking(greedy); !strings.Contains(lacking, "of one callback site") {
-		t.Errorf("who has a quarter: %q", lacking)
+	if reason := p.refusal(greedy); !strings.Contains(reason, "of one callback site") {
+		t.Errorf("who has a quarter: %q", reason)
 	}
 }

@@ -12,10 +12,10 @@ import (
 const (
 	// perHost is how many requests for one host, of one requester, are worked on at once.
 	perHost = 4
-	// requesterShare is the fraction of the places for waiting requests that one requester
-	// may use, in total and at one callback host. So someone who names callbacks that
+	// requesterDivisor: one requester may use one in so many of the places for waiting
+	// requests, in total and at one callback host. So someone who names callbacks that
 	// never answer does not keep others from subscribing.
-	requesterShare = 4
+	requesterDivisor = 4
 )
 
 // The classes of jobs. Retries have workers of their own, so that many dead hosts do not
@@ -36,7 +36,7 @@ type queue struct {
 	mu    sync.Mutex
 	jobs  map[uuid.UUID]*job
 	pend  map[string]int // jobs by callback host
-	asked shares
+	quota quota
 	fair  *fairqueue.Queue[party, *job]
 }
 
@@ -87,37 +87,37 @@ func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
 		maxPending: maxPending, maxPerHost: maxPerHost, live: live,
 		jobs:  make(map[uuid.UUID]*job),
 		pend:  make(map[string]int),
-		asked: shares{by: make(map[uuid.UUID]string), count: make(map[place]int)},
+		quota: quota{by: make(map[uuid.UUID]string), count: make(map[place]int)},
 		fair:  fairqueue.New[party, *job](perHost, each, each, each),
 	}
 }
 
-// reserve takes a place for a request that is about to be stored; add or a
-// worker gives it back. *LimitError: there is none, or none for its requester, who
+// reserve reserves a place for a request that is about to be stored. The place is free
+// again when the job ends. *LimitError: there is none, or none for its requester, which
 // may be empty: unknown.
 func (q *queue) reserve(id uuid.UUID, host, requester string) error {
 	live := q.live()
-	all, each := part(q.maxPending, live), part(q.maxPerHost, live)
+	all, each := perHub(q.maxPending, live), perHub(q.maxPerHost, live)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.asked.all, q.asked.each = share(all), share(each)
+	q.quota.total, q.quota.perHost = perRequester(all), perRequester(each)
 	switch {
 	case q.jobs[id] != nil: // it replaces one that waits
 	case all > 0 && len(q.jobs) >= all:
 		return &LimitError{Reason: "Too many requests wait for their verification at this hub; try again later.", RetryAfter: time.Minute}
 	case each > 0 && q.pend[host] >= each:
 		return &LimitError{Reason: "Too many requests of the callback's host wait for their verification; try again later.", RetryAfter: time.Minute}
-	case q.asked.full(requester, host):
+	case q.quota.full(requester, host):
 		return &LimitError{Reason: "Too many of your own requests wait for their verification; try again later, or see why the callbacks do not answer.", RetryAfter: time.Minute}
 	default:
 		q.create(newJob(id, host))
-		q.asked.take(id, requester, host)
+		q.quota.reserve(id, requester, host)
 	}
 	return nil
 }
 
-// admit takes a place for the renewal or the end of what is established, which has
-// one whatever others take: there is one for a subscription.
+// admit makes a place for the renewal or the end of what is established, even in a full
+// queue: there is at most one such request for a subscription.
 func (q *queue) admit(id uuid.UUID, host string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *queue) admit(id uuid.UUID, host string) {
 
 func (q *queue) create(j *job) {
 	q.jobs[j.id] = j
-	q.pend[j.host]++
+	bump(q.pend, j.host, 1)
 }
 
 // add has a request worked on as fresh says. What was planned for an older one of
@@ -151,8 +151,8 @@ func (q *queue) add(fresh *job) {
 	q.put(fresh)
 }
 
-// part is what one of so many hubs has of a limit, rounded up; 0, no limit, stays.
-func part(limit, live int) int {
+// perHub is what one of so many hubs has of a limit, rounded up; 0, no limit, stays.
+func perHub(limit, live int) int {
 	live = max(live, 1)
 	return (max(limit, 0) + live - 1) / live
 }
@@ -217,10 +217,8 @@ func (q *queue) finish(j *job, keep bool) {
 			q.put(j)
 		default:
 			delete(q.jobs, j.id)
-			if q.pend[j.host]--; q.pend[j.host] == 0 {
-				delete(q.pend, j.host)
-			}
-			q.asked.giveBack(j.id, j.host)
+			bump(q.pend, j.host, -1)
+			q.quota.release(j.id, j.host)
 		}
 	})
 }

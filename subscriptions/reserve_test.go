@@ -43,7 +43,7 @@ func TestStrangersDoNotHoldUpRenewals(t *testing.T) {
 		if err := w.acceptFrom(t, "192.0.2.1", callback, "secret"); err != nil {
 			t.Fatal(err)
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		strangers := func() {
 			for i := range 400 {
 				from := fmt.Sprintf("198.51.100.%d", i%16)
@@ -56,13 +56,13 @@ func TestStrangersDoNotHoldUpRenewals(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			err := w.acceptFrom(t, requester, callback, secret)
-			settle(time.Second)
+			elapse(time.Second)
 			if got := err == nil && w.renewed(callback, start); got != want {
 				t.Errorf("from %s with the secret %q: accepted with %v, renewed: %t, want %t", requester, secret, err, got, want)
 			}
 		}
 		strangers()
-		settle(time.Second)
+		elapse(time.Second)
 		renews("192.0.2.1", "secret", true)
 		renews("203.0.113.7", "secret", true)
 		renews("203.0.113.7", "another secret", true) // the same network
@@ -75,7 +75,7 @@ func TestStrangersDoNotHoldUpRenewals(t *testing.T) {
 		w.restart(o)
 		start := time.Now()
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		if !w.renewed(callback, start) {
 			t.Error("after a restart the renewal waits")
 		}
@@ -94,29 +94,29 @@ func TestStrangersDoNotReplaceARenewal(t *testing.T) {
 		}
 		defer w.run(t)()
 		accept("192.0.2.1", "secret")
-		settle(time.Second)
+		elapse(time.Second)
 		release := make(chan struct{})
 		w.answer(cbHost, func(r *http.Request) (int, string, error) { <-release; return echo(r) })
 		start := time.Now()
 		accept("192.0.2.1", "secret")
-		settle(time.Second)
+		elapse(time.Second)
 		accept("198.51.100.1", "a stranger's")
-		settle(0)
+		elapse(0)
 		if r := w.record(callback).Request; r == nil || r.Secret != "secret" {
 			t.Errorf("a stranger replaced it: %+v", r)
 		}
 		close(release)
-		settle(time.Minute)
+		elapse(time.Minute)
 		if s := w.record(callback).Subscription; s.Secret != "secret" || s.VerifiedAt.Before(start) {
 			t.Errorf("it is %+v", s)
 		}
 		// One that failed may have been given up: whoever asks next is verified.
 		w.answer(cbHost, answering(500))
 		accept("192.0.2.1", "secret")
-		settle(time.Second)
+		elapse(time.Second)
 		w.answer(cbHost, nil)
 		accept("198.51.100.1", "new")
-		settle(time.Second)
+		elapse(time.Second)
 		if s := w.record(callback).Subscription; s.Secret != "new" {
 			t.Errorf("its secret is %q", s.Secret)
 		}
@@ -139,7 +139,7 @@ func TestRequestersTakeTurnsAtAHost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		if n := len(w.callsTo(cbHost)); n != 5 {
 			t.Errorf("%d requests for one requester, want 5", n)
 		}
@@ -147,7 +147,7 @@ func TestRequestersTakeTurnsAtAHost(t *testing.T) {
 		if err := w.acceptFrom(t, "192.0.2.1", good, ""); err != nil {
 			t.Fatal(err)
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		if w.record(good).Subscription == nil {
 			t.Error("another requester waits")
 		}

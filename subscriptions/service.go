@@ -115,9 +115,7 @@ type Options struct {
 type Service struct {
 	o      Options
 	queue  *queue
-	hosts  *hostCounts // nil: not counted
-	places *places
-	census tally
+	counts *counts
 	// order keeps the calls of Changed in the order of the changes they tell of:
 	// one lock a shard is held over both.
 	order [journal.Partitions]sync.Mutex
@@ -145,11 +143,11 @@ func New(o Options) *Service {
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
-	s := &Service{o: o, queue: newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live), places: newPlaces(max(o.MaxTotal, 0), o.Owns)}
-	if o.MaxPerHost > 0 {
-		s.hosts = newHostCounts()
+	return &Service{
+		o:      o,
+		queue:  newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live),
+		counts: newCounts(max(o.MaxTotal, 0), o.MaxPerHost > 0, o.Owns),
 	}
-	return s
 }
 
 func orElse[T comparable](v, or T) T {
@@ -179,7 +177,7 @@ func (s *Service) Found(rec Record) {
 func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { s.keepHouse(ctx) })
+	wg.Go(func() { s.sweep(ctx) })
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -218,12 +216,22 @@ func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) 
 	if before == after { // the functions of transition.go copy what they change
 		return rec, nil
 	}
-	if s.owns(id) {
-		s.hosts.changed(id, before, after, s.o.Clock.Earliest())
-		s.places.changed(id, before, after)
-	}
 	if rec.Subscription != nil {
 		s.o.Changed(*rec.Subscription)
 	}
 	return rec, nil
+}
+
+// change is Update of the store, counted. The records that change gets and
+// returns are not to share what it changes, as those of transition.go do not.
+func (s *Service) change(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
+	var before Record
+	rec, err := s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {
+		before = rec
+		return change(rec)
+	})
+	if err == nil && s.owns(id) {
+		s.counts.changed(id, before, rec, s.o.Clock.Earliest())
+	}
+	return rec, err
 }

@@ -39,7 +39,7 @@ func TestTriesAreBounded_HUB26(t *testing.T) {
 			w.answer(cbHost, fails)
 			defer w.run(t)()
 			w.accept(t, subscribe(callback))
-			settle(time.Hour)
+			elapse(time.Hour)
 			calls := w.callsTo(cbHost)
 			if len(calls) != 4 {
 				t.Fatalf("%s: %d tries, want 4", name, len(calls))
@@ -69,7 +69,7 @@ func Test404IsFinal_HUB26(t *testing.T) {
 		w.answer(cbHost, answering(http.StatusNotFound))
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Hour)
+		elapse(time.Hour)
 		if n := len(w.callsTo(cbHost)); n != 1 || w.store.size() != 0 {
 			t.Errorf("%d calls, %d records", n, w.store.size())
 		}
@@ -85,7 +85,7 @@ func TestFailedVerificationChangesNothing_HUB12_HUB27(t *testing.T) {
 		r := subscribe(callback)
 		r.Secret = "old"
 		w.accept(t, r)
-		settle(time.Second)
+		elapse(time.Second)
 		before := w.record(callback).Subscription
 		if before == nil || before.Secret != "old" {
 			t.Fatalf("not activated: %+v", before)
@@ -97,11 +97,11 @@ func TestFailedVerificationChangesNothing_HUB12_HUB27(t *testing.T) {
 			w.answer(cbHost, answer)
 			for _, r := range []websub.SubscribeRequest{newSecret, noSecret, lease, unsubscribe(callback)} {
 				w.accept(t, r)
-				settle(0)
+				elapse(0)
 				if d := cmp.Diff(before, w.record(callback).Subscription); d != "" {
 					t.Errorf("%s, %s: changed before it was verified:\n%s", name, r.Mode, d)
 				}
-				settle(10 * time.Minute)
+				elapse(10 * time.Minute)
 				if d := cmp.Diff(Record{Subscription: before}, w.record(callback)); d != "" {
 					t.Errorf("%s, %s: changed although it failed:\n%s", name, r.Mode, d)
 				}
@@ -113,7 +113,7 @@ func TestFailedVerificationChangesNothing_HUB12_HUB27(t *testing.T) {
 		// Verified, it takes effect, and delivery hears of it.
 		w.answer(cbHost, nil)
 		w.accept(t, noSecret)
-		settle(time.Second)
+		elapse(time.Second)
 		after := w.record(callback).Subscription
 		if after.Secret != "" || after.Cursor.Generation <= before.Cursor.Generation || len(w.told()) != 2 || w.told()[1].Secret != "" {
 			t.Errorf("not renewed: %+v", after)
@@ -135,10 +135,10 @@ func TestOlderChallengeActivatesNothingNewer(t *testing.T) {
 		older, newer := subscribe(callback), subscribe(callback)
 		older.Secret, newer.Secret = "older", "newer"
 		w.accept(t, older)
-		settle(time.Second)
+		elapse(time.Second)
 		w.accept(t, newer)
 		close(release)
-		settle(time.Hour)
+		elapse(time.Hour)
 		if rec := w.record(callback); rec.Subscription != nil || rec.Request != nil {
 			t.Errorf("activated: %+v", rec)
 		}
@@ -159,10 +159,10 @@ func TestOlderAnswerDropsNothingNewer(t *testing.T) {
 		})
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		w.accept(t, subscribe(callback))
 		close(release)
-		settle(time.Second)
+		elapse(time.Second)
 		if w.record(callback).Subscription == nil {
 			t.Error("the newer request was dropped with the older one")
 		}
@@ -175,18 +175,18 @@ func TestFailingSubscriptionStays_HUB48(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		s := w.record(callback).Subscription
 		failing := s.Cursor
 		failing.Attempt, failing.Step, failing.LastStatus = 5000, 9, journal.StatusTimeout
 		failing.NextAttemptAt = time.Now().Add(9 * 24 * time.Hour)
 		w.store.commit(s.ID, failing)
-		settle(9 * 24 * time.Hour)
+		elapse(9 * 24 * time.Hour)
 		if s = w.record(callback).Subscription; !s.Live(time.Now()) || s.Cursor != failing || len(s.Gaps) > 0 {
 			t.Errorf("after nine days of failures it is %+v", s)
 		}
 		w.accept(t, subscribe(callback))
-		settle(0)
+		elapse(0)
 		if s = w.record(callback).Subscription; s.Cursor.Step != 0 || s.Cursor.NextAttemptAt.After(time.Now()) || s.Cursor.Compare(failing) <= 0 {
 			t.Errorf("renewed, its cursor is %+v", s.Cursor)
 		}
@@ -208,9 +208,9 @@ func TestStartIsFixedAtAccept_HUB22(t *testing.T) {
 		w.publish(4)
 		w.accept(t, subscribe(callback))
 		w.publish(5)
-		settle(time.Minute)
+		elapse(time.Minute)
 		defer w.run(t)()
-		settle(time.Minute)
+		elapse(time.Minute)
 		s := w.record(callback).Subscription
 		if s == nil || s.Start != entry(4) || s.Cursor.Anchor != entry(4) {
 			t.Fatalf("it starts at %+v, want entry 4", s)
@@ -229,7 +229,7 @@ func TestVerificationGoesOnAfterACrash_HUB13(t *testing.T) {
 		w.accept(t, subscribe(callback))
 		w.restart(Options{}) // crashed before it began
 		stop := w.run(t)
-		settle(time.Second)
+		elapse(time.Second)
 		if len(w.callsTo(cbHost)) != 1 {
 			t.Fatal("the verification did not begin")
 		}
@@ -240,16 +240,16 @@ func TestVerificationGoesOnAfterACrash_HUB13(t *testing.T) {
 		w.answer(cbHost, answering(500))
 		w.restart(Options{})
 		stop = w.run(t)
-		settle(time.Second)
+		elapse(time.Second)
 		stop() // between two tries
 		w.answer(cbHost, nil)
 		w.restart(Options{})
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		if w.record(callback).Subscription != nil {
 			t.Error("the pause after a failure ended with the process")
 		}
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		if w.record(callback).Subscription == nil {
 			t.Error("it was not verified after the crash")
 		}
@@ -265,16 +265,16 @@ func TestDeadHostDelaysNoOther(t *testing.T) {
 			w.accept(t, subscribe(fmt.Sprintf("https://%s/%d", dead, i)))
 		}
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		for i := range 20 {
 			accepted := time.Now()
 			cb := fmt.Sprintf("https://%s/%d", cbHost, i)
 			w.accept(t, subscribe(cb))
-			settle(0)
+			elapse(0)
 			if s := w.record(cb).Subscription; s == nil || !s.VerifiedAt.Equal(accepted) {
 				t.Fatalf("the healthy host waited: %+v", s)
 			}
-			settle(41 * time.Second)
+			elapse(41 * time.Second)
 		}
 		if n := len(w.callsTo(dead)); n < 4*20*2 {
 			t.Errorf("the dead host got %d tries only", n)
@@ -295,10 +295,10 @@ func TestManyDeadHostsDelayNoFirstTry(t *testing.T) {
 			w.store.records[r.SubscriptionID()] = Record{Request: &r}
 		}
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		accepted := time.Now()
 		w.accept(t, subscribe(callback))
-		settle(0)
+		elapse(0)
 		if s := w.record(callback).Subscription; s == nil || !s.VerifiedAt.Equal(accepted) {
 			t.Fatalf("the healthy host waited: %+v", s)
 		}
@@ -316,25 +316,25 @@ func TestBudgetHoldsBackWhatIsNotConfirmed(t *testing.T) {
 			w.accept(t, subscribe(fmt.Sprintf("https://%s/%d", cbHost, i)))
 		}
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		if n := len(w.callsTo(cbHost)); n != 100 {
 			t.Errorf("%d of 100 were verified at the host that confirms", n)
 		}
 		if n := len(w.callsTo(victim)); n != 20 {
 			t.Errorf("%d requests at once, want 20", n)
 		}
-		settle(58 * time.Second)
+		elapse(58 * time.Second)
 		if n := len(w.callsTo(victim)); n != 20 {
 			t.Errorf("%d requests in the first minute, want 20", n)
 		}
-		settle(2 * time.Second)
+		elapse(2 * time.Second)
 		if n := len(w.callsTo(victim)); n != 40 {
 			t.Errorf("%d requests after it, want 20 more", n)
 		}
 		if n := w.store.size(); n != 100+60 {
 			t.Errorf("%d records, want those that wait and the active ones", n)
 		}
-		settle(3*time.Minute + time.Second)
+		elapse(3*time.Minute + time.Second)
 		if n := len(w.callsTo(victim)); n != 100 {
 			t.Errorf("%d requests in the end", n)
 		}
@@ -354,11 +354,11 @@ func TestBudgetOfTheAddressWaits(t *testing.T) {
 		})
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(39 * time.Second)
+		elapse(39 * time.Second)
 		if n := len(w.callsTo(cbHost)); n != 1 || w.record(callback).Request.Tries != 0 {
 			t.Errorf("%d calls", n)
 		}
-		settle(2 * time.Second)
+		elapse(2 * time.Second)
 		if w.record(callback).Subscription == nil {
 			t.Error("it was not verified after the wait")
 		}
@@ -375,7 +375,7 @@ func TestRequestOfAnotherProcessIsTakenUp(t *testing.T) {
 		})
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		_, err := w.store.Update(t.Context(), ID(topic, callback), func(rec Record) (Record, error) {
 			rec.Request.ID, rec.Request.Secret = uuid.New(), "of the other"
 			return rec, nil
@@ -383,7 +383,7 @@ func TestRequestOfAnotherProcessIsTakenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		settle(20 * time.Second)
+		elapse(20 * time.Second)
 		if s := w.record(callback).Subscription; s == nil || s.Secret != "of the other" {
 			t.Errorf("in force is %+v", s)
 		}
@@ -457,12 +457,12 @@ func TestVerificationWaitsForTheProxy(t *testing.T) {
 		w.answer(cbHost, func(*http.Request) (int, string, error) { return 0, "", down })
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Hour)
+		elapse(time.Hour)
 		if n := len(w.eventsNamed(EventFailed)); w.record(callback).Request.Tries != 0 || n < 600 || n > 900 {
 			t.Errorf("%d tries, %d events in an hour of one each 5 s", w.record(callback).Request.Tries, n)
 		}
 		w.answer(cbHost, nil)
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		if w.record(callback).Subscription == nil {
 			t.Error("it was not verified after the proxy was back")
 		}
@@ -477,12 +477,12 @@ func TestStoreTroubleLosesNothing(t *testing.T) {
 		}
 		w.store.breakWith(errors.New("the network cable is out"))
 		defer w.run(t)()
-		settle(time.Minute)
+		elapse(time.Minute)
 		if n := len(w.eventsNamed(EventTrouble)); n == 0 || n > 40 {
 			t.Errorf("%d events of trouble", n)
 		}
 		w.store.breakWith(nil)
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		if n := len(w.eventsNamed(EventVerified)); n != 50 {
 			t.Errorf("%d were verified after it, want 50", n)
 		}
@@ -497,11 +497,11 @@ func TestUnreadableRecordHoldsUpNobody(t *testing.T) {
 		}
 		w.store.damaged = ID(topic, "https://host7.example/")
 		defer w.run(t)()
-		settle(time.Second)
+		elapse(time.Second)
 		if n := len(w.eventsNamed(EventVerified)); n != 49 {
 			t.Errorf("%d were verified at once, want 49", n)
 		}
-		settle(time.Hour)
+		elapse(time.Hour)
 		if n := len(w.eventsNamed(EventTrouble)); n == 0 || n > 100 {
 			t.Errorf("%d events of trouble", n)
 		}
@@ -518,14 +518,14 @@ func TestLeaseRunsOut_HUB29(t *testing.T) {
 		r := subscribe(callback)
 		r.Lease, r.HasLease = time.Hour, true
 		w.accept(t, r)
-		settle(time.Second)
+		elapse(time.Second)
 		w.publish(3)
-		settle(time.Hour)
+		elapse(time.Hour)
 		s := w.record(callback).Subscription
 		if s.Live(time.Now()) || !s.EndedAt.IsZero() {
 			t.Errorf("an hour later: %+v", s)
 		}
-		settle(resume + 5*time.Minute)
+		elapse(resume + 5*time.Minute)
 		s = w.record(callback).Subscription
 		if s.EndReason != EndExpired || len(s.Gaps) != 1 || s.Gaps[0].Count != 3 || s.Gaps[0].Reason != journal.GapExpired {
 			t.Errorf("a day later: %+v", s)
@@ -539,11 +539,11 @@ func TestLeaseRunsOut_HUB29(t *testing.T) {
 		if last := w.told()[len(w.told())-1]; last.EndReason != EndExpired {
 			t.Error("delivery was not told")
 		}
-		settle(EndedFor - time.Hour)
+		elapse(EndedFor - time.Hour)
 		if w.record(callback).Subscription == nil {
 			t.Error("it can't be read any more")
 		}
-		settle(time.Hour + 5*time.Minute)
+		elapse(time.Hour + 5*time.Minute)
 		if w.store.size() != 0 {
 			t.Error("it was kept for ever")
 		}
@@ -560,15 +560,15 @@ func TestResumedSubscriptionHasNoGap(t *testing.T) {
 		r.Lease, r.HasLease = time.Minute, true
 		w.publish(1)
 		w.accept(t, r)
-		settle(time.Second)
+		elapse(time.Second)
 		before := w.record(callback).Subscription
 		w.publish(8)
-		settle(time.Hour)
+		elapse(time.Hour)
 		w.answer(cbHost, answering(500))
 		w.accept(t, r)
-		settle(time.Second)
+		elapse(time.Second)
 		w.answer(cbHost, nil)
-		settle(20 * time.Minute) // the house-keeping comes by
+		elapse(20 * time.Minute) // the house-keeping comes by
 		s := w.record(callback).Subscription
 		want := before.Cursor
 		want.Nudge++ // and no other generation, nor position
@@ -585,10 +585,10 @@ func TestGapOfAnUnsubscribeIsTold(t *testing.T) {
 		virtual(t, Options{}, func(t *testing.T, w *world) {
 			defer w.run(t)()
 			w.accept(t, subscribe(callback))
-			settle(time.Second)
+			elapse(time.Second)
 			w.publish(lag)
 			w.accept(t, unsubscribe(callback))
-			settle(time.Second)
+			elapse(time.Second)
 			if e := w.eventsNamed(EventEnded); len(e) != 1 || e[0].Gap.Count != lag {
 				t.Errorf("%d behind: %+v", lag, e)
 			}

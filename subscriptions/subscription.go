@@ -105,6 +105,23 @@ func (s *Subscription) State(now time.Time) State {
 	}
 }
 
+// State is what the operator reads of a record at now: the state of the
+// subscription in force, and pending where there is none and a request waits to
+// become one. If there is none and a denial waits to be sent, it is ended.
+func (r Record) State(now time.Time) State {
+	s, q := r.Subscription, r.Request
+	switch {
+	case s == nil && q != nil && q.Denied != "":
+		return StateEnded
+	case s == nil:
+		return StatePending
+	case q != nil && q.Mode == websub.ModeSubscribe && q.Denied == "" && !s.Live(now):
+		return StatePending
+	default:
+		return s.State(now)
+	}
+}
+
 // Request is an accepted request to subscribe, to unsubscribe, or a denial that
 // is to be told, until it is done with. There is one at most for a
 // subscription: a newer one replaces the older.

@@ -186,7 +186,7 @@ func TestLittleIsReadOfAnAnswer_HUB25(t *testing.T) {
 		})
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		if want := len(websub.NewChallenge()) + 1; counted.read != want || !counted.closed {
 			t.Errorf("%d bytes were read, want %d; closed %v", counted.read, want, counted.closed)
 		}
@@ -213,7 +213,7 @@ func TestEachTryHasItsOwnChallenge_HUB24(t *testing.T) {
 		w.answer(cbHost, answering(500))
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		seen := map[string]bool{}
 		for _, c := range w.callsTo(cbHost) {
 			challenge := c.req.URL.Query().Get("hub.challenge")
@@ -240,7 +240,7 @@ func TestEventsKeepSecrets(t *testing.T) {
 		r := subscribe("https://callback.example/private-path")
 		r.Secret = "s3cret"
 		w.accept(t, r)
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if n := len(w.eventsNamed(EventFailed)); n != 4 {
 			t.Errorf("%d failed tries are told, want 4", n)
 		}

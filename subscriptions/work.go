@@ -16,10 +16,10 @@ import (
 const (
 	// proxyRest is the pause where the way out does not work.
 	proxyRest = 5 * time.Second
-	// storeRest is the pause after trouble with the store, and settleTime how
+	// storeRest is the pause after trouble with the store, and storeTimeout how
 	// long storing what became of a request may take.
-	storeRest  = 5 * time.Second
-	settleTime = 5 * time.Second
+	storeRest    = 5 * time.Second
+	storeTimeout = 5 * time.Second
 	// lentFor is when a request is looked at again that another hub owns.
 	lentFor = 5 * time.Second
 )
@@ -98,13 +98,13 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		return true
 	}
 	isNew := r.Mode == websub.ModeSubscribe && r.Denied == "" && rec.Subscription == nil
-	if isNew && !s.places.ready() {
-		j.Due = now.Add(housePause)
+	if isNew && !s.counts.ready() {
+		j.Due = now.Add(sweepPause)
 		return true
 	}
 	if isNew {
-		if lacking := s.places.lacking(s.places.tenant(r.Callback, r.Requester)); lacking != "" {
-			return s.refuse(ctx, j, r, lacking)
+		if reason := s.counts.refusal(s.counts.tenant(r.Callback, r.Requester)); reason != "" {
+			return s.refuse(ctx, j, r, reason)
 		}
 	}
 	switch {
@@ -171,10 +171,10 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 	if a.err == nil && a.status/100 == 2 && subtle.ConstantTimeCompare(a.body, []byte(challenge)) == 1 {
 		s.confirm(j, a)
 		if isNew {
-			if lacking := s.places.take(j.id, s.places.tenant(r.Callback, r.Requester)); lacking != "" {
-				return s.refuse(ctx, j, r, lacking)
+			if reason := s.counts.reserve(j.id, s.counts.tenant(r.Callback, r.Requester)); reason != "" {
+				return s.refuse(ctx, j, r, reason)
 			}
-			defer s.places.stored(j.id)
+			defer s.counts.release(j.id)
 		}
 		return s.carryOut(ctx, j, r, sentAt, a)
 	}
@@ -187,7 +187,7 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 // carryOut puts a verified request into force. An unsubscribe of nothing takes the
 // same steps and changes nothing (HUB-18).
 func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.Time, a answer) (keep bool) {
-	ctx, cancel := settling(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	var before *Subscription
 	change := func(rec Record) (Record, error) {
@@ -211,7 +211,7 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	}
 	rec, err := s.update(ctx, j.id, change)
 	if err != nil {
-		return s.unsettled(ctx, j, err)
+		return s.superseded(ctx, j, err)
 	}
 	if r.Mode == websub.ModeUnsubscribe && (before == nil || !before.EndedAt.IsZero()) {
 		e = requestEvent(EventDropped, r, "there is no subscription to end")
@@ -274,7 +274,7 @@ func (s *Service) drop(ctx context.Context, j *job, r *Request, reason string) (
 // amend replaces r in the store by what change makes of it, nil takes it away,
 // if it is the pending request still, and plans the job accordingly.
 func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Request) *Request) (keep bool) {
-	ctx, cancel := settling(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	rec, err := s.change(ctx, j.id, func(rec Record) (Record, error) {
 		if rec.Request == nil || rec.Request.ID != r.ID {
@@ -284,7 +284,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return rec, nil
 	})
 	if err != nil {
-		return s.unsettled(ctx, j, err)
+		return s.superseded(ctx, j, err)
 	}
 	if rec.Request == nil {
 		return false
@@ -294,8 +294,8 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 	return true
 }
 
-// unsettled goes on after an Update that changed nothing.
-func (s *Service) unsettled(ctx context.Context, j *job, err error) (keep bool) {
+// superseded goes on after an Update that changed nothing.
+func (s *Service) superseded(ctx context.Context, j *job, err error) (keep bool) {
 	if !errors.Is(err, ErrSuperseded) {
 		return s.rest(ctx, j, err)
 	}
@@ -319,8 +319,9 @@ func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 	return true
 }
 
-// settling is the time to store what became of a request, also when the service
-// is being stopped: what a callback confirmed should not have to be asked again.
-func settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+// detached returns a context with the time to store what became of a request, even if
+// ctx has ended because the service stops: a callback that confirmed should not have to be
+// asked again.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }

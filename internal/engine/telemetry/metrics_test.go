@@ -88,8 +88,8 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestPageIsAsTheLibraryWritesIt(t *testing.T) {
 	m := NewMetrics("v1.2.3", Sources{
 		Ready: func() bool { return true },
-		Subscriptions: func() subscriptions.Census {
-			return subscriptions.Census{Pending: 7, Ended: 1 << 40, Stored: 5, Most: 6}
+		Subscriptions: func() subscriptions.Counts {
+			return subscriptions.Counts{Pending: 7, Ended: 1 << 40, Stored: 5, Most: 6}
 		},
 		Delivery: func() (delivery.Stats, delivery.LagReport) {
 			return delivery.Stats{Topics: 3, Away: 1, Damaged: 2, BytesInFlight: 1 << 33}, delivery.LagReport{At: time.UnixMilli(1234567), Active: 5, Lags: [6]uint64{1, 2, 3, 4, 5, 5}, LagSum: 12345}

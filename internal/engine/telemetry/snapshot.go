@@ -16,7 +16,7 @@ import (
 type Sources struct {
 	Ready         func() bool
 	Delivery      func() (delivery.Stats, delivery.LagReport)
-	Subscriptions func() subscriptions.Census
+	Subscriptions func() subscriptions.Counts
 	// Shares is how many shards the hub owns, and how many hubs live.
 	Shares func() (owned, live int)
 	// Space is how many bytes of the store are free, and under how many it stores

@@ -27,9 +27,9 @@ func (a *App) startMetrics(ctx context.Context) {
 			return owned, live
 		},
 		ClockStep: a.clock.Step,
-		Subscriptions: func() (c subscriptions.Census) {
+		Subscriptions: func() (c subscriptions.Counts) {
 			if s := a.service.Load(); s != nil {
-				c = s.Census()
+				c = s.Counts()
 			}
 			return c
 		},

@@ -15,11 +15,11 @@ func TestOnlyTheOwnerVerifies(t *testing.T) {
 	virtual(t, Options{MaxPending: 1, Owns: func(int) bool { return owned.Load() }}, func(t *testing.T, w *world) {
 		stop := w.run(t)
 		w.accept(t, subscribe(callback))
-		settle(time.Hour)
+		elapse(time.Hour)
 		if rec := w.record(callback); rec.Request == nil || rec.Subscription != nil || len(w.callsTo("")) != 0 {
 			t.Fatalf("%d calls by a hub that does not own the shard; stored: %+v", len(w.callsTo("")), rec)
 		}
-		if c := w.Census(); c.Pending != 0 || c.Waiting != 1 {
+		if c := w.Counts(); c.Pending != 0 || c.Waiting != 1 {
 			t.Errorf("counted of another hub's shard: %+v", c)
 		}
 		if err := w.Accept(t.Context(), subscribe("https://callback.example/2"), ""); !errors.As(err, new(*LimitError)) {
@@ -29,7 +29,7 @@ func TestOnlyTheOwnerVerifies(t *testing.T) {
 		owned.Store(true)
 		start := time.Now()
 		w.Found(w.record(callback))
-		settle(0)
+		elapse(0)
 		if rec := w.record(callback); rec.Subscription == nil || time.Since(start) != 0 {
 			t.Errorf("not verified at once by the new owner: %+v", rec)
 		}
@@ -40,14 +40,14 @@ func TestOnlyTheOwnerVerifies(t *testing.T) {
 		w.restart(Options{MaxPending: 1, Owns: func(int) bool { return owned.Load() }})
 		defer w.run(t)()
 		w.accept(t, unsubscribe(callback))
-		settle(time.Minute)
+		elapse(time.Minute)
 		if _, err := w.store.Update(t.Context(), ID(topic, callback), func(rec Record) (Record, error) {
 			return Deactivate(rec, rec.Request.ID, rec.Subscription.Cursor.Anchor, time.Now())
 		}); err != nil {
 			t.Fatal(err)
 		}
-		settle(3 * time.Minute)
-		if c := w.Census(); c.Waiting != 0 {
+		elapse(3 * time.Minute)
+		if c := w.Counts(); c.Waiting != 0 {
 			t.Errorf("%d places are taken by requests that another hub is done with", c.Waiting)
 		}
 	})
@@ -61,13 +61,13 @@ func TestFoundIsTakenUpOnce(t *testing.T) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
 		for range 20 {
-			settle(100 * time.Millisecond)
+			elapse(100 * time.Millisecond)
 			w.Found(w.record(callback))
 		}
 		if n := len(w.callsTo(cbHost)); n != 1 {
 			t.Fatalf("%d calls in 2 s, want the first try alone", n)
 		}
-		settle(10 * time.Second) // the second try failed, the third is 30 s off
+		elapse(10 * time.Second) // the second try failed, the third is 30 s off
 		if n := len(w.callsTo(cbHost)); n != 2 {
 			t.Fatalf("%d calls", n)
 		}
@@ -77,7 +77,7 @@ func TestFoundIsTakenUpOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Found(rec)
-		settle(0)
+		elapse(0)
 		if n := len(w.callsTo(cbHost)); n != 3 {
 			t.Errorf("%d calls after a retry through another hub", n)
 		}
@@ -88,7 +88,7 @@ func TestFoundIsTakenUpOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Found(w.record(callback))
-		settle(0)
+		elapse(0)
 		if rec := w.record(callback); rec.Subscription == nil {
 			t.Errorf("the newer request was not verified: %+v", rec.Request)
 		}
@@ -104,23 +104,23 @@ func TestHouseIsKeptForOwnShards(t *testing.T) {
 	virtual(t, o, func(t *testing.T, w *world) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		owned.Store(false)
-		settle(24 * time.Hour)
+		elapse(24 * time.Hour)
 		if s := w.record(callback).Subscription; s == nil || !s.EndedAt.IsZero() {
 			t.Fatalf("a hub ended what it does not own: %+v", s)
 		}
 		owned.Store(true)
-		settle(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if s := w.record(callback).Subscription; s == nil || s.EndReason != EndExpired {
 			t.Errorf("its owner did not end it: %+v", s)
 		}
-		if c := w.Census(); c.Ended != 1 {
+		if c := w.Counts(); c.Ended != 1 {
 			t.Errorf("%+v", c)
 		}
 		owned.Store(false)
-		settle(10 * time.Minute)
-		if c := w.Census(); c.Ended != 0 {
+		elapse(10 * time.Minute)
+		if c := w.Counts(); c.Ended != 0 {
 			t.Errorf("counted of another hub's shard: %+v", c)
 		}
 	})
@@ -146,8 +146,8 @@ func TestLimitsAreShared(t *testing.T) {
 		t.Errorf("%d more accepted by the only hub, want 7", n)
 	}
 	for _, tc := range []struct{ limit, live, want int }{{0, 3, 0}, {10, 1, 10}, {10, 3, 4}, {1, 5, 1}, {10, 0, 10}, {-1, 2, 0}} {
-		if got := part(tc.limit, tc.live); got != tc.want {
-			t.Errorf("part(%d, %d) = %d, want %d", tc.limit, tc.live, got, tc.want)
+		if got := perHub(tc.limit, tc.live); got != tc.want {
+			t.Errorf("perHub(%d, %d) = %d, want %d", tc.limit, tc.live, got, tc.want)
 		}
 	}
 }
@@ -168,21 +168,21 @@ func TestShardsAreCountedWhenTheyCome(t *testing.T) {
 			w.store.records[s.ID] = Record{Subscription: s}
 		}
 		defer w.run(t)()
-		settle(10 * time.Second)
-		if c := w.Census(); c != (Census{}) {
+		elapse(10 * time.Second)
+		if c := w.Counts(); c != (Counts{}) {
 			t.Errorf("counted of another hub's shards: %+v", c)
 		}
 		owned.Store(true)
-		settle(2 * time.Second)
-		if c := w.Census(); c.Ended != 1 {
+		elapse(2 * time.Second)
+		if c := w.Counts(); c.Ended != 1 {
 			t.Errorf("%d of the one that ended is counted", c.Ended)
 		}
 		if err := w.Accept(t.Context(), subscribe("https://"+cbHost+"/more"), ""); !errors.As(err, new(*LimitError)) {
 			t.Errorf("one more than the host may have: %v", err)
 		}
 		owned.Store(false)
-		settle(2 * time.Second)
-		if c := w.Census(); c != (Census{}) {
+		elapse(2 * time.Second)
+		if c := w.Counts(); c != (Counts{}) {
 			t.Errorf("counted of what another hub took over: %+v", c)
 		}
 	})

@@ -9,38 +9,38 @@ import (
 )
 
 // The census follows requests and ends at once, and the rest when house is kept.
-func TestCensus(t *testing.T) {
+func TestCounts(t *testing.T) {
 	virtual(t, Options{LeaseMax: time.Hour, LeaseDefault: time.Hour}, func(t *testing.T, w *world) {
 		w.answer(cbHost, answering(http.StatusInternalServerError))
 		stop := w.run(t)
-		want := func(when string, c Census) {
+		want := func(when string, c Counts) {
 			t.Helper()
-			settle(0)
-			if got := w.Census(); got != c {
+			elapse(0)
+			if got := w.Counts(); got != c {
 				t.Errorf("%s: %+v, want %+v", when, got, c)
 			}
 		}
-		want("at first", Census{})
+		want("at first", Counts{})
 		w.accept(t, subscribe(callback))
-		want("asked for", Census{Pending: 1, Waiting: 1})
+		want("asked for", Counts{Pending: 1, Waiting: 1})
 		w.answer(cbHost, nil)
-		settle(time.Minute)
-		want("in force", Census{Stored: 1})
+		elapse(time.Minute)
+		want("in force", Counts{Stored: 1})
 		w.accept(t, unsubscribe(callback))
-		settle(time.Second)
-		want("ended", Census{Ended: 1, Stored: 1})
+		elapse(time.Second)
+		want("ended", Counts{Ended: 1, Stored: 1})
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
-		want("in force again", Census{Stored: 1})
+		elapse(time.Second)
+		want("in force again", Counts{Stored: 1})
 
-		settle(2 * time.Hour)
-		want("run out", Census{Ended: 1, Stored: 1})
+		elapse(2 * time.Hour)
+		want("run out", Counts{Ended: 1, Stored: 1})
 		stop()
 		w.restart(Options{LeaseMax: time.Hour})
 		defer w.run(t)()
-		want("after a restart", Census{Ended: 1, Stored: 1})
-		settle(EndedFor + time.Hour)
-		want("forgotten", Census{})
+		want("after a restart", Counts{Ended: 1, Stored: 1})
+		elapse(EndedFor + time.Hour)
+		want("forgotten", Counts{})
 	})
 }
 
@@ -51,12 +51,12 @@ func TestDeniedCountsAsEnded_HUB21(t *testing.T) {
 		w.answer(cbHost, answering(http.StatusInternalServerError))
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
-		if rec, c := w.record(callback), w.Census(); rec.State(time.Now()) != StateEnded || c != (Census{Ended: 1, Waiting: 1}) {
+		elapse(time.Second)
+		if rec, c := w.record(callback), w.Counts(); rec.State(time.Now()) != StateEnded || c != (Counts{Ended: 1, Waiting: 1}) {
 			t.Errorf("%s, %+v", rec.State(time.Now()), c)
 		}
-		settle(time.Hour)
-		if c := w.Census(); c != (Census{}) {
+		elapse(time.Hour)
+		if c := w.Counts(); c != (Counts{}) {
 			t.Errorf("told: %+v", c)
 		}
 	})
@@ -68,11 +68,11 @@ func TestBeginningAnewTellsTheGap(t *testing.T) {
 	virtual(t, Options{LeaseMax: time.Hour, LeaseDefault: time.Hour}, func(t *testing.T, w *world) {
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		w.publish(3)
-		settle(time.Hour)
+		elapse(time.Hour)
 		w.accept(t, subscribe(callback))
-		settle(time.Second)
+		elapse(time.Second)
 		gaps := w.record(callback).Subscription.Gaps
 		if e := w.eventsNamed(EventVerified); len(e) != 2 || len(gaps) != 1 || e[0].Gap.Count != 0 || e[1].Gap != gaps[0] || gaps[0].Count != 3 {
 			t.Errorf("gaps %+v, events %+v", gaps, e)
@@ -93,17 +93,17 @@ func TestEndsTellTheirOwnGaps(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"expired": func(*testing.T, *world) { settle(time.Hour) },
+		"expired": func(*testing.T, *world) { elapse(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, Options{LeaseMax: 10 * time.Minute, LeaseDefault: 10 * time.Minute, ResumeWithin: time.Minute}, func(t *testing.T, w *world) {
 				defer w.run(t)()
 				for _, head := range []uint64{3, 5} {
 					w.accept(t, subscribe(callback))
-					settle(time.Second)
+					elapse(time.Second)
 					w.publish(head)
 					end(t, w)
-					settle(time.Minute)
+					elapse(time.Minute)
 				}
 				gaps := w.record(callback).Subscription.Gaps
 				if e := w.eventsNamed(EventEnded); len(e) != 2 || e[0].Gap.Count != 3 || e[1].Gap.Count != 2 || len(gaps) != 1 || gaps[0].Count != 5 {

@@ -6,36 +6,34 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 )
 
 const (
-	// housePause is the pause between two shards that are looked through; a
-	// round takes some four minutes.
-	housePause = time.Second
+	// sweepPause is the pause between two shards; a round takes some four minutes.
+	sweepPause = time.Second
 	// page is how many records are read at once.
 	page = 256
 )
 
-// keepHouse takes up what is pending and then goes round the shards of this hub: it ends
-// what expired for good, forgets what ended long ago, and takes up requests that
-// the queue does not know of. A shard that came to this hub is looked through at once,
-// so that the limit per host and the census hold, and one that went is forgotten.
-func (s *Service) keepHouse(ctx context.Context) {
-	var mine [journal.Partitions]bool
+// sweep goes round the shards of this hub until ctx ends. It ends what expired for good,
+// purges what ended long ago, and queues requests that the queue does not have. A shard
+// that came to this hub is swept at once, so that limits and counts hold, and the counts
+// of one that left are dropped.
+func (s *Service) sweep(ctx context.Context) {
+	var swept [journal.Partitions]bool
 	for turn := 0; ; turn = (turn + 1) % journal.Partitions {
-		wait := housePause
-		for shard := range mine {
+		wait := sweepPause
+		for shard := range swept {
 			owns := s.o.Owns(shard)
-			if owns == mine[shard] && shard != turn {
+			if owns == swept[shard] && shard != turn {
 				continue
 			}
-			if !s.lookThrough(ctx, shard, owns) {
+			if !s.sweepShard(ctx, shard, owns) {
 				wait = storeRest
 				break
 			}
-			mine[shard] = owns
+			swept[shard] = owns
 		}
 		select {
 		case <-ctx.Done():
@@ -45,53 +43,31 @@ func (s *Service) keepHouse(ctx context.Context) {
 	}
 }
 
-// lookThrough keeps house in one shard, or forgets what it counted of one that this hub
-// does not own. False: the store failed it, or ctx ended.
-func (s *Service) lookThrough(ctx context.Context, shard int, owns bool) bool {
-	var after uuid.UUID
-	var census Census
-	have := tenants{counted: owns}
-	counts := make(map[string]int)
-	if !owns {
-		s.counted(shard, census, counts, have)
-		return true
-	}
-	for ctx.Err() == nil {
+// sweepShard sweeps one shard and counts it, or drops the counts of one that this hub
+// does not own. False: the store failed, or ctx ended.
+func (s *Service) sweepShard(ctx context.Context, shard int, owns bool) bool {
+	found := shardCounts{swept: owns}
+	for after, more := (uuid.UUID{}), owns; more; {
+		if ctx.Err() != nil {
+			return false
+		}
 		records, err := s.o.Store.List(ctx, shard, after, page)
 		if err != nil {
 			s.trouble(ctx, uuid.Nil, err)
 			return false
 		}
 		for _, rec := range records {
-			var kept Record
-			after, kept = s.tidy(ctx, rec)
-			census.add(kept, s.o.Clock.Earliest(), 1)
-			if kept.Subscription != nil {
-				have.add(s.places.of(kept.Subscription), 1)
-			}
-			if sub := rec.Subscription; s.hosts != nil && sub != nil && sub.Live(s.o.Clock.Earliest()) {
-				counts[egress.HostPortOf(sub.Callback)]++
-			}
+			after, rec = s.sweepRecord(ctx, rec)
+			found.add(s.counts.of(rec, s.o.Clock.Earliest()), 1)
 		}
-		if len(records) < page {
-			s.counted(shard, census, counts, have)
-			return true
-		}
+		more = len(records) == page
 	}
-	return false
+	s.counts.set(shard, found)
+	return true
 }
 
-// counted replaces what is known of a shard by what a walk over it found.
-func (s *Service) counted(shard int, census Census, hosts map[string]int, have tenants) {
-	s.census.set(shard, census)
-	s.places.set(shard, have)
-	if s.hosts != nil {
-		s.hosts.set(shard, hosts)
-	}
-}
-
-// tidy does what is due for one record and returns its id, and what is kept.
-func (s *Service) tidy(ctx context.Context, rec Record) (id uuid.UUID, kept Record) {
+// sweepRecord does what is due for one record, and returns its id and what is kept.
+func (s *Service) sweepRecord(ctx context.Context, rec Record) (id uuid.UUID, kept Record) {
 	if rec.Request != nil {
 		id = rec.Request.SubscriptionID()
 		s.Found(rec)
