@@ -173,7 +173,7 @@ func asking(ctx context.Context, requester uint64, topic string, head journal.He
 // storeFailed starts no fetch for a while, because the store cannot say what to fetch, or
 // cannot record the result.
 func (h *Handler) storeFailed(ctx context.Context, err error) {
-	if now := time.Now(); ctx.Err() == nil && h.fetches.restUntil(now, now.Add(storeRest)) {
+	if now := time.Now(); ctx.Err() == nil && h.fetches.pauseUntil(now, now.Add(storeRest)) {
 		h.log.Warn("the store failed the pings; it is tried again", zap.String("event", "fetch_store_failed"), zap.Error(err))
 	}
 }
@@ -217,7 +217,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	now := h.o.Clock.Now()
 	var wait *validate.WaitError
 	if errors.As(err, &wait) && now.Add(wait.After).Before(m.PingedAt.Add(fetchFor)) {
-		return next{keep: true, due: time.Now().Add(wait.After), hold: !j.known}
+		return next{keep: true, due: time.Now().Add(wait.After), pause: !j.known}
 	}
 	e := Event{
 		Name: EventFetch, Outcome: p.outcome(), Status: http.StatusOK, Topic: j.topic, NotificationID: p.id,

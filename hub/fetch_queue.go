@@ -52,7 +52,7 @@ type next struct {
 	keep       bool
 	due, floor time.Time
 	slow       bool
-	hold       bool // the whole host has to wait until due
+	pause      bool // the whole host has to wait until due
 	known      bool // the topic turned out to be established
 }
 
@@ -130,16 +130,16 @@ func (q *fetchQueue) create(topic string, known bool, due time.Time, slow bool) 
 	q.put(j)
 }
 
-// put has a job wait in its class: first tries, later ones, or established topics.
+// put has a job wait in its pool: first tries, later ones, or established topics.
 func (q *fetchQueue) put(j *fetchJob) {
-	class := 0
+	pool := 0
 	switch {
 	case j.known:
-		class = 2
+		pool = 2
 	case j.slow:
-		class = 1
+		pool = 1
 	}
-	q.fair.Put(class, egress.HostPortOf(j.topic), &j.Item)
+	q.fair.Put(pool, egress.HostPortOf(j.topic), &j.Item)
 }
 
 // next starts the next job, or returns how long there is none, unless wake says otherwise.
@@ -158,17 +158,17 @@ func (q *fetchQueue) wake() <-chan struct{} { return q.fair.Wake }
 func (q *fetchQueue) finish(j *fetchJob, then next) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	hold := time.Time{} // else an earlier one ends
-	if then.hold {
-		hold = then.due
+	pause := time.Time{} // else an earlier one ends
+	if then.pause {
+		pause = then.due
 	}
-	j.Hold(hold)
+	j.PauseParty(pause)
 	again := j.again
 	j.again, j.known = false, j.known || then.known
 	switch {
 	case then.keep:
 		j.Due, j.floor = then.due, then.floor
-		j.slow = j.slow && then.hold || then.slow
+		j.slow = j.slow && then.pause || then.slow
 		if again {
 			j.hurry(time.Now())
 		}
@@ -182,12 +182,12 @@ func (q *fetchQueue) finish(j *fetchJob, then next) {
 	q.fair.Finish(&j.Item, func() { q.put(j) })
 }
 
-// restUntil starts nothing before a time. It reports whether the queue was not resting
+// pauseUntil starts nothing before a time. It reports whether the queue was not paused
 // already.
-func (q *fetchQueue) restUntil(now, t time.Time) bool {
+func (q *fetchQueue) pauseUntil(now, t time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fair.RestUntil(now, t)
+	return q.fair.PauseUntil(now, t)
 }
 
 // acquire records that this hub owns a partition from now on.

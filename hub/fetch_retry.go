@@ -3,12 +3,13 @@ package hub
 import (
 	"time"
 
+	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/journal"
 )
 
 // fetchRetries are the pauses after the tries of a fetch, each a fifth more or
 // less; the last one is repeated.
-var fetchRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+var fetchRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
 // fetchFor is how long after its last ping a topic that can't be asked is tried:
 // long enough for its restart, and short enough that topics which do not exist
@@ -41,8 +42,7 @@ func concluded(m journal.Mark, p *publication, err error, now time.Time, rnd flo
 // given up fetchFor after its last ping, with a last try then; where this hub
 // itself was at fault it goes on.
 func retryFetch(m journal.Mark, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
-	step := fetchRetries[min(m.Tries, len(fetchRetries)-1)]
-	pause = max(time.Duration(float64(step)*(0.8+0.4*rnd)), r.wait)
+	pause = max(fetchRetries.Pause(m.Tries, rnd), r.wait)
 	switch {
 	case r.kind.ours():
 		return pause, true

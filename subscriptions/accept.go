@@ -65,7 +65,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 		req.Secret, req.Lease = r.Secret, s.grant(r)
 	}
 	if err := s.queue.reserve(id, host, requester); err != nil {
-		if rec, failed := s.o.Store.Get(ctx, id); failed != nil || !rec.Subscription.owns(&req) {
+		if rec, failed := s.o.Store.Get(ctx, id); failed != nil || !rec.Subscription.sameSubscriber(&req) {
 			return err
 		}
 		s.queue.admit(id, host)
@@ -91,10 +91,10 @@ func (s *Service) store(ctx context.Context, req Request) (_ Request, establishe
 	stored := req
 	_, err = s.change(ctx, req.SubscriptionID(), func(rec Record) (Record, error) {
 		r, older := req, rec.Request
-		established = rec.Subscription.owns(&r)
+		established = rec.Subscription.sameSubscriber(&r)
 		switch {
 		case older == nil || older.Denied != "":
-		case !established && r.Requester != 0 && older.Tries == 0 && rec.Subscription.owns(older):
+		case !established && r.Requester != 0 && older.Tries == 0 && rec.Subscription.sameSubscriber(older):
 			r, established = *older, true
 		case older.Mode == r.Mode:
 			r.Start = older.Start // whoever asks twice is not to get less

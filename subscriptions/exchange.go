@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -45,30 +46,29 @@ type answer struct {
 	place  *egress.Place // what it took of the budget
 }
 
-// call sends one GET to the callback of a job's request and reads the first
-// limit bytes of the answer. Where the budget has no place for it, sent is false
-// and the host is held for the requester until there is one; where the hub's proxy fails, sent is
-// false too, and all rest for a while.
+// call sends one GET to the callback of a job's request and reads the first limit bytes
+// of the answer. If the budget has no place for it, sent is false and the party is paused
+// until there is one. If the hub's proxy fails, sent is false too, and the queue is paused.
 func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a answer, sent bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	start := time.Now()
 	ctx, place, wait, ok := s.o.Budget.Begin(j.asker(ctx, j.id.String()), start, j.host)
 	if !ok {
-		s.hold(j, wait)
+		s.pause(j, wait)
 		return answer{}, false
 	}
 	a.status, a.body, a.err = s.get(ctx, rawURL, limit)
 	a.took, a.place = time.Since(start), place
 	var spent *egress.BudgetError
 	if errors.As(a.err, &spent) {
-		s.hold(j, spent.Wait)
+		s.pause(j, spent.Wait)
 		return a, false
 	}
 	if egress.Classify(a.err) == egress.FailureProxy { // no try: the callback has no part in it
 		place.Confirm()
 		j.Due = time.Now()
-		if s.queue.restUntil(j.Due, j.Due.Add(jitter(proxyRest))) { // told once for all that run
+		if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(proxyRest))) { // one event for all that run
 			s.o.Event(Event{Name: EventFailed, SubscriptionID: j.id, CallbackHost: j.host, Err: a.err, Duration: a.took})
 		}
 		return a, false
@@ -103,21 +103,21 @@ func (j *job) asker(ctx context.Context, name string) context.Context {
 	return egress.WithAsker(ctx, a)
 }
 
-// hold has a job, and all others of its class whose next step calls the same host for
+// pause has a job, and all others of its pool whose next step calls the same host for
 // the same requester, wait. What is established waits alone: the reserve has a place
 // for the others. It is for workers.
-func (s *Service) hold(j *job, wait time.Duration) {
+func (s *Service) pause(j *job, wait time.Duration) {
 	j.Due = time.Now()
 	until := j.Due.Add(max(wait, 10*time.Millisecond))
 	if j.established {
 		j.Due = until
 		return
 	}
-	s.queue.hold(j, until)
+	s.queue.pauseParty(j, until)
 }
 
-// confirm gives the place of a request that was wanted back.
+// confirm returns the place in the budget after a callback confirmed, and resumes its party.
 func (s *Service) confirm(j *job, a answer) {
 	a.place.Confirm()
-	s.queue.release(j.party())
+	s.queue.resumeParty(j.party())
 }

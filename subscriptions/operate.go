@@ -39,7 +39,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 		return Record{}, fmt.Errorf("retrying subscription %v: %w", id, err)
 	}
 	if r := rec.Request; r != nil && r.Denied == "" {
-		s.enqueue(r, rec.Subscription.owns(r))
+		s.enqueue(r, rec.Subscription.sameSubscriber(r))
 	}
 	s.o.Event(recordEvent(EventRetried, rec))
 	return rec, nil

@@ -18,7 +18,7 @@ const (
 	requesterDivisor = 4
 )
 
-// The classes of jobs. Retries have workers of their own, so that many dead hosts do not
+// The pools of workers. Retries have workers of their own, so that many dead hosts do not
 // delay first tries; and so have first tries for what is established, which strangers do
 // not delay.
 const (
@@ -27,8 +27,13 @@ const (
 	establishedTries
 )
 
-// queue has what is to be done and when, and hands it out by the rule of fairqueue, where a
-// party is a host and a requester. It knows ids and times; the requests are in the store.
+// queue has what is to be done and when. It starts it by the rule of fairqueue, where a party
+// is a host and a requester. It knows ids and times; the requests are in the store.
+//
+// Reserve refuses a request, before it is stored, if MaxPending requests wait, if
+// MaxPendingPerHost of them are for the same callback host, or if a quarter of either is
+// of the same requester. What is stored already is always added, and so is what the
+// subscriber of an established subscription asks for it.
 type queue struct {
 	maxPending, maxPerHost int        // of all hubs together
 	live                   func() int // how many they are
@@ -223,36 +228,36 @@ func (q *queue) finish(j *job, keep bool) {
 	})
 }
 
-// hold starts no job of the party of j before a time.
-func (q *queue) hold(j *job, until time.Time) {
+// pauseParty starts no job of the party of j in its pool before a time.
+func (q *queue) pauseParty(j *job, until time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j.Hold(until)
+	j.PauseParty(until)
 }
 
-// release ends what hold began.
-func (q *queue) release(p party) {
+// resumeParty ends what pauseParty began.
+func (q *queue) resumeParty(p party) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fair.Release(p)
+	q.fair.ResumeParty(p)
 }
 
-// restUntil starts no job at all before a time. It reports whether the queue was not
-// resting already.
-func (q *queue) restUntil(now, t time.Time) bool {
+// pauseUntil starts no job at all before a time. It reports whether the queue was not
+// paused already.
+func (q *queue) pauseUntil(now, t time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fair.RestUntil(now, t)
+	return q.fair.PauseUntil(now, t)
 }
 
-// put has a job wait as its fields say. Called with mu held.
+// put has a job wait as its fields say. Call it with mu locked.
 func (q *queue) put(j *job) {
-	class := firstTries
+	pool := firstTries
 	switch {
 	case j.slow:
-		class = laterTries
+		pool = laterTries
 	case j.established:
-		class = establishedTries
+		pool = establishedTries
 	}
-	q.fair.Put(class, j.party(), &j.Item)
+	q.fair.Put(pool, j.party(), &j.Item)
 }

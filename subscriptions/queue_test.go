@@ -111,7 +111,7 @@ func TestQueueForgetsWhatIsDone(t *testing.T) {
 		}
 		keep := !j.slow
 		j.slow = true
-		q.hold(j, now.Add(-time.Second))
+		q.pauseParty(j, now.Add(-time.Second))
 		q.finish(j, keep)
 	}
 	checkEmpty(t, q)

@@ -166,7 +166,7 @@ func (s *Service) owns(id uuid.UUID) bool { return s.o.Owns(Shard(id)) }
 // called for a shard of somebody else's.
 func (s *Service) Found(rec Record) {
 	if r := rec.Request; r != nil && s.queue.lacks(r) {
-		s.enqueue(r, rec.Subscription.owns(r))
+		s.enqueue(r, rec.Subscription.sameSubscriber(r))
 	}
 }
 

@@ -70,11 +70,11 @@ func (s *Subscription) Live(now time.Time) bool {
 	return s.EndedAt.IsZero() && now.Before(s.ExpiresAt)
 }
 
-// owns reports whether s is in force and r comes from its subscriber: from the
-// network that asked for it last, or with its secret. So a renewal is told from a
-// stranger's request that names the same topic and callback. A nil
-// subscription owns no request.
-func (s *Subscription) owns(r *Request) bool {
+// sameSubscriber reports whether s is in force and r comes from its subscriber: from the
+// network that asked for it last, or with its secret. So a renewal differs from a
+// stranger's request that names the same topic and callback. A nil subscription has no
+// subscriber.
+func (s *Subscription) sameSubscriber(r *Request) bool {
 	if s == nil || !s.EndedAt.IsZero() || r.Denied != "" {
 		return false
 	}

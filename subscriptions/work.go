@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -26,21 +26,16 @@ const (
 
 // retries are the pauses after the first, second and third try of a
 // verification or denial (HUB-26); the fourth is the last.
-var retries = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+var retries = fairqueue.Retries{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 
 // checkRetries are the pauses after topic checks that could not tell. After the
 // last the request is dropped, an hour after the first: long enough for a restart
 // of the publisher, and short enough that requests for topics that do not exist
-// can't take up all places for those that wait.
-var checkRetries = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
-
-// jitter spreads a pause by a fifth either way.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spreads load, keeps no secret
-}
+// can't use up the places for requests that wait.
+var checkRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
 // enqueue has the pending request r worked on as soon as it is due. Established says
-// that it is about what is in force, and of its subscriber (Subscription.owns).
+// that it is about what is in force, and of its subscriber (Subscription.sameSubscriber).
 func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
@@ -92,7 +87,7 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	if j.Due = due(r, s.o.Clock.Now(), now); j.Due.After(now) {
 		return true
 	}
-	check, established := s.needsCheck(r) && j.checked != r.ID, rec.Subscription.owns(r)
+	check, established := s.needsCheck(r) && j.checked != r.ID, rec.Subscription.sameSubscriber(r)
 	if check != j.check || established != j.established || r.Requester != j.requester {
 		j.check, j.established, j.requester = check, established, r.Requester // wait for the turn of these
 		return true
@@ -130,7 +125,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	case errors.As(err, &denied):
 		return s.refuse(ctx, j, r, orElse(denied.Reason, "The topic is not served by this hub."))
 	case errors.As(err, &wait):
-		s.hold(j, wait.After)
+		s.pause(j, wait.After)
 		return true
 	case ctx.Err() != nil:
 		return true
@@ -140,7 +135,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	e := requestEvent(EventFailed, r, "the topic could not be checked")
 	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
-	j.Due = time.Now().Add(jitter(checkRetries[j.checks]))
+	j.Due = time.Now().Add(fairqueue.Jitter(checkRetries[j.checks]))
 	j.checks, j.slow = j.checks+1, true
 	return true
 }
@@ -255,7 +250,7 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 	case r.Tries >= len(retries):
 		return s.drop(ctx, j, r, "the last try failed")
 	}
-	next := s.o.Clock.Now().Add(jitter(retries[r.Tries]))
+	next := s.o.Clock.Now().Add(fairqueue.Jitter(retries[r.Tries]))
 	return s.amend(ctx, j, r, func(r Request) *Request {
 		r.Tries, r.NextAt = r.Tries+1, next
 		return &r
@@ -313,7 +308,7 @@ func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 		return false
 	}
 	j.Due = time.Now()
-	if s.queue.restUntil(j.Due, j.Due.Add(jitter(storeRest))) { // told once for all that run
+	if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(storeRest))) { // one event for all that run
 		s.trouble(ctx, j.id, err)
 	}
 	return true

@@ -16,16 +16,16 @@ type Queue[P comparable, J any] struct {
 	Wake chan struct{}
 
 	perParty int
-	classes  []*class[P, J]
-	rest     time.Time
+	pools    []*pool[P, J]
+	pausedTo time.Time
 }
 
-// New returns a queue with a class for each number of workers. A party may have perParty
-// jobs of a class running at once.
+// New returns a queue with a pool for each number of workers. A party may have perParty
+// jobs of a pool running at once.
 func New[P comparable, J any](perParty int, workers ...int) *Queue[P, J] {
 	q := &Queue[P, J]{Wake: make(chan struct{}, 1), perParty: perParty}
 	for _, limit := range workers {
-		q.classes = append(q.classes, &class[P, J]{queue: q, limit: limit, lanes: make(map[P]*lane[P, J])})
+		q.pools = append(q.pools, &pool[P, J]{queue: q, limit: limit, lanes: make(map[P]*lane[P, J])})
 	}
 	return q
 }
@@ -44,7 +44,7 @@ type Item[J any] struct {
 type place[J any] interface {
 	fix(*Item[J])
 	remove(*Item[J])
-	hold(until time.Time)
+	pause(until time.Time)
 	done()
 }
 
@@ -63,16 +63,16 @@ func (it *Item[J]) Remove() {
 	it.at = nil
 }
 
-// Hold lets no job of the same party and class start before a time. The zero time ends
+// PauseParty lets no job of the same party and pool start before a time. The zero time ends
 // that. The job is waiting or running.
-func (it *Item[J]) Hold(until time.Time) { it.at.hold(until) }
+func (it *Item[J]) PauseParty(until time.Time) { it.at.pause(until) }
 
-// Put adds a job to the jobs of a party in a class.
-func (q *Queue[P, J]) Put(class int, party P, it *Item[J]) {
-	c := q.classes[class]
+// Put adds a job to the jobs of a party in a pool.
+func (q *Queue[P, J]) Put(pool int, party P, it *Item[J]) {
+	c := q.pools[pool]
 	l := c.lanes[party]
 	if l == nil {
-		l = &lane[P, J]{class: c, party: party}
+		l = &lane[P, J]{pool: c, party: party}
 		c.lanes[party] = l
 	}
 	it.at = l
@@ -84,11 +84,11 @@ func (q *Queue[P, J]) Put(class int, party P, it *Item[J]) {
 // Next starts the next job. If there is none, ok is false, and wait is how long until there
 // may be one, unless Wake says otherwise. End each job with Finish.
 func (q *Queue[P, J]) Next(now time.Time) (job J, wait time.Duration, ok bool) {
-	if wait = q.rest.Sub(now); wait > 0 {
+	if wait = q.pausedTo.Sub(now); wait > 0 {
 		return job, wait, false
 	}
 	wait = longest
-	for _, c := range q.classes {
+	for _, c := range q.pools {
 		if c.running >= c.limit || len(c.ready) == 0 {
 			continue
 		}
@@ -113,29 +113,29 @@ func (q *Queue[P, J]) Finish(it *Item[J], put func()) {
 	q.Signal()
 }
 
-// Release ends the hold of a party in all classes.
-func (q *Queue[P, J]) Release(party P) {
-	for _, c := range q.classes {
+// ResumeParty ends the pause of a party in all pools.
+func (q *Queue[P, J]) ResumeParty(party P) {
+	for _, c := range q.pools {
 		if l := c.lanes[party]; l != nil {
-			l.hold(time.Time{})
+			l.pause(time.Time{})
 		}
 	}
 	q.Signal()
 }
 
-// RestUntil starts no job before a time. It reports whether the queue was not resting
+// PauseUntil starts no job before a time. It reports whether the queue was not paused
 // already.
-func (q *Queue[P, J]) RestUntil(now, t time.Time) bool {
-	if now.Before(q.rest) {
+func (q *Queue[P, J]) PauseUntil(now, t time.Time) bool {
+	if now.Before(q.pausedTo) {
 		return false
 	}
-	q.rest = t
+	q.pausedTo = t
 	return true
 }
 
-// Parties is the number of parties with a job, each counted once for each class.
+// Parties is the number of parties with a job, each counted once for each pool.
 func (q *Queue[P, J]) Parties() (n int) {
-	for _, c := range q.classes {
+	for _, c := range q.pools {
 		n += len(c.lanes)
 	}
 	return n
@@ -149,8 +149,8 @@ func (q *Queue[P, J]) Signal() {
 	}
 }
 
-// class is the jobs that share a number of workers.
-type class[P comparable, J any] struct {
+// pool is the jobs that share a number of workers.
+type pool[P comparable, J any] struct {
 	queue          *Queue[P, J]
 	running, limit int
 	turns          uint64
@@ -158,7 +158,7 @@ type class[P comparable, J any] struct {
 	ready          order[*lane[P, J]] // lanes that may start a job, the next one first
 }
 
-func (c *class[P, J]) start(now time.Time) J {
+func (c *pool[P, J]) start(now time.Time) J {
 	l := c.ready[0]
 	it := heap.Pop(&l.jobs).(*Item[J]) //nolint:errcheck // there is nothing else in it
 	c.running++
@@ -168,16 +168,16 @@ func (c *class[P, J]) start(now time.Time) J {
 	return it.Job
 }
 
-// lane is the jobs of one party in one class. It exists while there are any.
+// lane is the jobs of one party in one pool. It exists while there are any.
 type lane[P comparable, J any] struct {
-	class     *class[P, J]
+	pool      *pool[P, J]
 	party     P
 	jobs      order[*Item[J]] // those that were due first, first
 	running   int
-	notBefore time.Time // the end of its hold
+	notBefore time.Time // the end of its pause
 	served    time.Time // when a job of it was last started, and in which turn
 	turn      uint64
-	index     int // in class.ready, from 1; 0: not there
+	index     int // in pool.ready, from 1; 0: not there
 }
 
 // at is when the lane may start a job. A lane that was served goes behind those that have
@@ -195,7 +195,7 @@ func (l *lane[P, J]) at() time.Time {
 func (l *lane[P, J]) fix(it *Item[J]) {
 	heap.Fix(&l.jobs, it.index-1)
 	l.changed()
-	l.class.queue.Signal()
+	l.pool.queue.Signal()
 }
 
 func (l *lane[P, J]) remove(it *Item[J]) {
@@ -203,21 +203,21 @@ func (l *lane[P, J]) remove(it *Item[J]) {
 	l.changed()
 }
 
-func (l *lane[P, J]) hold(until time.Time) {
+func (l *lane[P, J]) pause(until time.Time) {
 	l.notBefore = until
 	l.changed()
-	l.class.queue.Signal()
+	l.pool.queue.Signal()
 }
 
 func (l *lane[P, J]) done() {
-	l.class.running--
+	l.pool.running--
 	l.running--
 	l.changed()
 }
 
 // changed puts the lane into its order after any change of it.
 func (l *lane[P, J]) changed() {
-	c := l.class
+	c := l.pool
 	if l.index > 0 {
 		heap.Remove(&c.ready, l.index-1)
 	}

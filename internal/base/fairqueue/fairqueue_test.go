@@ -13,12 +13,12 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type job struct {
 	Item[*job]
 	party string
-	class int
+	pool  int
 	n     int
 }
 
-func newJob(class int, party string, n int, due time.Time) *job {
-	j := &job{party: party, class: class, n: n}
+func newJob(pool int, party string, n int, due time.Time) *job {
+	j := &job{party: party, pool: pool, n: n}
 	j.Job, j.Due = j, due
 	return j
 }
@@ -32,20 +32,20 @@ func TestRule(t *testing.T) {
 		workers := rapid.SliceOfN(rapid.IntRange(1, 6), 1, 3).Draw(t, "workers")
 		q := New[string, *job](perParty, workers...)
 		now := t0
-		held := map[[2]any]time.Time{} // by class and party
+		paused := map[[2]any]time.Time{} // by pool and party
 		var rest time.Time
 		var waiting, running []*job
 		startedSince := map[*job]map[string]int{} // of other parties, since the job may start
-		count := func(of []*job, class int, party string) (n int) {
+		count := func(of []*job, pool int, party string) (n int) {
 			for _, j := range of {
-				if j.class == class && (party == "" || j.party == party) {
+				if j.pool == pool && (party == "" || j.party == party) {
 					n++
 				}
 			}
 			return n
 		}
 		may := func(j *job) bool { // as far as its own party goes
-			return !j.Due.After(now) && !held[[2]any{j.class, j.party}].After(now) && !rest.After(now) && count(running, j.class, j.party) < perParty
+			return !j.Due.After(now) && !paused[[2]any{j.pool, j.party}].After(now) && !rest.After(now) && count(running, j.pool, j.party) < perParty
 		}
 		remove := func(of []*job, j *job) []*job {
 			for i := range of {
@@ -62,21 +62,21 @@ func TestRule(t *testing.T) {
 				j, wait, ok := q.Next(now)
 				if !ok {
 					for _, j := range waiting {
-						if may(j) && count(running, j.class, "") < workers[j.class] {
+						if may(j) && count(running, j.pool, "") < workers[j.pool] {
 							t.Fatalf("job %d of %s may start and does not; wait %v", j.n, j.party, wait)
 						}
 					}
 					return
 				}
-				if !may(j) || count(running, j.class, "") >= workers[j.class] {
+				if !may(j) || count(running, j.pool, "") >= workers[j.pool] {
 					t.Fatalf("job %d of %s starts, and may not", j.n, j.party)
 				}
 				waiting = remove(waiting, j)
 				for _, other := range waiting {
-					if other.class == j.class && other.party == j.party && other.Due.Before(j.Due) {
+					if other.pool == j.pool && other.party == j.party && other.Due.Before(j.Due) {
 						t.Fatalf("job %d of %s starts before job %d, which was due first", j.n, j.party, other.n)
 					}
-					if other.class != j.class || other.party == j.party || !may(other) {
+					if other.pool != j.pool || other.party == j.party || !may(other) {
 						delete(startedSince, other)
 						continue
 					}
@@ -86,14 +86,14 @@ func TestRule(t *testing.T) {
 					// Its own party may have other jobs that are due: then this one is not next.
 					first := true
 					for _, o := range waiting {
-						first = first && (o.class != other.class || o.party != other.party || !o.Due.Before(other.Due))
+						first = first && (o.pool != other.pool || o.party != other.party || !o.Due.Before(other.Due))
 					}
 					if startedSince[other][j.party]++; first && startedSince[other][j.party] > 1+1 {
 						t.Fatalf("%d jobs of %s start while job %d of %s waits", startedSince[other][j.party], j.party, other.n, other.party)
 					}
 				}
 				for o := range startedSince { // a job of its party started: it waits anew
-					if o.party == j.party && o.class == j.class {
+					if o.party == j.party && o.pool == j.pool {
 						delete(startedSince, o)
 					}
 				}
@@ -103,28 +103,28 @@ func TestRule(t *testing.T) {
 		for n := range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
 			case step < 4:
-				j := newJob(rapid.IntRange(0, len(workers)-1).Draw(t, "class"), rapid.StringMatching(`[a-e]`).Draw(t, "party"), n,
+				j := newJob(rapid.IntRange(0, len(workers)-1).Draw(t, "pool"), rapid.StringMatching(`[a-e]`).Draw(t, "party"), n,
 					now.Add(time.Duration(rapid.IntRange(-2, 10).Draw(t, "due"))*time.Second))
-				q.Put(j.class, j.party, &j.Item)
+				q.Put(j.pool, j.party, &j.Item)
 				waiting = append(waiting, j)
 			case step == 4 && len(running) > 0:
-				j := pick(running, "held")
-				until := now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "hold")) * time.Second)
-				j.Hold(until)
-				held[[2]any{j.class, j.party}] = until
+				j := pick(running, "paused")
+				until := now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "pause")) * time.Second)
+				j.PauseParty(until)
+				paused[[2]any{j.pool, j.party}] = until
 			case step < 7 && len(running) > 0:
 				j := pick(running, "finished")
 				running = remove(running, j)
 				if again := rapid.Bool().Draw(t, "again"); again {
 					q.Finish(&j.Item, func() {
 						j.Due = now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "pause")) * time.Second)
-						q.Put(j.class, j.party, &j.Item)
+						q.Put(j.pool, j.party, &j.Item)
 					})
 					waiting = append(waiting, j)
 				} else {
 					q.Finish(&j.Item, nil)
-					if count(waiting, j.class, j.party)+count(running, j.class, j.party) == 0 {
-						delete(held, [2]any{j.class, j.party}) // forgotten with its last job
+					if count(waiting, j.pool, j.party)+count(running, j.pool, j.party) == 0 {
+						delete(paused, [2]any{j.pool, j.party}) // forgotten with its last job
 					}
 				}
 			case step == 7 && len(waiting) > 0:
@@ -132,15 +132,15 @@ func TestRule(t *testing.T) {
 				if rapid.Bool().Draw(t, "removed") {
 					waiting = remove(waiting, j)
 					j.Remove()
-					if count(waiting, j.class, j.party)+count(running, j.class, j.party) == 0 {
-						delete(held, [2]any{j.class, j.party})
+					if count(waiting, j.pool, j.party)+count(running, j.pool, j.party) == 0 {
+						delete(paused, [2]any{j.pool, j.party})
 					}
 				} else {
 					j.Due = now.Add(time.Duration(rapid.IntRange(-2, 5).Draw(t, "to")) * time.Second)
 					j.Moved()
 				}
 			case step == 8:
-				if until := now.Add(time.Second); q.RestUntil(now, until) {
+				if until := now.Add(time.Second); q.PauseUntil(now, until) {
 					rest = until
 				}
 			default:
@@ -156,7 +156,7 @@ func TestRule(t *testing.T) {
 				q.Finish(&j.Item, nil)
 			}
 			running = nil
-			clear(held) // which may have been forgotten
+			clear(paused) // which may have been forgotten
 			j, wait, ok := q.Next(now)
 			if !ok {
 				now = now.Add(wait)
@@ -221,15 +221,15 @@ func TestWake(t *testing.T) {
 	j.Due = t0
 	j.Moved()
 	woken("Moved")
-	j.Hold(t0.Add(time.Minute))
-	woken("Hold")
+	j.PauseParty(t0.Add(time.Minute))
+	woken("PauseParty")
 	if _, wait, ok := q.Next(t0); ok || wait != time.Minute {
-		t.Errorf("on hold: %v, %t", wait, ok)
+		t.Errorf("paused: %v, %t", wait, ok)
 	}
-	q.Release("a")
-	woken("Release")
-	if !q.RestUntil(t0, t0.Add(time.Second)) || q.RestUntil(t0, t0.Add(time.Hour)) {
-		t.Error("RestUntil says the wrong thing")
+	q.ResumeParty("a")
+	woken("ResumeParty")
+	if !q.PauseUntil(t0, t0.Add(time.Second)) || q.PauseUntil(t0, t0.Add(time.Hour)) {
+		t.Error("PauseUntil says the wrong thing")
 	}
 	if _, wait, ok := q.Next(t0); ok || wait != time.Second {
 		t.Errorf("resting: %v, %t", wait, ok)
