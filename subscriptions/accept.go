@@ -20,7 +20,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return e.Reason }
 
-// Accept takes a request to subscribe or unsubscribe: it is durable when nil
+// Accept accepts a request to subscribe or unsubscribe: it is durable when nil
 // comes back, and verified in the background by Run, also after a crash
 // (HUB-13, HUB-15). It replaces an older request of the same pair. The
 // notifications from here on, or from an older request of the same mode on that
@@ -41,7 +41,7 @@ func (e *LimitError) Error() string { return e.Reason }
 // An unsubscribe takes the same steps whether there is a subscription or not, and so
 // does Run with it (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
 // a subscription (HUB-12). Requester, which may be empty, says who asked: in the
-// event, and for the share of the places that one of them may take.
+// event, and for the places that one requester may have.
 func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error {
 	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
 		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
@@ -62,7 +62,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 		AcceptedAt: s.o.Clock.Earliest(), Requester: egress.RequesterID(requester),
 	}
 	if r.Mode == websub.ModeSubscribe {
-		req.Secret, req.Lease = r.Secret, s.grant(r)
+		req.Secret, req.Lease = r.Secret, s.o.grant(r)
 	}
 	if err := s.queue.reserve(id, host, requester); err != nil {
 		if rec, failed := s.o.Store.Get(ctx, id); failed != nil || !rec.Subscription.sameSubscriber(&req) {
@@ -71,7 +71,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 		s.queue.admit(id, host)
 	}
 	req, established, err := s.store(ctx, req)
-	if err == nil { // told first: what becomes of it is told by whoever works on it
+	if err == nil { // reported first: a worker reports what becomes of it
 		s.o.Event(Event{Name: EventAccepted, SubscriptionID: id, Topic: r.Topic, CallbackHost: host, Mode: r.Mode, Requester: requester})
 	}
 	// After an error too: the request may have been stored after all, and the
@@ -110,12 +110,12 @@ func (s *Service) store(ctx context.Context, req Request) (_ Request, establishe
 
 // grant is the lease that a subscribe request gets: what it asks for, or the
 // default, within the bounds, in whole seconds (HUB-05, HUB-30).
-func (s *Service) grant(r websub.SubscribeRequest) time.Duration {
-	lease := s.o.LeaseDefault
+func (o *Options) grant(r websub.SubscribeRequest) time.Duration {
+	lease := o.LeaseDefault
 	if r.HasLease {
 		lease = r.Lease
 	}
-	lease = max(s.o.LeaseMin, min(lease, s.o.LeaseMax))
+	lease = max(o.LeaseMin, min(lease, o.LeaseMax))
 	return max(lease.Truncate(time.Second), time.Second)
 }
 

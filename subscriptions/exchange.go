@@ -58,7 +58,7 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 		s.pause(j, wait)
 		return answer{}, false
 	}
-	a.status, a.body, a.err = s.get(ctx, rawURL, limit)
+	a.status, a.body, a.err = get(ctx, s.o.Client, rawURL, limit)
 	a.took, a.place = time.Since(start), place
 	var spent *egress.BudgetError
 	if errors.As(a.err, &spent) {
@@ -76,12 +76,13 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	return a, true
 }
 
-func (s *Service) get(ctx context.Context, rawURL string, limit int) (status int, body []byte, err error) {
+// get returns the status of an answer and the first limit bytes of its body.
+func get(ctx context.Context, client Doer, rawURL string, limit int) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
 		return 0, nil, egress.WithoutURL(err)
 	}
-	resp, err := s.o.Client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, egress.WithoutURL(err)
 	}

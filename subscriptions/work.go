@@ -40,15 +40,12 @@ func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
 	j.check, j.requester, j.established = s.needsCheck(r), r.Requester, established
-	j.Due, j.slow, j.tries, j.request = s.due(r), r.Tries > 0, r.Tries, r.ID
+	j.Due, j.slow, j.tries, j.request = due(r, s.o.Clock.Now(), time.Now()), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
 
-// due is when the next try of r may be made.
-func (s *Service) due(r *Request) time.Time { return due(r, s.o.Clock.Now(), time.Now()) }
-
-// due is that where the time of day is day, from now on. A time further off than any
-// pause is what a clock that jumped left behind, and does not count.
+// due is when the next try of r may be made, at now and with day as the time of day. A
+// time further off than any pause was left by a clock that jumped, and does not count.
 func due(r *Request, day, now time.Time) time.Time {
 	if d := r.NextAt.Sub(day); d > 0 && d <= 2*retries[len(retries)-1] {
 		return now.Add(d) // which a clock that jumps from here on does not move
@@ -285,7 +282,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 		return false
 	}
 	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
-	j.Due, j.slow, j.tries = s.due(rec.Request), rec.Request.Tries > 0, rec.Request.Tries
+	j.Due, j.slow, j.tries = due(rec.Request, s.o.Clock.Now(), time.Now()), rec.Request.Tries > 0, rec.Request.Tries
 	return true
 }
 
