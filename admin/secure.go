@@ -69,8 +69,8 @@ func newSecure(o Options, next http.Handler) *secure {
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
-	if why, problem := s.judge(w, r); problem != nil {
-		s.tell(why, w, r)
+	if why, problem := s.check(w, r); problem != nil {
+		s.report(why, w, r)
 		writeProblem(w, problem)
 		return
 	}
@@ -78,7 +78,7 @@ func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // judge returns why a request is refused; a nil problem: it is not.
-func (s *secure) judge(w http.ResponseWriter, r *http.Request) (Refusal, *problem) {
+func (s *secure) check(w http.ResponseWriter, r *http.Request) (Refusal, *problem) {
 	switch err := s.browsers.Check(r); {
 	case errors.Is(err, browser.ErrHost):
 		return RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
@@ -117,7 +117,7 @@ func (s *secure) authorise(header http.Header, r *http.Request) (Refusal, *probl
 }
 
 // tell counts and logs a refusal, without what was sent.
-func (s *secure) tell(why Refusal, w http.ResponseWriter, r *http.Request) {
+func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 	if s.Refused != nil {
 		s.Refused(why)
 	}

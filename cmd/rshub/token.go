@@ -87,7 +87,7 @@ revoked.`,
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
 			return fmt.Errorf("the token could not be shown, so revoke it (rshub token revoke %s --token %s): %w", name, shown(sum), err)
 		}
-		return tell(cmd, `This is a token of %q, to be sent as "Authorization: Bearer TOKEN". It is not shown again; its SHA-256 (%s...) is in %s.`,
+		return announce(cmd, `This is a token of %q, to be sent as "Authorization: Bearer TOKEN". It is not shown again; its SHA-256 (%s...) is in %s.`,
 			name, shown(sum), path)
 	})
 }
@@ -198,7 +198,7 @@ file again: within 5 seconds, or at once with ` + "`rshub reload`" + `.`,
 		if err != nil {
 			return tokenFailure(err)
 		}
-		return tell(cmd, "The token %s... of %q is revoked in %s.", shown(sum), name, path)
+		return announce(cmd, "The token %s... of %q is revoked in %s.", shown(sum), name, path)
 	})
 }
 
@@ -210,7 +210,7 @@ func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
 	if err != nil {
 		return tokenFailure(err)
 	}
-	return tell(cmd, "Publisher %q is revoked in %s, with %s.", name, path, quantity.Count(len(p.TokenSHA256), "token", "tokens"))
+	return announce(cmd, "Publisher %q is revoked in %s, with %s.", name, path, quantity.Count(len(p.TokenSHA256), "token", "tokens"))
 }
 
 // tokenFailure gives an error its exit code.
@@ -224,8 +224,8 @@ func tokenFailure(err error) error {
 	return err
 }
 
-// tell says what was done, and what is left to do.
-func tell(cmd *cobra.Command, format string, args ...any) error {
+// announce says what was done, and what is left to do.
+func announce(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA running hub reads it within 5 seconds. `rshub reload` makes it do so at once, and says what is in force.\n", args...)
 	return err
 }

@@ -92,7 +92,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 		}
 		name := sets[i].Folder.Dir
 		say := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
-		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).tell
+		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).update
 	}
 	log, err := cli.NewLog(cmd.ErrOrStderr(), "warn", "")
 	if err != nil {

@@ -41,8 +41,8 @@ func newProgress(w io.Writer, say func(line string), name string) *progress {
 	return p
 }
 
-// tell takes what a folder says of its scan. Later scans are not shown.
-func (p *progress) tell(at source.Progress) {
+// update shows what a folder reports of its first scan. Later scans are not shown.
+func (p *progress) update(at source.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {

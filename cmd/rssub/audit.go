@@ -40,7 +40,7 @@ looks at again a few times, as it may be half done. End them for --repair.`,
 			}
 			o.Beside = !repair
 			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.tell
+			o.Progress = show.update
 			c, err := f.open(o)
 			if err != nil {
 				return err

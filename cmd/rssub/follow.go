@@ -50,8 +50,8 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 				return err
 			}
 			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.tell
-			o.Event = (&lines{w: cmd.OutOrStdout(), json: f.json}).tell
+			o.Progress = show.update
+			o.Event = (&lines{w: cmd.OutOrStdout(), json: f.json}).update
 			c, err := f.open(o)
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ type event struct {
 	Error          string                  `json:"error,omitempty"`
 }
 
-func (l *lines) tell(e destination.Event) {
+func (l *lines) update(e destination.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

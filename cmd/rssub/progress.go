@@ -32,8 +32,8 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, terminal: cli.IsTerminal(w), told: time.Now()}
 }
 
-// tell takes what the copy says.
-func (p *progress) tell(at destination.Progress) {
+// update shows what the copy reports.
+func (p *progress) update(at destination.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.terminal {

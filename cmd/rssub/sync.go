@@ -33,7 +33,7 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 				return err
 			}
 			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.tell
+			o.Progress = show.update
 			c, err := f.open(o)
 			if err != nil {
 				return err

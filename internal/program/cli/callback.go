@@ -134,7 +134,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"Content-Type", "Link", "Webhook-Id", "RSHub-Attempt", websub.HeaderSignature} {
 		for _, value := range r.Header.Values(name) {
 			if name == websub.HeaderSignature {
-				value += c.judge(value, body)
+				value += c.verify(value, body)
 			}
 			lines = append(lines, "  "+name+": "+value)
 		}
@@ -147,7 +147,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 }
 
 // judge says whether a signature is right.
-func (c *callback) judge(header string, body []byte) string {
+func (c *callback) verify(header string, body []byte) string {
 	if c.secret == "" {
 		return " (not checked: no --secret)"
 	}
