@@ -56,7 +56,7 @@ func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
 }
 
 // What a host was last decides, and a restart knows it.
-func TestStanding(t *testing.T) {
+func TestHostHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.subscribe(topicA, cb(0), served)
