@@ -131,8 +131,9 @@ func TestFlippedBytes(t *testing.T) {
 		whole, want := made(t, rng, closed)
 		for n := range *flips {
 			b, at, by := bytes.Clone(whole), rng.IntN(len(whole)), byte(1+rng.IntN(255))
-			if n%4 == 0 { // of the first pages, in which there is more to break
-				at = rng.IntN(min(len(b), 1<<15))
+			if inner := innerPages(b); closed && n%2 == 0 { // in which there is more to break
+				page := inner[rng.IntN(len(inner))]
+				at = page + rng.IntN(min(4096, headSize+40*int(native.Uint16(b[page+10:]))))
 			}
 			b[at] ^= by
 			path := filepath.Join(t.TempDir(), "damaged.db")
@@ -161,6 +162,16 @@ func TestFlippedBytes(t *testing.T) {
 	if refused == 0 || damaged == 0 {
 		t.Error("nothing was noticed")
 	}
+}
+
+// innerPages are where those pages begin that lead to others, or list free ones.
+func innerPages(b []byte) (at []int) {
+	for page := 0; page < len(b); page += 4096 {
+		if kind := native.Uint16(b[page+8:]); native.Uint64(b[page:]) == uint64(page/4096) && (kind == kindBranch || kind == kindFreelist) {
+			at = append(at, page)
+		}
+	}
+	return at
 }
 
 // A file that is cut off anywhere is refused, with what to do.
