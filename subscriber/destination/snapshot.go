@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // The state of a copy belongs to one process. Whoever wants to look at it meanwhile makes a
@@ -39,11 +41,7 @@ func (c *Copy) serveSnapshots(ctx context.Context) {
 }
 
 func (c *Copy) snapshot(dir string) error {
-	name := filepath.Join(dir, stateFile)
-	if err := c.state.db.CopyTo(name + ".new"); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return atomicfile.Write(filepath.Join(dir, stateFile), atomicfile.Options{Durability: atomicfile.Volatile}, c.state.db.CopyTo)
 }
 
 // openBeside opens a snapshot of the state that another process has.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -78,11 +79,7 @@ func (c *Copy) writeStatus() error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(c.o.StateDir, statusFile)
-	if err := os.WriteFile(name+".new", append(raw, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return atomicfile.WriteBytes(filepath.Join(c.o.StateDir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
 // setName is the file, beside a set's stream, that says which set it is: the names of
@@ -91,14 +88,10 @@ const setName = "set"
 
 // nameSet notes whose stream is in a folder.
 func nameSet(dir, set string) error {
-	name := filepath.Join(dir, setName)
 	if readSetName(dir) == set {
 		return nil
 	}
-	if err := os.WriteFile(name+".new", []byte(set+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return atomicfile.WriteBytes(filepath.Join(dir, setName), atomicfile.Options{Durability: atomicfile.Volatile}, []byte(set+"\n"))
 }
 
 // readSetName is what nameSet noted; empty: nothing.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"runtime"
@@ -396,12 +397,11 @@ func (d *DB) tidy() {
 	_ = d.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
 }
 
-// CopyTo writes a copy of what is durable to a new file.
-func (d *DB) CopyTo(path string) error {
+// CopyTo writes a copy of what is durable, which Open opens.
+func (d *DB) CopyTo(w io.Writer) error {
 	return d.View(func(t *Tx) error {
-		t.inside = true
-		defer func() { t.inside = false }()
-		return t.tx.CopyFile(path, 0o600)
+		_, err := t.tx.WriteTo(w)
+		return err
 	})
 }
 
