@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 )
@@ -252,5 +254,37 @@ func TestPlacesAreBounded_Invariant12(t *testing.T) {
 	p.most = 256*4000 + 1
 	if reason := p.refusal(greedy); !strings.Contains(reason, "of one callback site") {
 		t.Errorf("who has a quarter: %q", reason)
+	}
+}
+
+// A place is reserved while a new subscription is being stored: others at the same moment
+// do not get it, and after a release they do.
+func TestReservedPlaces(t *testing.T) {
+	c := newCounts(8, false, func(int) bool { return true })
+	id := func(i int) uuid.UUID { return ID(topic, from(i)) }
+	one := func(i int) tenant { return c.tenant(from(i), uint64(i)+1) }
+	for i := range 8 {
+		if reason := c.reserve(id(i), one(i)); reason != "" {
+			t.Fatalf("number %d: %q", i, reason)
+		}
+	}
+	if reason := c.reserve(id(8), one(8)); reason != noPlace {
+		t.Errorf("one more than may be: %q", reason)
+	}
+	c.release(id(0))
+	if reason := c.reserve(id(8), one(8)); reason != "" {
+		t.Errorf("after a release: %q", reason)
+	}
+	for i := range 7 {
+		c.release(id(i))
+	}
+	if reason := c.reserve(id(9), one(9)); reason != "" {
+		t.Errorf("one of the same site: %q", reason)
+	}
+	if reason := c.reserve(id(10), tenant{one(9).site, 11}); reason != "" {
+		t.Errorf("the second of a site: %q", reason)
+	}
+	if reason := c.refusal(tenant{one(9).site, 12}); reason != noQuota {
+		t.Errorf("the third of a site: %q", reason)
 	}
 }
