@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -36,10 +37,10 @@ any. A hub does not need it: it compares checksums with whatever it reads.`,
 		}
 		if damaged > 0 {
 			return cli.Fail(cli.ExitFailure, "%s damaged in %s; restore a backup of the folder, or let the hub go on without what is damaged",
-				cli.Count(damaged, "thing is", "things are"), cfg.DataDir)
+				quantity.Count(damaged, "thing is", "things are"), cfg.DataDir)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s of %s.\n", cfg.DataDir,
-			cli.Count(c.Records, "record", "records"), cli.Count(c.Entries, "notification", "notifications"), cli.Count(c.Bytes, "byte", "bytes"))
+			quantity.Count(c.Records, "record", "records"), quantity.Count(c.Entries, "notification", "notifications"), quantity.Count(c.Bytes, "byte", "bytes"))
 		return err
 	}
 	return cmd

@@ -80,11 +80,6 @@ func seconds(s float64) time.Duration {
 	return 1<<63 - 1
 }
 
-// Count writes a number and what it is of.
-func Count[N int | int64 | uint64](n N, one, many string) string {
-	return quantity.Count(n, one, many)
-}
-
 // parseSince reads a W3C datetime, or how long ago: 90s, 30m, 2h, 7d, also
 // together as in 1d12h.
 func parseSince(s string, now time.Time) (time.Time, error) {
