@@ -59,6 +59,7 @@ var table = map[string]room{
 	"websub":                  {layer: "0"},
 	"journal":                 {layer: "0", third: "uuid"},
 	"internal/base/egress":    {layer: "0", third: "ssrf"},
+	"internal/base/web":       {layer: "0b", may: "internal/base/egress"},
 	"internal/base/browser":   {layer: "0"},
 	"internal/base/fairqueue": {layer: "0"},
 	"internal/base/clock":     {layer: "0"},
@@ -79,19 +80,19 @@ var table = map[string]room{
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
-	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress", third: "uuid"},
+	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
 	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk", third: "fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/quantity"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity"},
 	// What rspub check says of a Source, and rshub validate of documents.
-	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/quantity"},
+	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "uuid zap"},
-	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress", third: "zap uuid"},
+	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
@@ -100,7 +101,7 @@ var table = map[string]room{
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "admin cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag uuid"},
+	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
@@ -108,7 +109,7 @@ var table = map[string]room{
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag progressbar zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag progressbar"},
 	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli", third: "cobra pflag progressbar"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.

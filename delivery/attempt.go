@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -73,7 +75,8 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 
 // post sends the request and returns the status of the answer and its
 // Retry-After. The rest of the answer means nothing (HUB-46): a little of it is
-// read, for a moment, so that the connection can be used again.
+// read, for a moment, so that the connection can be used again. Retry-After has no limit
+// here: decide has one, --retry-max.
 func (c *client) post(ctx context.Context, w *watch, x exchange) (int, time.Duration, error) {
 	req, err := c.request(ctx, w, x)
 	if err != nil {
@@ -88,7 +91,7 @@ func (c *client) post(ctx context.Context, w *watch, x exchange) (int, time.Dura
 		w.answered()
 		_, _ = io.CopyN(io.Discard, resp.Body, readLimit) // nor does an error in it
 	}
-	return resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), c.clock.Now()), nil
+	return resp.StatusCode, web.RetryAfter(resp.Header, c.clock.Now(), math.MaxInt64), nil
 }
 
 func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {
@@ -186,28 +189,6 @@ func failureStatus(err error) int {
 	default:
 		return journal.StatusError
 	}
-}
-
-// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, 10.2.3).
-// Zero: there is nothing to wait for.
-func retryAfter(value string, now time.Time) time.Duration {
-	const long = 365 * 24 * time.Hour
-	value = strings.TrimSpace(value)
-	if value == "" {
-		return 0
-	}
-	if strings.Trim(value, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || seconds > int64(long/time.Second) {
-			return long
-		}
-		return time.Duration(seconds) * time.Second
-	}
-	t, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return max(0, min(t.Sub(now), long))
 }
 
 // slowError is the cause with which a watch cuts an exchange off.

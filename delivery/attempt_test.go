@@ -322,28 +322,3 @@ func TestBodyCanBeSentAgain(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "120": 2 * time.Minute, " 7 ": 7 * time.Second, "-5": 0, "1.5": 0, "soon": 0,
-		"99999999999999999999": 365 * 24 * time.Hour, "31536001": 365 * 24 * time.Hour,
-		testNow.Add(time.Hour).Format(http.TimeFormat):  time.Hour,
-		testNow.Add(-time.Hour).Format(http.TimeFormat): 0,
-		"Fri, 31 Dec 9999 23:59:59 GMT":                 365 * 24 * time.Hour,
-	} {
-		if got := retryAfter(value, testNow); got != want {
-			t.Errorf("%q: %v, want %v", value, got, want)
-		}
-	}
-}
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "120", "Fri, 31 Dec 1999 23:59:59 GMT", "-1", "99999999999999999999"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if d := retryAfter(s, testNow); d < 0 || d > 365*24*time.Hour {
-			t.Errorf("%q: %v", s, d)
-		}
-	})
-}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // watch limits one exchange: no longer than Timeout without progress, and no
@@ -24,7 +26,7 @@ type watch struct {
 
 // exchangeLimit is how long an exchange may take with a body of size bytes.
 func exchangeLimit(timeout time.Duration, size int64) time.Duration {
-	return timeout + time.Duration(float64(size)/byteRate*float64(time.Second))
+	return web.Pace{Stall: timeout, Rate: byteRate}.Limit(size)
 }
 
 func newWatch(cancel context.CancelCauseFunc, idle, whole time.Duration) *watch {

@@ -109,7 +109,8 @@ type Options struct {
 	// before it moves it back.
 	From time.Time
 	// Client makes the requests to hubs. An *http.Client is used without following
-	// redirects, whatever it says. Nil: one with sensible limits.
+	// redirects, whatever it says. Nil: one that calls public and private addresses and
+	// this machine, but no link-local ones, and goes through no proxy.
 	Client Doer
 	// Timeout is for one POST; a body gets more, at 128 KiB/s.
 	Timeout time.Duration
@@ -162,11 +163,12 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxEntries = min(cmp.Or(max(o.MaxEntries, 0), DefaultMaxEntries), resourcesync.DefaultLimits.Entries)
 	o.MaxBytes = min(cmp.Or(max(o.MaxBytes, 0), DefaultMaxBytes), resourcesync.DefaultLimits.Bytes)
 	o.MaxStored = cmp.Or(max(o.MaxStored, 0), DefaultMaxStored)
-	o.Client = withoutRedirects(o.Client)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return o, nil
+	var err error
+	o.Client, err = withoutRedirects(o.Client)
+	return o, err
 }
 
 // checkTopic tells whether there can be immutable copies below topic.

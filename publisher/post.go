@@ -9,11 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -78,7 +78,7 @@ func (e *RefusedError) Error() string {
 
 // Post posts a notification once (SRC-07), without any outbox. An error is a
 // *RefusedError, that of the network, or says that h or n is not fit to be sent.
-// A nil client is one with sensible limits; with an *http.Client redirects are not
+// A nil client is that of Options.Client; with an *http.Client redirects are not
 // followed. Ctx bounds the exchange.
 func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, error) {
 	if err := checkHub(h); err != nil {
@@ -87,7 +87,15 @@ func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	if err := websub.CheckURL("the topic", n.Topic); err != nil {
 		return Receipt{}, err
 	}
-	return post(ctx, withoutRedirects(client), h, n)
+	own := client == nil
+	client, err := withoutRedirects(client)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if c, ok := client.(*egress.Client); ok && own {
+		defer c.CloseIdleConnections()
+	}
+	return post(ctx, client, h, n)
 }
 
 // checkHub tells whether anything can be posted to h.
@@ -174,7 +182,7 @@ func readReceipt(status int, answer []byte) Receipt {
 
 // readRefusal reads an answer that is not 2xx: problem+json, or a sentence.
 func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedError {
-	e := &RefusedError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"), now)}
+	e := &RefusedError{Status: resp.StatusCode, RetryAfter: web.RetryAfter(resp.Header, now, maxRetryAfter)}
 	var said struct {
 		Type         string `json:"type"`
 		Detail       string `json:"detail"`
@@ -195,33 +203,23 @@ func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedErro
 // maxDetail is how much of a hub's words is kept, in characters.
 const maxDetail = 500
 
-// maxRetryAfter is the longest that a hub can ask to be left alone.
+// maxRetryAfter is the longest that a hub can ask to be left alone. Changes wait
+// meanwhile, and a hub that is back sooner must not have to wait for days.
 const maxRetryAfter = time.Hour
 
-// retryAfter reads Retry-After in either form; zero where it makes no sense.
-func retryAfter(s string, now time.Time) time.Duration {
-	if n, err := strconv.ParseUint(s, 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, maxRetryAfter)
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
-}
-
 // withoutRedirects returns a client that follows none: the specification calls a
-// 3xx a failure (SRC-08), and a credential is for one hub.
-func withoutRedirects(d Doer) Doer {
+// 3xx a failure (SRC-08), and a credential is for one hub. A nil client is the guarded one
+// of package egress, which also calls hubs on this machine and in private networks:
+// whoever names the hubs runs the Source.
+func withoutRedirects(d Doer) (Doer, error) {
 	if d == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one, unless a program changed it
-		t.ResponseHeaderTimeout = 0                          // the time limit of the POST is all
-		d = &http.Client{Transport: t}
+		return egress.New(egress.Options{Allow: egress.DevAllow(), UserAgent: userAgent})
 	}
 	c, ok := d.(*http.Client)
 	if !ok {
-		return d
+		return d, nil
 	}
 	own := *c
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &own
+	return &own, nil
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -179,7 +179,7 @@ func (p *Publisher) begins(at time.Time) bool {
 
 // Close gives the folder free. Run has to have returned. It may be called again.
 func (p *Publisher) Close() error {
-	if own, ok := p.o.Client.(*http.Client); ok && p.ownClient {
+	if own, ok := p.o.Client.(*egress.Client); ok && p.ownClient {
 		own.CloseIdleConnections()
 	}
 	return p.box.db.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // The ladder of waits after POSTs that failed: doubled from the first to the
@@ -183,7 +184,7 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 	s.posting = true
 	s.mu.Unlock()
 	start := time.Now()
-	posting, cancel := context.WithTimeout(ctx, s.p.o.Timeout+time.Duration(i.Size/slowest)*time.Second)
+	posting, cancel := context.WithTimeout(ctx, web.Pace{Stall: s.p.o.Timeout, Rate: slowest}.Limit(i.Size))
 	receipt, err := post(posting, s.p.o.Client, s.hub, Notification{
 		Topic: s.p.o.Topic, Body: body, Location: s.p.location(i), CapabilityList: s.p.o.CapabilityList,
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -23,7 +24,7 @@ func (permanentError) Permanent() bool { return true }
 // else.
 func TestAway(t *testing.T) {
 	status := func(code int) error { return &StatusError{URL: "https://source.example/", Status: code} }
-	no := func(err error) error { return &unansweredError{err} }
+	no := func(err error) error { return &web.UnansweredError{Err: err} }
 	for name, c := range map[string]struct {
 		err  error
 		want bool

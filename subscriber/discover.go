@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -61,10 +62,10 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 		}
 	}
 	if d.Topic == "" {
-		d.Topic = p.url
+		d.Topic = p.URL
 	}
 	if len(d.Hubs) == 0 {
-		return d, fmt.Errorf("%s: %w", p.url, ErrNoHub)
+		return d, fmt.Errorf("%s: %w", p.URL, ErrNoHub)
 	}
 	return d, nil
 }
@@ -76,7 +77,7 @@ func headerLinks(p page) []resourcesync.Link {
 		if l.Anchor != "" {
 			continue
 		}
-		target, err := absolute(p.url, l.Target)
+		target, err := web.Absolute(p.URL, l.Target)
 		if err != nil {
 			continue
 		}
@@ -93,7 +94,7 @@ func embeddedLinks(p page) []resourcesync.Link {
 	if read == nil {
 		return nil
 	}
-	links, err := read(p.Body, p.url)
+	links, err := read(p.Body, p.URL)
 	if err != nil {
 		return nil // the connection broke: what stood before it may be half of a link
 	}

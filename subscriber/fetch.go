@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
@@ -37,11 +36,6 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// unansweredError is that of an exchange that had no answer.
-type unansweredError struct{ error }
-
-func (e *unansweredError) Unwrap() error { return e.error }
-
 // Away reports whether an error of DiscoverSource or Discover says that a host is away
 // or not ready, which may pass by itself: there was no answer, or it was 408, 425, 429
 // or a 5xx. What a person has to change is none of it: an answer such as 401 or 404, an
@@ -59,7 +53,7 @@ func Away(err error) bool {
 			return true
 		}
 		return e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented
-	case *unansweredError:
+	case *web.UnansweredError:
 		return !isForGood(e)
 	case interface{ Unwrap() []error }:
 		return slices.ContainsFunc(e.Unwrap(), Away)
@@ -80,104 +74,36 @@ func isForGood(err error) bool {
 }
 
 // page is an answer of 2xx. Its Body is to be closed.
-type page struct {
-	*http.Response
-	url string // after redirects
-}
+type page struct{ web.Answer }
 
-// get asks for a URL and follows redirects, but none from https to http.
+// get asks for a URL and follows redirects.
 func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) {
-	for range maxRedirects + 1 {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
-		if err != nil {
-			return page{}, fmt.Errorf("asking %s: %w", rawURL, err)
-		}
-		req.Header.Set("Accept", accept)
-		req.Header.Set("Cache-Control", "no-cache") // a cache's copy may lack what is looked for
-		resp, err := client.Do(req)                 //nolint:bodyclose // the caller's, or closed by redirected
-		if err != nil {
-			return page{}, fmt.Errorf("asking %s: %w", rawURL, &unansweredError{egress.WithoutURL(err)})
-		}
-		if resp.StatusCode/100 == 2 {
-			return page{resp, rawURL}, nil
-		}
-		next, err := redirected(resp, rawURL)
-		if err != nil {
-			return page{}, err
-		}
-		rawURL = next
-	}
-	return page{}, fmt.Errorf("asking %s: more than %d redirects", rawURL, maxRedirects)
-}
-
-// redirected returns where an answer other than 2xx leads, and closes it.
-func redirected(resp *http.Response, from string) (string, error) {
-	defer func() { _ = resp.Body.Close() }()
-	location := resp.Header.Get("Location")
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		if location != "" {
-			break
-		}
-		fallthrough
-	default:
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxPage))
-		return "", &StatusError{URL: from, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: egress.Excerpt(text, maxText)}
-	}
-	next, err := resolve(from, location)
+	answer, err := web.Ask(ctx, client, web.Request{Method: http.MethodGet, URL: rawURL, Header: http.Header{
+		"Accept":        {accept},
+		"Cache-Control": {"no-cache"}, // a cache's copy may lack what is looked for
+	}})
 	if err != nil {
-		return "", fmt.Errorf("%s redirects to %q: %w", from, location, err)
+		return page{}, fmt.Errorf("asking %w", err)
 	}
-	return next, nil
+	return page{answer}, failure(answer)
 }
 
-// resolve returns the absolute form of a reference that is followed from base,
-// which must not lead from https to http.
-func resolve(base, ref string) (string, error) {
-	to, err := absolute(base, ref)
-	if err == nil && strings.HasPrefix(base, "https:") && strings.HasPrefix(to, "http:") {
-		return "", errors.New("that leads from https to http")
+// failure returns nil for an answer of 2xx. Else it closes the answer.
+func failure(a web.Answer) error {
+	if a.StatusCode/100 == 2 {
+		return nil
 	}
-	return to, err
+	defer func() { _ = a.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(a.Body, maxPage))
+	return &StatusError{
+		URL: a.URL, Status: a.StatusCode, Text: egress.Excerpt(text, maxText),
+		RetryAfter: web.RetryAfter(a.Header, time.Now(), maxRetryAfter),
+	}
 }
 
-// absolute returns the absolute form of a reference in what came from base. One that
-// is absolute stays as it is written, since topics are compared byte by byte; only what
-// nothing could be asked for at is percent-encoded.
-func absolute(base, ref string) (string, error) {
-	b, err := url.Parse(base)
-	if err != nil {
-		return "", err
-	}
-	ref, _, _ = strings.Cut(strings.TrimSpace(ref), "#")
-	given, err := url.Parse(ref)
-	if err != nil || strings.Contains(given.RawQuery, " ") {
-		ref = resourcesync.EncodeURI(ref)
-		given, err = url.Parse(ref)
-	}
-	if err != nil {
-		return "", err
-	}
-	u := b.ResolveReference(given)
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", errors.New("that is no http or https URL")
-	}
-	if given.IsAbs() {
-		return given.Scheme + ref[len(given.Scheme):], nil
-	}
-	return u.String(), nil
-}
-
-func retryAfter(resp *http.Response) time.Duration {
-	v := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(v); err == nil && n >= 0 {
-		return time.Duration(min(n, 24*3600)) * time.Second
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(t))
-	}
-	return 0
-}
+// maxRetryAfter is the longest StatusError.RetryAfter. A program that keeps to it looks
+// again once a day at least, whatever a stranger writes.
+const maxRetryAfter = 24 * time.Hour
 
 // maxText is how much is shown of what a stranger says, in characters, and maxPage how
 // much is read of it, in bytes: a page begins with what is not shown.
@@ -219,7 +145,7 @@ func (p page) document() (*document, error) { return p.limited(0) }
 func (p page) limited(most int) (*document, error) {
 	body := bufio.NewReader(io.LimitReader(p.Body, biglist.Sent(most)))
 	magic, _ := body.Peek(2)
-	d := &document{url: p.url, close: p.Body.Close}
+	d := &document{url: p.URL, close: p.Body.Close}
 	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
 		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})
@@ -229,7 +155,7 @@ func (p page) limited(most int) (*document, error) {
 	var err error
 	if d.head, err = d.Head(); err != nil {
 		_ = p.Body.Close()
-		return nil, fmt.Errorf("reading %s: %w", p.url, biglist.Explain(err, most))
+		return nil, fmt.Errorf("reading %s: %w", p.URL, biglist.Explain(err, most))
 	}
 	return d, nil
 }

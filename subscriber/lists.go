@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -113,7 +114,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 	defer d.end()
 	for _, rel := range []string{"index", "up"} { // from a closed one, this leads to the next
 		if up, ok := d.head.Link(rel); ok && index == "" && (rel == "index" || !d.head.Until.IsZero()) {
-			index, _ = resolve(d.url, up.Href)
+			index, _ = web.Resolve(d.url, up.Href)
 		}
 	}
 	archive := d.head.Capability == resourcesync.ChangeListArchive
@@ -133,7 +134,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 		if err != nil {
 			return "", fmt.Errorf("reading %s: %w", d.url, err)
 		}
-		target, err := resolve(d.url, asWritten(&e))
+		target, err := web.Resolve(d.url, asWritten(&e))
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("%s names %q: %w", d.url, e.Loc, err)

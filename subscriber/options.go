@@ -88,8 +88,7 @@ type Options struct {
 }
 
 const (
-	fetchTimeout   = time.Minute // of one document or request
-	maxRedirects   = 5
+	fetchTimeout   = time.Minute     // of one document or request
 	subscribeFirst = 5 * time.Second // between tries to subscribe, doubled up to
 	subscribeMax   = 10 * time.Minute
 	verifyWithin   = 3 * time.Minute     // for the hub to verify an accepted request

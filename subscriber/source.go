@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -137,7 +138,7 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 		}
 		d.source.Sets = append(d.source.Sets, set)
 		if up, ok := doc.head.Link("up"); ok && d.source.Description == "" {
-			d.source.Description, _ = resolve(doc.url, up.Href)
+			d.source.Description, _ = web.Resolve(doc.url, up.Href)
 		}
 		return true, nil
 	case capability == "": // a plain sitemap lists resources
@@ -145,7 +146,7 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 		return true, nil
 	default:
 		if up, ok := doc.head.Link("up"); ok && ups < maxUps {
-			above, err := resolve(doc.url, up.Href)
+			above, err := web.Resolve(doc.url, up.Href)
 			if err == nil {
 				if found, err := d.from(ctx, above, ups+1); found || err != nil {
 					return found, err
@@ -181,7 +182,7 @@ func (d *discoverer) below(ctx context.Context, doc *document) (bool, error) {
 		if len(below) == maxSets {
 			return false, fmt.Errorf("%s names more than %d Capability Lists", doc.url, maxSets)
 		}
-		target, err := resolve(doc.url, asWritten(&e))
+		target, err := web.Resolve(doc.url, asWritten(&e))
 		if err != nil {
 			return false, fmt.Errorf("%s names %q: %w", doc.url, e.Loc, err)
 		}
@@ -204,7 +205,7 @@ func (d *discoverer) robots(ctx context.Context, address string) bool {
 		return false
 	}
 	defer func() { _ = p.Body.Close() }()
-	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.url)
+	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.URL)
 	for _, s := range sitemaps[:min(len(sitemaps), maxRobots)] {
 		if found, _ := d.from(ctx, s, 0); found {
 			return true
@@ -220,7 +221,7 @@ func readSet(doc *document) (Set, error) {
 		if err != nil {
 			return set, fmt.Errorf("reading %s: %w", doc.url, err)
 		}
-		loc, err := resolve(doc.url, asWritten(&e))
+		loc, err := web.Resolve(doc.url, asWritten(&e))
 		if err != nil || e.Capability == "" {
 			continue
 		}
@@ -232,7 +233,7 @@ func readSet(doc *document) (Set, error) {
 		}
 		set.Topic = loc
 		for _, l := range only(e.Links, websub.RelHub) {
-			if hub, err := resolve(doc.url, l.Href); err == nil && !websub.HasHub(set.Hubs, hub) {
+			if hub, err := web.Resolve(doc.url, l.Href); err == nil && !websub.HasHub(set.Hubs, hub) {
 				set.Hubs = append(set.Hubs, hub)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -14,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
-	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -227,48 +226,26 @@ func (r *renewal) request(ctx context.Context, sub subscription, mode websub.Mod
 	})
 }
 
-// post sends a form to a hub, and again where a 307 or 308 leads (DST-05, DST-06).
+// post sends a form to a hub, and again where a 307 or 308 leads (DST-05, DST-06). A
+// secret does not follow to a place that it would not have been sent to.
 func (r *renewal) post(ctx context.Context, hub, form string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	for range maxRedirects + 1 {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, hub, strings.NewReader(form))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		resp, err := r.o.Client.Do(req)
-		if err != nil {
-			return fmt.Errorf("%s: %w", hub, egress.WithoutURL(err))
-		}
-		switch resp.StatusCode {
-		case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-			if hub, err = r.redirected(resp, hub, form); err != nil {
-				return err
+	answer, err := web.Ask(ctx, r.o.Client, web.Request{
+		Method: http.MethodPost, URL: hub, Body: form,
+		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
+		Allow: func(next string) error {
+			if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !r.o.InsecureSecret {
+				return errors.New("a secret would be read on the way there")
 			}
-			continue
-		}
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxPage))
-		_ = resp.Body.Close()
-		if resp.StatusCode/100 != 2 {
-			return &StatusError{URL: hub, Status: resp.StatusCode, RetryAfter: retryAfter(resp), Text: egress.Excerpt(text, maxText)}
-		}
-		return nil
-	}
-	return fmt.Errorf("%s: more than %d redirects", hub, maxRedirects)
-}
-
-// redirected is where a hub redirects to. A secret does not follow to a place that it
-// would not have been sent to.
-func (r *renewal) redirected(resp *http.Response, hub, form string) (string, error) {
-	next, err := redirected(resp, hub)
+			return nil
+		},
+	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !r.o.InsecureSecret {
-		return "", fmt.Errorf("%s redirects to %s, where a secret would be read on the way", hub, next)
-	}
-	return next, nil
+	defer func() { _ = answer.Body.Close() }()
+	return failure(answer)
 }
 
 // endOthers ends the subscriptions that are not wanted any more, and forgets those

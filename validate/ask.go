@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // ask makes the request: HEAD, and GET where HEAD is not offered, or where links
@@ -77,12 +77,18 @@ func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (
 	}
 	// The comparison is about the bytes themselves.
 	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := c.o.Client.Do(req)
+	resp, err := c.pace().Do(c.o.Client, req)
 	if err != nil {
 		return nil, nil, unanswered(host, err)
 	}
 	return resp, place, nil
 }
+
+// slowest is the pace below which a topic's body is given up, in bytes a second.
+const slowest = 128 << 10
+
+// pace is how slow a topic may be.
+func (c *TopicChecker) pace() web.Pace { return web.Pace{Stall: c.o.Timeout, Rate: slowest} }
 
 // unanswered says what it means that there is no answer.
 func unanswered(host string, err error) error {
@@ -130,7 +136,7 @@ func answered(resp *http.Response, what string) error {
 	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
 		return nil
 	case s == http.StatusTooManyRequests || s >= 500:
-		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: retryAfter(resp), Passing: s >= 500}
+		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: web.RetryAfter(resp.Header, time.Now(), maxRetryAfter), Passing: s >= 500}
 	case s/100 == 3:
 		return &DeniedError{Reason: fmt.Sprintf("%s answered with a redirect (%d), which is not followed", what, s)}
 	default:
@@ -150,13 +156,9 @@ func absolute(base *url.URL, link string) string {
 	return ref.String()
 }
 
-func retryAfter(resp *http.Response) time.Duration {
-	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return min(time.Duration(n), 3600) * time.Second
-}
+// maxRetryAfter is the longest Retry-After of a topic that a publisher is told to wait.
+// It passes it on to a Source, which may have a notification of minutes ago to send.
+const maxRetryAfter = time.Hour
 
 // seconds rounds up, and is 1 at least.
 func seconds(d time.Duration) int {

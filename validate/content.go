@@ -10,13 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
 )
-
-// slowest is the pace below which a body is given up, in bytes a second.
-const slowest = 128 << 10
 
 // MismatchError says that what the topic URI serves is not what was posted.
 type MismatchError struct{ Reason string }
@@ -122,11 +118,8 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 	for _, p := range bodies {
 		longest = max(longest, len(p.body))
 	}
-	limit := c.o.Timeout + time.Duration(longest/slowest)*time.Second
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, c.pace().Limit(int64(longest)))
 	defer cancel()
-	stalled := time.AfterFunc(c.o.Timeout, cancel)
-	defer stalled.Stop()
 
 	what := called(topic, target)
 	resp, place, err := c.do(ctx, "content of "+what, http.MethodGet, target)
@@ -147,7 +140,7 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 		}
 	}
 	if len(left) > 0 {
-		equal(served, left, what, func() { stalled.Reset(c.o.Timeout) })
+		equal(served, left, what)
 	}
 }
 
@@ -193,8 +186,8 @@ func mismatched(err error) error {
 }
 
 // equal says of each body whether r holds exactly that. It reads no further than where
-// the last one differs, and tells of each step.
-func equal(r io.Reader, left []*posted, what string, step func()) {
+// the last one differs.
+func equal(r io.Reader, left []*posted, what string) {
 	buf := make([]byte, 32<<10)
 	other := &MismatchError{Reason: what + " serves other bytes than were posted"}
 	for len(left) > 0 {
@@ -213,7 +206,6 @@ func equal(r io.Reader, left []*posted, what string, step func()) {
 			}
 			return true
 		})
-		step()
 	}
 }
 

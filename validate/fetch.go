@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
 )
@@ -36,23 +35,13 @@ type Fetched struct {
 // body that and what it needs at 128 KiB/s, and no part of it longer than the
 // Timeout.
 func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stalled := time.AfterFunc(c.o.Timeout, cancel)
-	end := func() { stalled.Stop(); cancel() }
 	resp, place, err := c.do(ctx, "fetch", http.MethodGet, topic)
 	if err != nil {
-		late := ctx.Err() != nil
-		end()
-		var unsure *UnsureError
-		if late && errors.As(err, &unsure) {
-			err = &UnsureError{Reason: "the topic URI did not answer in time"}
-		}
 		return Fetched{}, err
 	}
 	f := Fetched{Status: resp.StatusCode, Header: resp.Header, Length: resp.ContentLength}
-	body := &pacedBody{body: resp.Body, start: time.Now(), timeout: c.o.Timeout, stalled: stalled, end: end}
+	body := &fetchedBody{ReadCloser: resp.Body}
 	if body.read, err = c.judgeFetched(resp, place, topic, egress.AskerOf(ctx), body); err != nil {
-		end()
 		_ = resp.Body.Close()
 		return f, err
 	}
@@ -81,34 +70,23 @@ func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, to
 	return read, c.enforced(err)
 }
 
-// pacedBody reads a body, and gives up when it comes too slowly.
-type pacedBody struct {
-	read    []byte // of the body already, and to be read once more
-	body    io.ReadCloser
-	start   time.Time
-	timeout time.Duration
-	total   int64
-	stalled *time.Timer // breaks the exchange off
-	end     func()
+// fetchedBody is a body whose errors are of this package.
+type fetchedBody struct {
+	io.ReadCloser
+	read  []byte // of the body already, and to be read once more
+	total int64
 }
 
-func (b *pacedBody) Read(p []byte) (int, error) {
+func (b *fetchedBody) Read(p []byte) (int, error) {
 	if len(b.read) > 0 {
 		n := copy(p, b.read)
 		b.read = b.read[n:]
 		return n, nil
 	}
-	allowed := b.timeout + time.Duration(b.total)*time.Second/slowest
-	b.stalled.Reset(min(b.timeout, time.Until(b.start.Add(allowed))))
-	n, err := b.body.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	b.total += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = &UnsureError{Reason: fmt.Sprintf("the topic URI broke off or was too slow, after %d bytes", b.total)}
 	}
 	return n, err
-}
-
-func (b *pacedBody) Close() error {
-	b.end()
-	return b.body.Close()
 }

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // fetch asks a topic and reads what it serves.
@@ -220,3 +222,48 @@ func (r *trickle) Read(p []byte) (int, error) {
 }
 
 func (r *trickle) Close() error { return nil }
+
+// A date in Retry-After counts as seconds do, up to an hour.
+func TestRetryAfterOfATopic(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 48 * time.Hour: time.Hour, -time.Hour: 0} {
+		resp := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {time.Now().Add(after).UTC().Format(http.TimeFormat)}}}
+		var unsure *UnsureError
+		if err := answered(resp, "the topic URI"); !errors.As(err, &unsure) || unsure.After > want || want-unsure.After > 2*time.Minute {
+			t.Errorf("in %v: %+v", after, err)
+		}
+	}
+}
+
+// Time in which nobody reads a fetched topic is not the topic's.
+func TestFetchedTopicWaitsForItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := TopicOptions{HubURL: hubURL, Mode: TopicOff, Timeout: time.Second, Client: web.DoerFunc(func(r *http.Request) (*http.Response, error) {
+			body := io.NopCloser(readerFunc(func(p []byte) (int, error) {
+				p[0] = 'x'
+				return 1, r.Context().Err()
+			}))
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, ContentLength: -1}, nil
+		})}
+		c, err := NewTopicChecker(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		f, err := c.Fetch(t.Context(), "http://topic.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(time.Hour)
+			if _, err := io.ReadFull(f.Body, make([]byte, 10)); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = f.Body.Close()
+	})
+}
+
+// readerFunc is a function as a reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/websub"
 )
@@ -87,7 +88,7 @@ func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []st
 
 // hubAnswers asks a hub for its page. Any answer that is not the server's fault, nor
 // that of the address, is good.
-func hubAnswers(ctx context.Context, client doer, hub string) string {
+func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	status, _, _, err := ask(ctx, client, http.MethodGet, hub)
 	switch {
 	case err != nil:
@@ -100,15 +101,10 @@ func hubAnswers(ctx context.Context, client doer, hub string) string {
 	return ""
 }
 
-// doer makes one exchange.
-type doer interface {
-	Do(req *http.Request) (*http.Response, error)
-}
-
 // maxChecked is how much is read of an answer.
 const maxChecked = 1 << 20
 
-func ask(ctx context.Context, client doer, method, url string) (status int, header http.Header, body []byte, err error) {
+func ask(ctx context.Context, client web.Doer, method, url string) (status int, header http.Header, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)

@@ -32,7 +32,7 @@ type Copy struct {
 	state *state
 	space *space
 
-	web        *web
+	web        *hosts
 	source     *source
 	tree       *tree
 	fetcher    *fetcher
@@ -84,7 +84,7 @@ func (c *Copy) assemble() error {
 	if err != nil {
 		return err
 	}
-	c.web = newWeb(&c.o)
+	c.web = newHosts(&c.o)
 	c.source = &source{address: c.o.Source, web: c.web, log: c.log}
 	c.tree = newTree(&c.o, root, c.state)
 	c.fetcher = &fetcher{maxFile: c.o.MaxFile, log: c.log, web: c.web, tree: c.tree, state: c.state, space: c.space}

@@ -33,7 +33,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 type fetcher struct {
 	maxFile int64 // Options.MaxFile
 	log     *slog.Logger
-	web     *web
+	web     *hosts
 	tree    *tree
 	state   *state
 	space   *space

@@ -29,7 +29,7 @@ type lists struct {
 	dir     *string                        // where they are while they are read; an audit beside a running copy moves it
 	most    int                            // Options.MaxEntries
 	large   func(list string, entries int) // warns of a list, once
-	web     *web
+	web     *hosts
 	fetcher *fetcher // of packages
 }
 

@@ -155,19 +155,17 @@ type Progress struct {
 }
 
 const (
-	maxRedirects = 5
 	fetchTries   = 3
 	tryFirst     = 500 * time.Millisecond
 	askedTries   = 8 // of a host that asked to come again later
 	tryMax       = 10 * time.Second
 	hostPauseMax = 5 * time.Minute  // that is waited for a host; what asks for more fails
 	hostRest     = time.Minute      // of a host that does not answer
-	stallTimeout = 30 * time.Second // without a byte
+	stallTimeout = 30 * time.Second // for the header, and then without a byte
 	slowest      = 1 << 10          // bytes a second
-	headerTime   = 30 * time.Second
-	mirrorsMax   = 8       // of one resource that are tried
-	resumeFrom   = 1 << 20 // bytes from which on a part is kept for the next try
-	maxProblems  = 100     // that a Report names
+	mirrorsMax   = 8                // of one resource that are tried
+	resumeFrom   = 1 << 20          // bytes from which on a part is kept for the next try
+	maxProblems  = 100              // that a Report names
 	deleteWindow = time.Hour
 )
 

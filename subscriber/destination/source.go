@@ -15,7 +15,7 @@ import (
 // source is the Source as discovery describes it. It may be shared between goroutines.
 type source struct {
 	address string
-	web     *web
+	web     *hosts
 	log     *slog.Logger
 
 	mu    sync.Mutex

@@ -2,23 +2,21 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/subscriber"
 )
 
-// web calls the hosts that may be called, gives each its own token, and leaves them
+// hosts calls the hosts that may be called, gives each its own token, and leaves them
 // alone where they ask for it. It is a subscriber.Doer.
-type web struct {
+type hosts struct {
 	client   subscriber.Doer
 	source   string // the Source's host:port
 	allowed  map[string]bool
@@ -29,8 +27,8 @@ type web struct {
 	hosts map[string]*host
 }
 
-func newWeb(o *Options) *web {
-	w := &web{
+func newHosts(o *Options) *hosts {
+	w := &hosts{
 		client: o.Client, source: egress.HostPortOf(o.Source), parallel: o.Parallel,
 		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{},
 	}
@@ -65,7 +63,7 @@ func names(u *url.URL) (hostPort, name string) {
 }
 
 // host returns what is known of the host of a URL, or a *HostError.
-func (w *web) host(u *url.URL) (*host, error) {
+func (w *hosts) host(u *url.URL) (*host, error) {
 	hostPort, name := names(u)
 	if !w.allowed[hostPort] && !w.allowed[name] {
 		return nil, &HostError{hostPort}
@@ -82,7 +80,7 @@ func (w *web) host(u *url.URL) (*host, error) {
 
 // token is the one for a URL. One that was given for a name without a port does not
 // go over plain http, unless that is how the Source itself is called.
-func (w *web) token(u *url.URL) string {
+func (w *hosts) token(u *url.URL) string {
 	hostPort, name := names(u)
 	if token := w.tokenOf(hostPort); token != "" {
 		return token
@@ -93,7 +91,7 @@ func (w *web) token(u *url.URL) string {
 	return w.tokenOf(name)
 }
 
-func (w *web) tokenOf(host string) string {
+func (w *hosts) tokenOf(host string) string {
 	if now := w.tokens[host]; now != nil {
 		return now()
 	}
@@ -102,7 +100,7 @@ func (w *web) tokenOf(host string) string {
 
 // Do sends a request to an allowed host, once that may be called. A POST is one to
 // a hub, which the topic names; it has no token of ours.
-func (w *web) Do(req *http.Request) (*http.Response, error) {
+func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodPost {
 		return w.client.Do(req)
 	}
@@ -110,95 +108,28 @@ func (w *web) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(req.Context())
-	if err := h.wait(ctx); err != nil {
-		cancel(nil)
+	if err := h.wait(req.Context()); err != nil {
 		return nil, err
 	}
-	req = req.Clone(ctx)
 	if token := w.token(req.URL); token != "" {
+		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	timer := time.AfterFunc(headerTime, func() { cancel(errStalled) })
-	resp, err := w.client.Do(req)
-	timer.Stop()
+	resp, err := web.Pace{Stall: stallTimeout, Rate: slowest}.Do(w.client, req)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errStalled) {
-			err = errStalled
-		}
-		if ctx.Err() == nil || errors.Is(err, errStalled) {
+		if req.Context().Err() == nil {
 			h.failed()
 		}
-		cancel(nil)
 		return nil, err
 	}
-	h.answered(resp.StatusCode, retryAfter(resp))
-	resp.Body = watch(ctx, cancel, resp.Body)
+	h.answered(resp.StatusCode, retryAfter(resp.Header))
 	return resp, nil
 }
 
-// stalledError is that of an exchange which takes too long.
-type stalledError struct{}
-
-func (stalledError) Error() string { return "the answer stalled or came too slowly" }
-
-// Timeout makes it one for egress.Classify.
-func (stalledError) Timeout() bool { return true }
-
-// Temporary makes it a net.Error.
-func (stalledError) Temporary() bool { return true }
-
-var errStalled error = stalledError{}
-
-// watched is a body that ends with errStalled when nothing comes for stallTimeout,
-// or less than slowest on average after the first stallTimeout. Only the time counts in
-// which somebody waits for it.
-type watched struct {
-	io.ReadCloser
-	ctx    context.Context //nolint:containedctx // that of the request
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-	waited time.Duration
-	n      int64
-}
-
-func watch(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser) *watched {
-	b := &watched{ReadCloser: body, ctx: ctx, cancel: cancel}
-	b.timer = time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
-	b.timer.Stop()
-	return b
-}
-
-func (b *watched) Read(p []byte) (int, error) {
-	began := time.Now()
-	due := stallTimeout + time.Duration(b.n)*time.Second/slowest - b.waited
-	b.timer.Reset(min(stallTimeout, due))
-	n, err := b.ReadCloser.Read(p)
-	b.timer.Stop()
-	b.waited += time.Since(began)
-	b.n += int64(n)
-	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(b.ctx), errStalled) {
-		err = errStalled
-	}
-	return n, err
-}
-
-func (b *watched) Close() error {
-	b.timer.Stop()
-	b.cancel(nil)
-	return b.ReadCloser.Close()
-}
-
-// retryAfter is what an answer asks for; zero: nothing.
-func retryAfter(resp *http.Response) time.Duration {
-	v := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(v); err == nil && n >= 0 {
-		return time.Duration(min(n, 24*3600)) * time.Second
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return min(max(0, time.Until(t)), 24*time.Hour)
-	}
-	return 0
+// retryAfter is how long an answer asks to be left alone: a day at most, so that a host
+// that is back is noticed. What is longer than hostPauseMax fails at once.
+func retryAfter(header http.Header) time.Duration {
+	return web.RetryAfter(header, time.Now(), 24*time.Hour)
 }
 
 // sleep waits; false: ctx ended before.
@@ -214,7 +145,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // queueOf is the queue of a URL: that of its host, or of all that are not called.
-func (w *web) queueOf(rawURL string) string {
+func (w *hosts) queueOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return ""

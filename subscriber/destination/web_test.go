@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -31,7 +32,7 @@ func response(status int, header http.Header, body io.Reader) *http.Response {
 
 func testCopy(d doer, parallel int) *Copy {
 	o := Options{Source: "http://h/", Client: d, Parallel: parallel}
-	c := &Copy{o: o, web: newWeb(&o)}
+	c := &Copy{o: o, web: newHosts(&o)}
 	c.fetcher = &fetcher{web: c.web}
 	c.reconciler = newReconciler(&c.o, nil, c.fetcher)
 	return c
@@ -73,7 +74,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 				}
 				_, err = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
-				if took := time.Since(began); !errors.Is(err, errStalled) || took > c.most {
+				if took := time.Since(began); !errors.Is(err, web.ErrSlow) || took > c.most {
 					t.Errorf("%v after %v", err, took)
 				}
 			})
@@ -82,7 +83,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := testCopy(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, 1)
 		began := time.Now()
-		if _, err := d.web.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, errStalled) || time.Since(began) != headerTime { //nolint:bodyclose // there is none
+		if _, err := d.web.ask(t.Context(), "http://h/a", http.Header{}); !errors.Is(err, web.ErrSlow) || time.Since(began) != stallTimeout { //nolint:bodyclose // there is none
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -288,7 +289,7 @@ func TestPassing(t *testing.T) {
 		{&mismatchError{what: "hash"}, false},
 		{&mismatchError{what: "cut off", short: true}, true},
 		{syscall.ENOSPC, false},
-		{errStalled, true},
+		{web.ErrSlow, true},
 		{io.ErrUnexpectedEOF, true},
 	} {
 		if got := passing(c.err); got != c.want {
@@ -310,7 +311,7 @@ func (*errorsJoined) Unwrap() error { return syscall.ENOSPC }
 // A token that changes is sent from the next request on, and to its host alone.
 func TestTokensChange(t *testing.T) {
 	now := "first"
-	w := newWeb(&Options{
+	w := newHosts(&Options{
 		Source: "https://h/", Parallel: 1, Tokens: map[string]string{"h": "of the start"},
 		Token: func(host string) string { return host + " " + now },
 	})
@@ -334,7 +335,7 @@ func TestTokens(t *testing.T) {
 		got = r.Header.Get("Authorization")
 		return response(200, nil, strings.NewReader("")), nil
 	})
-	w := newWeb(&o)
+	w := newHosts(&o)
 	for _, c := range []struct{ method, url, want string }{
 		{"GET", "https://h/x", "Bearer secret"},
 		{"GET", "https://h:8443/x", "Bearer secret"},

@@ -68,13 +68,15 @@ func TestHostsAreAskedPolitely(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})
-	for header, want := range map[string]bool{"": false, "0": true, "30": true, "31": false, "-1": false, "1.5": false, "99999999999": false, "soon": false} {
-		a := &answer{status: http.StatusServiceUnavailable, header: http.Header{"Retry-After": {header}}}
-		if _, got := a.retryAfter(); got != want {
+	for header, want := range map[string]bool{"": false, "0": true, "30": true, "31": false, "-1": false, "1.5": false, "99999999999": false, "soon": false, future(20 * time.Second): true, future(time.Hour): false} {
+		if _, got := retryAfter(http.StatusServiceUnavailable, http.Header{"Retry-After": {header}}); got != want {
 			t.Errorf("Retry-After %q: waits %t", header, got)
 		}
 	}
 }
+
+// future is a date in the form of a header.
+func future(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 
 func TestCanonical(t *testing.T) {
 	for a, b := range map[string]string{

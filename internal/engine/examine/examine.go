@@ -3,19 +3,15 @@ package examine
 import (
 	"context"
 	"io"
-	"net/http"
 	"time"
-)
 
-// Doer makes one HTTP exchange and follows no redirect.
-type Doer interface {
-	Do(req *http.Request) (*http.Response, error)
-}
+	"github.com/rshub/rshub/internal/base/web"
+)
 
 // Options configure an examination. Client is required where a URL is read.
 type Options struct {
 	// Client makes the requests.
-	Client Doer
+	Client web.Doer
 	// Stdin is the document that CheckDocument calls "-".
 	Stdin io.Reader
 	// Strict makes a failure of each warning about a document.

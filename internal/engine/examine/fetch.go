@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // Errors that say why something could not be read. Those of CheckDocument and
@@ -40,11 +41,8 @@ func failed(kind error, format string, args ...any) error {
 	return &failure{kind, fmt.Errorf(format, args...)}
 }
 
-const (
-	maxRedirects = 5
-	// maxWait is the longest Retry-After that is waited for.
-	maxWait = 30 * time.Second
-)
+// maxWait is the longest Retry-After that is waited for.
+const maxWait = 30 * time.Second
 
 // answer is what a URL answered, after redirects.
 type answer struct {
@@ -53,84 +51,80 @@ type answer struct {
 	text   string // the status in words
 	header http.Header
 	body   io.ReadCloser
-	cancel context.CancelFunc
 }
 
-func (a *answer) close() {
-	_ = a.body.Close() // only read
-	a.cancel()
-}
+func (a *answer) close() { _ = a.body.Close() } // only read
 
 // get requests a URL and follows redirects. Header has names and values. The error
 // wraps one of the errors above; a status that is no success is not an error.
 func (x *examination) get(ctx context.Context, method, where string, header ...string) (*answer, error) {
-	name := where
-	for range maxRedirects + 1 {
-		a, err := x.ask(ctx, method, where, header)
-		if err != nil {
-			return nil, err
-		}
-		location := a.header.Get("Location")
-		if a.status/100 != 3 || location == "" {
-			return a, nil
-		}
-		a.close()
-		base, _ := url.Parse(where) // ask could read it
-		next, err := base.Parse(location)
-		if err != nil || !IsWeb(next) {
-			return nil, failed(errRedirect, "%s redirects to %q, which is no http or https URL", name, location)
-		}
-		where = next.String()
+	if err := askable(where); err != nil {
+		return nil, failed(ErrAddress, "%q is %w", where, err)
 	}
-	return nil, failed(errRedirect, "%s redirects more than %d times", name, maxRedirects)
-}
-
-// ask sends one request, and repeats it once if the server says when.
-func (x *examination) ask(ctx context.Context, method, where string, header []string) (*answer, error) {
-	u, err := url.Parse(where)
-	if err != nil || !IsWeb(u) {
-		return nil, failed(ErrAddress, "%q is no http or https URL", where)
-	}
-	for again := true; ; again = false {
-		if err := x.wait(ctx, egress.HostPort(u)); err != nil {
-			return nil, failed(ErrUnreachable, "%s: %w", where, err)
-		}
-		a, err := x.exchange(ctx, method, where, header)
-		if err != nil {
-			return nil, err
-		}
-		after, asks := a.retryAfter()
-		if !asks || !again {
-			return a, nil
-		}
-		a.close()
-		x.asked[egress.HostPort(u)] = time.Now().Add(after)
-	}
-}
-
-// exchange sends one request.
-func (x *examination) exchange(ctx context.Context, method, where string, header []string) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.o.Timeout)
-	req, err := http.NewRequestWithContext(ctx, method, where, http.NoBody)
-	if err != nil {
-		cancel()
-		return nil, failed(ErrAddress, "%w", egress.WithoutURL(err))
-	}
-	req.Header.Set("Accept", "application/xml, text/xml, */*;q=0.1")
-	req.Header.Set("Accept-Encoding", "identity")
+	r := web.Request{Method: method, URL: where, Allow: askable, Header: http.Header{
+		"Accept":          {"application/xml, text/xml, */*;q=0.1"},
+		"Accept-Encoding": {"identity"},
+	}}
 	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
+		r.Header.Set(header[i], header[i+1])
 	}
-	resp, err := x.o.Client.Do(req) //nolint:bodyclose // the caller closes the answer
+	a, err := web.Ask(ctx, web.DoerFunc(x.ask), r)
+	var redirect *web.RedirectError
+	var none *web.UnansweredError
 	switch {
 	case err == nil:
-		return &answer{where, resp.StatusCode, resp.Status, resp.Header, resp.Body, cancel}, nil
-	case egress.Classify(err) == egress.FailureRefused:
-		cancel()
-		return nil, failed(ErrRefused, "%s is not called: %w; --dev allows loopback and private addresses", where, err)
+		return &answer{a.URL, a.StatusCode, a.Status, a.Header, a.Body}, nil
+	case errors.As(err, &redirect):
+		return nil, failed(errRedirect, "%w", err)
+	case errors.As(err, &none) && egress.Classify(err) == egress.FailureRefused:
+		return nil, failed(ErrRefused, "%s is not asked: %w; --dev allows loopback and private addresses", none.URL, none.Err)
+	case errors.As(err, &none):
+		return nil, failed(ErrUnreachable, "%s can't be reached: %w", none.URL, none.Err)
 	}
-	cancel()
-	return nil, failed(ErrUnreachable, "%s can't be reached: %w", where, err)
+	return nil, failed(ErrAddress, "%w", err)
+}
+
+// askable returns an error for what is not the URL of a web server.
+func askable(where string) error {
+	if u, err := url.Parse(where); err != nil || !IsWeb(u) {
+		return ErrAddress
+	}
+	return nil
+}
+
+// ask sends one request when its host may be asked, and repeats it once if the server
+// says when.
+func (x *examination) ask(req *http.Request) (*http.Response, error) {
+	host := egress.HostPort(req.URL)
+	for again := true; ; again = false {
+		if err := x.wait(req.Context(), host); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(req.Context(), x.o.Timeout)
+		resp, err := x.o.Client.Do(req.WithContext(ctx))
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		resp.Body = limited{resp.Body, cancel}
+		after, asks := retryAfter(resp.StatusCode, resp.Header)
+		if !asks || !again {
+			return resp, nil
+		}
+		_ = resp.Body.Close()
+		x.asked[host] = time.Now().Add(after)
+	}
+}
+
+// limited is a body that may be read until its context ends.
+type limited struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (l limited) Close() error {
+	defer l.cancel()
+	return l.ReadCloser.Close()
 }
 
 // wait waits until a host may be asked, and sets when it may be asked again.
@@ -148,14 +142,14 @@ func (x *examination) wait(ctx context.Context, host string) error {
 	return nil
 }
 
-// retryAfter reports whether a server asks for a later request, within bounds.
-func (a *answer) retryAfter() (time.Duration, bool) {
-	if a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable {
+// retryAfter reports whether a server asks for a later request, within the time that
+// somebody at a terminal waits for.
+func retryAfter(status int, header http.Header) (time.Duration, bool) {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return 0, false
 	}
-	seconds, err := strconv.ParseUint(a.header.Get("Retry-After"), 10, 16)
-	after := time.Duration(seconds) * time.Second
-	return after, err == nil && after <= maxWait
+	after, asks := web.ParseRetryAfter(header, time.Now(), 24*time.Hour)
+	return after, asks && after <= maxWait
 }
 
 // refusal says what a status other than 200 means. Name is the URL before redirects.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 const (
@@ -174,8 +175,8 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 		return Fail(ExitRefused, refuses, c.base, detail)
 	case code == http.StatusServiceUnavailable:
 		again := ""
-		if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-			again = fmt.Sprintf("\nTry again in %s", span(time.Duration(after)*time.Second))
+		if after, asks := web.ParseRetryAfter(resp.Header, time.Now(), 24*time.Hour); asks { // it is only shown
+			again = fmt.Sprintf("\nTry again in %s", span(after))
 		}
 		return Fail(ExitFailure, "the hub at %s can't do this now: %s%s", c.base, detail, again)
 	default:

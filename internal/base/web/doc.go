@@ -1,0 +1,7 @@
+// Package web says how this module asks a web server for something: which redirects
+// it follows (Ask), how long it leaves a server alone that asks for that (RetryAfter),
+// and how slow an exchange may be (Pace).
+//
+// It says nothing about which addresses may be called. That is the rule of package
+// egress, whose client makes the requests. The package has no state.
+package web
