@@ -38,7 +38,7 @@
 //
 // One rule says which delivery may start, and when: a ready lane starts once each limit that
 // it counts against has a free slot, and its turn has come among the lanes of which the
-// same is true. The limits are these (turns.mayStart and limits.mayStart ask them all):
+// same is true. The limits are these:
 //
 //	limit      counts                                    at most
 //	senders    deliveries                                --max-inflight

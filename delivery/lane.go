@@ -23,7 +23,7 @@ const (
 )
 
 // lane is one subscription that has not ended. A million of them are kept, so it
-// is small and holds few pointers. The Dispatcher's lock guards it.
+// is small and has few pointers. The lock of sharedScheduler guards it.
 type lane struct {
 	id               uuid.UUID
 	topic            *topic
@@ -31,9 +31,9 @@ type lane struct {
 	callback, secret string
 	expires          int64 // Unix nanoseconds
 	lease            int64 // the same; when it was verified, which names the lease
-	due              int64 // by Dispatcher.mono; while waiting
+	due              int64 // by clocks.mono; while waiting
 	cursor           cursor
-	timer            int32 // its place in Dispatcher.timers, or -1
+	timer            int32 // its place in scheduler.timers, or -1
 	inTopic, inHost  int32 // its places among the lanes of topic and host
 	state            state
 	retryAfter       bool // due comes from a Retry-After, and nothing shortens it

@@ -60,7 +60,7 @@ type trouble struct {
 	// first is when it was seen first. For damage, that is the earliest that any lane
 	// knows of: they store it, so that it outlives a restart and a change of owner.
 	first time.Time
-	until int64  // the store is not asked before; by Dispatcher.mono
+	until int64  // the store is not asked before; by clocks.mono
 	looks uint32 // that found it, since first
 	err   error
 	// The rest is of damage.

@@ -35,6 +35,8 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 			e.Gap = &recorded
 		}
 		start := time.Now()
+		// In a hub that is store.topics.Append (embedstore) or store.appender.Append (redisstore),
+		// with a timer around it (engine/telemetry).
 		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
 		p.stored = Span{Start: start, Duration: time.Since(start)}
 		if err == nil {

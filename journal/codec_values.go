@@ -83,7 +83,7 @@ func UnpackEntry(b []byte) (Entry, error) {
 		e.Links = append(e.Links, u.Text())
 	}
 	e.SHA256 = u.Hash()
-	e.Counts = Counts{Created: u.Uint32(), Updated: u.Uint32(), Deleted: u.Uint32()}
+	e.Counts = Counts{u.Uint32(), u.Uint32(), u.Uint32()} // unkeyed, so that a new count does not compile unpacked
 	e.Size = u.Int()
 	if u.Bool() {
 		g := u.Gap()

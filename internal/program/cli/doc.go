@@ -1,18 +1,13 @@
-// Package cli holds the commands of rshub for operators and for those who try
-// it out: a client of the operator's API (info, topic, sub, notification), the
-// check of documents (validate), a callback that shows what it gets (callback),
-// and the exit codes of all commands.
+// Package cli has the commands of rshub for operators and for trying it out: a client of
+// the operator's API (info, topic, sub, notification), the check of documents (validate),
+// and a callback that shows what it receives (callback). All three programs use its exit
+// codes, flags and log.
 //
-// A command on one item finds what is meant by its argument (find.go), asks where
-// something is destroyed (confirm.go), and prints a table, or names and what they
-// stand for (table.go), or the JSON as it came.
+// A command on one item finds the item that its argument names (find.go), asks before it
+// destroys something (confirm.go), and prints a table (table.go), names and values, or the
+// API's JSON. The checks of validate are in internal/engine/examine.
 //
-// Validating gets at a document (validate_input.go), looks at it by itself
-// (validate_document.go), goes on to what it lists (validate_follow.go) and
-// compares the two (validate_agree.go); what is said of it is a verdict
-// (validate_verdict.go). It asks hosts that documents name, through egress.
-//
-// Data goes to stdout and all else to stderr. The package reads the API's JSON
-// types from package admin and checks documents with resourcesync; it knows
-// nothing of a running hub. cmd/rshub puts the commands together.
+// Data goes to stdout, everything else to stderr. The package reads the API's JSON types
+// from package admin, and knows nothing of a running hub. The programs below cmd/ put the
+// commands together.
 package cli
