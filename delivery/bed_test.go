@@ -244,7 +244,7 @@ func (b *bed) readFrom(j Journal) {
 func (b *bed) take() {
 	b.t.Helper()
 	for n := range journal.Partitions {
-		if err := b.d.Take(context.Background(), n); err != nil {
+		if err := b.d.Start(context.Background(), n); err != nil {
 			b.t.Fatal(err)
 		}
 	}

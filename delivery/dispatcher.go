@@ -36,7 +36,7 @@ type Dispatcher struct {
 }
 
 // New returns a Dispatcher. It delivers nothing until Run, and only to the
-// subscriptions of shards that were taken (Take).
+// subscriptions of shards that were started (Start).
 func New(o Options) (*Dispatcher, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
@@ -148,26 +148,25 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // unpark has lanes go on that waited for a body, or for its sender.
 func (d *Dispatcher) unpark(lanes []*lane, read bool) { d.commits.add(d.sched.unpark(lanes, read)...) }
 
-// Take takes up the subscriptions of a shard and begins to deliver to them. It
-// may be called before Run, and again for a shard that is taken, which changes
-// nothing. What Apply is called for meanwhile wins over what is read.
+// Start reads the subscriptions of a shard and begins to deliver to them. It may be called
+// before Run, and again for a shard that was started, which changes nothing. What Apply is
+// called with meanwhile wins over what is read.
 //
-// An error says that they could not be read, or that the shard was cut
-// meanwhile: nothing of it is delivered to then.
-func (d *Dispatcher) Take(ctx context.Context, n int) error { return d.shards.take(ctx, n) }
+// An error says that they could not be read, or that the shard was aborted meanwhile. Then
+// nothing of it is delivered.
+func (d *Dispatcher) Start(ctx context.Context, n int) error { return d.shards.start(ctx, n) }
 
-// Yield ends the work on a shard so that another hub can go on with it: no
-// attempt is begun any more, those in flight go on until ctx ends, and are cut
-// off then, which counts as no failure; what came of them is stored. Then the
-// lanes are forgotten. It returns when all that is done, or a moment after ctx
-// ended at the latest. A shard that is not taken stays as it is.
-func (d *Dispatcher) Yield(ctx context.Context, n int) { d.shards.yield(ctx, n) }
+// Finish ends the work on a shard, so that another hub can continue. It begins no attempt.
+// Attempts in flight go on until ctx ends, and are then broken off, which counts as no
+// failure; results are stored. Then the lanes are forgotten. It returns when all that is
+// done, or a moment after ctx ended at the latest. A shard that was not started stays as it is.
+func (d *Dispatcher) Finish(ctx context.Context, n int) { d.shards.finish(ctx, n) }
 
-// Cut ends the work on a shard at once, as the hub does not own it any more: its
-// exchanges are cancelled, which counts as no failure, and its lanes forgotten.
-// Results that wait to be stored may still be: the store merges them. A shard that
-// is not taken stays as it is.
-func (d *Dispatcher) Cut(n int) { d.shards.cut(n) }
+// Abort ends the work on a shard at once, because the hub does not own it any more. Its
+// exchanges are cancelled, which counts as no failure, and its lanes forgotten. Results that
+// wait may still be stored: the store merges them. A shard that was not started stays as it
+// is.
+func (d *Dispatcher) Abort(n int) { d.shards.abort(n) }
 
 // Apply accepts a subscription that was activated, renewed or ended; it
 // takes effect at once (HUB-49). What is in flight goes on, but its result does

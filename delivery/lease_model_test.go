@@ -282,7 +282,7 @@ func (m *leaseModel) sweep() {
 func (m *leaseModel) takeOver() {
 	m.late, m.goneLate = append(m.late, m.d.commits.filling.commits...), append(m.goneLate, m.gone...)
 	m.d.commits.filling, m.gone, m.overtaken = commitGroup{}, nil, false
-	m.d.Cut(subscriptions.Shard(m.id))
+	m.d.Abort(subscriptions.Shard(m.id))
 	if m.flight != nil {
 		m.d.sched.s.giveBack(*m.flight)
 		m.drop()
@@ -291,7 +291,7 @@ func (m *leaseModel) takeOver() {
 	m.unread, m.heard = nil, m.epoch
 }
 
-func (m *leaseModel) take() { m.ok(m.d.Take(m.t.Context(), subscriptions.Shard(m.id))) }
+func (m *leaseModel) take() { m.ok(m.d.Start(m.t.Context(), subscriptions.Shard(m.id))) }
 
 // finish lets all that is under way come to an end, every callback answer 200,
 // and judges what is left.

@@ -113,7 +113,7 @@ func TestLeases(t *testing.T) {
 				}
 			}
 			m.finish()
-			d.Cut(subscriptions.Shard(m.id))
+			d.Abort(subscriptions.Shard(m.id))
 			orders++
 			for _, i := range next {
 				try(steps, append(order, i), depth)

@@ -70,7 +70,7 @@ func toAndFro(ctx context.Context, t *testing.T, hubs [2]*Dispatcher, shards [2]
 	for round := 0; ctx.Err() == nil; round++ {
 		for n := shards[0]; n < shards[1]; n++ {
 			owner := hubs[(n+round)%2]
-			if err := owner.Take(ctx, n); err != nil && ctx.Err() == nil {
+			if err := owner.Start(ctx, n); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -78,11 +78,11 @@ func toAndFro(ctx context.Context, t *testing.T, hubs [2]*Dispatcher, shards [2]
 		for n := shards[0]; n < shards[1]; n++ {
 			owner := hubs[(n+round)%2]
 			if (n+round)%3 == 0 {
-				owner.Cut(n)
+				owner.Abort(n)
 				continue
 			}
 			within, cancel := context.WithTimeout(ctx, time.Duration(n%4)*100*time.Millisecond)
-			owner.Yield(within, n)
+			owner.Finish(within, n)
 			cancel()
 		}
 		time.Sleep(time.Millisecond) // what was cut off ends

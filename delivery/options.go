@@ -80,8 +80,8 @@ type Options struct {
 	Poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
 
 	// Owns tells whether this hub still owns a shard that it took. It is asked right
-	// before each exchange, as Cut may come late where the hub was frozen, and must
-	// be cheap. Nil: it does until Cut or Yield.
+	// before each exchange, as Abort may come late where the hub was frozen, and must
+	// be cheap. Nil: it does until Abort or Finish.
 	Owns func(shard int) bool
 
 	// Event is told of each attempt, and Gap of each gap that is recorded, to count
@@ -93,7 +93,7 @@ type Options struct {
 	// same rules hold.
 	Damaged func()
 	// Found is told of each record of a shard that is taken which has a pending
-	// request: at the Take, and when a sweep finds that it changed, maybe through
+	// request: at the Start, and when a sweep finds that it changed, maybe through
 	// another hub. The same rules hold.
 	Found func(subscriptions.Record)
 	// Log gets a line for each attempt and each gap. Nil: none.

@@ -95,7 +95,7 @@ func (s *sender) spare(_ context.Context, d *delivery) (ok bool) {
 // (HUB-49), and from this hub. It remembers that the journal has the entry, and had the one
 // before it.
 func (s *sender) admit(_ context.Context, d *delivery) (ok bool) {
-	if !s.shards.owns(d.lane) { // Cut is about to come
+	if !s.shards.owns(d.lane) { // Abort is about to come
 		s.pause(&d.job, false)
 		return false
 	}

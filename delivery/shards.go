@@ -19,7 +19,7 @@ import (
 // hub's now.
 var errLost = errors.New("the shard is not this hub's any more")
 
-// cutGrace is how long Yield waits for exchanges that it cut off to end, and for
+// cutGrace is how long Finish waits for exchanges that it cut off to end, and for
 // what came of others before to be stored.
 const cutGrace = 400 * time.Millisecond
 
@@ -44,15 +44,15 @@ type shards struct {
 
 // shard is one of them.
 type shard struct {
-	// one is taken by the Take or Yield that is under way, of which there is one at
-	// a time. Cut waits for nobody.
+	// one is taken by the Start or Finish that is under way, of which there is one at
+	// a time. Abort waits for nobody.
 	one chan struct{}
 
 	mu     sync.Mutex // locked while lanes come and go
 	tenure *tenure    // nil: the shard is not this hub's
 }
 
-// tenure is the time from a Take to the Yield or Cut after it. What was begun in
+// tenure is the time from a Start to the Finish or Abort after it. What was begun in
 // one is void in the next.
 type tenure struct {
 	ctx context.Context // of its exchanges
@@ -79,8 +79,8 @@ func (p *shards) owns(l *lane) bool { return p.ownsShard(subscriptions.Shard(l.i
 // of is the shard of a subscription.
 func (p *shards) of(id uuid.UUID) *shard { return &p.all[subscriptions.Shard(id)] }
 
-// take implements Dispatcher.Take.
-func (p *shards) take(ctx context.Context, n int) error {
+// start implements Dispatcher.Start.
+func (p *shards) start(ctx context.Context, n int) error {
 	s := &p.all[n]
 	if err := acquire(ctx, s.one); err != nil {
 		return err
@@ -119,11 +119,11 @@ func (p *shards) take(ctx context.Context, n int) error {
 	return nil
 }
 
-// yield implements Dispatcher.Yield.
-func (p *shards) yield(ctx context.Context, n int) {
+// finish implements Dispatcher.Finish.
+func (p *shards) finish(ctx context.Context, n int) {
 	s := &p.all[n]
 	if acquire(ctx, s.one) != nil {
-		p.cut(n)
+		p.abort(n)
 		return
 	}
 	defer func() { <-s.one }()
@@ -142,8 +142,8 @@ func (p *shards) yield(ctx context.Context, n int) {
 	p.drop(n, t)
 }
 
-// cut implements Dispatcher.Cut.
-func (p *shards) cut(n int) {
+// abort implements Dispatcher.Abort.
+func (p *shards) abort(n int) {
 	s := &p.all[n]
 	s.mu.Lock()
 	t := s.tenure

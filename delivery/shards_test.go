@@ -23,7 +23,7 @@ func shardOf(s subscriptions.Subscription) int { return subscriptions.Shard(s.ID
 // own takes the shard of a subscription.
 func (b *bed) own(s subscriptions.Subscription) {
 	b.t.Helper()
-	if err := b.d.Take(b.t.Context(), shardOf(s)); err != nil {
+	if err := b.d.Start(b.t.Context(), shardOf(s)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func TestYield(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		b.d.Yield(ctx, shardOf(mine))
+		b.d.Finish(ctx, shardOf(mine))
 		if took := time.Since(start); took != 4*time.Second {
 			t.Errorf("it took %v, want what is left of the exchange", took)
 		}
@@ -180,7 +180,7 @@ func TestYieldCutsOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
-		b.d.Yield(ctx, shardOf(mine))
+		b.d.Finish(ctx, shardOf(mine))
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -212,7 +212,7 @@ func TestCut(t *testing.T) {
 		one := b.publish(t, topicA, []byte("one"))
 		pass(time.Second)
 		start := time.Now()
-		b.d.Cut(shardOf(mine))
+		b.d.Abort(shardOf(mine))
 		synctest.Wait()
 		if time.Since(start) != 0 || cause.Load() != errLost.Error() {
 			t.Errorf("the exchange was cancelled after %v with the cause %v", time.Since(start), cause.Load())
@@ -246,24 +246,24 @@ func TestTakeFails(t *testing.T) {
 		b.runAlone()
 		defer b.end()
 		broken.err = errStore
-		if err := b.d.Take(t.Context(), shardOf(mine)); !errors.Is(err, errStore) {
-			t.Errorf("Take returned %v", err)
+		if err := b.d.Start(t.Context(), shardOf(mine)); !errors.Is(err, errStore) {
+			t.Errorf("Start returned %v", err)
 		}
 		broken.err = nil
 		b.own(other)
 		broken.wait = time.Minute
 		taken := make(chan error, 1)
-		go func() { taken <- b.d.Take(t.Context(), shardOf(mine)) }()
+		go func() { taken <- b.d.Start(t.Context(), shardOf(mine)) }()
 		pass(time.Second)
-		b.d.Cut(shardOf(mine))
+		b.d.Abort(shardOf(mine))
 		synctest.Wait()
 		select {
 		case err := <-taken:
 			if !errors.Is(err, errLost) {
-				t.Errorf("Take of a shard that was cut returned %v", err)
+				t.Errorf("Start of a shard that was cut returned %v", err)
 			}
 		default:
-			t.Error("Take goes on though the shard was cut")
+			t.Error("Start goes on though the shard was cut")
 		}
 		if b.d.sched.s.lane(mine.ID) != nil {
 			t.Error("the shard that was cut counts")
@@ -407,7 +407,7 @@ func TestYieldStoresWhenCutOff(t *testing.T) {
 		pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		b.d.Yield(ctx, n)
+		b.d.Finish(ctx, n)
 		if s, _ := b.stored(mine); s.Cursor.Seq != 1 || s.Cursor.Attempt != 0 {
 			t.Errorf("stored %+v", s.Cursor)
 		}
@@ -425,7 +425,7 @@ func TestTakenAgain(t *testing.T) {
 		b.own(mine)
 		one := b.publish(t, topicA, []byte("one"))
 		pass(time.Second)
-		b.d.Cut(shardOf(mine))
+		b.d.Abort(shardOf(mine))
 		b.own(mine)
 		b.own(mine) // which changes nothing
 		two := b.publish(t, topicA, []byte("two"))

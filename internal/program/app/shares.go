@@ -38,14 +38,14 @@ type worker struct{ s *shares }
 // Start implements cluster.Worker.
 func (p worker) Start(ctx context.Context, shard int) error {
 	p.s.hub.Acquired(shard)
-	return p.s.dispatcher.Take(ctx, shard)
+	return p.s.dispatcher.Start(ctx, shard)
 }
 
 // Finish implements cluster.Worker.
-func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Yield(ctx, shard) }
+func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Finish(ctx, shard) }
 
 // Abort implements cluster.Worker.
-func (p worker) Abort(shard int) { p.s.dispatcher.Cut(shard) }
+func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
 // newShares makes the keeper of this hub's shards. Without other hubs it owns all.
 func (a *App) newShares() *shares {
