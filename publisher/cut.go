@@ -24,16 +24,16 @@ type slice struct {
 func (p *Publisher) limits() (entries int, bytes int64) {
 	bytes = p.o.MaxBytes
 	for _, s := range p.senders {
-		if refused := s.mark().Refused; refused > 0 {
+		if refused := s.cursor().Refused; refused > 0 {
 			bytes = min(bytes, refused-1)
 		}
 	}
 	return p.o.MaxEntries, bytes
 }
 
-// take reads the beginning of the queue: entries before the end, if there is
+// nextSlice reads the beginning of the queue: entries before the end, if there is
 // one, as many as an interval holds and one at least.
-func (p *Publisher) take(tx *boltfile.Tx, end time.Time) (s slice, err error) {
+func (p *Publisher) nextSlice(tx *boltfile.Tx, end time.Time) (s slice, err error) {
 	most, room := p.limits()
 	room -= p.frameSize
 	s.above = true
@@ -61,9 +61,9 @@ func (p *Publisher) take(tx *boltfile.Tx, end time.Time) (s slice, err error) {
 // to cut. It is for one caller at a time (cutting).
 func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
 	var s slice
-	from := p.box.standing().Until
+	from := p.box.outboxState().Until
 	if err := p.box.view(func(tx *boltfile.Tx) (err error) {
-		s, err = p.take(tx, end)
+		s, err = p.nextSlice(tx, end)
 		return err
 	}); err != nil {
 		return false, err
@@ -79,7 +79,7 @@ func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
 		return false, err
 	}
 	is := []interval{{From: from, Until: s.until, Cut: time.Now(), Entries: len(s.keys)}}
-	err = p.box.keep(context.WithoutCancel(ctx), is, [][]byte{body}, func(tx *boltfile.Tx, now *standing) error {
+	err = p.box.keep(context.WithoutCancel(ctx), is, [][]byte{body}, func(tx *boltfile.Tx, now *outboxState) error {
 		if err := s.stillThere(tx, now, from); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ var errRaced = errors.New("the outbox has moved on")
 
 // stillThere refuses to cut where from is not where the last interval ended, or
 // where an empty interval would pass over a change.
-func (s *slice) stillThere(tx *boltfile.Tx, now *standing, from time.Time) error {
+func (s *slice) stillThere(tx *boltfile.Tx, now *outboxState, from time.Time) error {
 	if !now.Until.Equal(from) {
 		return errRaced
 	}

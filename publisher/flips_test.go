@@ -38,9 +38,9 @@ func TestDamagedBytes(t *testing.T) {
 				return nil, err
 			}
 			defer func() { _ = p.Close() }()
-			s := p.box.standing()
+			s := p.box.outboxState()
 			s.since = time.Time{}
-			out := map[string]string{"standing": fmt.Sprintf("%+v", s)}
+			out := map[string]string{"outboxState": fmt.Sprintf("%+v", s)}
 			var is []interval
 			err = p.box.view(func(tx *boltfile.Tx) error {
 				return errors.Join(tx.Bucket(bucketIntervals).ForEach(func(k, v []byte) error {

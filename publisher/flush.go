@@ -11,9 +11,9 @@ import (
 // returns when every hub has it. An error says which hubs don't: because ctx
 // ended, or because they stopped. It takes Run to be running.
 func (p *Publisher) Flush(ctx context.Context) error {
-	last := p.box.standing().Last
+	last := p.box.outboxState().Last
 	for {
-		if s := p.box.standing(); s.queued == 0 || s.Until.After(last) {
+		if s := p.box.outboxState(); s.queued == 0 || s.Until.After(last) {
 			break
 		}
 		p.cutting.Lock()
@@ -23,7 +23,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 			return err
 		}
 	}
-	until := p.box.standing().Until
+	until := p.box.outboxState().Until
 	for {
 		progress := p.onProgress()
 		var errs []error

@@ -15,7 +15,7 @@ func FuzzUnpack(f *testing.F) {
 	i := interval{From: time.Unix(1, 2).UTC(), Until: time.Unix(3, 4).UTC(), Cut: time.Unix(5, 0).UTC(), Size: 6, Entries: 7, InFile: true}
 	f.Add(i.key(), i.pack())
 	f.Add([]byte("k"), queued{at: i.From, above: true, text: []byte("x")}.pack())
-	f.Add([]byte{}, pack(mark{Until: i.From, Refused: 3}))
+	f.Add([]byte{}, pack(hubCursor{Until: i.From, Refused: 3}))
 	f.Add([]byte{}, pack(state{Topic: bedTopic, Kind: Changes, Until: i.From, Recorded: 1<<64 - 1}))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		if q, err := unpackQueued(value); err == nil {
@@ -31,8 +31,8 @@ func FuzzUnpack(f *testing.F) {
 				t.Errorf("the name %s is of %v", i.name(), from)
 			}
 		}
-		if m, err := unpackMark(value); err == nil {
-			if again, err := unpackMark(pack(m)); err != nil || !again.Until.Equal(m.Until) || again.Refused != m.Refused {
+		if m, err := unpackCursor(value); err == nil {
+			if again, err := unpackCursor(pack(m)); err != nil || !again.Until.Equal(m.Until) || again.Refused != m.Refused {
 				t.Errorf("%+v became %+v, %v", m, again, err)
 			}
 		}

@@ -78,7 +78,7 @@ func (x *outbox) body(i interval) ([]byte, error) {
 
 // keep stores intervals and their bytes durably, and runs with, which may be nil,
 // in the same transaction. Each interval's Size, SHA256 and InFile are set.
-func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with func(tx *boltfile.Tx, s *standing) error) error {
+func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with func(tx *boltfile.Tx, s *outboxState) error) error {
 	for n := range is {
 		i := &is[n]
 		i.Size, i.SHA256, i.InFile = int64(len(bodies[n])), sha256.Sum256(bodies[n]), len(bodies[n]) > inlineMax
@@ -89,7 +89,7 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 			return err
 		}
 	}
-	return x.do(ctx, func(tx *boltfile.Tx, s *standing) error {
+	return x.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		if with != nil {
 			if err := with(tx, s); err != nil {
 				return err
@@ -114,32 +114,32 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 	})
 }
 
-// settle notes which intervals every hub has now: those that end by least.
-func settle(tx *boltfile.Tx, s *standing, least, now time.Time) error {
+// recordDelivered stores which intervals every hub has now: those that end by least.
+func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) error {
 	c := tx.Bucket(bucketIntervals).Cursor()
-	settled := time.Time{}
+	delivered := time.Time{}
 	var done []interval
-	for k, v := c.Seek(instantKey(s.Settled)); k != nil && instantOf(k).Before(least); k, v = c.Next() {
+	for k, v := c.Seek(instantKey(s.Delivered)); k != nil && instantOf(k).Before(least); k, v = c.Next() {
 		i, err := unpackInterval(k, v)
 		switch {
 		case err != nil:
 			return err
 		case i.Until.After(least):
-			if settled.IsZero() {
-				settled = i.From
+			if delivered.IsZero() {
+				delivered = i.From
 			}
 		case i.Done.IsZero():
 			i.Done = now
 			done = append(done, i)
 		}
 	}
-	if settled.IsZero() {
-		settled = least
+	if delivered.IsZero() {
+		delivered = least
 	}
-	if len(done) == 0 && !settled.After(s.Settled) {
+	if len(done) == 0 && !delivered.After(s.Delivered) {
 		return nil
 	}
-	s.Settled = latest(s.Settled, settled)
+	s.Delivered = latest(s.Delivered, delivered)
 	for _, i := range done { // not under the cursor
 		if err := tx.Bucket(bucketIntervals).Put(i.key(), i.pack()); err != nil {
 			return err
@@ -157,7 +157,7 @@ const maxTrim = 1000
 // time.
 func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, early interval, err error) {
 	var gone []interval
-	err = x.do(ctx, func(tx *boltfile.Tx, s *standing) error {
+	err = x.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		gone = gone[:0]
 		stored := s.stored()
 		last, _, err := lastInterval(tx) // the topic URI serves it

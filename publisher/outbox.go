@@ -20,7 +20,7 @@ var (
 	bucketQueue     = []byte("queue")     // number -> queued
 	bucketIntervals = []byte("intervals") // interval.key -> interval
 	bucketBodies    = []byte("bodies")    // interval.key -> bytes, where they are no file
-	bucketHubs      = []byte("hubs")      // URL -> mark
+	bucketHubs      = []byte("hubs")      // URL -> cursor
 
 	keyState = []byte("state")
 )
@@ -37,14 +37,14 @@ type outbox struct {
 	dir   string
 	files files
 	db    *boltfile.DB
-	next  standing // with what is being written; the writer's
+	next  outboxState // with what is being written; the writer's
 
 	mu  sync.RWMutex // guards now
-	now standing     // of what is durable
+	now outboxState  // of what is durable
 }
 
-// standing is the state of an outbox, and what can be counted in it.
-type standing struct {
+// outboxState is the state of an outbox, and what can be counted in it.
+type outboxState struct {
 	state
 	queued      int
 	queuedBytes int64
@@ -53,7 +53,7 @@ type standing struct {
 	keptBytes   int64
 }
 
-func (s *standing) stored() int64 { return s.queuedBytes + s.keptBytes }
+func (s *outboxState) stored() int64 { return s.queuedBytes + s.keptBytes }
 
 // openOutbox opens the outbox in dir, or makes one.
 func openOutbox(dir string, fresh state) (*outbox, error) {
@@ -130,7 +130,7 @@ func (x *outbox) publish() {
 }
 
 // count reads the state, and counts what there is.
-func count(tx *boltfile.Tx) (s standing, err error) {
+func count(tx *boltfile.Tx) (s outboxState, err error) {
 	if s.state, err = unpackState(tx.Bucket(bucketMeta).Get(keyState)); err != nil {
 		return s, err
 	}
@@ -150,8 +150,8 @@ func count(tx *boltfile.Tx) (s standing, err error) {
 	}))
 }
 
-// standing returns how things stand.
-func (x *outbox) standing() standing {
+// outboxState returns how things stand.
+func (x *outbox) outboxState() outboxState {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.now
@@ -160,11 +160,11 @@ func (x *outbox) standing() standing {
 // view runs fn on what is committed. What it keeps it has to copy.
 func (x *outbox) view(fn func(tx *boltfile.Tx) error) error { return x.db.View(fn) }
 
-// do runs a write, and returns when it is durable. Run may change the standing, which
+// do runs a write, and returns when it is durable. Run may change the outboxState, which
 // counts once the transaction is committed. If run returns an error, nothing that it
 // wrote is stored. When ctx ends before the write has begun, it never does; one that
 // has is waited for.
-func (x *outbox) do(ctx context.Context, run func(tx *boltfile.Tx, s *standing) error) error {
+func (x *outbox) do(ctx context.Context, run func(tx *boltfile.Tx, s *outboxState) error) error {
 	return x.db.Do(ctx, &boltfile.Op{
 		Run: func(tx *boltfile.Tx) error {
 			s := x.next

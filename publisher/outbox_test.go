@@ -320,7 +320,7 @@ func TestLargeIntervals(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := p.cut(t.Context(), time.Time{})
-	if s := p.box.standing(); err == nil || s.kept != 0 || s.queued != n || s.Begun {
+	if s := p.box.outboxState(); err == nil || s.kept != 0 || s.queued != n || s.Begun {
 		t.Errorf("without a folder for files: %v, %+v", err, s)
 	}
 	if err := os.Mkdir(p.box.files.dir, 0o700); err != nil {

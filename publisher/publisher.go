@@ -34,13 +34,13 @@ type Publisher struct {
 	senders   []*sender
 
 	cutting sync.Mutex    // held by who cuts, or divides
-	marking sync.Mutex    // held by who moves a mark
+	moving  sync.Mutex    // held by who moves a cursor
 	cutter  chan struct{} // wakes Run
 
 	troubles sync.Map // part of Run -> why it waits for the disk
 
 	progressMu sync.Mutex
-	progress   chan struct{} // closed and replaced when a mark moves or a hub stops
+	progress   chan struct{} // closed and replaced when a cursor moves or a hub stops
 }
 
 // Open opens the outbox in o.Dir. Nothing is sent before Run. The error says
@@ -71,14 +71,14 @@ func Open(o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// enlist makes a sender for each hub, and a mark for one that is new: the end of
+// enlist makes a sender for each hub, and a cursor for one that is new: the end of
 // what has been cut.
 func (p *Publisher) enlist() error {
-	err := p.box.do(context.Background(), func(tx *boltfile.Tx, now *standing) error {
+	err := p.box.do(context.Background(), func(tx *boltfile.Tx, now *outboxState) error {
 		p.senders = p.senders[:0]
 		hubs := tx.Bucket(bucketHubs)
 		for _, h := range p.o.Hubs {
-			m, err := markOf(hubs, h.URL, now)
+			m, err := cursorOf(hubs, h.URL, now)
 			if err != nil {
 				return err
 			}
@@ -95,10 +95,10 @@ func (p *Publisher) enlist() error {
 	return err
 }
 
-// markOf reads the mark of a hub, which may be there under another spelling of its
+// cursorOf reads the cursor of a hub, which may be there under another spelling of its
 // URL: that one is taken over, or the later of the two. A hub that has none gets one.
-func markOf(hubs boltfile.Bucket, hub string, now *standing) (mark, error) {
-	var found []mark
+func cursorOf(hubs boltfile.Bucket, hub string, now *outboxState) (hubCursor, error) {
+	var found []hubCursor
 	var others [][]byte
 	err := hubs.ForEach(func(k, v []byte) error {
 		if websub.HubURL(string(k)) != websub.HubURL(hub) {
@@ -107,7 +107,7 @@ func markOf(hubs boltfile.Bucket, hub string, now *standing) (mark, error) {
 		if string(k) != hub {
 			others = append(others, bytes.Clone(k))
 		}
-		m, err := unpackMark(v)
+		m, err := unpackCursor(v)
 		found = append(found, m)
 		return err
 	})
@@ -115,16 +115,16 @@ func markOf(hubs boltfile.Bucket, hub string, now *standing) (mark, error) {
 		err = errors.Join(err, hubs.Delete(k))
 	}
 	if err != nil {
-		return mark{}, err
+		return hubCursor{}, err
 	}
 	if len(found) == 0 {
-		var m mark
+		var m hubCursor
 		if now.Begun {
 			m.Until = now.Until
 		}
 		found = append(found, m)
 	}
-	m := slices.MaxFunc(found, func(a, b mark) int { return a.Until.Compare(b.Until) })
+	m := slices.MaxFunc(found, func(a, b hubCursor) int { return a.Until.Compare(b.Until) })
 	return m, hubs.Put([]byte(hub), pack(m))
 }
 

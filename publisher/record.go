@@ -38,7 +38,7 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	now := p.box.standing()
+	now := p.box.outboxState()
 	composed := make([]queued, len(changes))
 	last := now.last()
 	for i, c := range changes {
@@ -50,7 +50,7 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 			return fmt.Errorf("change %d of %d: %w", i+1, len(changes), err)
 		}
 	}
-	err := p.box.do(ctx, func(tx *boltfile.Tx, s *standing) error {
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		return p.enqueue(tx, s, changes, composed)
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 }
 
 // last is the time that the next change has to be later than.
-func (s *standing) last() time.Time {
+func (s *outboxState) last() time.Time {
 	if s.Begun {
 		return latest(s.Last, s.Until.Add(-1))
 	}
@@ -104,7 +104,7 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 
 // enqueue puts changes into the queue. Whose time is no longer good, because
 // others came in between, is composed anew.
-func (p *Publisher) enqueue(tx *boltfile.Tx, s *standing, changes []Change, composed []queued) error {
+func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, composed []queued) error {
 	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
 		return fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)
 	}
@@ -142,4 +142,4 @@ func (p *Publisher) enqueue(tx *boltfile.Tx, s *standing, changes []Change, comp
 }
 
 // Recorded is the highest Seq that was recorded; 0: none was.
-func (p *Publisher) Recorded() uint64 { return p.box.standing().Recorded }
+func (p *Publisher) Recorded() uint64 { return p.box.outboxState().Recorded }

@@ -148,8 +148,8 @@ func parseName(name string) (from time.Time, ok bool) {
 	return from, true
 }
 
-// mark is how far a hub is, as it is stored.
-type mark struct {
+// hubCursor is how far a hub is, as it is stored.
+type hubCursor struct {
 	// Until is the watermark; zero: before all intervals.
 	Until time.Time `json:"until,omitzero"`
 	// Reached is the latest that the watermark was since Resume; zero: Until.
@@ -159,15 +159,15 @@ type mark struct {
 	Refused int64 `json:"refused,omitempty"`
 }
 
-func unpackMark(b []byte) (m mark, err error) {
+func unpackCursor(b []byte) (m hubCursor, err error) {
 	if err := json.Unmarshal(b, &m); err != nil || m.Refused < 0 {
-		return mark{}, errDamaged
+		return hubCursor{}, errDamaged
 	}
 	return m, nil
 }
 
-// moveTo is the mark after the hub said that it has what comes before an instant.
-func (m mark) moveTo(until time.Time) mark {
+// moveTo is the cursor after the hub said that it has what comes before an instant.
+func (m hubCursor) moveTo(until time.Time) hubCursor {
 	if m.Until = until; until.After(m.Reached) {
 		m.Reached = until
 	}
@@ -185,9 +185,9 @@ type state struct {
 	Last time.Time `json:"last,omitzero"`
 	// Recorded is the highest Seq.
 	Recorded uint64 `json:"recorded,omitempty"`
-	// Settled is the beginning of the oldest interval that some hub lacks, or
+	// Delivered is the beginning of the oldest interval that some hub lacks, or
 	// before it.
-	Settled time.Time `json:"settled,omitzero"`
+	Delivered time.Time `json:"settled,omitzero"`
 }
 
 func unpackState(b []byte) (s state, err error) {

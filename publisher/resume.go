@@ -26,7 +26,7 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	}
 	s := p.senders[n]
 	if from.IsZero() {
-		return s.resume(ctx, s.mark().Until)
+		return s.resume(ctx, s.cursor().Until)
 	}
 	from = from.UTC()
 	if from.Before(firstInstant) || !from.Before(lastInstant) {
@@ -38,7 +38,7 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	if err := p.cutAt(ctx, from); err != nil {
 		return err
 	}
-	if !p.begins(from) && !p.box.standing().Until.Equal(from) {
+	if !p.begins(from) && !p.box.outboxState().Until.Equal(from) {
 		before, after := p.around(from)
 		return fmt.Errorf("no interval begins at %s; the nearest begin at %s and %s. Reset the topic at the hub, then resume with one of these",
 			stamp(from), stamp(before), stamp(after))
@@ -54,7 +54,7 @@ const maxAhead = 5 * time.Minute
 func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
-	for p.box.standing().Until.Before(from) {
+	for p.box.outboxState().Until.Before(from) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
 // around returns the beginnings of intervals next to an instant; the last one is
 // where the next interval will begin.
 func (p *Publisher) around(at time.Time) (before, after time.Time) {
-	after = p.box.standing().Until
+	after = p.box.outboxState().Until
 	_ = p.box.view(func(tx *boltfile.Tx) error { // for a message
 		c := tx.Bucket(bucketIntervals).Cursor()
 		for k, _ := c.First(); k != nil; k, _ = c.Next() {
@@ -84,12 +84,12 @@ func (p *Publisher) around(at time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// resume moves the mark and starts anew.
+// resume moves the cursor and starts anew.
 func (s *sender) resume(ctx context.Context, from time.Time) error {
-	s.p.marking.Lock()
-	defer s.p.marking.Unlock()
-	was := s.mark().Until
-	err := s.set(ctx, mark{Until: from}, func() {
+	s.p.moving.Lock()
+	defer s.p.moving.Unlock()
+	was := s.cursor().Until
+	err := s.set(ctx, hubCursor{Until: from}, func() {
 		s.round++ // what a POST under way comes to does not count any more
 		s.last = HubStatus{}
 		s.failures = 0

@@ -232,7 +232,7 @@ func TestResumeHasTheLastWord(t *testing.T) {
 	})
 }
 
-// The mark of a hub is found under its URL with and without the slash: nothing is
+// The cursor of a hub is found under its URL with and without the slash: nothing is
 // sent again, and nothing is left out. Where there are both, the later one counts.
 func TestHubURLWithoutItsSlash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,8 +249,8 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 		for n, hub := range []string{bare, hubA, hubA, bare, bare, hubA} {
 			p := b.open(slashed(hub))
 			if n == 3 { // from before the two were one
-				err := p.box.do(t.Context(), func(tx *boltfile.Tx, _ *standing) error {
-					return tx.Bucket(bucketHubs).Put([]byte(hubA), pack(mark{Until: p.senders[0].mark().Until.Add(-time.Hour)}))
+				err := p.box.do(t.Context(), func(tx *boltfile.Tx, _ *outboxState) error {
+					return tx.Bucket(bucketHubs).Put([]byte(hubA), pack(hubCursor{Until: p.senders[0].cursor().Until.Add(-time.Hour)}))
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -88,7 +88,7 @@ const never = 1000 * time.Hour
 // due returns how long it is until the next cut, and with 0 where it ends: zero
 // for right after the last change.
 func (p *Publisher) due(now, quiet time.Time) (wait time.Duration, end time.Time) {
-	s := p.box.standing()
+	s := p.box.outboxState()
 	entries, bytes := p.limits()
 	switch {
 	case s.queued >= entries || s.queuedBytes+p.frameSize >= bytes:
@@ -121,8 +121,8 @@ func (p *Publisher) awaited(until time.Time) bool {
 
 // has reports whether the hub has all up to until.
 func (s *sender) has(until time.Time) bool {
-	at := s.mark().Until
-	return !at.Before(until) || at.IsZero() && !s.p.box.standing().Begun
+	at := s.cursor().Until
+	return !at.Before(until) || at.IsZero() && !s.p.box.outboxState().Begun
 }
 
 // trimEvery is how often old intervals are looked for.
@@ -146,13 +146,13 @@ func (p *Publisher) runTrim(ctx context.Context) error {
 // trim notes what every hub has, and takes away of it what was acknowledged long
 // enough ago, or takes too much room.
 func (p *Publisher) trim(ctx context.Context, now time.Time) error {
-	least := p.box.standing().Until
+	least := p.box.outboxState().Until
 	for _, s := range p.senders {
-		if at := s.mark().Until; at.Before(least) {
+		if at := s.cursor().Until; at.Before(least) {
 			least = at
 		}
 	}
-	err := p.box.do(ctx, func(tx *boltfile.Tx, s *standing) error { return settle(tx, s, least, now) })
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error { return recordDelivered(tx, s, least, now) })
 	for n := maxTrim; err == nil && n == maxTrim; {
 		var early interval
 		n, early, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)

@@ -43,22 +43,22 @@ type sender struct {
 	wake chan struct{} // something is there to be sent, or the hub is to be tried at once
 
 	mu       sync.Mutex
-	m        mark
-	round    int // counts the times that Resume moved the mark
+	m        hubCursor
+	round    int // counts the times that Resume moved the cursor
 	posting  bool
 	rewound  time.Time
-	last     HubStatus // what Status tells beside the mark
+	last     HubStatus // what Status tells beside the cursor
 	failures int
 	ladder   *backoff.ExponentialBackOff
 }
 
-func newSender(p *Publisher, h Hub, m mark) *sender {
+func newSender(p *Publisher, h Hub, m hubCursor) *sender {
 	return &sender{p: p, hub: h, m: m, wake: make(chan struct{}, 1), ladder: &backoff.ExponentialBackOff{
 		InitialInterval: retryFirst, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: retryMax,
 	}}
 }
 
-func (s *sender) mark() mark {
+func (s *sender) cursor() hubCursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.m
@@ -157,7 +157,7 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 // missing stops the hub if what follows its watermark was cut, and is not kept any
 // more: it was not among the hubs for a while.
 func (s *sender) missing(at time.Time) {
-	if at.IsZero() || !at.Before(s.p.box.standing().Until) {
+	if at.IsZero() || !at.Before(s.p.box.outboxState().Until) {
 		return
 	}
 	s.mu.Lock()
@@ -208,8 +208,8 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 	return s.follow(ctx, i, round, receipt, v, err)
 }
 
-// follow does what the verdict on a POST says, and returns how long to wait.
-func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v verdict, cause error) (time.Duration, error) {
+// follow does what the outcome on a POST says, and returns how long to wait.
+func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v outcome, cause error) (time.Duration, error) {
 	if !s.told(round, r, v, cause) {
 		return 0, nil // Resume came in between, and has the last word
 	}
@@ -219,16 +219,16 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 	case advance:
 		log.Info("the hub has the interval", slog.String("event", "interval_posted"),
 			slog.Int("entries", i.Entries), slog.Bool("duplicate", r.Duplicate), slog.String("notification_id", r.ID))
-		return 0, s.move(ctx, round, func(m *mark) { *m = m.moveTo(i.Until) })
+		return 0, s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(i.Until) })
 	case rewind:
 		log.Warn("the hub lost its tail, which is sent again", slog.String("event", "hub_rewound"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		return s.pause(), s.move(ctx, round, func(m *mark) { *m = m.moveTo(v.expected) })
+		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case rejoin:
 		log.Warn("the hub has what it had lost", slog.String("event", "hub_rejoined"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		return s.pause(), s.move(ctx, round, func(m *mark) { *m = m.moveTo(v.expected) })
+		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case divide:
 		log.Warn("the interval is too large for the hub", slog.String("event", "interval_too_large"), slog.Int64("bytes", i.Size), slog.Any("error", cause))
-		return 0, s.move(ctx, round, func(m *mark) { m.Refused = i.Size })
+		return 0, s.move(ctx, round, func(m *hubCursor) { m.Refused = i.Size })
 	case halt:
 		log.Error("nothing more is sent to this hub until Resume says how to go on: "+v.advice,
 			slog.String("event", "hub_stopped"), slog.Time("expected", v.expected), slog.Any("error", cause))
@@ -248,7 +248,7 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 
 // told keeps what Status is going to say of a POST, unless Resume was called since
 // round was looked at.
-func (s *sender) told(round int, r Receipt, v verdict, cause error) bool {
+func (s *sender) told(round int, r Receipt, v outcome, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if round != s.round {
@@ -298,10 +298,10 @@ func (s *sender) pause() time.Duration {
 	return rewindPause
 }
 
-// move changes the mark durably, unless Resume did since round was looked at.
-func (s *sender) move(ctx context.Context, round int, change func(*mark)) error {
-	s.p.marking.Lock()
-	defer s.p.marking.Unlock()
+// move changes the cursor durably, unless Resume did since round was looked at.
+func (s *sender) move(ctx context.Context, round int, change func(*hubCursor)) error {
+	s.p.moving.Lock()
+	defer s.p.moving.Unlock()
 	s.mu.Lock()
 	m, same := s.m, round == s.round
 	s.mu.Unlock()
@@ -312,10 +312,10 @@ func (s *sender) move(ctx context.Context, round int, change func(*mark)) error 
 	return s.set(ctx, m, func() {})
 }
 
-// set stores a mark, and makes it and something more known at once. It is for who
-// holds marking.
-func (s *sender) set(ctx context.Context, m mark, more func()) error {
-	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *standing) error {
+// set stores a cursor, and makes it and something more known at once. It is for who
+// holds moving.
+func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
+	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *outboxState) error {
 		return tx.Bucket(bucketHubs).Put([]byte(s.hub.URL), pack(m))
 	})
 	if err != nil {

@@ -68,7 +68,7 @@ type HubStatus struct {
 
 // Status tells how things stand.
 func (p *Publisher) Status() Status {
-	now := p.box.standing()
+	now := p.box.outboxState()
 	st := Status{
 		Topic: p.o.Topic, Kind: p.o.Kind, Recorded: now.Recorded, Last: now.Last,
 		Queued: now.queued, QueuedBytes: now.queuedBytes, Kept: now.kept, KeptBytes: now.keptBytes,
@@ -88,7 +88,7 @@ func (p *Publisher) Status() Status {
 	for n, s := range p.senders {
 		h := s.status()
 		var err error
-		if h.Pending, h.PendingBytes, err = p.box.pending(s.mark()); err != nil && st.Error == "" {
+		if h.Pending, h.PendingBytes, err = p.box.pending(s.cursor()); err != nil && st.Error == "" {
 			st.Error = err.Error()
 		}
 		if h.State == "" {
@@ -119,8 +119,8 @@ func (s *sender) status() HubStatus {
 	return h
 }
 
-// pending counts the intervals after a mark: of one that was divided the whole.
-func (x *outbox) pending(m mark) (n int, bytes int64, err error) {
+// pending counts the intervals after a cursor: of one that was divided the whole.
+func (x *outbox) pending(m hubCursor) (n int, bytes int64, err error) {
 	err = x.view(func(tx *boltfile.Tx) error {
 		end := m.Until
 		var longest interval // of those that begin at one instant

@@ -27,8 +27,8 @@ const (
 	typeNotCovered = "topic-not-covered"
 )
 
-// verdict is a step, and what there is to say about it.
-type verdict struct {
+// outcome is a step, and what there is to say about it.
+type outcome struct {
 	step     step
 	expected time.Time
 	// wait is how long the hub wants to be left alone; zero: it did not say.
@@ -41,15 +41,15 @@ type verdict struct {
 
 // decide says what follows the POST of i, whose outcome is err, to a hub that has had
 // all before reached. Begins reports whether an interval begins at an instant.
-func decide(err error, i interval, reached time.Time, begins func(time.Time) bool) verdict {
+func decide(err error, i interval, reached time.Time, begins func(time.Time) bool) outcome {
 	var refused *RefusedError
 	if err == nil {
-		return verdict{step: advance}
+		return outcome{step: advance}
 	}
 	if !errors.As(err, &refused) {
-		return verdict{step: again, advice: "Is the hub running, and is its URL right? The same bytes are sent until it answers."}
+		return outcome{step: again, advice: "Is the hub running, and is its URL right? The same bytes are sent until it answers."}
 	}
-	v := verdict{step: again, wait: refused.RetryAfter, expected: refused.ExpectedFrom}
+	v := outcome{step: again, wait: refused.RetryAfter, expected: refused.ExpectedFrom}
 	switch s := refused.Status; {
 	case s == http.StatusConflict:
 		return discontinuity(refused, i, reached, begins)
@@ -74,15 +74,15 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 }
 
 // discontinuity is what follows a 409 (contract of the hub URI: expected_from).
-func discontinuity(refused *RefusedError, i interval, reached time.Time, begins func(time.Time) bool) verdict {
+func discontinuity(refused *RefusedError, i interval, reached time.Time, begins func(time.Time) bool) outcome {
 	expected := refused.ExpectedFrom
-	v := verdict{step: halt, expected: expected, loud: true}
+	v := outcome{step: halt, expected: expected, loud: true}
 	switch {
 	case refused.Type == typeConflict:
 		v.advice = fmt.Sprintf("The hub has the interval from %s with other bytes: this outbox was restored from a backup, or somebody else publishes to the topic. "+
 			"Find out which changes the hub has, then call Resume with the instant to go on from; the hub expects %s.", stamp(i.From), orUnknown(expected))
 	case expected.IsZero() || expected.Equal(i.From):
-		return verdict{step: again, loud: true, wait: refused.RetryAfter, advice: "The hub refuses what it says it expects; the same bytes are sent again."}
+		return outcome{step: again, loud: true, wait: refused.RetryAfter, advice: "The hub refuses what it says it expects; the same bytes are sent again."}
 	case expected.After(i.From) && (expected.Equal(reached) || expected.Before(reached) && begins(expected)):
 		// Behind the hub's URL there was another store for a moment, as in a failover.
 		v.step, v.loud = rejoin, false
