@@ -160,7 +160,7 @@ func TestDemoRefusesForeignFolders(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "mine"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "mine", "thesis.txt"), nil, 0o600))
 	for args, want := range map[string]string{
-		"--copy mine":                     "holds files that no demo put there",
+		"--copy mine":                     "has files that are not from a demo",
 		"--data mine --copy mine/copy":    "lie one within the other",
 		"--data . --copy mine":            "lie one within the other",
 		"--data mine --copy mine":         "lie one within the other",

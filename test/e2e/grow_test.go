@@ -69,7 +69,7 @@ func TestFromTheFolderToRedisAndBack(t *testing.T) {
 	got("/cb", 3)
 	old.terminate()
 	told := rshub(t, append([]string{"export", "--data-dir", old.dir, first}, sealed...)...)
-	if !strings.Contains(told, "1 subscriptions have not got 3 notifications yet") {
+	if !strings.Contains(told, "Not delivered yet: 3 notifications to 1 subscription") {
 		t.Errorf("export told %s", told)
 	}
 	rshub(t, append([]string{"import", first}, onRedis...)...)

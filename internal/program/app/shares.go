@@ -80,7 +80,7 @@ var clusterTexts = map[string]struct {
 	text  string
 }{
 	cluster.EventTaken:            {zapcore.InfoLevel, "this hub owns more shards"},
-	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed back shards to other hubs"},
+	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed back shards"},
 	cluster.EventKept:             {zapcore.WarnLevel, "the store did not confirm that this hub handed back shards; another hub takes them over when their lease ends"},
 	cluster.EventLost:             {zapcore.WarnLevel, "this hub lost shards because their leases could not be renewed in time; it stopped working on them"},
 	cluster.EventTakeFailed:       {zapcore.WarnLevel, "the subscriptions of shards could not be read; the hub tries again"},
