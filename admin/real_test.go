@@ -51,7 +51,7 @@ func newReal(t *testing.T) *real {
 		})
 	}
 	for shard := range journal.Partitions {
-		if err := d.Take(ctx, shard); err != nil {
+		if err := d.Start(ctx, shard); err != nil {
 			t.Fatal(err)
 		}
 	}
