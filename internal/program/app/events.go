@@ -13,12 +13,14 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// eventTexts says how loud each event of a subscription is, and what a person
-// reads.
-var eventTexts = map[string]struct {
+// logText is the level and the text of the log line of an event.
+type logText struct {
 	level zapcore.Level
 	text  string
-}{
+}
+
+// eventTexts are the lines of the events of subscriptions.
+var eventTexts = map[string]logText{
 	// The line of the request itself says as much.
 	subscriptions.EventAccepted: {zapcore.DebugLevel, "a subscription request was accepted"},
 	subscriptions.EventVerified: {zapcore.InfoLevel, "a subscription is in force"},

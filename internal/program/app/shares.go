@@ -74,11 +74,8 @@ func (s *shares) run(ctx context.Context) error {
 	return s.Run(ctx)
 }
 
-// clusterTexts are the level and the text of each event.
-var clusterTexts = map[string]struct {
-	level zapcore.Level
-	text  string
-}{
+// clusterTexts are the lines of the events of shards.
+var clusterTexts = map[string]logText{
 	cluster.EventTaken:            {zapcore.InfoLevel, "this hub owns more shards"},
 	cluster.EventYielded:          {zapcore.InfoLevel, "this hub handed back shards"},
 	cluster.EventKept:             {zapcore.WarnLevel, "the store did not confirm that this hub handed back shards; another hub takes them over when their lease ends"},

@@ -130,24 +130,29 @@ func parseHost(s string) (string, error) {
 	return s, nil
 }
 
+// parseBase parses an absolute http or https URL without user, query and fragment. Bad says
+// what is wrong; shown says what would happen to a user name or password.
+func parseBase(s, shown string) (u *url.URL, bad string) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, "is not an absolute http or https URL"
+	case u.User != nil:
+		return nil, "has a user name or password, " + shown
+	case strings.ContainsAny(s, "?#"):
+		return nil, "has a query or a fragment"
+	}
+	return u, ""
+}
+
 // parsePublicURL checks the hub URI, which goes out exactly as it is given.
 func parsePublicURL(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
-	u, err := url.Parse(s)
-	bad := ""
-	switch {
-	case err != nil:
-		bad = "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		bad = "is not an absolute http or https URL"
-	case u.User != nil:
-		bad = "holds a user name, which everybody would see"
-	case strings.ContainsAny(s, "?#"):
-		bad = "has a query or a fragment"
-	case strings.ContainsAny(s, "<> \t\"\\") || u.String() != s:
-		bad = "holds characters that must be percent-encoded"
+	u, bad := parseBase(s, "which everyone would see")
+	if bad == "" && (strings.ContainsAny(s, "<> \t\"\\") || u.String() != s) {
+		bad = "has characters that must be percent-encoded"
 	}
 	if bad != "" {
 		return "", fmt.Errorf("%q %s; write it like https://hub.example.org/", hideUser(s), bad)
@@ -161,16 +166,7 @@ func parseEndpoint(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
-	u, err := url.Parse(s)
-	bad := ""
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		bad = "is not an absolute http or https URL"
-	case u.User != nil:
-		bad = "holds a user name or password, which would be logged; put the header that the collector wants into OTEL_EXPORTER_OTLP_HEADERS"
-	case strings.ContainsAny(s, "?#"):
-		bad = "has a query or a fragment"
-	}
+	u, bad := parseBase(s, "which would be logged; put the header that the collector needs into OTEL_EXPORTER_OTLP_HEADERS")
 	if bad != "" {
 		return "", fmt.Errorf("%q %s; write it like http://127.0.0.1:4318", hideUser(s), bad)
 	}
