@@ -187,6 +187,39 @@ func TestSafetyStop(t *testing.T) {
 	})
 }
 
+// What a file in a folder's place has displaced is deleted already, and counts neither as
+// gone nor as a resource.
+func TestSafetyStopCountsNoDisplaced(t *testing.T) {
+	later(t, func(t *testing.T) {
+		write := func(r *rig, folder string, n int) {
+			for i := range n {
+				r.write(fmt.Sprintf("%s/%02d", folder, i), folder)
+			}
+		}
+		r := newRig(t, FolderOptions{}, "x")
+		write(r, "d", 30)
+		write(r, "e", 12)
+		r.scan()
+		r.remove("d")
+		r.write("d", "a file now")
+		if got := r.scan(); len(got) != 31 {
+			t.Errorf("a folder became a file: %q", got)
+		}
+		if s := r.Status(); s.Held != 0 || strings.Contains(r.log.String(), "deletions_held") {
+			t.Errorf("held: %d, log %s", s.Held, r.log)
+		}
+		r.remove("d")
+		write(r, "d", 30)
+		r.scan()
+		r.restart(func(o *FolderOptions) { o.MaxDeleted = 1 })
+		r.remove("d")
+		r.write("d", "a file again")
+		r.remove("e")
+		r.scan()
+		r.want("all may go", r.published(), "d", "x")
+	})
+}
+
 // SRC-09: changes made while nothing ran are found at start, and only what changed is
 // read.
 func TestRestartHashesOnlyWhatChanged(t *testing.T) {

@@ -55,7 +55,6 @@ type job struct {
 // lost is what the index has and the folder seems not to have.
 type lost struct {
 	path  string
-	count int  // of resources
 	alone bool // what is below the path is not meant
 	// private: it is left out for what it is, and so is known to be no resource any more.
 	private bool
@@ -134,7 +133,8 @@ func (p *pass) visit(ctx context.Context, path string) (visited string, err erro
 	for i := range len(path) {
 		if path[i] == '/' {
 			if kind, _, err := p.look(path[:i]); kind != isFolder {
-				return path[:i], p.missing(path[:i], kind, err)
+				p.missing(path[:i], err)
+				return path[:i], nil
 			}
 		}
 	}
@@ -148,11 +148,12 @@ func (p *pass) visit(ctx context.Context, path string) (visited string, err erro
 		return path, p.file(ctx, path, seen, known)
 	case isFolder:
 		if known != nil {
-			p.gone = append(p.gone, lost{path: path, count: 1, alone: true})
+			p.gone = append(p.gone, lost{path: path, alone: true})
 		}
 		return path, p.folder(ctx, path)
 	}
-	return path, p.missing(path, kind, err)
+	p.missing(path, err)
+	return path, nil
 }
 
 // kind is what a name stands for.
@@ -187,24 +188,14 @@ func (p *pass) look(path string) (kind, stat, error) {
 	return isNothing, stat{}, nil
 }
 
-// missing notes that there is no resource at a path, nor below it, or that it
-// can't be told.
-func (p *pass) missing(path string, k kind, err error) error {
-	if k == isUnknown {
+// missing notes that there is no resource at a path, nor below it; with an error, that
+// nobody knows.
+func (p *pass) missing(path string, err error) {
+	if err != nil {
 		p.problem(path, err)
-		return nil
+		return
 	}
-	count := 0
-	for page, err := range p.f.x.under(path) {
-		if err != nil {
-			return err
-		}
-		count += len(page)
-	}
-	if count > 0 {
-		p.gone = append(p.gone, lost{path: path, count: count, private: p.private(path, true) || disk.Marked(p.root.Lstat, path) || p.documents.whole(path)})
-	}
-	return nil
+	p.gone = append(p.gone, lost{path: path, private: p.private(path, true) || disk.Marked(p.root.Lstat, path) || p.documents.whole(path)})
 }
 
 // private reports whether a path is left out for what it is, so that it must not stay
@@ -221,7 +212,8 @@ func (p *pass) entry(ctx context.Context, here *os.Root, folder, name string, kn
 	case err == nil && info.Mode().IsRegular():
 		return p.file(ctx, path, statOf(info), known)
 	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return p.missing(path, isNothing, nil)
+		p.missing(path, nil)
+		return nil
 	}
 	p.problem(path, err)
 	return nil
@@ -232,7 +224,8 @@ func (p *pass) file(ctx context.Context, path string, seen stat, known *record) 
 	p.found.Add(1)
 	if err := p.f.tooLong(path); err != nil {
 		p.problem(path, err)
-		return p.missing(path, isNothing, nil)
+		p.missing(path, nil)
+		return nil
 	}
 	if known != nil && known.stat == seen && !known.racy {
 		return nil

@@ -72,7 +72,8 @@ func (p *pass) leaveOut(path string, state bool) error {
 		p.hidden++
 	}
 	p.f.watch.forget(path) // what happens in it is nobody's business
-	return p.missing(path, isNothing, nil)
+	p.missing(path, nil)
+	return nil
 }
 
 // stateAbove reports whether a folder on the way to a path, the top included, is one of
@@ -92,7 +93,8 @@ func (p *pass) unlisted(path string, err error) error {
 		return fmt.Errorf("%w, or can't be read: %w", ErrFolder, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return p.missing(path, isNothing, nil)
+		p.missing(path, nil)
+		return nil
 	}
 	p.problem(path, err) // what was in it stays in the index
 	return nil
@@ -139,9 +141,7 @@ func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []st
 	c, err, ok := next()
 	for _, name := range names {
 		for ok && err == nil && c.name < name {
-			if err := p.absent(path, c); err != nil {
-				return err
-			}
+			p.absent(path, c)
 			c, err, ok = next()
 		}
 		if err != nil {
@@ -160,18 +160,16 @@ func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []st
 		}
 	}
 	for ; ok && err == nil; c, err, ok = next() {
-		if err := p.absent(path, c); err != nil {
-			return err
-		}
+		p.absent(path, c)
 	}
 	return err
 }
 
 // absent notes that a folder doesn't have what the index has.
-func (p *pass) absent(folder string, c child) error {
+func (p *pass) absent(folder string, c child) {
 	if c.record != nil {
-		p.gone = append(p.gone, lost{path: c.record.Path, count: 1, alone: true, private: p.private(c.record.Path, false)})
-		return nil
+		p.gone = append(p.gone, lost{path: c.record.Path, alone: true, private: p.private(c.record.Path, false)})
+		return
 	}
-	return p.missing(join(folder, strings.TrimSuffix(c.name, "/")), isNothing, nil)
+	p.missing(join(folder, strings.TrimSuffix(c.name, "/")), nil)
 }

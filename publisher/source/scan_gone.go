@@ -17,10 +17,14 @@ const leastHeld = 10
 func (p *pass) sweep(ctx context.Context, all bool) error {
 	f, count, private := p.f, 0, 0
 	for _, l := range p.gone {
+		n, err := f.x.count(l)
+		if err != nil {
+			return err
+		}
 		if l.private {
-			private += l.count
+			private += n
 		} else {
-			count += l.count
+			count += n
 		}
 	}
 	if count+private == 0 {
@@ -45,6 +49,25 @@ func (p *pass) sweep(ctx context.Context, all bool) error {
 		f.hold(0, 0)
 	}
 	return nil
+}
+
+// count returns how many resources the index still has of what is gone. The walker
+// can't count them: a file may since have displaced a whole folder of them.
+func (x *Index) count(l lost) (n int, err error) {
+	if l.alone {
+		r, err := x.record(l.path)
+		if r != nil {
+			n = 1
+		}
+		return n, err
+	}
+	for page, err := range x.under(l.path) {
+		if err != nil {
+			return 0, err
+		}
+		n += len(page)
+	}
+	return n, nil
 }
 
 // removeGone logs all that is gone as deleted.
