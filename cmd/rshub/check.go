@@ -26,9 +26,8 @@ any. A hub does not need it: it compares checksums with whatever it reads.`,
 		if err != nil {
 			return wrongSettings(err)
 		}
-		cfg.RedisURL = "" // the folder is meant, whatever else the settings have
 		damaged := 0
-		c, err := app.Check(cfg, func(what string, why error) {
+		c, err := app.CheckFolder(cfg.DataDir, func(what string, why error) {
 			damaged++
 			_, _ = fmt.Fprintln(cmd.OutOrStdout(), "damaged: "+cli.Line(what+": "+why.Error()))
 		})

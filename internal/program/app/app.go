@@ -50,7 +50,7 @@ type App struct {
 	// adminCertificate is that of the operator's listener; nil: plain HTTP.
 	adminCertificate *certificate
 	started          time.Time
-	backend          backend
+	backend          *backend
 	store            telemetry.Store // backend, counted and timed
 	metrics          *telemetry.Metrics
 	publishers       registry
@@ -59,7 +59,7 @@ type App struct {
 	hub              *hub.Handler
 	draining         atomic.Bool
 	stopped          atomic.Bool
-	shares           atomic.Pointer[shares]                // nil until they are there
+	shards           atomic.Pointer[shards]                // nil until they are there
 	dispatcher       atomic.Pointer[delivery.Dispatcher]   // the same
 	service          atomic.Pointer[subscriptions.Service] // the same
 	traces           *telemetry.Traces                     // nil: nothing is traced
@@ -102,7 +102,7 @@ func (a *App) Start(ctx context.Context) error {
 	}
 	a.log.Info("the hub listens", zap.String("event", "listening"),
 		zap.String("addr", a.Addr()), zap.String("admin_addr", a.AdminAddr()), zap.String("hub_url", a.hubURL),
-		zap.String("store", a.storeInfo().Location), zap.String("store_id", a.backend.ID()), zap.String("node_id", a.cfg.NodeID),
+		zap.String("store", a.backend.info.Location), zap.String("store_id", a.backend.ID()), zap.String("node_id", a.cfg.NodeID),
 		zap.String("version", a.version))
 	return nil
 }
@@ -148,11 +148,11 @@ func (a *App) adminHandler() http.Handler {
 		Info:    a.info,
 		Metrics: a.metrics.Handler(),
 		Subscribers: func(topic string) (int, bool) {
-			shares := a.shares.Load()
-			if shares == nil || shares.Live() > 1 { // each hub knows its own alone
+			shards := a.shards.Load()
+			if shards == nil || shards.Live() > 1 { // each hub knows only its own
 				return 0, false
 			}
-			return shares.dispatcher.Subscribers(topic), true
+			return shards.dispatcher.Subscribers(topic), true
 		},
 		Pauses:  a.pauses,
 		Control: a.control,
@@ -182,7 +182,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 	if store == nil {
 		checks = append(checks, admin.Check{Name: "high water", Holds: "it is not reached", Err: space})
 	}
-	if s := a.shares.Load(); s != nil && s.meets() {
+	if s := a.shards.Load(); s != nil && s.shared() {
 		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.Check()})
 	}
 	var ending error
@@ -194,7 +194,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 
 // starting is an error until the hub delivers to its own subscriptions, or has none.
 func (a *App) starting() error {
-	if s := a.shares.Load(); s != nil {
+	if s := a.shards.Load(); s != nil {
 		return s.Starting()
 	}
 	return errors.New("the parts that deliver to the subscriptions are being started")
@@ -205,12 +205,12 @@ func (a *App) info(ctx context.Context) admin.Info {
 		Version:   a.version,
 		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
 		HubURL:    a.hubURL,
-		Store:     a.storeInfo(),
+		Store:     a.backend.info,
 		NodeID:    a.cfg.NodeID,
 		StartedAt: a.started,
 		Uptime:    time.Since(a.started).Seconds(),
 	}
-	if s := a.shares.Load(); s != nil {
+	if s := a.shards.Load(); s != nil {
 		var err error
 		if i.Nodes, i.Unowned, err = s.nodes(ctx); err != nil {
 			i.NodesError = err.Error()

@@ -21,7 +21,7 @@ func (a *App) startMetrics(ctx context.Context) {
 			return s, c
 		},
 		Shares: func() (owned, live int) {
-			if s := a.shares.Load(); s != nil {
+			if s := a.shards.Load(); s != nil {
 				owned, live = s.Owned(), s.Live()
 			}
 			return owned, live

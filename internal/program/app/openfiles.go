@@ -2,7 +2,6 @@ package app
 
 import (
 	"math"
-	"strings"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -13,23 +12,17 @@ import (
 
 // What a hub opens at most, beside what its settings say.
 const (
-	ownFiles         = 64  // the store's files, listeners, the log, what is being read again
-	calledAtOnce     = 704 // verifications and denials (512), fetches of topics (192)
-	redisConnections = 66  // to each server: the pool, one for hints, one for questions of the client's own
-	clusterServers   = 3   // at least
+	ownFiles     = 64  // the store's files, listeners, the log, what is being read again
+	calledAtOnce = 704 // verifications and denials (512), fetches of topics (192)
 )
 
 // openFilesNeeded is how many files and connections a hub may have open at once
 // within its limits: connections that come in, deliveries under way with as many idle
-// connections as two for each, verifications, fetches, and those to Redis.
+// connections as two for each, verifications, fetches, and those to the store.
 func openFilesNeeded(cfg *config.Config) uint64 {
 	n := ingress.PublicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0)
-	if url := string(cfg.RedisURL); url != "" {
-		servers := 1 + strings.Count(url, ",")
-		if strings.HasPrefix(url, "redis+cluster") || strings.HasPrefix(url, "rediss+cluster") {
-			servers = max(servers, clusterServers)
-		}
-		n += servers * redisConnections
+	if connections := kindOf(cfg).connections; connections != nil {
+		n += connections(cfg)
 	}
 	return uint64(n)
 }

@@ -28,7 +28,7 @@ func TestOpenFilesNeeded(t *testing.T) {
 	for url, servers := range map[string]uint64{
 		"redis://h:1": 1, "redis+sentinel://a:1,b:1,c:1/m": 3, "redis+cluster://a:1": 3, "rediss+cluster://a:1,b:1,c:1,d:1": 4,
 	} {
-		if got := need("--redis-url=" + url); got != defaults+servers*redisConnections {
+		if got := need("--redis-url=" + url); got != defaults+servers*connectionsEach {
 			t.Errorf("%d with %s", got, url)
 		}
 	}

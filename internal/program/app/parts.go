@@ -24,39 +24,39 @@ func (a *App) startParts(ctx context.Context) error {
 		return err
 	}
 	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
-	shares := a.newShares()
+	shards := a.newShards()
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
-	budget.Refused, budget.Live = a.metrics.Refused, shares.Live
+	budget.Refused, budget.Live = a.metrics.Refused, shards.Live
 	topics, err := a.topicChecker(client, budget)
 	if err != nil {
 		return err
 	}
 	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
 
-	keep := retention{store: a.store, owns: shares.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.storeTime(), rule: journal.Retention{
+	keep := retention{store: a.store, owns: shards.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.backend.time, rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
 	}}
-	dispatcher, err := a.newDispatcher(client, shares)
+	dispatcher, err := a.newDispatcher(client, shards)
 	if err != nil {
 		return err
 	}
 	a.dispatcher.Store(dispatcher)
-	shares.dispatcher = dispatcher
-	a.shares.Store(shares)
-	service := a.subscriptions(client, budget, topics, shares)
+	shards.dispatcher = dispatcher
+	a.shards.Store(shards)
+	service := a.subscriptions(client, budget, topics, shards)
 	a.service.Store(service)
-	if a.hub, err = a.hubHandler(client, topics, service, shares); err != nil {
+	if a.hub, err = a.hubHandler(client, topics, service, shards); err != nil {
 		return err
 	}
-	shares.hub = a.hub
+	shards.hub = a.hub
 	a.stops.stage(stopListener)
 	a.serve(ctx, a.public, a.certificate, a.publicServer())
 	a.stops.stage(stopDelivery)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
-	// The shares are handed back before deliveries end: that is what --drain is for.
+	// The hub releases its shards before deliveries end: that is what --drain is for.
 	a.stops.stage(0)
 	a.stops.background(ctx, "retention", keep.run, a.failed)
-	a.stops.background(ctx, "shares", shares.run, a.failed)
+	a.stops.background(ctx, "shards", shards.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
 	return nil
@@ -87,12 +87,12 @@ func (a *App) found(rec subscriptions.Record) {
 	}
 }
 
-func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Dispatcher, error) {
+func (a *App) newDispatcher(client *egress.Client, shards *shards) (*delivery.Dispatcher, error) {
 	return delivery.New(delivery.Options{
 		Journal:       a.store,
 		Subscriptions: a.store,
-		Owns:          shares.Owns,
-		Poll:          a.poll(),
+		Owns:          shards.Owns,
+		Poll:          a.backend.poll,
 		Client:        client,
 		HubURL:        a.hubURL,
 		UserAgent:     a.userAgent(),
@@ -114,7 +114,7 @@ func (a *App) newDispatcher(client *egress.Client, shares *shares) (*delivery.Di
 	})
 }
 
-func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shares *shares) *subscriptions.Service {
+func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shards *shards) *subscriptions.Service {
 	return subscriptions.New(subscriptions.Options{
 		Store:             a.store,
 		Heads:             a.store,
@@ -131,16 +131,16 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
 		MaxTotal:          a.cfg.MaxSubscriptions,
 		Timeout:           a.cfg.Timeout,
-		Owns:              shares.Owns,
-		Live:              shares.Live,
-		Changed:           shares.dispatcher.Apply,
+		Owns:              shards.Owns,
+		Live:              shards.Live,
+		Changed:           shards.dispatcher.Apply,
 		Clock:             a.clock,
-		StoreTime:         a.storeTime(),
+		StoreTime:         a.backend.time,
 		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
 	})
 }
 
-func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service, shares *shares) (*hub.Handler, error) {
+func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service, shards *shards) (*hub.Handler, error) {
 	auth, err := hub.ParsePublishAuth(a.cfg.PublishAuth)
 	if err != nil {
 		return nil, err
@@ -169,8 +169,8 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
 		PublishBytes:           hub.Rate{Events: a.cfg.PublishBytes.Count, Per: a.cfg.PublishBytes.Per},
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
-		Owns:                   shares.Owns,
-		Live:                   shares.Live,
+		Owns:                   shards.Owns,
+		Live:                   shards.Live,
 		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
 		AllowHosts:             a.cfg.AllowHost,

@@ -35,10 +35,11 @@ func TestReadiness(t *testing.T) {
 	}
 	open := func(minFree int64) {
 		t.Helper()
-		var err error
-		if a.backend, err = embedstore.Open(t.TempDir(), embedstore.Options{MinFree: minFree}); err != nil {
+		s, err := embedstore.Open(t.TempDir(), embedstore.Options{MinFree: minFree})
+		if err != nil {
 			t.Fatal(err)
 		}
+		a.backend = &backend{hubStore: s, leases: cluster.Alone}
 	}
 	open(-1)
 	want("before the parts are there", "starting", "subscriptions")
@@ -102,8 +103,8 @@ func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	want("alone", "starting true, store true, high water true, draining true")
-	running := a.shares.Load()
-	a.shares.Store(&shares{Keeper: running.Keeper, store: struct{ cluster.Store }{}})
+	running := a.shards.Load()
+	a.shards.Store(&shards{Keeper: running.Keeper, store: struct{ cluster.Store }{}})
 	want("with others", "starting true, store true, high water true, cluster true, draining true")
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	for _, a := range hubs {
 		eventually(t, func() string {
 			i := a.info(t.Context())
-			if len(i.Nodes) != 2 || i.Nodes[0].ID != "n0" || i.Nodes[0].Shards != 128 || i.Nodes[1].Shards != 128 || i.Unowned != "" || i.NodesError != "" || a.starting() != nil || a.shares.Load().Live() != 2 {
+			if len(i.Nodes) != 2 || i.Nodes[0].ID != "n0" || i.Nodes[0].Shards != 128 || i.Nodes[1].Shards != 128 || i.Unowned != "" || i.NodesError != "" || a.starting() != nil || a.shards.Load().Live() != 2 {
 				return fmt.Sprintf("%+v", i)
 			}
 			return ""
@@ -114,7 +114,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		callbacks[i] = newCounting(t)
 		form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callbacks[i].URL}}
 		postUntil(t, http.StatusAccepted, "http://"+hubs[0].Addr()+"/", "application/x-www-form-urlencoded", form.Encode(), "")
-		if hubs[0].shares.Load().Owns(subscriptions.Shard(subscriptions.ID(topic, callbacks[i].URL))) {
+		if hubs[0].shards.Load().Owns(subscriptions.Shard(subscriptions.ID(topic, callbacks[i].URL))) {
 			owned++
 		}
 	}
@@ -149,7 +149,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	gone := callbacks[0]
 	id := subscriptions.ID(topic, gone.URL)
 	other := hubs[0]
-	if other.shares.Load().Owns(subscriptions.Shard(id)) {
+	if other.shards.Load().Owns(subscriptions.Shard(id)) {
 		other = hubs[1]
 	}
 	if err := other.control().End(t.Context(), id, subscriptions.EndRemoved, "by the test"); err != nil {
@@ -170,7 +170,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, func() string {
-		if owned := hubs[1].shares.Load().Owned(); owned != cluster.Shards {
+		if owned := hubs[1].shards.Load().Owned(); owned != cluster.Shards {
 			return fmt.Sprintf("the hub that is left owns %d shards", owned)
 		}
 		return ""

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
-	"github.com/rshub/rshub/store/embedstore"
-	"github.com/rshub/rshub/store/redisstore"
 )
 
 // How often retention looks at every topic: while something is published, and
@@ -109,11 +106,6 @@ func (r *retention) report(ctx context.Context, err error) {
 	}
 }
 
-// away tells whether err is of no topic: the store does not answer, or the hub ends.
-func away(ctx context.Context, err error) bool {
-	return errors.Is(err, redisstore.ErrAway) || errors.Is(err, embedstore.ErrClosed) || err != nil && ctx.Err() != nil
-}
-
 // failures are what went wrong with some topics while others were trimmed.
 type failures struct {
 	first error
@@ -174,7 +166,7 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 		var after uuid.UUID
 		for {
 			heads, err := r.store.Topics(ctx, partition, after, topicsPage)
-			if failed.add(err); away(ctx, err) {
+			if failed.add(err); unavailable(ctx, err) {
 				return err
 			}
 			if err != nil {
@@ -198,7 +190,7 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 			continue
 		}
 		_, err := r.store.Trim(ctx, topic, cut)
-		if failed.add(err); away(ctx, err) {
+		if failed.add(err); unavailable(ctx, err) {
 			return err
 		}
 	}

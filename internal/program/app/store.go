@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,73 +11,105 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/internal/engine/telemetry"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
-	"github.com/rshub/rshub/store/embedstore"
-	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/store/seal"
 )
 
-// ErrStoreRefused is wrapped by what Start and the others return where there is a
-// Redis that no hub may work on as it is, or not the one that is pinned.
-var ErrStoreRefused = redisstore.ErrRefused
+// storeKind is what app knows of one kind of store.
+type storeKind struct {
+	// named reports whether the settings name a store of this kind.
+	named func(*config.Config) bool
+	// open opens the store that the settings name.
+	open func(context.Context, *config.Config, storeOptions) (*backend, error)
+	// connections is how many connections the store may have open at once; nil: none.
+	connections func(*config.Config) int
+	// unavailable are the errors of a store that answers nothing at all, whatever
+	// topic it is asked about.
+	unavailable []error
+}
 
-// backend is the store of a hub: a folder, or Redis.
-type backend interface {
+// storeKinds are all kinds of stores. The first one that the settings name is used. A
+// new kind is a package below store/, its row here, and its settings.
+var storeKinds = []storeKind{redisStore, embeddedStore}
+
+// kindOf returns the kind of store that the settings name.
+func kindOf(cfg *config.Config) storeKind {
+	return storeKinds[slices.IndexFunc(storeKinds, func(k storeKind) bool { return k.named(cfg) })]
+}
+
+// backend is an open store.
+type backend struct {
+	hubStore
+	info admin.StoreInfo
+	// leases are those of the hubs on the store; cluster.Alone: no other hub can use it.
+	leases cluster.Store
+	// poll asks about many partitions and shards at once, and time reads the store's
+	// clock. Nil: the store has no such thing.
+	poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
+	time func(context.Context) (time.Time, error)
+}
+
+// hubStore is what every store does.
+type hubStore interface {
 	telemetry.Store
 	journal.Restorer
 	ID() string
-	// Ready is nil when it can take a notification; journal.ErrFull: for want of
-	// room.
+	// Ready is nil if the store can accept a notification. journal.ErrFull says that
+	// it has no room.
 	Ready(ctx context.Context) error
-	// Space is how many bytes are free, and under how many nothing new is stored;
-	// false: that is not known.
+	// Space returns how many bytes are free, and below how many nothing new is
+	// stored. False: that is not known.
 	Space() (free, least int64, ok bool)
 	Close() error
 }
 
-// openBackend opens the store that the settings name. O has what they do not: whom to
-// tell of what, and what only a hub knows. Nil Unreadables: reading what is damaged
-// fails.
-func openBackend(ctx context.Context, cfg config.Config, keys *seal.Keys, log *zap.Logger, o redisstore.Options) (backend, error) {
-	if cfg.RedisURL == "" {
-		minFree := cfg.MinFreeDisk
-		if minFree == 0 {
-			minFree = -1 // which is the store's word for none
-		}
-		s, err := embedstore.Open(cfg.DataDir, embedstore.Options{MinFree: minFree, Keys: keys, Unreadable: o.Unreadable, UnreadableTopic: o.UnreadableTopic})
-		if err != nil {
-			return nil, err
-		}
-		logSealed(log, s.Secrets())
-		return s, nil
-	}
-	s, err := redisstore.Open(ctx, redisstore.Options{
-		URL: string(cfg.RedisURL), Prefix: cfg.RedisPrefix, Keys: keys,
-		InstallID: cfg.InstallID, AcceptEmpty: cfg.AcceptEmptyStore,
-		Refusing: func(why error) {
-			if why == nil {
-				log.Info("the store accepts notifications again", zap.String("event", "store_accepted"))
-				return
-			}
-			log.Error("nothing is stored any more", zap.String("event", "store_refused"), zap.Error(why))
-		},
-		Unreadable: o.Unreadable, UnreadableTopic: o.UnreadableTopic,
-		Lease: o.Lease, Reached: o.Reached, Lost: o.Lost, Visitor: o.Visitor,
-	})
+// storeOptions are what a store needs besides the settings.
+type storeOptions struct {
+	log  *zap.Logger
+	keys *seal.Keys // of --seal-key-file; nil: there are none
+	// existing has open return ErrNoStore, where it would otherwise make a store.
+	existing bool
+	// hub are the callbacks of a hub. Nil: the store is opened for an export or an
+	// import, while hubs may be at work on it.
+	hub *storeHooks
+}
+
+// storeHooks are what a store calls in a hub. None of them waits.
+type storeHooks struct {
+	// unreadable and unreadableTopic report what the hub continues without.
+	unreadable, unreadableTopic func(id uuid.UUID, why error)
+	// reached returns how far the subscriptions got that this hub delivers to.
+	reached func(partitions []int) (of []journal.Reached, ready bool)
+	// gap counts a gap that the store itself recorded.
+	gap func(journal.Gap)
+}
+
+// openStore opens the store with the keys of --seal-key-file.
+func (a *App) openStore(ctx context.Context) error {
+	keys, err := sealKeys(a.cfg, a.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, w := range s.Found.Warnings {
-		log.Warn(w, zap.String("event", "store_settings"))
+	a.backend, err = kindOf(&a.cfg).open(ctx, &a.cfg, storeOptions{log: a.log, keys: keys, hub: &storeHooks{
+		unreadable:      logUnreadable(a.log, "subscription_unreadable", "subscription_id", "the record of a subscription cannot be read, so the hub continues without it"),
+		unreadableTopic: logUnreadable(a.log, "topic_unreadable", "topic_id", "the hub continues without a topic, because its state in the store cannot be read"),
+		reached:         a.reached,
+		gap:             func(g journal.Gap) { a.metrics.Gap(g) }, // the metrics start later
+	}})
+	return err
+}
+
+// reached returns how far the subscriptions got. They are known when the start is over,
+// which has a time limit.
+func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
+	d, s := a.dispatcher.Load(), a.shards.Load()
+	if d == nil || s == nil {
+		return nil, false
 	}
-	if s.Found.New {
-		log.Info("new store, id "+s.ID()+": pin it with --install-id, and a Redis that was emptied is noticed at the start",
-			zap.String("event", "store_created"), zap.String("store_id", s.ID()))
-	}
-	logSealed(log, s.Found.Secrets)
-	return s, nil
+	return d.Reached(partitions), s.Starting() == nil
 }
 
 // logSealed tells the operator which keys a store still needs.
@@ -86,90 +120,23 @@ func logSealed(log *zap.Logger, s seal.Status) {
 	}
 }
 
-// openStore opens the store with the keys of --seal-key-file.
-func (a *App) openStore(ctx context.Context) error {
-	keys, err := sealKeys(a.cfg, a.log)
-	if err != nil {
-		return err
+// logUnreadable logs each id that cannot be read, once.
+func logUnreadable(log *zap.Logger, event, key, text string) func(uuid.UUID, error) {
+	var logged sync.Map
+	return func(id uuid.UUID, why error) {
+		if _, before := logged.LoadOrStore(id, true); !before {
+			log.Error(text, zap.String("event", event), zap.Stringer(key, id), zap.Error(why))
+		}
 	}
-	a.backend, err = openBackend(ctx, a.cfg, keys, a.log, redisstore.Options{
-		Unreadable: logUnreadable(a.log), UnreadableTopic: logUnreadableTopic(a.log),
-		Lease: a.cfg.OwnerLease, Reached: a.reached, Lost: a.lost,
+}
+
+// unavailable reports whether err concerns no single topic: the store does not answer,
+// or ctx has ended.
+func unavailable(ctx context.Context, err error) bool {
+	if err != nil && ctx.Err() != nil {
+		return true
+	}
+	return slices.ContainsFunc(storeKinds, func(k storeKind) bool {
+		return slices.ContainsFunc(k.unavailable, func(e error) bool { return errors.Is(err, e) })
 	})
-	return err
-}
-
-// reached tells the store how far the subscriptions got. They are known when the start
-// is over, for which there is a limit.
-func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
-	d, s := a.dispatcher.Load(), a.shares.Load()
-	if d == nil || s == nil {
-		return nil, false
-	}
-	return d.Reached(partitions), s.Starting() == nil
-}
-
-// lost counts and logs what Redis lost.
-func (a *App) lost(l redisstore.Loss) {
-	var count uint64
-	for _, g := range l.Gaps {
-		a.metrics.Gap(g)
-		count += g.Count
-	}
-	log := a.log.With(zap.Int("partition", l.Partition), zap.Int("topics", l.Topics), zap.Int("vanished", l.Vanished),
-		zap.String("topic", l.Topic), zap.Uint64("count", count))
-	if l.Emptied {
-		log.Error("a partition of the store in Redis came back empty: the topics that this hub remembers are there again, without notifications, and their Sources have to publish again",
-			zap.String("event", "partition_emptied"))
-		return
-	}
-	log.Warn("Redis lost notifications that it had acknowledged: their topics record the gap, and their Sources have to publish them again",
-		zap.String("event", "tail_lost"))
-}
-
-// logUnreadable tells the operator of each subscription that cannot be read, once.
-func logUnreadable(log *zap.Logger) func(uuid.UUID, error) {
-	var told sync.Map
-	return func(id uuid.UUID, why error) {
-		if _, before := told.LoadOrStore(id, true); !before {
-			log.Error("the record of a subscription cannot be read, so the hub continues without it",
-				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
-		}
-	}
-}
-
-// logUnreadableTopic tells the operator of each topic that cannot be read, once.
-func logUnreadableTopic(log *zap.Logger) func(uuid.UUID, error) {
-	var told sync.Map
-	return func(id uuid.UUID, why error) {
-		if _, before := told.LoadOrStore(id, true); !before {
-			log.Error("the hub continues without a topic, because its state in the store cannot be read",
-				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
-		}
-	}
-}
-
-// poll asks about all partitions and shards at once, where the store offers that.
-// Nil: it does not.
-func (a *App) poll() func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
-	if s, ok := a.backend.(*redisstore.Store); ok {
-		return s.Poll
-	}
-	return nil
-}
-
-// storeTime reads the clock of the store; nil: the store has none.
-func (a *App) storeTime() func(context.Context) (time.Time, error) {
-	if s, ok := a.backend.(*redisstore.Store); ok {
-		return s.Time
-	}
-	return nil
-}
-
-// storeInfo says where the store is.
-func (a *App) storeInfo() admin.StoreInfo {
-	if s, ok := a.backend.(*redisstore.Store); ok {
-		return admin.StoreInfo{Kind: "redis", Location: s.Found.Location, ID: s.ID()}
-	}
-	return admin.StoreInfo{Kind: "embedded", Location: a.cfg.DataDir, ID: a.backend.ID()}
 }

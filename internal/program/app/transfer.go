@@ -5,29 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/engine/transfer"
 	"github.com/rshub/rshub/internal/program/config"
-	"github.com/rshub/rshub/store/embedstore"
-	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/store/seal"
 )
 
 type (
 	// ExportOptions say what Export writes.
 	ExportOptions = transfer.ExportOptions
-	// Exported tells what Export wrote.
+	// Exported counts what Export wrote.
 	Exported = transfer.Exported
 	// ImportOptions say how Import reads.
 	ImportOptions = transfer.ImportOptions
-	// Imported tells what came of an Import.
+	// Imported counts what Import stored and skipped.
 	Imported = transfer.Imported
-	// LineCounts tell how many lines of which type there are.
+	// LineCounts are the numbers of lines of each type.
 	LineCounts = transfer.Counts
 )
 
@@ -65,24 +60,19 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	if keys == nil && o.Secrets == "" {
 		return Exported{}, ErrNoSealKey // before a store is opened for nothing
 	}
-	if err := storeThere(cfg); err != nil {
-		return Exported{}, err
-	}
 	// Without the keys first: a store opened with keys seals what is plain in it,
 	// and the hub might have none.
-	s, err := openBackend(ctx, cfg, nil, log, redisstore.Options{Visitor: true})
+	open := kindOf(&cfg).open
+	s, err := open(ctx, &cfg, storeOptions{log: log, existing: true})
 	var missing *seal.KeyError
 	if errors.As(err, &missing) && keys != nil {
-		s, err = openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
+		s, err = open(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys})
 	}
 	if err != nil {
 		return Exported{}, err
 	}
-	if r, ok := s.(*redisstore.Store); ok && r.Found.New {
-		return Exported{}, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, r.Found.Location, cfg.RedisPrefix), s.Close())
-	}
-	told, err := transfer.Export(ctx, w, s, o)
-	return told, errors.Join(err, s.Close())
+	done, err := transfer.Export(ctx, w, s, o)
+	return done, errors.Join(err, s.Close())
 }
 
 // Import merges a file into the store of the settings, after looking through all
@@ -104,12 +94,12 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Imported{}, err
 	}
-	s, err := openBackend(ctx, cfg, keys, log, redisstore.Options{Visitor: true})
+	s, err := kindOf(&cfg).open(ctx, &cfg, storeOptions{log: log, keys: keys})
 	if err != nil {
 		return Imported{}, err
 	}
-	told, err := transfer.Import(ctx, file, s, o)
-	return told, errors.Join(err, s.Close())
+	done, err := transfer.Import(ctx, file, s, o)
+	return done, errors.Join(err, s.Close())
 }
 
 // sealKeys reads the keys of --seal-key-file; nil: there are none.
@@ -125,25 +115,4 @@ func sealKeys(cfg config.Config, log *zap.Logger) (*seal.Keys, error) {
 		log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+cfg.SealKeyFile, zap.String("event", "seal_keys_exposed"))
 	}
 	return keys, nil
-}
-
-// Check reads all that the embedded store has, and calls bad with each thing that is
-// damaged. No hub may have it open.
-func Check(cfg config.Config, bad func(what string, why error)) (embedstore.Checked, error) {
-	if err := storeThere(cfg); err != nil {
-		return embedstore.Checked{}, err
-	}
-	return embedstore.Check(cfg.DataDir, bad)
-}
-
-// storeThere is ErrNoStore where opening the embedded store would make one.
-func storeThere(cfg config.Config) error {
-	if cfg.RedisURL != "" {
-		return nil
-	}
-	path := filepath.Join(cfg.DataDir, "store.db")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w in %s; name its folder with --data-dir", ErrNoStore, cfg.DataDir)
-	}
-	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // An export or an import from a Redis that may have lost something leaves it to the
 // hubs to compare.
-func TestTransfersSettleNothing(t *testing.T) {
+func TestTransfersReconcileNothing(t *testing.T) {
 	server := redistest.Standalone(t)
 	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: server.URL()})
 	if err != nil {

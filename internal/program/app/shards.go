@@ -16,12 +16,11 @@ import (
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
-	"github.com/rshub/rshub/store/redisstore"
 	"github.com/rshub/rshub/websub"
 )
 
-// shares are the shards that this hub owns.
-type shares struct {
+// shards are those that this hub owns.
+type shards struct {
 	*cluster.Keeper
 	store cluster.Store
 	log   *zap.Logger
@@ -29,11 +28,11 @@ type shares struct {
 	// dispatcher and hub work on them. They are set before the Keeper runs.
 	dispatcher *delivery.Dispatcher
 	hub        *hub.Handler
-	told       atomic.Bool // delivery_started is logged
+	ready      atomic.Bool // delivery_started is logged
 }
 
 // worker starts and ends the work on shards.
-type worker struct{ s *shares }
+type worker struct{ s *shards }
 
 // Start implements cluster.Worker.
 func (p worker) Start(ctx context.Context, shard int) error {
@@ -47,29 +46,28 @@ func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Finish(c
 // Abort implements cluster.Worker.
 func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
-// newShares makes the keeper of this hub's shards. Without other hubs it owns all.
-func (a *App) newShares() *shares {
-	s := &shares{store: cluster.Alone, log: a.log.Named("cluster")}
+// newShards makes the keeper of this hub's shards. Without other hubs it owns all.
+func (a *App) newShards() *shards {
+	s := &shards{store: a.backend.leases, log: a.log.Named("cluster")}
 	o := cluster.Options{
-		Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event,
+		Store: s.store, Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event,
 		Self: cluster.Node{
 			ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
 			Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
 		},
 	}
-	if redis, ok := a.backend.(*redisstore.Store); ok {
-		s.store, o.Lease = redis.Leases, a.cfg.OwnerLease
+	if s.shared() {
+		o.Lease = a.cfg.OwnerLease
 	}
-	o.Store = s.store
 	s.Keeper = cluster.New(o)
 	return s
 }
 
-// meets reports whether other hubs may use the store too, so that there are leases.
-func (s *shares) meets() bool { return s.store != cluster.Alone }
+// shared reports whether other hubs may use the store too, so that there are leases.
+func (s *shards) shared() bool { return s.store != cluster.Alone }
 
 // run owns shards until ctx ends, and then releases them.
-func (s *shares) run(ctx context.Context) error {
+func (s *shards) run(ctx context.Context) error {
 	s.begun = time.Now()
 	return s.Run(ctx)
 }
@@ -87,7 +85,7 @@ var clusterTexts = map[string]logText{
 }
 
 // event logs what happens to the shards.
-func (s *shares) event(e cluster.Event) {
+func (s *shards) event(e cluster.Event) {
 	text := clusterTexts[e.Name]
 	var names []string
 	for _, n := range e.Nodes {
@@ -105,7 +103,7 @@ func (s *shares) event(e cluster.Event) {
 			break
 		}
 	}
-	if s.Starting() == nil && s.told.CompareAndSwap(false, true) {
+	if s.Starting() == nil && s.ready.CompareAndSwap(false, true) {
 		st := s.dispatcher.Stats()
 		s.log.Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
 			zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(s.begun)))
@@ -113,7 +111,7 @@ func (s *shares) event(e cluster.Event) {
 }
 
 // nodes are the hubs on the store and what they own.
-func (s *shares) nodes(ctx context.Context) (nodes []admin.Node, unowned string, err error) {
+func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string, err error) {
 	all := make([]int, cluster.Shards)
 	for shard := range all {
 		all[shard] = shard
@@ -125,7 +123,7 @@ func (s *shares) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 	live := s.Nodes()
 	of := make(map[string][]int, len(live))
 	for shard, owner := range owners {
-		if owner == "" && s.store == cluster.Alone {
+		if owner == "" && !s.shared() {
 			owner = live[0].ID
 		}
 		of[owner] = append(of[owner], shard)
