@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,18 @@ type outcome struct {
 	limit    time.Duration // of the duration
 }
 
+// attempt makes the exchange.
+func (s *sender) attempt(_ context.Context, d *delivery) bool {
+	d.out = s.client.attempt(d.set.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with the context of all exchanges
+		callback: d.lane.callback, secret: d.secret, attempt: d.cursor.attempt + 1, body: d.body,
+	})
+	if d.out.cutOff {
+		s.report.attempt(d, OutcomeCutOff, time.Time{})
+		s.giveBack(&d.job)
+	}
+	return !d.out.cutOff
+}
+
 // client makes the exchanges. It keeps nothing of them.
 type client struct {
 	doer      Doer
@@ -68,7 +81,7 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	case cause != nil:
 		out.cutOff = true
 	default:
-		out.Status, out.err = failureStatus(err), egress.WithoutURL(err)
+		out.Status, out.err = cmp.Or(failureStatus[egress.Classify(err)], journal.StatusError), egress.WithoutURL(err)
 	}
 	return out
 }
@@ -177,18 +190,11 @@ func (b *watched) Read(p []byte) (int, error) {
 
 func (b *watched) Close() error { return nil }
 
-// failureStatus is the status of an exchange without an answer.
-func failureStatus(err error) int {
-	switch egress.Classify(err) {
-	case egress.FailureTimeout:
-		return journal.StatusTimeout
-	case egress.FailureConnect:
-		return journal.StatusConnect
-	case egress.FailureRefused:
-		return journal.StatusRefused
-	default:
-		return journal.StatusError
-	}
+// failureStatus is the status of an exchange without an answer, by the failure.
+var failureStatus = map[egress.Failure]int{
+	egress.FailureTimeout: journal.StatusTimeout,
+	egress.FailureConnect: journal.StatusConnect,
+	egress.FailureRefused: journal.StatusRefused,
 }
 
 // slowError is the cause with which a watch cuts an exchange off.
@@ -206,3 +212,15 @@ func (e *slowError) Error() string {
 
 // Timeout makes the error a timeout of package net.
 func (e *slowError) Timeout() bool { return true }
+
+// linkHeader is the one Link header of a delivery (HUB-43, HUB-44).
+func linkHeader(topic, hub string, relayed []string) string {
+	link := websub.FormatLinks(
+		websub.Link{Target: topic, Rels: []string{websub.RelSelf}},
+		websub.Link{Target: hub, Rels: []string{websub.RelHub}},
+	)
+	for _, l := range relayed {
+		link += ", " + l
+	}
+	return link
+}

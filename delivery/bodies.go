@@ -9,19 +9,17 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
-	"github.com/rshub/rshub/websub"
 )
 
 // bodies reads entries from the journal and keeps them in memory as long as they
 // are used, and a while longer where there is room. However many deliveries use
 // one, it is read once and counts once.
 //
-// Small bodies are read on the spot: those in flight take no more than an
-// eighth of the limit, since they are small enough for that. The others share the
-// rest (room.go). They wait for room without holding a sender, and their hosts take
-// turns (body_queue.go). The bytes in memory stay within the limit. The exception is a
-// body that is larger than what its rank may have: it is in memory beside the eighth
-// and the shares of the lower ranks.
+// Bodies of up to atOnce bytes are read at once: all of those in flight take no more than an
+// eighth of the limit. The others share the rest, the room (room.go). They wait for it without a
+// sender (body_load.go), and their hosts take turns (body_queue.go). The bytes in memory stay
+// within the limit, with one exception: a body that is larger than what its rank may have is in
+// memory beside the eighth and the shares of the lower ranks.
 //
 // A body is charged to the hosts that still read it. Once the quick hosts are done and
 // a slow one is not, the body counts among those that slow hosts hold, and for that
@@ -29,32 +27,32 @@ import (
 //
 // A body that cannot be read gives its room back at once. The lanes that wait for it
 // pause, and then wait again behind the others. A read that never ends keeps the room
-// of its own body, and one sender's place.
+// of its own body, and one sender.
 type bodies struct {
 	reader journal.Reader
 	hub    string
 	limit  int64
-	small  int64 // bytes of the largest small body
+	atOnce int64 // bytes of the largest body that is read at once
 	// unpark is called with lanes that waited for a body, and whether it was read. It is
-	// called without lanes when a place for one was kept in vain.
+	// called without lanes when a sender was reserved in vain.
 	unpark func(lanes []*lane, read bool)
 	// wasRead is called with what came of reading an entry with its body, before anyone else
 	// can ask for it.
 	wasRead func(key bodyKey, err error)
-	// ctx is under which large bodies are read. Run sets it before it starts
-	// anything; they are read for many lanes, so none's own will do.
+	// ctx ends the reads of bodies in the room: they are for many lanes, so no lane's own
+	// context will do. Run sets it before it starts anything.
 	ctx   context.Context
-	loads sync.WaitGroup // reads of large bodies
+	loads sync.WaitGroup // reads of bodies in the room
 
 	mu     sync.Mutex // released by unlock where lanes may have to be called back
 	byKey  map[bodyKey]*body
 	idle   list.List // of *body that nobody uses, the one used last at the back
 	queue  byteQueue // for room
-	room   room      // of large bodies in use, or being read
+	room   room      // of bodies in use, or being read
 	cached int64     // bytes in memory
-	pinned int64     // of small bodies in use
+	pinned int64     // of bodies in use that were read at once
 	reads  uint64
-	closed bool // no large body is read any more
+	closed bool // nothing is read into the room any more
 	calls  []call
 
 	limits  *limits
@@ -69,12 +67,11 @@ type call struct {
 
 // bodyKey is what a lane knows of the entry it wants: the one before it.
 type bodyKey struct {
-	topic    *topic
-	position journal.Position
-	nonce    journal.Nonce
+	topic *topic
+	place
 }
 
-func keyOf(t *topic, a anchor) bodyKey { return bodyKey{t, a.position, a.nonce} }
+func keyOf(t *topic, a anchor) bodyKey { return bodyKey{t, a.place()} }
 
 // body is an entry, and what of a delivery is the same for all its subscribers.
 type body struct {
@@ -84,10 +81,10 @@ type body struct {
 	id     string // of the notification
 	link   string // the Link header
 
-	done    chan struct{} // closed when the entry was read, and its body if small
+	done    chan struct{} // closed when the entry was read, and its body unless it is in the room
 	err     error         // why it was not; written before done is closed
-	isLarge bool
-	failed  error // why its body could not be read, if it is large
+	inRoom  bool
+	failed  error // why its body could not be read into the room
 	loading bool
 	loaded  bool
 	stale   bool // not in byKey any more
@@ -118,12 +115,12 @@ type bodyError struct{ error }
 
 func (e bodyError) Unwrap() error { return e.error }
 
-// errNoRoom says that a large body has to be waited for.
+// errNoRoom says that the lane has to wait for room.
 var errNoRoom = errors.New("no room for the body yet")
 
 func newBodies(r journal.Reader, hub string, limit int64, n *limits, unpark func([]*lane, bool), wasRead func(bodyKey, error)) *bodies {
 	return &bodies{
-		reader: r, hub: hub, limit: limit, small: min(lightBody, limit/8/n.senders),
+		reader: r, hub: hub, limit: limit, atOnce: min(smallBody, limit/8/n.senders),
 		unpark: unpark, wasRead: wasRead, ctx: context.Background(), byKey: make(map[bodyKey]*body),
 		room: newRoom(limit - limit/8), queue: byteQueue{accounts: make(map[*host]*account)},
 		limits: n,
@@ -159,7 +156,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 		b.mu.Unlock()
 		return e, nil
 	}
-	if e.isLarge {
+	if e.inRoom {
 		b.mu.Unlock()
 		return e, errNoRoom
 	}
@@ -175,7 +172,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 
 // read reads the entry of e, which is new and this caller's.
 func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, error) {
-	entries, err := b.reader.Read(ctx, e.key.topic.url, a.unpack(), 1, b.small)
+	entries, err := b.reader.Read(ctx, e.key.topic.url, a.unpack(), 1, b.atOnce)
 	if err == nil && len(entries) == 0 {
 		err = errHead
 	}
@@ -194,7 +191,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	e.anchor = packAnchor(e.entry.Anchor())
 	e.id = e.entry.ID.String()
 	e.link = linkHeader(e.key.topic.url, b.hub, e.entry.Links)
-	if e.isLarge = e.entry.Body == nil && e.entry.Size > 0; e.isLarge {
+	if e.inRoom = e.entry.Body == nil && e.entry.Size > 0; e.inRoom {
 		return e, errNoRoom
 	}
 	e.entry.Size = int64(len(e.entry.Body))
@@ -215,7 +212,7 @@ func (b *bodies) use(e *body, s health, n int) {
 	was, used := b.rankOf(e), e.refs() > 0
 	e.uses[s].refs += n
 	switch now := e.refs() > 0; {
-	case e.isLarge:
+	case e.inRoom:
 		b.room.move(e.entry.Size, was, b.rankOf(e))
 	case now && !used:
 		b.pinned += e.entry.Size
@@ -238,7 +235,7 @@ func (b *bodies) rankOf(e *body) rank {
 // mayUse reports whether a host of health s may use e, which is loaded, at once. It
 // may not pass a body of the same rank that waits for room.
 func (b *bodies) mayUse(e *body, s health) bool {
-	if !e.isLarge || e.uses[s].grace != nil {
+	if !e.inRoom || e.uses[s].grace != nil {
 		return true
 	}
 	from, to := b.rankOf(e), b.room.rank(e.entry.Size, s)
@@ -257,7 +254,7 @@ func (b *bodies) pin(e *body, h *host, s health) {
 	} else {
 		b.use(e, s, 1)
 	}
-	if e.isLarge {
+	if e.inRoom {
 		b.queue.charge(h, e)
 	}
 }
@@ -266,7 +263,7 @@ func (b *bodies) pin(e *body, h *host, s health) {
 func (b *bodies) put(e *body, h *host, s health) {
 	b.mu.Lock()
 	defer b.unlock()
-	if e.isLarge {
+	if e.inRoom {
 		b.queue.discharge(h, e)
 	}
 	b.unpin(e, s)
@@ -282,8 +279,8 @@ func (b *bodies) unpin(e *body, s health) {
 		e.unused = b.idle.PushBack(e)
 		b.evict(b.limit)
 	}
-	if e.isLarge {
-		b.admit()
+	if e.inRoom {
+		b.giveRoom()
 	}
 }
 
@@ -315,7 +312,7 @@ func (b *bodies) evict(limit int64) {
 func (b *bodies) drop(e *body) {
 	b.cached -= e.entry.Size
 	e.unused = nil
-	if e.isLarge {
+	if e.inRoom {
 		e.loaded, e.entry.Body = false, nil
 	}
 	if !e.stale && e.waiters == [2]*waiter{} {
@@ -323,169 +320,12 @@ func (b *bodies) drop(e *body) {
 	}
 }
 
-// close ends the reading of large bodies, when ctx has ended, and waits for what
-// is being read.
+// close ends the reading into the room, when ctx has ended, and waits for what is being read.
 func (b *bodies) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
 	b.loads.Wait()
-}
-
-// admit gives room to those that wait, as long as there is some for any of them.
-func (b *bodies) admit() {
-	for !b.closed {
-		w := b.queue.next(b.fits)
-		if w == nil {
-			return
-		}
-		b.grant(w)
-	}
-}
-
-// fits reports whether there is room for what w is for, and a sender.
-func (b *bodies) fits(w *waiter) bool {
-	return b.room.fits(w.body.entry.Size, b.rankOf(w.body), w.rank, b.queue.waits) && b.canSend(w.body, w.health)
-}
-
-// grant keeps room for w, and has its body read, if it is not in memory.
-func (b *bodies) grant(w *waiter) {
-	e := w.body
-	if e.unused != nil {
-		b.idle.Remove(e.unused)
-		e.unused = nil
-	}
-	w.granted = true
-	b.use(e, w.health, 1)
-	b.reserve(e, w.health, 1)
-	switch {
-	case e.loaded:
-		b.proceed(e)
-	case !e.loading:
-		e.loading = true
-		b.count(e)
-		b.loads.Go(func() { b.load(e) })
-	}
-}
-
-// load reads a large body and calls those back that wait for it.
-func (b *bodies) load(e *body) {
-	data, err := b.reader.Body(b.ctx, e.key.topic.url, e.entry)
-	result := err
-	if err != nil {
-		result = bodyError{err}
-	}
-	b.wasRead(e.key, result)
-	b.mu.Lock()
-	defer b.unlock()
-	e.loading = false
-	if err != nil {
-		b.fail(e, err)
-		return
-	}
-	e.entry.Body = data
-	e.loaded = true
-	b.proceed(e)
-}
-
-// proceed calls those back that have a place among the users of e, which is loaded.
-// It is kept for the first of them, for a moment.
-func (b *bodies) proceed(e *body) {
-	for s, w := range e.waiters {
-		if w == nil || !w.granted && w.rank > b.rankOf(e) {
-			continue
-		}
-		if e.waiters[s] = nil; w.granted {
-			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, health(s)) })
-		}
-		w.granted = true
-		b.calls = append(b.calls, call{w.lanes, true})
-	}
-}
-
-// fail gives the room of e back, which could not be read.
-func (b *bodies) fail(e *body, err error) {
-	e.failed = err
-	for s, w := range e.waiters {
-		if w == nil {
-			continue
-		}
-		if e.waiters[s] = nil; w.granted {
-			b.use(e, health(s), -1)
-			b.reserve(e, health(s), -1)
-		}
-		w.granted = true
-		b.calls = append(b.calls, call{w.lanes, false}, call{nil, true})
-	}
-	b.drop(e)
-	b.admit()
-}
-
-func (b *bodies) endGrace(e *body, s health) {
-	b.mu.Lock()
-	defer b.unlock()
-	if e.uses[s].grace != nil {
-		e.uses[s].grace = nil
-		b.reserve(e, s, -1)
-		b.unpin(e, s)
-		b.calls = append(b.calls, call{nil, true}) // others may have the sender
-	}
-}
-
-// wait has a lane called back when there is room for e, to which get returned
-// errNoRoom for it, and e was read. False: it may be asked for again at once.
-func (b *bodies) wait(e *body, l *lane, s health) bool {
-	b.mu.Lock()
-	defer b.unlock()
-	if e.failed != nil || e.loaded && b.mayUse(e, s) {
-		return false
-	}
-	w := e.waiters[s]
-	if w == nil {
-		w = &waiter{body: e, health: s, rank: b.room.rank(e.entry.Size, s)}
-		e.waiters[s] = w
-	}
-	w.lanes = append(w.lanes, l)
-	if !w.granted {
-		b.queue.push(w, l.host)
-		b.admit()
-	}
-	return true
-}
-
-// canSend reports whether a sender can be spared for e. If not, resume has it asked
-// again. That is noted first, so that no sender comes free in between.
-func (b *bodies) canSend(e *body, s health) bool {
-	bulk := b.bulk(e, s)
-	if bulk == 0 {
-		return true
-	}
-	b.starved.Store(true)
-	return b.limits.free(s, bulk) > 0
-}
-
-// bulk is that of e, and with unproven hosts the greatest; 0: its exchange counts against no limit.
-func (b *bodies) bulk(e *body, s health) int {
-	if s == unproven {
-		return 2
-	}
-	return b.room.bulk(e.entry.Size)
-}
-
-// reserve reserves the slots of n more senders for the first lanes that come for e.
-func (b *bodies) reserve(e *body, s health, n int64) {
-	if b.bulk(e, s) > 0 {
-		b.limits.reserved[s].Add(n)
-	}
-}
-
-// resume gives room to those that waited for a sender. It is called after each job.
-func (b *bodies) resume() {
-	if b.starved.CompareAndSwap(true, false) {
-		b.mu.Lock()
-		b.admit()
-		b.unlock()
-	}
 }
 
 // stats returns the bytes in use or being read, those in memory, and how many
@@ -494,16 +334,4 @@ func (b *bodies) stats() (pinned, cached int64, reads uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pinned + b.room.lent(), b.cached, b.reads
-}
-
-// linkHeader is the one Link header of a delivery (HUB-43, HUB-44).
-func linkHeader(topic, hub string, relayed []string) string {
-	link := websub.FormatLinks(
-		websub.Link{Target: topic, Rels: []string{websub.RelSelf}},
-		websub.Link{Target: hub, Rels: []string{websub.RelHub}},
-	)
-	for _, l := range relayed {
-		link += ", " + l
-	}
-	return link
 }

@@ -12,7 +12,7 @@ import "slices"
 // wait keeps little room empty. The lock of bodies guards it.
 type byteQueue struct {
 	lines    [ranks]bodyLine
-	accounts map[*host]*account // of hosts that wait, or use large bodies
+	accounts map[*host]*account // of hosts that wait, or use bodies in the room
 }
 
 type bodyLine struct {
@@ -24,7 +24,7 @@ type bodyLine struct {
 // ahead is how many hosts at the front of a line are looked at.
 const ahead = 16
 
-// account is what a host uses, and wants, of the memory for large bodies.
+// account is what a host uses, and wants, of the room.
 type account struct {
 	host    *host
 	loans   []*body // in use, one for each delivery; --per-host bounds them

@@ -143,7 +143,7 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 		synctest.Wait()
 		b.d.sched.mu.Lock()
 		l := b.d.sched.s.lane(sub.ID)
-		late := job{lane: l, cursor: l.cursor, epoch: l.topic.epoch - 1}
+		late := job{lane: l, cursor: l.cursor, headSets: l.topic.headSets - 1}
 		b.d.sched.mu.Unlock()
 		if !late.cursor.same(packAnchor(one.Anchor())) {
 			t.Fatal("not in flight")

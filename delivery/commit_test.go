@@ -383,7 +383,7 @@ func TestResultsAreJoined(t *testing.T) {
 	gap := func(n int) journal.Gap {
 		return journal.Gap{From: time.Unix(int64(n), 0), Until: time.Unix(int64(n)+1, 0), Count: 1, Reason: journal.GapGaveUp}
 	}
-	var r commitGroup
+	var r group
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 5, 1), Attempts: []subscriptions.Attempt{{Number: 1}}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 6, 0), Gaps: []journal.Gap{gap(6)}})
 	r.add(subscriptions.Commit{ID: sub, Cursor: at(1, 7, 0), Gaps: []journal.Gap{gap(7)}})

@@ -378,7 +378,7 @@ func TestDamageIsBounded(t *testing.T) {
 	tp := &topic{url: topicA}
 	tp.troubles.gone = true // it has no lanes
 	for n := range journal.Position(3 * maxDamaged) {
-		b.d.troubles.damageSeen(bodyKey{topic: tp, position: n}, &journal.DamagedError{At: journal.Anchor{Position: n + 1}, Why: errStore})
+		b.d.troubles.damageSeen(bodyKey{topic: tp, place: place{position: n}}, &journal.DamagedError{At: journal.Anchor{Position: n + 1}, Why: errStore})
 	}
 	if len(tp.troubles.damaged) != maxDamaged || len(b.d.troubles.pending) != 0 {
 		t.Errorf("%d are remembered, of %d topics", len(tp.troubles.damaged), len(b.d.troubles.pending))

@@ -1,54 +1,77 @@
 package delivery
 
 import (
-	"math"
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
 )
 
-// Policy says when a failed delivery is tried again (`--retry-first`,
-// `--retry-max`, `--give-up`). Zero fields are 5 s, 6 h and 72 h.
-type Policy struct {
-	First, Max, GiveUp time.Duration
+// decide decides what follows from an attempt. It does not count if the subscription changed
+// meanwhile. The end of a subscription is recorded with its shard.
+func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
+	now := s.report.clock.Now()
+	decide := func() { s.sched.do(func(sc *scheduler) { ok = sc.decide(d, now) }) }
+	if d.out.Status != http.StatusGone {
+		decide()
+	} else {
+		var err error
+		if d.head, err = s.journal.Head(ctx, d.lane.topic.url); err != nil {
+			// What is left out is not known, so the subscription ends another time.
+			s.report.attempt(d, Retry.String(), now.Add(storePause))
+			s.sched.do(func(sc *scheduler) { sc.observe(d.job, d.out) })
+			s.pause(&d.job, false)
+			return false
+		}
+		s.shards.ending(d.lane.id, decide)
+	}
+	if !ok {
+		s.report.attempt(d, OutcomeSuperseded, time.Time{})
+		s.sched.do(func(sc *scheduler) { sc.finish(d.job, d.out) })
+	}
+	return ok
 }
 
-func (p Policy) withDefaults() Policy {
-	orDefault(&p.First, 5*time.Second)
-	orDefault(&p.Max, 6*time.Hour)
-	orDefault(&p.GiveUp, 72*time.Hour)
-	return p
-}
-
-// The ladder of waits for a First of 5 s. Other Firsts scale it, Max caps it.
-var ladder = [...]time.Duration{
-	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour,
-}
-
-const (
-	jitter = 0.2 // a wait is longer or shorter than its step by up to this share
-	// refusals is how many attempts a notification gets whose last was answered
-	// with a status that says that it will never do.
-	refusals = 5
-	// publishStep is the step of the ladder that a wait is shortened to when
-	// something new is published (HUB-48): 10 minutes.
-	publishStep = 3
-)
-
-// step is the wait of a step of the ladder, without jitter.
-func (p Policy) step(n uint32) time.Duration {
-	base := ladder[min(int(n), len(ladder)-1)]
-	scaled := float64(base) * (float64(p.First) / float64(ladder[0]))
-	return time.Duration(math.Min(scaled, float64(p.Max)))
-}
-
-// wait is the step with jitter: rnd in [0, 1) spreads it, never over Max.
-func (p Policy) wait(n uint32, rnd float64) time.Duration {
-	base := float64(p.step(n))
-	low, high := base*(1-jitter), math.Min(base*(1+jitter), float64(p.Max))
-	return time.Duration(low + (high-low)*rnd)
+// decide moves the lane's cursor as Decide says, and adds to d what is to be stored. False: the
+// lane has another cursor, or the answer would end a lease that is over.
+func (s *scheduler) decide(d *delivery, now time.Time) bool {
+	if !d.stands() {
+		return false
+	}
+	l := d.lane
+	was, c := l.cursor, l.cursor
+	begun := instant(was.first)
+	if begun.IsZero() || was.attempt == 0 { // else it is since when the entry was known to be damaged
+		begun = now.Add(-d.out.duration)
+	}
+	dec := Decide(d.out.Result, State{Attempt: was.attempt, Step: uint32(was.step), FirstAttemptAt: begun}, s.policy, now, s.rnd())
+	if dec.Action == End && l.lease != d.lease {
+		return false // renewed since the exchange began
+	}
+	switch dec.Action {
+	case Deliver, PassOver:
+		c = was.moveTo(d.body.anchor)
+	default:
+		c.attempt++
+		c.first = nanos(begun)
+	}
+	c.next, c.step, c.status = nanos(dec.At), uint16(dec.Step), int16(d.out.Status) //nolint:gosec // at most 8, and of three digits
+	l.cursor, l.retryAfter = c, dec.RetryAfter
+	d.dec, d.done = dec, subscriptions.Commit{ID: l.id, Cursor: c.unpack()}
+	if dec.Action == End {
+		d.done.End, d.done.EndedAt, d.done.Lease = subscriptions.EndGone, now, instant(d.lease)
+		s.remove(l) // finish gives back its slot and its sender
+	}
+	failedBefore := was.status != 0 && !(Result{Status: int(was.status)}).delivered()
+	if dec.Action != Deliver || failedBefore {
+		d.done.Attempts = []subscriptions.Attempt{{
+			At: d.out.started, NotificationID: d.body.entry.ID, Number: was.attempt + 1,
+			Status: d.out.Status, Error: message(d.out.err), Duration: d.out.duration,
+		}}
+	}
+	return true
 }
 
 // Result is what became of one attempt.
@@ -148,12 +171,8 @@ func up(step uint32) uint32 { return min(step+1, uint32(len(ladder)-1)) }
 
 // refused tells whether a status says that this notification will never do.
 func refused(status int) bool {
-	switch status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge,
-		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return true
-	}
-	return false
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge ||
+		status == http.StatusUnsupportedMediaType || status == http.StatusUnprocessableEntity
 }
 
 // overloaded tells whether a status may come with a Retry-After.

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -41,9 +40,6 @@ func New(o Options) (*Dispatcher, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
-	}
 	d := &Dispatcher{o: o}
 	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
 	clocks, limits := newClocks(o.Clock), newLimits(o.MaxInflight)
@@ -69,9 +65,10 @@ func New(o Options) (*Dispatcher, error) {
 		sched: d.sched, journal: o.Journal, bodies: d.bodies, troubles: d.troubles, shards: d.shards,
 		client:   client{o.Client, o.UserAgent, o.Signature, o.Timeout, o.Clock},
 		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
-		commits:  d.commits, report: d.report, stages: stages(),
+		commits:  d.commits, report: d.report,
 	}
 	d.lags = &lagReporter{sched: d.sched, now: o.Clock.Now}
+	d.lags.latest.Store(&LagReport{})
 	return d, nil
 }
 
@@ -230,10 +227,7 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 
 // LagReport returns the latest. It is some seconds old, and costs nothing.
 func (d *Dispatcher) LagReport() LagReport {
-	if r := d.lags.latest.Load(); r != nil {
-		return *r
-	}
-	return LagReport{}
+	return *d.lags.latest.Load()
 }
 
 // Troubles returns why subscriptions of a topic wait, and what they pass over. Nil:
@@ -262,7 +256,8 @@ func (d *Dispatcher) Stats() (st Stats) {
 	st.Away, st.Damaged = d.troubles.counts()
 	st.BytesInFlight, st.BytesCached, st.Reads = d.bodies.stats()
 	st.Uncommitted = d.commits.uncommitted()
-	st.Delivered, st.Failed = d.report.delivered.Load(), d.report.failed.Load()
-	st.PassedOver, st.Gone = d.report.passedOver.Load(), d.report.ended.Load()
+	decided := &d.report.decided
+	st.Delivered, st.PassedOver, st.Gone = decided[Deliver].Load(), decided[PassOver].Load(), decided[End].Load()
+	st.Failed = decided[Retry].Load() + st.PassedOver + st.Gone
 	return st
 }

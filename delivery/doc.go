@@ -5,13 +5,17 @@
 // # The way of a notification
 //
 //	heads.go       A topic has a new entry, says a hint or the sweep (sweep.go).
-//	scheduler.go   Fan out: the topic's idle lanes become ready.
+//	walks.go       Fan out: the topic's idle lanes become ready.
 //	turns.go       The turn of a lane comes, and a sender gets it.
-//	sender.go      The sender takes it through the stages, which are a list there:
+//	sender.go      The sender runs the stages, which are a list there. Each is in its file:
 //	  find.go      the next notification, from memory (bodies.go) or the journal;
+//	  claim.go     a sender for a large body (limits.go);
+//	  confirm.go   the subscription, its lease and its shard are as they were;
 //	  attempt.go   one HTTP exchange (watch.go limits it);
-//	  decide.go    what follows, which is pure;
-//	  commit.go    the result is stored, in groups.
+//	  decide.go    what follows, by Decide and the retry policy (policy.go);
+//	  commit.go    the result is stored, in groups (group_commit.go), and reported.
+//
+// A stage that ends the delivery puts its lane back (put_back.go).
 //
 // Every subscription that has not ended is a lane: a small struct with the
 // subscription's cursor. Out of its lease it is idle, and gets nothing. A delivery
@@ -44,7 +48,7 @@
 //	senders    deliveries                                --max-inflight
 //	suspects   deliveries to suspect hosts               a fifth of the senders
 //	unproven   deliveries to hosts that are not quick    all senders except a fifth
-//	heavy      those, and bodies over 64 KiB             all senders except a tenth
+//	large      those, and bodies over 64 KiB             all senders except a tenth
 //	host       deliveries to one host:port               --per-host; if suspect, one, when a probe is due
 //	retries    attempts at a host after the first        half of the host's slots, rounded up
 //

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -11,8 +12,13 @@ import (
 // errSuperseded says that the lane got another cursor, or is gone.
 var errSuperseded = errors.New("the subscription changed meanwhile")
 
-// find is the stage that finds the entry after the lane's cursor, with its body.
+// find finds the entry after the lane's cursor, with its body. A subscription whose results the
+// store refuses waits: it gets nothing more until they are stored.
 func (s *sender) find(ctx context.Context, d *delivery) bool {
+	if s.commits.blocks(d.lane.id) {
+		s.pause(&d.job, false)
+		return false
+	}
 	b, err := s.next(ctx, &d.job)
 	if err != nil {
 		s.notNow(&d.job, b, err)
@@ -77,33 +83,19 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 // skip moves the job's cursor over what it will not get, up to an anchor, and records
 // it as a gap. False: the cursor does not stand any more.
 func (s *sender) skip(j *job, to journal.Anchor, reason string) (ok bool) {
-	from := j.cursor.unpack()
-	c := j.cursor.moveTo(packAnchor(to))
+	from, c := j.cursor.unpack(), j.cursor.moveTo(packAnchor(to))
 	if s.sched.do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
 		return false
 	}
-	gap := journal.Gap{From: from.Until, Until: to.Until, Reason: reason, At: s.report.clock.Now()}
-	if to.Seq > from.Seq {
-		gap.Count = to.Seq - from.Seq
-	}
+	gap := gapBetween(from.Anchor, to, reason, s.report.clock.Now())
 	s.report.skipped(*j, gap)
 	s.commits.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
 	return true
 }
 
-// notNow puts a lane back for which next found nothing.
-func (s *sender) notNow(j *job, b *body, err error) {
-	switch {
-	case errors.Is(err, errSuperseded):
-		s.giveBack(j)
-	case errors.Is(err, errHead):
-		s.sched.do(func(sc *scheduler) { sc.atHead(*j) })
-	case errors.Is(err, errNoRoom):
-		s.sched.do(func(sc *scheduler) { sc.park(*j) })
-		if !s.bodies.wait(b, j.lane, j.health()) {
-			s.bodies.unpark([]*lane{j.lane}, true)
-		}
-	default:
-		s.pause(j, true)
+// gapBetween is the gap between two anchors of a topic.
+func gapBetween(from, to journal.Anchor, reason string, at time.Time) journal.Gap {
+	return journal.Gap{
+		From: from.Until, Until: to.Until, Count: to.Seq - min(from.Seq, to.Seq), Reason: reason, At: at,
 	}
 }

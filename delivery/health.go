@@ -83,17 +83,17 @@ type hosts struct {
 }
 
 // host returns one by its name. It makes it if there is none.
-func (f *hosts) host(name string) *host {
-	h := f.byName[name]
+func (hs *hosts) host(name string) *host {
+	h := hs.byName[name]
 	if h == nil {
 		h = &host{name: name, timer: -1}
-		f.byName[name] = h
+		hs.byName[name] = h
 	}
 	return h
 }
 
 // forget drops a host that nothing is left of.
-func (f *hosts) forget(h *host) {
+func (hs *hosts) forget(h *host) {
 	if len(h.lanes) > 0 || h.busy() > 0 {
 		return
 	}
@@ -102,17 +102,17 @@ func (f *hosts) forget(h *host) {
 			return
 		}
 	}
-	f.trust(h)
-	if f.byName[h.name] == h {
-		delete(f.byName, h.name)
+	hs.trust(h)
+	if hs.byName[h.name] == h {
+		delete(hs.byName, h.name)
 	}
 }
 
 // observe draws the conclusions for the host of a delivery. It reports whether the host
 // answered 2xx for the first time since it was suspect. The caller relists the host if its
 // pool is another one now.
-func (f *hosts) observe(j job, out outcome) (revived bool) {
-	h, status, now := j.lane.host, out.Status, f.mono()
+func (hs *hosts) observe(j job, out outcome) (revived bool) {
+	h, status, now := j.lane.host, out.Status, hs.mono()
 	if out.duration > out.limit/quickShare {
 		h.health, h.slowUntil = unproven, now+int64(probation)
 	} else if now >= h.slowUntil {
@@ -121,55 +121,55 @@ func (f *hosts) observe(j job, out outcome) (revived bool) {
 	switch {
 	case status > 0:
 		h.failures = 0
-		f.trust(h)
+		hs.trust(h)
 		if h.revive && (Result{Status: status}).delivered() {
 			h.revive = false
 			return true
 		}
 	case j.probe && h.suspect:
 		h.step = up(h.step)
-		f.probeLater(h)
+		hs.probeLater(h)
 		if j.kind != trusted && h.queued[trusted].len() > 0 {
-			f.probeSoon(h) // they came during the probe, which would have been theirs
+			hs.probeSoon(h) // they came during the probe, which would have been theirs
 		}
 	case unreachable(status):
 		if h.failures++; h.failures >= suspectAfter && !h.suspect {
 			h.suspect, h.revive, h.step = true, true, 0
-			f.suspects++
-			f.limits.suspect.Add(int64(h.busy()))
-			f.probeLater(h)
+			hs.suspects++
+			hs.limits.suspect.Add(int64(h.busy()))
+			hs.probeLater(h)
 		}
 	}
 	return false
 }
 
 // probeLater sets the time of the next probe of a suspect host.
-func (f *hosts) probeLater(h *host) {
-	h.probe = f.mono() + int64(f.policy.wait(h.step, f.rnd()))
-	f.probes.set(h)
-	f.wake()
+func (hs *hosts) probeLater(h *host) {
+	h.probe = hs.mono() + int64(hs.policy.wait(h.step, hs.rnd()))
+	hs.probes.set(h)
+	hs.wake()
 }
 
 // probeSoon has a suspect host probed within a step: somebody waits for it whom it
 // answered the last time.
-func (f *hosts) probeSoon(h *host) { f.probeBy(h, f.mono()+int64(f.policy.step(probeStep))) }
+func (hs *hosts) probeSoon(h *host) { hs.probeBy(h, hs.mono()+int64(hs.policy.step(probeStep))) }
 
 // probeBy has a suspect host probed no later than at a time.
-func (f *hosts) probeBy(h *host, at int64) {
+func (hs *hosts) probeBy(h *host, at int64) {
 	if h.suspect && at < h.probe {
 		h.probe = at
-		f.probes.set(h)
-		f.wake()
+		hs.probes.set(h)
+		hs.wake()
 	}
 }
 
 // trust ends a suspicion, if there is one.
-func (f *hosts) trust(h *host) {
+func (hs *hosts) trust(h *host) {
 	if !h.suspect {
 		return
 	}
-	f.limits.suspect.Add(-int64(h.busy()))
+	hs.limits.suspect.Add(-int64(h.busy()))
 	h.suspect = false
-	f.suspects--
-	f.probes.drop(h)
+	hs.suspects--
+	hs.probes.drop(h)
 }

@@ -47,20 +47,17 @@ type LagReport struct {
 type lagReporter struct {
 	sched  *sharedScheduler
 	now    func() time.Time
-	latest atomic.Pointer[LagReport] // nil: there was none yet
+	latest atomic.Pointer[LagReport]
 }
 
 // run walks over all lanes until ctx ends.
 func (r *lagReporter) run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		start := time.Now()
 		r.measure(ctx)
-		timer := time.NewTimer(max(lagEvery, lagPause*time.Since(start)))
 		select {
-		case <-timer.C:
+		case <-time.After(max(lagEvery, lagPause*time.Since(start))):
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
 	}
 }
@@ -85,31 +82,31 @@ func (r *lagReporter) measure(ctx context.Context) {
 }
 
 // count adds one lane.
-func (c *LagReport) count(l *lane, now int64) {
+func (r *LagReport) count(l *lane, now int64) {
 	switch {
 	case l.expires <= now:
-		c.Expired++
+		r.Expired++
 		return
 	case l.retrying():
-		c.Failing++
+		r.Failing++
 		if l.cursor.first > 0 {
-			c.Longest = max(c.Longest, time.Duration(now-l.cursor.first))
+			r.Longest = max(r.Longest, time.Duration(now-l.cursor.first))
 		}
 	default:
-		c.Active++
+		r.Active++
 	}
 	behind, span := l.lag(now)
-	c.LagSum += behind
-	c.SpanSum += span
-	c.Oldest = max(c.Oldest, span)
+	r.LagSum += behind
+	r.SpanSum += span
+	r.Oldest = max(r.Oldest, span)
 	for i, bound := range LagNotifications {
 		if behind <= bound {
-			c.Lags[i]++
+			r.Lags[i]++
 		}
 	}
 	for i, bound := range LagTimes {
 		if span <= bound {
-			c.LagSpans[i]++
+			r.LagSpans[i]++
 		}
 	}
 }

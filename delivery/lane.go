@@ -18,7 +18,7 @@ const (
 	ready                 // in a queue
 	inFlight              // held by a sender
 	waiting               // in the timers, until lane.due
-	parked                // waits for a large body to be read
+	parked                // waits for memory, or for a sender that a large body may have
 	gone                  // ended: whoever still holds it drops it
 )
 

@@ -57,7 +57,7 @@ func (p *paced) Do(r *http.Request) (*http.Response, error) {
 			err = r.Context().Err()
 		}
 	}
-	if r.ContentLength > lightBody {
+	if r.ContentLength > smallBody {
 		part := 1.0
 		if now := time.Now(); now.After(until) && now.After(begun) {
 			part = max(0, float64(until.Sub(begun))/float64(now.Sub(begun)))
@@ -112,8 +112,8 @@ func nothingHeld(t *testing.T, b *bed) {
 	defer d.sched.mu.Unlock()
 	d.bodies.mu.Lock()
 	defer d.bodies.mu.Unlock()
-	if st.BytesInFlight != 0 || st.InFlight != 0 || d.sched.s.limits.heavy.Load() != 0 || d.sched.s.limits.unproven.Load() != 0 {
-		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.sched.s.limits.heavy.Load(), d.sched.s.limits.unproven.Load())
+	if st.BytesInFlight != 0 || st.InFlight != 0 || d.sched.s.limits.large.Load() != 0 || d.sched.s.limits.unproven.Load() != 0 {
+		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.sched.s.limits.large.Load(), d.sched.s.limits.unproven.Load())
 	}
 	q := &d.bodies.queue
 	for k := range ranks {
@@ -328,14 +328,14 @@ func randomMixture(r *rand.Rand) (m mixture, speeds []float64) {
 		speeds = append(speeds, []float64{130 << 10, 300 << 10, 2 << 20, 20 << 20}[r.IntN(4)])
 	}
 	for range 3 + r.IntN(24) {
-		f := flow{size: lightBody + 1 + r.IntN(int(m.limit/(1<<r.IntN(5)))), served: r.IntN(2) == 0}
+		f := flow{size: smallBody + 1 + r.IntN(int(m.limit/(1<<r.IntN(5)))), served: r.IntN(2) == 0}
 		for range 1 + r.IntN(3) {
 			f.hosts = append(f.hosts, r.IntN(len(speeds)))
 		}
 		m.topics = append(m.topics, f)
 	}
 	for range 12 {
-		m.light = append(m.light, 1+r.IntN(lightBody))
+		m.light = append(m.light, 1+r.IntN(smallBody))
 	}
 	return m, speeds
 }
@@ -487,8 +487,8 @@ func TestBodiesCountForThoseThatStillReadThem(t *testing.T) {
 			}
 		}
 		room := roomOf(b)
-		if held := room.held[largeSlow]; room.lent() != held || held > room.limit(largeSlow) || held < room.limit(largeSlow)-size {
-			t.Errorf("slow hosts hold %d of %d bytes in use, want nearly %d", held, room.lent(), room.limit(largeSlow))
+		if held := room.held[bulkySlow]; room.lent() != held || held > room.limit(bulkySlow) || held < room.limit(bulkySlow)-size {
+			t.Errorf("slow hosts hold %d of %d bytes in use, want nearly %d", held, room.lent(), room.limit(bulkySlow))
 		}
 		pass(5 * time.Minute)
 		nothingHeld(t, b)
@@ -554,7 +554,7 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 			t.Fatalf("a quick host gets no body: %v", err)
 		}
 		if _, err := use(fit, slow, unproven); !errors.Is(err, errNoRoom) {
-			t.Errorf("slow hosts hold %d bytes, and join in another body: %v", b.room.held[largeSlow], err)
+			t.Errorf("slow hosts hold %d bytes, and join in another body: %v", b.room.held[bulkySlow], err)
 		}
 		b.put(held[0], slow.host, unproven)
 		if len(called) == 0 || called[len(called)-1] != slow {
@@ -564,7 +564,7 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 			t.Error(err)
 		}
 		b.put(one, fast.host, quick)
-		if n := b.room.held; n != [ranks]int64{largeSlow: fit * size} {
+		if n := b.room.held; n != [ranks]int64{bulkySlow: fit * size} {
 			t.Errorf("held are %v, and only slow hosts still read", n)
 		}
 		b.put(one, slow.host, unproven)

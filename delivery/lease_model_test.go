@@ -201,7 +201,7 @@ func (m *leaseModel) begin() bool {
 		}
 		m.ok(err)
 		d := &delivery{job: j, body: b}
-		if !m.d.sender.admit(m.t.Context(), d) { // its lease ran out
+		if !m.d.sender.confirm(m.t.Context(), d) { // its lease ran out
 			m.d.bodies.put(b, j.lane.host, j.health())
 			continue
 		}
@@ -213,7 +213,10 @@ func (m *leaseModel) begin() bool {
 // answer ends the exchange.
 func (m *leaseModel) answer(status int) {
 	j, b, results := *m.flight, m.body, m.d.commits.filling.n
-	m.d.sender.conclude(m.t.Context(), &delivery{job: j, body: b, out: outcome{Result: Result{Status: status}, started: time.Now()}})
+	d := &delivery{job: j, body: b, out: outcome{Result: Result{Status: status}, started: time.Now()}}
+	if m.d.sender.decide(m.t.Context(), d) {
+		m.d.sender.commit(m.t.Context(), d)
+	}
 	m.drop()
 	counts := m.d.commits.filling.n > results
 	switch {
@@ -281,7 +284,7 @@ func (m *leaseModel) sweep() {
 // of the one before it may be stored later.
 func (m *leaseModel) takeOver() {
 	m.late, m.goneLate = append(m.late, m.d.commits.filling.commits...), append(m.goneLate, m.gone...)
-	m.d.commits.filling, m.gone, m.overtaken = commitGroup{}, nil, false
+	m.d.commits.filling, m.gone, m.overtaken = group{}, nil, false
 	m.d.Abort(subscriptions.Shard(m.id))
 	if m.flight != nil {
 		m.d.sched.s.giveBack(*m.flight)

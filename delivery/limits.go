@@ -7,12 +7,12 @@ import "sync/atomic"
 //
 //   - exchanges with suspect hosts;
 //   - exchanges with unproven hosts;
-//   - exchanges of bodies over 64 KiB, which are heavy, with quick hosts: a host may take
-//     an eighth of the exchange's limit and is still quick, and that limit grows with the body.
+//   - exchanges of large bodies (over 64 KiB) with quick hosts: a host that uses an eighth
+//     of the exchange's limit is still quick, and that limit grows with the body.
 //
-// Unproven and heavy ones together leave a tenth of the senders. Bodies up to half a share
-// of the room may use half of that tenth. Unproven hosts leave a fifth of the senders, and
-// heavy bodies leave a twentieth to the unproven hosts. So neither keeps the other from all
+// Unproven hosts and large bodies together leave a tenth of the senders. Bodies up to half a
+// share of the room may use half of that tenth. Unproven hosts leave a fifth of the senders, and
+// large bodies leave a twentieth to the unproven hosts. So neither keeps the other from all
 // senders, however much of it waits. A body is read only if a sender can be spared for it, and
 // that slot is reserved until the first lane comes for it. So no body is read in vain.
 //
@@ -20,7 +20,7 @@ import "sync/atomic"
 // reservations, each under the lock of its owner.
 type limits struct {
 	senders, suspectMax, unprovenMax int64
-	suspect, unproven, heavy         atomic.Int64
+	suspect, unproven, large         atomic.Int64
 	// reserved are the slots that wait for a lane, by health.
 	reserved [2]atomic.Int64
 }
@@ -36,11 +36,11 @@ func (n *limits) free(s health, bulk int) int64 {
 	most := max(1, n.senders-max(1, int64(bulk)*n.senders/20))
 	reserve := min(max(1, n.senders/20), most-1)
 	toUnproven := n.unproven.Load() + n.reserved[unproven].Load()
-	heavy := n.heavy.Load() + n.reserved[quick].Load()
+	large := n.large.Load() + n.reserved[quick].Load()
 	if s == quick {
-		return most - heavy - max(toUnproven, reserve)
+		return most - large - max(toUnproven, reserve)
 	}
-	return min(max(most-heavy-toUnproven, reserve-toUnproven), n.unprovenMax-toUnproven)
+	return min(max(most-large-toUnproven, reserve-toUnproven), n.unprovenMax-toUnproven)
 }
 
 // mayStart reports whether one more delivery may start at hosts of a pool. With reserved, its

@@ -1,9 +1,11 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -119,7 +121,7 @@ const (
 	walkEvery    = time.Minute            // every lane is looked at, whatever happened
 	reviveEvery  = 20 * time.Millisecond  // between lanes of a host that is back
 	cachedBodies = 4096                   // bodies kept that no delivery uses
-	lightBody    = 64 << 10               // the longest that waits for no large one
+	smallBody    = 64 << 10               // bytes; a body is small up to this size, and else large
 	grace        = time.Second            // for which a large body is kept for those that waited
 )
 
@@ -135,42 +137,42 @@ func (o *Options) setDefaults() error {
 	if err := websub.CheckURL("HubURL", o.HubURL); err != nil {
 		return fmt.Errorf("delivery: %w", err)
 	}
-	if o.Signature == "" {
-		o.Signature = websub.SHA256
-	}
+	o.Signature = cmp.Or(o.Signature, websub.SHA256)
 	if _, err := websub.ParseSignatureMethod(string(o.Signature)); err != nil {
 		return fmt.Errorf("delivery: %w", err)
 	}
 	o.Policy = o.Policy.withDefaults()
-	orDefault(&o.UserAgent, "rshub")
-	orDefault(&o.Timeout, 15*time.Second)
-	orDefault(&o.MaxInflight, 512)
-	orDefault(&o.MaxInflightBytes, 256<<20)
-	orDefault(&o.PerHost, 8)
-	orDefault(&o.CommitWindow, 100*time.Millisecond)
-	orDefault(&o.CommitEvery, 1024)
-	orDefault(&o.Sweep, 5*time.Second)
+	o.UserAgent = cmp.Or(o.UserAgent, "rshub")
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.MaxInflight = cmp.Or(o.MaxInflight, 512)
+	o.MaxInflightBytes = cmp.Or(o.MaxInflightBytes, 256<<20)
+	o.PerHost = cmp.Or(o.PerHost, 8)
+	o.CommitWindow = cmp.Or(o.CommitWindow, 100*time.Millisecond)
+	o.CommitEvery = cmp.Or(o.CommitEvery, 1024)
+	o.Sweep = cmp.Or(o.Sweep, 5*time.Second)
 	if o.Clock == nil {
 		o.Clock = clock.New(nil)
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
 	}
 	if o.Owns == nil {
 		o.Owns = func(int) bool { return true }
 	}
-	if o.Found == nil {
-		o.Found = func(subscriptions.Record) {}
+	if o.Damaged == nil {
+		o.Damaged = func() {}
 	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	o.Log = o.Log.Named("delivery")
+	o.Event, o.Gap, o.Found = orNothing(o.Event), orNothing(o.Gap), orNothing(o.Found)
+	o.Log = cmp.Or(o.Log, zap.NewNop()).Named("delivery")
 	return nil
 }
 
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
+// orNothing returns f, or a function that does nothing.
+func orNothing[T any](f func(T)) func(T) {
+	if f != nil {
+		return f
 	}
+	return func(T) {}
 }
 
 // Stats is a snapshot of a Dispatcher.

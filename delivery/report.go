@@ -13,69 +13,49 @@ import (
 
 // reporter passes on what happens: to the functions in Options, to the log, and to the counters.
 type reporter struct {
-	event func(Event)       // nil: nobody is told
-	gap   func(journal.Gap) // the same
+	event func(Event)
+	gap   func(journal.Gap)
 	log   *zap.Logger
 	clock journal.Clock
 
-	delivered, failed, passedOver, ended atomic.Uint64
+	decided [End + 1]atomic.Uint64 // attempts, by their Action
 }
 
 // attempt passes an attempt on and writes its one line. Next is when the lane may go
 // on; zero: that is not known, or at once.
-func (r *reporter) attempt(j job, b *body, out outcome, result string, next time.Time) {
-	if r.event != nil {
-		r.event(Event{
-			SubscriptionID: j.lane.id, NotificationID: b.entry.ID,
-			Topic: j.lane.topic.url, CallbackHost: j.lane.host.name,
-			Attempt: j.cursor.attempt + 1, Outcome: result, Status: out.Status, Err: out.err,
-			Start: out.started, Duration: out.duration,
-			ReceivedAt: b.entry.ReceivedAt, Bytes: b.entry.Size,
-		})
-	}
-	r.logAttempt(j, b, out, result, next)
-}
-
-// logAttempt writes the line of an attempt. Deliveries that succeed at first are
-// logged at debug level, as a fan-out has a million of them; what else happens
-// at info.
-func (r *reporter) logAttempt(j job, b *body, out outcome, result string, next time.Time) {
+//
+// Deliveries that succeed at first are logged at debug level, as a fan-out has a million of them;
+// what else happens at info.
+func (r *reporter) attempt(d *delivery, result string, next time.Time) {
+	l, e := d.lane, &d.body.entry
+	r.event(Event{
+		SubscriptionID: l.id, NotificationID: e.ID, Topic: l.topic.url, CallbackHost: l.host.name,
+		Attempt: d.cursor.attempt + 1, Outcome: result, Status: d.out.Status, Err: d.out.err,
+		Start: d.out.started, Duration: d.out.duration, ReceivedAt: e.ReceivedAt, Bytes: e.Size,
+	})
 	level := zapcore.InfoLevel
-	if result == Deliver.String() && j.cursor.attempt == 0 {
+	if result == Deliver.String() && d.cursor.attempt == 0 {
 		level = zapcore.DebugLevel
 	}
 	line := r.log.Check(level, "delivery attempt")
 	if line == nil {
 		return
 	}
-	fields := []zap.Field{
-		zap.String("event", "delivery_attempt"),
-		zap.String("topic", j.lane.topic.url),
-		zap.Stringer("subscription_id", j.lane.id),
-		zap.String("callback_host", j.lane.host.name),
-		zap.String("notification_id", b.id),
-		zap.Uint32("attempt", j.cursor.attempt+1),
-		zap.Duration("duration", out.duration),
-		zap.String("outcome", result),
+	status := zap.Skip() // the error says it
+	if d.out.Status > 0 {
+		status = zap.Int("status", d.out.Status)
 	}
-	if out.Status > 0 { // else the error says it
-		fields = append(fields, zap.Int("status", out.Status))
-	}
-	if !next.IsZero() {
-		fields = append(fields, zap.Time("next_attempt_at", next))
-	}
-	if out.err != nil {
-		fields = append(fields, zap.Error(out.err))
-	}
-	line.Write(fields...)
+	line.Write(zap.String("event", "delivery_attempt"),
+		zap.String("topic", l.topic.url), zap.Stringer("subscription_id", l.id), zap.String("callback_host", l.host.name),
+		zap.String("notification_id", d.body.id), zap.Uint32("attempt", d.cursor.attempt+1),
+		zap.Duration("duration", d.out.duration), zap.String("outcome", result),
+		status, known("next_attempt_at", next), zap.Error(d.out.err))
 }
 
 // skipped passes on and logs that a subscription will not get something. Of damage
 // there is one line for all subscriptions of the topic (damage_passed_over).
 func (r *reporter) skipped(j job, g journal.Gap) {
-	if r.gap != nil {
-		r.gap(g)
-	}
+	r.gap(g)
 	if g.Reason != journal.GapDamaged {
 		LogGap(r.log, j.lane.topic.url, j.lane.id, j.lane.host.name, g)
 	}
@@ -83,9 +63,7 @@ func (r *reporter) skipped(j job, g journal.Gap) {
 
 // rolledBack passes on and logs that lanes of a topic went back, since the store lost its tail.
 func (r *reporter) rolledBack(t *topic, f *fork, gap journal.Gap, lanes int) {
-	if r.gap != nil {
-		r.gap(gap)
-	}
+	r.gap(gap)
 	r.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
 		zap.String("event", "rolled_back"), zap.String("topic", t.url), zap.Int("subscriptions", lanes),
 		zap.Uint64("from_seq", f.last.seq), zap.Uint64("to_seq", f.to.seq), zap.Uint64("count", gap.Count),
@@ -106,20 +84,6 @@ func known(key string, t time.Time) zap.Field {
 		return zap.Skip()
 	}
 	return zap.Time(key, t)
-}
-
-// count counts what became of an attempt.
-func (r *reporter) count(a Action) {
-	switch a {
-	case Deliver:
-		r.delivered.Add(1)
-		return
-	case PassOver:
-		r.passedOver.Add(1)
-	case End:
-		r.ended.Add(1)
-	}
-	r.failed.Add(1)
 }
 
 func message(err error) string {

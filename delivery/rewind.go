@@ -36,8 +36,8 @@ func (f *fork) covers(a anchor) bool {
 	return a.position >= f.to.position && a.position <= f.last.position && !a.same(f.to)
 }
 
-// history is what a hub remembers of the journal of a topic.
-type history struct {
+// journalTail is what this hub remembers of the newest entries of a topic.
+type journalTail struct {
 	// fork is what is known of where the journal goes on; nil: it was not rolled
 	// back under us.
 	fork atomic.Pointer[fork]
@@ -54,31 +54,31 @@ const remembered = 64
 // saw remembers that the journal had entries. Those that lanes further back
 // read are not recorded: seen stays in the order of positions, and of the time
 // line that the newest of them is on.
-func (h *history) saw(all ...anchor) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (t *journalTail) saw(all ...anchor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, a := range all {
-		if n := len(h.seen); a.position == 0 || n > 0 && h.seen[n-1].position >= a.position {
+		if n := len(t.seen); a.position == 0 || n > 0 && t.seen[n-1].position >= a.position {
 			continue
 		}
-		if len(h.seen) == remembered {
-			copy(h.seen, h.seen[1:])
-			h.seen = h.seen[:remembered-1]
+		if len(t.seen) == remembered {
+			copy(t.seen, t.seen[1:])
+			t.seen = t.seen[:remembered-1]
 		}
-		h.seen = append(h.seen, a)
+		t.seen = append(t.seen, a)
 	}
 }
 
 // forkAt returns the fork that an anchor is behind; mine: it is still to be
 // found, and by this caller.
-func (h *history) forkAt(a anchor) (f *fork, mine bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if f = h.fork.Load(); f != nil && (!f.done() || f.err == nil && f.covers(a)) {
+func (t *journalTail) forkAt(a anchor) (f *fork, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f = t.fork.Load(); f != nil && (!f.done() || f.err == nil && f.covers(a)) {
 		return f, false
 	}
 	f = &fork{found: make(chan struct{})}
-	h.fork.Store(f)
+	t.fork.Store(f)
 	return f, true
 }
 
@@ -103,7 +103,7 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 		if !r.owns(j.lane) {
 			return errLost
 		}
-		f, mine := j.lane.topic.history.forkAt(j.cursor.anchor)
+		f, mine := j.lane.topic.tail.forkAt(j.cursor.anchor)
 		if mine {
 			r.findFork(ctx, j, f)
 		} else {
@@ -127,7 +127,7 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 // awaitFork waits while another job finds where the journal of the topic goes on.
 // False: the lane has another cursor by then.
 func (r *rewinder) awaitFork(j *job) bool {
-	f := j.lane.topic.history.fork.Load()
+	f := j.lane.topic.tail.fork.Load()
 	if f == nil || f.done() {
 		return true
 	}
@@ -145,14 +145,9 @@ func (r *rewinder) stands(j *job) (ok bool) {
 // and takes back all lanes of the topic that are known to be behind it.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
 	t := j.lane.topic
-	f.err = r.lookForFork(ctx, t, j.cursor.anchor, f)
-	gap := journal.Gap{
-		From: f.to.instant(), Until: f.last.instant(), Reason: journal.GapRolledBack, At: r.report.clock.Now(),
-		Position: f.last.position, Seq: f.last.seq,
-	}
-	if f.last.seq > f.to.seq {
-		gap.Count = f.last.seq - f.to.seq
-	}
+	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
+	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
+	gap.Position, gap.Seq = f.last.position, f.last.seq
 	if f.err == nil {
 		f.err = r.journal.RecordGap(ctx, t.url, gap)
 	}
@@ -172,12 +167,12 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
 	r.report.rolledBack(t, f, gap, len(commits))
 }
 
-// lookForFork reads from the entries of t that are remembered: backwards from at,
+// searchFork reads from the entries of t that are remembered: backwards from at,
 // which is lost, to the first that is not, and forwards to the last that is.
-func (r *rewinder) lookForFork(ctx context.Context, t *topic, at anchor, f *fork) error {
-	t.history.mu.Lock()
-	seen := slices.Clone(t.history.seen)
-	t.history.mu.Unlock()
+func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork) error {
+	t.tail.mu.Lock()
+	seen := slices.Clone(t.tail.seen)
+	t.tail.mu.Unlock()
 	f.first, f.last = at, at
 	found := false
 	for _, a := range slices.Backward(seen) {

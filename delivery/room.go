@@ -34,20 +34,20 @@ type rank int
 const (
 	unused rank = -1
 	ranks  rank = 4
-	// Large bodies that are read by quick hosts only, and other large ones.
-	largeQuick, largeSlow = ranks - 2, ranks - 1
+	// Bodies over half a share that only quick hosts read, and the others.
+	bulkyQuick, bulkySlow = ranks - 2, ranks - 1
 )
 
 // newRoom shares out size bytes. A share has room for a body of 64 KiB, unless the
 // room is smaller than four of them.
 func newRoom(size int64) room {
-	return room{size: size, share: min(max(size/32, lightBody), size/4)}
+	return room{size: size, share: min(max(size/32, smallBody), size/4)}
 }
 
 // bulk is how much a body takes, by its size alone: 0, 1 or 2.
 func (r *room) bulk(size int64) int {
 	switch {
-	case size <= lightBody:
+	case size <= smallBody:
 		return 0
 	case size <= r.share/2:
 		return 1
@@ -76,7 +76,7 @@ func (r *room) move(size int64, from, to rank) {
 	if to != unused {
 		r.held[to] += size
 	}
-	if to > from && to >= largeQuick {
+	if to > from && to >= bulkyQuick {
 		r.last = to
 	}
 }
@@ -90,11 +90,11 @@ func (r *room) fits(size int64, from, to rank, waits func(rank) bool) bool {
 			return false
 		}
 	}
-	if to == largeSlow && from < largeQuick && waits(largeQuick) && r.quickFirst() {
+	if to == bulkySlow && from < bulkyQuick && waits(bulkyQuick) && r.quickFirst() {
 		return false
 	}
 	for w := to + 1; w < ranks; w++ {
-		if !waits(w) || to == largeQuick && r.quickFirst() {
+		if !waits(w) || to == bulkyQuick && r.quickFirst() {
 			continue
 		}
 		for k := from + 1; k <= to; k++ {
@@ -129,8 +129,8 @@ func (r *room) below(k, w rank) int64 {
 // quickFirst tells whose turn it is where bodies of ranks 2 and 3 wait: of the one
 // that holds fewer bytes. If both hold the same, they take turns.
 func (r *room) quickFirst() bool {
-	q, s := r.held[largeQuick], r.held[largeSlow]
-	return q < s || q == s && r.last != largeQuick
+	q, s := r.held[bulkyQuick], r.held[bulkySlow]
+	return q < s || q == s && r.last != bulkyQuick
 }
 
 // lent is the bytes of all bodies that are counted.

@@ -42,7 +42,7 @@ func TestRoomAtRandom(t *testing.T) {
 					all[i].rank = to
 				}
 			}
-			if m.held[0]+lightBody <= m.share && !m.fits(lightBody, unused, 0, waits) {
+			if m.held[0]+smallBody <= m.share && !m.fits(smallBody, unused, 0, waits) {
 				t.Fatalf("seed %d: no room for 64 KiB beside %v of %d", seed, m.held, m.size)
 			}
 			if most := max(m.size, largest+3*m.share); m.lent() > most {

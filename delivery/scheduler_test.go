@@ -102,10 +102,10 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		behaviour: make(map[string]string), entries: make(map[string]uint64),
 		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), passed: make(map[*topic]int), seen: make(map[string]int),
 	}
-	const epoch = int64(1_800_000_000e9)
+	const headSets = int64(1_800_000_000e9)
 	c := clocks{
 		mono: func() int64 { return w.now },
-		wall: func() (now, earliest int64) { return epoch + w.now, epoch + w.now },
+		wall: func() (now, earliest int64) { return headSets + w.now, headSets + w.now },
 	}
 	o := &Options{PerHost: w.perHost, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: w.rnd.Float64}
 	w.s = newScheduler(o, c, newLimits(w.senders), &troubles{})
@@ -226,7 +226,7 @@ func (w *ruleWorld) release(l *lane) {
 		delete(w.reserved, l)
 		w.s.limits.reserved[h].Add(-1)
 		w.s.signal()
-		w.s.resumeHeavy()
+		w.s.resumeLarge()
 		w.look()
 	}
 }
@@ -234,7 +234,7 @@ func (w *ruleWorld) release(l *lane) {
 // finish ends an exchange as the scheduler does it for a sender.
 func (w *ruleWorld) finish(f *ruleFlight) {
 	wasSuspect := f.lane.host.revive
-	w.s.decide(f.job, &body{anchor: w.entry(f.cursor.seq + 1)}, f.out, instant(w.s.read().wall))
+	w.s.decide(&delivery{job: f.job, body: &body{anchor: w.entry(f.cursor.seq + 1)}, out: f.out}, instant(w.s.read().wall))
 	w.s.finish(f.job, f.out)
 	if wasSuspect && !f.lane.host.revive {
 		w.seen["revived"]++
@@ -314,7 +314,7 @@ func (w *ruleWorld) counted(is func(*ruleFlight) bool) (n int) {
 
 // free is the senders that exchanges with hosts of this health have left, as the limits say it.
 func (w *ruleWorld) free(s health, bulk int) int {
-	toUnproven, heavy := w.counted(func(f *ruleFlight) bool { return f.unproven }), w.counted(func(f *ruleFlight) bool { return f.heavy })
+	toUnproven, heavy := w.counted(func(f *ruleFlight) bool { return f.unproven }), w.counted(func(f *ruleFlight) bool { return f.large })
 	for _, h := range w.reserved {
 		if h == unproven {
 			toUnproven++
@@ -440,7 +440,7 @@ func (w *ruleWorld) started(j job) {
 	case 0: // the body is heavy, and in memory
 		f.bulk = 1 + w.rnd.IntN(2)
 		free := w.free(quick, f.bulk)
-		ok := w.s.spare(&f.job, int64(f.bulk))
+		ok := w.s.claim(&f.job, int64(f.bulk))
 		if want := j.unproven || free > 0; ok != want {
 			w.t.Fatalf("a body of bulk %d is sent %v, and there are %d senders for it", f.bulk, ok, free)
 		}
@@ -492,7 +492,7 @@ func (w *ruleWorld) recover() {
 		}
 	}
 	n := w.s.limits
-	if w.s.turns.inFlight+w.s.turns.ready+len(w.s.turns.backlogs) > 0 || n.suspect.Load()+n.unproven.Load()+n.heavy.Load()+n.reserved[quick].Load()+n.reserved[unproven].Load() != 0 {
-		w.t.Fatalf("at the end %d are counted in flight, %d ready, %d suspect, %d unproven, %d heavy", w.s.turns.inFlight, w.s.turns.ready, n.suspect.Load(), n.unproven.Load(), n.heavy.Load())
+	if w.s.turns.inFlight+w.s.turns.ready+len(w.s.turns.backlogs) > 0 || n.suspect.Load()+n.unproven.Load()+n.large.Load()+n.reserved[quick].Load()+n.reserved[unproven].Load() != 0 {
+		w.t.Fatalf("at the end %d are counted in flight, %d ready, %d suspect, %d unproven, %d heavy", w.s.turns.inFlight, w.s.turns.ready, n.suspect.Load(), n.unproven.Load(), n.large.Load())
 	}
 }

@@ -74,22 +74,22 @@ type tenure struct {
 }
 
 // owns reports whether the lane's shard is this hub's at this moment.
-func (p *shards) owns(l *lane) bool { return p.ownsShard(subscriptions.Shard(l.id)) }
+func (ss *shards) owns(l *lane) bool { return ss.ownsShard(subscriptions.Shard(l.id)) }
 
 // of is the shard of a subscription.
-func (p *shards) of(id uuid.UUID) *shard { return &p.all[subscriptions.Shard(id)] }
+func (ss *shards) of(id uuid.UUID) *shard { return &ss.all[subscriptions.Shard(id)] }
 
 // start implements Dispatcher.Start.
-func (p *shards) start(ctx context.Context, n int) error {
-	s := &p.all[n]
+func (ss *shards) start(ctx context.Context, n int) error {
+	s := &ss.all[n]
 	if err := acquire(ctx, s.one); err != nil {
 		return err
 	}
 	defer func() { <-s.one }()
-	if err := p.moves.begin(ctx, p.journal); err != nil {
+	if err := ss.moves.begin(ctx, ss.journal); err != nil {
 		return fmt.Errorf("taking up shard %d: %w", n, err)
 	}
-	t := p.open(n)
+	t := ss.open(n)
 	if t == nil {
 		return nil
 	}
@@ -97,13 +97,13 @@ func (p *shards) start(ctx context.Context, n int) error {
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
 	// What is still to be stored of a tenure that was cut is not to be done again.
-	p.commits.flush(ctx)
+	ss.commits.flush(ctx)
 	start := time.Now()
-	if err := p.load(ctx, n, t, nil); err != nil {
+	if err := ss.load(ctx, n, t, nil); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		p.drop(n, t) // it ends ctx too
+		ss.drop(n, t) // it ends ctx too
 		return fmt.Errorf("taking up shard %d: %w", n, err)
 	}
 	s.mu.Lock()
@@ -113,43 +113,43 @@ func (p *shards) start(ctx context.Context, n int) error {
 	}
 	t.loaded = true
 	count := 0
-	p.sched.do(func(*scheduler) { count = len(t.set.lanes) })
-	p.log.Debug("the subscriptions of a shard were read", zap.String("event", "shard_loaded"),
+	ss.sched.do(func(*scheduler) { count = len(t.set.lanes) })
+	ss.log.Debug("the subscriptions of a shard were read", zap.String("event", "shard_loaded"),
 		zap.Int("shard", n), zap.Int("subscriptions", count), zap.Duration("duration", time.Since(start)))
 	return nil
 }
 
 // finish implements Dispatcher.Finish.
-func (p *shards) finish(ctx context.Context, n int) {
-	s := &p.all[n]
+func (ss *shards) finish(ctx context.Context, n int) {
+	s := &ss.all[n]
 	if acquire(ctx, s.one) != nil {
-		p.abort(n)
+		ss.abort(n)
 		return
 	}
 	defer func() { <-s.one }()
-	t := p.close(s)
+	t := ss.close(s)
 	if t == nil {
 		return
 	}
-	if !p.drain(ctx, t) {
+	if !ss.drain(ctx, t) {
 		t.cut(errLost)
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 		defer cancel()
-		p.drain(moment, t)
+		ss.drain(moment, t)
 		ctx = moment
 	}
-	p.commits.flush(ctx)
-	p.drop(n, t)
+	ss.commits.flush(ctx)
+	ss.drop(n, t)
 }
 
 // abort implements Dispatcher.Abort.
-func (p *shards) abort(n int) {
-	s := &p.all[n]
+func (ss *shards) abort(n int) {
+	s := &ss.all[n]
 	s.mu.Lock()
 	t := s.tenure
 	s.mu.Unlock()
 	if t != nil {
-		p.drop(n, t)
+		ss.drop(n, t)
 	}
 }
 
@@ -164,23 +164,23 @@ func acquire(ctx context.Context, one chan struct{}) error {
 }
 
 // open begins a tenure. Nil: the shard is taken already.
-func (p *shards) open(n int) *tenure {
-	s := &p.all[n]
+func (ss *shards) open(n int) *tenure {
+	s := &ss.all[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tenure != nil {
 		return nil
 	}
 	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]struct{})}
-	t.ctx, t.cut = context.WithCancelCause(p.exchanges)
+	t.ctx, t.cut = context.WithCancelCause(ss.exchanges)
 	t.set = &laneSet{ctx: t.ctx, lanes: make(map[uuid.UUID]*lane)}
 	s.tenure = t
-	p.sched.do(func(sc *scheduler) { sc.sets[n] = t.set })
+	ss.sched.do(func(sc *scheduler) { sc.sets[n] = t.set })
 	return t
 }
 
 // close has no attempt begun any more, and returns the tenure; nil: there is none.
-func (p *shards) close(s *shard) *tenure {
+func (ss *shards) close(s *shard) *tenure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tenure
@@ -188,8 +188,8 @@ func (p *shards) close(s *shard) *tenure {
 		return nil
 	}
 	t.yielding = true
-	p.sched.do(func(*scheduler) { t.set.closing = true })
-	p.sched.eachOf(t.set, func(sc *scheduler, l *lane) {
+	ss.sched.do(func(*scheduler) { t.set.closing = true })
+	ss.sched.eachOf(t.set, func(sc *scheduler, l *lane) {
 		if l.state != inFlight { // these go when their sender is done with them
 			sc.remove(l)
 		}
@@ -199,8 +199,8 @@ func (p *shards) close(s *shard) *tenure {
 
 // drop ends a tenure, if it is the shard's still: it cuts off what is in flight
 // and forgets the lanes.
-func (p *shards) drop(n int, t *tenure) {
-	s := &p.all[n]
+func (ss *shards) drop(n int, t *tenure) {
+	s := &ss.all[n]
 	t.cut(errLost) // before waiting for the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,14 +208,14 @@ func (p *shards) drop(n int, t *tenure) {
 		return
 	}
 	s.tenure = nil
-	p.sched.eachOf(t.set, (*scheduler).remove)
-	p.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
+	ss.sched.eachOf(t.set, (*scheduler).remove)
+	ss.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
 }
 
 // drain waits until no sender has a lane of a tenure. False: ctx ended first.
-func (p *shards) drain(ctx context.Context, t *tenure) bool {
+func (ss *shards) drain(ctx context.Context, t *tenure) bool {
 	drained := make(chan struct{})
-	p.sched.do(func(*scheduler) {
+	ss.sched.do(func(*scheduler) {
 		if t.set.active == 0 {
 			close(drained)
 		} else {
@@ -231,43 +231,43 @@ func (p *shards) drain(ctx context.Context, t *tenure) bool {
 }
 
 // apply implements Dispatcher.Apply.
-func (p *shards) apply(s subscriptions.Subscription) {
-	of := p.of(s.ID)
+func (ss *shards) apply(s subscriptions.Subscription) {
+	of := ss.of(s.ID)
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if t := of.tenure; t != nil && !t.yielding {
 		t.touched[s.ID] = struct{}{}
-		p.schedule(&s)
+		ss.schedule(&s)
 	}
 }
 
 // applyRead applies what was read from the store, unless something newer is known
 // meanwhile, or the tenure is over; then it returns false.
-func (p *shards) applyRead(t *tenure, s *subscriptions.Subscription) bool {
-	of := p.of(s.ID)
+func (ss *shards) applyRead(t *tenure, s *subscriptions.Subscription) bool {
+	of := ss.of(s.ID)
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if _, touched := t.touched[s.ID]; touched || of.tenure != t || t.yielding {
 		return false
 	}
-	return p.schedule(s)
+	return ss.schedule(s)
 }
 
 // schedule gives a subscription to the scheduler. The caller has the lock of the shard. False:
 // it is to be read again.
-func (p *shards) schedule(s *subscriptions.Subscription) (ok bool) {
+func (ss *shards) schedule(s *subscriptions.Subscription) (ok bool) {
 	host := egress.HostPortOf(s.Callback)
 	var fresh *topic
-	p.sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
-	p.heads.add(fresh)
+	ss.sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
+	ss.heads.add(fresh)
 	return ok
 }
 
 // ending calls f, which may remove the lane of a subscription that answered 410. The next
 // sweep looks whether the store accepted the end: it does not where a renewal, or
 // a result of the hub that had the shard before, came first.
-func (p *shards) ending(id uuid.UUID, f func()) {
-	of := p.of(id)
+func (ss *shards) ending(id uuid.UUID, f func()) {
+	of := ss.of(id)
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if f(); of.tenure != nil {
@@ -277,16 +277,16 @@ func (p *shards) ending(id uuid.UUID, f func()) {
 
 // endedElsewhere reports whether the subscription of a topic that was removed ended with
 // it. Another hub ended it then, and told of its gap; the lane goes.
-func (p *shards) endedElsewhere(ctx context.Context, j *job) bool {
-	rec, err := p.store.Get(ctx, j.lane.id)
+func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
+	rec, err := ss.store.Get(ctx, j.lane.id)
 	if err != nil || rec.Subscription == nil || rec.Subscription.EndedAt.IsZero() {
 		return false
 	}
-	of := p.of(j.lane.id)
+	of := ss.of(j.lane.id)
 	of.mu.Lock()
 	t := of.tenure
 	of.mu.Unlock()
-	return t != nil && t.set == j.set && p.applyRead(t, rec.Subscription)
+	return t != nil && t.set == j.set && ss.applyRead(t, rec.Subscription)
 }
 
 // pageSize is how many records are read from the store at once.
@@ -294,25 +294,25 @@ const pageSize = 1000
 
 // load makes lanes of all subscriptions of a shard that have not ended, and takes
 // those that it reads out of unlisted, which may be nil.
-func (p *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
+func (ss *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
 	// The counter is read before what it counts.
-	_, next, err := p.store.Changed(ctx, n, 0)
+	_, next, err := ss.store.Changed(ctx, n, 0)
 	if err != nil {
 		return err
 	}
 	t.changed = next
 	var after uuid.UUID
 	for {
-		page, err := p.store.List(ctx, n, after, pageSize)
+		page, err := ss.store.List(ctx, n, after, pageSize)
 		if err != nil {
 			return err
 		}
 		for _, rec := range page {
 			if rec.Subscription != nil {
-				p.applyRead(t, rec.Subscription)
+				ss.applyRead(t, rec.Subscription)
 				delete(unlisted, rec.Subscription.ID)
 			}
-			p.foundIn(rec)
+			ss.foundIn(rec)
 		}
 		if len(page) < pageSize {
 			return nil
@@ -326,9 +326,9 @@ func (p *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.U
 	}
 }
 
-func (p *shards) foundIn(rec subscriptions.Record) {
+func (ss *shards) foundIn(rec subscriptions.Record) {
 	if rec.Request != nil {
-		p.found(rec)
+		ss.found(rec)
 	}
 }
 

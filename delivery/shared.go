@@ -14,7 +14,7 @@ import (
 // loop that has the scheduler do what is due.
 //
 // Locks are taken in this order: that of a shard, this one, and then those of heads, troubles,
-// the history of a topic or the group commit.
+// the tail of a topic or the group commit.
 type sharedScheduler struct {
 	mu       sync.Mutex
 	work     sync.Cond // on mu: a sender may find something to start, or stopping
@@ -158,7 +158,7 @@ func (q *sharedScheduler) unpark(lanes []*lane, read bool) (seen []subscriptions
 	if len(lanes) == 0 {
 		q.do(func(s *scheduler) {
 			s.signal()
-			s.resumeHeavy()
+			s.resumeLarge()
 		})
 	}
 	for reserved := read; len(lanes) > 0; {

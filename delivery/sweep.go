@@ -16,7 +16,7 @@ import (
 
 // sweepOn asks the store every few seconds what changed. Hints may be lost, and
 // what another hub did comes with none; this is the guarantee behind them.
-func (p *shards) sweepOn(ctx context.Context, every time.Duration) {
+func (ss *shards) sweepOn(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lastWalk := time.Now()
@@ -26,13 +26,13 @@ func (p *shards) sweepOn(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 		}
-		if err := p.sweep(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+		if err := ss.sweep(ctx); err != nil && ctx.Err() == nil {
+			ss.log.Warn("the store could not be asked what changed; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
 		}
-		p.heads.retry()
+		ss.heads.retry()
 		if time.Since(lastWalk) >= walkEvery {
 			lastWalk = time.Now()
-			p.sched.walkAll()
+			ss.sched.walkAll()
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (p *shards) sweepOn(ctx context.Context, every time.Duration) {
 // sweep goes through the shards that this hub has, and the partitions of their
 // topics. What cannot be read is asked for again the next time, and hides nothing
 // else; the first error comes back.
-func (p *shards) sweep(ctx context.Context) error {
+func (ss *shards) sweep(ctx context.Context) error {
 	var failed error
 	note := func(what string, of any, err error) {
 		if err != nil && failed == nil {
@@ -48,29 +48,29 @@ func (p *shards) sweep(ctx context.Context) error {
 		}
 	}
 	select {
-	case <-p.moves.begun:
+	case <-ss.moves.begun:
 	default:
 		return nil // nothing was taken yet
 	}
-	due := p.sweepable()
-	if p.poll != nil {
+	due := ss.sweepable()
+	if ss.poll != nil {
 		var err error
-		due, err = p.pollStore(ctx, due)
+		due, err = ss.pollStore(ctx, due)
 		note("all", "partitions and shards", err)
 	}
-	for i := range p.all {
+	for i := range ss.all {
 		if due.partitions[i] {
-			topics, next, err := p.journal.Changes(ctx, i, p.moves.since[i])
+			topics, next, err := ss.journal.Changes(ctx, i, ss.moves.since[i])
 			note("partition", i, err)
 			if err == nil {
-				p.moves.since[i] = next
+				ss.moves.since[i] = next
 			}
 			for _, url := range topics {
-				p.heads.touch(url)
+				ss.heads.touch(url)
 			}
 		}
 		if t := due.shards[i]; t != nil {
-			note("shard", i, p.sweepShard(ctx, i, t))
+			note("shard", i, ss.sweepShard(ctx, i, t))
 		}
 	}
 	return failed
@@ -83,14 +83,14 @@ type swept struct {
 }
 
 // sweepable is all that there is to ask about.
-func (p *shards) sweepable() (all swept) {
-	p.sched.do(func(s *scheduler) {
+func (ss *shards) sweepable() (all swept) {
+	ss.sched.do(func(s *scheduler) {
 		for i, topics := range s.partitions {
 			all.partitions[i] = topics > 0
 		}
 	})
-	for i := range p.all {
-		s := &p.all[i]
+	for i := range ss.all {
+		s := &ss.all[i]
 		s.mu.Lock()
 		if t := s.tenure; t != nil && t.loaded {
 			all.shards[i] = t
@@ -101,21 +101,21 @@ func (p *shards) sweepable() (all swept) {
 }
 
 // pollStore returns what there is something new of, or something left from before.
-func (p *shards) pollStore(ctx context.Context, all swept) (due swept, err error) {
+func (ss *shards) pollStore(ctx context.Context, all swept) (due swept, err error) {
 	partitions, shards := make(map[int]uint64), make(map[int]uint64)
 	for i, t := range all.shards {
 		if all.partitions[i] {
-			partitions[i] = p.moves.since[i]
+			partitions[i] = ss.moves.since[i]
 		}
 		if t == nil {
 			continue
 		}
-		p.readAgain(i, t)
+		ss.readAgain(i, t)
 		if shards[i] = t.changed; len(t.again) > 0 {
 			due.shards[i] = t
 		}
 	}
-	moved, changed, err := p.poll(ctx, partitions, shards)
+	moved, changed, err := ss.poll(ctx, partitions, shards)
 	for _, i := range moved {
 		due.partitions[i] = true
 	}
@@ -127,9 +127,9 @@ func (p *shards) pollStore(ctx context.Context, all swept) (due swept, err error
 
 // sweepShard takes over what changed in a shard. What Apply told of it is read
 // once more: the store may lose it before its counter was asked for.
-func (p *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
-	p.readAgain(n, t)
-	ids, next, failed := p.store.Changed(ctx, n, t.changed)
+func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
+	ss.readAgain(n, t)
+	ids, next, failed := ss.store.Changed(ctx, n, t.changed)
 	switch {
 	case failed == nil:
 		t.changed = next
@@ -137,10 +137,10 @@ func (p *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 			t.again[id] = struct{}{}
 		}
 	case errors.Is(failed, subscriptions.ErrChangesLost):
-		failed = p.loadAgain(ctx, n, t)
+		failed = ss.loadAgain(ctx, n, t)
 	}
 	for id := range t.again {
-		rec, err := p.store.Get(ctx, id)
+		rec, err := ss.store.Get(ctx, id)
 		if err != nil {
 			failed = fmt.Errorf("subscription %v: %w", id, err)
 			if errors.Is(err, journal.ErrPacked) {
@@ -148,11 +148,11 @@ func (p *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 			}
 			continue
 		}
-		p.foundIn(rec)
+		ss.foundIn(rec)
 		if rec.Subscription == nil {
-			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: p.now()}
+			rec.Subscription = &subscriptions.Subscription{ID: id, EndedAt: ss.now()}
 		}
-		if p.applyRead(t, rec.Subscription) {
+		if ss.applyRead(t, rec.Subscription) {
 			delete(t.again, id)
 		}
 	}
@@ -162,20 +162,20 @@ func (p *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 // loadAgain reads a shard anew, since the store can't tell what changed. Lanes that
 // it does not list are to be read one by one: a store that lost its tail may have
 // lost their subscriptions.
-func (p *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
+func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	unlisted := make(map[uuid.UUID]struct{})
-	p.sched.do(func(*scheduler) {
+	ss.sched.do(func(*scheduler) {
 		for id := range t.set.lanes {
 			unlisted[id] = struct{}{}
 		}
 	})
 	since := t.changed
-	if err := p.load(ctx, n, t, unlisted); err != nil {
+	if err := ss.load(ctx, n, t, unlisted); err != nil {
 		t.changed = since // so that the next sweep reads all of it
 		return err
 	}
 	if len(unlisted) > 0 {
-		p.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
+		ss.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
 			zap.String("event", "subscriptions_lost"), zap.Int("shard", n), zap.Int("subscriptions", len(unlisted)))
 	}
 	maps.Copy(t.again, unlisted)
@@ -183,8 +183,8 @@ func (p *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 }
 
 // readAgain has what Apply was called for read again, and begins anew to note it.
-func (p *shards) readAgain(n int, t *tenure) {
-	s := &p.all[n]
+func (ss *shards) readAgain(n int, t *tenure) {
+	s := &ss.all[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(t.touched) > 0 {

@@ -12,75 +12,75 @@ type timed interface {
 type timers[T timed] struct{ items []T }
 
 // set puts v in, or moves it after its time changed.
-func (h *timers[T]) set(v T) {
+func (ts *timers[T]) set(v T) {
 	if *v.slot() < 0 {
-		*v.slot() = int32(len(h.items)) //nolint:gosec // lanes in memory
-		h.items = append(h.items, v)
+		*v.slot() = int32(len(ts.items)) //nolint:gosec // lanes in memory
+		ts.items = append(ts.items, v)
 	}
-	h.down(h.up(int(*v.slot())))
+	ts.down(ts.up(int(*v.slot())))
 }
 
 // drop takes v out, if it is in.
-func (h *timers[T]) drop(v T) {
+func (ts *timers[T]) drop(v T) {
 	at := int(*v.slot())
 	if at < 0 {
 		return
 	}
 	var none T
-	last := len(h.items) - 1
+	last := len(ts.items) - 1
 	*v.slot() = -1
-	moved := h.items[last]
-	h.items[last] = none
-	h.items = h.items[:last]
+	moved := ts.items[last]
+	ts.items[last] = none
+	ts.items = ts.items[:last]
 	if at < last {
-		h.put(at, moved)
-		h.down(h.up(at))
+		ts.put(at, moved)
+		ts.down(ts.up(at))
 	}
 }
 
 // pop takes the earliest out, if it is due at now.
-func (h *timers[T]) pop(now int64) (v T, ok bool) {
-	if len(h.items) == 0 || h.items[0].dueAt() > now {
+func (ts *timers[T]) pop(now int64) (v T, ok bool) {
+	if len(ts.items) == 0 || ts.items[0].dueAt() > now {
 		return v, false
 	}
-	v = h.items[0]
-	h.drop(v)
+	v = ts.items[0]
+	ts.drop(v)
 	return v, true
 }
 
-func (h *timers[T]) put(at int, v T) {
-	h.items[at] = v
+func (ts *timers[T]) put(at int, v T) {
+	ts.items[at] = v
 	*v.slot() = int32(at) //nolint:gosec // lanes in memory
 }
 
-func (h *timers[T]) up(at int) int {
+func (ts *timers[T]) up(at int) int {
 	for at > 0 {
 		parent := (at - 1) / 4
-		if h.items[parent].dueAt() <= h.items[at].dueAt() {
+		if ts.items[parent].dueAt() <= ts.items[at].dueAt() {
 			break
 		}
-		a, b := h.items[parent], h.items[at]
-		h.put(parent, b)
-		h.put(at, a)
+		a, b := ts.items[parent], ts.items[at]
+		ts.put(parent, b)
+		ts.put(at, a)
 		at = parent
 	}
 	return at
 }
 
-func (h *timers[T]) down(at int) {
+func (ts *timers[T]) down(at int) {
 	for {
 		least := at
-		for child := 4*at + 1; child <= 4*at+4 && child < len(h.items); child++ {
-			if h.items[child].dueAt() < h.items[least].dueAt() {
+		for child := 4*at + 1; child <= 4*at+4 && child < len(ts.items); child++ {
+			if ts.items[child].dueAt() < ts.items[least].dueAt() {
 				least = child
 			}
 		}
 		if least == at {
 			return
 		}
-		a, b := h.items[at], h.items[least]
-		h.put(at, b)
-		h.put(least, a)
+		a, b := ts.items[at], ts.items[least]
+		ts.put(at, b)
+		ts.put(least, a)
 		at = least
 	}
 }

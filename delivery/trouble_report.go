@@ -25,20 +25,20 @@ type Trouble struct {
 }
 
 // report returns why subscriptions of a topic wait, and what they pass over.
-func (s *troubles) report(t *topic) (out []Trouble) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ts *troubles) report(t *topic) (out []Trouble) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	if tr := t.troubles.away; tr != nil {
-		out = append(out, Trouble{Since: tr.first, NextLook: s.timeOf(tr.until), Err: tr.err})
+		out = append(out, Trouble{Since: tr.first, NextLook: ts.timeOf(tr.until), Err: tr.err})
 	}
 	for _, tr := range t.troubles.damaged {
 		w := Trouble{Since: tr.first, Err: tr.err}
 		if tr.isDamage() {
 			w.Damaged, w.Seq, w.NotificationID = true, tr.at.Seq, tr.id
-			w.PassedOverAt, w.PassedOver = tr.first.Add(s.policy.GiveUp), tr.passed
+			w.PassedOverAt, w.PassedOver = tr.first.Add(ts.policy.GiveUp), tr.passed
 		}
 		if !tr.passed {
-			w.NextLook = s.timeOf(tr.until)
+			w.NextLook = ts.timeOf(tr.until)
 		}
 		out = append(out, w)
 	}

@@ -29,7 +29,7 @@ type troubles struct {
 	policy  Policy
 	rnd     func() float64
 	log     *zap.Logger
-	damaged func()       // one was found; nil: nobody is told
+	damaged func()       // one was found
 	walk    func(*topic) // lanes of it may go on; called without the lock
 
 	mu      sync.Mutex
@@ -123,39 +123,39 @@ func (t *topicTroubles) waits() bool {
 
 // wasRead accepts what came of reading an entry with its body. Bodies calls it
 // before anyone else can ask for the same.
-func (s *troubles) wasRead(key bodyKey, err error) {
+func (ts *troubles) wasRead(key bodyKey, err error) {
 	var damaged *journal.DamagedError
 	_, isTrimmed := errors.AsType[*journal.TrimmedError](err)
 	walk := false
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, errLost): // of us, and not of the store
 	case errors.As(err, &damaged) && damaged.At.Position > key.position:
-		walk = s.damageSeen(key, damaged)
+		walk = ts.damageSeen(key, damaged)
 	case err == nil, isTrimmed, errors.Is(err, errHead), errors.Is(err, journal.ErrRolledBack), errors.Is(err, journal.ErrNotFound):
-		walk = s.readable(key, err == nil)
+		walk = ts.readable(key, err == nil)
 	default:
 		_, ofBody := errors.AsType[bodyError](err)
-		walk = s.storeAway(key, ofBody, err)
+		walk = ts.storeAway(key, ofBody, err)
 	}
 	if walk {
-		s.walk(key.topic)
+		ts.walk(key.topic)
 	}
 }
 
 // storeAway records that the store did not answer about a topic, or gave the entry after
 // key without its body. It logs that if it is new. It reports whether lanes may go on.
-func (s *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
+func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 	t, at := &key.topic.troubles, place{key.position, key.nonce}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.read()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	now := ts.read()
 	tr := t.away
 	if ofBody {
 		tr = t.damaged[at]
 	}
 	if tr == nil {
 		if t.unanswered() == 0 {
-			s.log.Warn("the notifications of a topic cannot be read; its deliveries wait until they can",
+			ts.log.Warn("the notifications of a topic cannot be read; its deliveries wait until they can",
 				zap.String("event", "read_failed"), zap.String("topic", key.topic.url), zap.Error(err))
 		}
 		tr = &trouble{first: instant(now.wall)}
@@ -164,13 +164,13 @@ func (s *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 		} else {
 			t.away = tr
 		}
-		s.note(key.topic)
+		ts.note(key.topic)
 	}
 	if ofBody {
-		walk = s.answered(key.topic)
+		walk = ts.answered(key.topic)
 	}
 	wait := min(storePause<<min(tr.looks, 8), storePauseMost)
-	tr.until = now.mono + int64(float64(wait)*(1+s.rnd()))
+	tr.until = now.mono + int64(float64(wait)*(1+ts.rnd()))
 	tr.looks++
 	tr.err = err
 	return walk
@@ -178,44 +178,42 @@ func (s *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 
 // damageSeen records that an entry is damaged, and logs it if that is new or if the
 // entry is to be passed over from now on. It reports whether lanes may go on.
-func (s *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool) {
+func (ts *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool) {
 	t, at := &key.topic.troubles, place{key.position, key.nonce}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.read()
-	walk = s.answered(key.topic)
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	now := ts.read()
+	walk = ts.answered(key.topic)
 	tr := t.damaged[at]
 	isNew := tr == nil || !tr.isDamage()
 	if isNew {
 		tr = &trouble{first: instant(now.wall)}
 		t.addDamage(at, tr)
-		s.note(key.topic)
+		ts.note(key.topic)
 	}
 	tr.err, tr.at, tr.id = e.Why, e.At, e.ID
-	passAt := tr.first.Add(s.policy.GiveUp)
+	passAt := tr.first.Add(ts.policy.GiveUp)
 	left := max(passAt.UnixNano()-now.earliest, 0)
 	tr.passed = left == 0
-	tr.until = now.mono + min(int64(s.policy.step(min(tr.looks, publishStep))), left)
+	tr.until = now.mono + min(int64(ts.policy.step(min(tr.looks, publishStep))), left)
 	tr.looks++
 	if isNew {
-		if s.damaged != nil {
-			s.damaged()
-		}
-		s.log.Error("a notification is damaged; subscriptions that lack it wait, and pass it over with a gap after --give-up",
+		ts.damaged()
+		ts.log.Error("a notification is damaged; subscriptions that lack it wait, and pass it over with a gap after --give-up",
 			zap.String("event", "notification_damaged"), zap.String("topic", key.topic.url), notificationID(tr.id),
 			zap.Uint64("seq", tr.at.Seq), zap.Time("passed_over_at", passAt), zap.Error(tr.err))
 	}
 	if tr.passed {
-		s.passOver(key.topic, tr)
+		ts.passOver(key.topic, tr)
 	}
 	return walk || tr.passed
 }
 
 // passOver has the lanes that wait for a damaged entry pass it over, once they are walked over.
-func (s *troubles) passOver(t *topic, tr *trouble) {
+func (ts *troubles) passOver(t *topic, tr *trouble) {
 	tr.passed = true
-	s.note(t)
-	s.log.Warn("subscriptions pass over a damaged notification, each with a gap",
+	ts.note(t)
+	ts.log.Warn("subscriptions pass over a damaged notification, each with a gap",
 		zap.String("event", "damage_passed_over"), zap.String("topic", t.url), notificationID(tr.id),
 		zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first), known("until", tr.at.Until))
 }
@@ -252,72 +250,72 @@ func (t *topicTroubles) forgetDamage() {
 }
 
 // note keeps what is counted of t up to date.
-func (s *troubles) note(t *topic) {
+func (ts *troubles) note(t *topic) {
 	of := &t.troubles
 	of.any.Store(of.away != nil || len(of.damaged) > 0)
 	if of.waits() && !of.gone {
-		s.pending[t] = struct{}{}
+		ts.pending[t] = struct{}{}
 	} else {
-		delete(s.pending, t)
+		delete(ts.pending, t)
 	}
 }
 
 // forget drops a topic that has no lanes any more.
-func (s *troubles) forget(t *topic) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ts *troubles) forget(t *topic) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	t.troubles.gone = true
-	delete(s.pending, t)
+	delete(ts.pending, t)
 }
 
 // answered records that the store answered about t. It reports whether it did not before.
-func (s *troubles) answered(t *topic) bool {
+func (ts *troubles) answered(t *topic) bool {
 	tr := t.troubles.away
 	if tr == nil {
 		return false
 	}
 	t.troubles.away = nil
-	s.note(t)
-	s.logRecovered(t, tr)
+	ts.note(t)
+	ts.logRecovered(t, tr)
 	return true
 }
 
 // logRecovered logs that the store answers about t again, once it answers about all of it.
-func (s *troubles) logRecovered(t *topic, tr *trouble) {
+func (ts *troubles) logRecovered(t *topic, tr *trouble) {
 	if t.troubles.unanswered() > 0 {
 		return
 	}
-	s.log.Info("the notifications of a topic can be read again", zap.String("event", "read_recovered"),
-		zap.String("topic", t.url), zap.Duration("duration", time.Duration(s.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
+	ts.log.Info("the notifications of a topic can be read again", zap.String("event", "read_recovered"),
+		zap.String("topic", t.url), zap.Duration("duration", time.Duration(ts.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
 }
 
 // ofTopic calls f with the troubles of a topic, if it has some.
-func (s *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
+func (ts *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
 	if t.troubles.any.Load() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
 		f(&t.troubles)
 	}
 }
 
 // readable records that the store answered, and, if whole, that an entry is whole. It reports
 // whether lanes may go on.
-func (s *troubles) readable(key bodyKey, whole bool) (walk bool) {
-	s.ofTopic(key.topic, func(t *topicTroubles) {
+func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
+	ts.ofTopic(key.topic, func(t *topicTroubles) {
 		at := place{key.position, key.nonce}
-		walk = s.answered(key.topic)
+		walk = ts.answered(key.topic)
 		tr := t.damaged[at]
 		if tr == nil || !whole {
 			return
 		}
 		walk = true
 		delete(t.damaged, at)
-		s.note(key.topic)
+		ts.note(key.topic)
 		if !tr.isDamage() {
-			s.logRecovered(key.topic, tr)
+			ts.logRecovered(key.topic, tr)
 			return
 		}
-		s.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
+		ts.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
 			zap.String("topic", key.topic.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
 	})
 	return walk
@@ -326,9 +324,9 @@ func (s *troubles) readable(key bodyKey, whole bool) (walk bool) {
 // paused tells what the job has to do about troubles of its topic. False, nil: it may
 // ask the store. True: it has to wait. An anchor: it passes a damaged entry over up to
 // there.
-func (s *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
-	s.ofTopic(j.lane.topic, func(t *topicTroubles) {
-		now := s.mono()
+func (ts *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
+	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
+		now := ts.mono()
 		switch tr := t.at(j.cursor.anchor); {
 		case tr == nil:
 		case tr.passed:
@@ -346,9 +344,9 @@ func (s *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
 
 // damageBefore returns the anchor of an entry that the job would have waited for, as
 // it is damaged, if that was trimmed meanwhile; nil: there is none.
-func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.Anchor) {
+func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.Anchor) {
 	walk := false
-	s.ofTopic(j.lane.topic, func(t *topicTroubles) {
+	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
 		tr := t.damaged[j.cursor.place()]
 		if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
 			return
@@ -356,11 +354,11 @@ func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.A
 		at := tr.at
 		over = &at
 		if walk = !tr.passed; walk {
-			s.passOver(j.lane.topic, tr)
+			ts.passOver(j.lane.topic, tr)
 		}
 	})
 	if walk {
-		s.walk(j.lane.topic)
+		ts.walk(j.lane.topic)
 	}
 	return over
 }
@@ -369,8 +367,8 @@ func (s *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.A
 // is known that the lane has to store; 0: nothing is known. A lane and its topic tell each other
 // when damage was first seen. A lane that failed to deliver the same entry before has another
 // use for the time.
-func (s *troubles) waitFor(l *lane, now reading) (until, since int64) {
-	s.ofTopic(l.topic, func(t *topicTroubles) {
+func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
+	ts.ofTopic(l.topic, func(t *topicTroubles) {
 		tr := t.at(l.cursor.anchor)
 		switch {
 		case tr == nil:
@@ -380,7 +378,7 @@ func (s *troubles) waitFor(l *lane, now reading) (until, since int64) {
 			since = tr.first.UnixNano()
 		case l.cursor.first < tr.first.UnixNano():
 			tr.first = instant(l.cursor.first)
-			tr.until = min(tr.until, now.mono+max(tr.first.Add(s.policy.GiveUp).UnixNano()-now.earliest, 0))
+			tr.until = min(tr.until, now.mono+max(tr.first.Add(ts.policy.GiveUp).UnixNano()-now.earliest, 0))
 		}
 		until = tr.until
 	})
@@ -388,8 +386,8 @@ func (s *troubles) waitFor(l *lane, now reading) (until, since int64) {
 }
 
 // lookAgain has the store asked at once about what a lane waits for.
-func (s *troubles) lookAgain(l *lane, now reading) {
-	s.ofTopic(l.topic, func(t *topicTroubles) {
+func (ts *troubles) lookAgain(l *lane, now reading) {
+	ts.ofTopic(l.topic, func(t *topicTroubles) {
 		if tr := t.at(l.cursor.anchor); tr != nil {
 			tr.until = min(tr.until, now.mono)
 		}
@@ -399,8 +397,8 @@ func (s *troubles) lookAgain(l *lane, now reading) {
 // until is until when an idle lane waits for troubles of its topic; 0: it does not.
 // A lane that has not stored yet since when its entry is damaged goes to a sender, which
 // has it do so.
-func (s *troubles) until(l *lane, now int64) (until int64) {
-	s.ofTopic(l.topic, func(t *topicTroubles) {
+func (ts *troubles) until(l *lane, now int64) (until int64) {
+	ts.ofTopic(l.topic, func(t *topicTroubles) {
 		if tr := t.at(l.cursor.anchor); tr != nil && !tr.passed && tr.until > now && !(tr.isDamage() && l.cursor.first == 0) {
 			until = tr.until
 		}
@@ -410,10 +408,10 @@ func (s *troubles) until(l *lane, now int64) (until int64) {
 
 // counts returns how many topics have lanes that wait: for a store that does not answer, or
 // else for damage.
-func (s *troubles) counts() (away, damaged int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for t := range s.pending {
+func (ts *troubles) counts() (away, damaged int) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for t := range ts.pending {
 		if t.troubles.unanswered() > 0 {
 			away++
 		} else {

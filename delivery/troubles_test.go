@@ -154,10 +154,10 @@ func (b *badGet) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, e
 func TestAnchorsAreBounded(t *testing.T) {
 	tp := &topic{}
 	for n := range journal.Position(10 * remembered) {
-		tp.history.saw(anchor{position: n + 1})
+		tp.tail.saw(anchor{position: n + 1})
 	}
-	if len(tp.history.seen) != remembered || tp.history.seen[remembered-1].position != 10*remembered {
-		t.Errorf("%d are kept, the newest is %v", len(tp.history.seen), tp.history.seen[remembered-1].position)
+	if len(tp.tail.seen) != remembered || tp.tail.seen[remembered-1].position != 10*remembered {
+		t.Errorf("%d are kept, the newest is %v", len(tp.tail.seen), tp.tail.seen[remembered-1].position)
 	}
 }
 

@@ -377,8 +377,8 @@ func (q *turns) end(j job) {
 	if j.unproven {
 		q.limits.unproven.Add(-1)
 	}
-	if j.heavy {
-		q.limits.heavy.Add(-1)
+	if j.large {
+		q.limits.large.Add(-1)
 	}
 	if h.suspect {
 		q.limits.suspect.Add(-1)

@@ -1,0 +1,27 @@
+package delivery
+
+import "context"
+
+// confirm checks, right before the attempt, that the subscription is still to get the
+// notification (HUB-49), and from this hub. It records that the journal has the entry, and had
+// the one before it.
+func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
+	if !s.shards.owns(d.lane) { // Abort is about to come
+		s.pause(&d.job, false)
+		return false
+	}
+	d.lane.topic.tail.saw(d.cursor.anchor, d.body.anchor)
+	s.sched.do(func(sc *scheduler) {
+		if ok = sc.confirm(&d.job); !ok {
+			sc.giveBack(d.job)
+		}
+	})
+	return ok
+}
+
+// confirm reports whether j may be delivered. It copies to j the lease and the secret that are in
+// force.
+func (s *scheduler) confirm(j *job) bool {
+	j.lease, j.secret = j.lane.lease, j.lane.secret
+	return j.set.delivers() && j.stands() && j.lane.expires > s.read().earliest
+}

@@ -1,0 +1,322 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// groupCommit stores what became of attempts, in groups: one is written while
+// another fills. A group is written when its first result is a window old, or
+// when it is full; over that, adding waits.
+//
+// What the store names as not stored (subscriptions.CommitError) is given to it
+// again with later groups, with pauses, until it is stored. So a record that cannot
+// be written holds no other one up, however long that lasts. Its subscription is
+// blocked meanwhile: it gets nothing more, so that no result overtakes an earlier one,
+// and that what waits stays small. Where over a group of results waits, or the store
+// fails as a whole, the next group is not written before that is over.
+//
+// Failed results count like others: whatever the store does, no more than two groups
+// are not acknowledged at any time. After a crash no more than these and what was in
+// flight is delivered again (invariant 7).
+type groupCommit struct {
+	store  subscriptions.Committer
+	window time.Duration
+	size   int
+	log    *zap.Logger
+	wake   chan struct{} // a group may be due earlier than run thinks
+	ended  chan struct{} // nothing will be added any more
+
+	mu      sync.Mutex
+	room    sync.Cond // on mu: there may be room to add
+	filling group
+	since   time.Time // when filling got its first result
+	hurry   bool      // filling is to be written without waiting for the window
+	writing group     // the group being written
+	failed  group     // wait to be written again, until again
+	again   time.Time
+	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
+	tries   int                    // writes of which something failed, since the store had taken all
+	giveUp  bool                   // adding waits no more
+	// taken counts the groups that write took, and written those of them that it is
+	// done with; stored is closed, and made anew, with each that it is.
+	taken, written uint64
+	stored         chan struct{}
+}
+
+// The pauses before what failed is given to the store again.
+const (
+	commitPause    = 100 * time.Millisecond // the first; each is twice the one before
+	maxCommitPause = 5 * time.Second
+)
+
+func newGroupCommit(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *groupCommit {
+	s := &groupCommit{
+		store: store, window: window, size: size, log: log,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		stored: make(chan struct{}), blocked: make(map[uuid.UUID]struct{}),
+	}
+	s.room.L = &s.mu
+	return s
+}
+
+// add gives results to be stored. It waits while the group is full.
+func (gc *groupCommit) add(all ...subscriptions.Commit) {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	for _, c := range all {
+		for (gc.filling.n >= gc.size || gc.total() >= 2*gc.size) && !gc.giveUp {
+			gc.room.Wait()
+		}
+		if gc.filling.n == 0 {
+			gc.since = time.Now()
+		}
+		if gc.filling.add(c); gc.filling.n == 1 || gc.filling.n == gc.size {
+			gc.lookAgain()
+		}
+	}
+}
+
+// lookAgain has run look again when a group is due.
+func (gc *groupCommit) lookAgain() {
+	select {
+	case gc.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ahead returns a stored subscription as it will be once the results that wait are
+// stored.
+func (gc *groupCommit) ahead(sub subscriptions.Subscription) subscriptions.Subscription {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	for _, r := range []*group{&gc.writing, &gc.failed, &gc.filling} { // in their order
+		sub = r.ahead(sub)
+	}
+	return sub
+}
+
+// run writes groups until close, and then the last one. It gives up what the
+// store does not take when ctx ends, which is to be after close.
+func (gc *groupCommit) run(ctx context.Context) error {
+	for {
+		var due <-chan time.Time // nil while there is nothing to write
+		if wait, ok := gc.untilDue(); ok && wait <= 0 {
+			if err := gc.write(ctx, false); err != nil {
+				return err
+			}
+			continue
+		} else if ok {
+			due = time.After(wait)
+		}
+		select {
+		case <-gc.wake:
+		case <-due:
+		case <-gc.ended:
+			return gc.write(ctx, true)
+		}
+	}
+}
+
+// untilDue is how long it is until a group is to be written. What failed before waits
+// for the group that fills, if there is one. False: there is nothing to write.
+func (gc *groupCommit) untilDue() (time.Duration, bool) {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	switch {
+	case gc.hurry || gc.filling.n >= gc.size:
+		return 0, true
+	case gc.filling.n > 0:
+		return gc.window - time.Since(gc.since), true
+	default:
+		return time.Until(gc.again), gc.failed.n > 0
+	}
+}
+
+// write stores the group that fills. What the store names as not stored waits to be
+// written with a later group. Where that is too much, or the store took nothing, or
+// this is the last group, it is written again and again until that is over or ctx
+// ends; meanwhile the next group fills.
+func (gc *groupCommit) write(ctx context.Context, last bool) error {
+	g := gc.nextGroup(last)
+	defer gc.done()
+	for g.n > 0 {
+		err := gc.store.Commit(ctx, g.commits)
+		if err != nil && ctx.Err() != nil { // who waited has gone, and said how much is not stored
+			return gc.givenUp(err)
+		}
+		var pause time.Duration
+		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n == 0 {
+			break
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return gc.givenUp(err)
+		}
+	}
+	return nil
+}
+
+func (gc *groupCommit) givenUp(err error) error {
+	return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", gc.uncommitted(), err)
+}
+
+// nextGroup returns the group that fills, with what failed before where its pause is
+// over. Until then, what is new of a blocked subscription waits with that.
+func (gc *groupCommit) nextGroup(last bool) (g group) {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	g, gc.filling, gc.hurry = gc.filling, group{}, false
+	if gc.failed.n > 0 {
+		var later group
+		later, g = g.split(gc.failed.has)
+		gc.failed.pushAll(later)
+		if last || gc.failed.n > gc.size || !time.Now().Before(gc.again) {
+			gc.failed.pushAll(g)
+			g, gc.failed = gc.failed, group{}
+		}
+	}
+	gc.writing = g
+	gc.taken++
+	gc.room.Broadcast()
+	return g
+}
+
+// isAway tells whether the store took nothing, for all that is known.
+func isAway(err error) bool {
+	return err != nil && !errors.As(err, new(*subscriptions.CommitError))
+}
+
+// acknowledge returns what the store did not take of a group. What it can't ever take,
+// since a record cannot be read, is dropped.
+func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
+	var why *subscriptions.CommitError
+	switch {
+	case err == nil:
+	case errors.As(err, &why):
+		var unreadable group
+		failed, _ = g.split(func(id uuid.UUID) bool { return why.Failed[id] != nil })
+		unreadable, failed = failed.split(func(id uuid.UUID) bool { return errors.Is(why.Failed[id], journal.ErrPacked) })
+		if unreadable.n > 0 {
+			gc.log.Error("a cursor could not be stored, as what is stored of its subscription cannot be read; the others of its group were stored",
+				zap.String("event", "commit_unreadable"), zap.Error(err))
+		}
+	default:
+		failed = g
+	}
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	for id := range g.latest {
+		switch {
+		case !failed.has(id):
+			delete(gc.blocked, id)
+		case why != nil:
+			gc.blocked[id] = struct{}{}
+		}
+	}
+	switch {
+	case failed.n > 0:
+		gc.tries++
+		gc.log.Warn("results could not be stored; they are stored again, and after a crash before that delivered again",
+			zap.String("event", "commit_failed"), zap.Int("results", failed.n), zap.Int("subscriptions", len(failed.latest)), zap.Int("try", gc.tries), zap.Error(err))
+	case err == nil && gc.tries > 0 && len(gc.blocked) == 0:
+		gc.log.Info("the store accepts cursors again", zap.String("event", "commit_recovered"), zap.Int("tries", gc.tries+1))
+		gc.tries = 0
+	}
+	return failed
+}
+
+// requeue lets what failed of a group wait for a later one. Where that is too much,
+// or there is to be no later one, it returns all that failed, to be written after a
+// pause.
+func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time.Duration) {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	pause = min(commitPause<<min(max(gc.tries-1, 0), 10), maxCommitPause)
+	if gc.failed.n == 0 { // else it waits already
+		gc.again = time.Now().Add(pause)
+	}
+	gc.failed.pushAll(failed)
+	if none || gc.failed.n > gc.size {
+		again, gc.failed = gc.failed, group{}
+	}
+	gc.writing = again
+	gc.room.Broadcast()
+	return again, pause
+}
+
+// done says that the group that was taken last is stored, but for what failed, or
+// given up.
+func (gc *groupCommit) done() {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	gc.writing = group{}
+	gc.written++
+	gc.room.Broadcast()
+	close(gc.stored)
+	gc.stored = make(chan struct{})
+}
+
+// blocks reports whether a subscription is to get nothing, since the store did not
+// take what became of its last deliveries.
+func (gc *groupCommit) blocks(id uuid.UUID) bool {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	_, ok := gc.blocked[id]
+	return ok
+}
+
+// flush has what was added so far stored without waiting for the window, and waits
+// for that until ctx ends.
+func (gc *groupCommit) flush(ctx context.Context) {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	until := gc.taken
+	if gc.filling.n > 0 {
+		until++
+		gc.hurry = true
+		gc.lookAgain()
+	}
+	for gc.written < until && ctx.Err() == nil {
+		stored := gc.stored
+		gc.mu.Unlock()
+		select {
+		case <-stored:
+		case <-ctx.Done():
+		}
+		gc.mu.Lock()
+	}
+}
+
+// giveWay lets adding wait no more, since those who wait have to end.
+func (gc *groupCommit) giveWay() {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	gc.giveUp = true
+	gc.room.Broadcast()
+}
+
+// close says that nothing will be added any more.
+func (gc *groupCommit) close() { close(gc.ended) }
+
+// uncommitted is how many results the store has not acknowledged.
+func (gc *groupCommit) uncommitted() int {
+	gc.mu.Lock()
+	defer gc.mu.Unlock()
+	return gc.total()
+}
+
+// total is uncommitted for those who hold the lock.
+func (gc *groupCommit) total() int { return gc.filling.n + gc.writing.n + gc.failed.n }

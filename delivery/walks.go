@@ -1,0 +1,92 @@
+package delivery
+
+// setHead accepts what the store said is the newest entry of t. At first that
+// is nothing new.
+func (s *scheduler) setHead(t *topic, head anchor) {
+	published := t.known
+	t.head, t.known = head, true
+	t.headSets++
+	s.walk(t, published)
+}
+
+// walk starts a walk over the lanes of t, or another after the one under way.
+func (s *scheduler) walk(t *topic, published bool) {
+	t.published = t.published || published
+	if t.walking {
+		t.again = true
+		return
+	}
+	t.walking = true
+	t.members.walk = len(t.lanes)
+	s.walks.push(t)
+	s.wake()
+}
+
+// walkOn does a chunk of the walk over the lanes of t: those that are idle and
+// behind become ready, and something new shortens waits (HUB-48).
+func (s *scheduler) walkOn(t *topic, now reading) {
+	soonest := now.mono + int64(s.policy.step(publishStep))
+	for range chunk {
+		l := t.members.next()
+		if l == nil {
+			if t.walking = t.again; t.again {
+				t.again = false
+				t.members.walk = len(t.lanes)
+				break
+			}
+			t.published = false
+			return
+		}
+		switch {
+		case l.state == idle:
+			s.proceed(l, now, false)
+		case l.state == waiting && l.wait(s.policy, now) == 0 && s.troubles.until(l, now.mono) == 0:
+			s.timers.drop(l)
+			s.place(l, now) // it waited for troubles that are over
+		case l.state == waiting && t.published && !l.retryAfter && l.due > soonest:
+			s.waitUntil(l, soonest)
+		}
+		if t.published {
+			s.hosts.probeBy(l.host, soonest)
+		}
+	}
+	s.walks.push(t)
+}
+
+// observe draws the conclusions for a host from a delivery. If the host answers 2xx after it was
+// suspect, a walk over its lanes starts.
+func (s *scheduler) observe(j job, out outcome) {
+	h := j.lane.host
+	was := h.pool()
+	if s.hosts.observe(j, out) {
+		h.members.walk = len(h.lanes)
+		if !h.walking {
+			h.walking = true
+			s.revivals.push(h)
+		}
+		s.wake()
+	}
+	if h.pool() != was {
+		s.relist(h)
+	}
+}
+
+// reviveOn does a chunk of that walk: lanes that wait because the host could not
+// be reached get their turn soon, spread out.
+func (s *scheduler) reviveOn(h *host, now reading) {
+	spread := min(int64(len(h.lanes))*int64(reviveEvery), int64(s.policy.step(1)))
+	for range chunk {
+		l := h.members.next()
+		if l == nil {
+			h.walking = false
+			return
+		}
+		if l.state != waiting || !unreachable(int(l.cursor.status)) {
+			continue
+		}
+		if at := now.mono + int64(float64(spread)*s.rnd()); at < l.due {
+			s.waitUntil(l, at)
+		}
+	}
+	s.revivals.push(h)
+}
