@@ -94,10 +94,16 @@ func (a *App) openStore(ctx context.Context) error {
 		return err
 	}
 	a.backend, err = kindOf(&a.cfg).open(ctx, &a.cfg, storeOptions{log: a.log, keys: keys, hub: &storeHooks{
-		unreadable:      logUnreadable(a.log, "subscription_unreadable", "subscription_id", "the record of a subscription cannot be read, so the hub continues without it"),
-		unreadableTopic: logUnreadable(a.log, "topic_unreadable", "topic_id", "the hub continues without a topic, because its state in the store cannot be read"),
-		reached:         a.reached,
-		gap:             func(g journal.Gap) { a.metrics.Gap(g) }, // the metrics start later
+		unreadable: once(func(id uuid.UUID, why error) {
+			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
+				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
+		}),
+		unreadableTopic: once(func(id uuid.UUID, why error) {
+			a.log.Error("the hub continues without a topic, because its state in the store cannot be read",
+				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
+		}),
+		reached: a.reached,
+		gap:     func(g journal.Gap) { a.metrics.Gap(g) }, // the metrics start later
 	}})
 	return err
 }
@@ -120,12 +126,12 @@ func logSealed(log *zap.Logger, s seal.Status) {
 	}
 }
 
-// logUnreadable logs each id that cannot be read, once.
-func logUnreadable(log *zap.Logger, event, key, text string) func(uuid.UUID, error) {
-	var logged sync.Map
+// once calls report for each id once.
+func once(report func(id uuid.UUID, why error)) func(uuid.UUID, error) {
+	var reported sync.Map
 	return func(id uuid.UUID, why error) {
-		if _, before := logged.LoadOrStore(id, true); !before {
-			log.Error(text, zap.String("event", event), zap.Stringer(key, id), zap.Error(why))
+		if _, before := reported.LoadOrStore(id, true); !before {
+			report(id, why)
 		}
 	}
 }
