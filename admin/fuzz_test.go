@@ -26,7 +26,7 @@ func fuzzed(token string) http.Handler {
 		Topic: "https://example.org/", Callback: "https://s.example/cb", Secret: "s3cret", ExpiresAt: noon.Add(time.Hour),
 	}})
 	return New(Options{
-		Topics: m, Subscriptions: m, Marks: m, Token: held(token), Now: func() time.Time { return noon },
+		Topics: m, Subscriptions: m, Pings: m, Token: held(token), Now: func() time.Time { return noon },
 		Control: func() Control { return &controlled{m: m} },
 		Info:    func(context.Context) Info { return Info{Version: "v1"} },
 	})

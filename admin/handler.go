@@ -27,9 +27,9 @@ type Topics interface {
 	journal.Remover
 }
 
-// Marks is what the API reads of the pings. journal.Marks has it.
-type Marks interface {
-	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error)
+// Pings is what the API reads of the pings. journal.Pings has it.
+type Pings interface {
+	PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error)
 }
 
 // Subscriptions is what the API reads of the subscriptions. subscriptions.Store
@@ -61,8 +61,8 @@ type Options struct {
 	Topics        Topics
 	Subscriptions Subscriptions
 	Info          func(context.Context) Info
-	// Marks has the pings of topics. Nil: there are none.
-	Marks Marks
+	// Pings has the pings of topics. Nil: there are none.
+	Pings Pings
 	// Control returns what carries changes out; nil as long as the hub starts,
 	// which is answered with 503. Nil itself: there never is one.
 	Control func() Control

@@ -45,8 +45,8 @@ func TestNotifications(t *testing.T) {
 	m := &memory{}
 	entries := m.addEntries(theTopic, 30, 10)
 	other := m.addEntries("https://example.org/other", 1, 0)
-	m.addMark(journal.Mark{Topic: "https://example.org/pinged"})
-	base := start(t, Options{Topics: m, Subscriptions: m, Marks: m}) + "/api/v1/topics/"
+	m.addMark(journal.PingRecord{Topic: "https://example.org/pinged"})
+	base := start(t, Options{Topics: m, Subscriptions: m, Pings: m}) + "/api/v1/topics/"
 	list := base + journal.TopicID(theTopic).String() + "/notifications?"
 	all := samePages[Notification](t, list, 20)
 	for i, n := range all {
@@ -150,7 +150,7 @@ func TestGaps_Invariant10(t *testing.T) {
 }
 
 // Topics that were published to and topics that were pinged are one list.
-func TestTopicsWithMarks(t *testing.T) {
+func TestTopicsWithPingRecords(t *testing.T) {
 	m := &memory{}
 	published, pinged := 0, 0
 	for i := range 3000 {
@@ -161,10 +161,10 @@ func TestTopicsWithMarks(t *testing.T) {
 		}
 		if i%3 != 0 {
 			pinged++
-			m.addMark(journal.Mark{Topic: topic, Pings: 3, Fetched: uint64(1 + i%3), PingedAt: noon, Tries: 2, NextAt: noon.Add(time.Minute), Last: journal.Fetch{At: noon, Outcome: "gap", Detail: "No.", Status: 200}})
+			m.addMark(journal.PingRecord{Topic: topic, Pings: 3, Fetched: uint64(1 + i%3), PingedAt: noon, Tries: 2, NextAt: noon.Add(time.Minute), Last: journal.Fetch{At: noon, Outcome: "gap", Detail: "No.", Status: 200}})
 		}
 	}
-	base := start(t, Options{Topics: m, Subscriptions: m, Marks: m}) + "/api/v1/topics"
+	base := start(t, Options{Topics: m, Subscriptions: m, Pings: m}) + "/api/v1/topics"
 	for _, limit := range []string{"7", "100", "1000"} {
 		seen, pages := collect(t, base+"?limit="+limit, func(v Topic) string { return v.URL })
 		withFetch, withKind := 0, 0

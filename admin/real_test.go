@@ -64,7 +64,7 @@ func newReal(t *testing.T) *real {
 		}
 	})
 	api := newAPI(Options{
-		Topics: s, Subscriptions: s, Marks: s, Control: func() Control { return service },
+		Topics: s, Subscriptions: s, Pings: s, Control: func() Control { return service },
 		Info: func(context.Context) Info { return Info{} },
 	})
 	server := httptest.NewServer(api.handler())

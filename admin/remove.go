@@ -132,7 +132,7 @@ func (a *api) eachActive(ctx context.Context, topic string, do func(ctx context.
 	return int(n.Load()), err
 }
 
-// forgetTopic removes a topic and its mark, though somebody publishes or pings
+// forgetTopic removes a topic and its ping record, though somebody publishes or pings
 // meanwhile.
 func (a *api) forgetTopic(ctx context.Context, topic string) error {
 	for range maxResets {

@@ -80,7 +80,7 @@ func newTabled(o Options) *tabled {
 	}})
 	c := &controlled{m: m}
 	core, logs := observer.New(zapcore.InfoLevel)
-	o.Topics, o.Subscriptions, o.Marks, o.Log = m, m, m, zap.New(core)
+	o.Topics, o.Subscriptions, o.Pings, o.Log = m, m, m, zap.New(core)
 	o.Control = func() Control { return c }
 	o.Now = func() time.Time { return noon.Add(time.Hour / 2) }
 	o.Info = func(context.Context) Info { return Info{Version: "v1"} }

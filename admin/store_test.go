@@ -19,7 +19,7 @@ import (
 // more than 7, as a store may.
 type memory struct {
 	heads    [journal.Partitions][]journal.Head
-	marks    [journal.Partitions][]journal.Mark
+	pings    [journal.Partitions][]journal.PingRecord
 	records  [journal.Partitions][]subscriptions.Record
 	entries  map[string][]journal.Entry
 	attempts []subscriptions.Attempt // of every subscription
@@ -45,10 +45,10 @@ func (m *memory) addRecord(r subscriptions.Record) {
 	slices.SortFunc(m.records[p], func(a, b subscriptions.Record) int { return compare(recordID(a), recordID(b)) })
 }
 
-func (m *memory) addMark(mark journal.Mark) {
-	p := journal.Partition(journal.TopicID(mark.Topic))
-	m.marks[p] = append(m.marks[p], mark)
-	slices.SortFunc(m.marks[p], func(a, b journal.Mark) int { return compare(markID(a), markID(b)) })
+func (m *memory) addMark(ping journal.PingRecord) {
+	p := journal.Partition(journal.TopicID(ping.Topic))
+	m.pings[p] = append(m.pings[p], ping)
+	slices.SortFunc(m.pings[p], func(a, b journal.PingRecord) int { return compare(markID(a), markID(b)) })
 }
 
 // addEntries gives a topic n notifications of a minute each, from noon on, the
@@ -77,7 +77,7 @@ func (m *memory) addEntries(topic string, n, trimmed int) []journal.Entry {
 	return m.entries[topic]
 }
 
-func markID(m journal.Mark) uuid.UUID { return journal.TopicID(m.Topic) }
+func markID(m journal.PingRecord) uuid.UUID { return journal.TopicID(m.Topic) }
 
 func headID(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) }
 
@@ -103,8 +103,8 @@ func (m *memory) Topics(_ context.Context, p int, after uuid.UUID, limit int) ([
 	return list(m.heads[p], after, limit, headID), m.call()
 }
 
-func (m *memory) Marks(_ context.Context, p int, after uuid.UUID, limit int) ([]journal.Mark, error) {
-	return list(m.marks[p], after, limit, markID), m.call()
+func (m *memory) PingRecords(_ context.Context, p int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
+	return list(m.pings[p], after, limit, markID), m.call()
 }
 
 func (m *memory) Find(_ context.Context, id uuid.UUID) (string, journal.Entry, error) {

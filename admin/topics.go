@@ -18,7 +18,7 @@ import (
 // published to, the head has no version.
 type topicState struct {
 	head journal.Head
-	mark *journal.Mark // nil: it was never pinged
+	ping *journal.PingRecord // nil: it was never pinged
 }
 
 func (t topicState) id() uuid.UUID { return journal.TopicID(t.head.Topic) }
@@ -38,7 +38,7 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 
 // gone reports whether nothing but a tombstone is left of the topic, and nobody
 // pinged it since.
-func (t topicState) gone() bool { return t.head.Forgotten() && t.mark == nil }
+func (t topicState) gone() bool { return t.head.Forgotten() && t.ping == nil }
 
 // shown yields the states without those of topics that are gone.
 func shown(states iter.Seq2[topicState, error]) iter.Seq2[topicState, error] {
@@ -66,34 +66,34 @@ func mapped[T, U any](items iter.Seq2[T, error], f func(T) U) iter.Seq2[U, error
 	}
 }
 
-// topicStates lists the topics of a partition that have a head or a mark by id,
+// topicStates lists the topics of a partition that have a head or a ping record by id,
 // after the given one: some, as long as there are any.
 func (a *api) topicStates(ctx context.Context, partition int, after uuid.UUID, limit int) ([]topicState, error) {
 	heads, err := a.Topics.Topics(ctx, partition, after, limit)
-	if err != nil || a.Marks == nil {
+	if err != nil || a.Pings == nil {
 		return joined(heads, nil), err
 	}
-	marks, err := a.Marks.Marks(ctx, partition, after, limit)
-	return joined(heads, marks), err
+	pings, err := a.Pings.PingRecords(ctx, partition, after, limit)
+	return joined(heads, pings), err
 }
 
-// joined brings heads and marks together, both by topic id. A list is known as
+// joined brings heads and ping records together, both by topic id. A list is known as
 // far as it goes, and to its end only if it has nothing: so the result goes as
 // far as the list that ends first.
-func joined(heads []journal.Head, marks []journal.Mark) []topicState {
+func joined(heads []journal.Head, pings []journal.PingRecord) []topicState {
 	var out []topicState
-	for all := len(heads) > 0 && len(marks) > 0; len(heads)+len(marks) > 0; {
-		if all && (len(heads) == 0 || len(marks) == 0) {
+	for all := len(heads) > 0 && len(pings) > 0; len(heads)+len(pings) > 0; {
+		if all && (len(heads) == 0 || len(pings) == 0) {
 			break
 		}
 		order := 0
 		switch {
-		case len(marks) == 0:
+		case len(pings) == 0:
 			order = -1
 		case len(heads) == 0:
 			order = 1
 		default:
-			h, m := journal.TopicID(heads[0].Topic), journal.TopicID(marks[0].Topic)
+			h, m := journal.TopicID(heads[0].Topic), journal.TopicID(pings[0].Topic)
 			order = bytes.Compare(h[:], m[:])
 		}
 		var t topicState
@@ -101,8 +101,8 @@ func joined(heads []journal.Head, marks []journal.Mark) []topicState {
 			t.head, heads = heads[0], heads[1:]
 		}
 		if order >= 0 {
-			t.mark, marks = &marks[0], marks[1:]
-			t.head.Topic = t.mark.Topic
+			t.ping, pings = &pings[0], pings[1:]
+			t.head.Topic = t.ping.Topic
 		}
 		out = append(out, t)
 	}
@@ -163,8 +163,8 @@ func (a *api) topic(of topicState) Topic {
 	if h.Last.Seq > 0 {
 		t.Head = Head{ID: h.ID.String(), Seq: h.Last.Seq, Position: position(h.Last.Position), ReceivedAt: utc(h.ReceivedAt)}
 	}
-	if of.mark != nil {
-		t.Fetch = fetch(of.mark)
+	if of.ping != nil {
+		t.Fetch = fetch(of.ping)
 	}
 	if a.Pauses != nil {
 		t.Pauses = a.Pauses(h.Topic)
@@ -177,7 +177,7 @@ func (a *api) topic(of topicState) Topic {
 	return t
 }
 
-func fetch(m *journal.Mark) *Fetch {
+func fetch(m *journal.PingRecord) *Fetch {
 	f := &Fetch{
 		PingedAt: utc(m.PingedAt), Waiting: m.Waiting(), Tries: m.Tries, NextAttemptAt: utc(m.NextAt),
 		At: utc(m.Last.At), Outcome: m.Last.Outcome, Detail: m.Last.Detail, Status: m.Last.Status,

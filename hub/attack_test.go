@@ -72,7 +72,7 @@ func (s *siege) start() {
 		s.t.Fatal(err)
 	}
 	s.hub, err = hub.New(hub.Options{
-		HubURL: attackedHub, Journal: s.store, Marks: s.store, Subscriptions: s.subs, Topics: checker,
+		HubURL: attackedHub, Journal: s.store, Pings: s.store, Subscriptions: s.subs, Topics: checker,
 		Auth: hub.PublishAuth{Content: true, Token: true},
 		Publishers: validate.NewPublishers([]validate.Publisher{{
 			Name: "source", Topics: []validate.Pattern{pattern}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("token"))},

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// sweepEvery is how often the hub reads all marks to find those that wait, and
+	// sweepEvery is how often the hub reads all ping records to find those that wait, and
 	// forgetEvery those that are too old. If there are several hubs, a ping may have come
 	// to another one: then a sweep comes every sweepSoon, and also after the store failed.
 	sweepEvery  = time.Minute
 	sweepSoon   = 5 * time.Second
 	forgetEvery = time.Hour
-	// sweepPage is how many marks are read from the store at once.
+	// sweepPage is how many ping records are read from the store at once.
 	sweepPage = 256
 	// storeRest is the pause after the store failed, and recordTime how long storing the
 	// result of a fetch may take.
@@ -35,7 +35,7 @@ const (
 	recordTime = 5 * time.Second
 	// overtakenPause is the wait before a topic is fetched again because its journal moved.
 	overtakenPause = time.Second
-	// maxDetail is how many bytes of a refusal a mark stores.
+	// maxDetail is how many bytes of a refusal a ping record stores.
 	maxDetail = 1000
 	// anyMedia is the type of what is served without one (RFC 9110, 8.3).
 	anyMedia = "application/octet-stream"
@@ -95,8 +95,8 @@ func (h *Handler) Fetch(ctx context.Context) error {
 // that were pinged before. It does not wait.
 func (h *Handler) Acquired(partition int) { h.fetches.acquire(partition) }
 
-// sweep queues the waiting marks of this hub's partitions. If forget is set, it deletes
-// marks that led to nothing for journal.MarkKeep. False: the store failed.
+// sweep queues the waiting ping records of this hub's partitions. If forget is set, it deletes
+// ping records that led to nothing for journal.PingRecordKeep. False: the store failed.
 func (h *Handler) sweep(ctx context.Context, partitions []int, forget bool) bool {
 	for _, partition := range partitions {
 		if err := h.sweepOne(ctx, partition, forget); err != nil {
@@ -111,11 +111,11 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 	now := h.o.Clock.Earliest()
 	var after uuid.UUID
 	for h.o.Owns(partition) {
-		marks, err := h.o.Marks.Marks(ctx, partition, after, sweepPage)
+		pings, err := h.o.Pings.PingRecords(ctx, partition, after, sweepPage)
 		if err != nil {
 			return err
 		}
-		for _, m := range marks {
+		for _, m := range pings {
 			if m.Waiting() {
 				known := h.fetches.lacks(m.Topic) && h.known(ctx, m.Topic)
 				h.fetches.resume(m, known, h.o.Clock.Now())
@@ -125,10 +125,10 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 				}
 			}
 		}
-		if len(marks) < sweepPage {
+		if len(pings) < sweepPage {
 			return nil
 		}
-		after = journal.TopicID(marks[len(marks)-1].Topic)
+		after = journal.TopicID(pings[len(pings)-1].Topic)
 	}
 	return nil
 }
@@ -138,16 +138,16 @@ func (h *Handler) owns(topic string) bool {
 	return h.o.Owns(journal.Partition(journal.TopicID(topic)))
 }
 
-// forget deletes an old mark if its topic never had a notification.
-func (h *Handler) forget(ctx context.Context, m journal.Mark, now time.Time) error {
-	if now.Sub(m.PingedAt) < journal.MarkKeep {
+// forget deletes an old ping record if its topic never had a notification.
+func (h *Handler) forget(ctx context.Context, m journal.PingRecord, now time.Time) error {
+	if now.Sub(m.PingedAt) < journal.PingRecordKeep {
 		return nil
 	}
 	head, err := h.o.Journal.Head(ctx, m.Topic)
 	if err != nil || established(head) {
 		return err
 	}
-	return h.o.Marks.Unmark(ctx, m)
+	return h.o.Pings.DeletePingRecord(ctx, m)
 }
 
 // established reports whether a topic is in the journal.
@@ -185,10 +185,10 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 		// If it has to be fetched again, a sweep finds it.
 		return h.record(ctx, j, *j.unrecorded, next{})
 	}
-	if !h.owns(j.topic) { // the new owner finds the mark
+	if !h.owns(j.topic) { // the new owner finds the ping record
 		return next{}
 	}
-	m, err := h.o.Marks.Mark(ctx, j.topic)
+	m, err := h.o.Pings.PingRecord(ctx, j.topic)
 	if err != nil {
 		h.storeFailed(ctx, err)
 		return next{keep: true}
@@ -209,7 +209,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	p := &publication{topic: j.topic, fetched: true, since: head.Version}
 	status, err := h.fetch(asking(ctx, 0, j.topic, head, ""), p)
 	if err != nil && ctx.Err() != nil {
-		return next{keep: true} // the mark stays for the next start
+		return next{keep: true} // the ping record stays for the next start
 	}
 	if errors.Is(err, errOvertaken) {
 		return next{keep: true, due: time.Now().Add(overtakenPause)}
@@ -242,13 +242,13 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 }
 
 // record stores the result of a fetch, even if ctx has ended. Until then the job does
-// nothing else. Otherwise, if the store accepts notifications but no marks, the same
+// nothing else. Otherwise, if the store accepts notifications but no ping records, the same
 // content would go out again and again.
-func (h *Handler) record(ctx context.Context, j *fetchJob, m journal.Mark, then next) next {
+func (h *Handler) record(ctx context.Context, j *fetchJob, m journal.PingRecord, then next) next {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	j.unrecorded = nil
-	if err := h.o.Marks.SetFetched(ctx, m); err != nil {
+	if err := h.o.Pings.SetFetched(ctx, m); err != nil {
 		j.unrecorded = &m
 		h.storeFailed(ctx, err)
 		return next{keep: true}
@@ -256,7 +256,7 @@ func (h *Handler) record(ctx context.Context, j *fetchJob, m journal.Mark, then 
 	if m.Waiting() {
 		return then
 	}
-	// A ping during the fetch is in the stored mark, and in the job.
+	// A ping during the fetch is in the stored ping record, and in the job.
 	return next{}
 }
 

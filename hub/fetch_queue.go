@@ -18,14 +18,14 @@ const (
 	fetchesPerHost = 4
 	// maxFetchJobs is how many topics are in memory: more than strangers can have wait.
 	// Others that wait are in the store, and a sweep finds them.
-	maxFetchJobs = 2 * journal.MaxMarks * journal.Partitions
+	maxFetchJobs = 2 * journal.MaxPingRecords * journal.Partitions
 	// pingedAgain is how soon a topic that could not be fetched is tried when it is pinged
 	// again.
 	pingedAgain = 10 * time.Second
 )
 
 // fetchQueue hands out topics to fetch by the rule of fairqueue, each topic once at a time.
-// What has to be fetched is in the marks; the queue knows topics and times.
+// What has to be fetched is in the ping records; the queue knows topics and times.
 type fetchQueue struct {
 	mu       sync.Mutex
 	jobs     map[string]*fetchJob // by topic
@@ -37,8 +37,8 @@ type fetchQueue struct {
 // first group.
 type fetchJob struct {
 	topic      string
-	unrecorded *journal.Mark // it was fetched, and has to be stored
-	pings      uint64        // of the mark when it was last read
+	unrecorded *journal.PingRecord // it was fetched, and has to be stored
+	pings      uint64              // of the ping record when it was last read
 
 	fairqueue.Item[*fetchJob]
 	floor time.Time // not before, even if pinged
@@ -91,11 +91,11 @@ func (j *fetchJob) hurry(now time.Time) {
 	}
 }
 
-// resume queues a topic whose mark was found in the store, at the wall-clock time now, if
+// resume queues a topic whose ping record was found in the store, at the wall-clock time now, if
 // the queue does not have it, or moves it forward if it was pinged since. A time further off
 // than any pause was left by a clock that jumped, and does not count. Known says that the
 // topic is established.
-func (q *fetchQueue) resume(m journal.Mark, known bool, now time.Time) {
+func (q *fetchQueue) resume(m journal.PingRecord, known bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.jobs[m.Topic]; j != nil {

@@ -16,10 +16,10 @@ var fetchRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * tim
 // can't take up all places for those that wait.
 const fetchFor = time.Hour
 
-// concluded is the mark m after a try that began with it and ended at now, with
+// concluded is the ping record m after a try that began with it and ended at now, with
 // err; rnd, from 0 to 1, spreads the pauses. Where the topic is to be fetched
 // again, then says when.
-func concluded(m journal.Mark, p *publication, err error, now time.Time, rnd float64) (_ journal.Mark, then next) {
+func concluded(m journal.PingRecord, p *publication, err error, now time.Time, rnd float64) (_ journal.PingRecord, then next) {
 	m.Last = journal.Fetch{At: now, Outcome: p.outcome(), ID: p.id}
 	if err == nil {
 		m.Fetched, m.Tries, m.NextAt = m.Pings, 0, time.Time{}
@@ -41,7 +41,7 @@ func concluded(m journal.Mark, p *publication, err error, now time.Time, rnd flo
 // any more, as the topic's answer is final. Pure. A topic that can't be asked is
 // given up fetchFor after its last ping, with a last try then; where this hub
 // itself was at fault it goes on.
-func retryFetch(m journal.Mark, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
+func retryFetch(m journal.PingRecord, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
 	pause = max(fetchRetries.Pause(m.Tries, rnd), r.wait)
 	switch {
 	case r.kind.ours():

@@ -121,7 +121,7 @@ func (b *bed) start(t *testing.T, change ...func(*Options)) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	b.logs = logs
 	b.world = newWorld(t, append([]func(*Options){func(o *Options) {
-		o.Journal, o.Marks, o.Log, o.Now = b.store, b.store, zap.New(core), nil
+		o.Journal, o.Pings, o.Log, o.Now = b.store, b.store, zap.New(core), nil
 		o.Event = func(e Event) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -130,7 +130,7 @@ func (b *bed) start(t *testing.T, change ...func(*Options)) {
 			}
 		}
 	}}, change...)...)
-	b.marks = b.store
+	b.pings = b.store
 	b.topics.fetch = b.web.fetch
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -154,9 +154,9 @@ func (b *bed) pinged(topics ...string) {
 	synctest.Wait()
 }
 
-func (b *bed) mark(topic string) journal.Mark {
+func (b *bed) pingRecord(topic string) journal.PingRecord {
 	b.t.Helper()
-	m, err := b.store.Mark(context.Background(), topic)
+	m, err := b.store.PingRecord(context.Background(), topic)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestFetchedNotifications_HUB60(t *testing.T) {
 		for i, s := range steps {
 			b.web.set(topic, s.serve)
 			b.pinged(topic)
-			entries, m, e := b.entries(), b.mark(topic), b.events[i]
+			entries, m, e := b.entries(), b.pingRecord(topic), b.events[i]
 			if len(entries) != s.stored || m.Last.Outcome != s.outcome || m.Waiting() || m.Last.Status != 200 || !m.Last.At.Equal(time.Now()) {
 				t.Errorf("%d: %d entries, %+v", i, len(entries), m)
 			}
@@ -249,8 +249,8 @@ func TestFetchedContent_HUB61(t *testing.T) {
 				b.web.set(topic, served(mediaType, "some \xff content", "Link", link(topic)))
 				b.pinged(topic)
 				entries := b.entries()
-				if len(entries) != i+1 || b.mark(topic).Last.Outcome != "accepted" {
-					t.Fatalf("%q: %d entries, %+v", mediaType, len(entries), b.mark(topic))
+				if len(entries) != i+1 || b.pingRecord(topic).Last.Outcome != "accepted" {
+					t.Fatalf("%q: %d entries, %+v", mediaType, len(entries), b.pingRecord(topic))
 				}
 				e := entries[i]
 				if e.MediaType != want || string(e.Body) != "some \xff content" || e.Kind != journal.KindContent || e.Timed() || e.Links != nil {
@@ -277,7 +277,7 @@ func TestFetchedFeeds_HUB60_HUB61(t *testing.T) {
 			b.pinged(topic)
 			entries := b.entries()
 			if len(entries) != 1 || entries[0].MediaType != mediaType || string(entries[0].Body) != body || entries[0].Kind != journal.KindContent {
-				t.Errorf("%s: %+v, %+v", mediaType, entries, b.mark(topic))
+				t.Errorf("%s: %+v, %+v", mediaType, entries, b.pingRecord(topic))
 			}
 		})
 	}
@@ -290,7 +290,7 @@ func TestFetchedFeeds_HUB60_HUB61(t *testing.T) {
 		inBed(t, func(b *bed) {
 			b.web.set(topic, served("application/xml", body))
 			b.pinged(topic)
-			if m := b.mark(topic); len(b.entries()) != 0 || m.Last.Outcome != outcome {
+			if m := b.pingRecord(topic); len(b.entries()) != 0 || m.Last.Outcome != outcome {
 				t.Errorf("%s: %+v", body, m)
 			}
 		})
@@ -319,7 +319,7 @@ func TestContentSettlesNoKind_HUB57_HUB60(t *testing.T) {
 				for _, e := range b.entries() {
 					got = append(got, e.Kind)
 				}
-				if m := b.mark(topic); !slices.Equal(got, kinds) || outcome != "" && m.Last.Outcome != outcome {
+				if m := b.pingRecord(topic); !slices.Equal(got, kinds) || outcome != "" && m.Last.Outcome != outcome {
 					t.Errorf("%s: %q and %+v, want %q and %q", name, got, m.Last, kinds, outcome)
 				}
 			}
@@ -379,7 +379,7 @@ func TestFetchesThatAreRefused_HUB60(t *testing.T) {
 				b.web.set(topic, tc.serve)
 				b.pinged(topic)
 				time.Sleep(3 * time.Hour)
-				m := b.mark(topic)
+				m := b.pingRecord(topic)
 				if m.Last.Outcome != tc.outcome || m.Last.Status != tc.status || m.Waiting() || m.Tries != 0 || len(b.web.times(topic)) != 1 {
 					t.Errorf("%d fetches, %+v", len(b.web.times(topic)), m)
 				}
@@ -389,7 +389,7 @@ func TestFetchesThatAreRefused_HUB60(t *testing.T) {
 				}
 				b.web.set(topic, served("text/plain", "x"))
 				b.pinged(topic)
-				if m := b.mark(topic); m.Last.Outcome != "accepted" || m.Last.Detail != "" {
+				if m := b.pingRecord(topic); m.Last.Outcome != "accepted" || m.Last.Detail != "" {
 					t.Errorf("the next one: %+v", m)
 				}
 			}, tc.change)
@@ -411,7 +411,7 @@ func TestFetchOfATopicThatIsNotServed(t *testing.T) {
 		b.pinged(topic)
 		b.stop()
 		b.start(b.t, func(o *Options) { o.TopicDeny = patterns(topic) })
-		if m := b.mark(topic); m.Last.Outcome != "topic-not-allowed" || m.Waiting() || len(b.web.times(topic)) != 1 {
+		if m := b.pingRecord(topic); m.Last.Outcome != "topic-not-allowed" || m.Waiting() || len(b.web.times(topic)) != 1 {
 			t.Errorf("%+v", m)
 		}
 	})
@@ -433,7 +433,7 @@ func TestPingsCoalesce_HUB60(t *testing.T) {
 		b.web.set(topic, served("text/plain", "last"))
 		close(first)
 		synctest.Wait()
-		m, entries := b.mark(topic), b.entries()
+		m, entries := b.pingRecord(topic), b.entries()
 		if n := len(b.web.times(topic)); n != 2 || m.Waiting() || m.Pings != 101 || m.Fetched != 101 {
 			t.Errorf("%d fetches, %+v", n, m)
 		}
@@ -453,7 +453,7 @@ func TestFetchIsTriedAgain_HUB60(t *testing.T) {
 		start := time.Now()
 		b.web.set(topic, refusing(502, &validate.UnsureError{Reason: "the topic URI answered 502"}))
 		b.pinged(topic)
-		m := b.mark(topic)
+		m := b.pingRecord(topic)
 		if !m.Waiting() || m.Tries != 1 || m.Last.Outcome != "topic-unreachable" || m.Last.Status != 502 || !m.NextAt.After(start) {
 			t.Errorf("%+v", m)
 		}
@@ -471,12 +471,12 @@ func TestFetchIsTriedAgain_HUB60(t *testing.T) {
 		if last := times[len(times)-1].Sub(start); last != fetchFor {
 			t.Errorf("the last try came after %v", last)
 		}
-		if m := b.mark(topic); m.Waiting() || m.Tries != 0 || !m.NextAt.IsZero() || m.Last.Outcome != "topic-unreachable" {
+		if m := b.pingRecord(topic); m.Waiting() || m.Tries != 0 || !m.NextAt.IsZero() || m.Last.Outcome != "topic-unreachable" {
 			t.Errorf("%+v", m)
 		}
 		b.web.set(topic, served("text/plain", "x"))
 		b.pinged(topic)
-		if m := b.mark(topic); m.Last.Outcome != "accepted" {
+		if m := b.pingRecord(topic); m.Last.Outcome != "accepted" {
 			t.Errorf("%+v", m)
 		}
 	})
@@ -492,7 +492,7 @@ func TestPingHurriesAFailedFetch(t *testing.T) {
 			time.Sleep(20 * time.Minute) // to where the pauses are long
 			n := len(b.web.times(topic))
 			b.web.set(topic, refusing(503, &validate.UnsureError{Reason: "the topic URI answered 503", After: wait}))
-			time.Sleep(time.Until(b.mark(topic).NextAt))
+			time.Sleep(time.Until(b.pingRecord(topic).NextAt))
 			synctest.Wait()
 			b.web.set(topic, served("text/plain", "x"))
 			failed := time.Now()
@@ -502,8 +502,8 @@ func TestPingHurriesAFailedFetch(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			times := b.web.times(topic)
-			if len(times) < n+2 || times[n+1].Sub(failed) != want || b.mark(topic).Waiting() {
-				t.Errorf("asked to wait %v: %v, %+v", wait, times, b.mark(topic))
+			if len(times) < n+2 || times[n+1].Sub(failed) != want || b.pingRecord(topic).Waiting() {
+				t.Errorf("asked to wait %v: %v, %+v", wait, times, b.pingRecord(topic))
 			}
 		})
 	}
@@ -530,14 +530,14 @@ func TestFetchesGoOnAfterARestart_HUB60(t *testing.T) {
 		b.web.set(other, refusing(0, &validate.UnsureError{Reason: "example.org could not be reached"}))
 		b.pinged(topic, other)
 		b.stop()
-		due := b.mark(other).NextAt
-		if m := b.mark(topic); !m.Waiting() || m.Last.Outcome != "" {
+		due := b.pingRecord(other).NextAt
+		if m := b.pingRecord(topic); !m.Waiting() || m.Last.Outcome != "" {
 			t.Errorf("%+v", m)
 		}
 		b.web.set(topic, served("text/plain", "x"))
 		b.web.set(other, served("text/plain", "x"))
 		b.start(b.t)
-		if m := b.mark(topic); m.Waiting() || len(b.entries()) != 1 {
+		if m := b.pingRecord(topic); m.Waiting() || len(b.entries()) != 1 {
 			t.Errorf("%+v", m)
 		}
 		time.Sleep(time.Minute)
@@ -547,22 +547,22 @@ func TestFetchesGoOnAfterARestart_HUB60(t *testing.T) {
 	})
 }
 
-// A crash between the journal and the mark: nothing is lost, a notification is
+// A crash between the journal and the ping record: nothing is lost, a notification is
 // recognised, and content goes out at most once more.
 func TestCrashBeforeTheMarkIsSettled(t *testing.T) {
 	for mediaType, want := range map[string]int{"application/xml": 1, "text/plain": 2} {
 		inBed(t, func(b *bed) {
-			b.o.Marks = &brokenMarks{marks: b.store, setFetched: func(journal.Mark) error { return errors.New("the power failed") }}
+			b.o.Pings = &brokenPings{pings: b.store, setFetched: func(journal.PingRecord) error { return errors.New("the power failed") }}
 			b.web.set(topic, served(mediaType, dated(0, 1, "a")))
 			b.pinged(topic)
 			time.Sleep(time.Hour) // the store goes on failing, and that is no reason to fetch again
-			if n := len(b.web.times(topic)); n != 1 || len(b.entries()) != 1 || !b.mark(topic).Waiting() {
+			if n := len(b.web.times(topic)); n != 1 || len(b.entries()) != 1 || !b.pingRecord(topic).Waiting() {
 				t.Errorf("%s: %d fetches", mediaType, n)
 			}
 			b.stop()
 			b.start(b.t)
-			if n := len(b.entries()); n != want || b.mark(topic).Waiting() {
-				t.Errorf("%s: %d entries, %+v", mediaType, n, b.mark(topic))
+			if n := len(b.entries()); n != want || b.pingRecord(topic).Waiting() {
+				t.Errorf("%s: %d entries, %+v", mediaType, n, b.pingRecord(topic))
 			}
 		})
 	}
@@ -572,7 +572,7 @@ func TestCrashBeforeTheMarkIsSettled(t *testing.T) {
 func TestFetchesWaitForTheStore(t *testing.T) {
 	inBed(t, func(b *bed) {
 		failures := 3
-		b.o.Marks = &brokenMarks{marks: b.store, setFetched: func(journal.Mark) error {
+		b.o.Pings = &brokenPings{pings: b.store, setFetched: func(journal.PingRecord) error {
 			if failures--; failures >= 0 {
 				return errors.New("no route to host")
 			}
@@ -581,7 +581,7 @@ func TestFetchesWaitForTheStore(t *testing.T) {
 		b.web.set(topic, served("text/plain", "x"))
 		b.pinged(topic)
 		time.Sleep(time.Minute)
-		if m := b.mark(topic); m.Waiting() || m.Last.Outcome != "accepted" || len(b.entries()) != 1 {
+		if m := b.pingRecord(topic); m.Waiting() || m.Last.Outcome != "accepted" || len(b.entries()) != 1 {
 			t.Errorf("%+v", m)
 		}
 		if n := b.logs.FilterField(zap.String("event", "fetch_store_failed")).Len(); n != 3 {
@@ -617,7 +617,7 @@ func TestFetchesAreFairOverHosts(t *testing.T) {
 		time.Sleep(time.Minute)
 		start := time.Now()
 		b.pinged(topic)
-		if times := b.web.times(topic); len(times) != 1 || !times[0].Equal(start) || b.mark(topic).Waiting() {
+		if times := b.web.times(topic); len(times) != 1 || !times[0].Equal(start) || b.pingRecord(topic).Waiting() {
 			t.Errorf("%v", times)
 		}
 		asked := 0
@@ -630,7 +630,7 @@ func TestFetchesAreFairOverHosts(t *testing.T) {
 	})
 }
 
-// A fetch begins only where a mark says so: a ping that the running fetch knew of
+// A fetch begins only where a ping record says so: a ping that the running fetch knew of
 // leads to no other.
 func TestNothingIsFetchedWithoutAMark_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
@@ -656,12 +656,12 @@ func TestHostsTakeTurns(t *testing.T) {
 		b.web.set("example.org:443", b.web.serve["many.example:443"])
 		b.pinged(append(many, topic)...)
 		time.Sleep(2 * time.Second)
-		if b.mark(topic).Waiting() {
+		if b.pingRecord(topic).Waiting() {
 			t.Error("it waits for the others")
 		}
 		time.Sleep(time.Minute)
 		for _, topic := range many {
-			if b.mark(topic).Waiting() {
+			if b.pingRecord(topic).Waiting() {
 				t.Errorf("%s was forgotten", topic)
 			}
 		}
@@ -691,23 +691,23 @@ func TestFetchWaitsForTheBudget_HUB60(t *testing.T) {
 		for _, times := range maps.Clone(b.web.fetched) {
 			asked += len(times)
 		}
-		if m := b.mark(topic); !m.Waiting() || m.Tries != 0 || m.Last.Outcome != "" || asked > 200 { // of 51 topics every 3 s
+		if m := b.pingRecord(topic); !m.Waiting() || m.Tries != 0 || m.Last.Outcome != "" || asked > 200 { // of 51 topics every 3 s
 			t.Errorf("%d requests, %+v", asked, m)
 		}
-		if b.mark("https://other.example/").Waiting() || len(b.events) != 1 {
+		if b.pingRecord("https://other.example/").Waiting() || len(b.events) != 1 {
 			t.Errorf("%+v", b.events)
 		}
 		over.Store(false)
 		time.Sleep(4 * time.Second)
 		for _, topic := range append(many, topic) {
-			if b.mark(topic).Waiting() {
+			if b.pingRecord(topic).Waiting() {
 				t.Errorf("%s waits still", topic)
 			}
 		}
 		over.Store(true)
 		b.pinged(topic)
 		time.Sleep(2 * time.Hour)
-		if m := b.mark(topic); m.Waiting() || m.Last.Outcome != "topic-unreachable" {
+		if m := b.pingRecord(topic); m.Waiting() || m.Last.Outcome != "topic-unreachable" {
 			t.Errorf("%+v", m)
 		}
 	})
@@ -727,34 +727,34 @@ func TestFetchOutlastsTroubleOfThisHub(t *testing.T) {
 		})
 		b.pinged(topic)
 		time.Sleep(5 * time.Hour)
-		if m := b.mark(topic); !m.Waiting() || m.Last.Outcome != "busy" {
+		if m := b.pingRecord(topic); !m.Waiting() || m.Last.Outcome != "busy" {
 			t.Errorf("%+v", m)
 		}
 		b.fetchMemory.Release(b.o.MaxFetchBytes)
 		time.Sleep(time.Hour)
-		if m := b.mark(topic); m.Waiting() || m.Last.Outcome != "accepted" {
+		if m := b.pingRecord(topic); m.Waiting() || m.Last.Outcome != "accepted" {
 			t.Errorf("%+v", m)
 		}
 	})
 }
 
-// Marks of topics that nothing came of are forgotten after a week (invariant 12);
+// PingRecords of topics that nothing came of are forgotten after a week (invariant 12);
 // the others stay.
-func TestOldMarksAreForgotten(t *testing.T) {
+func TestOldPingRecordsAreForgotten(t *testing.T) {
 	inBed(t, func(b *bed) {
 		gone := topic + "gone"
 		b.web.set(topic, served("text/plain", "x"))
 		b.web.set(gone, refusing(404, &validate.DeniedError{Reason: "the topic URI answered 404"}))
 		b.pinged(topic, gone)
-		time.Sleep(journal.MarkKeep - time.Second)
-		if b.mark(gone).Last.Outcome != "topic-denied" {
-			t.Errorf("%+v", b.mark(gone))
+		time.Sleep(journal.PingRecordKeep - time.Second)
+		if b.pingRecord(gone).Last.Outcome != "topic-denied" {
+			t.Errorf("%+v", b.pingRecord(gone))
 		}
 		time.Sleep(2 * forgetEvery)
-		if m := b.mark(gone); m.Pings != 0 {
+		if m := b.pingRecord(gone); m.Pings != 0 {
 			t.Errorf("%+v", m)
 		}
-		if m := b.mark(topic); m.Pings != 1 {
+		if m := b.pingRecord(topic); m.Pings != 1 {
 			t.Errorf("%+v", m)
 		}
 	})
@@ -775,7 +775,7 @@ func TestMoreTopicsThanFitInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(sweepEvery + time.Second)
-		if b.mark(topic).Waiting() {
+		if b.pingRecord(topic).Waiting() {
 			t.Error("it waits still")
 		}
 	})
@@ -830,7 +830,7 @@ func TestRetryFetch(t *testing.T) {
 		"a clock that went back":             {unreachable, 0, -time.Hour, 0.5, 10 * time.Second, true},
 		"many tries, pinged again and again": {unreachable, 99, 0, 0.5, 30 * time.Minute, true},
 	} {
-		m := journal.Mark{Pings: 1, Tries: tc.tries, PingedAt: noon}
+		m := journal.PingRecord{Pings: 1, Tries: tc.tries, PingedAt: noon}
 		if pause, again := retryFetch(m, tc.r, noon.Add(tc.after), tc.rnd); pause != tc.pause || again != tc.again {
 			t.Errorf("%s: %v, %t; want %v, %t", name, pause, again, tc.pause, tc.again)
 		}
@@ -842,13 +842,13 @@ func TestDetailOfAFetchIsBounded(t *testing.T) {
 	inBed(t, func(b *bed) {
 		b.web.set(topic, refusing(200, &validate.DeniedError{Reason: "the topic URI has " + strings.Repeat("é", 60<<10) + ` as rel="self"`}))
 		b.pinged(topic)
-		if d := b.mark(topic).Last.Detail; len(d) > maxDetail+3 || len(d) < maxDetail-3 || !utf8.ValidString(d) || !strings.HasSuffix(d, "...") {
+		if d := b.pingRecord(topic).Last.Detail; len(d) > maxDetail+3 || len(d) < maxDetail-3 || !utf8.ValidString(d) || !strings.HasSuffix(d, "...") {
 			t.Errorf("%d bytes", len(d))
 		}
 	})
 }
 
-// A time that a clock which jumped left in a mark keeps no topic from being
+// A time that a clock which jumped left in a ping record keeps no topic from being
 // fetched after a restart.
 func TestFetchAfterAClockJump(t *testing.T) {
 	inBed(t, func(b *bed) {
@@ -856,14 +856,14 @@ func TestFetchAfterAClockJump(t *testing.T) {
 		if err := b.store.Ping(context.Background(), time.Now(), []string{topic}); err != nil {
 			t.Fatal(err)
 		}
-		m := b.mark(topic)
+		m := b.pingRecord(topic)
 		m.Tries, m.NextAt = 1, time.Now().Add(1000*time.Hour)
 		if err := b.store.SetFetched(context.Background(), m); err != nil {
 			t.Fatal(err)
 		}
 		b.web.set(topic, served("text/plain", "x"))
 		b.start(b.t)
-		if m := b.mark(topic); m.Waiting() {
+		if m := b.pingRecord(topic); m.Waiting() {
 			t.Errorf("%+v", m)
 		}
 	})

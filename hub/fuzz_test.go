@@ -39,12 +39,12 @@ func FuzzServeHTTP(f *testing.F) {
 			}
 		}
 		rec := w.do(r)
-		entries, requests, marks := w.journal.entries(), len(w.subs.requests), len(w.marked())
+		entries, requests, pings := w.journal.entries(), len(w.subs.requests), len(w.marked())
 		switch code := rec.Code; {
 		case code == http.StatusInternalServerError || code < 200 || code >= 300 && code < 400:
 			t.Errorf("%d", code)
-		case (code == http.StatusAccepted) != (requests == 1 || marks > 0) || requests > 0 && marks > 0:
-			t.Errorf("%d, %d requests and %d marks", code, requests, marks)
+		case (code == http.StatusAccepted) != (requests == 1 || pings > 0) || requests > 0 && pings > 0:
+			t.Errorf("%d, %d requests and %d ping records", code, requests, pings)
 		case (w.journal.stored() == 1) != (code == http.StatusOK && method == http.MethodPost):
 			t.Errorf("%d and %d entries", code, w.journal.stored())
 		case len(entries) == 1 && string(entries[0].Body) != body:

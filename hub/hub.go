@@ -68,13 +68,13 @@ func ParsePublishAuth(names []string) (PublishAuth, error) {
 	return a, nil
 }
 
-// Options are what a Handler needs. HubURL, Journal, Marks, Subscriptions and
+// Options are what a Handler needs. HubURL, Journal, Pings, Subscriptions and
 // Topics are required.
 type Options struct {
 	// HubURL is the hub's public URL; its path is where the Handler answers.
 	HubURL        string
 	Journal       journal.Appender
-	Marks         journal.Marks
+	Pings         journal.Pings
 	Subscriptions Accepter
 	Topics        Topics
 	Publishers    *validate.Publishers // nil: there are none
@@ -152,8 +152,8 @@ func New(o Options) (*Handler, error) {
 	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
 		return nil, err
 	}
-	if o.Journal == nil || o.Marks == nil || o.Subscriptions == nil || o.Topics == nil {
-		return nil, errors.New("hub: Journal, Marks, Subscriptions and Topics have to be given")
+	if o.Journal == nil || o.Pings == nil || o.Subscriptions == nil || o.Topics == nil {
+		return nil, errors.New("hub: Journal, Pings, Subscriptions and Topics have to be given")
 	}
 	u, err := url.Parse(o.HubURL)
 	if err != nil {

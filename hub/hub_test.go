@@ -154,16 +154,16 @@ type world struct {
 	*Handler
 	t       *testing.T
 	journal *memory
-	marks   *storetest.Memory
+	pings   *storetest.Memory
 	subs    *acceptor
 	topics  *topics
 }
 
 func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, journal: &memory{}, marks: storetest.NewMemory(), subs: &acceptor{}, topics: &topics{}}
+	w := &world{t: t, journal: &memory{}, pings: storetest.NewMemory(), subs: &acceptor{}, topics: &topics{}}
 	o := Options{
-		HubURL: hubURL, Journal: w.journal, Marks: w.marks, Subscriptions: w.subs, Topics: w.topics,
+		HubURL: hubURL, Journal: w.journal, Pings: w.pings, Subscriptions: w.subs, Topics: w.topics,
 		Auth: PublishAuth{Content: true, Token: true},
 		Publishers: validate.NewPublishers([]validate.Publisher{{
 			Name: "alice", Topics: patterns("https://example.org/*"), Secret: "alice's secret",
@@ -283,15 +283,15 @@ func (w *world) accept(r *http.Request) accepted {
 }
 
 // marked are the topics that were pinged.
-func (w *world) marked() (marks []journal.Mark) {
+func (w *world) marked() (pings []journal.PingRecord) {
 	for partition := range journal.Partitions {
-		page, err := w.marks.Marks(context.Background(), partition, uuid.Nil, 1000)
+		page, err := w.pings.PingRecords(context.Background(), partition, uuid.Nil, 1000)
 		if err != nil {
 			w.t.Error(err)
 		}
-		marks = append(marks, page...)
+		pings = append(pings, page...)
 	}
-	return marks
+	return pings
 }
 
 func decode[T any](t *testing.T, rec *httptest.ResponseRecorder) T {

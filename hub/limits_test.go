@@ -132,7 +132,7 @@ func TestFetchesAndPublishesShareNoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(sweepEvery + time.Second)
-		if m := b.mark("https://other.example/"); m.Last.Outcome != "accepted" {
+		if m := b.pingRecord("https://other.example/"); m.Last.Outcome != "accepted" {
 			t.Errorf("%+v", m)
 		}
 	})

@@ -56,7 +56,7 @@ func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err 
 	if err := h.pingRate(now, r, topics); err != nil {
 		return topics, err
 	}
-	if err := h.o.Marks.Ping(r.Context(), h.o.Clock.Now(), topics); err != nil {
+	if err := h.o.Pings.Ping(r.Context(), h.o.Clock.Now(), topics); err != nil {
 		return topics, err
 	}
 	for _, topic := range topics {

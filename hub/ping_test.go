@@ -88,11 +88,13 @@ var pingRefusals = []refused{
 	},
 	{
 		why: "too many strangers", before: func(w *world) {
-			for topics := range slices.Chunk(strangers(journal.MaxMarks), 100) {
+			for topics := range slices.Chunk(strangers(journal.MaxPingRecords), 100) {
 				w.do(ping(topics...))
 			}
 		},
-		req:    func() *http.Request { return ping(topic, strangers(journal.MaxMarks + 1)[journal.MaxMarks]) },
+		req: func() *http.Request {
+			return ping(topic, strangers(journal.MaxPingRecords + 1)[journal.MaxPingRecords])
+		},
 		status: 429, slug: "too-many-pings", header: map[string]string{"Retry-After": "60"},
 	},
 	{
@@ -101,57 +103,57 @@ var pingRefusals = []refused{
 		status: 503, slug: "draining", header: map[string]string{"Retry-After": "10"},
 	},
 	{
-		why: "a ping while the store is down", change: failingMarks(errors.New("no route to host")),
+		why: "a ping while the store is down", change: failingPings(errors.New("no route to host")),
 		req:    func() *http.Request { return ping(topic) },
 		status: 503, slug: "store-unavailable", header: map[string]string{"Retry-After": "10"},
 	},
 	{
-		why: "a ping while the store is full", change: failingMarks(fmt.Errorf("%w: no room", journal.ErrFull)),
+		why: "a ping while the store is full", change: failingPings(fmt.Errorf("%w: no room", journal.ErrFull)),
 		req:    func() *http.Request { return ping(topic) },
 		status: 503, slug: "store-full",
 	},
 }
 
-type marks = journal.Marks
+type pings = journal.Pings
 
-// brokenMarks fail as they are told to.
-type brokenMarks struct {
-	marks
+// brokenPings fail as they are told to.
+type brokenPings struct {
+	pings
 	ping       func(ctx context.Context) error
-	setFetched func(m journal.Mark) error
+	setFetched func(m journal.PingRecord) error
 	list       func() error
 }
 
-func (b *brokenMarks) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error) {
+func (b *brokenPings) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
 	if b.list != nil {
 		if err := b.list(); err != nil {
 			return nil, err
 		}
 	}
-	return b.marks.Marks(ctx, partition, after, limit)
+	return b.pings.PingRecords(ctx, partition, after, limit)
 }
 
-func (b *brokenMarks) Ping(ctx context.Context, now time.Time, topics []string) error {
+func (b *brokenPings) Ping(ctx context.Context, now time.Time, topics []string) error {
 	if b.ping != nil {
 		if err := b.ping(ctx); err != nil {
 			return err
 		}
 	}
-	return b.marks.Ping(ctx, now, topics)
+	return b.pings.Ping(ctx, now, topics)
 }
 
-func (b *brokenMarks) SetFetched(ctx context.Context, m journal.Mark) error {
+func (b *brokenPings) SetFetched(ctx context.Context, m journal.PingRecord) error {
 	if b.setFetched != nil {
 		if err := b.setFetched(m); err != nil {
 			return err
 		}
 	}
-	return b.marks.SetFetched(ctx, m)
+	return b.pings.SetFetched(ctx, m)
 }
 
-func failingMarks(err error) func(*Options) {
+func failingPings(err error) func(*Options) {
 	return func(o *Options) {
-		o.Marks = &brokenMarks{marks: o.Marks, ping: func(context.Context) error { return err }}
+		o.Pings = &brokenPings{pings: o.Pings, ping: func(context.Context) error { return err }}
 	}
 }
 
@@ -189,7 +191,7 @@ func TestPing_HUB60(t *testing.T) {
 func TestPingIsDurableBefore202_HUB60(t *testing.T) {
 	stored, release := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, func(o *Options) {
-		o.Marks = &brokenMarks{marks: o.Marks, ping: func(context.Context) error {
+		o.Pings = &brokenPings{pings: o.Pings, ping: func(context.Context) error {
 			close(stored)
 			<-release
 			return nil
@@ -263,7 +265,7 @@ func TestPingIsTold(t *testing.T) {
 	w.SetDraining(true)
 	w.do(ping(topic))
 	w.SetDraining(false)
-	w.o.Marks = &brokenMarks{marks: w.marks, ping: func(context.Context) error { return errors.New("no route to host") }}
+	w.o.Pings = &brokenPings{pings: w.pings, ping: func(context.Context) error { return errors.New("no route to host") }}
 	w.do(ping(topic))
 
 	lines := logs.All()

@@ -156,7 +156,7 @@ func classify(err error) *refusal {
 		return refuse(crossSite, "A web page of another origin had a browser send this. This hub carries out nothing for such pages, since the people who visit them do not know of it. Send the request from a program, without the headers Origin and Sec-Fetch-Site.")
 	case errors.Is(err, browser.ErrHost):
 		return refuse(crossSite, "A browser sent this to a host name that is not one of this hub's. Use the host name of its URL; or have its operator allow this one with --allow-host.")
-	case errors.Is(err, journal.ErrTooManyMarks):
+	case errors.Is(err, journal.ErrTooManyPings):
 		return refuse(tooManyPings, "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.").retryAfter(time.Minute)
 	case errors.As(err, &overbooked):
 		return refuse(tooManySubscriptions, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)

@@ -91,7 +91,7 @@ func realHubAt(t *testing.T, path string) (hubURL string, store *embedstore.Stor
 	}
 	t.Cleanup(checker.Close)
 	handler, err = hub.New(hub.Options{
-		HubURL: hubURL, Journal: store, Marks: store, Topics: checker, Callbacks: client,
+		HubURL: hubURL, Journal: store, Pings: store, Topics: checker, Callbacks: client,
 		Subscriptions: subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client}),
 		Auth:          hub.PublishAuth{Content: true, Token: true},
 	})

@@ -492,14 +492,14 @@ func TestRefusals_HUB14(t *testing.T) {
 					tc.before(w)
 				}
 				stored := w.journal.stored()
-				requests, marks := len(w.subs.requests), w.marked()
+				requests, pings := len(w.subs.requests), w.marked()
 				r := tc.req()
 				r.Header.Set("Accept", accept)
 				rec := w.do(r)
 				if rec.Code != tc.status {
 					t.Fatalf("%d %s", rec.Code, rec.Body)
 				}
-				if w.journal.stored() != stored || len(w.subs.requests) != requests || !slices.Equal(w.marked(), marks) {
+				if w.journal.stored() != stored || len(w.subs.requests) != requests || !slices.Equal(w.marked(), pings) {
 					t.Error("something was stored")
 				}
 				for name, want := range tc.header {
@@ -641,8 +641,8 @@ func TestAcceptDecidesTheForm(t *testing.T) {
 
 func TestNewRefusesWhatCannotBe(t *testing.T) {
 	for _, o := range []Options{
-		{HubURL: "hub", Journal: &memory{}, Marks: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
-		{HubURL: hubURL, Marks: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
+		{HubURL: "hub", Journal: &memory{}, Pings: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
+		{HubURL: hubURL, Pings: storetest.NewMemory(), Subscriptions: &acceptor{}, Topics: &topics{}},
 		{HubURL: hubURL, Journal: &memory{}, Subscriptions: &acceptor{}, Topics: &topics{}},
 	} {
 		if _, err := New(o); err == nil {

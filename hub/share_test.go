@@ -27,14 +27,14 @@ func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 		b.pinged(topic)
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
-		if n := len(b.web.times(topic)); n != 0 || !b.mark(topic).Waiting() {
-			t.Fatalf("%d fetches by a hub that does not own the partition; marked: %+v", n, b.mark(topic))
+		if n := len(b.web.times(topic)); n != 0 || !b.pingRecord(topic).Waiting() {
+			t.Fatalf("%d fetches by a hub that does not own the partition; marked: %+v", n, b.pingRecord(topic))
 		}
 		owned.Store(true)
 		time.Sleep(sweepSoon)
 		synctest.Wait()
-		if n := len(b.web.times(topic)); n != 1 || b.mark(topic).Waiting() {
-			t.Errorf("%d fetches by the owner; marked: %+v", n, b.mark(topic))
+		if n := len(b.web.times(topic)); n != 1 || b.pingRecord(topic).Waiting() {
+			t.Errorf("%d fetches by the owner; marked: %+v", n, b.pingRecord(topic))
 		}
 		// One that failed, and whose partition went to another hub since.
 		b.web.set(topic, refusing(503, fmt.Errorf("no answer")))
@@ -57,7 +57,7 @@ func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 	var owned, broken atomic.Bool
 	inBed(t, func(b *bed) {
-		b.o.Marks = &brokenMarks{marks: b.store, list: func() error {
+		b.o.Pings = &brokenPings{pings: b.store, list: func() error {
 			if broken.Load() {
 				return errors.New("no route to host")
 			}
@@ -69,8 +69,8 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 		owned.Store(true)
 		b.Acquired(journal.Partition(journal.TopicID(topic)))
 		synctest.Wait()
-		if n := len(b.web.times(topic)); n != 1 || b.mark(topic).Waiting() {
-			t.Errorf("%d fetches; marked: %+v", n, b.mark(topic))
+		if n := len(b.web.times(topic)); n != 1 || b.pingRecord(topic).Waiting() {
+			t.Errorf("%d fetches; marked: %+v", n, b.pingRecord(topic))
 		}
 		// While the store fails it waits for that alone.
 		owned.Store(false)
@@ -82,8 +82,8 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 		broken.Store(false)
 		time.Sleep(2 * storeRest)
 		synctest.Wait()
-		if n := len(b.web.times(topic)); n != 2 || b.mark(topic).Waiting() {
-			t.Errorf("%d fetches after the store failed; marked: %+v", n, b.mark(topic))
+		if n := len(b.web.times(topic)); n != 2 || b.pingRecord(topic).Waiting() {
+			t.Errorf("%d fetches after the store failed; marked: %+v", n, b.pingRecord(topic))
 		}
 	}, func(o *Options) { o.Owns = func(int) bool { return owned.Load() } })
 }
@@ -163,8 +163,8 @@ func TestOvertakenFetch_HUB61(t *testing.T) {
 		for _, e := range a.entries() {
 			got = append(got, string(e.Body))
 		}
-		if !slices.Equal(got, []string{"two"}) || a.mark(topic).Waiting() {
-			t.Errorf("the journal has %q; marked: %+v", got, a.mark(topic))
+		if !slices.Equal(got, []string{"two"}) || a.pingRecord(topic).Waiting() {
+			t.Errorf("the journal has %q; marked: %+v", got, a.pingRecord(topic))
 		}
 	}, func(o *Options) {
 		o.Owns = func(int) bool { return owner.Load() == 0 }

@@ -27,7 +27,7 @@ var (
 		Generation: 1 << 60, Anchor: sampleAnchor, Nudge: 1, Attempt: 2, Step: 3,
 		NextAttemptAt: at(4), FirstAttemptAt: at(5), LastStatus: StatusTimeout,
 	}
-	sampleMark = Mark{
+	samplePingRecord = PingRecord{
 		Topic: sampleHead.Topic, Pings: 300, Fetched: 299, PingedAt: at(1), Tries: 2, NextAt: at(2),
 		Last: Fetch{At: at(3), Outcome: "gap", Detail: "a sentence", Status: 200, ID: sampleHead.ID},
 	}
@@ -67,7 +67,7 @@ func TestPackedValues(t *testing.T) {
 	roundTrip(t, PackEntry, UnpackEntry, sampleEntry)
 	roundTrip(t, PackInterval, UnpackInterval, sampleInterval)
 	roundTrip(t, PackCursor, UnpackCursor, sampleCursor)
-	roundTrip(t, PackMark, UnpackMark, sampleMark)
+	roundTrip(t, PackPingRecord, UnpackPingRecord, samplePingRecord)
 }
 
 // The zone of a time and its monotonic reading are not part of the instant.
@@ -127,4 +127,7 @@ func fuzzUnpack[V any](f *testing.F, pack func(V) []byte, unpack func([]byte) (V
 func FuzzUnpackHead(f *testing.F)     { fuzzUnpack(f, PackHead, UnpackHead, sampleHead) }
 func FuzzUnpackEntry(f *testing.F)    { fuzzUnpack(f, PackEntry, UnpackEntry, sampleEntry) }
 func FuzzUnpackInterval(f *testing.F) { fuzzUnpack(f, PackInterval, UnpackInterval, sampleInterval) }
-func FuzzUnpackMark(f *testing.F)     { fuzzUnpack(f, PackMark, UnpackMark, sampleMark) }
+
+func FuzzUnpackPingRecord(f *testing.F) {
+	fuzzUnpack(f, PackPingRecord, UnpackPingRecord, samplePingRecord)
+}

@@ -116,8 +116,8 @@ func UnpackInterval(b []byte) (Interval, error) {
 	return i, nil
 }
 
-// PackMark packs all of m.
-func PackMark(m Mark) []byte {
+// PackPingRecord packs all of m.
+func PackPingRecord(m PingRecord) []byte {
 	p := NewPacker(packedVersion)
 	p.Text(m.Topic)
 	p.Uint(m.Pings)
@@ -133,16 +133,16 @@ func PackMark(m Mark) []byte {
 	return p.Packed()
 }
 
-// UnpackMark reads what PackMark wrote. Its errors wrap ErrPacked.
-func UnpackMark(b []byte) (Mark, error) {
-	u := NewUnpacker("a mark", packedVersion, b)
-	m := Mark{
+// UnpackPingRecord reads what PackPingRecord wrote. Its errors wrap ErrPacked.
+func UnpackPingRecord(b []byte) (PingRecord, error) {
+	u := NewUnpacker("a ping record", packedVersion, b)
+	m := PingRecord{
 		Topic: u.Text(), Pings: u.Uint(), Fetched: u.Uint(), PingedAt: u.Time(),
 		Tries: int(u.Int()), NextAt: u.Time(),
 		Last: Fetch{At: u.Time(), Outcome: u.Text(), Detail: u.Text(), Status: int(u.Int()), ID: u.ID()},
 	}
 	if err := u.Done(); err != nil {
-		return Mark{}, err
+		return PingRecord{}, err
 	}
 	return m, nil
 }

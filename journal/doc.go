@@ -10,6 +10,6 @@
 // store answers alike.
 //
 // Data comes in from package hub, through Appender, and goes on to package
-// delivery, through Reader and Watcher. Package hub also keeps Marks here, of the
+// delivery, through Reader and Watcher. Package hub also keeps PingRecords here, of the
 // topics that it was told to fetch.
 package journal

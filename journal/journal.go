@@ -138,12 +138,12 @@ type Watcher interface {
 
 // Remover forgets topics.
 type Remover interface {
-	// Remove forgets a topic with its entries, bodies, intervals, gaps and mark, if
+	// Remove forgets a topic with its entries, bodies, intervals, gaps and ping record, if
 	// the head's version is still ifHead. Only Head.Tombstone stays. Entries go
 	// first, in steps of bounded size; the last step is atomic and durable. After an
 	// error the topic is still there, possibly with fewer entries: Remove it again.
 	// ErrHeadMoved: somebody published meanwhile. A topic that never had an entry
-	// loses its mark and gets no head. Who watches hears of the topic.
+	// loses its ping record and gets no head. Who watches hears of the topic.
 	Remove(ctx context.Context, topic string, ifHead Version) error
 }
 

@@ -88,7 +88,7 @@ func (h *bedHub) start() {
 		h.b.t.Fatal(err)
 	}
 	h.handler, err = hub.New(hub.Options{
-		HubURL: h.url, Journal: h.store, Marks: h.store, Topics: h.checker, Subscriptions: noSubscribers{},
+		HubURL: h.url, Journal: h.store, Pings: h.store, Topics: h.checker, Subscriptions: noSubscribers{},
 		Auth: hub.PublishAuth{Content: true, Token: true}, MaxBody: h.max,
 	})
 	if err != nil {

@@ -307,7 +307,7 @@ func TestOtherFolderIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A head or a mark that cannot be read hides no other, where there is somebody to
+// A head or a ping record that cannot be read hides no other, where there is somebody to
 // tell, and no other ping.
 func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
@@ -315,7 +315,7 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	damage := func(_ int, id uuid.UUID) error {
 		return s.folder.db.Update(func(tx *boltfile.Tx) error {
 			junk := []byte{0, 3, 1}
-			return errors.Join(tx.Bucket(bucketHeads).Put(keyOf(id), junk), tx.Bucket(bucketMarks).Put(keyOf(id), junk))
+			return errors.Join(tx.Bucket(bucketHeads).Put(keyOf(id), junk), tx.Bucket(bucketPings).Put(keyOf(id), junk))
 		})
 	}
 	storetest.RunLeftOut(t, s, told, damage, func() { s.folder.unreadableTopic = nil })

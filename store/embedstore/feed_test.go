@@ -58,7 +58,7 @@ func TestFeedIsBounded(t *testing.T) {
 	for i := range 3 * feedMax {
 		f.bump(feedID(i))
 		if len(f.last) > feedMax+1 || len(f.log) > 2*feedMax+65 {
-			t.Fatalf("%d ids and %d marks after %d changes", len(f.last), len(f.log), i+1)
+			t.Fatalf("%d ids and %d changes kept after %d changes", len(f.last), len(f.log), i+1)
 		}
 	}
 	if _, _, all := f.since(zero); !all {
@@ -73,6 +73,6 @@ func TestFeedIsBounded(t *testing.T) {
 		f.bump(feedID(1))
 	}
 	if len(f.log) > 2*feedMax+65 {
-		t.Errorf("%d marks", len(f.log))
+		t.Errorf("%d changes", len(f.log))
 	}
 }

@@ -43,7 +43,7 @@ func remove(tx *boltfile.Tx, key []byte, topic string, ifHead journal.Version) e
 	if h.Version != ifHead {
 		return journal.ErrHeadMoved
 	}
-	if err := errors.Join(forget(tx, key), tx.Bucket(bucketMarks).Delete(key)); err != nil || h.Version == "" {
+	if err := errors.Join(forget(tx, key), tx.Bucket(bucketPings).Delete(key)); err != nil || h.Version == "" {
 		return err
 	}
 	head := h.Tombstone()

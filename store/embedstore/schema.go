@@ -23,14 +23,14 @@ var (
 	bucketEntries   = []byte("entries")       // topic, position -> entry, see entryValue
 	bucketIDs       = []byte("ids")           // notification id -> key of its entry
 	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
-	bucketMarks     = []byte("marks")         // topic -> packed mark
+	bucketPings     = []byte("pings")         // topic -> packed ping record
 	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
 	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
 	bucketRequests  = []byte("requests")      // subscription -> packed request
 	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
-		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketMarks,
+		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketPings,
 		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
 	}
 )

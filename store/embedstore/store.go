@@ -41,7 +41,7 @@ type Options struct {
 	// Unreadable is told what List and Requests leave out as it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is told of the topics that Topics and Marks leave out, by
+	// UnreadableTopic is told of the topics that Topics and PingRecords leave out, by
 	// their ids, for the same reasons. It must not wait. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
 }
@@ -72,7 +72,7 @@ const (
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *topics
-	pingStore           // *pings
+	journal.Pings       // *pings
 	subscriptions.Store // *records
 
 	folder  *folder
@@ -84,9 +84,6 @@ type Store struct {
 	closeOnce sync.Once
 	closeErr  error
 }
-
-// pingStore is journal.Marks, under a name that no method has.
-type pingStore interface{ journal.Marks }
 
 // folder is the folder of a store, with its database.
 type folder struct {
@@ -106,7 +103,7 @@ type topics struct {
 	hints   journal.Broadcast
 }
 
-// pings keeps the marks of the topics that were pinged.
+// pings keeps the ping records of the topics that were pinged.
 type pings struct{ folder *folder }
 
 // records keeps the subscriptions and their requests.
@@ -142,7 +139,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, spaceOr(err)
 	}
 	t, r := &topics{folder: f, bodies: bodies}, &records{folder: f, keys: o.Keys, unreadable: o.Unreadable}
-	s := &Store{Journal: t, Restorer: t, pingStore: &pings{f}, Store: r, folder: f, topics: t, records: r}
+	s := &Store{Journal: t, Restorer: t, Pings: &pings{f}, Store: r, folder: f, topics: t, records: r}
 	if err := s.start(); err != nil {
 		_ = f.db.Close() // the first error says more
 		return nil, err

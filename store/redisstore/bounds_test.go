@@ -75,7 +75,7 @@ func TestPingsOfTwoHubsAreAllCounted(t *testing.T) {
 		}
 		all.Wait()
 		s := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
-		m, err := s.Mark(t.Context(), topicName)
+		m, err := s.PingRecord(t.Context(), topicName)
 		if err != nil || m.Pings != 2*workers*each {
 			t.Errorf("%d pings are counted, want %d (%v)", m.Pings, 2*workers*each, err)
 		}
@@ -104,7 +104,7 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 			"headScript":    try(headScript, replacing(k, was, next)),
 			"restoreScript": try(restoreScript, announcing([]string{k.intervals})),
 			"regainScript":  try(regainScript, announcing(nil)),
-			"removeScript":  try(removeScript, announcing([]string{k.intervals, s.conn.key.partition(k.partition, nameMarks)}, newRevision())),
+			"removeScript":  try(removeScript, announcing([]string{k.intervals, s.conn.key.partition(k.partition, namePings)}, newRevision())),
 			"trimScript":    try(trimScript, replacing(k, was, next).with([]string{k.entries, k.ids}, "1-0")),
 		}
 	}

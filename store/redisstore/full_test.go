@@ -154,7 +154,7 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		t.Fatal(err)
 	}
 	head, _ = s.Head(t.Context(), topicName)
-	mark, _ := s.Mark(t.Context(), pinged)
+	ping, _ := s.PingRecord(t.Context(), pinged)
 	// Each of these subscriptions has a request that waits as well.
 	subs := fill(t, s, 12)
 	var requests []subscriptions.Request
@@ -240,8 +240,8 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Update, a purge": func() error {
 			return update(subs[7].ID, func(rec *subscriptions.Record) { *rec = subscriptions.Record{} })
 		},
-		"SetFetched": func() error { return s.SetFetched(t.Context(), mark) },
-		"Unmark":     func() error { return s.Unmark(t.Context(), mark) },
+		"SetFetched": func() error { return s.SetFetched(t.Context(), ping) },
+		"Unmark":     func() error { return s.DeletePingRecord(t.Context(), ping) },
 		"RecordGap": func() error {
 			return s.RecordGap(t.Context(), topicName, journal.Gap{From: entries[0].From, Until: entries[1].Until, Count: 2, Reason: journal.GapRolledBack, At: now})
 		},
@@ -284,9 +284,9 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 			_, _, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, 0)
 			return err
 		},
-		"Mark": func() error { _, err := s.Mark(t.Context(), pinged); return err },
-		"Marks": func() error {
-			_, err := s.Marks(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)
+		"Mark": func() error { _, err := s.PingRecord(t.Context(), pinged); return err },
+		"Pings": func() error {
+			_, err := s.PingRecords(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)
 			return err
 		},
 		"Get":      func() error { _, err := s.Get(t.Context(), subs[8].ID); return err },

@@ -292,7 +292,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 	for what, err := range map[string]error{
 		"Append": appendErr, "Trim": trimErr, "Reset": s.Reset(ctx, topicName, h.Version), "RecordGap": s.RecordGap(ctx, topicName, journal.Gap{Reason: journal.GapRolledBack}),
 		"Restore": s.Restore(ctx, journal.Head{Topic: "https://source.example/2"}, nil), "Ping": s.Ping(ctx, now, []string{topicName}),
-		"SetFetched": s.SetFetched(ctx, journal.Mark{Topic: topicName}), "Unmark": s.Unmark(ctx, journal.Mark{Topic: topicName}),
+		"SetFetched": s.SetFetched(ctx, journal.PingRecord{Topic: topicName}), "Unmark": s.DeletePingRecord(ctx, journal.PingRecord{Topic: topicName}),
 	} {
 		if !errors.Is(err, why) {
 			t.Errorf("%s: %v", what, err)
@@ -321,7 +321,7 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// A head or a mark that cannot be read hides no other, where there is somebody to
+// A head or a ping record that cannot be read hides no other, where there is somebody to
 // tell.
 func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
@@ -332,7 +332,7 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	damage := func(partition int, id uuid.UUID) error {
 		return errors.Join(
 			s.conn.client.HSet(t.Context(), s.conn.key.partition(partition, nameHeads), string(id[:]), "\x01cut").Err(),
-			s.conn.client.HSet(t.Context(), s.conn.key.partition(partition, nameMarks), string(id[:]), "\x01cut").Err())
+			s.conn.client.HSet(t.Context(), s.conn.key.partition(partition, namePings), string(id[:]), "\x01cut").Err())
 	}
 	storetest.RunLeftOut(t, s, told, damage, func() { s.lister.unreadable = nil })
 }

@@ -46,7 +46,7 @@ const (
 	nameIDs       = "ids"
 	nameChanges   = "changes"
 	nameLatest    = "latest"
-	nameMarks     = "marks"
+	namePings     = "pings"
 	nameHints     = "hints"
 	nameHistory   = "history"
 	nameConfirmed = "confirmed"

@@ -14,17 +14,17 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// The field "rev" of the marks is drawn anew whenever one of them is stored. All
+// The field "rev" of the ping records is drawn anew whenever one of them is stored. All
 // other fields are topic ids, of 16 bytes.
 
-// readMarksScript returns what is known of some topics, and of all that have a
-// mark and no head.
+// readPingsScript returns what is known of some topics, and of all that have a
+// pingRecord and no head.
 //
-//	KEYS    1 marks, 2 heads
+//	KEYS    1 ping records, 2 heads
 //	ARGV    1 whether those without a head are asked for: 1 or 0, 2.. topics
-//	returns {revision or '', number of topics asked for; of each its mark or '', 1 if it
-//	        has a head, else 0; then of each mark without a head: topic, mark}
-var readMarksScript = newScript(reads, `
+//	returns {revision or '', number of topics asked for; of each its ping record or '', 1 if it
+//	        has a head, else 0; then of each ping record without a head: topic, ping record}
+var readPingsScript = newScript(reads, `
 local out = {redis.call('HGET', KEYS[1], 'rev') or '', #ARGV - 1}
 for i = 2, #ARGV do
   out[#out + 1] = redis.call('HGET', KEYS[1], ARGV[i]) or ''
@@ -41,20 +41,20 @@ end
 return out
 `)
 
-// pingScript and fetchedScript store marks of one partition, if none of its
-// marks was stored since they were read: the one a ping, the other what became of
+// pingScript and fetchedScript store ping records of one partition, if none of its
+// ping records was stored since they were read: the one a ping, the other what became of
 // earlier pings.
 //
-//	KEYS    1 marks
-//	ARGV    1 revision that they must have, 2 the next one, 3.. topic, mark; an empty
-//	        mark is forgotten
+//	KEYS    1 ping records
+//	ARGV    1 revision that they must have, 2 the next one, 3.. topic, ping record; an empty
+//	        ping record is forgotten
 //	returns {1} they are stored; {0} there is another revision
 var (
-	pingScript    = newScript(grows, writeMarks)
-	fetchedScript = newScript(bounded, writeMarks)
+	pingScript    = newScript(grows, writePings)
+	fetchedScript = newScript(bounded, writePings)
 )
 
-const writeMarks = `
+const writePings = `
 local revision = redis.call('HGET', KEYS[1], 'rev') or ''
 if revision == ARGV[2] then return {1} end
 if revision ~= ARGV[1] then return {0} end
@@ -69,7 +69,7 @@ end
 return {1}
 `
 
-// pings keeps the marks of the topics that were pinged.
+// pings keeps the ping records of the topics that were pinged.
 type pings struct {
 	conn   *conn
 	checks *checks
@@ -77,17 +77,17 @@ type pings struct {
 	lister *lister
 }
 
-// marksOf are marks of one partition as they were read.
-type marksOf struct {
+// pingRecords are ping records of one partition as they were read.
+type pingRecords struct {
 	revision string
-	known    map[string]journal.Mark // by topic, those that were asked for; Pings 0: there is none
-	unknown  map[string]bool         // those that were asked for and have neither mark nor head
-	headless map[string]journal.Mark // by topic, those that have a mark and no head
+	known    map[string]journal.PingRecord // by topic, those that were asked for; Pings 0: there is none
+	unknown  map[string]bool               // those that were asked for and have neither ping record nor head
+	headless map[string]journal.PingRecord // by topic, those that have a ping record and no head
 }
 
-// readAll reads the marks of some topics of a partition, and, if one of them has
-// neither mark nor head, those of all topics without a head.
-func (p *pings) readAll(ctx context.Context, partition int, topics []string) (marksOf, error) {
+// readAll reads the ping records of some topics of a partition, and, if one of them has
+// neither ping record nor head, those of all topics without a head.
+func (p *pings) readAll(ctx context.Context, partition int, topics []string) (pingRecords, error) {
 	m, err := p.read(ctx, partition, topics, false)
 	if err == nil && len(m.unknown) > 0 {
 		m, err = p.read(ctx, partition, topics, true)
@@ -95,16 +95,16 @@ func (p *pings) readAll(ctx context.Context, partition int, topics []string) (ma
 	return m, err
 }
 
-// read is readMarks with the strangers or without. A mark that cannot be read
+// read is readAll, with the topics without a head or without these. A ping record that cannot be read
 // counts as none: the next ping makes it anew.
-func (p *pings) read(ctx context.Context, partition int, topics []string, headless bool) (m marksOf, err error) {
-	m = marksOf{known: map[string]journal.Mark{}, unknown: map[string]bool{}, headless: map[string]journal.Mark{}}
+func (p *pings) read(ctx context.Context, partition int, topics []string, headless bool) (m pingRecords, err error) {
+	m = pingRecords{known: map[string]journal.PingRecord{}, unknown: map[string]bool{}, headless: map[string]journal.PingRecord{}}
 	args := []any{headless}
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
 		args = append(args, id[:])
 	}
-	v, err := p.conn.run(ctx, readMarksScript, []string{p.conn.key.partition(partition, nameMarks), p.conn.key.partition(partition, nameHeads)}, args...).Slice()
+	v, err := p.conn.run(ctx, readPingsScript, []string{p.conn.key.partition(partition, namePings), p.conn.key.partition(partition, nameHeads)}, args...).Slice()
 	if err != nil {
 		return m, err
 	}
@@ -112,10 +112,10 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, headle
 	v = v[2:]
 	for i, topic := range topics {
 		raw, _ := v[2*i].(string)
-		known := journal.Mark{Topic: topic}
+		known := journal.PingRecord{Topic: topic}
 		if raw != "" {
-			if known, err = openMark(raw); journal.Unreadable(err) {
-				known = journal.Mark{Topic: topic} // it is made anew
+			if known, err = openPingRecord(raw); journal.Unreadable(err) {
+				known = journal.PingRecord{Topic: topic} // it is made anew
 			} else if err != nil {
 				return m, err
 			}
@@ -126,30 +126,30 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, headle
 	}
 	for pair := range slices.Chunk(v[2*len(topics):], 2) {
 		raw, _ := pair[1].(string)
-		mark, err := openMark(raw)
+		ping, err := openPingRecord(raw)
 		if journal.Unreadable(err) {
 			continue // its topic is not known, so that it cannot make room
 		}
 		if err != nil {
 			return m, err
 		}
-		m.headless[mark.Topic] = mark
+		m.headless[ping.Topic] = ping
 	}
 	return m, nil
 }
 
-func openMark(raw string) (journal.Mark, error) {
-	m, err := journal.UnpackMark([]byte(raw))
+func openPingRecord(raw string) (journal.PingRecord, error) {
+	m, err := journal.UnpackPingRecord([]byte(raw))
 	if err != nil {
-		return journal.Mark{}, fmt.Errorf("the mark of a topic: %w", err)
+		return journal.PingRecord{}, fmt.Errorf("the ping record of a topic: %w", err)
 	}
 	return m, nil
 }
 
 // change stores with a script, pingScript or fetchedScript, what change
-// makes of the marks of some topics of a partition. Change may be called several times, and returns those to store, by
+// makes of the ping records of some topics of a partition. Change may be called several times, and returns those to store, by
 // topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
-func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m marksOf) (map[string]journal.Mark, error)) error {
+func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m pingRecords) (map[string]journal.PingRecord, error)) error {
 	if err := errors.Join(ctx.Err(), p.checks.writable()); err != nil {
 		return err
 	}
@@ -164,15 +164,15 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 			return err
 		}
 		args := []any{m.revision, revision}
-		for topic, mark := range next {
+		for topic, ping := range next {
 			id := journal.TopicID(topic)
 			var raw []byte
-			if mark.Pings > 0 {
-				raw = journal.PackMark(mark)
+			if ping.Pings > 0 {
+				raw = journal.PackPingRecord(ping)
 			}
 			args = append(args, id[:], raw)
 		}
-		stored, _, err := swapped(p.conn.run(ctx, script, []string{p.conn.key.partition(partition, nameMarks)}, args...))
+		stored, _, err := swapped(p.conn.run(ctx, script, []string{p.conn.key.partition(partition, namePings)}, args...))
 		if err != nil || stored {
 			return err
 		}
@@ -180,10 +180,10 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 	return errBusy
 }
 
-// newRevision is the revision of marks that are about to be stored.
+// newRevision is the revision of ping records that are about to be stored.
 func newRevision() []byte { return binary.BigEndian.AppendUint64(nil, journal.Random()) }
 
-// Ping implements journal.Marks. It counts all topics of one partition, or none.
+// Ping implements journal.Pings. It counts all topics of one partition, or none.
 func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error {
 	if err := p.memory.full(); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 	}
 	for n, topics := range partitions {
 		distinct := slices.Compact(slices.Sorted(slices.Values(topics)))
-		err := p.change(ctx, pingScript, n, distinct, func(m marksOf) (map[string]journal.Mark, error) {
+		err := p.change(ctx, pingScript, n, distinct, func(m pingRecords) (map[string]journal.PingRecord, error) {
 			return pinged(m, now, topics)
 		})
 		if err != nil {
@@ -205,75 +205,75 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 	return nil
 }
 
-// pinged returns the marks to store after one more ping for each of some topics
+// pinged returns the ping records to store after one more ping for each of some topics
 // of a partition.
-func pinged(m marksOf, now time.Time, topics []string) (map[string]journal.Mark, error) {
-	next := map[string]journal.Mark{}
+func pinged(m pingRecords, now time.Time, topics []string) (map[string]journal.PingRecord, error) {
+	next := map[string]journal.PingRecord{}
 	for _, topic := range topics {
-		mark, ok := next[topic]
+		ping, ok := next[topic]
 		if !ok {
-			mark = m.known[topic]
+			ping = m.known[topic]
 		}
-		next[topic] = mark.Pinged(now)
+		next[topic] = ping.Pinged(now)
 	}
-	over := len(m.headless) + len(m.unknown) - journal.MaxMarks
+	over := len(m.headless) + len(m.unknown) - journal.MaxPingRecords
 	if len(m.unknown) == 0 || over <= 0 {
 		return next, nil
 	}
 	// Those that are done with make room, but for those that are pinged now.
-	var done []journal.Mark
-	for topic, mark := range m.headless {
-		if _, stays := next[topic]; !stays && !mark.Waiting() {
-			done = append(done, mark)
+	var done []journal.PingRecord
+	for topic, ping := range m.headless {
+		if _, stays := next[topic]; !stays && !ping.Waiting() {
+			done = append(done, ping)
 		}
 	}
 	if len(done) < over {
-		return nil, journal.ErrTooManyMarks
+		return nil, journal.ErrTooManyPings
 	}
-	slices.SortFunc(done, func(a, b journal.Mark) int { return a.PingedAt.Compare(b.PingedAt) })
-	for _, mark := range done[:over] {
-		next[mark.Topic] = journal.Mark{}
+	slices.SortFunc(done, func(a, b journal.PingRecord) int { return a.PingedAt.Compare(b.PingedAt) })
+	for _, ping := range done[:over] {
+		next[ping.Topic] = journal.PingRecord{}
 	}
 	return next, nil
 }
 
-// Mark implements journal.Marks.
-func (p *pings) Mark(ctx context.Context, topic string) (journal.Mark, error) {
+// PingRecord implements journal.Pings.
+func (p *pings) PingRecord(ctx context.Context, topic string) (journal.PingRecord, error) {
 	m, err := p.read(ctx, p.conn.key.topic(topic).partition, []string{topic}, false)
 	return m.known[topic], err
 }
 
-// Marks implements journal.Marks.
-func (p *pings) Marks(ctx context.Context, partition int, after uuid.UUID, limit int) (marks []journal.Mark, err error) {
-	err = p.lister.page(ctx, p.conn.key.partition(partition, nameMarks), after, limit, func(raw string) error {
-		m, err := openMark(raw)
+// PingRecords implements journal.Pings.
+func (p *pings) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) (pings []journal.PingRecord, err error) {
+	err = p.lister.page(ctx, p.conn.key.partition(partition, namePings), after, limit, func(raw string) error {
+		m, err := openPingRecord(raw)
 		if err == nil {
-			marks = append(marks, m)
+			pings = append(pings, m)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return marks, nil
+	return pings, nil
 }
 
-// SetFetched implements journal.Marks.
-func (p *pings) SetFetched(ctx context.Context, m journal.Mark) error {
-	return p.changeOne(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) { return old.Settle(m) })
+// SetFetched implements journal.Pings.
+func (p *pings) SetFetched(ctx context.Context, m journal.PingRecord) error {
+	return p.changeOne(ctx, m.Topic, func(old journal.PingRecord) (journal.PingRecord, bool) { return old.AfterFetch(m) })
 }
 
-// Unmark implements journal.Marks.
-func (p *pings) Unmark(ctx context.Context, m journal.Mark) error {
-	return p.changeOne(ctx, m.Topic, func(old journal.Mark) (journal.Mark, bool) {
-		return journal.Mark{}, old.Pings == m.Pings && old.PingedAt.Equal(m.PingedAt)
+// DeletePingRecord implements journal.Pings.
+func (p *pings) DeletePingRecord(ctx context.Context, m journal.PingRecord) error {
+	return p.changeOne(ctx, m.Topic, func(old journal.PingRecord) (journal.PingRecord, bool) {
+		return journal.PingRecord{}, old.Pings == m.Pings && old.PingedAt.Equal(m.PingedAt)
 	})
 }
 
-// changeOne stores what change makes of a topic's mark, if it has one and change
+// changeOne stores what change makes of a topic's ping record, if it has one and change
 // says so.
-func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.Mark) (journal.Mark, bool)) error {
-	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m marksOf) (map[string]journal.Mark, error) {
+func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.PingRecord) (journal.PingRecord, bool)) error {
+	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m pingRecords) (map[string]journal.PingRecord, error) {
 		old := m.known[topic]
 		if old.Pings == 0 {
 			return nil, nil
@@ -282,6 +282,6 @@ func (p *pings) changeOne(ctx context.Context, topic string, change func(old jou
 		if !ok {
 			return nil, nil
 		}
-		return map[string]journal.Mark{topic: next}, nil
+		return map[string]journal.PingRecord{topic: next}, nil
 	})
 }

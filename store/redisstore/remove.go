@@ -9,8 +9,8 @@ import (
 // removeScript puts a tombstone in the place of a topic whose entries are trimmed. An
 // empty one leaves the topic without a head.
 //
-//	KEYS    as for announce; 4 intervals, 5 marks
-//	ARGV    as for announce; 8 next revision of the marks
+//	KEYS    as for announce; 4 intervals, 5 ping records
+//	ARGV    as for announce; 8 next revision of the ping records
 //	returns as ifHeadStands
 var removeScript = newScript(bounded, ifHeadStands+`
 if redis.call('HDEL', KEYS[5], ARGV[1]) == 1 then redis.call('HSET', KEYS[5], 'rev', ARGV[8]) end
@@ -38,7 +38,7 @@ func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Versi
 			next.Version = journal.NewVersion()
 			tombstone = packHead(next)
 		}
-		c = t.watcher.announcing(k, h, tombstone).with([]string{k.intervals, t.conn.key.partition(k.partition, nameMarks)}, newRevision())
+		c = t.watcher.announcing(k, h, tombstone).with([]string{k.intervals, t.conn.key.partition(k.partition, namePings)}, newRevision())
 		return tombstone, c, nil
 	})
 	if err == nil {

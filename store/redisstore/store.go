@@ -42,7 +42,7 @@ type Options struct {
 	// Unreadable is told what List and Requests leave out as it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is told of the topics that Topics and Marks leave out, by
+	// UnreadableTopic is told of the topics that Topics and PingRecords leave out, by
 	// their ids, for the same reasons. It must not wait. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
 	// Lease is how long a hub counts that says nothing: its share waits so long, and
@@ -88,7 +88,7 @@ const openTimeout = 10 * time.Second
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *restorer
-	pingStore           // *pings
+	journal.Pings       // *pings
 	subscriptions.Store // *records
 	// Leases are those of the hubs on the shards.
 	Leases cluster.Store
@@ -112,9 +112,6 @@ type Store struct {
 	closeOnce sync.Once
 	closeErr  error
 }
-
-// pingStore is journal.Marks, under a name that no method has.
-type pingStore interface{ journal.Marks }
 
 // topics is all that a store does with the journals of topics. The way of a
 // notification through it begins with Append.
@@ -227,13 +224,13 @@ func assemble(c *conn, found Found, o Options) *Store {
 		isNew: found.New, lease: o.Lease, reached: o.Reached, lost: o.Lost,
 	}
 	return &Store{
-		Journal:   &topics{appender, reader, watcher, &trimmer{conn: c, checks: checks, heads: heads, reader: reader, watcher: watcher, lister: lister}},
-		Restorer:  &restorer{conn: c, memory: memory, heads: heads, watcher: watcher},
-		pingStore: &pings{conn: c, checks: checks, memory: memory, lister: lister},
-		Store:     records,
-		Leases:    &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
-		Found:     found,
-		conn:      c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
+		Journal:  &topics{appender, reader, watcher, &trimmer{conn: c, checks: checks, heads: heads, reader: reader, watcher: watcher, lister: lister}},
+		Restorer: &restorer{conn: c, memory: memory, heads: heads, watcher: watcher},
+		Pings:    &pings{conn: c, checks: checks, memory: memory, lister: lister},
+		Store:    records,
+		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
+		Found:    found,
+		conn:     c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
 		appender: appender, records: records, reconciler: reconciler, lister: lister,
 	}
 }

@@ -56,17 +56,17 @@ var removeChecks = []Check{
 			if _, err := k.h.Interval(k.Context(), topicName, at(66), at(67)); !errors.Is(err, journal.ErrNotFound) {
 				k.Errorf("Interval: %v", err)
 			}
-			mark, err := k.h.Mark(k.Context(), topicName)
+			ping, err := k.h.PingRecord(k.Context(), topicName)
 			k.ok(err, "Mark")
-			k.same("the mark", mark, journal.Mark{Topic: topicName})
+			k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
 			k.removedAt("from the start", journal.Anchor{}, last)
 			k.removedAt("from an entry that was removed", entries[5].Anchor(), last)
 			k.same("entries after the last", len(k.read(topicName, last)), 0)
 
 			k.same("the head of another topic", k.head(other), keptHead)
 			k.same("its entries", k.read(other, journal.Anchor{}), kept)
-			if mark, err := k.h.Mark(k.Context(), other); err != nil || mark.Pings != 1 {
-				k.Errorf("its mark is %+v (%v)", mark, err)
+			if ping, err := k.h.PingRecord(k.Context(), other); err != nil || ping.Pings != 1 {
+				k.Errorf("its ping record is %+v (%v)", ping, err)
 			}
 			k.reopen()
 			k.same("the head after a restart", k.head(topicName), want)
@@ -120,11 +120,11 @@ var removeChecks = []Check{
 		const other = topicName + "other/"
 		k.ok(k.h.Ping(k.Context(), at(1), []string{topicName, other}), "Ping")
 		k.same("the head", k.remove(), journal.Head{Topic: topicName})
-		mark, err := k.h.Mark(k.Context(), topicName)
+		ping, err := k.h.PingRecord(k.Context(), topicName)
 		k.ok(err, "Mark")
-		k.same("the mark", mark, journal.Mark{Topic: topicName})
-		if mark, err := k.h.Mark(k.Context(), other); err != nil || mark.Pings != 1 {
-			k.Errorf("the mark of another topic is %+v (%v)", mark, err)
+		k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
+		if ping, err := k.h.PingRecord(k.Context(), other); err != nil || ping.Pings != 1 {
+			k.Errorf("the ping record of another topic is %+v (%v)", ping, err)
 		}
 		if err := k.h.Remove(k.Context(), topicName, "no version of ours"); !errors.Is(err, journal.ErrHeadMoved) {
 			k.Errorf("Remove of a version, of a topic that has none: %v", err)

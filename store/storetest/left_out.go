@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// RunLeftOut runs the checks of a topic whose head and mark cannot be read: they hide no
+// RunLeftOut runs the checks of a topic whose head and ping record cannot be read: they hide no
 // other where there is somebody to tell, told, and else are an error. Damage damages
 // both, and silence takes told away.
 func RunLeftOut(t *testing.T, s Store, told map[uuid.UUID]error, damage func(partition int, id uuid.UUID) error, silence func()) {
@@ -26,28 +26,28 @@ func RunLeftOut(t *testing.T, s Store, told map[uuid.UUID]error, damage func(par
 	k.ok(s.Ping(t.Context(), start, topics), "Ping")
 	bad := journal.TopicID(topics[0])
 	k.ok(damage(partition, bad), "damaging "+topics[0])
-	list := func() (heads, marks int, err error) {
+	list := func() (heads, pings int, err error) {
 		for after := uuid.Nil; ; heads++ {
 			page, err := s.Topics(t.Context(), partition, after, 1)
 			if err != nil || len(page) == 0 {
-				return heads, marks, err
+				return heads, pings, err
 			}
-			m, err := s.Marks(t.Context(), partition, after, 1)
+			m, err := s.PingRecords(t.Context(), partition, after, 1)
 			if err != nil {
-				return heads, marks, err
+				return heads, pings, err
 			}
-			marks += len(m)
+			pings += len(m)
 			after = journal.TopicID(page[0].Topic)
 		}
 	}
-	if heads, marks, err := list(); heads != 4 || marks != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
-		t.Errorf("%d heads and %d marks, %v, told of %v", heads, marks, err, told)
+	if heads, pings, err := list(); heads != 4 || pings != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
+		t.Errorf("%d heads and %d ping records, %v, told of %v", heads, pings, err, told)
 	}
 	silence()
 	if _, _, err := list(); !errors.Is(err, journal.ErrPacked) {
 		t.Errorf("with nobody to tell: %v", err)
 	}
 	if err := s.Ping(t.Context(), start, []string{topics[1], topics[0], topicName + "new"}); err != nil {
-		t.Errorf("pings beside a damaged mark: %v", err)
+		t.Errorf("pings beside a damaged ping record: %v", err)
 	}
 }

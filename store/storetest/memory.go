@@ -25,9 +25,9 @@ type Memory struct {
 	topics   map[string]*memTopic
 	records  map[uuid.UUID]subscriptions.Record
 	attempts map[uuid.UUID][]subscriptions.Attempt
-	marks    map[uuid.UUID]journal.Mark // by topic id
-	clock    uint64                     // counts the changes
-	changed  map[uuid.UUID]uint64       // of records, deleted ones too
+	pings    map[uuid.UUID]journal.PingRecord // by topic id
+	clock    uint64                           // counts the changes
+	changed  map[uuid.UUID]uint64             // of records, deleted ones too
 	hints    journal.Broadcast
 	// mint draws what a store draws at random. The model test has it repeat
 	// what the other store drew.
@@ -55,7 +55,7 @@ func NewMemory() *Memory {
 	return &Memory{
 		topics:  map[string]*memTopic{},
 		records: map[uuid.UUID]subscriptions.Record{}, attempts: map[uuid.UUID][]subscriptions.Attempt{},
-		marks:   map[uuid.UUID]journal.Mark{},
+		pings:   map[uuid.UUID]journal.PingRecord{},
 		changed: map[uuid.UUID]uint64{},
 		mint:    mintAtRandom,
 	}
@@ -85,7 +85,7 @@ func (m *Memory) copyFrom(other *Memory) {
 		m.topics[name] = &c
 	}
 	m.records, m.attempts, m.changed = maps.Clone(other.records), maps.Clone(other.attempts), maps.Clone(other.changed)
-	m.marks = maps.Clone(other.marks)
+	m.pings = maps.Clone(other.pings)
 }
 
 // Harness returns m as a store under test.

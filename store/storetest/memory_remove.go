@@ -17,7 +17,7 @@ func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	case head.Version != ifHead:
 		return journal.ErrHeadMoved
 	}
-	delete(m.marks, journal.TopicID(topic))
+	delete(m.pings, journal.TopicID(topic))
 	if head.Version == "" {
 		return nil
 	}

@@ -52,8 +52,8 @@ type model struct {
 	ids       []uuid.UUID       // of the subscriptions of the callbacks
 	versions  []journal.Version // of any topic, at any time
 	entries   []journal.Entry
-	marks     []journal.Mark // of any topic, at any time
-	drawn     minted         // what the reference draws next
+	pings     []journal.PingRecord // of any topic, at any time
+	drawn     minted               // what the reference draws next
 }
 
 func (m *model) same(t *rapid.T, what string, got, want any) {
@@ -278,28 +278,28 @@ func (m *model) ping(t *rapid.T) {
 	m.sameError(t, "Ping", m.h.Ping(t.Context(), m.now, topics), m.ref.Ping(t.Context(), m.now, topics))
 }
 
-// mark draws one that was read before, of a fetch that is going on or over.
-func (m *model) mark(t *rapid.T) journal.Mark {
-	mark := journal.Mark{Topic: m.topic(t)}
-	if len(m.marks) > 0 {
-		mark = rapid.SampledFrom(m.marks[max(0, len(m.marks)-8):]).Draw(t, "mark")
+// pingRecord draws one that was read before, of a fetch that is going on or over.
+func (m *model) pingRecord(t *rapid.T) journal.PingRecord {
+	ping := journal.PingRecord{Topic: m.topic(t)}
+	if len(m.pings) > 0 {
+		ping = rapid.SampledFrom(m.pings[max(0, len(m.pings)-8):]).Draw(t, "mark")
 	}
-	return mark
+	return ping
 }
 
 func (m *model) fetched(t *rapid.T) {
-	mark := m.mark(t)
+	ping := m.pingRecord(t)
 	if rapid.Bool().Draw(t, "done") {
-		mark.Fetched = mark.Pings
+		ping.Fetched = ping.Pings
 	}
-	mark.Tries = rapid.IntRange(0, 3).Draw(t, "tries")
-	mark.Last = journal.Fetch{At: m.now, Status: 200}
-	m.sameError(t, "SetFetched", m.h.SetFetched(t.Context(), mark), m.ref.SetFetched(t.Context(), mark))
+	ping.Tries = rapid.IntRange(0, 3).Draw(t, "tries")
+	ping.Last = journal.Fetch{At: m.now, Status: 200}
+	m.sameError(t, "SetFetched", m.h.SetFetched(t.Context(), ping), m.ref.SetFetched(t.Context(), ping))
 }
 
 func (m *model) unmark(t *rapid.T) {
-	mark := m.mark(t)
-	m.sameError(t, "Unmark", m.h.Unmark(t.Context(), mark), m.ref.Unmark(t.Context(), mark))
+	ping := m.pingRecord(t)
+	m.sameError(t, "Unmark", m.h.DeletePingRecord(t.Context(), ping), m.ref.DeletePingRecord(t.Context(), ping))
 }
 
 func (m *model) reopen(t *rapid.T) {
@@ -318,11 +318,11 @@ func (m *model) compare(t *rapid.T) {
 		want, _ := m.ref.Head(t.Context(), topic)
 		m.sameError(t, "Head", err, nil)
 		m.same(t, "the head of "+topic, got, want)
-		mark, err := m.h.Mark(t.Context(), topic)
-		wantMark, _ := m.ref.Mark(t.Context(), topic)
+		ping, err := m.h.PingRecord(t.Context(), topic)
+		wantMark, _ := m.ref.PingRecord(t.Context(), topic)
 		m.sameError(t, "Mark", err, nil)
-		m.same(t, "the mark of "+topic, mark, wantMark)
-		m.marks = append(m.marks, mark)
+		m.same(t, "the ping record of "+topic, ping, wantMark)
+		m.pings = append(m.pings, ping)
 	}
 	for _, id := range m.ids {
 		got, err := m.h.Get(t.Context(), id)

@@ -61,19 +61,19 @@ var removeMutants = map[string]func(m *mutant){
 			return err
 		}
 	},
-	"remove leaves the mark": func(m *mutant) {
+	"remove leaves the ping record": func(m *mutant) {
 		m.remove = func(topic string, ifHead journal.Version) error {
-			mark, pinged := m.marks[journal.TopicID(topic)]
+			ping, pinged := m.pings[journal.TopicID(topic)]
 			err := m.Memory.Remove(context.Background(), topic, ifHead)
 			if pinged {
-				m.marks[journal.TopicID(topic)] = mark
+				m.pings[journal.TopicID(topic)] = ping
 			}
 			return err
 		}
 	},
-	"remove takes the marks of all": func(m *mutant) {
+	"remove takes the ping records of all": func(m *mutant) {
 		m.remove = func(topic string, ifHead journal.Version) error {
-			clear(m.marks)
+			clear(m.pings)
 			return m.Memory.Remove(context.Background(), topic, ifHead)
 		}
 	},

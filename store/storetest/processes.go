@@ -55,7 +55,7 @@ func RunProcesses(t T, s Store, other *exec.Cmd) {
 		}
 	}
 	k.same("the cursor that both committed", k.get(shared.ID).Subscription.Cursor, moved(shared.Cursor, each))
-	if m := k.mark(topicName); m.Pings != 2*each {
+	if m := k.pingRecord(topicName); m.Pings != 2*each {
 		t.Errorf("%d pings are counted", m.Pings)
 	}
 }

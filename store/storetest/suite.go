@@ -18,7 +18,7 @@ import (
 // Store is what is tested.
 type Store interface {
 	journal.Journal
-	journal.Marks
+	journal.Pings
 	journal.Restorer
 	subscriptions.Store
 }
@@ -57,7 +57,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, markChecks, restoreChecks, secretChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, pingChecks, restoreChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all

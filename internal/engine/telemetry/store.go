@@ -29,10 +29,10 @@ const (
 	opRecordGap
 	opRemove
 	opPing
-	opMark
-	opMarks
+	opPingRecord
+	opPingRecords
 	opSetFetched
-	opUnmark
+	opDeletePingRecord
 	opGet
 	opUpdate
 	opList
@@ -87,24 +87,24 @@ func expected(err error) bool {
 	var trimmed *journal.TrimmedError
 	return errors.Is(err, journal.ErrHeadMoved) || errors.Is(err, journal.ErrNotFound) ||
 		errors.Is(err, journal.ErrRolledBack) || errors.As(err, &trimmed) ||
-		errors.Is(err, journal.ErrTooManyMarks) || errors.Is(err, context.Canceled)
+		errors.Is(err, journal.ErrTooManyPings) || errors.Is(err, context.Canceled)
 }
 
 // Store is a store as the parts of a hub need it.
 type Store interface {
 	journal.Journal
-	journal.Marks
+	journal.Pings
 	subscriptions.Store
 }
 
 // Store returns s with its operations counted and timed.
 func (m *Metrics) Store(s Store) Store {
-	return timedStore{timedJournal{s, m}, timedMarks{s, m}, timedSubscriptions{s, m}}
+	return timedStore{timedJournal{s, m}, timedPings{s, m}, timedSubscriptions{s, m}}
 }
 
 type timedStore struct {
 	timedJournal
-	timedMarks
+	timedPings
 	timedSubscriptions
 }
 

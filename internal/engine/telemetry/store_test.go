@@ -64,29 +64,29 @@ func calls(s Store) map[operation]func(context.Context) error {
 	third := func(_, _ any, err error) error { return err }
 	keep := func(r subscriptions.Record) (subscriptions.Record, error) { return r, nil }
 	return map[operation]func(context.Context) error{
-		opHead:       func(ctx context.Context) error { return second(s.Head(ctx, "t")) },
-		opInterval:   func(ctx context.Context) error { return second(s.Interval(ctx, "t", now, now)) },
-		opAppend:     func(ctx context.Context) error { return second(s.Append(ctx, now, "t", e, "")) },
-		opReset:      func(ctx context.Context) error { return s.Reset(ctx, "t", "") },
-		opFind:       func(ctx context.Context) error { return third(s.Find(ctx, id)) },
-		opRead:       func(ctx context.Context) error { return second(s.Read(ctx, "t", journal.Anchor{}, 1, 1)) },
-		opBody:       func(ctx context.Context) error { return second(s.Body(ctx, "t", e)) },
-		opChanges:    func(ctx context.Context) error { return third(s.Changes(ctx, 0, 0)) },
-		opTopics:     func(ctx context.Context) error { return second(s.Topics(ctx, 0, id, 1)) },
-		opRecordGap:  func(ctx context.Context) error { return s.RecordGap(ctx, "t", journal.Gap{}) },
-		opRemove:     func(ctx context.Context) error { return s.Remove(ctx, "t", "") },
-		opTrim:       func(ctx context.Context) error { return second(s.Trim(ctx, "t", journal.Cut{})) },
-		opPing:       func(ctx context.Context) error { return s.Ping(ctx, now, []string{"t"}) },
-		opMark:       func(ctx context.Context) error { return second(s.Mark(ctx, "t")) },
-		opMarks:      func(ctx context.Context) error { return second(s.Marks(ctx, 0, id, 1)) },
-		opSetFetched: func(ctx context.Context) error { return s.SetFetched(ctx, journal.Mark{Topic: "t"}) },
-		opUnmark:     func(ctx context.Context) error { return s.Unmark(ctx, journal.Mark{Topic: "t"}) },
-		opGet:        func(ctx context.Context) error { return second(s.Get(ctx, id)) },
-		opUpdate:     func(ctx context.Context) error { return second(s.Update(ctx, id, keep)) },
-		opList:       func(ctx context.Context) error { return second(s.List(ctx, 0, id, 1)) },
-		opChanged:    func(ctx context.Context) error { return third(s.Changed(ctx, 0, 0)) },
-		opAttempts:   func(ctx context.Context) error { return second(s.Attempts(ctx, id)) },
-		opCommit:     func(ctx context.Context) error { return s.Commit(ctx, []subscriptions.Commit{{ID: id}}) },
+		opHead:             func(ctx context.Context) error { return second(s.Head(ctx, "t")) },
+		opInterval:         func(ctx context.Context) error { return second(s.Interval(ctx, "t", now, now)) },
+		opAppend:           func(ctx context.Context) error { return second(s.Append(ctx, now, "t", e, "")) },
+		opReset:            func(ctx context.Context) error { return s.Reset(ctx, "t", "") },
+		opFind:             func(ctx context.Context) error { return third(s.Find(ctx, id)) },
+		opRead:             func(ctx context.Context) error { return second(s.Read(ctx, "t", journal.Anchor{}, 1, 1)) },
+		opBody:             func(ctx context.Context) error { return second(s.Body(ctx, "t", e)) },
+		opChanges:          func(ctx context.Context) error { return third(s.Changes(ctx, 0, 0)) },
+		opTopics:           func(ctx context.Context) error { return second(s.Topics(ctx, 0, id, 1)) },
+		opRecordGap:        func(ctx context.Context) error { return s.RecordGap(ctx, "t", journal.Gap{}) },
+		opRemove:           func(ctx context.Context) error { return s.Remove(ctx, "t", "") },
+		opTrim:             func(ctx context.Context) error { return second(s.Trim(ctx, "t", journal.Cut{})) },
+		opPing:             func(ctx context.Context) error { return s.Ping(ctx, now, []string{"t"}) },
+		opPingRecord:       func(ctx context.Context) error { return second(s.PingRecord(ctx, "t")) },
+		opPingRecords:      func(ctx context.Context) error { return second(s.PingRecords(ctx, 0, id, 1)) },
+		opSetFetched:       func(ctx context.Context) error { return s.SetFetched(ctx, journal.PingRecord{Topic: "t"}) },
+		opDeletePingRecord: func(ctx context.Context) error { return s.DeletePingRecord(ctx, journal.PingRecord{Topic: "t"}) },
+		opGet:              func(ctx context.Context) error { return second(s.Get(ctx, id)) },
+		opUpdate:           func(ctx context.Context) error { return second(s.Update(ctx, id, keep)) },
+		opList:             func(ctx context.Context) error { return second(s.List(ctx, 0, id, 1)) },
+		opChanged:          func(ctx context.Context) error { return third(s.Changed(ctx, 0, 0)) },
+		opAttempts:         func(ctx context.Context) error { return second(s.Attempts(ctx, id)) },
+		opCommit:           func(ctx context.Context) error { return s.Commit(ctx, []subscriptions.Commit{{ID: id}}) },
 	}
 }
 
@@ -130,7 +130,7 @@ func TestFailuresOfTheStore(t *testing.T) {
 func TestAnswersAreNoFailures(t *testing.T) {
 	for err, want := range map[error]bool{
 		journal.ErrHeadMoved: true, fmt.Errorf("wrapped: %w", journal.ErrNotFound): true, journal.ErrRolledBack: true,
-		&journal.TrimmedError{}: true, journal.ErrTooManyMarks: true,
+		&journal.TrimmedError{}: true, journal.ErrTooManyPings: true,
 		journal.ErrFull: false, journal.ErrPacked: false, errors.New("the disk is gone"): false,
 	} {
 		if got := expected(err); got != want {

@@ -29,7 +29,7 @@ type Source interface {
 // Lists are the parts of a store, partition by partition.
 type Lists interface {
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
-	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Mark, error)
+	PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error)
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
 }
 
@@ -154,8 +154,8 @@ func (x *exporter) topic(ctx context.Context, h journal.Head) error {
 }
 
 func (x *exporter) pings(ctx context.Context, partition int) error {
-	id := func(m *journal.Mark) uuid.UUID { return journal.TopicID(m.Topic) }
-	return each(ctx, partition, x.from.Marks, id, func(m journal.Mark) error {
+	id := func(m *journal.PingRecord) uuid.UUID { return journal.TopicID(m.Topic) }
+	return each(ctx, partition, x.from.PingRecords, id, func(m journal.PingRecord) error {
 		if !m.Waiting() {
 			return nil
 		}

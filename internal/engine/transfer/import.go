@@ -27,9 +27,9 @@ type Target interface {
 	Records
 }
 
-// Pings are the pings of a store, as journal.Marks has them.
+// Pings are the pings of a store, as journal.Pings has them.
 type Pings interface {
-	Mark(ctx context.Context, topic string) (journal.Mark, error)
+	PingRecord(ctx context.Context, topic string) (journal.PingRecord, error)
 	Ping(ctx context.Context, now time.Time, topics []string) error
 }
 
@@ -192,11 +192,11 @@ func (i *importer) ping(ctx context.Context, topic string, at time.Time) error {
 	if i.isRefused(topic) {
 		return nil
 	}
-	mark, err := i.to.Mark(ctx, topic)
+	ping, err := i.to.PingRecord(ctx, topic)
 	if err != nil {
 		return err
 	}
-	news := mark.PingedAt.Before(at)
+	news := ping.PingedAt.Before(at)
 	if news && !i.dry {
 		if err := i.to.Ping(ctx, at, []string{topic}); err != nil {
 			return fmt.Errorf("the ping of %s: %w", topic, err)

@@ -178,10 +178,10 @@ func stateOf(t testing.TB, m memory) state {
 			s.Intervals[h.Topic], err = m.Intervals(ctx, h.Topic)
 			check(err)
 		}
-		marks, err := m.Marks(ctx, n, uuid.Nil, 1e6)
+		pings, err := m.PingRecords(ctx, n, uuid.Nil, 1e6)
 		check(err)
-		for _, mark := range marks {
-			s.Pings[mark.Topic] = mark.PingedAt
+		for _, ping := range pings {
+			s.Pings[ping.Topic] = ping.PingedAt
 		}
 		records, err := m.List(ctx, n, uuid.Nil, 1e6)
 		check(err)
@@ -293,7 +293,7 @@ func TestImportTakesNothingBack(t *testing.T) {
 	verified := subscription(topic, 4, h.Last)
 	verified.VerifiedAt, verified.Secret = at(61), "a new secret"
 	to.put(t, subscriptions.Record{Subscription: verified})
-	if err := to.SetFetched(t.Context(), journal.Mark{Topic: topicName(0), Pings: 1, Fetched: 1}); err != nil {
+	if err := to.SetFetched(t.Context(), journal.PingRecord{Topic: topicName(0), Pings: 1, Fetched: 1}); err != nil {
 		t.Fatal(err)
 	}
 

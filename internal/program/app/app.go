@@ -157,7 +157,7 @@ func (a *App) adminHandler() http.Handler {
 		Pauses:  a.pauses,
 		Control: a.control,
 		Now:     a.clock.Earliest, // as delivery sees leases
-		Topics:  a.store, Marks: a.store, Subscriptions: a.store,
+		Topics:  a.store, Pings: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})
 }

@@ -194,7 +194,7 @@ func FuzzPublicListener(f *testing.F) {
 	const url, topic = "http://h/", "http://t/"
 	store := storetest.NewMemory()
 	handler, err := hub.New(hub.Options{
-		HubURL: url, Journal: store, Marks: store, Subscriptions: accepting{}, Topics: open{},
+		HubURL: url, Journal: store, Pings: store, Subscriptions: accepting{}, Topics: open{},
 		Auth: hub.PublishAuth{Open: true, Token: true}, MaxBody: 1 << 16, AcceptGaps: true,
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func FuzzOperatorListener(f *testing.F) {
 	const token = "t0ken-of-the-operator"
 	store := storetest.NewMemory()
 	handler := admin.New(admin.Options{
-		Topics: store, Marks: store, Subscriptions: store, Token: func() string { return token },
+		Topics: store, Pings: store, Subscriptions: store, Token: func() string { return token },
 		Info:    func(context.Context) admin.Info { return admin.Info{Version: "v1"} },
 		Ready:   func(context.Context) []admin.Check { return []admin.Check{{Name: "store", Holds: "it answers"}} },
 		Metrics: http.NotFoundHandler(),

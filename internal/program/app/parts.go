@@ -156,7 +156,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 	return hub.New(hub.Options{
 		HubURL:                 a.hubURL,
 		Journal:                a.store,
-		Marks:                  a.store,
+		Pings:                  a.store,
 		Subscriptions:          service,
 		Topics:                 topics,
 		Publishers:             &a.publishers.live,

@@ -25,7 +25,7 @@ func TestPingAtTheHighWater_HUB60(t *testing.T) {
 	if err := s.Ping(t.Context(), now, []string{pinged, other}); !errors.Is(err, journal.ErrFull) {
 		t.Errorf("Ping: %v", err)
 	}
-	m, err := s.Mark(t.Context(), pinged)
+	m, err := s.PingRecord(t.Context(), pinged)
 	if err != nil || m.Pings != 1 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -33,44 +33,44 @@ func TestPingAtTheHighWater_HUB60(t *testing.T) {
 	if err := s.SetFetched(t.Context(), m); err != nil {
 		t.Error(err)
 	}
-	if err := s.Unmark(t.Context(), m); err != nil {
+	if err := s.DeletePingRecord(t.Context(), m); err != nil {
 		t.Error(err)
 	}
 	for _, topic := range []string{pinged, other} {
-		if m, err := s.Mark(t.Context(), topic); err != nil || m.Pings != 0 {
+		if m, err := s.PingRecord(t.Context(), topic); err != nil || m.Pings != 0 {
 			t.Errorf("%+v, %v", m, err)
 		}
 	}
 }
 
-// A mark that was damaged counts as none, and is no reason to panic: the next ping
-// makes it anew. Where nobody is told of it, the list of marks fails.
+// A ping record that was damaged counts as none, and is no reason to panic: the next ping
+// makes it anew. Where nobody is told of it, the list of ping records fails.
 func TestDamagedMark(t *testing.T) {
 	const pinged = "https://source.example/a/"
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	id := journal.TopicID(pinged)
-	err := s.folder.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error { return tx.Bucket(bucketMarks).Put(keyOf(id), []byte{1, 200}) }})
+	err := s.folder.do(t.Context(), &boltfile.Op{Run: func(tx *boltfile.Tx) error { return tx.Bucket(bucketPings).Put(keyOf(id), []byte{1, 200}) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Marks(t.Context(), journal.Partition(id), uuid.Nil, 10); !errors.Is(err, journal.ErrPacked) {
-		t.Errorf("Marks: %v", err)
+	if _, err := s.PingRecords(t.Context(), journal.Partition(id), uuid.Nil, 10); !errors.Is(err, journal.ErrPacked) {
+		t.Errorf("Pings: %v", err)
 	}
 	for what, err := range map[string]error{
-		"SetFetched": s.SetFetched(t.Context(), journal.Mark{Topic: pinged}),
-		"Unmark":     s.Unmark(t.Context(), journal.Mark{Topic: pinged}),
+		"SetFetched": s.SetFetched(t.Context(), journal.PingRecord{Topic: pinged}),
+		"Unmark":     s.DeletePingRecord(t.Context(), journal.PingRecord{Topic: pinged}),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if m, err := s.Mark(t.Context(), pinged); err != nil || m.Pings != 0 {
+	if m, err := s.PingRecord(t.Context(), pinged); err != nil || m.Pings != 0 {
 		t.Errorf("before a ping: %+v, %v", m, err)
 	}
 	if err := s.Ping(t.Context(), time.Now(), []string{pinged}); err != nil {
 		t.Errorf("Ping: %v", err)
 	}
-	if m, err := s.Mark(t.Context(), pinged); err != nil || m.Pings != 1 {
+	if m, err := s.PingRecord(t.Context(), pinged); err != nil || m.Pings != 1 {
 		t.Errorf("after a ping: %+v, %v", m, err)
 	}
 }

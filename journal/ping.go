@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Mark says that somebody told the hub by a ping that a topic has something new
+// PingRecord says that somebody told the hub by a ping that a topic has something new
 // (HUB-60), and what came of fetching it. There is one for each topic that was
 // pinged.
-type Mark struct {
+type PingRecord struct {
 	Topic string
 	// Pings counts the pings, Fetched those that the last fetch which is done
 	// with covers. A ping that comes while the topic is fetched leaves Pings the
@@ -27,20 +27,20 @@ type Mark struct {
 }
 
 // Waiting reports whether the topic is still to be fetched.
-func (m Mark) Waiting() bool { return m.Pings > m.Fetched }
+func (m PingRecord) Waiting() bool { return m.Pings > m.Fetched }
 
 // Pinged returns m after one more ping.
-func (m Mark) Pinged(now time.Time) Mark {
+func (m PingRecord) Pinged(now time.Time) PingRecord {
 	m.Pings++
 	m.PingedAt = now.Round(0).UTC()
 	return m
 }
 
-// Settle returns what SetFetched(done) makes of m, as it is stored, and whether
+// AfterFetch returns what SetFetched(done) makes of m, as it is stored, and whether
 // it makes anything of it. What is older than m comes to nothing, and so does
-// what counts pings that m does not have: those of a mark that was forgotten
+// what counts pings that m does not have: those of a ping record that was forgotten
 // since.
-func (m Mark) Settle(done Mark) (Mark, bool) {
+func (m PingRecord) AfterFetch(done PingRecord) (PingRecord, bool) {
 	if done.Fetched < m.Fetched || done.Fetched > m.Pings {
 		return m, false
 	}
@@ -59,39 +59,39 @@ type Fetch struct {
 	ID      uuid.UUID // of the notification that is in the journal for it
 }
 
-// MaxMarks is how many topics without a head may have a mark in one partition
+// MaxPingRecords is how many topics without a head may have a ping record in one partition
 // (invariant 12): the topics of strangers, that is, of which nothing was accepted
 // yet. Those with a head are bounded by the heads.
-const MaxMarks = 128
+const MaxPingRecords = 128
 
-// MarkKeep is how long the mark of a topic without a head is kept after its last
+// PingRecordKeep is how long the ping record of a topic without a head is kept after its last
 // ping, so that it can be seen what came of it.
-const MarkKeep = 7 * 24 * time.Hour
+const PingRecordKeep = 7 * 24 * time.Hour
 
-// ErrTooManyMarks says that a topic's partition has MaxMarks topics without a
+// ErrTooManyPings says that a topic's partition has MaxPingRecords topics without a
 // head that all wait to be fetched.
-var ErrTooManyMarks = errors.New("too many topics wait to be fetched")
+var ErrTooManyPings = errors.New("too many topics wait to be fetched")
 
-// Marks keeps the pings. It may be shared between goroutines.
-type Marks interface {
+// Pings keeps the pings. It may be shared between goroutines.
+type Pings interface {
 	// Ping counts a ping for each of the topics, and is durable when it returns
-	// nil. With an error, ErrTooManyMarks and ErrFull among them, the topics of
+	// nil. With an error, ErrTooManyPings and ErrFull among them, the topics of
 	// one partition have all been counted or none of them, and nobody knows which
 	// partitions were; to ping again does no harm.
 	//
-	// The first mark of a topic without a head takes the place of another such
-	// topic's in its partition where there are MaxMarks of them: of the one that
+	// The first ping record of a topic without a head takes the place of another such
+	// topic's in its partition where there are MaxPingRecords of them: of the one that
 	// was pinged longest ago of those that do not wait.
 	Ping(ctx context.Context, now time.Time, topics []string) error
-	// Mark returns that of a topic; of one that was never pinged, a Mark with
+	// PingRecord returns that of a topic; of one that was never pinged, a PingRecord with
 	// only Topic set.
-	Mark(ctx context.Context, topic string) (Mark, error)
-	// Marks lists those of a partition by topic id, after the given one, up to
+	PingRecord(ctx context.Context, topic string) (PingRecord, error)
+	// PingRecords lists those of a partition by topic id, after the given one, up to
 	// limit of them.
-	Marks(ctx context.Context, partition int, after uuid.UUID, limit int) ([]Mark, error)
+	PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]PingRecord, error)
 	// SetFetched stores what came of a try: Fetched, Tries, NextAt and Last of m,
-	// as Mark.Settle says. It never changes the pings, and makes no mark.
-	SetFetched(ctx context.Context, m Mark) error
-	// Unmark forgets the mark of a topic, if nobody pinged it since m was read.
-	Unmark(ctx context.Context, m Mark) error
+	// as PingRecord.AfterFetch says. It never changes the pings, and makes no ping record.
+	SetFetched(ctx context.Context, m PingRecord) error
+	// DeletePingRecord forgets the ping record of a topic, if nobody pinged it since m was read.
+	DeletePingRecord(ctx context.Context, m PingRecord) error
 }

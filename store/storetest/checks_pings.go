@@ -1,0 +1,188 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+)
+
+func (k *kit) pingRecord(topic string) journal.PingRecord {
+	k.Helper()
+	m, err := k.h.PingRecord(k.Context(), topic)
+	k.ok(err, "Mark")
+	return m
+}
+
+func (k *kit) ping(second int, topics ...string) {
+	k.Helper()
+	k.ok(k.h.Ping(k.Context(), at(second), topics), "Ping")
+}
+
+// fetched stores that the fetch of a topic which began when m was read is done
+// with.
+func (k *kit) fetched(m journal.PingRecord) journal.PingRecord {
+	k.Helper()
+	m.Fetched, m.Tries, m.Last = m.Pings, 0, journal.Fetch{At: at(90), Outcome: "accepted"}
+	k.ok(k.h.SetFetched(k.Context(), m), "SetFetched")
+	return m
+}
+
+// HUB-60: what journal.Pings promises.
+var pingChecks = []Check{
+	{"MarkOfATopicThatNobodyPinged", func(k *kit) {
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+		k.fill(topicName, 1)
+		k.same("the ping record of one with a head", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+	}},
+	{"PingsAreCounted", func(k *kit) {
+		other := topicName + "other"
+		k.ping(1, topicName)
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName, Pings: 1, PingedAt: at(1)})
+		k.ping(5, topicName, other, topicName)
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName, Pings: 3, PingedAt: at(5)})
+		k.same("the other", k.pingRecord(other), journal.PingRecord{Topic: other, Pings: 1, PingedAt: at(5)})
+		k.same("a head", k.head(topicName).Version, journal.Version(""))
+	}},
+	{"SetFetchedKeepsWhatItIsGiven", func(k *kit) {
+		k.ping(1, topicName)
+		want := k.pingRecord(topicName)
+		want.Tries, want.NextAt = 3, at(60)
+		want.Last = journal.Fetch{At: at(2), Outcome: "topic-unreachable", Detail: "a sentence", Status: 503, ID: uuid.New()}
+		k.ok(k.h.SetFetched(k.Context(), want), "SetFetched")
+		k.same("the ping record", k.pingRecord(topicName), want)
+		if !want.Waiting() {
+			k.Errorf("it waits no more")
+		}
+		want = k.fetched(want)
+		k.same("the ping record", k.pingRecord(topicName), want)
+		k.ping(4, topicName)
+		want.Pings, want.PingedAt = 2, at(4)
+		k.same("the ping record after the next ping", k.pingRecord(topicName), want)
+	}},
+	{"APingDuringAFetchIsStillToBeDone", func(k *kit) {
+		k.ping(1, topicName)
+		began := k.pingRecord(topicName)
+		k.ping(2, topicName)
+		k.fetched(began)
+		got := k.pingRecord(topicName)
+		if got.Pings != 2 || got.Fetched != 1 || !got.PingedAt.Equal(at(2)) || !got.Waiting() {
+			k.Errorf("%+v", got)
+		}
+	}},
+	{"SetFetchedComesToNothing", func(k *kit) {
+		k.ping(1, topicName)
+		first := k.pingRecord(topicName)
+		k.ping(2, topicName)
+		want := k.fetched(k.pingRecord(topicName))
+		for why, m := range map[string]journal.PingRecord{
+			"an older fetch":                         first,
+			"a ping record that was forgotten since": {Topic: topicName, Fetched: 9},
+			"a topic that was never pinged":          {Topic: topicName + "other", Fetched: 1},
+			"one that was, and no fetch of it":       {Topic: topicName + "other", Tries: 1},
+			"an older fetch that came to grief":      {Topic: topicName, Fetched: 1, Tries: 4},
+		} {
+			k.ok(k.h.SetFetched(k.Context(), m), why)
+			k.same(why, k.pingRecord(topicName), want)
+			k.same(why, k.pingRecord(topicName+"other"), journal.PingRecord{Topic: topicName + "other"})
+		}
+	}},
+	{"UnmarkForgets", func(k *kit) {
+		k.ping(1, topicName, topicName+"other")
+		m := k.fetched(k.pingRecord(topicName))
+		k.ping(2, topicName)
+		k.ok(k.h.DeletePingRecord(k.Context(), m), "Unmark")
+		k.same("pings, where one came meanwhile", k.pingRecord(topicName).Pings, uint64(2))
+		k.ok(k.h.DeletePingRecord(k.Context(), k.pingRecord(topicName)), "Unmark")
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+		k.ping(1, topicName)
+		k.ok(k.h.DeletePingRecord(k.Context(), journal.PingRecord{Topic: topicName, Pings: 1, PingedAt: at(0)}), "Unmark")
+		k.same("pings of a new one", k.pingRecord(topicName).Pings, uint64(1))
+		k.same("pings of another topic", k.pingRecord(topicName+"other").Pings, uint64(1))
+	}},
+	{"MarksListInPages", func(k *kit) {
+		const partition = 11
+		topics := topicsOf(partition, 8)
+		k.ping(1, append(topicsOf(partition+1, 2), topics...)...)
+		k.fill(topics[2], 1)
+		var want []uuid.UUID
+		for _, topic := range topics {
+			want = append(want, journal.TopicID(topic))
+		}
+		slices.SortFunc(want, byID)
+		k.same("the ping records", k.pages(3, func(after uuid.UUID) (out []uuid.UUID) {
+			pings, err := k.h.PingRecords(k.Context(), partition, after, 3)
+			k.ok(err, "Pings")
+			for _, m := range pings {
+				out = append(out, journal.TopicID(m.Topic))
+				k.same("the ping record", m, k.pingRecord(m.Topic))
+			}
+			return out
+		}), want)
+		none, err := k.h.PingRecords(k.Context(), partition, uuid.Nil, 0)
+		k.ok(err, "Pings")
+		k.same("ping records of a page of none", len(none), 0)
+	}},
+	// Invariant 12. Only the topics of strangers count.
+	{"MarksAreBounded", func(k *kit) {
+		const partition = 11
+		topics := topicsOf(partition, journal.MaxPingRecords+4)
+		k.fill(topics[0], 1)
+		known, strange, over := topics[0], topics[1:journal.MaxPingRecords+1], topics[journal.MaxPingRecords+1:]
+		k.ping(1, strange...)
+		elsewhere := topicsOf(partition+1, 1)[0]
+		k.ping(2, strange[0], known, elsewhere) // none of them is new there, or none is strange
+		if err := k.h.Ping(k.Context(), at(3), []string{strange[1], over[0]}); !errors.Is(err, journal.ErrTooManyPings) {
+			k.Errorf("Ping: %v", err)
+		}
+		k.same("pings of the topic beside it", k.pingRecord(strange[1]).Pings, uint64(1))
+		k.same("pings of the topic", k.pingRecord(over[0]).Pings, uint64(0))
+		k.same("pings of the known one", k.pingRecord(known).Pings, uint64(1))
+
+		// Those that are done with make room, the one that was pinged longest ago first.
+		k.ping(5, strange[7])
+		for _, topic := range []string{strange[7], strange[8], known} {
+			k.fetched(k.pingRecord(topic))
+		}
+		k.ping(6, over[0])
+		k.same("pings of the new one", k.pingRecord(over[0]).Pings, uint64(1))
+		k.same("pings of the one that made room", k.pingRecord(strange[8]).Pings, uint64(0))
+		k.same("pings of the next one", k.pingRecord(strange[7]).Pings, uint64(2))
+		k.same("pings of the known one", k.pingRecord(known).Pings, uint64(1))
+
+		// One that is pinged itself does not make room.
+		if err := k.h.Ping(k.Context(), at(7), []string{over[1], strange[7]}); !errors.Is(err, journal.ErrTooManyPings) {
+			k.Errorf("Ping: %v", err)
+		}
+		k.same("pings of the next one", k.pingRecord(strange[7]).Pings, uint64(2))
+		k.fill(strange[3], 1) // a stranger no more
+		k.ping(8, over[1], strange[7])
+		if err := k.h.Ping(k.Context(), at(9), over[2:]); !errors.Is(err, journal.ErrTooManyPings) {
+			k.Errorf("Ping: %v", err)
+		}
+	}},
+	{"PingWithAnEndedContext", func(k *kit) {
+		ctx, cancel := context.WithCancel(k.Context())
+		cancel()
+		if err := k.h.Ping(ctx, at(1), []string{topicName}); !errors.Is(err, context.Canceled) {
+			k.Errorf("Ping: %v", err)
+		}
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+	}},
+	{"RestartKeepsTheMarks", func(k *kit) {
+		k.ping(1, topicName)
+		m := k.pingRecord(topicName)
+		m.Tries, m.NextAt, m.Last = 1, at(9), journal.Fetch{At: at(2), Outcome: "topic-unreachable", Status: 500}
+		k.ok(k.h.SetFetched(k.Context(), m), "SetFetched")
+		k.ping(3, topicName)
+		want := k.pingRecord(topicName)
+		k.reopen()
+		k.same("the ping record", k.pingRecord(topicName), want)
+		if want.Pings != 2 || want.Tries != 1 {
+			k.Errorf("%+v", want)
+		}
+	}},
+}
