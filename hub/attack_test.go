@@ -109,8 +109,8 @@ func (s *siege) Do(r *http.Request) (*http.Response, error) {
 	if host == "source.example" || host == "app.example" {
 		addr = "address of the CDN"
 	}
-	_, place, wait, ok := s.addresses.Begin(r.Context(), time.Now(), addr)
-	if !ok {
+	_, confirm, wait := s.addresses.Begin(r.Context(), time.Now(), addr)
+	if wait > 0 {
 		return nil, &egress.BudgetError{Target: addr, Wait: wait}
 	}
 	at := time.Now()
@@ -120,7 +120,7 @@ func (s *siege) Do(r *http.Request) (*http.Response, error) {
 	defer s.mu.Unlock()
 	s.sent.Add(1)
 	if s.answer(r.URL, resp) {
-		place.Confirm()
+		confirm()
 		return resp, nil
 	}
 	s.unwanted[host] = append(s.unwanted[host], at)

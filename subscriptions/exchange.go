@@ -43,7 +43,8 @@ type answer struct {
 	body   []byte // its first bytes
 	err    error
 	took   time.Duration
-	place  *egress.Place // what it took of the budget
+	// confirm returns to the budget what the request took of it.
+	confirm func()
 }
 
 // call sends one GET to the callback of a job's request and reads the first limit bytes
@@ -53,20 +54,20 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	start := time.Now()
-	ctx, place, wait, ok := s.o.Budget.Begin(j.asker(ctx, j.id.String()), start, j.host)
-	if !ok {
+	ctx, confirm, wait := s.o.Budget.Begin(j.asker(ctx, j.id.String()), start, j.host)
+	if wait > 0 {
 		s.pause(j, wait)
 		return answer{}, false
 	}
 	a.status, a.body, a.err = get(ctx, s.o.Client, rawURL, limit)
-	a.took, a.place = time.Since(start), place
+	a.took, a.confirm = time.Since(start), confirm
 	var spent *egress.BudgetError
 	if errors.As(a.err, &spent) {
 		s.pause(j, spent.Wait)
 		return a, false
 	}
 	if egress.Classify(a.err) == egress.FailureProxy { // no try: the callback has no part in it
-		place.Confirm()
+		confirm()
 		j.Due = time.Now()
 		if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(proxyRest))) { // one event for all that run
 			s.o.Event(Event{Name: EventFailed, SubscriptionID: j.id, CallbackHost: j.host, Err: a.err, Duration: a.took})
@@ -119,6 +120,6 @@ func (s *Service) pause(j *job, wait time.Duration) {
 
 // confirm returns the place in the budget after a callback confirmed, and resumes its party.
 func (s *Service) confirm(j *job, a answer) {
-	a.place.Confirm()
+	a.confirm()
 	s.queue.resumeParty(j.party())
 }

@@ -20,6 +20,14 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
+// Budget limits the requests to hosts that did not confirm that they want them.
+type Budget interface {
+	// Begin asks for one request to a host. If wait is 0 the request may be sent now
+	// with the returned context, and confirm is called if the host wanted it; else it
+	// may be asked for again after wait. Begin is called from many goroutines.
+	Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration)
+}
+
 // Heads tells the state of a topic.
 type Heads interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
@@ -58,9 +66,9 @@ type Options struct {
 	// Entries are read to replay. Replay must not be called without it.
 	Entries Entries
 	Client  Doer
-	// Budget holds back verifications and denials of one target host that were
-	// not confirmed; nil is no limit.
-	Budget *egress.Budget
+	// Budget delays verifications and denials that call one host too often without
+	// its confirmation; nil: no limit.
+	Budget Budget
 	// Check looks at the topic of a subscribe request; nil lets all pass.
 	Check TopicCheck
 
@@ -128,6 +136,9 @@ func New(o Options) *Service {
 	o.LeaseMax = orElse(o.LeaseMax, 2_678_400*time.Second)
 	o.Timeout = orElse(o.Timeout, 15*time.Second)
 	o.Workers = orElse(o.Workers, 512)
+	if o.Budget == nil {
+		o.Budget = (*egress.Budget)(nil)
+	}
 	if o.Clock == nil {
 		o.Clock = clock.New(nil)
 	}

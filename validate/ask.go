@@ -17,30 +17,31 @@ import (
 // ask makes the request: HEAD, and GET where HEAD is not offered, or where links
 // within the content may count.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
-	resp, place, err := c.do(ctx, "check", http.MethodHead, topic)
+	resp, confirm, err := c.do(ctx, "check", http.MethodHead, topic)
 	if err != nil {
 		return err
 	}
 	_ = resp.Body.Close()
-	var head *egress.Place
+	confirmHead := func() {}
 	noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
 	if noHead || resp.StatusCode/100 == 2 && embedder(resp) != nil {
-		head = place
-		if resp, place, err = c.do(ctx, "check", http.MethodGet, topic); err != nil {
+		confirmHead = confirm
+		if resp, confirm, err = c.do(ctx, "check", http.MethodGet, topic); err != nil {
 			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
 	}
-	if err := c.judge(resp, place, topic); err != nil {
+	if err := c.judge(resp, topic); err != nil {
 		return err
 	}
-	head.Confirm()
+	confirm()
+	confirmHead()
 	return nil
 }
 
 // judge says what the answer of a topic URI means: nil where it names the topic and
-// this hub, which gives the place in the budget back.
-func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic string) error {
+// this hub.
+func (c *TopicChecker) judge(resp *http.Response, topic string) error {
 	if err := answered(resp, called(topic, topic)); err != nil {
 		return err
 	}
@@ -48,16 +49,12 @@ func (c *TopicChecker) judge(resp *http.Response, place *egress.Place, topic str
 	if err != nil {
 		return &UnsureError{Reason: "the topic URI broke off or was too slow"}
 	}
-	if err := c.names(links, topic, topic); err != nil {
-		return err
-	}
-	place.Confirm()
-	return nil
+	return c.names(links, topic, topic)
 }
 
 // do makes one request within the budget, for a purpose that has a place of its own in
 // the reserve. Its error is one of this package's.
-func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (*http.Response, *egress.Place, error) {
+func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (_ *http.Response, confirm func(), _ error) {
 	u, err := url.Parse(target)
 	if err != nil {
 		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
@@ -67,8 +64,8 @@ func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (
 		a.Reserve = purpose + " " + method + " " + a.Reserve
 		ctx = egress.WithAsker(ctx, a)
 	}
-	ctx, place, wait, ok := c.o.Budget.Begin(ctx, time.Now(), host)
-	if !ok {
+	ctx, confirm, wait := c.o.Budget.Begin(ctx, time.Now(), host)
+	if wait > 0 {
 		return nil, nil, &WaitError{Host: host, After: wait}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
@@ -81,7 +78,7 @@ func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (
 	if err != nil {
 		return nil, nil, unanswered(host, err)
 	}
-	return resp, place, nil
+	return resp, confirm, nil
 }
 
 // slowest is the pace below which a topic's body is given up, in bytes a second.

@@ -122,11 +122,11 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 	defer cancel()
 
 	what := called(topic, target)
-	resp, place, err := c.do(ctx, "content of "+what, http.MethodGet, target)
+	resp, confirm, err := c.do(ctx, "content of "+what, http.MethodGet, target)
 	var served io.Reader
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()
-		served, err = c.about(resp, place, topic, target)
+		served, err = c.about(resp, confirm, topic, target)
 	}
 	var left []*posted // that may still be it
 	for _, p := range bodies {
@@ -148,7 +148,7 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 // and this hub is refused. Of the topic URI itself that is the topic check's business,
 // which may be off: here it ends a good answer of before, or gives the place in the
 // budget back.
-func (c *TopicChecker) about(resp *http.Response, place *egress.Place, topic, target string) (io.Reader, error) {
+func (c *TopicChecker) about(resp *http.Response, confirm func(), topic, target string) (io.Reader, error) {
 	what := called(topic, target)
 	err := answered(resp, what)
 	if target != topic {
@@ -156,7 +156,7 @@ func (c *TopicChecker) about(resp *http.Response, place *egress.Place, topic, ta
 			err = c.names(headerLinks(resp), topic, target)
 		}
 		if err == nil {
-			place.Confirm()
+			confirm()
 		}
 		return resp.Body, mismatched(err)
 	}
@@ -169,7 +169,7 @@ func (c *TopicChecker) about(resp *http.Response, place *egress.Place, topic, ta
 		return nil, &UnsureError{Reason: what + " broke off or took too long"}
 	}
 	if err = c.names(links, topic, topic); err == nil {
-		place.Confirm()
+		confirm()
 	}
 	c.unsay(topic, err)
 	return io.MultiReader(bytes.NewReader(read), resp.Body), nil

@@ -35,13 +35,13 @@ type Fetched struct {
 // body that and what it needs at 128 KiB/s, and no part of it longer than the
 // Timeout.
 func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error) {
-	resp, place, err := c.do(ctx, "fetch", http.MethodGet, topic)
+	resp, confirm, err := c.do(ctx, "fetch", http.MethodGet, topic)
 	if err != nil {
 		return Fetched{}, err
 	}
 	f := Fetched{Status: resp.StatusCode, Header: resp.Header, Length: resp.ContentLength}
 	body := &fetchedBody{ReadCloser: resp.Body}
-	if body.read, err = c.judgeFetched(resp, place, topic, egress.AskerOf(ctx), body); err != nil {
+	if body.read, err = c.judgeFetched(resp, confirm, topic, egress.AskerOf(ctx), body); err != nil {
 		_ = resp.Body.Close()
 		return f, err
 	}
@@ -51,7 +51,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 
 // judgeFetched judges an answer whose content is wanted, and returns what it read
 // of it.
-func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, topic string, a egress.Asker, body io.Reader) ([]byte, error) {
+func (c *TopicChecker) judgeFetched(resp *http.Response, confirm func(), topic string, a egress.Asker, body io.Reader) ([]byte, error) {
 	if err := answered(resp, called(topic, topic)); err != nil {
 		c.unsay(topic, err)
 		return nil, err
@@ -61,7 +61,7 @@ func (c *TopicChecker) judgeFetched(resp *http.Response, place *egress.Place, to
 		return nil, err
 	}
 	if err = c.names(links, topic, topic); err == nil {
-		place.Confirm()
+		confirm()
 	}
 	if c.o.Mode == TopicOff {
 		return read, nil

@@ -32,7 +32,7 @@ func FuzzTopicAnswer(f *testing.F) {
 	f.Cleanup(c.Close)
 	f.Fuzz(func(t *testing.T, status int, link, after string) {
 		resp := &http.Response{StatusCode: status, Header: http.Header{"Link": {link}, "Retry-After": {after}}, Body: http.NoBody}
-		err := c.judge(resp, nil, fakeTopic)
+		err := c.judge(resp, fakeTopic)
 		var unsure *UnsureError
 		switch outcome(err) {
 		case "good":
@@ -72,7 +72,7 @@ func FuzzPage(f *testing.F) {
 			t.Fatalf("%q: %d bytes, %v", page, len(read), err)
 		}
 		resp.Body = io.NopCloser(strings.NewReader(page))
-		switch err := c.judge(resp, nil, fakeTopic); outcome(err) {
+		switch err := c.judge(resp, fakeTopic); outcome(err) {
 		case "good":
 			if low := strings.ToLower(page); !strings.Contains(low, "self") || !strings.Contains(low, "hub") || !strings.Contains(low, "href") {
 				t.Errorf("%q is good", page)

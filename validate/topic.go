@@ -78,13 +78,21 @@ type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
+// Budget limits the requests to hosts that did not confirm that they want them.
+type Budget interface {
+	// Begin asks for one request to a host. If wait is 0 the request may be sent now
+	// with the returned context, and confirm is called if the host wanted it; else it
+	// may be asked for again after wait. Begin is called from many goroutines.
+	Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration)
+}
+
 // TopicOptions are what a TopicChecker needs. HubURL and Client are required.
 type TopicOptions struct {
 	HubURL string
 	Client Doer
 	// Budget bounds the requests to hosts that did not name this hub; nil: no
 	// bound.
-	Budget *egress.Budget
+	Budget Budget
 	Mode   TopicMode
 	// Timeout is for one exchange; a body gets more by its length. Zero: 15 s.
 	Timeout time.Duration
@@ -141,6 +149,9 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	case TopicRequire, TopicWarn, TopicOff:
 	default:
 		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
+	}
+	if o.Budget == nil {
+		o.Budget = (*egress.Budget)(nil)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second

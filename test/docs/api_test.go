@@ -20,7 +20,7 @@ import (
 )
 
 // embedded are the packages from which others can put a hub together, beside imported.
-var embedded = []string{"hub", "delivery", "journal", "cluster", "store/seal", "store/embedstore", "store/redisstore", "admin"}
+var embedded = []string{"hub", "delivery", "journal", "cluster", "store/seal", "store/embedstore", "store/redisstore", "admin", "subscriptions", "validate"}
 
 // imported are the packages that other modules may import.
 var imported = []string{"publisher", "publisher/source", "resourcesync", "subscriber", "subscriber/destination", "websub"}

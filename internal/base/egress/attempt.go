@@ -20,7 +20,7 @@ type attempt struct {
 }
 
 // admit decides on one address and port. A nil place has no budget.
-func (a *attempt) admit(p policy, pl *Place, to netip.AddrPort) error {
+func (a *attempt) admit(p policy, pl *place, to netip.AddrPort) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen++
@@ -52,7 +52,7 @@ func (a *attempt) verdict(ctx context.Context, addr string, err error) error {
 	case a.allowed > 0:
 		return &connectError{err}
 	case a.spent != nil:
-		placeOf(ctx).Confirm() // nothing was sent, so the host's place is free again
+		placeOf(ctx).confirm() // nothing was sent, so the host's place is free again
 		return a.spent
 	case a.refused != nil:
 		return a.refused

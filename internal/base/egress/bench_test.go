@@ -50,6 +50,6 @@ func BenchmarkBudget(b *testing.B) {
 	budget := NewBudget(20)
 	for b.Loop() {
 		pl, _ := begin(budget, noon, "example.org:443")
-		pl.Confirm()
+		pl.confirm()
 	}
 }

@@ -64,24 +64,25 @@ func NewBudget(perMinute int) *Budget {
 	}
 }
 
-// Begin takes a place of a host for the Asker of ctx, and returns a context under which Client.Do
-// takes a place of each address that it dials, and fails with a *BudgetError
-// where there is none. Such a request has a connection of its own. Confirm the
-// Place if the target wanted the request. Where the host has no place, ok is
-// false, the Place is nil, and wait says after how long there will be one.
-func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ context.Context, pl *Place, wait time.Duration, ok bool) {
+// Begin reserves a place of a host on behalf of the Asker of ctx, and returns the
+// context for that one request. With it Client.Do also reserves a place of each address
+// that it dials, and fails with a *BudgetError if there is none. Such a request has a
+// connection of its own. Call confirm if the target wanted the request: it gives the
+// places back, and may be called more than once. If the host has no place, wait is
+// above 0 and says after how long there will be one, and confirm is nil.
+func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration) {
 	if b.unlimited() {
-		return ctx, &Place{}, 0, true // there is nothing to count
+		return ctx, func() {}, 0 // there is nothing to count
 	}
-	pl = &Place{budget: b, asker: AskerOf(ctx), now: now, begun: time.Now()}
+	pl := &place{budget: b, asker: AskerOf(ctx), now: now, begun: time.Now()}
 	if wait := pl.take("host " + host); wait > 0 {
-		return ctx, nil, wait, false
+		return ctx, nil, wait
 	}
-	return context.WithValue(ctx, placeKey{}, pl), pl, 0, true
+	return context.WithValue(ctx, placeKey{}, pl), pl.confirm, 0
 }
 
-// Place is what one request took of a Budget.
-type Place struct {
+// place is what one request reserved of a Budget.
+type place struct {
 	budget     *Budget
 	asker      Asker
 	now, begun time.Time // when it began, as the caller says and by our clock
@@ -100,17 +101,13 @@ type taken struct {
 
 type placeKey struct{}
 
-func placeOf(ctx context.Context) *Place {
-	pl, _ := ctx.Value(placeKey{}).(*Place)
+func placeOf(ctx context.Context) *place {
+	pl, _ := ctx.Value(placeKey{}).(*place)
 	return pl
 }
 
-// Confirm gives everything back that the request took. It may be called more
-// than once, and on nil.
-func (pl *Place) Confirm() {
-	if pl == nil {
-		return
-	}
+// confirm gives everything back that the request reserved.
+func (pl *place) confirm() {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	for _, t := range pl.taken {
@@ -121,7 +118,7 @@ func (pl *Place) Confirm() {
 
 // take takes a place of a target and returns 0, or the time to wait for one. A
 // place counts from when it is taken: looking the name up may have taken a while.
-func (pl *Place) take(target string) time.Duration {
+func (pl *place) take(target string) time.Duration {
 	if pl == nil || pl.budget.unlimited() {
 		return 0
 	}

@@ -15,9 +15,9 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // begin takes a place of a host at a time.
-func begin(b *Budget, now time.Time, host string) (*Place, time.Duration) {
-	_, pl, wait, _ := b.Begin(context.Background(), now, host)
-	return pl, wait
+func begin(b *Budget, now time.Time, host string) (*place, time.Duration) {
+	ctx, _, wait := b.Begin(context.Background(), now, host)
+	return placeOf(ctx), wait
 }
 
 // had reports whether there was a place.
@@ -75,7 +75,7 @@ func givesBack(t *testing.T) {
 			t.Fatal("a confirmed request cost a place")
 		}
 		for range 3 { // more often than taken
-			pl.Confirm()
+			pl.confirm()
 		}
 	}
 	late, _ := begin(b, noon, "a:80")
@@ -86,7 +86,7 @@ func givesBack(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d places, want 2", n)
 	}
-	late.Confirm() // whose place came back by itself
+	late.confirm() // whose place came back by itself
 	if had(b, noon.Add(time.Minute), "a:80") {
 		t.Error("a place came back twice")
 	}
@@ -99,11 +99,11 @@ func TestBudgetWithoutLimits(t *testing.T) {
 				t.Fatalf("%s: had to wait", name)
 			}
 		}
-		ctx, pl, _, ok := b.Begin(context.Background(), noon, "a:80")
-		if !ok || placeOf(ctx).take("addr 192.0.2.1") != 0 || pl.take("addr 192.0.2.1") != 0 {
+		ctx, confirm, wait := b.Begin(context.Background(), noon, "a:80")
+		if wait != 0 || placeOf(ctx).take("addr 192.0.2.1") != 0 {
 			t.Errorf("%s: an address had to wait", name)
 		}
-		pl.Confirm()
+		confirm()
 	}
 }
 
@@ -112,10 +112,10 @@ func TestBudgetWithoutLimits(t *testing.T) {
 func TestBudgetOfAnAddress(t *testing.T) {
 	b := NewBudget(2)
 	v4, mapped := addrTarget(netip.MustParseAddr("192.0.2.1")), addrTarget(netip.MustParseAddr("::ffff:192.0.2.1"))
-	var places []*Place
+	var places []*place
 	for i, addr := range []string{v4, mapped, v4} {
-		_, pl, _, ok := b.Begin(context.Background(), noon, fmt.Sprintf("name%d:80", i))
-		if !ok {
+		pl, wait := begin(b, noon, fmt.Sprintf("name%d:80", i))
+		if wait > 0 {
 			t.Fatal("a new name had to wait")
 		}
 		if wait := pl.take(addr); (wait > 0) != (i == 2) {
@@ -123,19 +123,18 @@ func TestBudgetOfAnAddress(t *testing.T) {
 		}
 		places = append(places, pl)
 	}
-	places[2].Confirm() // dialled nothing: gives back its name only
+	places[2].confirm() // dialled nothing: gives back its name only
 	if places[2].take(v4) == 0 {
 		t.Error("who dialled nothing gave back a place of the address")
 	}
-	places[0].Confirm()
-	places[0].Confirm()
+	places[0].confirm()
+	places[0].confirm()
 	if places[2].take(v4) != 0 {
 		t.Error("the confirmed place did not come back")
 	}
 	if places[2].take(v4) == 0 {
 		t.Error("a place came back twice")
 	}
-	(*Place)(nil).Confirm()
 }
 
 // Invariant 12: the memory is bounded, however many hosts and however long
@@ -266,7 +265,7 @@ func TestBudgetIsSharedByHubs(t *testing.T) {
 // places is how many requests of one kind a target gets at once.
 func places(b *Budget, now time.Time, host string, asker func(i int) Asker) (n int) {
 	for n < 1000 {
-		if _, pl, _, _ := b.Begin(WithAsker(context.Background(), asker(n)), now, host); pl == nil {
+		if _, _, wait := b.Begin(WithAsker(context.Background(), asker(n)), now, host); wait > 0 {
 			break
 		}
 		n++
@@ -312,8 +311,8 @@ func TestOneNameHasOnePlaceOfTheReserve(t *testing.T) {
 	// A place that was confirmed is free again.
 	ctx := WithAsker(context.Background(), reserved(0))
 	for range 50 {
-		_, pl, _, _ := b.Begin(ctx, noon, "b:80")
-		pl.Confirm()
+		_, confirm, _ := b.Begin(ctx, noon, "b:80")
+		confirm()
 	}
 	if n := places(b, noon, "b:80", reserved); n != 20 {
 		t.Errorf("%d places after all were confirmed, want 20", n)
@@ -332,8 +331,9 @@ func TestBudgetCountsRequesters(t *testing.T) {
 		if perMinute < 10 {
 			continue
 		}
-		_, pl, wait, ok := b.Begin(WithAsker(context.Background(), Asker{Requester: 7}), noon, "a:80")
-		if !ok {
+		ctx, _, wait := b.Begin(WithAsker(context.Background(), Asker{Requester: 7}), noon, "a:80")
+		pl := placeOf(ctx)
+		if wait > 0 {
 			t.Fatalf("another requester has to wait %v", wait)
 		}
 		for range want {

@@ -252,7 +252,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	// Under a budget each request is counted at its address: it dials.
 	b := NewBudget(10)
 	for range 2 {
-		ctx, _, _, _ := b.Begin(t.Context(), noon, addr)
+		ctx, _, _ := b.Begin(t.Context(), noon, addr)
 		if reused(ctx) {
 			t.Error("a request under a budget did not dial")
 		}
@@ -265,13 +265,13 @@ func TestBudgetOfTheDialledAddress(t *testing.T) {
 	port := portOf(t, serve(t, "127.0.0.2", "", ok(&n)))
 	c := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, map[string][][]string{"a.test": {{"127.0.0.2"}}, "b.test": {{"127.0.0.2"}}})})
 	b := NewBudget(1)
-	send := func(host string) (*Place, error) {
-		ctx, pl, _, ok := b.Begin(t.Context(), noon, host)
-		if !ok {
+	send := func(host string) (confirm func(), _ error) {
+		ctx, confirm, wait := b.Begin(t.Context(), noon, host)
+		if wait > 0 {
 			t.Fatalf("%s had no place", host)
 		}
 		_, err := getWith(ctx, c, "http://"+host+":"+port+"/")
-		return pl, err
+		return confirm, err
 	}
 	first, err := send("a.test")
 	if err != nil {
@@ -284,7 +284,7 @@ func TestBudgetOfTheDialledAddress(t *testing.T) {
 			t.Fatalf("%v, want *BudgetError", err)
 		}
 	}
-	first.Confirm()
+	first()
 	if _, err = send("b.test"); err != nil {
 		t.Errorf("after the first was confirmed: %v", err)
 	}

@@ -71,7 +71,7 @@ func (c *Client) throughProxy(req *http.Request) (*http.Request, error) {
 	}
 	pl := placeOf(req.Context())
 	if wait := pl.take(target); wait > 0 {
-		pl.Confirm() // nothing was sent, so the host's place is free again
+		pl.confirm() // nothing was sent, so the host's place is free again
 		_, name, _ := strings.Cut(target, " ")
 		return nil, &BudgetError{Target: name, Wait: wait}
 	}

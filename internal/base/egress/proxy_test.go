@@ -184,8 +184,8 @@ func TestProxyBudget(t *testing.T) {
 	c := newClient(t, p.options(t))
 	b := NewBudget(2)
 	send := func(u string) error {
-		ctx, _, _, ok := b.Begin(t.Context(), noon, HostPortOf(u))
-		if !ok {
+		ctx, _, wait := b.Begin(t.Context(), noon, HostPortOf(u))
+		if wait > 0 {
 			t.Fatalf("%s had no place", u)
 		}
 		_, err := getWith(ctx, c, u)
