@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// maxTopicChanges is how many topics of a partition are told one by one (Changes).
-// Who is further behind is told all of them.
+// maxTopicChanges is how many topics of a partition Changes reports one by one. To a
+// caller that is further behind it reports all topics.
 const maxTopicChanges = 1 << 14
 
 // appendScript stores an entry as the newest of a topic: the one atomic step of
@@ -48,7 +48,7 @@ end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 `+announce)
 
-// appender stores what is accepted, at the head of its topic.
+// appender stores accepted notifications at the head of their topics.
 type appender struct {
 	conn      *conn
 	checks    *checks
@@ -63,10 +63,7 @@ var errChunks = errors.New("the parts of a body were gone before its entry could
 
 // Append implements journal.Appender.
 func (a *appender) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-	if err := errors.Join(ctx.Err(), a.checks.writable()); err != nil {
-		return journal.Entry{}, err
-	}
-	if err := a.memory.full(); err != nil {
+	if err := errors.Join(ctx.Err(), a.checks.writable(), a.memory.full()); err != nil {
 		return journal.Entry{}, err
 	}
 	k := a.conn.key.topic(topic)
@@ -93,7 +90,7 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 	}
 	stored, err := a.appendEntry(ctx, k, h, e, body, chunks)
 	if chunks > 0 && errors.Is(err, journal.ErrHeadMoved) {
-		_ = a.conn.client.Unlink(ctx, a.conn.key.body(e.ID)).Err() // else they are forgotten after a while
+		_ = a.conn.client.Unlink(ctx, a.conn.key.body(e.ID)).Err() // else Redis deletes them after chunksKept
 	}
 	if err != nil {
 		return journal.Entry{}, err
@@ -147,8 +144,8 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 	return journal.Entry{}, errBusy
 }
 
-// newest reads the head of a topic of which something newer was seen than is stored,
-// once the partition was compared.
+// newest reads the head of a topic of which this hub has seen something newer than is
+// stored. It waits until the partition was compared.
 func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
 	for range maxTries {
 		h, err := a.heads.read(ctx, k, topic)
@@ -165,7 +162,7 @@ func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headR
 	return headRecord{}, errBusy
 }
 
-// idValue is what the ids have of a notification: where it is.
+// idValue is what the hash of ids has of a notification: its topic and anchor.
 func idValue(k topicKeys, e journal.Entry) []byte {
 	return appendAnchor(append(make([]byte, 0, 32), k.id[:]...), e.Anchor())
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrRefused is wrapped by what Open returns where Redis answers, but is not one
-// that a hub may work on as it is. The message says what to change.
+// ErrRefused is wrapped by what Open returns if Redis answers, but no hub may work on it
+// as it is. The message says what to change.
 var ErrRefused = errors.New("refused")
 
-// errEmptied is what every operation that writes returns once Redis is not the
-// store any more that Open found.
+// errEmptied is what every operation that writes returns once Redis no longer has the
+// store that Open found.
 var errEmptied = errors.New("the store that this hub opened is not in Redis any more: it was emptied, or replaced by a server without the data. Nothing is stored until the hub is restarted; if there is a backup of Redis, restore that first")
 
 const (
-	// sameEvery is how often Redis is asked whether it holds the same store still,
-	// and inspectEvery how often for its settings.
+	// sameEvery is how often the hub asks Redis for the id of its store, and
+	// inspectEvery how often for its settings.
 	sameEvery    = time.Second
 	inspectEvery = time.Minute
 	// clockWarn and clockRefuse are how far the clocks of the hub and of Redis may
@@ -34,14 +34,14 @@ const (
 	clockRefuse = time.Minute
 )
 
-// checks says whether anything may be written: not once Redis has settings with which
-// it would lose it, and never again once it does not hold the store any more.
+// checks says whether anything may be written. It refuses while Redis has settings with
+// which it would lose writes, and for good once Redis no longer has the store.
 type checks struct {
 	conn     *conn
 	id       string // of the store
 	refusing func(why error)
 
-	// refused is why nothing may be written any more; nil: it may.
+	// refused is why nothing may be written any more. Nil, or a nil error: it may.
 	refused atomic.Pointer[error]
 	mu      sync.Mutex
 	emptied bool
@@ -66,9 +66,9 @@ func (t target) location() string {
 	return u.String()
 }
 
-// Ready returns nil when the store can take a notification, else why not: Redis
-// gives no answer, does not hold the store any more or has settings with which
-// it would lose it, or is at its high water (journal.ErrFull).
+// Ready returns nil if the store can accept a notification, else why not: Redis does not
+// answer, no longer has the store, has settings with which it would lose writes, or is at
+// its high water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.checks.writable(); err != nil {
 		return err
@@ -91,17 +91,12 @@ func (c *checks) writable() error {
 	return nil
 }
 
-// refuse has every operation that writes return why, from now on; nil: no more.
-func (c *checks) refuse(why error) {
-	if why == nil {
-		c.refused.Store(nil)
-		return
-	}
-	c.refused.Store(&why)
-}
+// refuse has every operation that writes return why from now on. With nil it has them
+// accepted again.
+func (c *checks) refuse(why error) { c.refused.Store(&why) }
 
-// same returns errEmptied, now and for ever, when Redis does not hold the store
-// any more that was opened.
+// same returns errEmptied if Redis no longer has the store that was opened. From then on
+// every operation that writes returns it too.
 func (c *checks) same(ctx context.Context) error {
 	id, err := c.conn.client.HGet(ctx, c.conn.key.meta(nameStore), "id").Result()
 	switch {
@@ -122,8 +117,8 @@ func (c *checks) gone() error {
 	return nil
 }
 
-// decide has operations that write refused from now on with why, or, with nil, be
-// taken again; but never once the store was emptied.
+// decide refuses operations that write with why, or accepts them again with nil. Once the
+// store was emptied it changes nothing any more.
 func (c *checks) decide(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +144,7 @@ func (c *checks) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-same.C:
-			_ = c.same(ctx) // that Redis does not answer, others find out
+			_ = c.same(ctx) // other operations report that Redis does not answer
 		case <-inspect.C:
 			if _, err := c.conn.inspect(ctx); err == nil || errors.Is(err, ErrRefused) {
 				c.decide(err)
@@ -158,8 +153,8 @@ func (c *checks) watch(ctx context.Context) {
 	}
 }
 
-// inspect looks at every server that is written to. An error that wraps
-// ErrRefused says that one is not to be worked on.
+// inspect checks every server that the hub writes to. An error that wraps ErrRefused says
+// that no hub may work on one of them.
 func (c *conn) inspect(ctx context.Context) (warnings []string, err error) {
 	var mu sync.Mutex
 	var refused []error

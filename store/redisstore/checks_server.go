@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is what a Redis server says of itself, as far as a hub has to know it.
+// server is what a hub has to know of a Redis server.
 type server struct {
 	addr   string
 	info   map[string]string // of INFO; nil: it may not be asked
@@ -26,12 +26,7 @@ func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) 
 	if err = unlessForbidden(err); err != nil {
 		return s, err
 	} else if info != "" {
-		s.info = map[string]string{}
-		for line := range strings.Lines(info) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				s.info[name] = value
-			}
-		}
+		s.info = parseInfo(info)
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write"} {
 		value, err := c.ConfigGet(ctx, name).Result()
@@ -55,7 +50,18 @@ func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) 
 	return s, nil
 }
 
-// unlessForbidden is an error, unless it is forbidden.
+// parseInfo reads the answer of INFO.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// unlessForbidden returns err, or nil if it says that an ACL forbids the command.
 func unlessForbidden(err error) error {
 	if forbidden(err) {
 		return nil
@@ -63,12 +69,11 @@ func unlessForbidden(err error) error {
 	return err
 }
 
-// leastVersion is the oldest Redis whose scripts and streams do what they are
-// asked for here.
+// leastVersion is the oldest Redis whose scripts and streams do what this package needs.
 const leastVersion = 7
 
-// judge says what an operator should know of a server, and what makes it one that
-// a hub must not work on.
+// findings returns what an operator should know of a server, and why no hub may work on
+// it.
 func (s *server) findings() (warnings []string, refuse error) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, "the Redis at "+s.addr+" "+fmt.Sprintf(format, args...))

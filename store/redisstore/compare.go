@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,8 +13,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Loss is what Redis lost of one partition, as far as this hub was the first to
-// find.
+// Loss is what Redis lost of one partition, as far as this hub was the first to find it.
 type Loss struct {
 	Partition int
 	// Emptied says that nothing of the partition is left.
@@ -35,9 +35,9 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 // comparePage is how many heads are read at once.
 const comparePage = 128
 
-// compare compares what is remembered of a partition with what is there, and puts
-// right what was lost: a head that went back gets a gap, and one that vanished comes
-// back. A head that cannot be read stays as it is.
+// compare compares what this hub remembers of a partition with what is stored, and repairs
+// what was lost: a head that went back gets a gap, and a head that vanished is stored
+// again. A head that cannot be read stays as it is.
 func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]journal.Reached) error {
 	known := r.heads.seen.all(partition) // before the heads are read: then these are as new, or were lost
 	for id, got := range reached {
@@ -45,10 +45,7 @@ func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, r
 			known[id] = journal.Sight{Topic: got.Topic, Last: got.Greatest}
 		}
 	}
-	ids := make([]uuid.UUID, 0, len(known))
-	for id := range known {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(known))
 	loss := Loss{Partition: partition, Emptied: emptied}
 	defer func() {
 		if r.lost != nil && (loss.Emptied || loss.Topics > 0) {
@@ -127,7 +124,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 	return errBusy
 }
 
-// isLost tells whether the journal lost the newest entry that is remembered of a
+// isLost reports whether the journal lost the newest entry that is remembered of a
 // topic.
 func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, known journal.Sight) (bool, error) {
 	switch {
@@ -136,8 +133,8 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 	case h.Version == "":
 		return true, nil
 	case h.Epoch < known.Epoch && (known.Reset || known.Kind == "") && h.Entries == 0:
-		return true, nil // who put it back had not heard that it was reset, or removed
-	case known.Hearsay(): // its subscriptions alone are known, and they find out when they read
+		return true, nil // the hub that stored it again did not know that it was reset or removed
+	case known.Hearsay(): // only its subscriptions are known, and they notice when they read
 		return false, nil
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
 		return false, nil
@@ -184,9 +181,9 @@ func (r *reconciler) cursorsReached(partitions []int) (of map[int]map[uuid.UUID]
 	return of, ready
 }
 
-// confirm returns nil if an entry that was appended with a history is there, though
-// the history may be over: a failover may have come between the answer of Redis and
-// now, and other hubs may have compared before this one knew of the entry.
+// verifyStored returns nil if an entry that was appended with a history is stored. The
+// history may have ended: a failover can come right after the answer of Redis, and other
+// hubs can compare before this one knows of the entry.
 func (a *appender) verifyStored(ctx context.Context, k topicKeys, e journal.Entry, with *string) error {
 	if a.histories.of[k.partition].current.Load() == with {
 		return nil

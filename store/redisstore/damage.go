@@ -27,16 +27,20 @@ func splitID(id string) (journal.Position, journal.Nonce, error) {
 func damagedAfter(after journal.Anchor, page []storedEntry) error {
 	e := &page[0]
 	if e.why != nil {
-		var next *storedEntry
-		if len(page) > 1 {
-			next = &page[1]
-		}
-		return e.damaged(after.Seq, next)
+		return e.damaged(after.Seq, following(page, 0))
 	}
 	if !e.Misses(after) {
 		return nil
 	}
 	return &journal.DamagedError{At: e.Predecessor(), Why: journal.ErrMissing}
+}
+
+// following returns the entry of a page after the one at an index; nil: there is none.
+func following(page []storedEntry, at int) *storedEntry {
+	if at+1 < len(page) {
+		return &page[at+1]
+	}
+	return nil
 }
 
 // anyMissing reports whether an entry between an anchor and the last of a page is
@@ -75,16 +79,22 @@ func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
 	if !journal.Unreadable(e.why) {
 		return e.why // a newer version wrote it
 	}
+	d := &journal.DamagedError{At: e.anchorAfter(seq, next), Why: e.why}
+	if e.ID.Version() == 7 {
+		d.ID = e.ID
+	}
+	return d
+}
+
+// anchorAfter is the anchor of an entry that cannot be read, as for damaged. Number and
+// end are guesses if next is not known or cannot be read either.
+func (e *storedEntry) anchorAfter(seq uint64, next *storedEntry) journal.Anchor {
 	at := journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: seq + 1, Until: e.Position.Time()}
 	if next != nil && next.why == nil {
 		near := next.Predecessor()
 		at.Seq, at.Until = near.Seq, near.Until
 	}
-	d := &journal.DamagedError{At: at, Why: e.why}
-	if e.ID.Version() == 7 {
-		d.ID = e.ID
-	}
-	return d
+	return at
 }
 
 // nearby adds to the error about the entry after an anchor, which cannot be read, what

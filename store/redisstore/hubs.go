@@ -8,8 +8,8 @@ import (
 	"github.com/rshub/rshub/cluster"
 )
 
-// hubs are those that live, as this one sees them: by its heartbeats, and where Redis
-// lost what others said, by what they said before.
+// hubs are the live hubs, as this hub knows them from its heartbeats. If Redis lost the
+// registry, earlier heartbeats count.
 type hubs struct {
 	mu    sync.Mutex
 	self  string             // id of this one; empty before its first heartbeat
@@ -27,8 +27,8 @@ type liveHub struct {
 	came   time.Time // when it was seen first; zero: by the first heartbeat of this hub
 }
 
-// beat takes over what a heartbeat told that began at a time. A hub that is missing
-// counts for a lease still, where the registry may have lost it.
+// beat records the answer to a heartbeat that began at a time. A hub that is missing still
+// counts for one lease, because the registry may have lost it.
 func (h *hubs) beat(asked time.Time, self, replid string, lease time.Duration, nodes []cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,9 +63,9 @@ func (h *hubs) id() string {
 }
 
 // seen returns the hubs that live, if the registry was asked late enough after a time
-// that each of them was in it. One that came after that time remembers nothing from
-// before, and counts only as long as a start may take: else one that dies at its start,
-// again and again, would never be done with.
+// that each of them was in it. A hub that came after that time remembers nothing from
+// before, and counts only as long as a start may take. Otherwise a hub that dies at each
+// start would block the others for good.
 func (h *hubs) seen(since time.Time, lease time.Duration) (ids []string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

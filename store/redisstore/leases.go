@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/rshub/rshub/cluster"
 )
 
-// leases are those of the hubs on the shards, and how the hubs meet.
+// leases are the leases of the hubs on the shards, and the registry of the live hubs.
 type leases struct {
 	conn       *conn
 	checks     *checks
@@ -35,8 +36,8 @@ const nameAlerts = "alerts"
 // of these shards, so that both are there or neither is.
 const nameOwners = "owners"
 
-// The scripts about leases run also where Redis has no memory left: a full store
-// goes on delivering. They measure time by Redis' own clock.
+// The scripts about leases run even if Redis has no memory left, so that a full store
+// still delivers. They measure time by Redis' own clock.
 
 // heartbeatScript says that a hub lives, and returns all that do. It writes only
 // when a third of the time is over, or something changed. It may run twice.
@@ -120,8 +121,8 @@ for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 2))) do
 end
 `)
 
-// Heartbeat implements cluster.Store. A hub whose store was emptied lives no more, and
-// gets no leases: it can't store what it does, and one that was started anew can.
+// Heartbeat implements cluster.Store. A hub whose store was emptied gets neither heartbeats
+// nor leases, because it cannot store anything. A hub that starts later can.
 func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Duration) ([]cluster.Node, error) {
 	if err := l.checks.gone(); err != nil && ttl > 0 {
 		return nil, err
@@ -161,11 +162,7 @@ func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nam
 // calls makes calls for shards, one for each slot, with some arguments first, and
 // says of which shards each is.
 func (l *leases) calls(shards []int, first ...any) (calls []call, of [][]int) {
-	var bySlot [recordSlots][]int
-	for _, shard := range shards {
-		bySlot[shard%recordSlots] = append(bySlot[shard%recordSlots], shard)
-	}
-	for _, shards := range bySlot {
+	for _, shards := range bySlot(slices.Values(shards)) {
 		if len(shards) == 0 {
 			continue
 		}

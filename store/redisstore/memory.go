@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,7 @@ const (
 	memoryEvery = 2 * time.Second
 )
 
-// memory is how full Redis was when it was asked last: the fullest of its
-// masters.
+// memory is how full Redis was when the hub asked last: the fullest of its masters.
 type memory struct {
 	conn       *conn
 	used, most atomic.Int64 // bytes; most is 0 without a maxmemory
@@ -40,8 +38,7 @@ func (m *memory) space() (free, least int64, ok bool) {
 	return max(most-used, 0), most - most/100*highWater, most > 0
 }
 
-// full returns an error that wraps journal.ErrFull where Redis is at its high
-// water.
+// full returns an error that wraps journal.ErrFull if Redis is at its high water.
 func (m *memory) full() error {
 	used, most := m.used.Load(), m.most.Load()
 	if !isFull(used, most) {
@@ -55,16 +52,12 @@ func isFull(used, most int64) bool {
 	return most > 0 && float64(used) > float64(most)*highWater/100
 }
 
-// watch asks Redis how full it is until ctx ends. One that gives no answer
-// is as full as before: appends find out.
+// watch asks Redis how full it is until ctx ends. If Redis does not answer, the last
+// figures stay in force.
 func (m *memory) watch(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		m.look(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(memoryEvery):
-		}
+		_ = pause(ctx, memoryEvery)
 	}
 }
 
@@ -91,18 +84,10 @@ func (m *memory) look(ctx context.Context) {
 	}
 }
 
-// memoryOf reads the memory section of INFO.
+// memoryOf reads the memory section of INFO. A figure that is missing is 0.
 func memoryOf(info string) (used, most int64) {
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		n, err := strconv.ParseInt(value, 10, 64)
-		switch {
-		case err != nil:
-		case name == "used_memory":
-			used = n
-		case name == "maxmemory":
-			most = n
-		}
-	}
+	fields := parseInfo(info)
+	used, _ = strconv.ParseInt(fields["used_memory"], 10, 64)
+	most, _ = strconv.ParseInt(fields["maxmemory"], 10, 64)
 	return used, most
 }

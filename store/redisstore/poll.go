@@ -56,13 +56,10 @@ func (w *watcher) pollPartitions(ctx context.Context, since map[int]uint64) (mov
 // pollShards reads of each shard the change that is known, and the next if there
 // is one. Where the first of these is another, the known one was lost.
 func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed []int, failed error) {
-	var bySlot [recordSlots][]int
-	for shard := range since {
-		bySlot[shard%recordSlots] = append(bySlot[shard%recordSlots], shard)
-	}
+	slots := bySlot(maps.Keys(since))
 	pipe := r.conn.client.Pipeline()
 	var cmds [recordSlots]*redis.XStreamSliceCmd
-	for slot, shards := range bySlot {
+	for slot, shards := range slots {
 		if len(shards) == 0 {
 			continue
 		}
@@ -86,7 +83,7 @@ func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed
 		for _, stream := range streams {
 			found[stream.Stream] = stream.Messages
 		}
-		for _, shard := range bySlot[slot] {
+		for _, shard := range slots[slot] {
 			if news(found[r.conn.key.records(shard).changes], since[shard]) {
 				changed = append(changed, shard)
 			}
@@ -96,8 +93,8 @@ func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed
 	return changed, failed
 }
 
-// news tells whether there is more than what is known, given the first two changes
-// from that on.
+// news reports whether a shard has changed since a known change. Found are the first two
+// changes from that one on.
 func news(found []redis.XMessage, since uint64) bool {
 	if since == 0 {
 		return len(found) > 0

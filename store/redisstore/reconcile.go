@@ -10,8 +10,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// reconciler finds out what Redis lost, and has all hubs agree on it before anything
-// is appended.
+// reconciler finds what Redis lost, and makes sure that all hubs agree on it before
+// anything is appended.
 type reconciler struct {
 	conn      *conn
 	heads     *heads
@@ -48,8 +48,8 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// reconcile reconciles the partitions that are not, as far as it can now. What cannot
-// be read is tried again.
+// reconcile reconciles the partitions that are not reconciled yet, as far as it can now.
+// run tries again what could not be read.
 func (r *reconciler) reconcile(ctx context.Context) {
 	var due []int
 	for n := range r.histories.of {
@@ -99,8 +99,8 @@ func (r *reconciler) appendWith(partition int, p pair) {
 	h.current.Store(&p.history)
 }
 
-// readHistories asks for those of some partitions; one that could not be read is
-// left out.
+// readHistories reads the histories of some partitions. It leaves out those that could
+// not be read.
 func (r *reconciler) readHistories(ctx context.Context, of []int) map[int]pair {
 	calls := make([]call, len(of))
 	for i, n := range of {
@@ -115,9 +115,9 @@ func (r *reconciler) readHistories(ctx context.Context, of []int) map[int]pair {
 	return out
 }
 
-// compareAll compares those partitions that have another history than when they were
-// compared last, and returns all that are. For an unreconciled one it waits until the
-// cursors are known, which may tell more than the heads.
+// compareAll compares the partitions whose history has changed since the last comparison,
+// and returns all that are compared now. It skips an unreconciled one until the cursors
+// are known, since these may know of later entries than the heads.
 func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pair, fresh bool) (done []int) {
 	reached, ready := r.cursorsReached(due)
 	compared := make([]bool, journal.Partitions)
@@ -164,8 +164,8 @@ func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pa
 	return done
 }
 
-// confirm stores that this hub begins to compare some partitions, or else that it has,
-// and returns those for which it could. Before its first heartbeat, a hub among others
+// confirm stores that this hub begins to compare some partitions, or that it has compared
+// them, and returns those for which it could. Before its first heartbeat, a hub among others
 // confirms nothing.
 func (r *reconciler) confirm(ctx context.Context, of []int, found map[int]pair, begins bool) (done []int) {
 	self := r.hubs.id()
@@ -218,8 +218,8 @@ func (r *reconciler) finish(ctx context.Context, of []int, found map[int]pair, f
 // other hubs ask more often.
 const alertKept = time.Minute
 
-// alert has the other hubs look at those of some partitions that are still
-// unreconciled. By themselves they may not notice that one was emptied.
+// alert asks the other hubs to look at the partitions that are still unreconciled. They
+// may not notice by themselves that one was emptied.
 func (r *reconciler) alert(ctx context.Context, of []int) {
 	var fields []any
 	for _, n := range of {
@@ -232,11 +232,11 @@ func (r *reconciler) alert(ctx context.Context, of []int) {
 		return
 	}
 	fields = append([]any{alertKept.Milliseconds()}, fields...)
-	_ = r.conn.run(ctx, alertScript, []string{r.conn.key.nodes(nameAlerts)}, fields...).Err() // it is tried again
+	_ = r.conn.run(ctx, alertScript, []string{r.conn.key.nodes(nameAlerts)}, fields...).Err() // the next pass tries again
 }
 
-// hearAlerts looks at the partitions in the alerts of other hubs: partition, what was
-// drawn for it, and so on.
+// hearAlerts invalidates the histories of the partitions in new alerts of other hubs.
+// Alerts are pairs of a partition and the random text that was drawn for it.
 func (r *reconciler) hearAlerts(alerts []string) {
 	for i := 0; i+1 < len(alerts); i += 2 {
 		n, err := strconv.Atoi(alerts[i])
@@ -264,21 +264,11 @@ func (r *reconciler) noticeHistories(ctx context.Context) {
 		if unlessForbidden(err) != nil {
 			continue
 		}
-		replid := replicationID(info)
+		replid := parseInfo(info)["master_replid"]
 		for _, n := range of {
 			if h := r.histories.of[n].current.Load(); h != nil && !strings.HasSuffix(*h, ":"+replid) {
 				r.histories.invalidate(n, h)
 			}
 		}
 	}
-}
-
-// replicationID reads it from INFO.
-func replicationID(info string) string {
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "master_replid:"); ok {
-			return id
-		}
-	}
-	return ""
 }

@@ -44,15 +44,15 @@ return out
 // some thousand arguments, and others wait meanwhile.
 const readMax = 500
 
-// replaceScript and requestScript store a record if it is still the one that was
-// read. RequestScript is for changes that subscriptions.Grows says it of. A cursor is
-// among what is compared, so that none goes back (invariant 3). A call that
-// comes again, since its answer got lost, is told by its token.
+// replaceScript and requestScript store a record if it is still the one that was read.
+// RequestScript is for changes that need room (subscriptions.Grows). They compare the
+// cursor too, so that none goes back (invariant 3). The token identifies a call that
+// comes again because its answer got lost.
 //
 //	KEYS    1 cursors, 2 subscriptions, 3 requests, 4 changes, 5 attempts of the subscription
 //	ARGV    1 id; 2, 3, 4 the cursor, subscription and request that were read; 5, 6, 7 the new ones, '' where there is none;
-//	        8 token, '' where Changed does not tell of it; 9 how many changes are kept; 10 how many attempts are kept; then attempts to add
-//	returns 1; 0: somebody else was quicker, and nothing was stored
+//	        8 token, '' if Changed does not report it; 9 how many changes are kept; 10 how many attempts are kept; then attempts to add
+//	returns 1; 0: the record was changed meanwhile, and nothing was stored
 var (
 	replaceScript = newScript(bounded, replace)
 	requestScript = newScript(grows, replace)
@@ -117,22 +117,15 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 	for k, list := range lists {
 		values, _ := list.([]any)
 		for i, v := range values {
-			text, _ := v.(string)
-			switch k {
-			case 0:
-				out[i].cursor = text
-			case 1:
-				out[i].sub = text
-			case 2:
-				out[i].request = text
-			}
+			of := [...]*string{&out[i].cursor, &out[i].sub, &out[i].request} // as KEYS
+			*of[k], _ = v.(string)
 		}
 	}
 	return out, nil
 }
 
-// unpackRecord reads the values of a record; with an error, what can be read of
-// it. Its errors wrap journal.ErrPacked.
+// unpackRecord reads the values of a record. With an error it returns what it could read.
+// Its errors wrap journal.ErrPacked.
 func (r *records) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
 	rec.Subscription, err = r.unpackSubscription(id, v)
 	if v.request != "" {
@@ -173,8 +166,8 @@ func (r *records) packRecord(rec subscriptions.Record) (v stored) {
 	return v
 }
 
-// Update implements subscriptions.Registry. At the high water it refuses what
-// subscriptions.Grows says it of, and between two looks Redis does.
+// Update implements subscriptions.Registry. At the high water it refuses changes that need
+// room (subscriptions.Grows). Until memory.watch notices the high water, Redis refuses them.
 func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	if err := r.checks.writable(); err != nil {
 		return subscriptions.Record{}, err
@@ -235,7 +228,7 @@ func replaceArgs(id uuid.UUID, old, next stored, token string, attempts []subscr
 	return appendAttempts(args, attempts)
 }
 
-// newToken names one change that Changed is to tell of.
+// newToken names one change that Changed is to report.
 func newToken() string {
 	return string(binary.BigEndian.AppendUint64(nil, rand.Uint64())) //nolint:gosec // not a secret
 }
@@ -244,17 +237,20 @@ func newToken() string {
 // changed it meanwhile.
 const maxChanges = 60
 
-// rest waits before a record is read again, for a time that differs from that of
-// whoever was quicker. After maxChanges it returns an error.
+// rest waits for a random time before a record is read again, so that two hubs do not
+// collide again. After maxChanges it returns an error.
 func rest(ctx context.Context, tries int) error {
 	if tries >= maxChanges {
 		return fmt.Errorf("others changed it %d times meanwhile; try again", tries)
 	}
 	longest := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
-	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // not a secret
-	defer timer.Stop()
+	return pause(ctx, rand.N(longest)) //nolint:gosec // not a secret
+}
+
+// pause waits for a time, or returns the error of ctx if that ends before.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"iter"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -13,6 +14,14 @@ import (
 // all shards: with a slot for each of these, 1,000 deliveries would cost 750
 // commands. It is part of the stored format.
 const recordSlots = 8
+
+// bySlot groups shards by their slots.
+func bySlot(shards iter.Seq[int]) (slots [recordSlots][]int) {
+	for shard := range shards {
+		slots[shard%recordSlots] = append(slots[shard%recordSlots], shard)
+	}
+	return slots
+}
 
 // recordKeys are the keys of the records of one shard. That of the cursors is
 // common to all shards of the slot.

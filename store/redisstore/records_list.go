@@ -18,69 +18,62 @@ import (
 // costs the ids of the shard, which are sorted here; the records of the page are
 // all else that is read.
 func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = r.eachRecord(ctx, shard, after, limit, func(id uuid.UUID, v stored) (bool, error) {
-		rec, err := r.unpackRecord(id, v)
-		if err = r.leaveOut(id, err); err != nil || rec.Subscription == nil && rec.Request == nil {
-			return false, err
-		}
-		records = append(records, rec)
-		return true, nil
-	})
+	ids, err := r.idsIn(ctx, r.conn.key.records(shard).ids())
+	if err == nil {
+		records, err = r.list(ctx, shard, idsAfter(ids, after), limit)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)
 	}
 	return records, nil
 }
 
-// leaveOut tells of what List leaves out. An error: there is nobody
-// to tell.
-func (r *records) leaveOut(id uuid.UUID, why error) error {
-	if why == nil || r.unreadable == nil {
-		return why
+// list returns the first records with some ids, limit at most. It leaves out those that
+// were deleted meanwhile, and reports and leaves out those that cannot be read. If there
+// is nobody to report to, it returns the error.
+func (r *records) list(ctx context.Context, shard int, ids []uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	for len(records) < limit && len(ids) > 0 {
+		page := ids[:min(len(ids), limit-len(records), readMax)]
+		ids = ids[len(page):]
+		values, err := r.read(ctx, shard, page)
+		if err != nil {
+			return nil, err
+		}
+		for i, id := range page {
+			rec, err := r.unpackRecord(id, values[i])
+			if err != nil && r.unreadable == nil {
+				return nil, err
+			}
+			if err != nil {
+				r.unreadable(id, err)
+			}
+			if rec.Subscription != nil || rec.Request != nil {
+				records = append(records, rec)
+			}
+		}
 	}
-	r.unreadable(id, why)
-	return nil
+	return records, nil
+}
+
+// idsAfter returns the sorted ids that follow one; the nil id stands before all.
+func idsAfter(ids []uuid.UUID, after uuid.UUID) []uuid.UUID {
+	first, found := slices.BinarySearchFunc(ids, after, compareIDs)
+	if found && after != uuid.Nil {
+		first++
+	}
+	return ids[first:]
 }
 
 // ids are the keys of the hashes whose fields are the ids of all records.
 func (k recordKeys) ids() []string { return []string{k.subs, k.requests} }
 
-// eachRecord hands fn the records of a shard in the order of their ids, after a given
-// one, until fn took limit of them. One that was deleted meanwhile comes without
-// values.
-func (r *records) eachRecord(ctx context.Context, shard int, after uuid.UUID, limit int, fn func(id uuid.UUID, v stored) (took bool, err error)) error {
-	if limit <= 0 {
-		return ctx.Err()
-	}
-	ids, err := r.idsIn(ctx, r.conn.key.records(shard).ids())
-	if err != nil {
-		return err
-	}
-	first, found := slices.BinarySearchFunc(ids, after, compareIDs)
-	if found && after != uuid.Nil {
-		first++
-	}
-	for ids = ids[first:]; limit > 0 && len(ids) > 0; {
-		page := ids[:min(len(ids), limit, readMax)]
-		ids = ids[len(page):]
-		values, err := r.read(ctx, shard, page)
-		if err != nil {
-			return err
-		}
-		for i, id := range page {
-			took, err := fn(id, values[i])
-			if err != nil {
-				return err
-			}
-			if took {
-				limit--
-			}
-		}
-	}
-	return nil
-}
-
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+// sorted returns ids in order, each once. It changes ids.
+func sorted(ids []uuid.UUID) []uuid.UUID {
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids)
+}
 
 // idsScript returns the fields of hashes, all as they were at one moment. Inside
 // MULTI a full Redis would refuse even that.
@@ -109,15 +102,14 @@ func (r *records) idsIn(ctx context.Context, hashes []string) ([]uuid.UUID, erro
 			}
 		}
 	}
-	slices.SortFunc(ids, compareIDs)
-	return slices.Compact(ids), nil
+	return sorted(ids), nil
 }
 
-// changesKept is about how many changes of a shard are told one by one.
+// changesKept is about how many changes of a shard Changed reports one by one.
 const changesKept = 1024
 
-// Changed implements subscriptions.Registry. A value that is over 1,024 changes of
-// the shard behind is lost, and one from a tail that Redis lost.
+// Changed implements subscriptions.Registry. It returns subscriptions.ErrChangesLost for a
+// value that is over 1,024 changes of the shard behind, or from a tail that Redis lost.
 //
 // A change is an entry of a stream, and the counter value its id. A shard in
 // which nothing changed costs one command.
@@ -147,9 +139,7 @@ func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []u
 	if ids, err = r.idsIn(ctx, k.ids()); err != nil {
 		return nil, 0, fmt.Errorf("reading the subscriptions of shard %d: %w", shard, err)
 	}
-	ids = append(ids, known...)
-	slices.SortFunc(ids, compareIDs)
-	return slices.Compact(ids), next, nil
+	return sorted(append(ids, known...)), next, nil
 }
 
 // changedIDs returns the ids in changes, sorted, each once, and the counter value
@@ -164,8 +154,7 @@ func changedIDs(changes []redis.XMessage) (ids []uuid.UUID, next uint64) {
 	if n := len(changes); n > 0 {
 		next = changeValue(changes[n-1].ID)
 	}
-	slices.SortFunc(ids, compareIDs)
-	return slices.Compact(ids), next
+	return sorted(ids), next
 }
 
 // changeShift makes room for the second number in the id of a change below the
@@ -173,7 +162,7 @@ func changedIDs(changes []redis.XMessage) (ids []uuid.UUID, next uint64) {
 const changeShift = 20
 
 // changeID is a counter value as the id of a change, changeValue the way back.
-// An id that no value stands for gives 0, with which all is told.
+// An id without such a value gives 0, for which Changed reports all records.
 func changeID(value uint64) string {
 	return fmt.Sprintf("%d-%d", value>>changeShift, value&(1<<changeShift-1))
 }

@@ -37,8 +37,8 @@ func (m *seenHeads) saw(k topicKeys, h journal.Head) (behind bool) {
 	return false
 }
 
-// listed is saw for a head of a list of all. It takes the place only of one that was
-// published to longer ago, so that a long list leaves those that are used.
+// listed is saw for a head from a list of all. It replaces only heads with an older last
+// entry, so that a long list leaves the heads that are in use.
 func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 	return false
 }
 
-// behind tells whether something newer than h is remembered.
+// behind reports whether something newer than h is remembered.
 func (m *seenHeads) behind(k topicKeys, h journal.Head) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,8 +39,8 @@ type trimmer struct {
 // trimStep is how many entries one run of trimScript takes.
 const trimStep = 256
 
-// Trim implements journal.Trimmer. It works in steps, so that a large trim does
-// not hold up what is appended meanwhile.
+// Trim implements journal.Trimmer. It works in steps, so that a large trim does not delay
+// appends.
 func (t *trimmer) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
 	if err := t.checks.writable(); err != nil {
 		return journal.Head{}, err
@@ -86,18 +86,14 @@ func (t *trimmer) Trim(ctx context.Context, topic string, cut journal.Cut) (jour
 	return journal.Head{}, err
 }
 
-// trimmed returns a head after a cut, and those of its oldest entries that the
-// cut takes. An entry that cannot be read goes as old as its position.
+// trimmed returns a head after a cut, and which of its oldest entries the cut deletes. An
+// entry that cannot be read is as old as its position.
 func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journal.Head, gone []storedEntry) {
 	for i, e := range oldest {
 		at, received := e.Anchor(), e.ReceivedAt
 		if e.why != nil {
 			received = e.Position.Time()
-			at = journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: h.Trimmed.Seq + 1, Until: received}
-			if i+1 < len(oldest) && oldest[i+1].why == nil {
-				near := oldest[i+1].Predecessor()
-				at.Seq, at.Until = near.Seq, near.Until
-			}
+			at = e.anchorAfter(h.Trimmed.Seq, following(oldest, i))
 			if e.Position == h.Last.Position {
 				at = h.Last
 			}
@@ -131,9 +127,8 @@ func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEnt
 	return gone, nil
 }
 
-// trim takes the oldest entries of a topic away and returns its head record
-// after that: next, or another if the stored one is not h any more, and then
-// nothing was done.
+// trim deletes the oldest entries of a topic, and returns the head record that is stored
+// then: next, or another if the stored one was no longer h. Then it deletes nothing.
 func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
 	raw := packHead(next)
 	c := replacing(k, h, raw).with([]string{k.entries, k.ids}, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10)+"-0")

@@ -29,8 +29,8 @@ type target struct {
 	caFile, certFile, keyFile string
 }
 
-// forms are shown to who wrote a URL that cannot be read. No error shows any of
-// that URL, as there may be a password in each part of a wrong one.
+// forms is what the errors about a URL recommend. No error shows any part of the URL,
+// because each part of a wrong one may be a password.
 const forms = "it is redis://host:port/db, redis+sentinel://host:port,host:port/master-name or redis+cluster://host:port,host:port, with rediss instead of redis for TLS, and user:password@ before the first host; what is not a letter or a digit in a password is written as %XX"
 
 // urlError says what is wrong with a Redis URL.
@@ -156,20 +156,16 @@ func (t *target) readQuery(query string) error {
 	if err != nil {
 		return urlError("parameters that cannot be read")
 	}
+	parameters := make(map[string]*string)
+	if t.master != "" {
+		parameters["sentinel-username"], parameters["sentinel-password"] = &t.sentinelUsername, &t.sentinelPassword
+	}
+	if t.tls {
+		parameters["ca-file"], parameters["cert-file"], parameters["key-file"] = &t.caFile, &t.certFile, &t.keyFile
+	}
 	for name, v := range values {
-		var to *string
-		switch {
-		case t.master != "" && name == "sentinel-username":
-			to = &t.sentinelUsername
-		case t.master != "" && name == "sentinel-password":
-			to = &t.sentinelPassword
-		case t.tls && name == "ca-file":
-			to = &t.caFile
-		case t.tls && name == "cert-file":
-			to = &t.certFile
-		case t.tls && name == "key-file":
-			to = &t.keyFile
-		default:
+		to, ok := parameters[name]
+		if !ok {
 			return urlError("a parameter that it does not know: there are sentinel-username and sentinel-password for Sentinels, and ca-file, cert-file and key-file with TLS")
 		}
 		if len(v) != 1 || v[0] == "" {

@@ -19,7 +19,7 @@ import (
 //
 //	KEYS    1 changes, 2 heads
 //	ARGV    1 since, in microseconds, 2 most changes that are kept
-//	returns {time to ask with next, 1 if all topics are to be told, else 0; then the
+//	returns {time to ask with next, 1 if all topics are to be reported, else 0; then the
 //	        head records of those that got an entry}
 var changesScript = newScript(reads, `
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
@@ -43,8 +43,8 @@ end
 return out
 `)
 
-// Changes implements journal.Watcher. Where since is over 16,384 topics behind,
-// or from before Redis lost its tail, it returns all topics of the partition.
+// Changes implements journal.Watcher. If since is over 16,384 topics behind, or from
+// before Redis lost its tail, it returns all topics of the partition.
 func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
 	names := []string{w.conn.key.partition(partition, nameChanges), w.conn.key.partition(partition, nameHeads)}
 	v, err := w.conn.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).Slice()
@@ -61,7 +61,7 @@ func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (top
 		heads = append(heads, raw)
 	}
 	if v[1] == int64(1) {
-		// The value was taken first: what changes from here on is told again.
+		// The value was read first, so the next call reports what changes from here on.
 		if heads, err = w.conn.client.HVals(ctx, names[1]).Result(); err != nil {
 			return nil, 0, err
 		}
@@ -81,14 +81,14 @@ func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (top
 // senderSize is the length of the name of a store in its hints.
 const senderSize = 8
 
-// watcher says which topics moved: to those who listen in this hub, and to other hubs.
+// watcher reports which topics have changed, to listeners in this hub and to other hubs.
 type watcher struct {
 	conn      *conn
 	histories *histories
 	sender    string // begins what this store publishes, so that it knows its own
 
 	hints journal.Broadcast // to those who listen in this process
-	// wanted is closed when somebody listens for the first time.
+	// wanted is closed by the first call of Hints.
 	wanted chan struct{}
 	begin  sync.Once
 }
@@ -116,16 +116,15 @@ func (w *watcher) Hints(ctx context.Context) <-chan string {
 }
 
 const (
-	// relisten is how long to wait before listening anew after a connection
-	// broke; recheck is how often is looked which server has which partition, and
-	// whether the connections live.
+	// relisten is how long to wait before listening again after a connection broke.
+	// recheck is how often to check which server has which partition, and whether the
+	// connections live.
 	relisten = time.Second
 	recheck  = 5 * time.Second
 )
 
-// listen hears the hints of the other hubs until ctx ends, from when somebody
-// wants them. What comes while a connection is broken is lost; the changes tell
-// it.
+// listen receives the hints of other hubs from the first call of Hints until ctx ends.
+// Hints that come while a connection is broken are lost. Changes finds those topics.
 func (w *watcher) listen(ctx context.Context) {
 	select {
 	case <-w.wanted:
@@ -135,10 +134,7 @@ func (w *watcher) listen(ctx context.Context) {
 		if servers, err := w.servers(ctx); err == nil {
 			w.hear(ctx, servers)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(relisten):
-		}
+		_ = pause(ctx, relisten)
 	}
 }
 
@@ -156,8 +152,8 @@ func (w *watcher) servers(ctx context.Context) (map[redis.UniversalClient][]stri
 	return out, err
 }
 
-// hear hears channels at their servers, until a connection breaks, a channel
-// moved to another server, or ctx ends.
+// hear receives what is published to channels at their servers, until a connection
+// breaks, a channel moves to another server, or ctx ends.
 func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]string) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -175,17 +171,12 @@ func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]
 			}
 		})
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(recheck):
-		}
+	for pause(ctx, recheck) == nil {
 		if now, err := w.servers(ctx); err != nil || !sameServers(now, servers) {
 			return
 		}
 		for _, sub := range subs {
-			_ = sub.Ping(ctx) // what is not answered ends hearOne
+			_ = sub.Ping(ctx) // without an answer hearOne ends
 		}
 	}
 }
@@ -204,7 +195,7 @@ func (w *watcher) subscribe(ctx context.Context, sub *redis.PubSub, channels []s
 	return nil
 }
 
-// hearOne hears one connection until it breaks.
+// hearOne receives from one connection until it breaks.
 func (w *watcher) hearOne(ctx context.Context, sub *redis.PubSub) {
 	for {
 		got, err := sub.ReceiveTimeout(ctx, 2*recheck)
@@ -222,7 +213,7 @@ func (w *watcher) hearOne(ctx context.Context, sub *redis.PubSub) {
 	}
 }
 
-// sameServers tells whether the same servers have the same channels.
+// sameServers reports whether the same servers have the same channels.
 func sameServers(a, b map[redis.UniversalClient][]string) bool {
 	return maps.EqualFunc(a, b, slices.Equal[[]string])
 }
