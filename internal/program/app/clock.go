@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// clockEvery is how often it is looked whether the machine's clock was set.
+// clockEvery is how often the hub checks whether the machine's clock was set.
 const clockEvery = 10 * time.Second
 
 // watchClock logs when the machine's clock is set, and what follows from that.

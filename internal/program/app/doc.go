@@ -5,7 +5,7 @@
 //
 // The order, in start and startParts: both addresses; the store; metrics and
 // traces; the operator's listener; what calls out and asks topics; retention; the
-// public listener; deliveries, subscriptions, fetches. So whoever publishes to a
-// hub that ends is still answered, and the operator can look on to the end. Each
-// step adds its own stop (stop.go), and a start that fails runs those it has.
+// public listener; deliveries, subscriptions, fetches. So a hub that ends still
+// answers its publishers, and the operator can watch until the end. Each
+// step adds its own stop (stop.go). A start that fails runs the stops it has.
 package app

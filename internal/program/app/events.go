@@ -21,7 +21,7 @@ type logText struct {
 
 // eventTexts are the lines of the events of subscriptions.
 var eventTexts = map[string]logText{
-	// The line of the request itself says as much.
+	// The line of the request itself has the same.
 	subscriptions.EventAccepted: {zapcore.DebugLevel, "a subscription request was accepted"},
 	subscriptions.EventVerified: {zapcore.InfoLevel, "a subscription is in force"},
 	subscriptions.EventEnded:    {zapcore.InfoLevel, "a subscription ended"},
@@ -33,20 +33,18 @@ var eventTexts = map[string]logText{
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
-// Of the events that a stranger's request brings about, and several of them, so
-// many lines of each kind are written at once, and then one each quietEvery, like
-// those about refusals.
+// The limit for the events that strangers can cause at will, like that for refusals: so
+// many lines of each kind at once, and then one each quietEvery.
 const (
 	quietBurst = 100
 	quietEvery = 2 * time.Second
 )
 
-// bounded are the events that need that.
+// bounded are the events with that limit.
 var bounded = []string{subscriptions.EventFailed, subscriptions.EventDropped, subscriptions.EventDenied}
 
-// logEvents writes what happens to subscriptions, one line each, and one more for
-// what a subscription will not get. Of what strangers' requests come to it writes
-// as many lines as do not fill the log.
+// logEvents logs each event of subscriptions in one line, and each gap in another. It
+// limits the lines of the bounded events, so that strangers cannot fill the log.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
 	limit := quiet.New(quietEvery, quietBurst)
 	return func(e subscriptions.Event) {
@@ -84,7 +82,7 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 	}
 }
 
-// given is a field, or none where there is no value.
+// given returns the field, or none if there is no value.
 func given(ok bool, f zap.Field) zap.Field {
 	if !ok {
 		return zap.Skip()

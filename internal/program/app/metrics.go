@@ -9,8 +9,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// startMetrics makes the metrics, to which every part tells what it does, and
-// puts them around the store.
+// startMetrics makes the metrics, to which every part reports, and wraps the store in them.
 func (a *App) startMetrics(ctx context.Context) {
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
 		Ready: func() bool { return a.isReady(ctx) },
@@ -40,7 +39,7 @@ func (a *App) startMetrics(ctx context.Context) {
 	a.stops.background(ctx, "clock", a.watchClock, a.failed)
 }
 
-// isReady is what GET /readyz answers, for a figure: it does not wait as long.
+// isReady reports for a metric what GET /readyz answers. It does not wait as long.
 func (a *App) isReady(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -52,7 +51,7 @@ func (a *App) isReady(ctx context.Context) bool {
 	return true
 }
 
-// both tells two of an event.
+// both reports an event to two.
 func both[E any](a, b func(E)) func(E) {
 	return func(e E) {
 		a(e)

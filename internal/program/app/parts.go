@@ -15,9 +15,9 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// startParts starts what works in the background, from the journal outwards,
-// and answers at the hub URI. That goes on while deliveries end, so that whoever
-// publishes meanwhile is told 503 and when to come again.
+// startParts starts the parts that work in the background, from the journal outwards, and
+// the public listener. The listener stops after deliveries, so that it can answer a publish
+// with 503 and Retry-After meanwhile.
 func (a *App) startParts(ctx context.Context) error {
 	client, err := a.egressClient()
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *App) startParts(ctx context.Context) error {
 	return nil
 }
 
-// userAgent is what every request of the hub says that it comes from.
+// userAgent is the User-Agent of every request of the hub.
 func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
 
 func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*validate.TopicChecker, error) {
@@ -80,7 +80,7 @@ func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*valid
 	})
 }
 
-// found hands a request that delivery came across to who verifies it.
+// found hands a request that delivery found to the service that verifies it.
 func (a *App) found(rec subscriptions.Record) {
 	if s := a.service.Load(); s != nil {
 		s.Found(rec)

@@ -6,39 +6,35 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/validate"
 )
 
-// registry is the publishers that are in force, and what was read of them.
+// registry has the publishers that are in force, and the settings that they came from.
 type registry struct {
+	fromFiles
 	live validate.Publishers
-	file string
 	log  *zap.Logger
 
-	mu      sync.Mutex
 	read    []config.Publisher
 	secrets []string // the files that the publishers file names
-	files   ingress.Watched
 }
 
-// begin puts in force what was read of a file at the start.
+// begin puts in force the publishers that were read at the start.
 func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) error {
-	r.file, r.log, r.secrets = file, log, secretFiles(list)
-	r.take()
+	r.fromFiles = fromFiles{what: "publishers", file: file, load: r.readAgain}
+	r.log, r.secrets = log, secretFiles(list)
+	r.watchFiles()
 	return r.set(list)
 }
 
-func (r *registry) take() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
+// watchFiles notes how the files are now.
+func (r *registry) watchFiles() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
 
-// set puts a list in force, or leaves all as it is.
+// set puts a list in force. With an error it changes nothing.
 func (r *registry) set(list []config.Publisher) error {
 	publishers, err := publishers(list)
 	if err == nil {
@@ -48,24 +44,9 @@ func (r *registry) set(list []config.Publisher) error {
 	return err
 }
 
-func (r *registry) check(time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.files.Changed() {
-		_, _ = r.load() // it is logged
-	}
-}
-
-func (r *registry) reload(time.Time) (admin.Reloaded, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	detail, err := r.load()
-	return admin.Reloaded{What: "publishers", File: r.file, Detail: detail}, err
-}
-
-// load reads the publishers file again, and says what changed. A file with
+// readAgain reads the publishers file again, and says what changed. A file with
 // mistakes, or that is gone, changes nothing.
-func (r *registry) load() (detail string, err error) {
+func (r *registry) readAgain() (detail string, err error) {
 	list, err := r.readAll()
 	if len(r.read) == 0 && errors.Is(err, config.ErrNoPublishersFile) {
 		err = nil // as before
@@ -95,12 +76,11 @@ func (r *registry) load() (detail string, err error) {
 	return detail, nil
 }
 
-// readAll reads the publishers file and the secrets that it names. Files are looked
-// at before they are read, so those that are named for the first time are read
-// once more.
+// readAll reads the publishers file and the secrets that it names. It notes the state of
+// files before it reads them, so it reads once more if there are new names.
 func (r *registry) readAll() ([]config.Publisher, error) {
 	for tries := 0; ; tries++ {
-		r.take()
+		r.watchFiles()
 		list, err := config.ReadPublishers(r.file)
 		named := secretFiles(list)
 		if err != nil && len(list) == 0 || slices.Equal(named, r.secrets) || tries == 2 {
@@ -147,7 +127,7 @@ func CheckPublishers(list []config.Publisher) error {
 	return err
 }
 
-// publishers makes of the configured publishers those of the hub.
+// publishers converts the configured publishers to those of package validate.
 func publishers(list []config.Publisher) ([]validate.Publisher, error) {
 	out := make([]validate.Publisher, 0, len(list))
 	for _, p := range list {

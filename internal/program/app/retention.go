@@ -19,9 +19,9 @@ const (
 	retentionIdle = time.Minute
 )
 
-// ageParts of the age that is kept pass between looks at how old the oldest
-// notification of every topic is: that is not in its head, and each topic has to be
-// asked for.
+// ageParts is how often in the time of --retention-age retention checks the age of the
+// oldest notification of every topic. The heads do not contain it, so this takes one request
+// for each topic.
 const ageParts = 100
 
 // topicsPage is how many heads are read from the store at once.
@@ -35,12 +35,11 @@ type retention struct {
 		Hints(ctx context.Context) <-chan string
 	}
 	rule journal.Retention
-	// owns tells whether this hub trims a partition, with its part of the total:
-	// nil: all of them.
+	// owns reports whether this hub trims a partition. Nil: it trims all of them.
 	owns func(partition int) bool
 	log  *zap.Logger
-	// clock tells the time of day, and storeTime what it is for the store; nil: that
-	// has no clock of its own.
+	// clock has the time of day, and storeTime reads the clock of the store. Nil: the
+	// store has no clock.
 	clock     *clock.Clock
 	storeTime func(context.Context) (time.Time, error)
 
@@ -65,7 +64,7 @@ func (r *retention) run(ctx context.Context) error {
 	var last time.Time
 	grew := false
 	for {
-		// At the start there is nothing to trim until shards are taken.
+		// At the start there is nothing to trim until the hub owns shards.
 		if (grew || time.Since(last) >= retentionIdle) && len(r.mine()) > 0 {
 			last, grew = time.Now(), false
 			r.report(ctx, r.trimNow(ctx))
@@ -129,8 +128,8 @@ func (f *failures) err() error {
 	return f.first
 }
 
-// trimNow trims as of now: as of the earliest of what the clocks say that there are,
-// since what is trimmed does not come back.
+// trimNow trims as of the earliest time that the clocks of the hub and of the store show,
+// because what is trimmed does not come back.
 func (r *retention) trimNow(ctx context.Context) error {
 	now := r.clock.Earliest()
 	if r.storeTime != nil {
@@ -145,12 +144,12 @@ func (r *retention) trimNow(ctx context.Context) error {
 	return r.trim(ctx, now)
 }
 
-// trim takes away what the rule does not keep in the partitions of this hub. Of the
-// total it has as large a part as of the partitions: topics are spread over these
-// at random, so that the parts are used alike, and all hubs together keep the total
-// without reading each other's topics. Where few large topics make most of it, they
-// may be trimmed before the whole is full. A topic or a partition that cannot be
-// read ends nothing but its own part; a store that is away ends the whole.
+// trim deletes what the rule does not keep in the partitions of this hub. Its fraction of
+// the total is its fraction of the partitions. Topics are spread over partitions at random,
+// so all hubs together keep the total without reading each other's topics. If a few large
+// topics make up most of the total, they may be trimmed before it is reached. If a topic or
+// a partition cannot be read, the others are still trimmed. If the store does not answer,
+// trim ends.
 func (r *retention) trim(ctx context.Context, now time.Time) error {
 	var topics []string
 	var sizes []int64

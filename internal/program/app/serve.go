@@ -22,7 +22,7 @@ const (
 	adminName  = "operator's listener"
 )
 
-// listen opens both listeners and settles the hub URI.
+// listen opens both listeners and sets the hub URI.
 func (a *App) listen(ctx context.Context) error {
 	var lc net.ListenConfig
 	var err error
@@ -105,13 +105,12 @@ func (a *App) serve(ctx context.Context, l net.Listener, c *certificate, o ingre
 		return nil
 	}, func(limit context.Context) error {
 		if server.Shutdown(limit) != nil {
-			return server.Close() // whoever still sends has had time
+			return server.Close() // the clients had their time
 		}
 		return nil
 	}, a.failed)
 }
 
-// ErrorLog is for package log to write to. Net/http tells it, without being
-// asked, of answers that nobody waits for, and would let any callback write to
-// the hub's log what it likes.
+// ErrorLog is the output for package log. Net/http writes to it about answers that nobody
+// waits for, so any callback could write whatever it likes to the hub's log.
 func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", slogOf(a.log.Named("http"))) }

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// slogOf has what logs through log/slog write to the log of the hub.
+// slogOf returns a slog.Logger that writes to the log of the hub.
 func slogOf(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log.Core(), log.Name()}) }
 
 // zapHandler is a slog.Handler. Groups, which no package of the hub uses, are ignored.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// untilStopped is a log to which nothing is written any more when the hub has
-// stopped. What was left behind, since it hangs, may still find that it failed, and
-// would say that it tries again.
+// untilStopped is a log that drops all lines once the hub has stopped. A part that hangs
+// and was left behind may still fail, and would log that it tries again.
 type untilStopped struct {
 	zapcore.Core
 	stopped *atomic.Bool
@@ -44,7 +44,7 @@ type stopper struct {
 
 // stage is parts that do not need each other.
 type stage struct {
-	// reserved is the time that is kept for this stage, however long the stages
+	// reserved is the time that remains for this stage, however long the stages
 	// before it take.
 	reserved time.Duration
 	parts    []stoppable
@@ -73,10 +73,9 @@ func (s *stopper) add(name string, stop func(context.Context) error) {
 	last.parts = append(last.parts, stoppable{name, stop})
 }
 
-// stop stops every part once and joins the errors. All parts share one deadline,
-// that of ctx. A part that has not ended when the time of its stage is over is left
-// behind, which is logged and no error. Called again, or while nothing was started,
-// stop does nothing.
+// stop stops every part once and joins the errors. All parts share the deadline of ctx.
+// If a part has not ended when the time of its stage is over, stop logs that and goes on,
+// without an error. Called again, or before anything was started, stop does nothing.
 func (s *stopper) stop(ctx context.Context, log *zap.Logger) error {
 	s.mu.Lock()
 	stages := s.stages
@@ -143,14 +142,14 @@ func wait(limit context.Context, ended <-chan error) (over bool, err error) {
 	}
 }
 
-// background runs a part until its stop is called, however early ctx ends, and
-// stop waits for its end. An end that nobody asked for is reported to failed.
+// background runs a part until its stop is called, even if ctx ends before. The stop waits
+// until the part has ended. If it ends by itself, failed gets an error.
 func (s *stopper) background(ctx context.Context, name string, run func(context.Context) error, failed chan<- error) {
 	s.gently(ctx, name, run, func(context.Context) error { return nil }, failed)
 }
 
-// gently is background for a part that has a way of its own to be ended in time:
-// end is called when run's context has ended.
+// gently is background for a part that needs more than the end of its context to stop in
+// time: end is called then.
 func (s *stopper) gently(ctx context.Context, name string, run, end func(context.Context) error, failed chan<- error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -159,7 +158,7 @@ func (s *stopper) gently(ctx context.Context, name string, run, end func(context
 		defer close(done)
 		if err = run(ctx); ctx.Err() == nil {
 			select {
-			case failed <- fmt.Errorf("the %s ended: %w", name, orUnexpected(err)):
+			case failed <- fmt.Errorf("the %s ended: %w", name, cmp.Or(err, errUnasked)):
 			default: // one failure is enough to end the hub
 			}
 		}
@@ -175,9 +174,4 @@ func (s *stopper) gently(ctx context.Context, name string, run, end func(context
 	})
 }
 
-func orUnexpected(err error) error {
-	if err == nil {
-		return errors.New("without being asked to")
-	}
-	return err
-}
+var errUnasked = errors.New("without being asked to")

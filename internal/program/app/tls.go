@@ -10,14 +10,14 @@ import (
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
-// certificate is what one of the listeners shows. It is a reloadable.
+// certificate is that of one of the listeners. It is a reloadable.
 type certificate struct {
 	*ingress.Certificate
 	what string // for people
 }
 
-// newCertificate reads the pair of a listener for the first time. One that has run out,
-// or is not good yet, is an error. The flags are those that name the files.
+// newCertificate reads the pair of a listener for the first time. One that has expired,
+// or is not valid yet, is an error. The flags are those that name the files.
 func newCertificate(listener, flags, certFile, keyFile string, log *zap.Logger) (*certificate, error) {
 	c, err := ingress.ReadCertificate(certFile, keyFile, slogOf(log.With(zap.String("listener", listener))))
 	if err != nil {

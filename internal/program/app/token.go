@@ -1,54 +1,34 @@
 package app
 
 import (
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/program/config"
 )
 
 // adminToken is the operator's token, read again when its file changes.
 type adminToken struct {
-	file string
-	log  *zap.Logger
-	now  atomic.Pointer[config.Secret]
-
-	mu    sync.Mutex // of a check
-	files ingress.Watched
+	fromFiles
+	log *zap.Logger
+	now atomic.Pointer[config.Secret]
 }
 
-// newAdminToken takes a token that was read of its file.
+// newAdminToken starts with a token that was already read from its file.
 func newAdminToken(file string, token config.Secret, log *zap.Logger) *adminToken {
-	t := &adminToken{file: file, log: log}
+	t := &adminToken{log: log}
+	t.fromFiles = fromFiles{what: "operator's token", file: file, load: t.read}
 	t.files.Take(file)
 	t.now.Store(&token)
 	return t
 }
 
-// get is the token at this moment.
+// get returns the token that is in force.
 func (t *adminToken) get() string { return string(*t.now.Load()) }
 
-func (t *adminToken) check(time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.files.Changed() {
-		_, _ = t.load() // it is logged
-	}
-}
-
-func (t *adminToken) reload(time.Time) (admin.Reloaded, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	detail, err := t.load()
-	return admin.Reloaded{What: "operator's token", File: t.file, Detail: detail}, err
-}
-
-func (t *adminToken) load() (detail string, err error) {
+// read reads the file again. If it is wrong, the old token stays in force.
+func (t *adminToken) read() (detail string, err error) {
 	t.files.Take(t.file)
 	token, exposed, err := config.ReadAdminToken(t.file)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// topicCheck lets subscriptions ask the topic check, in its own words.
+// topicCheck adapts the topic check to the errors of package subscriptions.
 type topicCheck struct{ topics *validate.TopicChecker }
 
 func (c topicCheck) Check(ctx context.Context, topic string) error {
@@ -28,7 +28,7 @@ func (c topicCheck) Check(ctx context.Context, topic string) error {
 	}
 }
 
-// pauses tells why subscriptions of a topic wait that this hub delivers to.
+// pauses returns why subscriptions of a topic wait that this hub delivers to.
 func (a *App) pauses(topic string) (out []admin.Pause) {
 	d := a.dispatcher.Load()
 	if d == nil {

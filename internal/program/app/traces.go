@@ -6,8 +6,8 @@ import (
 	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
-// startTraces starts what sends traces, where there is a collector. It is stopped
-// after everything that it is told of.
+// startTraces starts to send traces, if there is a collector. It stops after all parts
+// that report to it.
 func (a *App) startTraces(ctx context.Context) error {
 	var err error
 	a.traces, err = telemetry.NewTraces(ctx, telemetry.TraceOptions{

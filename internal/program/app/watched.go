@@ -10,13 +10,39 @@ import (
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
-// reloadable is what was read of files, and can be read again. What is no good
-// leaves in force what was read before. Each logs what came of it.
+// reloadable is a part of the settings that was read from files, and can be read again.
+// If the new files are wrong, the old values stay in force. Each part logs the result.
 type reloadable interface {
-	// check reads again what changed.
+	// check reads the files again if they changed.
 	check(now time.Time)
-	// reload reads all of it again, and says what is in force now.
+	// reload reads the files again, and says what is in force now.
 	reload(now time.Time) (admin.Reloaded, error)
+}
+
+// fromFiles is the reloadable that a part embeds.
+type fromFiles struct {
+	what, file string // for people
+	// load reads the files again, logs the result, and says what changed. Calls do not
+	// overlap.
+	load func() (detail string, err error)
+
+	mu    sync.Mutex
+	files ingress.Watched
+}
+
+func (f *fromFiles) check(time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.files.Changed() {
+		_, _ = f.load() // which logs the error
+	}
+}
+
+func (f *fromFiles) reload(time.Time) (admin.Reloaded, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	detail, err := f.load()
+	return admin.Reloaded{What: f.what, File: f.file, Detail: detail}, err
 }
 
 // reloads are the parts of a hub that can be read again.
@@ -53,14 +79,14 @@ func (r *reloads) watch(ctx context.Context) error {
 	}
 }
 
-// Reload reads again at once what is read again when its files change: the
-// publishers with their secrets, the operator's token and the certificate. Whoever is
-// revoked may not publish any more when it returns, except for bodies that have come
-// already. What is no good changes nothing, and does not keep the others from being
-// read. The settings are read at the start alone. The log says what came of it.
+// Reload reads at once what the hub reads again when files change: the publishers with
+// their secrets, the operator's token and the certificates. When it returns, a publisher
+// that was revoked can no longer publish, except for bodies that have arrived already. A
+// file that is wrong changes nothing, and the others are still read. All other settings
+// are read only at the start. The log has the results.
 func (a *App) Reload() { a.reloads.reload() }
 
-// reload is Reload, and says what came of each part.
+// reload is Reload, and returns the result of each part.
 func (r *reloads) reload() []admin.Reloaded {
 	var out []admin.Reloaded
 	for _, part := range r.all() {
