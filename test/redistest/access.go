@@ -30,13 +30,13 @@ const (
 	ownPassword = "of-the-tests"
 )
 
-// Access is how to get at servers.
+// Access is what a client needs to connect to servers.
 type Access struct {
 	User, Password string // empty without ACL
-	CAFile         string // the authority's certificate in PEM, empty without TLS
+	CAFile         string // the servers' certificate, their own authority, in PEM; empty without TLS
 
-	tls               *tls.Config
-	certFile, keyFile string
+	tls     *tls.Config
+	keyFile string // of the certificate in CAFile
 }
 
 // url writes the address of servers as --redis-url takes it.
@@ -55,28 +55,20 @@ func (a *Access) url(scheme, path string, servers ...*Server) string {
 	return scheme + "://" + at + strings.Join(hosts, ",") + path
 }
 
-// certify makes an authority and a certificate of it for 127.0.0.1.
+// certify makes a certificate for 127.0.0.1 that is its own authority.
 func (a *Access) certify(dir string) error {
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redistest"},
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "127.0.0.1"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "127.0.0.1"},
-		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
-	if err != nil {
-		return err
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return err
 	}
@@ -84,18 +76,18 @@ func (a *Access) certify(dir string) error {
 	if err != nil {
 		return err
 	}
-	ca, err := x509.ParseCertificate(caDER)
+	ca, err := x509.ParseCertificate(der)
 	if err != nil {
 		return err
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
 	a.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	a.CAFile, a.certFile, a.keyFile = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	a.CAFile, a.keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	write := func(path, kind string, der []byte) error {
 		return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 	}
-	return errors.Join(write(a.CAFile, "CERTIFICATE", caDER), write(a.certFile, "CERTIFICATE", leafDER), write(a.keyFile, "PRIVATE KEY", keyDER))
+	return errors.Join(write(a.CAFile, "CERTIFICATE", der), write(a.keyFile, "PRIVATE KEY", keyDER))
 }
 
 // Do sends the server a command over a connection of its own and returns the
@@ -109,7 +101,7 @@ func (s *Server) Do(t testing.TB, args ...string) any {
 	return reply
 }
 
-// Try is Do for those who can go on without a reply. It waits 5 s at most.
+// Try is Do for a caller that can go on without a reply. It waits 5 s at most.
 func (s *Server) Try(args ...string) (any, error) { return s.try(5*time.Second, args...) }
 
 func (s *Server) try(limit time.Duration, args ...string) (any, error) {

@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +20,8 @@ type Nodes struct {
 const slots = 16384
 
 // Cluster starts a Cluster of three masters that share the slots evenly, with
-// [Replicas] of each. It takes a node for dead after [Dead] and answers nothing while
-// a slot has no master.
+// [Replicas] of each. A node counts as dead after [Dead]. While a slot has no master the
+// Cluster answers nothing.
 func Cluster(t testing.TB, opts ...Option) *Nodes {
 	t.Helper()
 	return lend(t, "cluster", opts, startCluster)
@@ -136,6 +138,11 @@ type node struct {
 	slots   [][2]int
 }
 
+// has reports whether a slot is the node's.
+func (n node) has(slot int) bool {
+	return slices.ContainsFunc(n.slots, func(r [2]int) bool { return slot >= r[0] && slot <= r[1] })
+}
+
 // view asks a node what it knows of all.
 func (c *Nodes) view(s *Server) (map[*Server]node, error) {
 	text, err := s.Try("CLUSTER", "NODES")
@@ -195,10 +202,7 @@ func (c *Nodes) Slot(t testing.TB, key string) int {
 // first node that answers says.
 func (c *Nodes) Owner(t testing.TB, slot int) (master *Server, replicas []*Server) {
 	t.Helper()
-	err := await("an owner of the slot", func() (err error) { master, replicas, err = c.owner(slot); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(t, "an owner of the slot", func() (err error) { master, replicas, err = c.owner(slot); return err })
 	return master, replicas
 }
 
@@ -209,10 +213,8 @@ func (c *Nodes) owner(slot int) (master *Server, replicas []*Server, err error) 
 			continue
 		}
 		for s, n := range view {
-			for _, r := range n.slots {
-				if slot >= r[0] && slot <= r[1] && !n.failing {
-					master = s
-				}
+			if n.has(slot) && !n.failing {
+				master = s
 			}
 		}
 		if master == nil {
@@ -246,7 +248,7 @@ func (c *Nodes) Failover(t testing.TB, slot int) {
 		t.Fatal("redistest: a failover needs redistest.Replicas(1)")
 	}
 	replicas[0].Do(t, "CLUSTER", "FAILOVER")
-	c.settle(t, old, slot)
+	c.awaitFailover(t, old, slot)
 }
 
 // Settle waits until a failover that may have begun is over.
@@ -255,23 +257,15 @@ func (c *Nodes) Settle(t testing.TB) {
 	calm(t, c.ready)
 }
 
-// settle waits until another than the old one has the slot and all is well.
-func (c *Nodes) settle(t testing.TB, old *Server, slot int) {
+// awaitFailover waits until another master than the old one has the slot and all is well.
+func (c *Nodes) awaitFailover(t testing.TB, old *Server, slot int) {
 	t.Helper()
-	err := await("the failover", func() error {
-		if err := c.ready(); err != nil {
-			return err
-		}
-		return c.moved(slot, old)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(t, "the failover", func() error { return cmp.Or(c.ready(), c.moved(slot, old)) })
 }
 
-// LoseTail lets write change the data when the replicas of the slot's master
-// hear nothing of it any more, then kills that master. A replica is promoted
-// without those changes; the old master comes back as a replica of it.
+// LoseTail disconnects the replicas of the slot's master, lets write change the data, and
+// kills the master. A replica is promoted without those changes, and the old master comes
+// back as its replica.
 func (c *Nodes) LoseTail(t testing.TB, slot int, write func()) {
 	t.Helper()
 	old, replicas := c.Owner(t, slot)
@@ -279,11 +273,9 @@ func (c *Nodes) LoseTail(t testing.TB, slot int, write func()) {
 		t.Fatal("redistest: losing a tail needs redistest.Replicas(1)")
 	}
 	loseTail(t, old, replicas, write)
-	if err := await("a promotion", func() error { return c.moved(slot, old) }); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(t, "a promotion", func() error { return c.moved(slot, old) })
 	old.Restart(t)
-	c.settle(t, old, slot)
+	c.awaitFailover(t, old, slot)
 }
 
 // MigrateSlot moves a slot with its keys to another master, as redis-cli
@@ -315,23 +307,16 @@ func (c *Nodes) MigrateSlot(t testing.TB, slot int, to *Server) {
 	}
 	to.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
 	from.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
-	err := await("all nodes to know of the slot", func() error {
+	mustAwait(t, "all nodes to know of the slot", func() error {
 		for _, s := range c.all {
 			view, err := c.view(s)
 			if err != nil {
 				return err
 			}
-			has := false
-			for _, r := range view[to].slots {
-				has = has || slot >= r[0] && slot <= r[1]
-			}
-			if !has {
+			if !view[to].has(slot) {
 				return fmt.Errorf("%s doesn't", s.name)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -27,8 +27,8 @@ func Config(directive, value string) Option {
 	return func(o *options) { o.directives = append(o.directives, [2]string{directive, value}) }
 }
 
-// TLS makes the servers speak TLS only, with a certificate of an authority
-// that is made for them ([Access.CAFile]).
+// TLS makes the servers speak TLS only, with a certificate that is made for them
+// ([Access.CAFile]).
 func TLS() Option { return func(o *options) { o.encrypted = true } }
 
 // ACL turns the default user off and makes one with the given rules ("~* &*
@@ -45,13 +45,13 @@ func ACL(user, password, rules string) Option {
 // Replicas gives every master of a Cluster n replicas.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
-// Shared asks for the servers that other tests of this binary with the same
-// options have, and leaves them running. Such tests choose distinct prefixes
-// and do the servers no harm, which are [Steady] therefore.
+// Shared uses the same servers as other tests of this binary with the same options, and
+// leaves them running. Such tests choose distinct prefixes and do not disturb the servers,
+// which are therefore [Steady].
 func Shared() Option { return func(o *options) { o.shared, o.steady = true, true } }
 
-// Steady says that the test does the servers no harm: none is taken for dead that
-// doesn't answer for as long as [Dead], as on a busy machine.
+// Steady says that the test does not disturb the servers. A server that does not answer for
+// as long as [Dead], as on a busy machine, does not count as dead then.
 func Steady() Option { return func(o *options) { o.steady = true } }
 
 var shared = struct {
@@ -59,8 +59,8 @@ var shared = struct {
 	running map[string]any
 }{running: map[string]any{}}
 
-// lend gives the test what start starts, and takes it away when the test ends
-// unless it is shared.
+// lend gives the test the servers that start starts. Unless they are shared, they end with
+// the test.
 func lend[T interface{ Servers() []*Server }](t testing.TB, kind string, opts []Option, start func(*group) (T, error)) T {
 	t.Helper()
 	var o options

@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// bound is how long anything that is waited for may take. The machine may be
-// busy with other tests, and sentinels that had to wait for it act again half a
-// minute later only.
+// bound limits every wait. The machine may be busy with other tests, and sentinels that
+// were delayed act again only half a minute later.
 const bound = 3 * time.Minute
 
 // base is the folder of all servers of this process. A shell removes it when
@@ -168,7 +167,7 @@ func (s *Server) LogTail() string {
 	return string(log[max(0, len(log)-2000):])
 }
 
-// await polls until check is content or ends the waiting with errEnded.
+// await polls until check returns nil or errEnded, or bound is over.
 func await(what string, check func() error) error {
 	deadline := time.Now().Add(bound)
 	for {
@@ -183,16 +182,15 @@ func await(what string, check func() error) error {
 	}
 }
 
-// lull is how long a failover that is going to begin takes at most until it shows.
+// lull is the longest time until a failover that is about to begin can be seen.
 const lull = Dead + 2*time.Second
 
-// Dead is after what time without an answer Sentinels and the nodes of a Cluster
-// take a master for dead and put another in its place: longer than a busy machine
-// keeps a server waiting that is well.
+// Dead is the time without an answer after which Sentinels and the nodes of a Cluster
+// replace a master. It is longer than a busy machine delays a server that is well.
 const Dead = 4 * time.Second
 
-// dead returns that time for the servers of a group. Where nobody does them harm, to
-// put another in the place of one would be harm.
+// dead returns that time for the servers of a group. It is long if the test does not disturb
+// them, because then a failover would only be a disturbance.
 func (o *options) dead() time.Duration {
 	if o.steady {
 		return time.Minute
@@ -200,11 +198,19 @@ func (o *options) dead() time.Duration {
 	return Dead
 }
 
+// mustAwait is await, and ends the test if that fails.
+func mustAwait(t testing.TB, what string, check func() error) {
+	t.Helper()
+	if err := await(what, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // calm waits until what check reports has been well for a lull.
 func calm(t testing.TB, check func() error) {
 	t.Helper()
 	var well time.Time
-	err := await("calm after a failover", func() error {
+	mustAwait(t, "calm after a failover", func() error {
 		if err := check(); err != nil {
 			well = time.Time{}
 			return err
@@ -217,7 +223,4 @@ func calm(t testing.TB, check func() error) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

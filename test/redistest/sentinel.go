@@ -16,8 +16,8 @@ type Sentinels struct {
 	Monitors []*Server
 }
 
-// Sentinel starts a master, two replicas and three sentinels, which take the
-// master for dead after [Dead].
+// Sentinel starts a master, two replicas and three sentinels, for which the
+// master counts as dead after [Dead].
 func Sentinel(t testing.TB, opts ...Option) *Sentinels {
 	t.Helper()
 	return lend(t, "sentinel", opts, startSentinels)
@@ -86,10 +86,7 @@ func (s *Sentinels) Servers() []*Server { return s.Data }
 func (s *Sentinels) Master(t testing.TB) *Server {
 	t.Helper()
 	var master *Server
-	err := await("a master", func() (err error) { master, err = s.master(); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(t, "a master", func() (err error) { master, err = s.master(); return err })
 	return master
 }
 
@@ -145,7 +142,7 @@ func (s *Sentinels) Failover(t testing.TB) {
 			}
 			asked = true
 		}
-		return s.settled(old)
+		return s.replaced(old)
 	})
 	if err != nil {
 		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
@@ -164,9 +161,9 @@ func (s *Sentinels) Settle(t testing.TB) {
 	})
 }
 
-// settled reports whether another than the old one is the master and all
+// replaced reports whether another server than the old one is the master and all others
 // follow it.
-func (s *Sentinels) settled(old *Server) error {
+func (s *Sentinels) replaced(old *Server) error {
 	now, err := s.master()
 	if err != nil {
 		return err
@@ -177,9 +174,8 @@ func (s *Sentinels) settled(old *Server) error {
 	return s.synced(now)
 }
 
-// LoseTail lets write change the data when no replica hears of it any more,
-// then kills the master. A replica is promoted without those changes; the old
-// master comes back as a replica of it.
+// LoseTail disconnects the replicas, lets write change the data, and kills the master. A
+// replica is promoted without those changes, and the old master comes back as its replica.
 func (s *Sentinels) LoseTail(t testing.TB, write func()) {
 	t.Helper()
 	old := s.Master(t)
@@ -201,20 +197,17 @@ func (s *Sentinels) LoseTail(t testing.TB, write func()) {
 		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
 	}
 	old.Restart(t)
-	if err := await("the old master to follow", func() error { return s.settled(old) }); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(t, "the old master to follow", func() error { return s.replaced(old) })
 }
 
-// loseTail cuts the replicas off, lets write change the data, and kills the
-// master.
+// loseTail disconnects the replicas, lets write change the data, and kills the master.
 func loseTail(t testing.TB, master *Server, replicas []*Server, write func()) {
 	t.Helper()
 	for _, r := range replicas {
 		r.Freeze(t)
 	}
-	// What has been sent to a frozen replica it would read when it wakes; what
-	// comes after its connection is closed it never gets.
+	// A frozen replica reads what was sent before when it wakes. Close its connection, so
+	// that it gets nothing of what follows.
 	master.Do(t, "CLIENT", "KILL", "TYPE", "replica")
 	write()
 	master.Kill(t)

@@ -20,9 +20,8 @@ func Standalone(t testing.TB, opts ...Option) *Server {
 // URL is the server's address as rshub's --redis-url takes it.
 func (s *Server) URL() string { return s.url("redis", "", s) }
 
-// LoseTail lets write change the data and then brings the server back as it
-// was before: what is there when a backup was put back, or when a replica was
-// promoted that had not got the last writes.
+// LoseTail lets write change the data, and then restarts the server with the data from
+// before, as after a restored backup or a failover that lost the last writes.
 func (s *Server) LoseTail(t testing.TB, write func()) {
 	t.Helper()
 	before := s.dir + ".before"
@@ -37,7 +36,7 @@ func (s *Server) LoseTail(t testing.TB, write func()) {
 	s.Restart(t)
 }
 
-// group is the servers of one test and what they have in common.
+// group has the servers of one test and what they share.
 type group struct {
 	options
 	Access
@@ -90,8 +89,8 @@ func (g *group) data(more ...[2]string) (*Server, error) {
 	return g.server(g.Access, append(directives, g.directives...))
 }
 
-// server starts a server, on another port where somebody was quicker to take
-// the one chosen.
+// server starts a server. If another process has taken the chosen port meanwhile, it tries
+// another one.
 func (g *group) server(access Access, directives [][2]string, flags ...string) (*Server, error) {
 	var err error
 	for range 5 {
@@ -122,7 +121,7 @@ func (s *Server) configure(directives [][2]string) error {
 	} else {
 		set("port", "0")
 		set("tls-port", fmt.Sprint(s.port))
-		set("tls-cert-file", s.certFile)
+		set("tls-cert-file", s.CAFile)
 		set("tls-key-file", s.keyFile)
 		set("tls-ca-cert-file", s.CAFile)
 		set("tls-auth-clients", "no")
