@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// chunkSize is the size, in bytes, of the parts of a large body. One that is
-	// no larger once it is compressed stays with its entry.
+	// chunkSize is the size, in bytes, of the chunks of a large body. A body that is no
+	// larger after compression stays with its entry.
 	chunkSize = 512 << 10
-	// chunksKept is how long the parts of a body wait for the entry that names
-	// them. Those of an append that came to nothing vanish then.
+	// chunksKept is how long the chunks of a body wait for the entry that names them.
+	// Redis deletes those of an append that failed after that.
 	chunksKept = 5 * time.Minute
-	// compressMin is the size from which on it is worth the while.
+	// compressMin is the size in bytes from which on compression pays.
 	compressMin = 128
 )
 
@@ -53,8 +53,8 @@ type inflater interface {
 	flate.Resetter
 }
 
-// encodeBody is the form in which a body is stored: compressed where that makes
-// it smaller. It keeps nothing of the body.
+// encodeBody returns the form in which a body is stored: compressed if that makes it
+// smaller. The result does not share memory with body.
 func encodeBody(body []byte) []byte {
 	if len(body) >= compressMin {
 		b := bytes.NewBuffer(append(make([]byte, 0, len(body)/3+64), bodyFlate))
@@ -115,8 +115,8 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])
 `)
 
-// writeChunks stores the form of a body in parts, before the entry that names
-// it, and returns how many they are. To write one twice does no harm.
+// writeChunks stores the form of a body in chunks, before the entry that names it, and
+// returns their number. Writing a chunk twice does no harm.
 func (a *appender) writeChunks(ctx context.Context, id uuid.UUID, stored []byte) (n int, err error) {
 	key := a.conn.key.body(id)
 	for ; len(stored) > 0; n++ {

@@ -12,10 +12,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// commitScript merges cursors (invariant 3): a greater one takes the place of
-// the stored one, with the attempts that come with it; any other is dropped, and
-// so is one for which nothing is stored. It may run late, twice, or for a hub
-// that lost its lease.
+// commitScript merges cursors (invariant 3). A greater one replaces the stored one, and its
+// attempts are added. Any other is dropped, and so is one for which nothing is stored. It
+// may run late, twice, or for a hub that lost its lease.
 //
 // It compares bytes, six at a time at first, which a number of Lua holds exactly:
 // Lua would order the strings by the locale of the server. The first byte of a
@@ -70,10 +69,10 @@ if won[1] then redis.call('HSET', KEYS[1], unpack(won)) end
 return {unread, failed}
 `)
 
-// Commit implements subscriptions.Committer. It is one script for each of the
-// eight slots that the commits touch, all in one round trip. What changes more
-// than a cursor and attempts takes two of these. Each slot is stored or not by
-// itself, and in it each commit.
+// Commit implements subscriptions.Committer. It runs one script for each of the eight slots
+// that the commits touch, all in one round trip. Commits that change more than a cursor and
+// attempts take two round trips. Each slot, and in it each commit, is stored or fails by
+// itself.
 func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
@@ -81,8 +80,8 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	if err := r.checks.writable(); err != nil {
 		return err
 	}
-	// What changes a subscription goes its own way, and so do several commits for
-	// one: all of them or none are stored, so that their order stays.
+	// Commits that change a subscription take another way. So do several commits for one
+	// subscription: all of them or none are stored, so that their order stays.
 	seen := make(map[uuid.UUID]bool, len(commits))
 	whole := make(map[uuid.UUID][]*subscriptions.Commit)
 	for i := range commits {
@@ -115,15 +114,15 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 // failures are why commits were not stored, by subscription.
 type failures map[uuid.UUID]error
 
-// all notes the same of several subscriptions.
+// all records the same error for several subscriptions.
 func (f failures) all(ids []uuid.UUID, why error) {
 	for _, id := range ids {
 		f[id] = why
 	}
 }
 
-// away returns an error where none of n subscriptions got an answer: no word about
-// each of them is needed then.
+// away returns an error if Redis answered for none of n subscriptions. The caller then need
+// not report each of them.
 func (f failures) away(n int) (why error) {
 	if len(f) < n {
 		return nil
@@ -178,10 +177,10 @@ func (b *batches) end() []batch {
 	return b.full
 }
 
-// errCursor says that a stored cursor makes no sense.
+// errCursor says that a stored cursor cannot be read.
 var errCursor = fmt.Errorf("%w: a cursor: it is damaged, or a newer version wrote it", journal.ErrPacked)
 
-// commitCursors runs commitScript, and notes what was not stored.
+// commitCursors runs commitScript, and adds to failed what was not stored.
 func (r *records) commitCursors(ctx context.Context, of []batch, failed failures) {
 	calls := make([]call, len(of))
 	for i := range of {

@@ -11,10 +11,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// commitWhole stores commits that bring gaps or an end, or several for one
-// subscription, in their order: all records are read in one round trip, decided
-// here, and stored in another where they are still what was read. It notes what was
-// not stored, and empties commits.
+// commitWhole stores commits with gaps or an end, or several for one subscription, in their
+// order. It reads all records in one round trip, decides, and stores in another those that
+// are still the ones it read. It adds to failed what was not stored, and empties commits.
 func (r *records) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit, failed failures) {
 	for tries := 1; len(commits) > 0; tries++ {
 		ids := slices.Collect(maps.Keys(commits))
@@ -65,8 +64,8 @@ func (r *records) readAll(ctx context.Context, ids []uuid.UUID) []*redis.Cmd {
 	return r.conn.runAll(ctx, readScript, calls)
 }
 
-// commitOne returns the call that stores what commits make of a record, in their
-// order; one without keys where that is nothing.
+// commitOne returns the call that stores a record after commits, in their order. A call
+// without keys: they change nothing.
 func (r *records) commitOne(id uuid.UUID, old stored, commits []*subscriptions.Commit) (call, error) {
 	sub, err := r.unpackSubscription(id, old)
 	if sub == nil || err != nil {

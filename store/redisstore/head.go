@@ -118,11 +118,10 @@ func (hs *heads) learn(k topicKeys, topic, raw string) (headRecord, error) {
 	return h, nil
 }
 
-// at returns the head record that is remembered of a topic if it has the
-// version, and else the one that is stored. The remembered one may be an old
-// one: whoever writes finds out by its revision. That of a topic without a head is
-// not found out by, so there it is made sure that Redis was not emptied a moment ago:
-// what is published then would be for nobody.
+// at returns the cached head record of a topic if it has the version, else the stored one.
+// The cached one may be old; a script that writes compares its revision. A topic without a
+// head has no revision to compare. So at checks then that Redis was not emptied a moment
+// ago, because nobody would receive what is published.
 func (hs *heads) at(ctx context.Context, k topicKeys, topic string, version journal.Version) (headRecord, error) {
 	if raw, ok := hs.cache.Get(k.id); ok && raw != "" {
 		if h, err := openHead(raw, topic); err == nil && h.Version == version {
@@ -142,16 +141,16 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return {1}
 `)
 
-// maxTries is how often a value is read and made anew where somebody else was
-// faster each time.
+// maxTries is how often a value is read and changed again because others changed it
+// meanwhile.
 const maxTries = 50
 
-// errBusy is what is returned after that.
+// errBusy is returned after that.
 var errBusy = errors.New("others changed the same value again and again; try again")
 
-// swap replaces the head record of a topic. It runs script with what next makes of the
-// record that is stored, until none other comes in between. Next returns the new record
-// and the call that stores it; its error is returned, and errUnchanged as nil.
+// swap replaces the head record of a topic. Next gets the stored record, and returns the
+// new one and the call of script that stores it. If the stored record changed meanwhile,
+// swap tries again. It returns the error of next, and nil for errUnchanged.
 func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, next func(k topicKeys, h headRecord) (raw string, c call, err error)) error {
 	if err := hs.checks.writable(); err != nil {
 		return err
@@ -183,8 +182,8 @@ func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, n
 	return errBusy
 }
 
-// change stores what change makes of a topic's head. Change may be called several
-// times; its error is returned, and errUnchanged as nil.
+// change stores a topic's head after change. Change may be called several times. Its error
+// is returned, and nil for errUnchanged.
 func (hs *heads) change(ctx context.Context, topic string, change func(h *journal.Head) error) error {
 	return hs.swap(ctx, topic, headScript, func(k topicKeys, h headRecord) (string, call, error) {
 		next := h.Head
@@ -232,8 +231,7 @@ func (a *appender) RecordGap(ctx context.Context, topic string, g journal.Gap) e
 	})
 }
 
-// notePosition remembers that a position of a partition is in use, also where a Redis
-// that lost its tail forgets it.
+// notePosition remembers that a position of a partition is in use, even if Redis loses it.
 func (hs *heads) notePosition(partition int, p journal.Position) {
 	seen := &hs.highest[partition]
 	for {

@@ -41,7 +41,7 @@ local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)') or ''
 `
 
-// historyScript tells of the history of a partition.
+// historyScript returns the history of a partition.
 //
 //	KEYS    1 history
 //	returns {replication id, history or ''}
@@ -90,7 +90,7 @@ redis.call('DEL', KEYS[2])
 return history
 `)
 
-// alertScript has the other hubs look at partitions.
+// alertScript asks the other hubs to look at partitions.
 //
 //	KEYS    1 alerts
 //	ARGV    1 how long it is kept in milliseconds; then partition, what is drawn for it
@@ -116,7 +116,7 @@ const (
 // histories are those of all partitions, as far as this hub knows them.
 type histories struct {
 	of [journal.Partitions]history
-	// poke has the reconciler look at once; passed is closed, and made anew, when it did.
+	// poke wakes the reconciler. It closes passed, and makes a new one, after each pass.
 	poke   chan struct{}
 	mu     sync.Mutex
 	passed chan struct{}
@@ -128,7 +128,7 @@ type history struct {
 	current atomic.Pointer[string]
 	// suspect says that a head seems to have gone back.
 	suspect atomic.Bool
-	// heard is the latest alert of another hub that was looked into.
+	// heard is the latest alert of another hub that this hub acted on.
 	heard atomic.Pointer[string]
 
 	// The rest is the reconciler's alone: what it compared with last, since when the
@@ -161,15 +161,15 @@ func newHistories() *histories {
 	return &histories{poke: make(chan struct{}, 1), passed: make(chan struct{})}
 }
 
-// invalidate has the reconciler look at the history of a partition before anything is
-// appended with it again.
+// invalidate makes the reconciler check the history of a partition before this hub appends
+// with it again.
 func (h *histories) invalidate(partition int, current *string) {
 	if h.of[partition].current.CompareAndSwap(current, nil) {
 		h.look()
 	}
 }
 
-// suspect has the reconciler compare the heads of a partition within a moment.
+// suspect makes the reconciler compare the heads of a partition in its next pass.
 func (h *histories) suspect(partition int) { h.of[partition].suspect.Store(true) }
 
 func (h *histories) look() {
@@ -179,7 +179,7 @@ func (h *histories) look() {
 	}
 }
 
-// pass wakes everyone who waits for the reconciler.
+// pass wakes all callers that wait for the reconciler.
 func (h *histories) pass() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +194,7 @@ func (h *histories) next() <-chan struct{} {
 	return h.passed
 }
 
-// unreconciled counts the partitions with whose history nothing is appended.
+// unreconciled counts the partitions to which this hub appends nothing now.
 func (h *histories) unreconciled() (n int) {
 	for i := range h.of {
 		if h.of[i].current.Load() == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// limits is a hook of the client: it gives every command a time, and errors that
-// say what to do.
+// limits is a hook of the client. It limits the time of every command, and turns errors
+// into ones that say what to do.
 type limits struct{ timeout time.Duration }
 
 // DialHook implements redis.Hook.
@@ -57,8 +57,8 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// explain makes an error of the client one that its reader can act on. ctx is
-// that of the caller, without the limit.
+// explain turns an error of the client into one that its reader can act on. ctx is that of
+// the caller, without the limit.
 func (l limits) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil):

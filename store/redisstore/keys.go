@@ -10,11 +10,11 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// DefaultPrefix begins every key where Options name no other.
+// DefaultPrefix begins every key if Options have no other.
 const DefaultPrefix = "rshub"
 
-// prefixes are the ones that may be used: braces would say in which slot of a
-// Cluster a key is, and the rest is what an ACL rule takes for itself.
+// prefixes are the allowed ones. Braces would choose the slot of a key in a Cluster, and
+// other characters have a meaning in ACL rules.
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 
 // keys builds the names of all keys. It is the prefix.

@@ -39,8 +39,8 @@ const nameOwners = "owners"
 // The scripts about leases run even if Redis has no memory left, so that a full store
 // still delivers. They measure time by Redis' own clock.
 
-// heartbeatScript says that a hub lives, and returns all that do. It writes only
-// when a third of the time is over, or something changed. It may run twice.
+// heartbeatScript stores that a hub lives, and returns all live hubs. It writes only if a
+// third of the time is over, or something changed. It may run twice.
 //
 //	KEYS    1 the hash of the hubs, 2 alerts
 //	ARGV    1 id, 2 how long it lives in milliseconds (0: no more), 3 its node in JSON
@@ -88,7 +88,7 @@ end
 return out
 `)
 
-// leaseScript gives an owner leases, or makes those last that it has. It may run
+// leaseScript acquires leases for an owner, or renews the ones that it has. It may run
 // twice.
 //
 //	KEYS    1 the hash of the leases
@@ -159,8 +159,8 @@ func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Dura
 // owners is the hash of the lease on a shard.
 func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nameOwners) }
 
-// calls makes calls for shards, one for each slot, with some arguments first, and
-// says of which shards each is.
+// calls returns the calls for shards, one for each slot, with some arguments first, and the
+// shards of each call.
 func (l *leases) calls(shards []int, first ...any) (calls []call, of [][]int) {
 	for _, shards := range bySlot(slices.Values(shards)) {
 		if len(shards) == 0 {

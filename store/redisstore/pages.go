@@ -36,9 +36,10 @@ func (t *trimmer) Topics(ctx context.Context, partition int, after uuid.UUID, li
 	return heads, nil
 }
 
-// page hands open what a hash has under ids, in their order, after a given one, until
-// open took limit of them; the nil id stands before all. What open cannot read is
-// reported and left out; where there is nobody to report to, its error comes back.
+// page calls open with the values of a hash in the order of their ids, after a given id,
+// until open has accepted limit of them. The nil id stands before all. Values that open
+// cannot read are reported and left out. If there is nobody to report to, page returns the
+// error.
 func (l *lister) page(ctx context.Context, key string, after uuid.UUID, limit int, open func(raw string) error) error {
 	if limit <= 0 {
 		return ctx.Err()

@@ -28,10 +28,9 @@ const formPlain = "plain"
 //	returns 1; 0: it was there
 var formScript = newScript(bounded, `return redis.call('SADD', KEYS[1], ARGV[1])`)
 
-// resealAll sees to it that every secret can be opened, and that each is
-// stored as the keys would store it today. Without one of the keys it returns an
-// error that wraps a *seal.KeyError, and nothing was changed. What it did not
-// finish the next start does.
+// resealAll makes sure that every secret can be opened, and stores those again that the
+// keys would store differently today. If a key is missing it changes nothing and returns an
+// error that wraps a *seal.KeyError. The next start finishes what it could not.
 func (r *records) resealAll(ctx context.Context) (found seal.Status, err error) {
 	mine := formPlain
 	if r.sealing != nil {

@@ -22,58 +22,58 @@ type Options struct {
 	// redis+sentinel://host:port,host:port/master-name, redis+cluster://host:port,host:port,
 	// and the same with rediss for TLS. User and password stand before the first host.
 	URL string
-	// Prefix begins the names of all keys; empty: DefaultPrefix. All hubs that
-	// have it in common are one.
+	// Prefix begins the names of all keys; empty: DefaultPrefix. Hubs with the same
+	// prefix share one store.
 	Prefix string
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
 	// as they are.
 	Keys *seal.Keys
-	// Timeout is for one command, or one pipeline of them, with all its retries
-	// and redirections; 0: DefaultTimeout.
+	// Timeout limits one command, or one pipeline of them, with all retries and
+	// redirections; 0: DefaultTimeout.
 	Timeout time.Duration
-	// InstallID, where not empty, is the id that the store has to have: Open
-	// returns an error that wraps ErrRefused where it has another one, or where
-	// there is no store, unless AcceptEmpty is set. A new one then gets this id.
+	// InstallID is the id that the store must have; empty: any. If it has another one, or
+	// there is no store, Open returns an error that wraps ErrRefused. With AcceptEmpty it
+	// makes a store with this id instead.
 	InstallID   string
 	AcceptEmpty bool
-	// Refusing is told why every operation that writes is refused from now on;
-	// nil: they are taken again. It must not wait. Nil: nobody is told.
+	// Refusing is called with why every operation that writes is refused from now on, and
+	// with nil when they are accepted again. It must not wait. Nil: nothing is reported.
 	Refusing func(why error)
-	// Unreadable is told what List and Requests leave out as it cannot be read: it
-	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
+	// Unreadable is called with each record that List and Requests leave out because they
+	// cannot read it: it is damaged, or a newer version wrote it. It must not wait. Nil:
+	// they fail.
 	Unreadable func(id uuid.UUID, why error)
 	// UnreadableTopic is told of the topics that Topics and PingRecords leave out, by
 	// their ids, for the same reasons. It must not wait. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
-	// Lease is how long a hub counts that says nothing: its share waits so long, and
-	// so do publishes where Redis may have lost something that it knows of. Zero:
-	// there are no other hubs.
+	// Lease is how long a hub without a heartbeat still counts. So long its shards wait,
+	// and publishes too if Redis may have lost something that this hub knows. Zero: there
+	// are no other hubs.
 	Lease time.Duration
-	// Reached tells how far the subscriptions that this hub has got, of the topics of
-	// some partitions, and whether it has all that it should; nil: it has none. It is
-	// asked when Redis may have lost its tail.
+	// Reached returns how far the subscriptions of this hub to the topics of some
+	// partitions got, and whether the hub has read all of them. It is called when Redis
+	// may have lost its tail. Nil: there are no subscriptions.
 	Reached func(partitions []int) (of []journal.Reached, ready bool)
-	// Lost is told what Redis lost. It must not wait. Nil: nobody is told.
+	// Lost is called with what Redis lost. It must not wait. Nil: nothing is reported.
 	Lost func(Loss)
-	// Visitor says that this is no hub, while hubs may be at work: it appends and
-	// resets nothing, and leaves it to them to find out what Redis lost.
+	// Visitor says that this is not a hub, while hubs may be at work. A visitor appends and
+	// resets nothing, and leaves it to the hubs to reconcile.
 	Visitor bool
 }
 
 // Errors of a store as such.
 var (
-	// ErrNewer is wrapped by what Open returns where a newer version of this
-	// program wrote the store.
+	// ErrNewer is wrapped by what Open returns if a newer version of this program wrote
+	// the store.
 	ErrNewer = errors.New("the store in Redis was written by a newer version")
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("the store is closed")
-	// ErrAway is wrapped by what every method returns where Redis gives no
-	// answer in time.
+	// ErrAway is wrapped by what every method returns if Redis does not answer in time.
 	ErrAway = errors.New("no answer from Redis")
 )
 
-// DefaultTimeout is Options.Timeout where it is not set: a publish that cannot be
-// stored has to be refused in less than two seconds.
+// DefaultTimeout is the default of Options.Timeout. The hub has to refuse a publish that
+// cannot be stored in less than two seconds.
 const DefaultTimeout = 1500 * time.Millisecond
 
 // openTimeout is for all of Open's own commands.
@@ -83,8 +83,8 @@ const openTimeout = 10 * time.Second
 // between goroutines, and several of them, in several processes, may work on
 // the same keys.
 //
-// It is put together of parts, one for each thing that it does. Each has its own
-// state, and they share the connection alone.
+// It consists of parts, one for each thing that it does. Each has its own state. They share
+// only the connection.
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *restorer
@@ -136,7 +136,7 @@ type Found struct {
 	Secrets seal.Status
 }
 
-// Open connects to a store, and makes an empty one where there is none.
+// Open connects to a store, and makes an empty one if there is none.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	key, err := newKeys(o.Prefix)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *conn) open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// find looks whether a hub can work on this Redis, and which store is in it.
+// find checks whether a hub can work on this Redis, and which store is in it.
 func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.client.Ping(ctx).Err(); forbidden(err) {
 		return Found{}, lacks("PING", err.Error())
@@ -245,14 +245,12 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.conn.cli
 // new is stored, as of a moment ago. False: Redis has no maxmemory.
 func (s *Store) Space() (free, least int64, ok bool) { return s.memory.space() }
 
-// Poll asks about many partitions and shards at once what Changes and Changed
-// would be asked about each: by partition, and by shard, with which value these
-// were asked last. It returns those of which there is something new, or of which
-// the value is lost. A hub with nothing to do asks all of them in nine commands
-// where Redis is one server; a Cluster wants one for each partition instead, all
-// in one round trip.
+// Poll asks in one round trip what Changes and Changed would be asked about many partitions
+// and shards. The maps have the value of the last answer, by partition and by shard. Poll
+// returns the ones with something new, and those whose value is lost. All together take
+// nine commands if Redis is one server. A Cluster needs one for each partition instead.
 //
-// An error says that some could not be asked; the others are in the lists.
+// An error says that some could not be asked. The others are in the lists.
 func (s *Store) Poll(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
 	moved, err1 := s.watcher.pollPartitions(ctx, partitions)
 	changed, err2 := s.records.pollShards(ctx, shards)
