@@ -57,14 +57,12 @@ func (k *Keeper) guard(ctx context.Context) {
 	if k.o.Lease == 0 {
 		return
 	}
-	timer := time.NewTimer(k.o.Lease)
-	defer timer.Stop()
-	for {
+	for wait := k.o.Lease; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-k.poke:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		now, next := k.now(), k.now()+int64(k.o.Lease)
 		for _, shard := range k.in(state.owned) {
@@ -74,7 +72,7 @@ func (k *Keeper) guard(ctx context.Context) {
 				k.lose(shard, now)
 			}
 		}
-		timer.Reset(time.Duration(next - now))
+		wait = time.Duration(next - now)
 	}
 }
 

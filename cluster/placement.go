@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
 )
 
@@ -57,11 +58,7 @@ func Place(nodes []string, owners [Shards]string) (placed [Shards]string) {
 // quotas is how many shards each hub should own. If they cannot all have the same number,
 // those that own more now get one more.
 func quotas(held map[string][]int) map[string]int {
-	nodes := make([]string, 0, len(held))
-	for n := range held {
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b string) int {
+	nodes := slices.SortedFunc(maps.Keys(held), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(held[b]), len(held[a])), cmp.Compare(a, b))
 	})
 	of := make(map[string]int, len(nodes))

@@ -46,10 +46,9 @@ func (k *Keeper) rebalance(ctx context.Context) error {
 	for shard, owner := range placed {
 		if owner == k.o.Self.ID {
 			due++
-			if owners[shard] != owner && owners[shard] != "" {
-				continue // its owner hands it back first, or dies
+			if owners[shard] == owner || owners[shard] == "" { // else its owner hands it back first, or dies
+				free = append(free, shard)
 			}
-			free = append(free, shard)
 		} else {
 			k.handBack(ctx, shard)
 		}

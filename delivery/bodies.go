@@ -243,10 +243,7 @@ func (b *bodies) mayUse(e *body, s health) bool {
 }
 
 func (b *bodies) pin(e *body, h *host, s health) {
-	if e.unused != nil {
-		b.idle.Remove(e.unused)
-		e.unused = nil
-	}
+	b.takeOut(e)
 	if u := &e.uses[s]; u.grace != nil {
 		u.grace.Stop()
 		u.grace = nil
@@ -256,6 +253,14 @@ func (b *bodies) pin(e *body, h *host, s health) {
 	}
 	if e.inRoom {
 		b.queue.charge(h, e)
+	}
+}
+
+// takeOut removes e from the bodies that nobody uses, if it is one.
+func (b *bodies) takeOut(e *body) {
+	if e.unused != nil {
+		b.idle.Remove(e.unused)
+		e.unused = nil
 	}
 }
 

@@ -21,10 +21,7 @@ func (b *bodies) fits(w *waiter) bool {
 // grant keeps room for w, and has its body read, if it is not in memory.
 func (b *bodies) grant(w *waiter) {
 	e := w.body
-	if e.unused != nil {
-		b.idle.Remove(e.unused)
-		e.unused = nil
-	}
+	b.takeOut(e)
 	w.granted = true
 	b.use(e, w.health, 1)
 	b.reserve(e, w.health, 1)

@@ -60,15 +60,10 @@ func (q *byteQueue) account(h *host) *account {
 
 // tidy forgets a host that neither has nor wants anything.
 func (q *byteQueue) tidy(a *account) {
-	if len(a.loans) > 0 {
-		return
+	waits := slices.ContainsFunc(a.waiters[:], func(r ring[*waiter]) bool { return r.n > 0 })
+	if len(a.loans) == 0 && !waits {
+		delete(q.accounts, a.host)
 	}
-	for k := range a.waiters {
-		if a.waiters[k].len() > 0 {
-			return
-		}
-	}
-	delete(q.accounts, a.host)
 }
 
 // charge counts a delivery of e to h, and discharge no longer.

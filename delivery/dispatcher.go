@@ -56,7 +56,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.shards = &shards{
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
 		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
-		moves: moves{one: make(chan struct{}, 1), begun: make(chan struct{})},
+		moves: moves{one: make(chan struct{}, 1)},
 	}
 	for i := range d.shards.all {
 		d.shards.all[i].one = make(chan struct{}, 1)
@@ -81,17 +81,12 @@ func New(o Options) (*Dispatcher, error) {
 // The log says how many deliveries that are, before Run waits for the questions to
 // the store that are still under way.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	defer d.cutOff(errShutdown)
 	d.bodies.ctx = d.exchanges
 
-	var senders, others sync.WaitGroup
-	stored := make(chan struct{})
+	var senders, stored, others sync.WaitGroup
 	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	go func() {
-		defer close(stored)
-		_ = d.commits.run(commits) // it gives up when commits ends, and logs each error
-	}()
+	stored.Go(func() { _ = d.commits.run(commits) }) // it gives up when commits ends, and logs each error
 	// Subscribe to hints before reading the first head, so no append is missed.
 	hints := d.o.Journal.Hints(ctx)
 	for range d.o.MaxInflight {
@@ -108,35 +103,21 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	<-ctx.Done()
 	d.sched.stop()
 	d.heads.stop()
-	timer := time.AfterFunc(d.o.Drain, func() {
+	defer time.AfterFunc(d.o.Drain, func() {
 		d.cutOff(errShutdown)
 		d.commits.giveWay()
-	})
-	defer timer.Stop()
-	unstored := 0
-	over := time.AfterFunc(d.o.Drain+flushTimeout, func() {
-		unstored = d.commits.uncommitted()
+	}).Stop()
+	defer time.AfterFunc(d.o.Drain+flushTimeout, func() {
+		if n := d.commits.uncommitted(); n > 0 {
+			d.o.Log.Warn("the hub ended before the store took the results of these deliveries; they are delivered again",
+				zap.String("event", "results_not_stored"), zap.Int("results", n))
+		}
 		giveUp()
-	})
-	defer over.Stop()
-	sent := make(chan struct{})
-	go func() { defer close(sent); senders.Wait() }()
-	select {
-	case <-sent:
-	case <-commits.Done(): // a sender waits for the store
-	}
+	}).Stop()
+	senders.Wait()
 	d.commits.close()
-	select {
-	case <-stored:
-	case <-commits.Done(): // the store may not even answer
-	}
-	if commits.Err() != nil && unstored > 0 {
-		d.o.Log.Warn("the hub ended before the store took the results of these deliveries; they are delivered again",
-			zap.String("event", "results_not_stored"), zap.Int("results", unstored))
-	}
+	stored.Wait()
 	d.cutOff(errShutdown) // bodies being read
-	<-sent
-	<-stored
 	others.Wait()
 	d.bodies.close()
 	return nil

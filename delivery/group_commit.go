@@ -37,7 +37,7 @@ type groupCommit struct {
 	ended  chan struct{} // nothing will be added any more
 
 	mu      sync.Mutex
-	room    sync.Cond // on mu: there may be room to add
+	changed sync.Cond // on mu: there may be room to add, or a group is written
 	filling group
 	since   time.Time // when filling got its first result
 	hurry   bool      // filling is to be written without waiting for the window
@@ -48,9 +48,8 @@ type groupCommit struct {
 	tries   int                    // writes of which something failed, since the store had taken all
 	giveUp  bool                   // adding waits no more
 	// taken counts the groups that write took, and written those of them that it is
-	// done with; stored is closed, and made anew, with each that it is.
+	// done with.
 	taken, written uint64
-	stored         chan struct{}
 }
 
 // The pauses before what failed is given to the store again.
@@ -63,9 +62,9 @@ func newGroupCommit(store subscriptions.Committer, window time.Duration, size in
 	s := &groupCommit{
 		store: store, window: window, size: size, log: log,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		stored: make(chan struct{}), blocked: make(map[uuid.UUID]struct{}),
+		blocked: make(map[uuid.UUID]struct{}),
 	}
-	s.room.L = &s.mu
+	s.changed.L = &s.mu
 	return s
 }
 
@@ -75,22 +74,14 @@ func (gc *groupCommit) add(all ...subscriptions.Commit) {
 	defer gc.mu.Unlock()
 	for _, c := range all {
 		for (gc.filling.n >= gc.size || gc.total() >= 2*gc.size) && !gc.giveUp {
-			gc.room.Wait()
+			gc.changed.Wait()
 		}
 		if gc.filling.n == 0 {
 			gc.since = time.Now()
 		}
 		if gc.filling.add(c); gc.filling.n == 1 || gc.filling.n == gc.size {
-			gc.lookAgain()
+			poke(gc.wake)
 		}
-	}
-}
-
-// lookAgain has run look again when a group is due.
-func (gc *groupCommit) lookAgain() {
-	select {
-	case gc.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -158,11 +149,9 @@ func (gc *groupCommit) write(ctx context.Context, last bool) error {
 		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n == 0 {
 			break
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return gc.givenUp(err)
 		}
 	}
@@ -190,7 +179,7 @@ func (gc *groupCommit) nextGroup(last bool) (g group) {
 	}
 	gc.writing = g
 	gc.taken++
-	gc.room.Broadcast()
+	gc.changed.Broadcast()
 	return g
 }
 
@@ -253,7 +242,7 @@ func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time
 		again, gc.failed = gc.failed, group{}
 	}
 	gc.writing = again
-	gc.room.Broadcast()
+	gc.changed.Broadcast()
 	return again, pause
 }
 
@@ -264,9 +253,7 @@ func (gc *groupCommit) done() {
 	defer gc.mu.Unlock()
 	gc.writing = group{}
 	gc.written++
-	gc.room.Broadcast()
-	close(gc.stored)
-	gc.stored = make(chan struct{})
+	gc.changed.Broadcast()
 }
 
 // blocks reports whether a subscription is to get nothing, since the store did not
@@ -287,16 +274,15 @@ func (gc *groupCommit) flush(ctx context.Context) {
 	if gc.filling.n > 0 {
 		until++
 		gc.hurry = true
-		gc.lookAgain()
+		poke(gc.wake)
 	}
-	for gc.written < until && ctx.Err() == nil {
-		stored := gc.stored
-		gc.mu.Unlock()
-		select {
-		case <-stored:
-		case <-ctx.Done():
-		}
+	defer context.AfterFunc(ctx, func() {
 		gc.mu.Lock()
+		defer gc.mu.Unlock()
+		gc.changed.Broadcast()
+	})()
+	for gc.written < until && ctx.Err() == nil {
+		gc.changed.Wait()
 	}
 }
 
@@ -305,7 +291,7 @@ func (gc *groupCommit) giveWay() {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
 	gc.giveUp = true
-	gc.room.Broadcast()
+	gc.changed.Broadcast()
 }
 
 // close says that nothing will be added any more.

@@ -1,6 +1,9 @@
 package delivery
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // health tells hosts that are done quickly, whatever comes of it, from those that
 // are new, or were slow a while ago. Without the difference, tar pits that nobody knows yet
@@ -94,13 +97,8 @@ func (hs *hosts) host(name string) *host {
 
 // forget drops a host that nothing is left of.
 func (hs *hosts) forget(h *host) {
-	if len(h.lanes) > 0 || h.busy() > 0 {
+	if len(h.lanes) > 0 || h.busy() > 0 || slices.ContainsFunc(h.queued[:], func(q ring[*backlog]) bool { return q.n > 0 }) {
 		return
-	}
-	for _, q := range h.queued {
-		if q.len() > 0 {
-			return
-		}
 	}
 	hs.trust(h)
 	if hs.byName[h.name] == h {

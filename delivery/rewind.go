@@ -62,8 +62,7 @@ func (t *journalTail) saw(all ...anchor) {
 			continue
 		}
 		if len(t.seen) == remembered {
-			copy(t.seen, t.seen[1:])
-			t.seen = t.seen[:remembered-1]
+			t.seen = slices.Delete(t.seen, 0, 1)
 		}
 		t.seen = append(t.seen, a)
 	}

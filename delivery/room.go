@@ -106,22 +106,19 @@ func (r *room) fits(size int64, from, to rank, waits func(rank) bool) bool {
 	return true
 }
 
-// used is what counts of the bodies of rank k and above: of each rank above k, no
-// more than it may have. What is over that went to a body alone.
-func (r *room) used(k rank) int64 {
-	var n int64
-	for i := ranks - 1; i > k; i-- {
-		n = min(n+r.held[i], r.limit(i))
-	}
-	return n + r.held[k]
+// used is what counts of the bodies of rank k and above.
+func (r *room) used(k rank) int64 { return r.counted(k, ranks, r.limit) }
+
+// below is what counts of the bodies of rank k and above, but below w, while one of rank w waits.
+func (r *room) below(k, w rank) int64 {
+	return r.counted(k, w, func(i rank) int64 { return int64(w-i) * r.share })
 }
 
-// below is what counts of the bodies of rank k and above, but below w, while one of
-// rank w waits: of each rank above k, no more than the shares that it keeps.
-func (r *room) below(k, w rank) int64 {
-	var n int64
+// counted is what counts of the bodies of rank k and above, but below w: of each rank above k, no
+// more than most says. What is over that went to a body alone.
+func (r *room) counted(k, w rank, most func(rank) int64) (n int64) {
 	for i := w - 1; i > k; i-- {
-		n = min(n+r.held[i], int64(w-i)*r.share)
+		n = min(n+r.held[i], most(i))
 	}
 	return n + r.held[k]
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,6 +72,13 @@ type tenure struct {
 	// could not be read.
 	changed uint64
 	again   map[uuid.UUID]struct{}
+}
+
+// current is the shard's tenure; nil: the shard is not this hub's.
+func (s *shard) current() *tenure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tenure
 }
 
 // owns reports whether the lane's shard is this hub's at this moment.
@@ -144,11 +152,7 @@ func (ss *shards) finish(ctx context.Context, n int) {
 
 // abort implements Dispatcher.Abort.
 func (ss *shards) abort(n int) {
-	s := &ss.all[n]
-	s.mu.Lock()
-	t := s.tenure
-	s.mu.Unlock()
-	if t != nil {
+	if t := ss.all[n].current(); t != nil {
 		ss.drop(n, t)
 	}
 }
@@ -282,10 +286,7 @@ func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
 	if err != nil || rec.Subscription == nil || rec.Subscription.EndedAt.IsZero() {
 		return false
 	}
-	of := ss.of(j.lane.id)
-	of.mu.Lock()
-	t := of.tenure
-	of.mu.Unlock()
+	t := ss.of(j.lane.id).current()
 	return t != nil && t.set == j.set && ss.applyRead(t, rec.Subscription)
 }
 
@@ -336,7 +337,7 @@ func (ss *shards) foundIn(rec subscriptions.Record) {
 // once they are begun.
 type moves struct {
 	one   chan struct{} // held by whoever begins them
-	begun chan struct{} // closed when they are
+	begun atomic.Bool
 	since [journal.Partitions]uint64
 }
 
@@ -348,10 +349,8 @@ func (m *moves) begin(ctx context.Context, w journal.Watcher) error {
 		return err
 	}
 	defer func() { <-m.one }()
-	select {
-	case <-m.begun:
+	if m.begun.Load() {
 		return nil
-	default:
 	}
 	for i := range m.since {
 		_, next, err := w.Changes(ctx, i, 0)
@@ -360,6 +359,6 @@ func (m *moves) begin(ctx context.Context, w journal.Watcher) error {
 		}
 		m.since[i] = next
 	}
-	close(m.begun)
+	m.begun.Store(true)
 	return nil
 }

@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,14 +28,17 @@ type sharedScheduler struct {
 func newSharedScheduler(s scheduler) *sharedScheduler {
 	q := &sharedScheduler{s: s, wake: make(chan struct{}, 1)}
 	q.work.L = &q.mu
-	wake := func() {
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
-	}
+	wake := func() { poke(q.wake) }
 	q.s.signal, q.s.wake, q.s.hosts.wake = q.work.Signal, wake, wake
 	return q
+}
+
+// poke wakes the goroutine that waits for wake, now or when it waits next.
+func poke(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
 }
 
 // do calls f with the scheduler.
@@ -137,11 +142,7 @@ func (q *sharedScheduler) chunks(t *topic, n *int, f func(*lane)) {
 func (q *sharedScheduler) eachOf(set *laneSet, f func(*scheduler, *lane)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	lanes := make([]*lane, 0, len(set.lanes))
-	for _, l := range set.lanes {
-		lanes = append(lanes, l)
-	}
-	for i, l := range lanes {
+	for i, l := range slices.Collect(maps.Values(set.lanes)) { // a copy: yield lets lanes come and go
 		if i%chunk == chunk-1 {
 			q.yield()
 		}
@@ -161,17 +162,16 @@ func (q *sharedScheduler) unpark(lanes []*lane, read bool) (seen []subscriptions
 			s.resumeLarge()
 		})
 	}
-	for reserved := read; len(lanes) > 0; {
-		n := min(chunk, len(lanes))
+	reserved := read
+	for some := range slices.Chunk(lanes, chunk) {
 		q.do(func(s *scheduler) {
 			if read {
-				s.unpark(lanes[:n], reserved)
+				s.unpark(some, reserved)
 			} else {
-				seen = append(seen, s.pause(lanes[:n], true)...)
+				seen = append(seen, s.pause(some, true)...)
 			}
 		})
 		reserved = false
-		lanes = lanes[n:]
 	}
 	return seen
 }

@@ -47,10 +47,8 @@ func (ss *shards) sweep(ctx context.Context) error {
 			failed = fmt.Errorf("%s %v: %w", what, of, err)
 		}
 	}
-	select {
-	case <-ss.moves.begun:
-	default:
-		return nil // nothing was taken yet
+	if !ss.moves.begun.Load() {
+		return nil // no shard was started yet
 	}
 	due := ss.sweepable()
 	if ss.poll != nil {

@@ -28,12 +28,9 @@ func (ts *timers[T]) drop(v T) {
 	}
 	var none T
 	last := len(ts.items) - 1
-	*v.slot() = -1
-	moved := ts.items[last]
-	ts.items[last] = none
-	ts.items = ts.items[:last]
-	if at < last {
-		ts.put(at, moved)
+	ts.swap(at, last)
+	*v.slot(), ts.items[last] = -1, none
+	if ts.items = ts.items[:last]; at < last {
 		ts.down(ts.up(at))
 	}
 }
@@ -48,9 +45,10 @@ func (ts *timers[T]) pop(now int64) (v T, ok bool) {
 	return v, true
 }
 
-func (ts *timers[T]) put(at int, v T) {
-	ts.items[at] = v
-	*v.slot() = int32(at) //nolint:gosec // lanes in memory
+func (ts *timers[T]) swap(i, j int) {
+	a, b := ts.items[i], ts.items[j]
+	ts.items[i], ts.items[j] = b, a
+	*a.slot(), *b.slot() = *b.slot(), *a.slot()
 }
 
 func (ts *timers[T]) up(at int) int {
@@ -59,9 +57,7 @@ func (ts *timers[T]) up(at int) int {
 		if ts.items[parent].dueAt() <= ts.items[at].dueAt() {
 			break
 		}
-		a, b := ts.items[parent], ts.items[at]
-		ts.put(parent, b)
-		ts.put(at, a)
+		ts.swap(parent, at)
 		at = parent
 	}
 	return at
@@ -78,9 +74,7 @@ func (ts *timers[T]) down(at int) {
 		if least == at {
 			return
 		}
-		a, b := ts.items[at], ts.items[least]
-		ts.put(at, b)
-		ts.put(least, a)
+		ts.swap(at, least)
 		at = least
 	}
 }
