@@ -380,10 +380,10 @@ func TestDamageIsBounded(t *testing.T) {
 	for n := range journal.Position(3 * maxDamaged) {
 		b.d.troubles.damageSeen(bodyKey{topic: tp, place: place{position: n}}, &journal.DamagedError{At: journal.Anchor{Position: n + 1}, Why: errStore})
 	}
-	if len(tp.troubles.damaged) != maxDamaged || len(b.d.troubles.pending) != 0 {
-		t.Errorf("%d are remembered, of %d topics", len(tp.troubles.damaged), len(b.d.troubles.pending))
+	if len(tp.troubles.all) != maxDamaged || len(b.d.troubles.pending) != 0 {
+		t.Errorf("%d are remembered, of %d topics", len(tp.troubles.all), len(b.d.troubles.pending))
 	}
-	for at := range tp.troubles.damaged {
+	for at := range tp.troubles.all {
 		if at.position < 2*maxDamaged {
 			t.Fatalf("the one at %d is, and a newer one is not", at.position)
 		}

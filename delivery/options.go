@@ -126,13 +126,8 @@ const (
 )
 
 func (o *Options) setDefaults() error {
-	switch {
-	case o.Journal == nil:
-		return errors.New("delivery: Options.Journal is missing")
-	case o.Subscriptions == nil:
-		return errors.New("delivery: Options.Subscriptions is missing")
-	case o.Client == nil:
-		return errors.New("delivery: Options.Client is missing")
+	if o.Journal == nil || o.Subscriptions == nil || o.Client == nil {
+		return errors.New("delivery: Options needs a Journal, Subscriptions and a Client")
 	}
 	if err := websub.CheckURL("HubURL", o.HubURL); err != nil {
 		return fmt.Errorf("delivery: %w", err)

@@ -28,10 +28,7 @@ type Trouble struct {
 func (ts *troubles) report(t *topic) (out []Trouble) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if tr := t.troubles.away; tr != nil {
-		out = append(out, Trouble{Since: tr.first, NextLook: ts.timeOf(tr.until), Err: tr.err})
-	}
-	for _, tr := range t.troubles.damaged {
+	for _, tr := range t.troubles.all {
 		w := Trouble{Since: tr.first, Err: tr.err}
 		if tr.isDamage() {
 			w.Damaged, w.Seq, w.NotificationID = true, tr.at.Seq, tr.id

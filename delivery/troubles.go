@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,15 +14,15 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// troubles are what keeps lanes of topics waiting that have something to deliver.
-// The pauses are the topic's: however many lanes wait, the store is asked once for
-// each.
+// troubles are the reasons why lanes wait although they have something to deliver. The pauses
+// belong to the topic: the store is asked once for each, however many lanes wait.
 //
-// Of a store that does not answer nothing follows but waiting, for the whole topic. If the
-// store has the entry but not its body, as on a bad sector, only the lanes wait that stand
-// right before it: one of them would else keep the topic waiting for ever. A damaged entry keeps only the lanes waiting that stand right before it; lanes further
-// back come up to it, and lanes beyond it go on. Policy.GiveUp after it was first seen,
-// it is passed over with a gap (journal.GapDamaged).
+//   - The store does not answer: the whole topic waits.
+//   - The store has the entry but not its body, as on a bad sector: only the lanes right before
+//     the entry wait. Otherwise one entry would delay the topic for ever.
+//   - The entry is damaged: only the lanes right before it wait. Lanes further back deliver up to
+//     it, and lanes beyond it go on. Policy.GiveUp after the damage was first seen, lanes pass
+//     the entry over with a gap (journal.GapDamaged).
 //
 // The lock is the innermost one: nothing else is locked under it.
 type troubles struct {
@@ -39,15 +40,16 @@ type troubles struct {
 // topicTroubles are those of one topic. The lock of troubles guards all but any.
 type topicTroubles struct {
 	any atomic.Bool // there are some
-	// away is that the store did not answer; nil: it did.
-	away *trouble
-	// damaged are damaged entries and those whose body the store does not give, by the
-	// entry before.
-	damaged map[place]*trouble
-	gone    bool // the topic has no lanes any more
+	// all are the damaged entries and those whose body the store does not return, by the entry
+	// before. At away is that the store did not answer.
+	all  map[place]*trouble
+	gone bool // the topic has no lanes any more
 }
 
-// place is where a lane stands.
+// away is no place of an entry: all lanes of the topic wait.
+var away = place{position: math.MaxUint64}
+
+// place is the entry that a lane delivered last.
 type place struct {
 	position journal.Position
 	nonce    journal.Nonce
@@ -85,10 +87,10 @@ var errPaused = errors.New("the topic cannot be read for the moment")
 
 // at returns what keeps a lane waiting that stands at a; nil: nothing.
 func (t *topicTroubles) at(a anchor) *trouble {
-	if t.away != nil {
-		return t.away
+	if tr := t.all[away]; tr != nil {
+		return tr
 	}
-	return t.damaged[a.place()]
+	return t.all[a.place()]
 }
 
 // isDamage reports whether the entry is damaged. Else the store does not give it.
@@ -96,10 +98,7 @@ func (tr *trouble) isDamage() bool { return tr.at.Position > 0 }
 
 // unanswered counts the troubles that are no damage.
 func (t *topicTroubles) unanswered() (n int) {
-	if t.away != nil {
-		n++
-	}
-	for _, tr := range t.damaged {
+	for _, tr := range t.all {
 		if !tr.isDamage() {
 			n++
 		}
@@ -110,10 +109,7 @@ func (t *topicTroubles) unanswered() (n int) {
 // waits reports whether a lane has to wait: for damage that is not passed over, or
 // for the store.
 func (t *topicTroubles) waits() bool {
-	if t.away != nil {
-		return true
-	}
-	for _, tr := range t.damaged {
+	for _, tr := range t.all {
 		if !tr.passed {
 			return true
 		}
@@ -145,25 +141,21 @@ func (ts *troubles) wasRead(key bodyKey, err error) {
 // storeAway records that the store did not answer about a topic, or gave the entry after
 // key without its body. It logs that if it is new. It reports whether lanes may go on.
 func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
-	t, at := &key.topic.troubles, place{key.position, key.nonce}
+	t, at := &key.topic.troubles, away
+	if ofBody {
+		at = key.place
+	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := ts.read()
-	tr := t.away
-	if ofBody {
-		tr = t.damaged[at]
-	}
+	tr := t.all[at]
 	if tr == nil {
 		if t.unanswered() == 0 {
 			ts.log.Warn("the notifications of a topic cannot be read; its deliveries wait until they can",
 				zap.String("event", "read_failed"), zap.String("topic", key.topic.url), zap.Error(err))
 		}
 		tr = &trouble{first: instant(now.wall)}
-		if ofBody {
-			t.addDamage(at, tr)
-		} else {
-			t.away = tr
-		}
+		t.add(at, tr)
 		ts.note(key.topic)
 	}
 	if ofBody {
@@ -179,16 +171,16 @@ func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 // damageSeen records that an entry is damaged, and logs it if that is new or if the
 // entry is to be passed over from now on. It reports whether lanes may go on.
 func (ts *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool) {
-	t, at := &key.topic.troubles, place{key.position, key.nonce}
+	t := &key.topic.troubles
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := ts.read()
 	walk = ts.answered(key.topic)
-	tr := t.damaged[at]
+	tr := t.all[key.place]
 	isNew := tr == nil || !tr.isDamage()
 	if isNew {
 		tr = &trouble{first: instant(now.wall)}
-		t.addDamage(at, tr)
+		t.add(key.place, tr)
 		ts.note(key.topic)
 	}
 	tr.err, tr.at, tr.id = e.Why, e.At, e.ID
@@ -225,34 +217,29 @@ func notificationID(id uuid.UUID) zap.Field {
 	return zap.Stringer("notification_id", id)
 }
 
-// addDamage notes what is wrong with the entry after a place.
-func (t *topicTroubles) addDamage(at place, tr *trouble) {
-	if t.damaged == nil {
-		t.damaged = make(map[place]*trouble)
+// add records what is wrong after a place. If there are too many, those that are passed over are
+// forgotten first, then the oldest entries.
+func (t *topicTroubles) add(at place, tr *trouble) {
+	if t.all == nil {
+		t.all = make(map[place]*trouble)
 	}
-	t.forgetDamage()
-	t.damaged[at] = tr
-}
-
-// forgetDamage makes room for one more: those that are passed over go first, then the
-// oldest entries.
-func (t *topicTroubles) forgetDamage() {
-	for len(t.damaged) >= maxDamaged {
+	for len(t.all) >= maxDamaged {
 		var first place
 		var worst *trouble
-		for at, tr := range t.damaged {
-			if worst == nil || tr.passed && !worst.passed || tr.passed == worst.passed && at.position < first.position {
-				first, worst = at, tr
+		for p, old := range t.all {
+			if worst == nil || old.passed && !worst.passed || old.passed == worst.passed && p.position < first.position {
+				first, worst = p, old
 			}
 		}
-		delete(t.damaged, first)
+		delete(t.all, first)
 	}
+	t.all[at] = tr
 }
 
 // note keeps what is counted of t up to date.
 func (ts *troubles) note(t *topic) {
 	of := &t.troubles
-	of.any.Store(of.away != nil || len(of.damaged) > 0)
+	of.any.Store(len(of.all) > 0)
 	if of.waits() && !of.gone {
 		ts.pending[t] = struct{}{}
 	} else {
@@ -270,11 +257,11 @@ func (ts *troubles) forget(t *topic) {
 
 // answered records that the store answered about t. It reports whether it did not before.
 func (ts *troubles) answered(t *topic) bool {
-	tr := t.troubles.away
+	tr := t.troubles.all[away]
 	if tr == nil {
 		return false
 	}
-	t.troubles.away = nil
+	delete(t.troubles.all, away)
 	ts.note(t)
 	ts.logRecovered(t, tr)
 	return true
@@ -302,14 +289,13 @@ func (ts *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
 // whether lanes may go on.
 func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 	ts.ofTopic(key.topic, func(t *topicTroubles) {
-		at := place{key.position, key.nonce}
 		walk = ts.answered(key.topic)
-		tr := t.damaged[at]
+		tr := t.all[key.place]
 		if tr == nil || !whole {
 			return
 		}
 		walk = true
-		delete(t.damaged, at)
+		delete(t.all, key.place)
 		ts.note(key.topic)
 		if !tr.isDamage() {
 			ts.logRecovered(key.topic, tr)
@@ -347,7 +333,7 @@ func (ts *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
 func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.Anchor) {
 	walk := false
 	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
-		tr := t.damaged[j.cursor.place()]
+		tr := t.all[j.cursor.place()]
 		if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
 			return
 		}
