@@ -72,7 +72,7 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	if err == nil {
 		return out
 	}
-	// What cut the exchange off tells more than what broke because of it.
+	// The cause of the cut-off says more than the error that followed from it.
 	var slow *slowError
 	cause := context.Cause(ctx)
 	switch {
@@ -170,7 +170,7 @@ func verbatim(u *url.URL, raw string) {
 const oneWrite = 32 << 10
 
 // sending is a reader of a body on its way. Each part of a longer one that the
-// transport takes is progress.
+// transport reads is progress.
 func (w *watch) sending(body []byte) io.ReadCloser {
 	if len(body) <= oneWrite {
 		return io.NopCloser(bytes.NewReader(body))

@@ -88,7 +88,7 @@ type body struct {
 	loading bool
 	loaded  bool
 	stale   bool // not in byKey any more
-	// By health of the hosts: who uses it and who waits for it.
+	// By the health of the hosts: the deliveries that use it, and those that wait for it.
 	uses    [2]use
 	waiters [2]*waiter
 	unused  *list.Element // in bodies.idle
@@ -97,7 +97,8 @@ type body struct {
 // use is how many deliveries use a body.
 type use struct {
 	refs int
-	// grace ends what one of refs is: a place for whoever comes first. Nil: none is.
+	// grace ends the reservation that one of refs is: it is for the first lane that comes. Nil:
+	// none is a reservation.
 	grace *time.Timer
 }
 
@@ -176,7 +177,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	if err == nil && len(entries) == 0 {
 		err = errHead
 	}
-	if err != nil || entries[0].Body != nil || entries[0].Size == 0 { // else load tells
+	if err != nil || entries[0].Body != nil || entries[0].Size == 0 { // else load calls it
 		b.wasRead(e.key, err)
 	}
 	b.mu.Lock()
@@ -300,7 +301,7 @@ func (b *bodies) forget(t *topic) {
 			e.stale = true
 			delete(b.byKey, key)
 		default:
-			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:errcheck // it holds nothing else
+			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:errcheck // it contains nothing else
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (b *bodies) wait(e *body, l *lane, s health) bool {
 }
 
 // canSend reports whether a sender can be spared for e. If not, resume has it asked
-// again. That is noted first, so that no sender comes free in between.
+// again. Set that first, so that no sender becomes free in between.
 func (b *bodies) canSend(e *body, s health) bool {
 	bulk := b.bulk(e, s)
 	if bulk == 0 {

@@ -2,7 +2,7 @@ package delivery
 
 import "slices"
 
-// byteQueue holds the bodies that wait for room. Each rank has a line of its own, and
+// byteQueue is the bodies that wait for room. Each rank has a line of its own, and
 // the lines of the lower ranks are served first; room limits what that costs the
 // others. In a line the hosts take turns: of those at its front, the host that holds
 // least goes first.
@@ -79,7 +79,7 @@ func (q *byteQueue) discharge(h *host, e *body) {
 	q.tidy(a)
 }
 
-// waits tells whether a body of rank k waits for room.
+// waits reports whether a body of rank k waits for room.
 func (q *byteQueue) waits(k rank) bool {
 	first := q.lines[k].first
 	return first != nil && !first.granted

@@ -84,7 +84,7 @@ type Result struct {
 
 func (r Result) delivered() bool { return r.Status >= 200 && r.Status <= 299 }
 
-// unreachable tells whether the callback's host may be down, or a tar pit.
+// unreachable reports whether the callback's host may be down or hang.
 func unreachable(status int) bool {
 	return status == journal.StatusTimeout || status == journal.StatusConnect
 }
@@ -103,7 +103,7 @@ type Action int
 
 // The actions.
 const (
-	// Deliver: it was taken; go on with the next notification.
+	// Deliver: the callback accepted it; go on with the next notification.
 	Deliver Action = iota
 	// Retry: try the same notification again at Decision.At.
 	Retry
@@ -169,13 +169,13 @@ func Decide(r Result, s State, p Policy, now time.Time, rnd float64) Decision {
 // up is the step after a failure.
 func up(step uint32) uint32 { return min(step+1, uint32(len(ladder)-1)) }
 
-// refused tells whether a status says that this notification will never do.
+// refused reports whether a status means that the callback will never accept this notification.
 func refused(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge ||
 		status == http.StatusUnsupportedMediaType || status == http.StatusUnprocessableEntity
 }
 
-// overloaded tells whether a status may come with a Retry-After.
+// overloaded reports whether a status may come with a Retry-After.
 func overloaded(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }

@@ -72,7 +72,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Run delivers to the subscriptions of the shards that are taken, until ctx
+// Run delivers to the subscriptions of the shards that were started, until ctx
 // ends. Then it makes no new attempts, lets those in flight go on for up to
 // Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
 // and returns nil. It may be called once.
@@ -148,14 +148,13 @@ func (d *Dispatcher) Abort(n int) { d.shards.abort(n) }
 
 // Apply accepts a subscription that was activated, renewed or ended; it
 // takes effect at once (HUB-49). What is in flight goes on, but its result does
-// not count where the cursor was minted anew. One of a shard that is not taken is
+// not count where the cursor was minted anew. One of a shard that was not started is
 // ignored: its owner finds the change in the store.
 func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
 
-// Subscribers counts those who get a topic now: its subscriptions whose lease
-// has not run out. It takes a time that grows with their number, and between
-// chunks of them gives the lock to those who deliver: one that comes or goes
-// meanwhile may be left out.
+// Subscribers counts the subscriptions that get a topic now: their lease has not run out. Its
+// time grows with their number. Between chunks of them it releases the lock, so that deliveries go
+// on; a subscription that comes or goes meanwhile may be left out.
 func (d *Dispatcher) Subscribers(topic string) (n int) {
 	if t := d.sched.topic(topic); t != nil {
 		now := d.sched.s.read().earliest
@@ -168,10 +167,10 @@ func (d *Dispatcher) Subscribers(topic string) (n int) {
 	return n
 }
 
-// Reached tells how far the subscriptions of this hub got, of each topic of some
-// partitions: a store that lost the head of a topic learns by that what it had. It
-// takes a time that grows with their number. Between chunks of them it gives the lock
-// to those who deliver, so one that comes or goes meanwhile may be left out.
+// Reached returns how far the subscriptions of this hub got in each topic of some partitions: by
+// that, a store that lost the head of a topic learns what it had. Its time grows with their number.
+// Between chunks of them it releases the lock, so that deliveries go on; a subscription that comes
+// or goes meanwhile may be left out.
 func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 	var wanted [journal.Partitions]bool
 	for _, n := range partitions {

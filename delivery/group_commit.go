@@ -18,11 +18,10 @@ import (
 // another fills. A group is written when its first result is a window old, or
 // when it is full; over that, adding waits.
 //
-// What the store names as not stored (subscriptions.CommitError) is given to it
-// again with later groups, with pauses, until it is stored. So a record that cannot
-// be written holds no other one up, however long that lasts. Its subscription is
-// blocked meanwhile: it gets nothing more, so that no result overtakes an earlier one,
-// and that what waits stays small. Where over a group of results waits, or the store
+// Results that the store refuses (subscriptions.CommitError) are written again with later groups,
+// after pauses, until they are stored. So a record that cannot be written delays no other. Its
+// subscription is blocked meanwhile: it gets nothing more. So no result overtakes an earlier one,
+// and few wait. Where over a group of results waits, or the store
 // fails as a whole, the next group is not written before that is over.
 //
 // Failed results count like others: whatever the store does, no more than two groups
@@ -45,7 +44,7 @@ type groupCommit struct {
 	failed  group     // wait to be written again, until again
 	again   time.Time
 	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
-	tries   int                    // writes of which something failed, since the store had taken all
+	tries   int                    // writes of which something failed, since the store had stored all
 	giveUp  bool                   // adding waits no more
 	// taken counts the groups that write took, and written those of them that it is
 	// done with.
@@ -142,7 +141,7 @@ func (gc *groupCommit) write(ctx context.Context, last bool) error {
 	defer gc.done()
 	for g.n > 0 {
 		err := gc.store.Commit(ctx, g.commits)
-		if err != nil && ctx.Err() != nil { // who waited has gone, and said how much is not stored
+		if err != nil && ctx.Err() != nil { // Run has ended, and logged how much is not stored
 			return gc.givenUp(err)
 		}
 		var pause time.Duration
@@ -183,13 +182,13 @@ func (gc *groupCommit) nextGroup(last bool) (g group) {
 	return g
 }
 
-// isAway tells whether the store took nothing, for all that is known.
+// isAway reports whether the store may have stored nothing at all.
 func isAway(err error) bool {
 	return err != nil && !errors.As(err, new(*subscriptions.CommitError))
 }
 
-// acknowledge returns what the store did not take of a group. What it can't ever take,
-// since a record cannot be read, is dropped.
+// acknowledge returns the results of a group that the store refused. Those that it can never store,
+// since a record cannot be read, are dropped.
 func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 	var why *subscriptions.CommitError
 	switch {
@@ -246,7 +245,7 @@ func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time
 	return again, pause
 }
 
-// done says that the group that was taken last is stored, but for what failed, or
+// done records that the group that nextGroup returned last is stored, except what failed, or
 // given up.
 func (gc *groupCommit) done() {
 	gc.mu.Lock()
@@ -286,7 +285,7 @@ func (gc *groupCommit) flush(ctx context.Context) {
 	}
 }
 
-// giveWay lets adding wait no more, since those who wait have to end.
+// giveWay ends the waits in add, since the senders have to end.
 func (gc *groupCommit) giveWay() {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -304,5 +303,5 @@ func (gc *groupCommit) uncommitted() int {
 	return gc.total()
 }
 
-// total is uncommitted for those who hold the lock.
+// total is uncommitted under the lock.
 func (gc *groupCommit) total() int { return gc.filling.n + gc.writing.n + gc.failed.n }

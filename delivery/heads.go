@@ -64,7 +64,7 @@ func (h *heads) enqueue(t *topic) {
 		return
 	}
 	r.dirty = true
-	if !r.reading { // else whoever reads it reads it again
+	if !r.reading { // else its reader reads it again
 		h.queue.push(t)
 		h.follow.Signal()
 	}

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// health tells hosts that are done quickly, whatever comes of it, from those that
-// are new, or were slow a while ago. Without the difference, tar pits that nobody knows yet
-// would have all senders until each had its three timeouts, and callbacks that say yes
-// just before the time limit would have them for ever.
+// health says whether a host answers quickly, whatever it answers, or is new or was slow a while
+// ago. Without the difference, new hosts that hang would occupy all senders until each had its
+// three timeouts, and callbacks that answer just before the time limit would occupy them for ever.
 type health int
 
 const (
@@ -21,8 +20,8 @@ const (
 // a quick host takes 1 MiB or more a second of a large one.
 const quickShare = 8
 
-// probation is how long a slow host is not quick again: one that takes turns at
-// being quick and slow would else have the senders that are kept from it.
+// probation is how long a slow host is not quick again. Otherwise a host that is quick and slow by
+// turns would get the senders that are reserved for quick hosts.
 const probation = 10 * time.Minute
 
 // host is a callback host:port.

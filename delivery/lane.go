@@ -16,10 +16,10 @@ type state uint8
 const (
 	idle     state = iota // at the head of its topic, or out of its lease
 	ready                 // in a queue
-	inFlight              // held by a sender
+	inFlight              // with a sender
 	waiting               // in the timers, until lane.due
 	parked                // waits for memory, or for a sender that a large body may have
-	gone                  // ended: whoever still holds it drops it
+	gone                  // ended: a ring or a sender that still has it drops it
 )
 
 // lane is one subscription that has not ended. A million of them are kept, so it
@@ -42,11 +42,11 @@ type lane struct {
 func (l *lane) dueAt() int64 { return l.due }
 func (l *lane) slot() *int32 { return &l.timer }
 
-// retrying tells whether the lane's next attempt is not the first of its
+// retrying reports whether the lane's next attempt is not the first of its
 // notification.
 func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
 
-// set takes over what a subscription says that is not the cursor.
+// set copies what a lane needs of a subscription, except the cursor.
 func (l *lane) set(s *subscriptions.Subscription) {
 	l.secret, l.expires, l.lease = s.Secret, nanos(s.ExpiresAt), nanos(s.VerifiedAt)
 }
@@ -71,7 +71,7 @@ func (a anchor) unpack() journal.Anchor {
 // instant is the anchor's until.
 func (a anchor) instant() time.Time { return time.Unix(a.until, int64(a.untilNs)).UTC() }
 
-// same tells whether two anchors name the same entry. The nonce of one that is damaged
+// same reports whether two anchors name the same entry. The nonce of one that is damaged
 // may not be known, and is zero then.
 func (a anchor) same(b anchor) bool {
 	return a.position == b.position && (a.nonce == b.nonce || a.nonce == 0 || b.nonce == 0)

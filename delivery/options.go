@@ -76,31 +76,31 @@ type Options struct {
 	Sweep time.Duration
 	// Poll, where a store far away offers it, is asked first in each sweep: about all
 	// partitions and shards that matter, by the values with which Changes and Changed
-	// were asked last. It returns those of which these would tell something new, or
+	// were asked last. It returns those about which these would return something new, or
 	// that the value is lost. An error says that some could not be asked. Nil: each is
 	// asked by itself.
 	Poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
 
-	// Owns tells whether this hub still owns a shard that it took. It is asked right
+	// Owns reports whether this hub still owns a shard that was started. It is asked right
 	// before each exchange, as Abort may come late where the hub was frozen, and must
 	// be cheap. Nil: it does until Abort or Finish.
 	Owns func(shard int) bool
 
-	// Event is told of each attempt, and Gap of each gap that is recorded, to count
+	// Event is called with each attempt, and Gap with each gap that is recorded, to count
 	// and trace them. They must not wait, and are called from many goroutines.
-	// Nil: nobody is told.
+	// Nil: they are not called.
 	Event func(Event)
 	Gap   func(journal.Gap)
-	// Damaged is told of each damaged notification that delivery comes across, once. The
-	// same rules hold.
+	// Damaged is called once for each damaged notification that delivery finds, by the same
+	// rules.
 	Damaged func()
-	// Found is told of each record of a shard that is taken which has a pending
+	// Found is called with each record of a started shard that has a pending
 	// request: at the Start, and when a sweep finds that it changed, maybe through
-	// another hub. The same rules hold.
+	// another hub. The same rules apply.
 	Found func(subscriptions.Record)
 	// Log gets a line for each attempt and each gap. Nil: none.
 	Log *zap.Logger
-	// Clock tells the time of day. Nil: the machine's, with clock.New.
+	// Clock has the time of day. Nil: the machine's, with clock.New.
 	Clock journal.Clock
 	// Rand returns numbers in [0, 1) for jitter. Nil: math/rand/v2. It may be
 	// called from several goroutines.
@@ -111,7 +111,7 @@ type Options struct {
 const (
 	readLimit    = 4 << 10                // bytes of an answer that are read (HUB-46)
 	readFor      = time.Second            // and for how long
-	byteRate     = 128 << 10              // bytes a second that a callback has to take
+	byteRate     = 128 << 10              // bytes a second that a callback has to accept
 	flushTimeout = 400 * time.Millisecond // after Drain, for the last cursors at the end
 	storePause   = time.Second            // after a store could not be read; it grows
 	suspectAfter = 3                      // timeouts or connect errors in a row

@@ -21,7 +21,7 @@ type fork struct {
 	to, first, last anchor
 }
 
-// done tells whether the fork was found, or could not be.
+// done reports whether the fork was found, or could not be.
 func (f *fork) done() bool {
 	select {
 	case <-f.found:
@@ -31,7 +31,7 @@ func (f *fork) done() bool {
 	}
 }
 
-// covers tells whether a lane at a goes back to the fork.
+// covers reports whether a lane at a goes back to the fork.
 func (f *fork) covers(a anchor) bool {
 	return a.position >= f.to.position && a.position <= f.last.position && !a.same(f.to)
 }
@@ -81,7 +81,7 @@ func (t *journalTail) forkAt(a anchor) (f *fork, mine bool) {
 	return f, true
 }
 
-// rewinder takes lanes back where the store lost the tail of a journal.
+// rewinder moves lanes back where the store lost the tail of a journal.
 type rewinder struct {
 	journal Journal
 	sched   *sharedScheduler
@@ -91,7 +91,7 @@ type rewinder struct {
 	owns    func(*lane) bool
 }
 
-// reanchor takes the lanes of the job's topic back to the newest entry that was
+// reanchor moves the lanes of the job's topic back to the newest entry that was
 // read before and that the journal still has: what follows may come twice, nothing
 // is skipped (invariant 5). What was lost is recorded with the topic before that
 // (invariant 10). The first job that finds its cursor lost does so, and others wait
@@ -118,7 +118,7 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 			r.commits.add(commits...)
 			return nil
 		case mine:
-			return nil // trimmed meanwhile, as the next read tells
+			return nil // trimmed meanwhile, as the next read finds
 		}
 	}
 }
@@ -134,14 +134,14 @@ func (r *rewinder) awaitFork(j *job) bool {
 	return r.stands(j)
 }
 
-// stands tells whether the lane's cursor is still the job's.
+// stands reports whether the lane's cursor is still the job's.
 func (r *rewinder) stands(j *job) (ok bool) {
 	r.sched.do(func(*scheduler) { ok = j.stands() })
 	return ok
 }
 
 // findFork finds f from the job's cursor, which is lost, records what is missing,
-// and takes back all lanes of the topic that are known to be behind it.
+// and moves back all lanes of the topic that are known to be behind it.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
 	t := j.lane.topic
 	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
@@ -211,7 +211,7 @@ func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork)
 	return nil
 }
 
-// lost tells whether the journal lost an entry that it had.
+// lost reports whether the journal lost an entry that it had.
 func (r *rewinder) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
 	_, err := r.journal.Read(ctx, t.url, a.unpack(), 1, 0)
 	if errors.Is(err, journal.ErrRolledBack) {
@@ -223,7 +223,7 @@ func (r *rewinder) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
 	return false, err
 }
 
-// goBack takes a lane back to f, if it is behind it, and adds what is to be stored of that.
+// goBack moves a lane back to f, if it is behind it, and adds what is to be stored of that.
 func (r *rewinder) goBack(s *scheduler, l *lane, f *fork, to []subscriptions.Commit) []subscriptions.Commit {
 	if l.state == gone || !f.covers(l.cursor.anchor) || !r.owns(l) {
 		return to

@@ -44,7 +44,7 @@ func newRoom(size int64) room {
 	return room{size: size, share: min(max(size/32, smallBody), size/4)}
 }
 
-// bulk is how much a body takes, by its size alone: 0, 1 or 2.
+// bulk is 0 for a small body, 1 for one of up to half a share, and 2 for a longer one.
 func (r *room) bulk(size int64) int {
 	switch {
 	case size <= smallBody:
@@ -123,8 +123,8 @@ func (r *room) counted(k, w rank, most func(rank) int64) (n int64) {
 	return n + r.held[k]
 }
 
-// quickFirst tells whose turn it is where bodies of ranks 2 and 3 wait: of the one
-// that holds fewer bytes. If both hold the same, they take turns.
+// quickFirst decides between ranks 2 and 3 where bodies of both wait: the rank that has fewer
+// bytes goes first. If both have the same, they take turns.
 func (r *room) quickFirst() bool {
 	q, s := r.held[bulkyQuick], r.held[bulkySlow]
 	return q < s || q == s && r.last != bulkyQuick

@@ -42,7 +42,7 @@ type scheduler struct {
 	partitions [journal.Partitions]int // topics with lanes
 }
 
-// laneSet is the lanes of a shard, from when it is taken until it is yielded or cut.
+// laneSet is the lanes of a shard, from its Start until it is finished or aborted.
 type laneSet struct {
 	ctx     context.Context // of its exchanges
 	lanes   map[uuid.UUID]*lane

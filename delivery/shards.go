@@ -16,8 +16,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// errLost is the cause with which exchanges are cut off whose shard is another
-// hub's now.
+// errLost is the cause with which exchanges are cut off when another hub owns their shard.
 var errLost = errors.New("the shard is not this hub's any more")
 
 // cutGrace is how long Finish waits for exchanges that it cut off to end, and for
@@ -45,8 +44,7 @@ type shards struct {
 
 // shard is one of them.
 type shard struct {
-	// one is taken by the Start or Finish that is under way, of which there is one at
-	// a time. Abort waits for nobody.
+	// one is full while a Start or Finish is under way, of which there is one at a time. Abort waits for nobody.
 	one chan struct{}
 
 	mu     sync.Mutex // locked while lanes come and go
@@ -167,7 +165,7 @@ func acquire(ctx context.Context, one chan struct{}) error {
 	}
 }
 
-// open begins a tenure. Nil: the shard is taken already.
+// open begins a tenure. Nil: the shard was started already.
 func (ss *shards) open(n int) *tenure {
 	s := &ss.all[n]
 	s.mu.Lock()
@@ -280,7 +278,7 @@ func (ss *shards) ending(id uuid.UUID, f func()) {
 }
 
 // endedElsewhere reports whether the subscription of a topic that was removed ended with
-// it. Another hub ended it then, and told of its gap; the lane goes.
+// it. Then another hub ended it and recorded its gap; the lane is removed.
 func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
 	rec, err := ss.store.Get(ctx, j.lane.id)
 	if err != nil || rec.Subscription == nil || rec.Subscription.EndedAt.IsZero() {
@@ -336,7 +334,7 @@ func (ss *shards) foundIn(rec subscriptions.Record) {
 // moves are the values to ask Changes with, by partition. They are the sweep's,
 // once they are begun.
 type moves struct {
-	one   chan struct{} // held by whoever begins them
+	one   chan struct{} // full while somebody begins them
 	begun atomic.Bool
 	since [journal.Partitions]uint64
 }

@@ -48,7 +48,7 @@ func (q *sharedScheduler) do(f func(*scheduler)) {
 	f(&q.s)
 }
 
-// yield lets those who deliver have the lock, which the caller has, for a moment.
+// yield releases the lock, which the caller has, for a moment, so that deliveries go on.
 func (q *sharedScheduler) yield() {
 	q.mu.Unlock()
 	runtime.Gosched()

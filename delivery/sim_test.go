@@ -243,7 +243,7 @@ func (s *sim) over(r *simRun) {
 	}
 }
 
-// startable tells whether a lane that is ready could start now.
+// startable reports whether a lane that is ready could start now.
 func (s *sim) startable(l *lane) bool {
 	h, sh, d := l.host, s.hosts[l.host], s.d
 	c := s.ready[l].kind

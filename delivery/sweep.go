@@ -123,8 +123,8 @@ func (ss *shards) pollStore(ctx context.Context, all swept) (due swept, err erro
 	return due, err
 }
 
-// sweepShard takes over what changed in a shard. What Apply told of it is read
-// once more: the store may lose it before its counter was asked for.
+// sweepShard applies what changed in a shard. Subscriptions that Apply was called for are read
+// once more: the store may have lost the change.
 func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 	ss.readAgain(n, t)
 	ids, next, failed := ss.store.Changed(ctx, n, t.changed)
@@ -142,7 +142,7 @@ func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 		if err != nil {
 			failed = fmt.Errorf("subscription %v: %w", id, err)
 			if errors.Is(err, journal.ErrPacked) {
-				delete(t.again, id) // whoever stores it anew has it told again
+				delete(t.again, id) // it counts as changed when it is stored anew
 			}
 			continue
 		}
@@ -157,7 +157,7 @@ func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 	return failed
 }
 
-// loadAgain reads a shard anew, since the store can't tell what changed. Lanes that
+// loadAgain reads a shard anew, since the store does not know any more what changed. Lanes that
 // it does not list are to be read one by one: a store that lost its tail may have
 // lost their subscriptions.
 func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
@@ -180,7 +180,7 @@ func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	return nil
 }
 
-// readAgain has what Apply was called for read again, and begins anew to note it.
+// readAgain has the subscriptions that Apply was called for read again.
 func (ss *shards) readAgain(n int, t *tenure) {
 	s := &ss.all[n]
 	s.mu.Lock()

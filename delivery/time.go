@@ -6,7 +6,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// clocks are what the scheduler and its parts tell the time by. A simulation has others.
+// clocks have the time for the scheduler and its parts. A simulation has others.
 type clocks struct {
 	mono func() int64                 // nanoseconds since a moment, by a clock that nobody sets
 	wall func() (now, earliest int64) // see reading

@@ -19,6 +19,6 @@ type topic struct {
 	tail     journalTail   // it has a lock of its own
 }
 
-// behind tells whether a lane of the topic has something to deliver, as far as
+// behind reports whether a lane of the topic has something to deliver, as far as
 // known.
 func (t *topic) behind(l *lane) bool { return t.known && !l.cursor.same(t.head) }

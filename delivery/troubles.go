@@ -307,7 +307,7 @@ func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 	return walk
 }
 
-// paused tells what the job has to do about troubles of its topic. False, nil: it may
+// paused returns what the job has to do about troubles of its topic. False, nil: it may
 // ask the store. True: it has to wait. An anchor: it passes a damaged entry over up to
 // there.
 func (ts *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
@@ -350,7 +350,7 @@ func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.
 }
 
 // waitFor is until when a lane waits that could not be read for, and since when the damage
-// is known that the lane has to store; 0: nothing is known. A lane and its topic tell each other
+// is known that the lane has to store; 0: nothing is known. A lane and its topic share
 // when damage was first seen. A lane that failed to deliver the same entry before has another
 // use for the time.
 func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {

@@ -1,8 +1,8 @@
 package delivery
 
-// kind tells first attempts of a notification from later ones, and of the first
-// those of lanes whose last attempt was answered. Where a host is shared, these are
-// of tenants that mean well: those whose callbacks hang take no slot of theirs.
+// kind is that of an attempt: the first of a notification or a later one, and of the first ones,
+// whether the lane's last attempt was answered. Where tenants share a host, callbacks that hang
+// use no slot of those that answer.
 type kind uint8
 
 const (
