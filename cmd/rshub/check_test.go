@@ -89,3 +89,26 @@ func TestCheck(t *testing.T) {
 	undo()
 	check("what was not changed by any of this", cli.ExitOK, "3 notifications of 105010 bytes")
 }
+
+// `rshub check` reads the folder even if the settings name a Redis: that is another store.
+func TestCheckReadsTheFolderBesideRedis(t *testing.T) {
+	dir := t.TempDir()
+	check := func(want int, says string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		environ := []string{"HOME=" + t.TempDir(), "RSHUB_REDIS_URL=redis://127.0.0.1:1"}
+		code := run([]string{"check", "--data-dir", dir}, environ, strings.NewReader(""), &stdout, &stderr)
+		if said := stdout.String() + stderr.String(); code != want || !strings.Contains(said, says) {
+			t.Fatalf("exit code %d, want %d, it said %q and not %q", code, want, said, says)
+		}
+	}
+	check(cli.ExitNotFound, "there is no store in "+dir)
+	s, err := embedstore.Open(dir, embedstore.Options{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(cli.ExitOK, "0 notifications of 0 bytes")
+}
