@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxDelivery = 64 << 20 // over the largest notification that a hub takes by default
+	maxDelivery = 64 << 20 // more than the largest notification that a hub accepts by default
 	maxExcerpt  = 1 << 10
 )
 
@@ -70,22 +70,16 @@ func (c *callback) serve(ctx context.Context, addr string, stderr io.Writer) err
 		return err
 	}
 	say(stderr, "The callback is http://%s/ (any path). Ctrl-C ends it.\n", l.Addr())
-	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		<-ctx.Done()
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if server.Shutdown(limit) != nil {
-			_ = server.Close()
-		}
-	}()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	s := newServer("callback", nil)
+	s.Listener = l
+	s.Serve(ctx, c)
+	defer s.Stop(ctx, time.Second) // nothing is printed after that
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.Failed:
 		return err
 	}
-	<-ended // so that nothing is printed any more
-	return nil
 }
 
 // ServeHTTP answers a verification, a denial or a delivery.
@@ -109,7 +103,7 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch challenge := q.Get(websub.ParamChallenge); {
 	case mode == string(websub.ModeDenied):
-		c.print(fmt.Sprintf("%s denied: %s, because: %s", clock(), topic, first(q.Get(websub.ParamReason), "(no reason given)")))
+		c.print(fmt.Sprintf("%s denied: %s, because: %s", clock(), topic, cmp.Or(q.Get(websub.ParamReason), "(no reason given)")))
 	case mode != "" && challenge != "":
 		lease := ""
 		if s := q.Get(websub.ParamLeaseSeconds); s != "" {
@@ -146,7 +140,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(c.status)
 }
 
-// judge says whether a signature is right.
+// verify says whether a signature is right.
 func (c *callback) verify(header string, body []byte) string {
 	if c.secret == "" {
 		return " (not checked: no --secret)"
@@ -170,8 +164,8 @@ func excerpt(body []byte) []string {
 	return lines
 }
 
-// print writes lines for a person, together even where requests overlap. What
-// came with a request can't begin another one.
+// print writes the lines of one request together, even if requests overlap. Text from a
+// request cannot begin a line of its own.
 func (c *callback) print(lines ...string) {
 	for i := range lines {
 		lines[i] = Line(strings.ReplaceAll(lines[i], "\t", "    "))

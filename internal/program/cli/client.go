@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,7 @@ func (f *clientFlags) add(cmd *cobra.Command, json string) {
 }
 
 func (f *clientFlags) client(env Env) (*client, error) {
-	raw := first(f.url, env.Getenv("RSHUB_ADMIN_URL"), defaultAdminURL)
+	raw := cmp.Or(f.url, env.Getenv("RSHUB_ADMIN_URL"), defaultAdminURL)
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		if strings.Contains(raw, "@") { // there may be a password before it
@@ -74,7 +75,7 @@ func (f *clientFlags) client(env Env) (*client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	if name := first(f.tokenFile, env.Getenv("RSHUB_ADMIN_TOKEN_FILE")); name != "" {
+	if name := cmp.Or(f.tokenFile, env.Getenv("RSHUB_ADMIN_TOKEN_FILE")); name != "" {
 		token, err := os.ReadFile(name) //nolint:gosec // the operator names the file
 		if err != nil {
 			return nil, Fail(ExitUsage, "the operator's token: %w", err)
@@ -204,14 +205,4 @@ func (c *client) pages(ctx context.Context, path string, query url.Values, do fu
 		}
 		query.Set("after", page.Next)
 	}
-}
-
-// first returns the first of values that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ func (e Env) helpWidth(out io.Writer) int {
 
 // help is what a command is for, and how it is used.
 func help(cmd *cobra.Command, width int) string {
-	return reflow(strings.TrimSpace(first(cmd.Long, cmd.Short)), width) + "\n\n" + usage(cmd, width)
+	return reflow(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)), width) + "\n\n" + usage(cmd, width)
 }
 
 // usage is what cobra's own template gives, in lines of width characters.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,54 +14,47 @@ import (
 
 // Info is `rshub info`.
 func Info(env Env) *cobra.Command {
-	var f clientFlags
-	cmd := &cobra.Command{
+	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
 		Use: "info", Short: "Show what a running hub is and where it listens", Args: cobra.NoArgs,
 		Example: `  rshub info
   rshub info --admin-url https://hub.example.org:8081 --admin-token-file token
   rshub info --json`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client(env)
-			if err != nil {
-				return err
-			}
-			var raw json.RawMessage
-			if err := c.get(cmd.Context(), "/api/v1/info", nil, &raw); err != nil {
-				return err
-			}
-			var i admin.Info
-			if err := json.Unmarshal(raw, &i); err != nil {
-				return c.stranger(err.Error())
-			}
-			if i.Version == "" {
-				return c.stranger("it does not give a version")
-			}
-			if f.json {
-				return printJSON(cmd.OutOrStdout(), raw)
-			}
-			err = details(cmd.OutOrStdout(), [][2]string{
-				{"version", i.Version},
-				{"hub", i.HubURL},
-				{"listens", i.Addresses.Public},
-				{"operator", i.Addresses.Admin},
-				{"store", strings.TrimSpace(i.Store.Kind + " " + i.Store.Location)},
-				{"store id", i.Store.ID},
-				{"node", i.NodeID},
-				{"shards", shardsOf(i)},
-				{"started", moment(i.StartedAt, time.Now())},
-				{"up", span(seconds(i.Uptime))},
-			})
-			if err != nil || len(i.Nodes) < 2 {
-				return err
-			}
-			return nodes(env, cmd.OutOrStdout(), i.Nodes)
-		},
-	}
-	f.add(cmd, "print the JSON that the API gives")
-	return cmd
+	}, func(r *run, _ []string) error {
+		c, out := r.client, r.cmd.OutOrStdout()
+		var raw json.RawMessage
+		if err := c.get(r.cmd.Context(), "/api/v1/info", nil, &raw); err != nil {
+			return err
+		}
+		var i admin.Info
+		if err := json.Unmarshal(raw, &i); err != nil {
+			return c.stranger(err.Error())
+		}
+		if i.Version == "" {
+			return c.stranger("it does not give a version")
+		}
+		if r.json {
+			return printJSON(out, raw)
+		}
+		err := details(out, [][2]string{
+			{"version", i.Version},
+			{"hub", i.HubURL},
+			{"listens", i.Addresses.Public},
+			{"operator", i.Addresses.Admin},
+			{"store", strings.TrimSpace(i.Store.Kind + " " + i.Store.Location)},
+			{"store id", i.Store.ID},
+			{"node", i.NodeID},
+			{"shards", shardsOf(i)},
+			{"started", moment(i.StartedAt, r.now)},
+			{"up", span(seconds(i.Uptime))},
+		})
+		if err != nil || len(i.Nodes) < 2 {
+			return err
+		}
+		return nodes(r, out, i.Nodes)
+	})
 }
 
-// shardsOf says in how many hands the shards are, and which are in none.
+// shardsOf counts the shards that hubs own, and names those that no hub owns.
 func shardsOf(i admin.Info) string {
 	if i.NodesError != "" {
 		return "not known: " + i.NodesError
@@ -85,16 +77,21 @@ func shardsOf(i admin.Info) string {
 const shownOwns = 32
 
 // nodes writes the hubs on one store.
-func nodes(env Env, out io.Writer, all []admin.Node) error {
-	g := grid{out: out, width: env.width(out), columns: []column{
-		{"NODE", whole}, {"SHARDS", whole}, {"LISTENS", dropped}, {"OPERATOR", dropped}, {"VERSION", dropped}, {"STARTED", dropped}, {"SEEN", whole}, {"OWNS", dropped},
-	}}
-	now := time.Now()
+func nodes(r *run, out io.Writer, all []admin.Node) error {
+	g := grid{out: out, width: r.env.width(out)}
 	var rows [][]string
 	for _, n := range all {
-		rows = append(rows, []string{
-			n.ID, strconv.Itoa(n.Shards), n.Addresses.Public, n.Addresses.Admin, n.Version, away(n.StartedAt, now), away(n.SeenAt, now), shorten(n.Owns, shownOwns),
+		columns, texts := split([]cell{
+			{"NODE", whole, n.ID},
+			{"SHARDS", whole, strconv.Itoa(n.Shards)},
+			{"LISTENS", dropped, n.Addresses.Public},
+			{"OPERATOR", dropped, n.Addresses.Admin},
+			{"VERSION", dropped, n.Version},
+			{"STARTED", dropped, away(n.StartedAt, r.now)},
+			{"SEEN", whole, away(n.SeenAt, r.now)},
+			{"OWNS", dropped, shorten(n.Owns, shownOwns)},
 		})
+		g.columns, rows = columns, append(rows, texts)
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err

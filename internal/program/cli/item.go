@@ -8,9 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// job is one run of a command on an item.
-type job[T any] struct {
-	found[T]
+// run is one run of a command that calls a hub.
+type run struct {
 	cmd    *cobra.Command
 	client *client
 	env    Env
@@ -18,32 +17,41 @@ type job[T any] struct {
 	now    time.Time
 }
 
-// onItem makes cmd a command on the item of kind k that its argument names. If the name can
-// also come from flags, pick returns it; else pick is nil.
-func onItem[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) (string, error), do func(j *job[T]) error) *cobra.Command {
-	var f clientFlags
-	f.add(cmd, "print the JSON that the API gives")
-	if pick == nil {
-		cmd.Args = exactly(k.noun)
-		pick = func(args []string) (string, error) { return args[0], nil }
-	}
-	cmd.ValidArgsFunction = k.complete(env, &f)
+// onHub makes cmd a command that calls a hub. Help is that of --json.
+func (f *clientFlags) onHub(env Env, help string, cmd *cobra.Command, do func(r *run, args []string) error) *cobra.Command {
+	f.add(cmd, help)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := pick(args)
-		if err != nil {
-			return err
-		}
 		c, err := f.client(env)
 		if err != nil {
 			return err
 		}
-		found, err := k.find(cmd.Context(), c, name)
+		return do(&run{cmd, c, env, f.json, time.Now()}, args)
+	}
+	return cmd
+}
+
+// job is one run of a command on an item.
+type job[T any] struct {
+	*run
+	found[T]
+}
+
+// onItem makes cmd a command on the item of kind k that its argument names. If the name can
+// also come from flags, pick returns it; else pick is nil.
+func onItem[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) string, do func(j *job[T]) error) *cobra.Command {
+	var f clientFlags
+	if pick == nil {
+		cmd.Args = exactly(k.noun)
+		pick = func(args []string) string { return args[0] }
+	}
+	cmd.ValidArgsFunction = k.complete(env, &f)
+	return f.onHub(env, jsonWhole, cmd, func(r *run, args []string) error {
+		found, err := k.find(cmd.Context(), r.client, pick(args))
 		if err != nil {
 			return err
 		}
-		return do(&job[T]{found, cmd, c, env, f.json, time.Now()})
-	}
-	return cmd
+		return do(&job[T]{r, found})
+	})
 }
 
 // exactly requires one argument.
@@ -59,22 +67,28 @@ func exactly(noun string) cobra.PositionalArgs {
 	}
 }
 
-// answer makes a call that changes something, and prints the result: in the words of text,
-// or as the API's JSON.
-func answer[T, A any](j *job[T], method, path string, body any, text func(A) string) error {
+// report makes a call, and prints the result: with show, or as the API's JSON.
+func report[A any](r *run, method, path string, body any, show func(A) error) error {
 	var raw json.RawMessage
-	if err := j.client.call(j.cmd.Context(), method, path, nil, body, &raw); err != nil {
+	if err := r.client.call(r.cmd.Context(), method, path, nil, body, &raw); err != nil {
 		return err
 	}
-	if j.json {
-		return printJSON(j.cmd.OutOrStdout(), raw)
+	if r.json {
+		return printJSON(r.cmd.OutOrStdout(), raw)
 	}
-	a, err := decode[A](j.client, raw)
+	a, err := decode[A](r.client, raw)
 	if err != nil {
 		return err
 	}
-	say(j.cmd.OutOrStdout(), "%s\n", Line(text(a)))
-	return nil
+	return show(a)
+}
+
+// answer is report for a result of one line.
+func answer[A any](r *run, method, path string, body any, text func(A) string) error {
+	return report(r, method, path, body, func(a A) error {
+		say(r.cmd.OutOrStdout(), "%s\n", Line(text(a)))
+		return nil
+	})
 }
 
 // show prints an item as names and values, or as the API's JSON.

@@ -6,54 +6,74 @@ import (
 	"io"
 	"net/url"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
-const jsonLines = "print one JSON object a line, as the API gives it"
+// Help texts of --json.
+const (
+	jsonWhole = "print the JSON that the API gives"
+	jsonLines = "print one JSON object a line, as the API gives it"
+)
+
+// cell is a cell of a table, with the head of its column and how that gives way.
+type cell struct {
+	head string
+	fit  fit
+	text string
+}
+
+// split separates a row into its columns and its texts.
+func split(row []cell) (columns []column, texts []string) {
+	for _, c := range row {
+		columns, texts = append(columns, column{c.head, c.fit}), append(texts, c.text)
+	}
+	return columns, texts
+}
 
 // table is a list of the API and how it looks to a person.
 type table[T any] struct {
 	path  string
 	query url.Values
-	// none is what to say where there is nothing. Where no query left anything out,
-	// an empty table stands there as well, and none may be empty.
-	none    string
-	columns []column
-	row     func(item T, now time.Time) []string
+	// none is the text for an empty list, on stderr; it may be empty. Without a query
+	// the heads of the columns are printed as well.
+	none string
+	// row returns the cells of an item. The zero item gives the heads.
+	row func(item T, now time.Time) []cell
 }
 
-// print writes the list to the output of cmd. Each page is written out before
-// the next one is asked for.
-func (t table[T]) print(cmd *cobra.Command, env Env, c *client, asJSON bool) error {
-	out := cmd.OutOrStdout()
-	g := &grid{out: out, columns: t.columns, width: env.width(out)}
+// print writes the list to the output of a command. It writes each page before it asks
+// for the next one.
+func (t table[T]) print(r *run) error {
+	out := r.cmd.OutOrStdout()
+	var zero T
+	columns, _ := split(t.row(zero, r.now))
+	g := &grid{out: out, columns: columns, width: r.env.width(out)}
 	filtered := len(t.query) > 0
 	if t.query == nil {
 		t.query = url.Values{}
 	}
-	err := c.pages(cmd.Context(), t.path, t.query, func(items []json.RawMessage) error {
+	err := r.client.pages(r.cmd.Context(), t.path, t.query, func(items []json.RawMessage) error {
 		var rows [][]string
 		for _, raw := range items {
-			if asJSON {
+			if r.json {
 				if err := printJSON(out, raw); err != nil {
 					return err
 				}
 				continue
 			}
-			item, err := decode[T](c, raw)
+			item, err := decode[T](r.client, raw)
 			if err != nil {
 				return err
 			}
-			rows = append(rows, t.row(item, time.Now()))
+			_, texts := split(t.row(item, time.Now()))
+			rows = append(rows, texts)
 		}
 		return g.write(rows)
 	})
-	if err != nil || g.widths != nil || asJSON {
+	if err != nil || g.widths != nil || r.json {
 		return err
 	}
 	if t.none != "" {
-		say(cmd.ErrOrStderr(), "%s\n", t.none)
+		say(r.cmd.ErrOrStderr(), "%s\n", t.none)
 	}
 	if filtered {
 		return nil

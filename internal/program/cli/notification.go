@@ -22,24 +22,24 @@ begins like is enough.`,
   rshub notification info 01a1fde0-b7e1-783d-bab2-93400a88ebae --json`,
 	}, nil, func(j *job[admin.NotificationStatus]) error {
 		n := j.item
-		rows := [][2]string{
+		changes := "" // content has none
+		if n.Kind != "content" {
+			changes = resourcesync.Counts(n.Counts).Words()
+		}
+		return j.show([][2]string{
 			{"id", n.ID},
 			{"topic", n.Topic},
 			{"kind", n.Kind},
 			{"interval", interval(n.From, n.Until)},
 			{"media type", n.MediaType},
-		}
-		if n.Kind != "content" {
-			rows = append(rows, [2]string{"entries", resourcesync.Counts(n.Counts).Words()})
-		}
-		return j.show(append(rows,
-			[2]string{"size", quantity.BytesText(n.Bytes)},
-			[2]string{"sha256", n.SHA256},
-			[2]string{"received", moment(n.ReceivedAt, j.now)},
-			[2]string{"delivered", strconv.Itoa(n.Delivered)},
-			[2]string{"pending", strconv.Itoa(n.Pending)},
-			[2]string{"skipped", strconv.Itoa(n.Skipped)},
-			[2]string{"counted", moment(n.AsOf, j.now)},
-		))
+			{"entries", changes},
+			{"size", quantity.BytesText(n.Bytes)},
+			{"sha256", n.SHA256},
+			{"received", moment(n.ReceivedAt, j.now)},
+			{"delivered", strconv.Itoa(n.Delivered)},
+			{"pending", strconv.Itoa(n.Pending)},
+			{"skipped", strconv.Itoa(n.Skipped)},
+			{"counted", moment(n.AsOf, j.now)},
+		})
 	}))
 }

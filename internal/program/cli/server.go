@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
-// ServerFlags say where one of the two ends is reached, and how.
+// ServerFlags are the flags of the listener of rspub or rssub.
 type ServerFlags struct {
 	listen, dev string // addresses; dev with --dev
 	cert, key   string
@@ -22,8 +22,8 @@ type ServerFlags struct {
 	flags       *pflag.FlagSet
 }
 
-// Add adds --listen, --tls-cert, --tls-key and --trusted-proxy. Port is the one of the
-// default address, and what says what arrives there.
+// Add adds --listen, --tls-cert, --tls-key and --trusted-proxy. Port is that of the default
+// address; what completes the help of --listen.
 func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
 	f.flags, f.dev = flags, "127.0.0.1:"+port
 	flags.StringVar(&f.listen, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
@@ -35,10 +35,10 @@ func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
 // TLSFiles are the files of --tls-cert and --tls-key; empty: one is not given.
 func (f *ServerFlags) TLSFiles() []string { return []string{f.cert, f.key} }
 
-// Server is the server of one of the two ends.
+// Server is the HTTP server of rspub or rssub, or of `rshub callback`.
 type Server struct {
 	net.Listener
-	// Failed gets the error with which it ended by itself.
+	// Failed receives an error if the server ends by itself.
 	Failed chan error
 
 	o    ingress.Options
@@ -47,13 +47,19 @@ type Server struct {
 	quit context.CancelFunc   // the watch of cert
 }
 
-// Open reads the certificate and opens the address. Nothing is answered before Serve.
-// Name is what the log calls it. An error has its exit code.
-func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
-	s := &Server{
+// newServer returns a server without an address. Name is what the log calls it; a nil log
+// discards everything.
+func newServer(name string, log *slog.Logger) *Server {
+	return &Server{
 		Failed: make(chan error, 1), quit: func() {},
 		o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log},
 	}
+}
+
+// Open reads the certificate and opens the address. Nothing is answered before Serve.
+// Name is what the log calls it. An error has its exit code.
+func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
+	s := newServer(name, log)
 	if (f.cert == "") != (f.key == "") {
 		return nil, Fail(ExitUsage, "--tls-cert and --tls-key go together; name both files, or neither")
 	}
@@ -107,8 +113,8 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) {
 	}()
 }
 
-// Stop takes no more requests, and gives those that are being answered so much time. It
-// may be called again.
+// Stop accepts no more requests, and waits up to drain for those under way. It may be called
+// again.
 func (s *Server) Stop(ctx context.Context, drain time.Duration) {
 	s.quit()
 	if s.http == nil {

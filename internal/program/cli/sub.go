@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -28,7 +29,6 @@ func Subscription(env Env) *cobra.Command {
 }
 
 func subList(env Env) *cobra.Command {
-	var f clientFlags
 	var topic, state, host string
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: cobra.NoArgs,
@@ -39,36 +39,30 @@ many failed in a row; NEXT when the next one is due.`,
   rshub sub ls --state failing
   rshub sub ls --topic https://example.org/changes/ --host reader.example.net
   rshub sub ls --json | jq -r 'select(.lag.notifications > 100) | .callback'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if state != "" && !slices.Contains(states, state) {
-				return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), nearest.DidYouMean(state, states))
-			}
-			c, err := f.client(env)
-			if err != nil {
-				return err
-			}
-			query := url.Values{}
-			for name, value := range map[string]string{"topic": topic, "state": state, "host": host} {
-				if value != "" {
-					query.Set(name, value)
-				}
-			}
-			if part := strings.ToLower(topic); isPart(part) {
-				found, err := topics.find(cmd.Context(), c, part)
-				if err != nil {
-					return err
-				}
-				query.Set("topic", found.id)
-			}
-			return subTable(query).print(cmd, env, c, f.json)
-		},
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", "only those to this topic, given as its `URL` or id")
 	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: pending, active, failing or ended")
 	cmd.Flags().StringVar(&host, "host", "", "only those with a callback at this `HOST`, with or without its port")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	f.add(cmd, jsonLines)
-	return cmd
+	return new(clientFlags).onHub(env, jsonLines, cmd, func(r *run, _ []string) error {
+		if state != "" && !slices.Contains(states, state) {
+			return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), nearest.DidYouMean(state, states))
+		}
+		query := url.Values{}
+		for name, value := range map[string]string{"topic": topic, "state": state, "host": host} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		if part := strings.ToLower(topic); isPart(part) {
+			found, err := topics.find(r.cmd.Context(), r.client, part)
+			if err != nil {
+				return err
+			}
+			query.Set("topic", found.id)
+		}
+		return subTable(query).print(r)
+	})
 }
 
 func subTable(query url.Values) table[admin.Subscription] {
@@ -78,18 +72,17 @@ func subTable(query url.Values) table[admin.Subscription] {
 	}
 	return table[admin.Subscription]{
 		path: subscriptions.path, query: query, none: none,
-		columns: []column{
-			{"ID", asID},
-			{"STATE", whole},
-			{"LAG", whole},
-			{"LAST", whole},
-			{"NEXT", droppedLast},
-			{"EXPIRES", dropped},
-			{"CALLBACK", asHost},
-			{"TOPIC", droppedURL},
-		},
-		row: func(s admin.Subscription, now time.Time) []string {
-			return []string{s.ID, s.State, first(lag(s), "-"), last(s), due(next(s), now), expires(s, now), s.Callback, s.Topic}
+		row: func(s admin.Subscription, now time.Time) []cell {
+			return []cell{
+				{"ID", asID, s.ID},
+				{"STATE", whole, s.State},
+				{"LAG", whole, cmp.Or(lag(s), "-")},
+				{"LAST", whole, last(s)},
+				{"NEXT", droppedLast, due(next(s), now)},
+				{"EXPIRES", dropped, expires(s, now)},
+				{"CALLBACK", asHost, s.Callback},
+				{"TOPIC", droppedURL, s.Topic},
+			}
 		},
 	}
 }
@@ -108,14 +101,14 @@ func lag(s admin.Subscription) string {
 
 // last says how the last attempt of s went, and how many failed.
 func last(s admin.Subscription) string {
-	result := first(s.EndReason, s.LastError)
+	result := cmp.Or(s.EndReason, s.LastError)
 	if result == "" && s.LastStatus != 0 {
 		result = strconv.Itoa(s.LastStatus)
 	}
 	if s.Attempt > 0 {
 		result += fmt.Sprintf(" x%d", s.Attempt)
 	}
-	return first(strings.TrimSpace(result), "-")
+	return cmp.Or(strings.TrimSpace(result), "-")
 }
 
 // next is when something is tried again: a delivery, else a verification or the
@@ -156,11 +149,11 @@ func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) err
 		}
 		return exactly(subscriptions.noun)(cmd, args)
 	}
-	return onItem(env, subscriptions, cmd, func(args []string) (string, error) {
+	return onItem(env, subscriptions, cmd, func(args []string) string {
 		if len(args) > 0 {
-			return args[0], nil
+			return args[0]
 		}
-		return pairKey(topic, callback), nil
+		return pairKey(topic, callback)
 	}, do)
 }
 
@@ -173,6 +166,10 @@ func subInfo(env Env) *cobra.Command {
       --callback https://reader.example.net/cb`,
 	}, func(j *job[admin.Subscription]) error {
 		s := j.item
+		var until time.Time
+		if s.Cursor != nil {
+			until = s.Cursor.Until
+		}
 		rows := [][2]string{
 			{"id", s.ID},
 			{"topic", s.Topic},
@@ -185,16 +182,12 @@ func subInfo(env Env) *cobra.Command {
 			{"ended", moment(s.EndedAt, j.now)},
 			{"end reason", s.EndReason},
 			{"lag", lag(s)},
+			{"got until", strings.TrimPrefix(instant(until), "-")},
+			{"last attempt", strings.TrimPrefix(last(s), "-")},
+			{"failing since", moment(s.FirstAttemptAt, j.now)},
+			{"next attempt", moment(s.NextAttemptAt, j.now)},
+			{"gaps", strconv.Itoa(s.Gaps)},
 		}
-		if c := s.Cursor; c != nil && !c.Until.IsZero() {
-			rows = append(rows, [2]string{"got until", instant(c.Until)})
-		}
-		rows = append(rows,
-			[2]string{"last attempt", strings.TrimPrefix(last(s), "-")},
-			[2]string{"failing since", moment(s.FirstAttemptAt, j.now)},
-			[2]string{"next attempt", moment(s.NextAttemptAt, j.now)},
-			[2]string{"gaps", strconv.Itoa(s.Gaps)},
-		)
 		if r := s.Request; r != nil {
 			rows = append(rows, [2]string{"request", request(*r, j.now)}, [2]string{"denied", r.Denied})
 		}

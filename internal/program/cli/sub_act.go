@@ -21,22 +21,21 @@ func subAttempts(env Env) *cobra.Command {
 	}, func(j *job[admin.Subscription]) error {
 		return table[admin.Attempt]{
 			path: subscriptions.path + "/" + j.id + "/attempts", none: "No delivery to this subscription has failed.",
-			columns: []column{
-				{"AT", whole},
-				{"ATTEMPT", whole},
-				{"TOOK", dropped},
-				{"NOTIFICATION", dropped},
-				{"RESULT", asURL},
-			},
-			row: func(a admin.Attempt, _ time.Time) []string {
+			row: func(a admin.Attempt, _ time.Time) []cell {
 				result := a.Error
 				if result == "" {
 					result = strconv.Itoa(a.Status)
 				}
 				took := seconds(a.Duration).Round(time.Millisecond).String()
-				return []string{instant(a.At.Truncate(time.Second)), strconv.FormatUint(uint64(a.Attempt), 10), took, a.NotificationID, result}
+				return []cell{
+					{"AT", whole, instant(a.At.Truncate(time.Second))},
+					{"ATTEMPT", whole, strconv.FormatUint(uint64(a.Attempt), 10)},
+					{"TOOK", dropped, took},
+					{"NOTIFICATION", dropped, a.NotificationID},
+					{"RESULT", asURL, result},
+				}
 			},
-		}.print(j.cmd, j.env, j.client, j.json)
+		}.print(j.run)
 	})
 }
 
@@ -50,17 +49,16 @@ func subGaps(env Env) *cobra.Command {
 	}, func(j *job[admin.Subscription]) error {
 		return table[admin.Gap]{
 			path: subscriptions.path + "/" + j.id + "/gaps", none: "This subscription has no gaps.",
-			columns: []column{
-				{"FROM", whole},
-				{"UNTIL", whole},
-				{"LOST", whole},
-				{"REASON", whole},
-				{"RECORDED", dropped},
+			row: func(g admin.Gap, now time.Time) []cell {
+				return []cell{
+					{"FROM", whole, instant(g.From)},
+					{"UNTIL", whole, instant(g.Until)},
+					{"LOST", whole, lost(g.Count)},
+					{"REASON", whole, g.Reason},
+					{"RECORDED", dropped, away(g.At, now)},
+				}
 			},
-			row: func(g admin.Gap, now time.Time) []string {
-				return []string{instant(g.From), instant(g.Until), lost(g.Count), g.Reason, away(g.At, now)}
-			},
-		}.print(j.cmd, j.env, j.client, j.json)
+		}.print(j.run)
 	})
 }
 
@@ -71,7 +69,7 @@ func subRetry(env Env) *cobra.Command {
 		Example: `  rshub sub retry 0b9c2a17
   rshub sub ls --state failing --json | jq -r .id | xargs -n1 rshub sub retry`,
 	}, func(j *job[admin.Subscription]) error {
-		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
+		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
 			if s.Lag != nil && s.Lag.Notifications > 0 {
 				return "Delivering now to " + s.Callback + ", which is behind by " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + "."
 			}
@@ -84,7 +82,7 @@ func subRetry(env Env) *cobra.Command {
 }
 
 func subReplay(env Env) *cobra.Command {
-	var from since
+	var from string
 	cmd := &cobra.Command{
 		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
 		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n\n" + subArgs,
@@ -93,7 +91,7 @@ func subReplay(env Env) *cobra.Command {
   rshub sub replay --topic https://example.org/changes/ \
       --callback https://reader.example.net/cb --since 1d`,
 	}
-	cmd.Flags().Var(&from, "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.Flags().Var(since(&from), "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if from == "" {
 			return Fail(ExitUsage, "since when? Say --since 2h, or --since and a datetime")
@@ -101,11 +99,11 @@ func subReplay(env Env) *cobra.Command {
 		return nil
 	}
 	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
-		at, err := from.at(j.now)
+		at, err := sinceAt(from, j.now)
 		if err != nil {
 			return err
 		}
-		return answer(j, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: at.UTC()}, func(r admin.Replay) string {
+		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: at.UTC()}, func(r admin.Replay) string {
 			if r.Notifications == 0 {
 				return "Nothing that is kept ends after " + instant(at) + "; nothing is delivered again."
 			}
@@ -132,7 +130,7 @@ func subRemove(env Env) *cobra.Command {
 		if err := confirm(j.cmd, j.env, yes, what+"."); err != nil {
 			return err
 		}
-		return answer(j, http.MethodDelete, subscriptions.path+"/"+j.id, nil, func(s admin.Subscription) string {
+		return answer(j.run, http.MethodDelete, subscriptions.path+"/"+j.id, nil, func(s admin.Subscription) string {
 			return "Ended: " + s.Callback + " gets nothing more of " + s.Topic + ", and is notified."
 		})
 	})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,41 +25,28 @@ func Topic(env Env) *cobra.Command {
 }
 
 func topicList(env Env) *cobra.Command {
-	var f clientFlags
-	cmd := &cobra.Command{
+	return new(clientFlags).onHub(env, jsonLines, &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the topics of a hub", Args: cobra.NoArgs,
 		Example: `  rshub topic ls
   rshub topic ls --json | jq -r 'select(.gaps != []) | .url'     those with gaps`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client(env)
-			if err != nil {
-				return err
-			}
-			return table[admin.Topic]{
-				path: topics.path, none: "This hub has no topic yet: one begins with its first notification.",
-				columns: []column{
-					{"ID", asID},
-					{"TOPIC", asHost},
-					{"KIND", dropped},
-					{"UNTIL", whole},
-					{"SUBSCRIPTIONS", dropped},
-					{"KEPT", dropped},
-					{"SIZE", dropped},
-					{"GAPS", whole},
-					{"PING", dropped},
-				},
-				row: func(t admin.Topic, now time.Time) []string {
-					return []string{
-						t.ID, t.URL, first(t.Kind, "-"), instant(t.LastUntil), subscribers(t, "-"),
-						strconv.FormatInt(t.Retained.Entries, 10), quantity.BytesText(t.Retained.Bytes), strconv.Itoa(len(t.Gaps)),
-						first(ping(t.Fetch, now), "-"),
-					}
-				},
-			}.print(cmd, env, c, f.json)
-		},
-	}
-	f.add(cmd, jsonLines)
-	return cmd
+	}, func(r *run, _ []string) error {
+		return table[admin.Topic]{
+			path: topics.path, none: "This hub has no topic yet: one begins with its first notification.",
+			row: func(t admin.Topic, now time.Time) []cell {
+				return []cell{
+					{"ID", asID, t.ID},
+					{"TOPIC", asHost, t.URL},
+					{"KIND", dropped, cmp.Or(t.Kind, "-")},
+					{"UNTIL", whole, instant(t.LastUntil)},
+					{"SUBSCRIPTIONS", dropped, subscribers(t, "-")},
+					{"KEPT", dropped, strconv.FormatInt(t.Retained.Entries, 10)},
+					{"SIZE", dropped, quantity.BytesText(t.Retained.Bytes)},
+					{"GAPS", whole, strconv.Itoa(len(t.Gaps))},
+					{"PING", dropped, cmp.Or(ping(t.Fetch, now), "-")},
+				}
+			},
+		}.print(r)
+	})
 }
 
 func subscribers(t admin.Topic, unknown string) string {
@@ -76,9 +64,9 @@ func ping(f *admin.Fetch, now time.Time) string {
 	case f.Waiting && f.Tries == 0:
 		return "waits"
 	case f.Waiting:
-		return first(f.Outcome, "failed") + " x" + strconv.Itoa(f.Tries) + ", again " + due(f.NextAttemptAt, now)
+		return cmp.Or(f.Outcome, "failed") + " x" + strconv.Itoa(f.Tries) + ", again " + due(f.NextAttemptAt, now)
 	default:
-		return first(f.Outcome, "-")
+		return cmp.Or(f.Outcome, "-")
 	}
 }
 
@@ -93,7 +81,7 @@ func topicInfo(env Env) *cobra.Command {
 		rows := [][2]string{
 			{"topic", t.URL},
 			{"id", t.ID},
-			{"kind", first(t.Kind, "not known yet: it was only pinged, or reset")},
+			{"kind", cmp.Or(t.Kind, "not known yet: it was only pinged, or reset")},
 			{"last interval", interval(t.LastFrom, t.LastUntil)},
 			{"next from", nextFrom(t)},
 			{"newest", t.Head.ID},
@@ -170,7 +158,7 @@ func lost(n uint64) string {
 }
 
 func topicNotifications(env Env) *cobra.Command {
-	var from since
+	var from string
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
 		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts the changes: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
@@ -178,11 +166,11 @@ func topicNotifications(env Env) *cobra.Command {
   rshub topic notifications https://example.org/changes/ --since 2h
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
-	cmd.Flags().Var(&from, "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
+	cmd.Flags().Var(since(&from), "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query, none := url.Values{}, "No notification of this topic is kept."
 		if from != "" {
-			t, err := from.at(j.now)
+			t, err := sinceAt(from, j.now)
 			if err != nil {
 				return err
 			}
@@ -191,18 +179,17 @@ func topicNotifications(env Env) *cobra.Command {
 		}
 		return table[admin.Notification]{
 			path: topics.path + "/" + j.id + "/notifications", query: query, none: none,
-			columns: []column{
-				{"ID", whole},
-				{"FROM", dropped},
-				{"UNTIL", whole},
-				{"ENTRIES", whole},
-				{"SIZE", whole},
-				{"RECEIVED", dropped},
+			row: func(n admin.Notification, now time.Time) []cell {
+				return []cell{
+					{"ID", whole, n.ID},
+					{"FROM", dropped, instant(n.From)},
+					{"UNTIL", whole, instant(n.Until)},
+					{"ENTRIES", whole, entries(n)},
+					{"SIZE", whole, quantity.BytesText(n.Bytes)},
+					{"RECEIVED", dropped, away(n.ReceivedAt, now)},
+				}
 			},
-			row: func(n admin.Notification, now time.Time) []string {
-				return []string{n.ID, instant(n.From), instant(n.Until), entries(n), quantity.BytesText(n.Bytes), away(n.ReceivedAt, now)}
-			},
-		}.print(j.cmd, j.env, j.client, j.json)
+		}.print(j.run)
 	})
 }
 
@@ -227,11 +214,11 @@ anywhere and be of any kind; what lies between is recorded as a gap.
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
-		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between will be lost as a gap.", j.item.URL, first(nextFrom(j.item), "no particular time"))
+		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between will be lost as a gap.", j.item.URL, cmp.Or(nextFrom(j.item), "no particular time"))
 		if err := confirm(j.cmd, j.env, yes, what); err != nil {
 			return err
 		}
-		return answer(j, http.MethodPost, topics.path+"/"+j.id+"/reset", nil, func(t admin.Topic) string {
+		return answer(j.run, http.MethodPost, topics.path+"/"+j.id+"/reset", nil, func(t admin.Topic) string {
 			return "The next notification of " + t.URL + " may start anywhere."
 		})
 	})

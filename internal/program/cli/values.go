@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,153 +16,103 @@ import (
 	"github.com/rshub/rshub/internal/engine/examine"
 )
 
-// AtLeast is n as a flag, which refuses a number below least; what n holds is the
-// default.
-func AtLeast[T int | int64](n *T, least T) pflag.Value { return number[T]{n, least} }
-
-type number[T int | int64] struct {
-	n     *T
-	least T
+// value is a flag that parse reads and text writes. What at points to is the default.
+type value[T any] struct {
+	at    *T
+	kind  string // what pflag calls the type
+	parse func(text string) (T, error)
+	text  func(T) string
 }
 
 // Set implements pflag.Value.
-func (v number[T]) Set(text string) error {
-	n, err := strconv.ParseInt(text, 0, strconv.IntSize)
-	if err != nil {
-		return err
+func (v value[T]) Set(text string) error {
+	got, err := v.parse(text)
+	if err == nil {
+		*v.at = got
 	}
-	if T(n) < v.least {
-		return fmt.Errorf("it must be %d or more", v.least)
-	}
-	*v.n = T(n)
-	return nil
-}
-
-// String implements pflag.Value. Pflag asks the zero value, too.
-func (v number[T]) String() string {
-	if v.n == nil {
-		return "0"
-	}
-	return strconv.FormatInt(int64(*v.n), 10)
-}
-
-// Type implements pflag.Value.
-func (v number[T]) Type() string { return "int" }
-
-// Size is n bytes as a flag, such as 16GiB, which refuses fewer than least; what n
-// holds is the default.
-func Size(n *int64, least int64) pflag.Value { return size64{n, least} }
-
-type size64 struct {
-	n     *int64
-	least int64
-}
-
-// Set implements pflag.Value.
-func (v size64) Set(text string) error {
-	n, err := quantity.Size(text)
-	if err != nil {
-		return err
-	}
-	if n < v.least {
-		return fmt.Errorf("it must be %s or more", quantity.SizeText(v.least))
-	}
-	*v.n = n
-	return nil
-}
-
-// String implements pflag.Value. Pflag asks the zero value, too.
-func (v size64) String() string {
-	if v.n == nil {
-		return "0"
-	}
-	return quantity.SizeText(*v.n)
-}
-
-// Type implements pflag.Value.
-func (v size64) Type() string { return "size" }
-
-// Share is a part of a whole as a flag, such as 50% or 0.5, which cannot be nothing;
-// what f holds is the default.
-func Share(f *float64) pflag.Value { return share{f} }
-
-type share struct{ f *float64 }
-
-// Set implements pflag.Value.
-func (v share) Set(text string) error {
-	f, err := quantity.Share(text)
-	if err != nil {
-		return err
-	}
-	if f == 0 {
-		return errors.New("it must be more than 0%; 100% is all")
-	}
-	*v.f = f
-	return nil
-}
-
-// String implements pflag.Value. Pflag asks the zero value, too.
-func (v share) String() string {
-	if v.f == nil {
-		return "0%"
-	}
-	return quantity.ShareText(*v.f)
-}
-
-// Type implements pflag.Value.
-func (v share) Type() string { return "share" }
-
-// Positive is a time as a flag that can be neither nothing nor off; what s holds is
-// the default.
-func Positive(s *Span) pflag.Value { return positive{s} }
-
-type positive struct{ *Span }
-
-// Set implements pflag.Value.
-func (p positive) Set(text string) error {
-	var s Span
-	if err := s.Set(text); err != nil {
-		return err
-	}
-	if s <= 0 {
-		return errors.New("it must be more than 0s; write it like 90s, 10m or 30d")
-	}
-	*p.Span = s
-	return nil
-}
-
-// since is a datetime or how long ago as a flag: the text, which is an instant only
-// by the clock of the hub.
-type since string
-
-// Set implements pflag.Value.
-func (s *since) Set(text string) error {
-	if text != "" { // which is as good as no flag
-		if _, err := parseSince(text, time.Now()); err != nil {
-			return err
-		}
-	}
-	*s = since(text)
-	return nil
+	return err
 }
 
 // String implements pflag.Value.
-func (s *since) String() string { return string(*s) }
+func (v value[T]) String() string { return v.text(*v.at) }
 
 // Type implements pflag.Value.
-func (s *since) Type() string { return "TIME" }
+func (v value[T]) Type() string { return v.kind }
 
-// at is the instant, where the clock of the hub says now.
-func (s *since) at(now time.Time) (time.Time, error) {
-	t, err := parseSince(string(*s), now)
+// AtLeast makes n a flag that refuses a number below least. The value of n is the default.
+func AtLeast[T int | int64](n *T, least T) pflag.Value {
+	parse := func(text string) (T, error) {
+		n, err := strconv.ParseInt(text, 0, strconv.IntSize)
+		if err == nil && T(n) < least {
+			err = fmt.Errorf("it must be %d or more", least)
+		}
+		return T(n), err
+	}
+	return value[T]{n, "int", parse, func(n T) string { return strconv.FormatInt(int64(n), 10) }}
+}
+
+// Size makes n, in bytes, a flag such as 16GiB that refuses a size below least. The value of n
+// is the default.
+func Size(n *int64, least int64) pflag.Value {
+	parse := func(text string) (int64, error) {
+		n, err := quantity.Size(text)
+		if err == nil && n < least {
+			err = fmt.Errorf("it must be %s or more", quantity.SizeText(least))
+		}
+		return n, err
+	}
+	return value[int64]{n, "size", parse, quantity.SizeText}
+}
+
+// Share makes f a flag for a fraction such as 50% or 0.5, which must be more than 0. The value
+// of f is the default.
+func Share(f *float64) pflag.Value {
+	parse := func(text string) (float64, error) {
+		f, err := quantity.Share(text)
+		if err == nil && f == 0 {
+			err = errors.New("it must be more than 0%; 100% is all")
+		}
+		return f, err
+	}
+	return value[float64]{f, "share", parse, quantity.ShareText}
+}
+
+// Positive makes s a flag for a duration, which must be more than 0 and not off. The value of s
+// is the default.
+func Positive(s *Span) pflag.Value {
+	parse := func(text string) (s Span, err error) {
+		if err = s.Set(text); err == nil && s <= 0 {
+			err = errors.New("it must be more than 0s; write it like 90s, 10m or 30d")
+		}
+		return s, err
+	}
+	return value[Span]{s, "duration", parse, func(s Span) string { return s.String() }}
+}
+
+// since makes text a flag for a datetime, or for how long ago that was. The flag keeps the
+// text, because sinceAt needs the time of the call.
+func since(text *string) pflag.Value {
+	parse := func(text string) (string, error) {
+		if text == "" { // the same as no flag
+			return "", nil
+		}
+		_, err := parseSince(text, time.Now())
+		return text, err
+	}
+	return value[string]{text, "TIME", parse, strings.Clone}
+}
+
+// sinceAt returns the instant that the text of a since flag names.
+func sinceAt(text string, now time.Time) (time.Time, error) {
+	t, err := parseSince(text, now)
 	if err != nil {
 		return t, Fail(ExitUsage, "--since: %w", err)
 	}
 	return t, nil
 }
 
-// CheckAddress returns an error for ExitUsage unless raw, which the argument called
-// name is, is an http or https URL of a host. That may be one that does not exist.
+// CheckAddress returns an error for ExitUsage unless raw, the argument called name, is an
+// http or https URL with a host. It does not ask whether the host exists.
 func CheckAddress(name, raw string) error {
 	if u, err := url.Parse(raw); err != nil || !examine.IsWeb(u) {
 		return Fail(ExitUsage, "%s %q is no http or https URL of a host; write it like https://example.org/", name, raw)
@@ -169,8 +120,8 @@ func CheckAddress(name, raw string) error {
 	return nil
 }
 
-// Listen opens the address of --listen. The error is for ExitUsage where that is none,
-// and for ExitFailure where it can't be had.
+// Listen opens the address of --listen. The error is for ExitUsage if addr is not an address,
+// and for ExitFailure if it cannot be opened.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
