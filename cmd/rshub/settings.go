@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -73,21 +71,15 @@ func show(w io.Writer, origins config.Origins, effective, asJSON bool) error {
 	if asJSON {
 		return showJSON(w, origins, effective)
 	}
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	rows := [][3]string{{"SETTING", "FROM", "VALUE"}}
+	var rows [][]string
 	for _, o := range origins {
 		value := o.Text()
 		if value == "" && o.Default {
 			value = "(" + o.Auto + ")"
 		}
-		rows = append(rows, [3]string{o.Name, o.From, value})
+		rows = append(rows, []string{o.Name, o.From, value})
 	}
-	for _, row := range rows {
-		if _, err := fmt.Fprintln(table, strings.Join(row[:], "\t")); err != nil {
-			return err
-		}
-	}
-	return table.Flush()
+	return cli.WriteTable(w, []string{"SETTING", "FROM", "VALUE"}, rows)
 }
 
 func showJSON(w io.Writer, origins config.Origins, effective bool) error {

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	// tokenPrefix begins every token, so that whoever finds one, a scanner for
-	// secrets above all, knows what it is.
+	// tokenPrefix begins every token, so that scanners for secrets recognise one.
 	tokenPrefix = "rshub_"
 	tokenBytes  = 32
-	// shownHash is how many digits of a token's hash are shown, and leastHash how
-	// many are needed to say which token is meant.
+	// shownHash is the number of digits shown of a token's hash, and leastHash the least
+	// number that identifies one.
 	shownHash = 12
 	leastHash = 4
 	longest   = 100 // name of a publisher, in characters
@@ -38,13 +37,13 @@ publishers.yaml in --data-dir, from flags, environment and --config as
 ` + "`rshub serve`" + ` takes them. Run this as the user that the hub runs as. A hub that
 runs takes a change over within 5 seconds, or at once with ` + "`rshub reload`" + `.`
 
-// tokenCommand is about those who may publish with a token.
+// tokenCommand is `rshub token`.
 func tokenCommand(environ []string) *cobra.Command {
 	return cli.Group("token", "Manage who may publish with a token",
 		tokenCreate(environ), tokenList(environ), tokenRevoke(environ))
 }
 
-// onPublishers gives a command the flags that say which publishers file is meant.
+// onPublishers adds the flags that name the publishers file, and runs a command on it.
 func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Command, path string, args []string) error) *cobra.Command {
 	config.AddFlags(cmd.Flags(), "config", "data-dir", "publishers-file")
 	cmd.Long += "\n\n" + tokenHelp
@@ -92,7 +91,7 @@ revoked.`,
 	})
 }
 
-// checkPublisher refuses what a hub would stumble over.
+// checkPublisher refuses a name or topics that a hub would refuse.
 func checkPublisher(name string, topics []string) error {
 	switch {
 	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name):
@@ -131,40 +130,33 @@ begins, by which ` + "`rshub token revoke`" + ` knows it.`,
 }
 
 func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error {
-	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	if !asJSON {
-		if _, err := fmt.Fprintln(table, "PUBLISHER\tTOPICS\tTOKENS\tSHA-256\tSECRET"); err != nil {
-			return err
-		}
-	}
+	var rows [][]string
 	for _, p := range list {
 		hashes := make([]string, 0, len(p.TokenSHA256))
 		for _, sum := range p.TokenSHA256 {
 			hashes = append(hashes, shown(sum))
 		}
-		var err error
-		if asJSON {
-			err = encoder.Encode(struct {
-				Name   string   `json:"name"`
-				Topics []string `json:"topics"`
-				Tokens []string `json:"tokens"`
-				Signs  bool     `json:"signs"`
-			}{p.Name, p.Topics, hashes, p.Secret != ""})
-		} else {
-			secret := "no"
-			if p.Secret != "" {
-				secret = "yes"
-			}
-			name := cli.Line(p.Name)
-			_, err = fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", name, cli.Line(strings.Join(p.Topics, " ")), len(hashes), strings.Join(hashes, " "), secret)
+		secret := map[bool]string{true: "yes", false: "no"}[p.Secret != ""]
+		rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
+		if !asJSON {
+			continue
 		}
+		err := encoder.Encode(struct {
+			Name   string   `json:"name"`
+			Topics []string `json:"topics"`
+			Tokens []string `json:"tokens"`
+			Signs  bool     `json:"signs"`
+		}{p.Name, p.Topics, hashes, p.Secret != ""})
 		if err != nil {
 			return err
 		}
 	}
-	return table.Flush()
+	if asJSON {
+		return nil
+	}
+	return cli.WriteTable(out, []string{"PUBLISHER", "TOPICS", "TOKENS", "SHA-256", "SECRET"}, rows)
 }
 
 func tokenRevoke(environ []string) *cobra.Command {
@@ -224,7 +216,7 @@ func tokenFailure(err error) error {
 	return err
 }
 
-// announce says what was done, and what is left to do.
+// announce reports a change, and when a hub uses it.
 func announce(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\nA running hub reads it within 5 seconds. `rshub reload` makes it do so at once, and says what is in force.\n", args...)
 	return err

@@ -161,9 +161,9 @@ func TestDemoRefusesForeignFolders(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "mine", "thesis.txt"), nil, 0o600))
 	for args, want := range map[string]string{
 		"--copy mine":                     "has files that are not from a demo",
-		"--data mine --copy mine/copy":    "lie one within the other",
-		"--data . --copy mine":            "lie one within the other",
-		"--data mine --copy mine":         "lie one within the other",
+		"--data mine --copy mine/copy":    "one is inside the other",
+		"--data . --copy mine":            "one is inside the other",
+		"--data mine --copy mine":         "one is inside the other",
 		"--data mine/thesis.txt --copy c": "thesis.txt",
 	} {
 		cmd := exec.CommandContext(t.Context(), binary, append([]string{"demo"}, strings.Fields(args)...)...)

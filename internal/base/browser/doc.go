@@ -1,8 +1,8 @@
-// Package browser tells the requests that a web page had somebody's browser send from
-// those that a program sends.
+// Package browser distinguishes requests that a web page makes a browser send from those
+// that a program sends.
 //
-// Whoever can reach a listener that strangers cannot, carries strangers to it: any page
-// that they visit can have their browser send a form there, and read nothing of the
-// answer, but need nothing of it either. Both listeners ask here before they carry a
-// request out. It touches nothing; what it answers goes into a 403.
+// A page of a stranger can make a visitor's browser send a form to any listener that the
+// visitor can reach. The page cannot read the answer, but does not need it to do harm. Both
+// listeners check requests here before they carry them out, and answer 403 to those that
+// fail.
 package browser

@@ -13,20 +13,19 @@ import (
 var (
 	// ErrCrossSite: a page of another origin sent the request.
 	ErrCrossSite = errors.New("a web page of another origin had a browser send this")
-	// ErrHost: a page sent the request to a name that somebody may have pointed here
-	// (DNS rebinding), so that it seems to be of the same origin.
+	// ErrHost: a page sent the request to an unknown name. Somebody may have pointed that
+	// name here (DNS rebinding), so that page and listener seem to have the same origin.
 	ErrHost = errors.New("a browser sent this to a host name that is none of this listener's")
 )
 
-// Guard refuses changes that a page of another origin makes a browser send. It may be
-// shared between goroutines.
+// Guard refuses changes that a page of another origin makes a browser send. Goroutines may
+// share it.
 type Guard struct {
 	origin *http.CrossOriginProtection
 	hosts  []string
 }
 
-// NewGuard returns a Guard of a listener with these host names, for which a port is of
-// no account.
+// NewGuard returns a Guard of a listener with these host names. It ignores their ports.
 func NewGuard(hosts ...string) *Guard {
 	g := &Guard{origin: http.NewCrossOriginProtection()}
 	for _, host := range hosts {
@@ -56,15 +55,15 @@ func (g *Guard) Check(r *http.Request) error {
 	return nil
 }
 
-// hostname is a Host header or the host of a URL without its port, in the one spelling
-// in which names are compared.
+// hostname returns a Host header, or the host of a URL, without its port and in the spelling
+// that is compared.
 func hostname(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.String() // IPv6 has many spellings, of which browsers send one
+		return addr.String() // IPv6 addresses have several spellings
 	}
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }

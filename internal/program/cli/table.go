@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// fit says what becomes of a column where a terminal is too narrow.
+// fit says what happens to a column if the terminal is too narrow.
 type fit int
 
 const (
-	whole       fit = iota // it stays as it is
-	asID                   // its first characters say which one it is
+	whole       fit = iota // it stays
+	asID                   // only its first characters are shown
 	asURL                  // its middle is left out, also of other long texts
-	asHost                 // the same, and its host stays visible as long as anything else gives way
+	asHost                 // the same, and the host stays until nothing else can be shortened
 	dropped                // it is left out
 	droppedLast            // the same, after all that is dropped
 	droppedURL             // as asURL, and then as droppedLast
@@ -35,8 +35,8 @@ type column struct {
 	fit  fit
 }
 
-// grid writes a table page by page. The first page settles the widths on a
-// terminal; elsewhere nothing is shortened and a column only grows.
+// grid writes a table page by page. On a terminal the first page decides the widths.
+// Elsewhere nothing is shortened, and a column only grows.
 type grid struct {
 	out     io.Writer
 	columns []column
@@ -44,8 +44,8 @@ type grid struct {
 	widths  []int
 }
 
-// write writes rows of as many cells as there are columns, the heads before the
-// first ones. What a terminal would act on is taken out.
+// write writes rows of as many cells as there are columns, the heads before the first page.
+// Control characters are escaped. Without rows it writes nothing.
 func (g *grid) write(rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (g *grid) write(rows [][]string) error {
 	return g.page(rows)
 }
 
-// page writes rows, also none of them: then the heads alone, if they are not there.
+// page is write that writes the heads even if there are no rows.
 func (g *grid) page(rows [][]string) error {
 	first := g.widths == nil
 	natural, hosts := slices.Clone(g.widths), make([]int, len(g.columns))
@@ -106,14 +106,13 @@ func (g *grid) line(row []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// fitted returns how wide each column is where the terminal has width columns, and
-// their cells and the hosts in them are as wide as natural and hosts say; 0: it is
-// left out. First ids give way, then columns that can be done without, from the
-// right, then URLs, the longest first, and hosts last. What does not fit even so is
-// left to the terminal.
+// fitted returns the width of each column on a terminal of width characters; 0: the column is
+// left out. Natural and hosts are the widths of their cells and of the hosts in them. It first
+// shortens ids, then leaves out optional columns from the right, then shortens URLs, the
+// longest first, and hosts last. If that is not enough, the terminal breaks the lines.
 func fitted(columns []column, natural, hosts []int, width int) []int {
 	w := slices.Clone(natural)
-	// total is how wide all is where URLs have limit characters, or their host's.
+	// total is the width of the table if URLs have limit characters, or those of their host.
 	total := func(limit int, withHosts bool) int {
 		sum := -gutter
 		for i, c := range columns {
@@ -156,8 +155,8 @@ func fitted(columns []column, natural, hosts []int, width int) []int {
 	return w
 }
 
-// floor is how wide a column of URLs is that may have limit characters, or as many
-// as its hosts.
+// floor is the width of a column of URLs that may have limit characters, or as many as its
+// hosts.
 func floor(c column, natural, host, limit int, withHosts bool) int {
 	if withHosts && c.fit == asHost {
 		limit = max(limit, host)
@@ -165,8 +164,7 @@ func floor(c column, natural, host, limit int, withHosts bool) int {
 	return min(natural, limit)
 }
 
-// splitURL returns the host of a URL, and what follows it; of another text the host
-// is empty.
+// splitURL returns the host of a URL and the rest after it. If s is not a URL, host is empty.
 func splitURL(s string) (host, rest string) {
 	_, after, ok := strings.Cut(s, "://")
 	if !ok {
@@ -178,9 +176,8 @@ func splitURL(s string) (host, rest string) {
 	return after, ""
 }
 
-// shortenURL leaves out of a URL that is longer than n characters its scheme, then
-// the middle of what follows the host, and of the host the beginning at last. Of
-// another text it leaves out the middle.
+// shortenURL shortens a URL to n characters. It leaves out the scheme, then the middle of the
+// part after the host, then the beginning of the host. Of other text it leaves out the middle.
 func shortenURL(s string, n int) string {
 	host, rest := splitURL(s)
 	length, hosts := utf8.RuneCountInString(host+rest), utf8.RuneCountInString(host)
@@ -198,12 +195,11 @@ func shortenURL(s string, n int) string {
 	}
 }
 
-// shorten leaves out the middle of what is longer than n characters: a name is
-// told by its beginning and by its end.
+// shorten shortens text to n characters. It leaves out the middle, because beginnings and ends
+// identify names.
 func shorten(s string, n int) string { return cut(s, n/2, n) }
 
-// cut leaves so much out of what is longer than n characters, after the first head
-// of them, that n are left.
+// cut shortens s to n characters: it leaves some out after the first head characters.
 func cut(s string, head, n int) string {
 	runes := []rune(s)
 	if len(runes) <= n {
@@ -215,8 +211,17 @@ func cut(s string, head, n int) string {
 	return string(runes[:head]) + "…" + string(runes[len(runes)-(n-1-head):])
 }
 
-// details writes names and what they stand for, one a line and aligned. What is
-// empty is left out.
+// WriteTable writes rows below heads, in aligned columns. A row has as many cells as there are
+// heads; control characters in them are escaped.
+func WriteTable(out io.Writer, heads []string, rows [][]string) error {
+	g := grid{out: out}
+	for _, head := range heads {
+		g.columns = append(g.columns, column{name: head})
+	}
+	return g.page(rows)
+}
+
+// details writes names and values, one pair a line, aligned. It leaves out empty values.
 func details(out io.Writer, rows [][2]string) error {
 	wide := 0
 	for _, row := range rows {

@@ -10,31 +10,37 @@ import (
 	"strings"
 )
 
-// finish reads the files that settings name and judges the settings together.
+// finish reads the files that settings name and checks the settings against each other.
 func (c *Config) finish(o Origins) error {
 	if c.MaxPending > 0 {
 		c.MaxPendingPerHost = min(pendingPerHost, c.MaxPending)
 	}
-	var errs []error
-	if err := c.readPublishers(); err != nil {
-		errs = append(errs, err)
-	}
-	if c.AdminTokenFile != "" {
-		var err error
-		if c.AdminToken, c.AdminTokenExposed, err = ReadAdminToken(c.AdminTokenFile); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", o.Where("admin-token-file"), err))
-		}
-	}
-	if err := c.finishRedis(o); err != nil {
-		errs = append(errs, err)
-	}
-	if err := c.readCAs(); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", o.Where("ca-file"), err))
+	errs := []error{
+		c.readPublishers(),
+		o.at("admin-token-file", c.readAdminToken()),
+		c.finishRedis(o),
+		o.at("ca-file", c.readCAs()),
 	}
 	return errors.Join(append(errs, c.check(o)...)...)
 }
 
-// check judges the settings together. Each message says what to change.
+// at puts the place of a setting before an error; nil stays nil.
+func (o Origins) at(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", o.Where(name), err)
+}
+
+// readAdminToken fills in c.AdminToken.
+func (c *Config) readAdminToken() (err error) {
+	if c.AdminTokenFile != "" {
+		c.AdminToken, c.AdminTokenExposed, err = ReadAdminToken(c.AdminTokenFile)
+	}
+	return err
+}
+
+// check checks the settings against each other. Each message says what to change.
 func (c *Config) check(o Origins) []error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
@@ -57,16 +63,22 @@ func (c *Config) check(o Origins) []error {
 		o.Where("admin-listen"), c.AdminListen)
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show the memory of the process, so they need a token; name its file with --admin-token-file", o.Where("pprof"))
-	need((c.TLSCert == "") == (c.TLSKey == ""), "%s: tls-cert and tls-key go together; name both files, or neither", o.Where(either(c.TLSCert != "", "tls-cert", "tls-key")))
-	need((c.AdminTLSCert == "") == (c.AdminTLSKey == ""), "%s: admin-tls-cert and admin-tls-key go together; name both files, or neither", o.Where(either(c.AdminTLSCert != "", "admin-tls-cert", "admin-tls-key")))
+	pair := func(cert, key, prefix string) {
+		given := prefix + "tls-cert"
+		if cert == "" {
+			given = prefix + "tls-key"
+		}
+		need((cert == "") == (key == ""), "%s: %stls-cert and %stls-key go together; name both files, or neither", o.Where(given), prefix, prefix)
+	}
+	pair(c.TLSCert, c.TLSKey, "")
+	pair(c.AdminTLSCert, c.AdminTLSKey, "admin-")
 	c.checkRedis(o, need)
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)
 	return errs
 }
 
-// Warnings returns what an operator should know about settings that are right
-// in themselves, a sentence each.
+// Warnings returns a sentence for each valid setting that an operator should think about.
 func (c *Config) Warnings() []string {
 	var all []string
 	warn := func(when bool, text string) {
@@ -89,7 +101,7 @@ func (c *Config) Warnings() []string {
 	return all
 }
 
-// isEverything reports whether a range has all addresses of IPv4 or of IPv6.
+// isEverything reports whether a range contains every IPv4 or every IPv6 address.
 func isEverything(p netip.Prefix) bool { return p.Bits() == 0 }
 
 // readCAs fills in c.RootCAs.
@@ -112,7 +124,7 @@ func (c *Config) readCAs() error {
 	return nil
 }
 
-// isLoopback reports whether only this machine reaches a listener on hostport.
+// isLoopback reports whether a listener on hostport can be reached only from this machine.
 func isLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -120,13 +132,6 @@ func isLoopback(hostport string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-func either(first bool, a, b string) string {
-	if first {
-		return a
-	}
-	return b
 }
 
 func portOf(hostport string) string {

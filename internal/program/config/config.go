@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Config holds the settings of a hub as they take effect. It is read once and
-// then only read; it may be shared between goroutines. A limit of zero means
-// that there is none.
+// Config holds the settings of a hub as they take effect. Nothing changes it after it was
+// read, so goroutines may share it. A limit of zero means no limit.
 type Config struct {
 	Dev bool // --dev was given; what it changes is in the other fields
 
@@ -17,29 +16,29 @@ type Config struct {
 	// TLSCert and TLSKey are the files of the public listener's certificate; both
 	// empty: it speaks plain HTTP.
 	TLSCert, TLSKey string
-	// AdminListen is host:port of the operator's listener. AdminToken is what
-	// it asks for; empty only where AdminListen is a loopback address.
+	// AdminListen is host:port of the operator's listener. AdminToken is the token
+	// that it requires; it is empty only if AdminListen is a loopback address.
 	AdminListen    string
 	AdminTokenFile string
 	// AdminTLSCert and AdminTLSKey are as TLSCert and TLSKey, of the operator's listener.
 	AdminTLSCert, AdminTLSKey string
 	AdminToken                Secret
-	// AdminTokenExposed: everybody on this machine may read or change AdminTokenFile.
+	// AdminTokenExposed: every user of this machine may read or change AdminTokenFile.
 	AdminTokenExposed bool
 
 	DataDir string
-	// SealKeyFile names the keys that secrets are sealed with where they are
-	// stored; empty: they are stored as they are.
+	// SealKeyFile names the file of the keys that seal stored secrets; empty: they
+	// are stored as they are.
 	SealKeyFile string
 	NodeID      string // empty: to be chosen at random
 
-	// RedisURL says where the data is that would else be in DataDir, and RedisURLFile
-	// names a file with it; empty: there is no Redis. The URL may hold a password.
+	// RedisURL is the Redis that has the data instead of DataDir; empty: none. The URL
+	// may include a password. RedisURLFile names a file with it.
 	RedisURL         Secret
 	RedisURLFile     string
 	RedisPrefix      string
 	OwnerLease       time.Duration // how long a dead hub keeps its shards
-	InstallID        string        // that the store has to have; empty: any
+	InstallID        string        // that the store must have; empty: any
 	AcceptEmptyStore bool
 
 	Continuity  string // ContinuityStrict or ContinuityFlag
@@ -113,7 +112,7 @@ const (
 // pendingPerHost is Config.MaxPendingPerHost wherever MaxPending has a bound.
 const pendingPerHost = 1000
 
-// Secret is a string that does not show when it is printed, logged or encoded.
+// Secret is a string that is masked when it is printed, logged or encoded.
 type Secret string
 
 const masked = "********"
@@ -136,10 +135,10 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 type Publisher struct {
 	Name   string
 	Topics []string // patterns such as https://example.org/*
-	// TokenSHA256 are the hashes of its bearer tokens, Secret is what it signs
-	// with. At least one of them is there.
+	// TokenSHA256 are the hashes of its bearer tokens, and Secret signs its requests.
+	// It has at least one of them.
 	TokenSHA256 [][32]byte
 	Secret      Secret
-	// SecretFile is where Secret stands; empty: there is none.
+	// SecretFile is the file with Secret; empty: there is none.
 	SecretFile string
 }

@@ -1,14 +1,13 @@
 // Package config reads the settings of a hub: from flags, from the environment,
-// from a YAML file, in this order of precedence, and from defaults. It says of
-// each value where it came from, and of each mistake where it is and what would
-// be right.
+// from a YAML file, in this order of precedence, and from defaults. It reports where
+// each value came from, and for each mistake its place and what would be right.
 //
 // One table (settings.go) names every setting. A setting called max-body is the
 // flag --max-body, the variable RSHUB_MAX_BODY and the key `max-body:` of the
-// file. What the table does not name is an error, never ignored.
+// file. A name that is not in the table is an error, never ignored.
 //
 // The package reads the files that settings name (secrets, publishers,
-// certificates), changes that of the publishers for `rshub token`, and touches
+// certificates), changes the publishers file for `rshub token`, and touches
 // nothing else. Its Config goes to internal/program/app, its Origins to `rshub config
 // show`.
 package config

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -69,12 +71,12 @@ func parseYAML(path string, data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// eachKey calls do with what each key of a mapping names, the key's value and
-// where it stands. It returns an error for each key that is unknown, that comes
-// twice, or that do refuses, with the place.
+// eachKey calls do for each key of a mapping: with what known has for it, its value and
+// its place. It returns an error with the place for each key that is unknown, repeated or
+// refused by do.
 func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what T, value *yaml.Node, from string) error) []error {
 	if n.Kind != yaml.MappingNode {
-		return []error{fmt.Errorf("%s:%d: here have to be keys and values, such as `name: value`", path, n.Line)}
+		return []error{fmt.Errorf("%s:%d: write keys and values here, such as `name: value`", path, n.Line)}
 	}
 	var errs []error
 	seen := map[string]int{}
@@ -87,7 +89,7 @@ func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what 
 		what, ok := known[key.Value]
 		switch {
 		case !ok || key.Kind != yaml.ScalarNode:
-			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, nearest.DidYouMean(key.Value, keys(known))))
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, nearest.DidYouMean(key.Value, slices.Collect(maps.Keys(known)))))
 		case seen[key.Value] > 0:
 			errs = append(errs, fmt.Errorf("%s: %s was set before, in line %d", from, key.Value, seen[key.Value]))
 		default:
@@ -138,13 +140,4 @@ func readSmall(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
 	}
 	return data, nil
-}
-
-// keys returns the keys of m in no order.
-func keys[T any](m map[string]T) []string {
-	all := make([]string, 0, len(m))
-	for k := range m {
-		all = append(all, k)
-	}
-	return all
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,13 +15,13 @@ import (
 
 const envPrefix = "RSHUB_"
 
-// given is a value of a setting as it was found somewhere.
+// given is a value of a setting as a layer has it.
 type given struct {
 	text []string
-	from string // where, for a person: "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
+	from string // its place: "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
 }
 
-// layer is what one source says, by the name of the setting.
+// layer holds the settings of one source, by name.
 type layer map[string]given
 
 // AddFlags puts a flag for every setting into fs, or for those that are named, to
@@ -45,7 +46,7 @@ func AddFlags(fs *pflag.FlagSet, names ...string) {
 	}
 }
 
-// flagValue keeps what a flag was given as text; Resolve makes sense of it.
+// flagValue keeps the text of a flag, which Resolve parses.
 type flagValue struct {
 	arg  string
 	list bool
@@ -87,8 +88,8 @@ func Load(args, environ []string) (Config, Origins, error) {
 
 // Resolve reads the settings from flags that AddFlags made and that were
 // parsed, an environment of NAME=value and the file that one of them may name.
-// The error joins one for each mistake, so that a person can mend all at once.
-// Origins is complete only where there is no error.
+// The error joins one for each mistake, so that all can be corrected at once.
+// Origins is complete only if there is no error.
 func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	c, origins, err := resolve(fs, environ)
 	if err != nil {
@@ -98,8 +99,8 @@ func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	return c, origins, err
 }
 
-// resolve is Resolve without what the settings are together, and without the
-// files that they name.
+// resolve is Resolve without the checks across settings and without reading the files that
+// they name.
 func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	var c Config
 	table := settings(&c)
@@ -113,15 +114,14 @@ func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 
 	// --dev changes the defaults of the others, so it comes before them.
 	i := slices.IndexFunc(table, func(s setting) bool { return s.name == "dev" })
-	dev, err := table[i].apply(layers, false)
+	dev, devErr := table[i].apply(layers, false)
 	origins := make(Origins, 0, len(table))
 	for i := range table {
 		s := &table[i]
-		if s.name == "dev" {
-			origins, errs = append(origins, dev), append(errs, err)
-			continue
+		o, err := dev, devErr
+		if s.name != "dev" {
+			o, err = s.apply(layers, c.Dev)
 		}
-		o, err := s.apply(layers, c.Dev)
 		origins, errs = append(origins, o), append(errs, err)
 	}
 	return c, origins, errors.Join(errs...)
@@ -147,16 +147,12 @@ func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
 		o.Value = []string{s.hide(value[0])}
 	}
 	if err := s.set(value); err != nil {
-		if strings.HasPrefix(o.From, "--") || strings.HasPrefix(o.From, envPrefix) {
-			return o, fmt.Errorf("%s: %w", o.From, err)
-		}
-		return o, fmt.Errorf("%s: %s: %w", o.From, s.name, err)
+		return o, fmt.Errorf("%s: %w", o.where(), err)
 	}
 	return o, nil
 }
 
-// first returns what the first layer that has the setting says; of a setting
-// that none has, the zero value.
+// first returns the value of a setting in the first layer that has it, or the zero value.
 func first(name string, layers []layer) given {
 	for _, l := range layers {
 		if v, ok := l[name]; ok {
@@ -180,14 +176,13 @@ func fromFlags(fs *pflag.FlagSet, table []setting) layer {
 	return l
 }
 
-// notOurs are variables that begin with our prefix and are no settings of a
-// hub: the operator's commands read the first, and Kubernetes puts the others
-// into every pod beside a Service whose name begins with rshub.
+// notOurs matches variables that begin with RSHUB_ and are not settings. The operator's
+// commands read the first. Kubernetes sets the others in every pod of a namespace that has a
+// Service whose name begins with rshub.
 var notOurs = regexp.MustCompile(`^RSHUB_ADMIN_URL$|^RSHUB(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromEnv reads the variables that begin with RSHUB_. One that is no setting is
-// an error, as an unknown flag is: a mistyped RSHUB_PUBLISH_AUTH must not open
-// the hub in silence.
+// fromEnv reads the variables that begin with RSHUB_. An unknown one is an error, like an
+// unknown flag: a mistyped RSHUB_PUBLISH_AUTH must not open the hub silently.
 func fromEnv(environ []string, table []setting) (layer, []error) {
 	byEnv := map[string]string{}
 	for _, s := range table {
@@ -202,7 +197,7 @@ func fromEnv(environ []string, table []setting) (layer, []error) {
 		case ok:
 			l[name] = given{[]string{value}, key}
 		case strings.HasPrefix(key, envPrefix) && !notOurs.MatchString(key):
-			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", key, nearest.DidYouMean(key, keys(byEnv))))
+			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", key, nearest.DidYouMean(key, slices.Collect(maps.Keys(byEnv)))))
 		}
 	}
 	return l, errs

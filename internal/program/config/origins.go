@@ -1,21 +1,20 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Origin says of one setting what it is and where that was said. It holds no
-// secrets: most settings only name files that do, and of the others Value is what
-// may be shown.
+// Origin is the value of one setting and the place that it comes from. It contains no
+// secrets: most settings only name files that do, and Value has the others masked.
 type Origin struct {
 	Name  string
 	Value []string // as it was written; several only in a list
 	From  string   // "default", "default of --dev", "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
 	List  bool
-	// Default says that nobody set it. Auto is what happens where the value is
-	// then empty, for a person.
+	// Default: nobody set it. Auto describes what an empty default means.
 	Default bool
 	Auto    string
 }
@@ -26,26 +25,28 @@ func (o Origin) Text() string { return strings.Join(o.Value, ",") }
 // Origins holds every setting, in the order of the help.
 type Origins []Origin
 
-// Get returns the origin of a setting; of an unknown one, the zero Origin.
+// Get returns the origin of a setting. That of an unknown one has only its name.
 func (o Origins) Get(name string) Origin {
-	for _, one := range o {
-		if one.Name == name {
-			return one
-		}
+	if i := slices.IndexFunc(o, func(one Origin) bool { return one.Name == name }); i >= 0 {
+		return o[i]
 	}
-	return Origin{}
+	return Origin{Name: name}
 }
 
-// Where tells the setting's place, for the front of a message.
+// Where returns the place of a setting, for the beginning of a message.
 func (o Origins) Where(name string) string {
-	from := o.Get(name).From
-	if strings.HasPrefix(from, "--") || strings.HasPrefix(from, envPrefix) {
-		return from
-	}
-	return from + ": " + name
+	return o.Get(name).where()
 }
 
-// Says tells what a setting is and who says so, for the middle of a message.
+// where returns the place of a setting, with its name unless the place includes it.
+func (o Origin) where() string {
+	if strings.HasPrefix(o.From, "--") || strings.HasPrefix(o.From, envPrefix) {
+		return o.From
+	}
+	return o.From + ": " + o.Name
+}
+
+// Says returns the name, value and place of a setting, for the middle of a message.
 func (o Origins) Says(name string) string {
 	one := o.Get(name)
 	return name + " is " + one.Text() + " (" + one.From + ")"

@@ -15,12 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// publishersName is the file in the data folder that is read if no other one is
-// named.
+// publishersName is the default publishers file, in the data folder.
 const publishersName = "publishers.yaml"
 
-// ErrNoPublishersFile is wrapped by what ReadPublishers returns where there is no
-// such file.
+// ErrNoPublishersFile is wrapped by the error of ReadPublishers if the file does not exist.
 var ErrNoPublishersFile = errors.New("there is no publishers file")
 
 // ReadPublishers reads a publishers file:
@@ -31,8 +29,9 @@ var ErrNoPublishersFile = errors.New("there is no publishers file")
 //	    token_sha256: [<64 hexadecimal digits>]
 //	    hmac_secret_file: library.secret
 //
-// A relative secret file is looked for beside it. The error joins one for each
-// mistake, each with file and line; what could be read comes back with it.
+// A relative path of a secret file starts at the folder of the publishers file. The error
+// joins one for each mistake, with file and line; the publishers that could be read are
+// returned with it.
 func ReadPublishers(path string) ([]Publisher, error) {
 	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +136,7 @@ func readSecretBeside(path string, text []string, p *Publisher) error {
 	return err
 }
 
-// ReadSecret reads a secret that stands alone in a file; white space around it
-// does not count.
+// ReadSecret reads a secret from a file that contains nothing else but white space around it.
 func ReadSecret(path string) (Secret, error) {
 	data, err := readSmall(path)
 	secret := strings.TrimSpace(string(data))
@@ -153,12 +151,12 @@ func ReadSecret(path string) (Secret, error) {
 	return Secret(secret), nil
 }
 
-// minAdminToken is how many characters the operator's token has at least: nobody guesses
-// one of so many, if they were drawn at random.
+// minAdminToken is the least number of characters in the operator's token: enough that a
+// random one cannot be guessed.
 const minAdminToken = 16
 
-// ReadAdminToken is ReadSecret for the operator's token. Exposed tells that everybody on
-// this machine may read or change the file; a group may.
+// ReadAdminToken is ReadSecret for the operator's token. Exposed reports whether every user
+// of this machine may read or change the file; access for its group is fine.
 func ReadAdminToken(path string) (token Secret, exposed bool, err error) {
 	token, err = ReadSecret(path)
 	if err != nil {
@@ -176,7 +174,7 @@ func (c *Config) readPublishers() error {
 	named := c.PublishersFile != ""
 	c.PublishersFile = c.publishersFile()
 	list, err := ReadPublishers(c.PublishersFile)
-	// Not there, or the data folder is a file, which the store will say.
+	// There is none, or the data folder is a file, which the store reports.
 	if !named && (errors.Is(err, ErrNoPublishersFile) || errors.Is(err, syscall.ENOTDIR)) {
 		return nil
 	}
@@ -184,7 +182,7 @@ func (c *Config) readPublishers() error {
 	return err
 }
 
-// publishersFile is the file that is named, or else the one in the data folder.
+// publishersFile returns the file that was named, or the default one.
 func (c *Config) publishersFile() string {
 	if c.PublishersFile != "" {
 		return c.PublishersFile
@@ -192,9 +190,8 @@ func (c *Config) publishersFile() string {
 	return filepath.Join(c.DataDir, publishersName)
 }
 
-// PublishersFile says which publishers file a hub would read that is started
-// with these flags, which AddFlags made and of which some may be missing, and
-// this environment.
+// PublishersFile returns the publishers file that a hub reads with these flags and this
+// environment. AddFlags made the flags; some may be missing.
 func PublishersFile(fs *pflag.FlagSet, environ []string) (string, error) {
 	c, _, err := resolve(fs, environ)
 	return c.publishersFile(), err

@@ -15,36 +15,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// publishersHead begins a publishers file that is made here.
+// publishersHead is the comment at the beginning of a new publishers file.
 const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again when it changes."
 
 // Errors of the changes.
 var (
-	// ErrNoPublisher: there is none of this name.
+	// ErrNoPublisher: no publisher has this name.
 	ErrNoPublisher = errors.New("there is no such publisher")
 	// ErrNoToken: the publisher has no such token.
 	ErrNoToken = errors.New("the publisher has no such token")
-	// ErrRefusedChange: the change would not do what was meant.
+	// ErrRefusedChange: the change is not possible, or would do something else.
 	ErrRefusedChange = errors.New("the change was not made")
 )
 
-// AddToken adds a token, by its hash, to the publisher of a name in the file at
-// path, and makes the publisher, or the file, where it is not there. The topics
-// are patterns; for a publisher that is there, none, or those that it has:
-// whoever has an older token of it is not to get more.
+// AddToken adds the hash of a token to the publisher called name in the file at path. It
+// creates the publisher, and the file, if needed. The topics are patterns. For an existing
+// publisher they must be none or those that it has, so that its older tokens do not gain
+// topics.
 func AddToken(path, name string, topics []string, token [sha256.Size]byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
-		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
-		hash := scalar(fmt.Sprintf("%x", token))
-		if i < 0 {
+		hash := fmt.Sprintf("%x", token)
+		i, err := find(list, name)
+		if err != nil {
 			if len(topics) == 0 {
-				return nil, fmt.Errorf("%w: %q, and a new one needs the topics that it may publish to (--topic)", ErrNoPublisher, name)
+				return nil, fmt.Errorf("%w, and a new one needs the topics that it may publish to (--topic)", err)
 			}
-			item := mapping("name", scalar(name), "topics", sequence(topics...), "token_sha256", sequence(hash.Value))
-			all := child(root, "publishers", &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"})
+			item := mapping("name", scalar(name), "topics", sequence(topics...), "token_sha256", sequence(hash))
+			all := child(root, "publishers", sequence())
 			if len(all.Content) == 0 {
 				all.Style = 0 // not []
 			}
@@ -60,20 +60,19 @@ func AddToken(path, name string, topics []string, token [sha256.Size]byte) error
 		if hashes.Kind == yaml.ScalarNode { // one alone
 			*hashes = *sequence(hashes.Value)
 		}
-		hashes.Content = append(hashes.Content, hash)
+		hashes.Content = append(hashes.Content, scalar(hash))
 		list[i].TokenSHA256 = append(list[i].TokenSHA256, token)
 		return list, nil
 	})
 }
 
-// RevokeToken takes from a publisher the one token whose hash, in hexadecimal
-// digits, begins with prefix, and returns the hash. The only credential of a
-// publisher is not taken away.
+// RevokeToken removes the token of a publisher whose hash, in hexadecimal digits, begins with
+// prefix, and returns the hash. It refuses to remove the only credential of a publisher.
 func RevokeToken(path, name, prefix string) (revoked [sha256.Size]byte, err error) {
 	return revoked, editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
-		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("%w: %q", ErrNoPublisher, name)
+		i, err := find(list, name)
+		if err != nil {
+			return nil, err
 		}
 		p, found := &list[i], -1
 		for n, sum := range p.TokenSHA256 {
@@ -96,7 +95,8 @@ func RevokeToken(path, name, prefix string) (revoked [sha256.Size]byte, err erro
 		p.TokenSHA256 = slices.Delete(p.TokenSHA256, found, found+1)
 		if len(p.TokenSHA256) == 0 {
 			p.TokenSHA256 = nil
-			remove(item, "token_sha256")
+			at := indexOf(item, "token_sha256")
+			item.Content = slices.Delete(item.Content, at, at+2)
 		} else {
 			hashes := child(item, "token_sha256", nil)
 			hashes.Content = slices.Delete(hashes.Content, found, found+1)
@@ -105,13 +105,12 @@ func RevokeToken(path, name, prefix string) (revoked [sha256.Size]byte, err erro
 	})
 }
 
-// RemovePublisher takes a publisher out of the file, with all its credentials,
-// and returns what it was.
+// RemovePublisher removes a publisher with all its credentials from the file, and returns it.
 func RemovePublisher(path, name string) (removed Publisher, err error) {
 	return removed, editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
-		i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("%w: %q", ErrNoPublisher, name)
+		i, err := find(list, name)
+		if err != nil {
+			return nil, err
 		}
 		removed = list[i]
 		all := child(root, "publishers", nil)
@@ -120,11 +119,19 @@ func RemovePublisher(path, name string) (removed Publisher, err error) {
 	})
 }
 
-// editPublishers changes a publishers file in one step: whoever reads it sees
-// the old one or the new one, also after a crash. Its comments and its order
-// stay. Change is given what the file says, as a list and as it is written, and
-// makes the same change to both; a file where that comes to two different things
-// (one with anchors, say) is left as it is.
+// find returns the index of the publisher of a name. The error wraps ErrNoPublisher.
+func find(list []Publisher, name string) (int, error) {
+	i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
+	if i < 0 {
+		return i, fmt.Errorf("%w: %q", ErrNoPublisher, name)
+	}
+	return i, nil
+}
+
+// editPublishers changes a publishers file in one step: a reader sees the old one or the new
+// one, also after a crash. Comments and order stay. Change gets the content as a list and as
+// YAML, and makes the same change to both. If the two then differ (as with anchors), the file
+// stays as it is.
 func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publisher, error)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
@@ -162,8 +169,7 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 	return replaceFile(path, text.Bytes())
 }
 
-// publishersNode reads a publishers file as it is written: the document, and the
-// mapping in it.
+// publishersNode reads a publishers file as YAML: the document, and the mapping in it.
 func publishersNode(path string) (doc, root *yaml.Node, err error) {
 	doc = new(yaml.Node)
 	data, err := readSmall(path)
@@ -203,48 +209,45 @@ func sequence(text ...string) *yaml.Node {
 	return n
 }
 
-// mapping makes a mapping of keys and nodes in turn.
+// mapping makes a mapping of keys (string) and their values (*yaml.Node) in turn.
 func mapping(pairs ...any) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, p := range pairs {
-		switch p := p.(type) {
-		case string:
-			n.Content = append(n.Content, scalar(p))
-		case *yaml.Node:
-			n.Content = append(n.Content, p)
+		if key, ok := p.(string); ok {
+			p = scalar(key)
 		}
+		n.Content = append(n.Content, p.(*yaml.Node))
 	}
 	return n
 }
 
-// child returns the value of a key, which it sets where it is not there or has
-// none.
-func child(m *yaml.Node, key string, otherwise *yaml.Node) *yaml.Node {
+// indexOf returns the index of a key in the content of a mapping, and -1 if it has none. The
+// value follows the key.
+func indexOf(m *yaml.Node, key string) int {
 	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value != key {
-			continue
+		if m.Content[i].Value == key {
+			return i
 		}
-		value := m.Content[i+1]
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
-		if value.Tag != "!!null" {
-			return value
-		}
+	}
+	return -1
+}
+
+// child returns the value of a key. If there is none, it sets the key to otherwise.
+func child(m *yaml.Node, key string, otherwise *yaml.Node) *yaml.Node {
+	i := indexOf(m, key)
+	if i < 0 {
+		m.Content = append(m.Content, scalar(key), otherwise)
+		return otherwise
+	}
+	value := m.Content[i+1]
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	if value.Tag == "!!null" {
 		m.Content[i+1] = otherwise
 		return otherwise
 	}
-	m.Content = append(m.Content, scalar(key), otherwise)
-	return otherwise
-}
-
-func remove(m *yaml.Node, key string) {
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			m.Content = slices.Delete(m.Content, i, i+2)
-			return
-		}
-	}
+	return value
 }
 
 func sameSet(a, b []string) bool {

@@ -44,7 +44,7 @@ func TestMistakesInThePublishersFile(t *testing.T) {
 	for content, want := range map[string]string{
 		"publisher: []\n":                        ":1: there is no setting \"publisher\"; did you mean publishers?",
 		"publishers: {}\n":                       ":1: publishers: it has to be a list",
-		"publishers:\n- x\n":                     ":2: here have to be keys",
+		"publishers:\n- x\n":                     ":2: write keys and values here",
 		"publishers:\n- name: a\n  topic: [x]\n": ":3: there is no setting \"topic\"; did you mean topics?",
 		"publishers:\n- topics: ['*']\n  token_sha256: " + hash + "\n":                        ":2: a publisher has no name",
 		"publishers:\n- name: a\n  token_sha256: " + hash + "\n":                              ":2: publisher \"a\" has no topics",

@@ -10,15 +10,14 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
-// redisRetention is the default of retention-total with Redis, which keeps all in
+// redisRetention is the default of retention-total with Redis, which keeps everything in
 // memory.
 const redisRetention = "512MiB"
 
 const redisForms = "write it like redis://127.0.0.1:6379, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host"
 
-// parseRedis checks as much of a Redis URL as tells it from something else; the
-// store reads the rest. What is wrong is told without the value, which may hold a
-// password.
+// parseRedis checks the scheme and that there is a host; the store parses the rest. Errors
+// do not contain the value, which may include a password.
 func parseRedis(s string) (Secret, error) {
 	if s == "" {
 		return "", nil
@@ -27,16 +26,16 @@ func parseRedis(s string) (Secret, error) {
 	base, kind, _ := strings.Cut(scheme, "+")
 	switch {
 	case !ok || base != "redis" && base != "rediss" || !slices.Contains([]string{"", "sentinel", "cluster"}, kind) || strings.HasSuffix(scheme, "+"):
-		return "", errors.New("the value is no URL of a Redis; " + redisForms)
+		return "", errors.New("the value is not a Redis URL; " + redisForms)
 	case rest == "" || strings.ContainsAny(rest[:1], "/?"):
 		return "", errors.New("the Redis URL names no host; " + redisForms)
 	case strings.HasPrefix(rest, masked):
-		return "", errors.New("the Redis URL has asterisks where its user name and password were; write those")
+		return "", errors.New("the Redis URL has asterisks where its user name and password were; replace them with the real ones")
 	}
 	return Secret(s), nil
 }
 
-// hideRedis takes what may be secret out of a Redis URL.
+// hideRedis masks the parts of a Redis URL that may be secret.
 func hideRedis(s string) string {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
@@ -54,7 +53,7 @@ func hideRedis(s string) string {
 	return scheme + "://" + rest
 }
 
-// redisPrefixes are those that package redisstore takes.
+// redisPrefixes matches the prefixes that package redisstore accepts.
 var redisPrefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 
 func parseRedisPrefix(s string) (string, error) {
@@ -76,13 +75,10 @@ func (c *Config) readRedis(o Origins) error {
 	if err == nil {
 		c.RedisURL, err = parseRedis(string(text))
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", o.Where("redis-url-file"), err)
-	}
-	return nil
+	return o.at("redis-url-file", err)
 }
 
-// finishRedis reads what is in a file, and sets the default that depends on it.
+// finishRedis reads the URL from its file, and sets the default that depends on it.
 func (c *Config) finishRedis(o Origins) error {
 	if err := c.readRedis(o); err != nil {
 		return err
@@ -96,7 +92,7 @@ func (c *Config) finishRedis(o Origins) error {
 	return nil
 }
 
-// checkRedis judges the settings of Redis together.
+// checkRedis checks the settings of Redis against each other.
 func (c *Config) checkRedis(o Origins, need func(ok bool, format string, args ...any)) {
 	for _, name := range []string{"redis-prefix", "owner-lease", "install-id", "accept-empty-store"} {
 		need(c.RedisURL != "" || o.Get(name).Default, "%s: it is for Redis alone, and there is no redis-url; give that, or leave it out", o.Where(name))

@@ -12,12 +12,12 @@ import (
 	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
-// lockWait is how long a change waits for another one to be done.
+// lockWait is how long a change waits for another one to finish.
 const lockWait = 10 * time.Second
 
-// replaceFile puts data in the place of a file, whole or not at all. The file
-// keeps its owner and who may read it, but others never may; a new one is its
-// owner's alone, who is that of the folder where root makes it.
+// replaceFile replaces the content of a file, whole or not at all. The file keeps its owner
+// and mode, without any access for others. Only the owner can read a new file; if root
+// creates it, its owner is that of the folder.
 func replaceFile(path string, data []byte) error {
 	mode, like := fs.FileMode(0o600), filepath.Dir(path)
 	if info, err := os.Stat(path); err == nil {
@@ -28,13 +28,13 @@ func replaceFile(path string, data []byte) error {
 		Prepare: func(f *os.File) error { return errors.Join(owned(f, like, like == path), f.Chmod(mode)) },
 	}, data)
 	if err == nil {
-		_ = atomicfile.SyncDir(filepath.Dir(path)) // it is done; whether it outlives a power cut is left to the system
+		_ = atomicfile.SyncDir(filepath.Dir(path)) // the file is replaced; an error only means that a power cut may undo that
 	}
 	return err
 }
 
-// owned gives f to the owner of the file or folder like. Where that has to be
-// and can't, the hub could not read f any more.
+// owned gives f to the owner of the file or folder like. It returns an error if must is set
+// and that is not possible: the hub could not read f any more.
 func owned(f *os.File, like string, must bool) error {
 	info, err := os.Stat(like)
 	if err != nil {
@@ -50,8 +50,8 @@ func owned(f *os.File, like string, must bool) error {
 	return nil
 }
 
-// lockFolder keeps two changes in one folder from happening at once, also where
-// a process that has the lock is killed.
+// lockFolder lets one change at a time happen in a folder. The lock of a process that is
+// killed ends with it.
 func lockFolder(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir) //nolint:gosec // the operator names it
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,12 +12,12 @@ type setting struct {
 	arg  string // what stands for the value in the help; empty: true or false
 	help string
 	def  string
-	auto string // what happens where def is empty and nothing is set
-	dev  string // the default under --dev where it is another one
+	auto string // what an empty def means
+	dev  string // the default with --dev; empty: the same
 	list bool   // may be given several times
 	// set parses and stores a value; a setting that is no list gets exactly one.
 	set func(text []string) error
-	// hide is what is shown of a value that may hold a secret; nil: all of it.
+	// hide masks a value that may include a secret; nil: all of it is shown.
 	hide func(text string) string
 }
 
@@ -126,9 +126,8 @@ func many[T any](parse func(string) (T, error), field *[]T) func([]string) error
 
 func ignore([]string) error { return nil }
 
-// split takes apart a list that is written in one piece: at white space and
-// commas. A comma may also be part of a URL, so among URLs only one that
-// another URL follows counts.
+// split splits a list at white space and commas. A comma may be part of a URL, so among URLs
+// it separates only if another URL follows.
 func split(text string) []string {
 	if strings.Contains(text, "://") {
 		text = strings.NewReplacer(",http://", " http://", ",https://", " https://").Replace(text)
@@ -138,7 +137,7 @@ func split(text string) []string {
 	return strings.Fields(text)
 }
 
-// texts returns the values of s as they are written in pieces.
+// texts returns the values of s, with lists split.
 func (s *setting) texts(given ...string) []string {
 	if !s.list {
 		return given

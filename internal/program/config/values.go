@@ -15,7 +15,7 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
-// Rate is how many in how much time. The zero Rate sets no limit.
+// Rate is a number of things per time. The zero Rate sets no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration
@@ -82,7 +82,7 @@ func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, erro
 	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as %s", s, example)
 }
 
-// parseBytes is quantity.Size for what is counted.
+// parseBytes is quantity.Size for a Rate, which counts in int.
 func parseBytes(s string) (int, error) {
 	n, err := quantity.Size(s)
 	if err == nil && n > math.MaxInt {
@@ -109,7 +109,7 @@ func parseBool(s string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", s)
 }
 
-// parseAddr checks host:port, of which the host may be empty and the port 0.
+// parseAddr checks host:port. The host may be empty, and the port 0.
 func parseAddr(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	n, perr := quantity.Digits(port)
@@ -131,7 +131,7 @@ func parseHost(s string) (string, error) {
 }
 
 // parseBase parses an absolute http or https URL without user, query and fragment. Bad says
-// what is wrong; shown says what would happen to a user name or password.
+// what is wrong; shown completes it for a URL with a user name or password.
 func parseBase(s, shown string) (u *url.URL, bad string) {
 	u, err := url.Parse(s)
 	switch {
@@ -145,7 +145,7 @@ func parseBase(s, shown string) (u *url.URL, bad string) {
 	return u, ""
 }
 
-// parsePublicURL checks the hub URI, which goes out exactly as it is given.
+// parsePublicURL checks the hub URI, which the hub sends exactly as given.
 func parsePublicURL(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -160,8 +160,7 @@ func parsePublicURL(s string) (string, error) {
 	return s, nil
 }
 
-// parseEndpoint reads where traces go. The path that collectors have by default
-// is added where there is none.
+// parseEndpoint reads the URL that traces go to, and adds the usual path if it has none.
 func parseEndpoint(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -176,8 +175,8 @@ func parseEndpoint(s string) (string, error) {
 	return u.String(), nil
 }
 
-// parseProxy checks where outbound requests go through. What is wrong is told
-// without the value, which may hold a password.
+// parseProxy checks the proxy for outbound requests. Errors do not contain the value, which
+// may include a password.
 func parseProxy(s string) (Secret, error) {
 	if s == "" {
 		return "", nil
@@ -192,7 +191,7 @@ func parseProxy(s string) (Secret, error) {
 	case u.Path != "" && u.Path != "/", strings.ContainsAny(s, "?#"):
 		bad = "has a path, a query or a fragment after the host"
 	case u.User.Username() == masked:
-		bad = "has asterisks where the user name and password were; write those"
+		bad = "has asterisks where the user name and password were; replace them with the real ones"
 	}
 	if bad != "" {
 		return "", fmt.Errorf("the proxy's address %s; write it like http://gate.example.org:3128, with USER:PASSWORD@ before the host if the proxy asks for them", bad)
@@ -200,8 +199,7 @@ func parseProxy(s string) (Secret, error) {
 	return Secret(s), nil
 }
 
-// hideUser takes the user name and password out of what somebody gave as a URL, so
-// that it can be shown. It also does so where that is no URL.
+// hideUser masks the user name and password in s, which should be a URL but need not be.
 func hideUser(s string) string {
 	i := strings.LastIndexByte(s, '@')
 	if i < 0 {
@@ -214,8 +212,7 @@ func hideUser(s string) string {
 	return scheme + "://" + masked + s[i:]
 }
 
-// parsePattern checks only what a pattern cannot do without; package validate
-// gives it its meaning.
+// parsePattern checks only how a pattern begins; package validate parses the rest.
 func parsePattern(s string) (string, error) {
 	if s != "*" && !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
 		return "", fmt.Errorf("%q is not a topic pattern; write it like https://example.org/*", s)
@@ -244,7 +241,7 @@ func parseAllowed(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// oneOf parses a word of a given few.
+// oneOf accepts only the given words.
 func oneOf(words ...string) func(string) (string, error) {
 	return func(s string) (string, error) {
 		if slices.Contains(words, s) {
@@ -254,7 +251,7 @@ func oneOf(words ...string) func(string) (string, error) {
 	}
 }
 
-// atLeast is parse with a least value, written as a person would.
+// atLeast is parse with a least value, in the same notation.
 func atLeast[T int | int64 | time.Duration](least string, parse func(string) (T, error)) func(string) (T, error) {
 	lowest, err := parse(least)
 	if err != nil {

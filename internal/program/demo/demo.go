@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,14 +28,14 @@ import (
 
 // Options say where the demo works. The zero value works in the current folder.
 type Options struct {
-	// Data is the folder that is published, ./demo-data, and Copy that of the copy,
-	// ./demo-copy. Data gets some files where there is no such folder. Copy has to be
-	// empty or of an earlier demo, since what Data lacks is deleted there.
+	// Data is the folder that is published, ./demo-data by default. If it does not exist,
+	// it is created with some files. Copy is the folder of the copy, ./demo-copy by default.
+	// It must be empty or from an earlier demo: files that are not in Data are deleted there.
 	Data, Copy string
 	Version    string
 	Out        io.Writer
-	// Log is told what the Source and the Destination log, and Hub what the hub
-	// does; nil: nobody is.
+	// Log is the log of the Source and the Destination, and Hub that of the hub; nil
+	// discards them.
 	Log *slog.Logger
 	Hub *zap.Logger
 }
@@ -42,15 +43,15 @@ type Options struct {
 const (
 	startWithin = 30 * time.Second
 	stopWithin  = 15 * time.Second
-	settle      = 100 * time.Millisecond // a file that was left alone for this long is published
-	together    = 20 * time.Millisecond  // changes so close are one notification
+	unchanged   = 100 * time.Millisecond // a file is published when it has not changed for this long
+	together    = 20 * time.Millisecond  // changes within this time are one notification
 )
 
 // demo is one demo under way.
 type demo struct {
 	o     Options
 	lines *lines
-	state string // a folder of its own, gone at the end
+	state string // a folder that is deleted at the end
 
 	hub    *app.App
 	source *source.Source
@@ -58,18 +59,11 @@ type demo struct {
 	stops  []func()
 }
 
-// Run runs the demo until ctx ends. An error says what could not be started, or
-// what ended by itself; ErrNested is one of them.
+// Run runs the demo until ctx ends. It returns an error if something could not be started or
+// ended by itself; ErrNested is one of them.
 func Run(ctx context.Context, o Options) error {
-	if o.Data == "" {
-		o.Data = "demo-data"
-	}
-	if o.Copy == "" {
-		o.Copy = "demo-copy"
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Data, o.Copy = cmp.Or(o.Data, "demo-data"), cmp.Or(o.Copy, "demo-copy")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	d := &demo{o: o, lines: newLines(o.Out)}
 	defer d.stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -92,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// prepare makes the folders.
+// prepare creates the folders.
 func (d *demo) prepare() (err error) {
 	if err := apart(d.o.Data, d.o.Copy); err != nil {
 		return err
@@ -111,7 +105,7 @@ func (d *demo) prepare() (err error) {
 	return nil
 }
 
-// defers has something done at the end, the last first.
+// defers registers what is done at the end, in reverse order.
 func (d *demo) defers(f func()) { d.stops = append(d.stops, f) }
 
 func (d *demo) stop() {
@@ -120,7 +114,7 @@ func (d *demo) stop() {
 	}
 }
 
-// start starts the three, one after the other.
+// start starts the hub, the Source and the Destination, in this order.
 func (d *demo) start(ctx context.Context, failed chan<- error) error {
 	if err := d.startHub(ctx); err != nil {
 		return fmt.Errorf("starting the hub: %w", err)
@@ -159,7 +153,7 @@ func (d *demo) startHub(ctx context.Context) error {
 	d.defers(func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
-		_ = d.hub.Stop(stopping) // what it could not finish is in its state, which goes as well
+		_ = d.hub.Stop(stopping) // its state is deleted anyway
 	})
 	return nil
 }
@@ -173,7 +167,7 @@ func (d *demo) startSource(ctx context.Context, failed chan<- error) (string, er
 	at := "http://" + l.Addr().String() + "/"
 	d.source, err = source.Open(source.Options{ //nolint:contextcheck // opening waits for nobody
 		PublicURL: at, StateDir: filepath.Join(d.state, "source"),
-		Sets:     []source.Set{{Folder: source.FolderOptions{Dir: d.o.Data, Settle: settle, MaxDeleted: 1}}},
+		Sets:     []source.Set{{Folder: source.FolderOptions{Dir: d.o.Data, Settle: unchanged, MaxDeleted: 1}}},
 		Hubs:     []publisher.Hub{{URL: d.hub.HubURL()}},
 		Every:    together,
 		Schedule: source.Schedule{ResourceList: time.Second, Dump: -1, Archive: -1},
@@ -190,7 +184,7 @@ func (d *demo) startSource(ctx context.Context, failed chan<- error) (string, er
 	return at, nil
 }
 
-// startCopy returns when the copy is in sync and subscribed.
+// startCopy returns when the copy is complete and subscribed.
 func (d *demo) startCopy(ctx context.Context, from string, failed chan<- error) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(ctx, 8095))
 	if err != nil {
@@ -216,11 +210,11 @@ func (d *demo) startCopy(ctx context.Context, from string, failed chan<- error) 
 	return d.subscribed(ctx)
 }
 
-// baseline takes the copy, once the Source has scanned its folder.
+// baseline makes the copy, once the Source has scanned its folder.
 func (d *demo) baseline(ctx context.Context, from string) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	for !answers(ctx, from+"resourcelist.xml") {
+	for !get(ctx, from+"resourcelist.xml", nil) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the Source has no Resource List after %v", startWithin)
 		}
@@ -233,21 +227,22 @@ func (d *demo) baseline(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	verdict := "in sync"
+	result := "in sync"
 	if !audit.InSync {
-		verdict = fmt.Sprintf("not in sync: %d missing, %d differing, %d extra", audit.Missing, audit.Differing, audit.Extra)
+		result = fmt.Sprintf("not in sync: %d missing, %d differing, %d extra", audit.Missing, audit.Differing, audit.Extra)
 	}
 	done := quantity.Count(audit.Equal, "file", "files")
 	if audit.Repaired != nil && audit.Repaired.Deleted > 0 {
 		done += fmt.Sprintf(", %d of an earlier demo deleted", audit.Repaired.Deleted)
 	}
-	d.lines.say("baseline: " + done + "; the copy is " + verdict)
+	d.lines.say("baseline: " + done + "; the copy is " + result)
 	return nil
 }
 
-// answers reports whether there is something at an address.
-func answers(ctx context.Context, address string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, address, nil)
+// get asks for a document of the hub or the Source, and decodes its JSON unless into is nil.
+// It reports whether that worked.
+func get(ctx context.Context, address string, into any) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return false
 	}
@@ -255,8 +250,8 @@ func answers(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	defer func() { _ = resp.Body.Close() }() // only read
+	return resp.StatusCode == http.StatusOK && (into == nil || json.NewDecoder(resp.Body).Decode(into) == nil)
 }
 
 // subscribed waits until the hub has the subscription.
@@ -264,32 +259,16 @@ func (d *demo) subscribed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	for ctx.Err() == nil {
-		n, err := d.subscriptions(ctx)
-		if err == nil && n > 0 {
+		var page struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if get(ctx, "http://"+d.hub.AdminAddr()+"/api/v1/subscriptions?state=active", &page) && len(page.Items) > 0 {
 			d.lines.say("the Destination is subscribed: the hub verified its callback")
 			return nil
 		}
 		pause(ctx)
 	}
 	return fmt.Errorf("the hub has not verified the Destination's callback within %v", startWithin)
-}
-
-// subscriptions asks the hub how many are in force.
-func (d *demo) subscriptions(ctx context.Context) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.hub.AdminAddr()+"/api/v1/subscriptions?state=active", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var page struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	err = json.NewDecoder(resp.Body).Decode(&page)
-	return len(page.Items), err
 }
 
 // serve answers on l until the demo ends.
@@ -322,16 +301,14 @@ func (d *demo) background(ctx context.Context, run func() error, failed chan<- e
 }
 
 func pause(ctx context.Context) {
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(50 * time.Millisecond):
 	}
 }
 
-// address is one on loopback: with the port that people expect, or if that is in use
-// with a free one.
+// address returns an address on loopback: with the usual port, or with a free one if that is
+// in use.
 func address(ctx context.Context, port int) string {
 	const free = 0
 	for _, p := range []int{port, free} {

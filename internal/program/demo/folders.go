@@ -15,7 +15,7 @@ var examples = map[string]string{
 	"letters/greek.md": "# α β γ\n",
 }
 
-// fill makes a folder with examples where there is none.
+// fill creates the folder with examples, if there is none.
 func fill(dir string) error {
 	if _, err := os.Stat(dir); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -32,24 +32,24 @@ func fill(dir string) error {
 	return nil
 }
 
-// prefix begins the names of folders for the state of a demo, and held is the file there
-// that it keeps locked while it runs.
+// prefix begins the names of folders for the state of a demo. A demo keeps the file held in
+// it locked while it runs.
 const (
 	prefix = "rshub-demo-"
 	held   = "running"
 )
 
-// stateFolder makes a folder for the state of a demo, which done removes. Those of demos
-// that were killed it removes, too: nobody holds their lock.
+// stateFolder creates a folder for the state of a demo, which done removes. It also removes
+// the folders of demos that were killed: nobody has their lock.
 func stateFolder() (dir string, done func(), err error) {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", held)) // none, where TMPDIR has the looks of a pattern
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", held)) // fails only if TMPDIR contains a malformed pattern
 	for _, name := range left {
 		f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // it has our name
 		if err != nil {
-			continue // it is somebody else's
+			continue // it belongs to another user
 		}
 		if lock(f) == nil {
-			_ = os.RemoveAll(filepath.Dir(name)) // else the next demo does
+			_ = os.RemoveAll(filepath.Dir(name)) // if that fails, the next demo tries again
 		}
 		_ = f.Close()
 	}
@@ -58,7 +58,7 @@ func stateFolder() (dir string, done func(), err error) {
 	}
 	f, err := os.Create(filepath.Join(dir, held+".new")) //nolint:gosec // it is in our own folder
 	if err == nil {
-		// It gets its name when it is locked, so that no other demo finds it before.
+		// Lock it before it gets its name, so that no other demo finds it unlocked.
 		err = errors.Join(lock(f), os.Rename(f.Name(), filepath.Join(dir, held)))
 	}
 	done = func() {
@@ -72,11 +72,11 @@ func stateFolder() (dir string, done func(), err error) {
 	return dir, done, nil
 }
 
-// lock returns an error where another process has f locked.
+// lock returns an error if another process has locked f.
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// ErrNested says that the folders are not beside each other.
-var ErrNested = errors.New("they lie one within the other")
+// ErrNested means that one folder is inside the other.
+var ErrNested = errors.New("one is inside the other")
 
 // apart returns ErrNested unless neither folder is within the other.
 func apart(data, copied string) error {
@@ -96,7 +96,8 @@ func apart(data, copied string) error {
 	return nil
 }
 
-// whole is the absolute path of a folder, which need not exist, without links.
+// whole returns the absolute path of a folder without symbolic links. The folder need not
+// exist.
 func whole(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -112,13 +113,13 @@ func whole(dir string) (string, error) {
 	return filepath.Join(parent, filepath.Base(dir)), nil
 }
 
-// mark is in the folder of each demo's copy, where copies have what is their own.
-const mark = ".rssub/rshub-demo"
+// flag is the file in the copy's folder by which a demo recognises it.
+const flag = ".rssub/rshub-demo"
 
-// claim makes the folder of the copy, or returns an error where there is one with
-// files that no demo put there: a copy deletes what its Source does not have.
+// claim creates the folder of the copy. It returns an error if the folder has files that are
+// not from a demo: a copy deletes files that its Source does not have.
 func claim(dir string) error {
-	name := filepath.Join(dir, filepath.FromSlash(mark))
+	name := filepath.Join(dir, filepath.FromSlash(flag))
 	if _, err := os.Stat(name); err == nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,12 +18,12 @@ import (
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
-// remembered is how many notifications' deliveries are.
+// remembered is the number of notifications whose deliveries are remembered.
 const remembered = 1000
 
 // lines prints what happens, one readable line for each step.
 type lines struct {
-	source string // what addresses of resources begin with
+	source string // the beginning of all URLs of resources
 
 	mu        sync.Mutex
 	out       io.Writer
@@ -43,21 +44,21 @@ func newLines(out io.Writer) *lines {
 func (l *lines) print(s string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, _ = fmt.Fprintln(l.out, s) // there is nobody to tell
+	_, _ = fmt.Fprintln(l.out, s) // there is nowhere to report it
 }
 
 // say prints with the time of day.
 func (l *lines) say(s string) { l.print(time.Now().Format(time.TimeOnly) + " " + s) }
 
-// posted tells of what a hub did not take; what it took shows when it arrives.
+// posted prints a notification that the hub refused. An accepted one shows when it arrives.
 func (l *lines) posted(_ string, p publisher.Posted) {
 	if p.Err != nil {
 		l.say(fmt.Sprintf("the hub did not accept a notification, which is sent again: %v", p.Err))
 	}
 }
 
-// watch notes when notifications are delivered. That is before they are answered,
-// since what they tell of may be carried out before the answer is written.
+// watch records when notifications are delivered. It does so before the answer, since their
+// changes may be made before the answer is written.
 func (l *lines) watch(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("Webhook-Id")
@@ -102,7 +103,7 @@ func (l *lines) arrived(id string) {
 	l.delivered[id] = d
 }
 
-// refused takes back that a notification arrived: it is delivered again.
+// refused undoes arrived: the hub delivers the notification again.
 func (l *lines) refused(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,7 @@ func (l *lines) event(e destination.Event) {
 	if e.Change == "" && e.What != destination.Failed {
 		return // the baseline has a line of its own
 	}
-	s := fmt.Sprintf("%s %s", first(string(e.Change), e.What), l.name(e.URL))
+	s := fmt.Sprintf("%s %s", cmp.Or(string(e.Change), e.What), l.name(e.URL))
 	if e.What == destination.Copied {
 		s += fmt.Sprintf(" %d B", e.Bytes)
 		if sum := resourcesync.ParseHashes(e.Hash).Sum(resourcesync.SHA256); sum != nil {
@@ -133,7 +134,7 @@ func (l *lines) event(e destination.Event) {
 	l.say(s)
 }
 
-// way says how the Destination learnt of a change, and in what time.
+// way says how the Destination learnt of a change, and how long that took.
 func (l *lines) way(e destination.Event) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +156,7 @@ func since(from, to time.Time) string {
 	return fmt.Sprintf("%d ms", max(0, to.Sub(from).Milliseconds()))
 }
 
-// name is a resource's path in the folder, as it can be shown in one line.
+// name is a resource's path in the folder, in one line.
 func (l *lines) name(address string) string {
 	path, _ := strings.CutPrefix(address, l.source)
 	if plain, err := url.PathUnescape(path); err == nil {
@@ -165,11 +166,4 @@ func (l *lines) name(address string) string {
 		return strconv.Quote(path)
 	}
 	return path
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
