@@ -213,10 +213,12 @@ func sequence(text ...string) *yaml.Node {
 func mapping(pairs ...any) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, p := range pairs {
-		if key, ok := p.(string); ok {
-			p = scalar(key)
+		switch p := p.(type) {
+		case string:
+			n.Content = append(n.Content, scalar(p))
+		case *yaml.Node:
+			n.Content = append(n.Content, p)
 		}
-		n.Content = append(n.Content, p.(*yaml.Node))
 	}
 	return n
 }
