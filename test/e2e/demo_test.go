@@ -170,7 +170,7 @@ func TestDemoRefusesForeignFolders(t *testing.T) {
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		wrong := 1
-		if strings.Contains(want, "within") {
+		if strings.Contains(want, "inside") {
 			wrong = 2 // whatever is in the folders
 		}
 		if code := cmd.ProcessState.ExitCode(); err == nil || code != wrong || !strings.Contains(string(out), want) {
