@@ -140,12 +140,12 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// stranger is the error that something else than a hub answers.
+// stranger is the error if something other than a hub answers.
 func (c *client) stranger(why string) error {
 	return Fail(ExitFailure, "what answers at %s is not a hub's operator listener: %s\nSay where that is with --admin-url or RSHUB_ADMIN_URL", c.base, Line(why))
 }
 
-// foreign is the error that an answer is not what this version understands.
+// foreign is the error if this version cannot read an answer.
 func (c *client) foreign(err error) error {
 	return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version? `rshub info` and `rshub version` tell", c.base, err)
 }
@@ -185,8 +185,7 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 	}
 }
 
-// pages asks for one page of a list after the other and gives each to do,
-// holding one at a time.
+// pages requests the pages of a list one after the other, and calls do with each.
 func (c *client) pages(ctx context.Context, path string, query url.Values, do func(items []json.RawMessage) error) error {
 	query.Set("limit", strconv.Itoa(pageSize))
 	for {

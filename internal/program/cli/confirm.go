@@ -11,8 +11,8 @@ import (
 // maxReply bounds what is read as the answer to a question.
 const maxReply = 1 << 10
 
-// confirm lets pass what destroys something: with --yes, or after a yes on a
-// terminal. What is a phrase such as "end the subscription".
+// confirm returns nil with --yes, or after a yes on a terminal, and else an error. What
+// describes the destructive change, such as "end the subscription".
 func confirm(cmd *cobra.Command, env Env, yes bool, what string) error {
 	if yes {
 		return nil

@@ -16,7 +16,7 @@ type Credential struct {
 	line  string
 }
 
-// ReadCredential reads the file for the first time; an empty name stands for no file.
+// ReadCredential reads the file for the first time; an empty name means no file.
 // An error is for ExitUsage.
 func ReadCredential(flag, name string) (*Credential, error) {
 	c := &Credential{flag: flag, name: name}
@@ -29,8 +29,8 @@ func ReadCredential(flag, name string) (*Credential, error) {
 	return c, err
 }
 
-// Get is the line as the file has it now; empty: there is no file. While the file is
-// gone, or holds something else than one line, it stays what it was.
+// Get returns the line that the file has now; empty: no file was named. While the file is
+// missing, or does not have exactly one line, Get returns the last valid one.
 func (c *Credential) Get() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	ExitPartial     = 6 // partial, or not in sync
 )
 
-// Error is an error with an exit code. An empty Err says nothing: what there is
-// to say stands on stdout already.
+// Error is an error with an exit code. If Err is nil, stdout has everything already, and
+// nothing more is printed.
 type Error struct {
 	Code int
 	Err  error
@@ -38,8 +38,8 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail returns an *Error with a message. Its format may have several lines; of its
-// arguments none begins another one.
+// Fail returns an *Error with a message. Its format may have several lines; line breaks in
+// its arguments are replaced.
 func Fail(code int, format string, args ...any) error {
 	shown := make([]any, len(args))
 	for i, a := range args {
@@ -65,8 +65,8 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.err }
 
-// message is what a person is told of an error: in several lines if Fail made it of
-// several, or if it joins several errors, else in one.
+// message is the text of an error for stderr. It has several lines only if the format of Fail
+// has, or if it joins several errors.
 func message(err error) string {
 	var text []string
 	switch e := err.(type) { //nolint:errorlint // what is wrapped further down is part of another message
@@ -144,7 +144,7 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// say writes for a person. Where even that fails there is nobody to tell.
+// say writes a message. It ignores errors, because there is nowhere to report them.
 func say(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }

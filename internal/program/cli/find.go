@@ -30,9 +30,9 @@ type kind[T any] struct {
 	path  string // "/api/v1/topics"
 	lists string // where people see the ids
 	id    func(T) string
-	// key is what the id is computed from. Nil: it is a random one.
+	// key is the text that the id is computed from. Nil: ids are random.
 	key func(T) string
-	// about says to people which one it is, beside the id.
+	// about describes the item beside its id.
 	about func(T) string
 	// each gives every item to do, as long as that returns nil.
 	each func(ctx context.Context, c *client, do func(raw json.RawMessage) error) error
@@ -100,9 +100,8 @@ func listed(path string) func(context.Context, *client, func(json.RawMessage) er
 // urlID is the id of what has a name: its UUIDv5 in the URL namespace.
 func urlID(name string) string { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String() }
 
-// find finds what is meant by name: an id, so much of one that no other begins
-// like it, or what the id is computed from. Where there is no such item it says
-// which one is near.
+// find returns the item called name: its id, a unique prefix of its id, or the text that the
+// id is computed from. If there is none, the error suggests the nearest one.
 func (k kind[T]) find(ctx context.Context, c *client, name string) (found[T], error) {
 	full, part := "", ""
 	switch lower := strings.ToLower(name); {
@@ -158,8 +157,8 @@ func decode[T any](c *client, raw json.RawMessage) (item T, err error) {
 // errEnough ends a search.
 var errEnough = errors.New("enough")
 
-// search looks through the list for the one that begins with part, or else for
-// what is nearest to name.
+// search looks in the list for the item whose id begins with part. If there is none, the error
+// suggests the item nearest to name.
 func (k kind[T]) search(ctx context.Context, c *client, name, part string) (found[T], error) {
 	var like []T // those whose id begins with part
 	meant, distance, looked := "", 0, 0

@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// What a command prints may have come from a server that means harm: a terminal would
-// act on control characters in it, and show text in another order than it stands there.
-// Execute therefore puts a Screen before both streams of every command. Line keeps what
-// came from outside within one line besides.
+// What a command prints may come from a malicious server: a terminal would act on its control
+// characters, or show its text in another order. Execute therefore puts a Screen before both
+// streams of every command. Line also keeps text from outside within one line.
 
 // Screen returns a writer that passes text on to w and writes what a terminal would act
 // on as \u001b and the like: control characters of C0 and C1 other than new lines and
@@ -65,7 +64,7 @@ func (s *screen) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.rest) > 0 {
-		_, _ = io.WriteString(s.w, notText) // there is nobody to tell
+		_, _ = io.WriteString(s.w, notText) // there is nowhere to report an error
 		s.rest = nil
 	}
 }
@@ -80,8 +79,8 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// Document returns where a document is to be written, whose every byte counts: w as it
-// is, but for a terminal, for which it stays a Screen.
+// Document returns the writer for a document whose bytes must not change: the one behind w,
+// or w itself if that is a terminal.
 func Document(w io.Writer) io.Writer {
 	if IsTerminal(w) {
 		return w

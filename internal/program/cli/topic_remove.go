@@ -36,7 +36,7 @@ what they did not get is recorded as a gap, and each callback is told so
 	})
 }
 
-// confirmRemoval asks nobody about what would be refused anyway.
+// confirmRemoval asks before a removal, unless the hub would refuse that anyway.
 func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
 	t := j.item
 	n := 0
@@ -56,7 +56,7 @@ func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
 	return confirm(j.cmd, j.env, yes, what+".")
 }
 
-// removeTopic asks as often as the hub says that there is more to do.
+// removeTopic repeats the call until the hub has removed the whole topic.
 func removeTopic(j *job[admin.Topic], force bool) error {
 	query := url.Values{}
 	if force {
