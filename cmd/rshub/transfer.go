@@ -107,8 +107,8 @@ func transferFailure(err error) error {
 }
 
 func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap.Logger, file string, o app.ExportOptions) error {
-	p := newProgress(cmd.ErrOrStderr(), "exported")
-	o.Progress = p.lines
+	p := cli.NewProgress(cmd.ErrOrStderr(), nil)
+	o.Progress = func(c app.LineCounts) { p.Show(c.Total(), 0, fmt.Sprintf("exported %d", c.Total())) }
 	var told app.Exported
 	write := func(w io.Writer) (err error) {
 		told, err = app.Export(ctx, cfg, log, w, o)
@@ -120,7 +120,7 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	} else {
 		err = writeWhole(file, write)
 	}
-	p.end()
+	p.End("")
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,11 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 		return err
 	}
 	defer done()
-	p := newProgress(cmd.ErrOrStderr(), "imported")
-	told, err := app.Import(ctx, cfg, log, f, app.ImportOptions{DryRun: dry, Progress: p.lines}, p.of)
-	p.end()
+	p := cli.NewProgress(cmd.ErrOrStderr(), nil)
+	var total int64 // known when the whole file has been checked
+	show := func(c app.LineCounts) { p.Show(c.Total(), total, fmt.Sprintf("imported %d of %d", c.Total(), total)) }
+	told, err := app.Import(ctx, cfg, log, f, app.ImportOptions{DryRun: dry, Progress: show}, func(c app.LineCounts) { total = c.Total() })
+	p.End("")
 	if err != nil {
 		return err
 	}

@@ -90,9 +90,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 		if !source.SameFolder(f.out, sets[i].Folder.Dir) { // else the documents are known by what Export noted
 			sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
 		}
-		name := sets[i].Folder.Dir
-		say := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
-		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).update
+		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), sets[i].Folder.Dir, nil)
 	}
 	log, err := cli.NewLog(cmd.ErrOrStderr(), "warn", "")
 	if err != nil {

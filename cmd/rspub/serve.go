@@ -150,7 +150,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 		}
 		name := sets[i].Folder.Dir
 		say := func(line string) { log.Info(line, "event", "scanning", "folder", name) }
-		sets[i].Folder.Progress = newProgress(cmd.ErrOrStderr(), say, name).update
+		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), name, say)
 	}
 	return source.Options{
 		StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),

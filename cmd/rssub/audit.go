@@ -39,8 +39,8 @@ looks at again a few times, as it may be half done. End them for --repair.`,
 				return cli.Fail(cli.ExitNotFound, "%w; name the folder of the copy with --dir", err)
 			}
 			o.Beside = !repair
-			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.update
+			var endProgress func()
+			o.Progress, endProgress = showProgress(cmd.ErrOrStderr())
 			c, err := f.open(o)
 			if err != nil {
 				return err
@@ -49,7 +49,7 @@ looks at again a few times, as it may be half done. End them for --repair.`,
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
 			report, err := c.Audit(ctx, repair)
-			show.end()
+			endProgress()
 			if err != nil {
 				return explained(err, o.Log)
 			}

@@ -49,8 +49,7 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 			if o.Callback, err = callbackURL(l, f.callback, f.call.Dev); err != nil {
 				return err
 			}
-			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.update
+			o.Progress, _ = showProgress(cmd.ErrOrStderr())
 			o.Event = (&lines{w: cmd.OutOrStdout(), json: f.json}).update
 			c, err := f.open(o)
 			if err != nil {

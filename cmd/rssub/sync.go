@@ -32,8 +32,8 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 			if err != nil {
 				return err
 			}
-			show := newProgress(cmd.ErrOrStderr())
-			o.Progress = show.update
+			var endProgress func()
+			o.Progress, endProgress = showProgress(cmd.ErrOrStderr())
 			c, err := f.open(o)
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
 			report, err := c.Sync(ctx)
-			show.end()
+			endProgress()
 			if f.json || err == nil || began(&report) {
 				if out := printReport(cmd.OutOrStdout(), report, f.json); err == nil {
 					err = out

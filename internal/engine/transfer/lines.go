@@ -158,6 +158,9 @@ type Counts struct {
 	Subscriptions int `json:"subscriptions"`
 }
 
+// Total is the number of lines.
+func (c Counts) Total() int64 { return int64(c.Topics + c.Pings + c.Subscriptions) }
+
 // String tells the counts to a person.
 func (c Counts) String() string {
 	return quantity.Count(c.Topics, "topic", "topics") + ", " + quantity.Count(c.Pings, "waiting ping", "waiting pings") +
