@@ -1,6 +1,8 @@
 package app
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -35,5 +37,18 @@ func TestTransfersReconcileNothing(t *testing.T) {
 	}
 	if now := history(); before == nil || now != before {
 		t.Errorf("the history was %q, and is %q", before, now)
+	}
+}
+
+// An export from a Redis without a store says so; the embedded store does the same.
+func TestExportNeedsAStore(t *testing.T) {
+	for name, cfg := range map[string]config.Config{
+		"redis":  {RedisURL: config.Secret(redistest.Standalone(t).URL()), RedisPrefix: "none"},
+		"folder": {DataDir: t.TempDir()},
+	} {
+		_, err := Export(t.Context(), cfg, zap.NewNop(), io.Discard, ExportOptions{Secrets: PlainSecrets})
+		if !errors.Is(err, ErrNoStore) {
+			t.Errorf("%s: %v, want %v", name, err, ErrNoStore)
+		}
 	}
 }
