@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/web"
@@ -9,11 +11,17 @@ import (
 
 // watch limits one exchange: no longer than Timeout without progress, and no
 // longer as a whole than Timeout and the time that the body takes at byteRate.
+// One timer does both, and looks only when it may be time.
 type watch struct {
-	idle  time.Duration
-	until time.Time   // when the exchange has to be over
-	stall *time.Timer // cancels the exchange when idle has passed without progress
-	whole *time.Timer // cancels it at until
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+	began  time.Time
+	last   atomic.Int64 // when there was progress last, in nanoseconds since began
+	whole  atomic.Int64 // when the exchange has to be over, the same
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
 }
 
 // exchangeLimit is how long an exchange may take with a body of size bytes.
@@ -22,22 +30,48 @@ func exchangeLimit(timeout time.Duration, size int64) time.Duration {
 }
 
 func newWatch(cancel context.CancelCauseFunc, idle, whole time.Duration) *watch {
-	return &watch{
-		idle: idle, until: time.Now().Add(whole),
-		stall: time.AfterFunc(idle, func() { cancel(&slowError{after: idle, stalled: true}) }),
-		whole: time.AfterFunc(whole, func() { cancel(&slowError{after: whole}) }),
+	w := &watch{cancel: cancel, idle: idle, began: time.Now()}
+	w.whole.Store(int64(whole))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(idle, w.look)
+	return w
+}
+
+// progress says that the other side took or gave something.
+func (w *watch) progress() { w.last.Store(int64(time.Since(w.began))) }
+
+// answered says that the header of the answer is there. What follows is worth a
+// moment only.
+func (w *watch) answered() {
+	soon := time.Since(w.began) + min(readFor, w.idle)
+	if int64(soon) < w.whole.Load() {
+		w.whole.Store(int64(soon))
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.timer.Reset(min(readFor, w.idle))
 	}
 }
 
-// progress records that the other side accepted or sent something. The transport may still call
-// it when the exchange is over; then the timer cancels nothing.
-func (w *watch) progress() { w.stall.Reset(w.idle) }
-
-// answered records that the header of the answer has arrived. The rest of the answer gets only a
-// moment.
-func (w *watch) answered() { w.whole.Reset(min(readFor, w.idle, time.Until(w.until))) }
+func (w *watch) look() {
+	now, last, whole := time.Since(w.began), time.Duration(w.last.Load()), time.Duration(w.whole.Load())
+	switch {
+	case now >= whole:
+		w.cancel(&slowError{after: whole})
+	case now-last >= w.idle:
+		w.cancel(&slowError{after: w.idle, stalled: true})
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.stopped {
+			w.timer.Reset(min(whole, last+w.idle) - now)
+		}
+	}
+}
 
 func (w *watch) stop() {
-	w.stall.Stop()
-	w.whole.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
 }
