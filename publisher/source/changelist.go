@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -79,9 +77,6 @@ func (b *changeLists) due(snap *Snapshot) bool {
 		}
 		h.From, h.After, h.Last, h.Open, h.Periods, h.Recent = at, begin, begin, "", nil, recent{}
 		return true
-	}
-	if len(h.Periods) > 0 && !b.set.shelf.current().has(changeListIndexPath) {
-		return true // an earlier version had it elsewhere
 	}
 	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || b.expired(time.Now())
 }
@@ -207,10 +202,7 @@ func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	members = append(members, resourcesync.Entry{Loc: b.set.composer.url(h.Open), From: h.From})
 	head := b.head(members[0].From, time.Time{}, "")
 	head.Index = true
-	if err := b.edition.write(changeListIndexPath, head, members); err != nil || b.set.shelf.current().has(changeListIndexPath) {
-		return err
-	}
-	return b.relink()
+	return b.edition.write(changeListIndexPath, head, members)
 }
 
 func indexedPaths(h *history) (paths []string) {
@@ -220,37 +212,6 @@ func indexedPaths(h *history) (paths []string) {
 		}
 	}
 	return paths
-}
-
-// relink writes closed lists anew that say that their index is elsewhere, as it was for
-// earlier versions.
-func (b *changeLists) relink() error {
-	c := b.set.shelf.current()
-	for _, p := range b.history.Periods {
-		d, ok := c.Documents[p.Path]
-		if !ok || !p.Indexed || slices.ContainsFunc(b.closed, func(n period) bool { return n.Path == p.Path }) {
-			continue
-		}
-		f, err := os.Open(filepath.Join(b.set.shelf.dir, d.File))
-		if err != nil {
-			return err
-		}
-		var entries []resourcesync.Entry
-		for e, failed := range resourcesync.NewReader(f, resourcesync.ReadOptions{}).Entries() {
-			if err = failed; err != nil {
-				break
-			}
-			entries = append(entries, e)
-		}
-		_ = f.Close() // only read
-		if err == nil {
-			err = b.edition.write(p.Path, b.head(p.From, p.Until, changeListIndexPath), entries)
-		}
-		if err != nil {
-			return fmt.Errorf("writing %s with a link to its index: %w", p.Path, err)
-		}
-	}
-	return nil
 }
 
 // expired reports whether a closed list is to leave the index or the archive.

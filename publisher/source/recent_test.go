@@ -211,57 +211,6 @@ func TestLongNamesFillLists_DOC60(t *testing.T) {
 	}
 }
 
-// An earlier version had the index at /changelist.xml. The first run of this one makes
-// a list of that and names the index elsewhere, in the closed lists as well; nothing is
-// missing (DOC-40, DOC-54).
-func TestIndexMoves_DOC40_DOC54(t *testing.T) {
-	x := newSite(t, func(o *Options) { o.Schedule.RotateAt = 3 })
-	x.build()
-	random := rand.New(rand.NewPCG(1, 1))
-	for range 4 {
-		x.churn(random, 5, time.Now())
-		x.build()
-	}
-	s := x.sets[0]
-	err := s.shelf.swap(func(c *catalogue) error {
-		// As it was: the index is at the other path, and closed lists lead there.
-		d := c.Documents[changeListIndexPath]
-		d.Path = changeListPath
-		c.put(d)
-		delete(c.Documents, changeListIndexPath)
-		c.History.Recent = recent{}
-		for i, p := range c.History.Periods {
-			e := s.shelf.edition()
-			if err := e.write(p.Path, resourcesync.Head{
-				Capability: resourcesync.ChangeList, From: p.From, Until: p.Until, Links: s.composer.links(changeListPath, changeListArchivePath),
-			}, x.entriesOf(p.Path)); err != nil {
-				return err
-			}
-			c.put(e.documents...)
-			c.History.Periods[i] = p
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.build()
-	if _, listed := x.changes(x.lists()); len(listed) != len(x.log(0)) || x.lists() != "/"+changeListIndexPath {
-		t.Errorf("%s lists %d changes, and there were %d", x.lists(), len(listed), len(x.log(0)))
-	}
-	if _, listed := x.read("/changelist.xml"); len(listed) != len(x.log(0)) {
-		t.Errorf("the list has %d changes, and there were %d", len(listed), len(x.log(0)))
-	}
-	if out, err := follow(t, x); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func (x *site) entriesOf(path string) []resourcesync.Entry {
-	_, entries := x.read("/" + path)
-	return slices.Clone(entries)
-}
-
 // A long list is not written for each change: the time between two writes grows with
 // its length. What comes meanwhile is in it when that has passed, without another change.
 func TestLongListsRest(t *testing.T) {

@@ -1,20 +1,15 @@
 package destination_test
 
 import (
-	"bytes"
 	"encoding/xml"
-	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -263,72 +258,6 @@ func TestOddLocsArePushed(t *testing.T) {
 	}) {
 		t.Errorf("nothing was reported: %+v", p.came)
 	}
-}
-
-// A copy from before addresses were encoded has each resource under the address that it
-// has now: nothing is fetched again, is there twice, or is forgotten.
-func TestOlderCopyHasItsAddressesEncoded(t *testing.T) {
-	s, dir := newSource(t), t.TempDir()
-	s.offers = []string{resourcesync.ResourceList, resourcesync.ChangeList}
-	var list strings.Builder
-	for name := range oddNames {
-		s.put(name, "body of "+name, 0)
-		list.WriteString(listedAs(s.URL+"/data/"+name, s.files[name], ""))
-	}
-	const lost = "lost é.txt"
-	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", list.String()+listedAs(s.URL+"/data/"+lost, "", ""))))
-	s.set("/changelist.xml", answer(changesDocument(fmt.Sprintf(` from="%s"`, resourcesync.FormatDatetime(s.at.Add(-time.Hour*24*365))), "")))
-	c := s.open(dir)
-	if r, err := c.Sync(t.Context()); err != nil || r.Copied != len(oddNames) || r.Failed != 1 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	_ = c.Close()
-	err := changeState(t, dir, func(tx *boltfile.Tx) error {
-		if err := tx.Bucket([]byte("meta")).Delete([]byte("names")); err != nil {
-			return err
-		}
-		files, paths, failed := tx.Bucket([]byte("files")), tx.Bucket([]byte("paths")), tx.Bucket([]byte("failed"))
-		for name, p := range oddNames {
-			is, was := []byte(s.encoded(name)), []byte(s.URL+"/data/"+name)
-			raw := bytes.Clone(files.Get(is))
-			if raw == nil {
-				return fmt.Errorf("there is no record of %s", is)
-			}
-			if string(is) == string(was) {
-				continue
-			}
-			if err := errors.Join(files.Delete(is), files.Put(was, raw), paths.Put([]byte(p), was)); err != nil {
-				return err
-			}
-			if name == "100%" { // what was read both ways was there twice
-				second := bytes.Replace(raw, []byte(`"path":"100%"`), []byte(`"path":"100%%~1"`), 1)
-				if err := errors.Join(files.Put(is, second), paths.Put([]byte("100%%~1"), is)); err != nil {
-					return err
-				}
-			}
-		}
-		is := []byte(s.encoded(lost))
-		return errors.Join(failed.Put([]byte(s.URL+"/data/"+lost), bytes.Clone(failed.Get(is))), failed.Delete(is))
-	})
-	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "100%%~1"), []byte(s.files["100%"]), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	gets := maps.Clone(s.gets)
-	c = s.open(dir)
-	r, err := c.Sync(t.Context())
-	if err != nil || r.Copied+r.Deleted != 0 || r.Failed != 1 || r.Problems[0].URL != s.encoded(lost) {
-		t.Errorf("%v %+v", err, r)
-	}
-	if a, err := c.Audit(t.Context(), false); err != nil || a.Equal != len(oddNames) || a.Missing != 1 || a.Extra != 0 {
-		t.Errorf("%v %+v", err, a)
-	}
-	for name := range oddNames {
-		if p := "/data/" + name; s.gets[p] != gets[p] {
-			t.Errorf("%s was fetched again", name)
-		}
-	}
-	_ = os.Rename(filepath.Join(dir, "100%%~1"), filepath.Join(dir, "100%"))
-	s.sameOdd(dir)
 }
 
 // What could not be had is forgotten when the Source does not list it any more, and not

@@ -3,7 +3,6 @@ package destination
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"maps"
 	"os"
@@ -108,31 +107,6 @@ func putMembers(tx *boltfile.Tx, listed map[string]members) error {
 		}
 	}
 	return nil
-}
-
-// readAgain has the lists of all sets read again, where there are several: the state
-// does not say which of them list a resource. Files stay as they are.
-func readAgain(tx *boltfile.Tx) error {
-	b := tx.Bucket(setsBucket)
-	sets := map[string]setState{}
-	err := b.ForEach(func(name, raw []byte) error {
-		var st setState
-		if err := json.Unmarshal(raw, &st); err != nil {
-			return err
-		}
-		sets[string(name)] = st
-		return nil
-	})
-	if len(sets) < 2 {
-		return err
-	}
-	for name, st := range sets {
-		if st.Due.IsZero() && st.From != "" {
-			st.Due = st.BaselineAt
-			err = errors.Join(err, putJSON(b, name, st))
-		}
-	}
-	return err
 }
 
 // members are the sets that list a resource.

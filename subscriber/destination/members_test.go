@@ -2,7 +2,6 @@ package destination_test
 
 import (
 	"bytes"
-	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -207,44 +205,4 @@ func TestPushedDeletionsWithoutChangeLists_LNK11(t *testing.T) {
 	delete(s.files, "both")
 	s.mu.Unlock()
 	p.same()
-}
-
-// LNK-11: a state of before sets were kept for each resource has their lists read again
-// once. No file is fetched again.
-func TestStateWithoutMembers_LNK11(t *testing.T) {
-	h, dir := emptyHistory(t), t.TempDir()
-	defer h.Close()
-	a, b := h.add("timed", true), h.add("timed", true)
-	h.then("x", "of both", resourcesync.Created, a, b)
-	h.newList(a)
-	h.newList(b)
-	h.then("z", "of both, later", resourcesync.Created, a, b)
-	c := h.open(dir)
-	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.Copied != 2 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	err := changeState(t, dir, func(tx *boltfile.Tx) error {
-		return errors.Join(tx.Clear([]byte("members")), tx.Bucket([]byte("meta")).Delete([]byte("all sets")))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c = h.open(dir)
-	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.Copied+r.Deleted != 0 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	for _, s := range h.sets { // whichever the files were recorded for
-		for _, name := range []string{"x", "z"} {
-			h.then(name, "", resourcesync.Deleted, s)
-		}
-		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
-			t.Fatalf("%v %+v", err, r)
-		}
-		if got := h.copied(dir); !maps.Equal(got, h.files) {
-			t.Errorf("the copy has %v, the Source %v", got, h.files)
-		}
-	}
 }

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
-	"github.com/rshub/rshub/resourcesync"
 )
 
 // namesVersion is raised when the rule of names.go changes for names that may be in a
-// copy already, and when the addresses of resources come in another form.
+// copy already.
 const namesVersion = 3
 
 // rule says by what files get their paths, so that a change of it is noticed.
@@ -34,9 +33,6 @@ func (t *tree) rename() error {
 		if err := t.state.rekey(t.fold); err != nil {
 			return err
 		}
-	}
-	if err := t.encodeAddresses(); err != nil {
-		return err
 	}
 	moved, d := 0, newRecords()
 	store := func() error {
@@ -75,58 +71,6 @@ func (t *tree) rename() error {
 		t.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}
 	return t.state.putRule(t.rule())
-}
-
-// encodeAddresses gives records the address of their resource as EncodeURI has it: earlier
-// versions kept it as the Source wrote it. The file of a resource that was recorded under
-// both is deleted where that address was not encoded.
-func (t *tree) encodeAddresses() error {
-	d := newRecords()
-	store := func(atLeast int) error {
-		if d.len() < atLeast {
-			return nil
-		}
-		err := t.state.store(d, t.fold, time.Now())
-		d = newRecords()
-		return err
-	}
-	for url, f := range t.state.files() {
-		is := resourcesync.EncodeURI(url)
-		if is == url {
-			continue
-		}
-		d.gone[url] = f.Path
-		if failed, also := t.state.failure(url); also {
-			d.failed[is] = failed
-		}
-		if _, twice := t.state.file(is); twice {
-			if err := t.unlink(f.Path); err != nil {
-				return fmt.Errorf("deleting %s, which the copy has twice: %w", f.Path, err)
-			}
-		} else {
-			d.files[is] = f
-		}
-		if err := store(storeSome); err != nil {
-			return err
-		}
-	}
-	if err := store(1); err != nil {
-		return err
-	}
-	for url, f := range t.state.failures() {
-		is := resourcesync.EncodeURI(url)
-		if is == url {
-			continue
-		}
-		d.gone[url] = ""
-		if _, twice := t.state.failure(is); !twice {
-			d.failed[is] = f
-		}
-		if err := store(storeSome); err != nil {
-			return err
-		}
-	}
-	return store(1)
 }
 
 // renamed is the path that a file is to have. It is held for the file where it is another.

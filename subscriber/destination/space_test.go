@@ -249,8 +249,8 @@ func TestPackagesTakeNoRoom(t *testing.T) {
 	}
 }
 
-// A copy that an earlier version made has no sum yet: it is counted once.
-func TestTotalOfEarlierCopies(t *testing.T) {
+// A state without the sum, such as one whose record was damaged, counts it once.
+func TestTotalIsCountedAnew(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
 	s.offers = []string{resourcesync.ResourceList}
 	s.put("a", strings.Repeat("a", 400), 0)

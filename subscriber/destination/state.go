@@ -34,9 +34,8 @@ var (
 	setsBucket    = []byte("sets")
 	goneBucket    = []byte("gone")
 	metaBucket    = []byte("meta")
-	allSetsKey    = []byte("all sets") // there once all sets that list a resource are known
-	namesKey      = []byte("names")    // the rule that files got their paths by (tree.rename)
-	bytesKey      = []byte("bytes")    // of all files together
+	namesKey      = []byte("names") // the rule that files got their paths by (tree.rename)
+	bytesKey      = []byte("bytes") // of all files together
 )
 
 const (
@@ -173,10 +172,8 @@ func (s *state) prepare() error {
 	return s.update(func(tx *boltfile.Tx) (err error) {
 		s.n.Store(int64(tx.Bucket(filesBucket).Len()))
 		s.retry.Store(1)
-		if s.space.files, err = countBytes(tx); err != nil || tx.Bucket(metaBucket).Get(allSetsKey) != nil {
-			return err
-		}
-		return errors.Join(readAgain(tx), tx.Bucket(metaBucket).Put(allSetsKey, []byte{1}))
+		s.space.files, err = countBytes(tx)
+		return err
 	})
 }
 
@@ -188,7 +185,7 @@ func putJSON(b boltfile.Bucket, key string, v any) error {
 	return b.Put([]byte(key), raw)
 }
 
-// countBytes is how many bytes all files have. It counts them where no run did before.
+// countBytes is how many bytes all files have. If the record of that is damaged, it counts them.
 func countBytes(tx *boltfile.Tx) (n int64, err error) {
 	if raw := tx.Bucket(metaBucket).Get(bytesKey); raw != nil {
 		return n, json.Unmarshal(raw, &n)

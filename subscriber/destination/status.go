@@ -20,8 +20,8 @@ import (
 
 // SetStatus is what there is to know about one set of the copy.
 type SetStatus struct {
-	// Set is the URL of its Capability List, or of what it has instead; empty where it
-	// has not been worked on since an earlier version.
+	// Set is the URL of its Capability List, or of what it has instead; empty where its
+	// folder does not say it.
 	Set string `json:"set,omitempty"`
 	// Status is that of its stream of changes; AsOf is zero where it has none.
 	subscriber.Status
