@@ -197,7 +197,7 @@ func TestResetGivesUp(t *testing.T) {
 // A topic that was only pinged may start anywhere as it is.
 func TestResetOfAPingedTopic(t *testing.T) {
 	l := newTabled(Options{})
-	l.m.addMark(journal.PingRecord{Topic: "https://example.org/pinged", Pings: 1, PingedAt: noon})
+	l.m.addPing(journal.PingRecord{Topic: "https://example.org/pinged", Pings: 1, PingedAt: noon})
 	resp, body := l.ask(t, http.MethodPost, "/api/v1/topics/"+journal.TopicID("https://example.org/pinged").String()+"/reset")
 	if topic := decodeBody[Topic](t, body); resp.status != 200 || topic.Reset || topic.Fetch == nil {
 		t.Errorf("%d %s", resp.status, body)

@@ -45,7 +45,7 @@ func TestNotifications(t *testing.T) {
 	m := &memory{}
 	entries := m.addEntries(theTopic, 30, 10)
 	other := m.addEntries("https://example.org/other", 1, 0)
-	m.addMark(journal.PingRecord{Topic: "https://example.org/pinged"})
+	m.addPing(journal.PingRecord{Topic: "https://example.org/pinged"})
 	base := start(t, Options{Topics: m, Subscriptions: m, Pings: m}) + "/api/v1/topics/"
 	list := base + journal.TopicID(theTopic).String() + "/notifications?"
 	all := samePages[Notification](t, list, 20)
@@ -161,7 +161,7 @@ func TestTopicsWithPingRecords(t *testing.T) {
 		}
 		if i%3 != 0 {
 			pinged++
-			m.addMark(journal.PingRecord{Topic: topic, Pings: 3, Fetched: uint64(1 + i%3), PingedAt: noon, Tries: 2, NextAt: noon.Add(time.Minute), Last: journal.Fetch{At: noon, Outcome: "gap", Detail: "No.", Status: 200}})
+			m.addPing(journal.PingRecord{Topic: topic, Pings: 3, Fetched: uint64(1 + i%3), PingedAt: noon, Tries: 2, NextAt: noon.Add(time.Minute), Last: journal.Fetch{At: noon, Outcome: "gap", Detail: "No.", Status: 200}})
 		}
 	}
 	base := start(t, Options{Topics: m, Subscriptions: m, Pings: m}) + "/api/v1/topics"

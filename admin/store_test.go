@@ -45,7 +45,7 @@ func (m *memory) addRecord(r subscriptions.Record) {
 	slices.SortFunc(m.records[p], func(a, b subscriptions.Record) int { return compare(recordID(a), recordID(b)) })
 }
 
-func (m *memory) addMark(ping journal.PingRecord) {
+func (m *memory) addPing(ping journal.PingRecord) {
 	p := journal.Partition(journal.TopicID(ping.Topic))
 	m.pings[p] = append(m.pings[p], ping)
 	slices.SortFunc(m.pings[p], func(a, b journal.PingRecord) int { return compare(markID(a), markID(b)) })

@@ -549,7 +549,7 @@ func TestFetchesGoOnAfterARestart_HUB60(t *testing.T) {
 
 // A crash between the journal and the ping record: nothing is lost, a notification is
 // recognised, and content goes out at most once more.
-func TestCrashBeforeTheMarkIsSettled(t *testing.T) {
+func TestCrashBeforeThePingIsResolved(t *testing.T) {
 	for mediaType, want := range map[string]int{"application/xml": 1, "text/plain": 2} {
 		inBed(t, func(b *bed) {
 			b.o.Pings = &brokenPings{pings: b.store, setFetched: func(journal.PingRecord) error { return errors.New("the power failed") }}

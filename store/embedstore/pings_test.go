@@ -45,7 +45,7 @@ func TestPingAtTheHighWater_HUB60(t *testing.T) {
 
 // A ping record that was damaged counts as none, and is no reason to panic: the next ping
 // makes it anew. Where nobody is told of it, the list of ping records fails.
-func TestDamagedMark(t *testing.T) {
+func TestDamagedPingRecord(t *testing.T) {
 	const pinged = "https://source.example/a/"
 	s := openStore(t, t.TempDir(), Options{MinFree: -1})
 	id := journal.TopicID(pinged)
@@ -57,8 +57,8 @@ func TestDamagedMark(t *testing.T) {
 		t.Errorf("Pings: %v", err)
 	}
 	for what, err := range map[string]error{
-		"SetFetched": s.SetFetched(t.Context(), journal.PingRecord{Topic: pinged}),
-		"Unmark":     s.DeletePingRecord(t.Context(), journal.PingRecord{Topic: pinged}),
+		"SetFetched":       s.SetFetched(t.Context(), journal.PingRecord{Topic: pinged}),
+		"DeletePingRecord": s.DeletePingRecord(t.Context(), journal.PingRecord{Topic: pinged}),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -240,8 +240,8 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Update, a purge": func() error {
 			return update(subs[7].ID, func(rec *subscriptions.Record) { *rec = subscriptions.Record{} })
 		},
-		"SetFetched": func() error { return s.SetFetched(t.Context(), ping) },
-		"Unmark":     func() error { return s.DeletePingRecord(t.Context(), ping) },
+		"SetFetched":       func() error { return s.SetFetched(t.Context(), ping) },
+		"DeletePingRecord": func() error { return s.DeletePingRecord(t.Context(), ping) },
 		"RecordGap": func() error {
 			return s.RecordGap(t.Context(), topicName, journal.Gap{From: entries[0].From, Until: entries[1].Until, Count: 2, Reason: journal.GapRolledBack, At: now})
 		},
@@ -284,8 +284,8 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 			_, _, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, 0)
 			return err
 		},
-		"Mark": func() error { _, err := s.PingRecord(t.Context(), pinged); return err },
-		"Pings": func() error {
+		"PingRecord": func() error { _, err := s.PingRecord(t.Context(), pinged); return err },
+		"PingRecords": func() error {
 			_, err := s.PingRecords(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)
 			return err
 		},

@@ -292,7 +292,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 	for what, err := range map[string]error{
 		"Append": appendErr, "Trim": trimErr, "Reset": s.Reset(ctx, topicName, h.Version), "RecordGap": s.RecordGap(ctx, topicName, journal.Gap{Reason: journal.GapRolledBack}),
 		"Restore": s.Restore(ctx, journal.Head{Topic: "https://source.example/2"}, nil), "Ping": s.Ping(ctx, now, []string{topicName}),
-		"SetFetched": s.SetFetched(ctx, journal.PingRecord{Topic: topicName}), "Unmark": s.DeletePingRecord(ctx, journal.PingRecord{Topic: topicName}),
+		"SetFetched": s.SetFetched(ctx, journal.PingRecord{Topic: topicName}), "DeletePingRecord": s.DeletePingRecord(ctx, journal.PingRecord{Topic: topicName}),
 	} {
 		if !errors.Is(err, why) {
 			t.Errorf("%s: %v", what, err)

@@ -13,7 +13,7 @@ import (
 func (k *kit) pingRecord(topic string) journal.PingRecord {
 	k.Helper()
 	m, err := k.h.PingRecord(k.Context(), topic)
-	k.ok(err, "Mark")
+	k.ok(err, "PingRecord")
 	return m
 }
 
@@ -33,7 +33,7 @@ func (k *kit) fetched(m journal.PingRecord) journal.PingRecord {
 
 // HUB-60: what journal.Pings promises.
 var pingChecks = []Check{
-	{"MarkOfATopicThatNobodyPinged", func(k *kit) {
+	{"PingRecordOfATopicThatNobodyPinged", func(k *kit) {
 		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
 		k.fill(topicName, 1)
 		k.same("the ping record of one with a head", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
@@ -90,20 +90,20 @@ var pingChecks = []Check{
 			k.same(why, k.pingRecord(topicName+"other"), journal.PingRecord{Topic: topicName + "other"})
 		}
 	}},
-	{"UnmarkForgets", func(k *kit) {
+	{"DeletePingRecordForgets", func(k *kit) {
 		k.ping(1, topicName, topicName+"other")
 		m := k.fetched(k.pingRecord(topicName))
 		k.ping(2, topicName)
-		k.ok(k.h.DeletePingRecord(k.Context(), m), "Unmark")
+		k.ok(k.h.DeletePingRecord(k.Context(), m), "DeletePingRecord")
 		k.same("pings, where one came meanwhile", k.pingRecord(topicName).Pings, uint64(2))
-		k.ok(k.h.DeletePingRecord(k.Context(), k.pingRecord(topicName)), "Unmark")
+		k.ok(k.h.DeletePingRecord(k.Context(), k.pingRecord(topicName)), "DeletePingRecord")
 		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
 		k.ping(1, topicName)
-		k.ok(k.h.DeletePingRecord(k.Context(), journal.PingRecord{Topic: topicName, Pings: 1, PingedAt: at(0)}), "Unmark")
+		k.ok(k.h.DeletePingRecord(k.Context(), journal.PingRecord{Topic: topicName, Pings: 1, PingedAt: at(0)}), "DeletePingRecord")
 		k.same("pings of a new one", k.pingRecord(topicName).Pings, uint64(1))
 		k.same("pings of another topic", k.pingRecord(topicName+"other").Pings, uint64(1))
 	}},
-	{"MarksListInPages", func(k *kit) {
+	{"PingRecordsListInPages", func(k *kit) {
 		const partition = 11
 		topics := topicsOf(partition, 8)
 		k.ping(1, append(topicsOf(partition+1, 2), topics...)...)
@@ -115,7 +115,7 @@ var pingChecks = []Check{
 		slices.SortFunc(want, byID)
 		k.same("the ping records", k.pages(3, func(after uuid.UUID) (out []uuid.UUID) {
 			pings, err := k.h.PingRecords(k.Context(), partition, after, 3)
-			k.ok(err, "Pings")
+			k.ok(err, "PingRecords")
 			for _, m := range pings {
 				out = append(out, journal.TopicID(m.Topic))
 				k.same("the ping record", m, k.pingRecord(m.Topic))
@@ -123,11 +123,11 @@ var pingChecks = []Check{
 			return out
 		}), want)
 		none, err := k.h.PingRecords(k.Context(), partition, uuid.Nil, 0)
-		k.ok(err, "Pings")
+		k.ok(err, "PingRecords")
 		k.same("ping records of a page of none", len(none), 0)
 	}},
 	// Invariant 12. Only the topics of strangers count.
-	{"MarksAreBounded", func(k *kit) {
+	{"PingRecordsAreBounded", func(k *kit) {
 		const partition = 11
 		topics := topicsOf(partition, journal.MaxPingRecords+4)
 		k.fill(topics[0], 1)
@@ -172,7 +172,7 @@ var pingChecks = []Check{
 		}
 		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
 	}},
-	{"RestartKeepsTheMarks", func(k *kit) {
+	{"RestartKeepsThePingRecords", func(k *kit) {
 		k.ping(1, topicName)
 		m := k.pingRecord(topicName)
 		m.Tries, m.NextAt, m.Last = 1, at(9), journal.Fetch{At: at(2), Outcome: "topic-unreachable", Status: 500}

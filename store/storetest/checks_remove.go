@@ -57,7 +57,7 @@ var removeChecks = []Check{
 				k.Errorf("Interval: %v", err)
 			}
 			ping, err := k.h.PingRecord(k.Context(), topicName)
-			k.ok(err, "Mark")
+			k.ok(err, "PingRecord")
 			k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
 			k.removedAt("from the start", journal.Anchor{}, last)
 			k.removedAt("from an entry that was removed", entries[5].Anchor(), last)
@@ -121,7 +121,7 @@ var removeChecks = []Check{
 		k.ok(k.h.Ping(k.Context(), at(1), []string{topicName, other}), "Ping")
 		k.same("the head", k.remove(), journal.Head{Topic: topicName})
 		ping, err := k.h.PingRecord(k.Context(), topicName)
-		k.ok(err, "Mark")
+		k.ok(err, "PingRecord")
 		k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
 		if ping, err := k.h.PingRecord(k.Context(), other); err != nil || ping.Pings != 1 {
 			k.Errorf("the ping record of another topic is %+v (%v)", ping, err)

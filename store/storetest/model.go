@@ -35,7 +35,7 @@ func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
 		t.Repeat(map[string]func(*rapid.T){
 			"append": m.append, "reset": m.reset, "remove": m.remove, "record gap": m.recordGap, "trim": m.trim, "read": m.read, "interval": m.interval,
 			"update": m.update, "commit": m.commit, "reopen": m.reopen,
-			"ping": m.ping, "fetched": m.fetched, "unmark": m.unmark,
+			"ping": m.ping, "fetched": m.fetched, "delete ping record": m.deletePingRecord,
 			"": m.compare,
 		})
 	})
@@ -282,7 +282,7 @@ func (m *model) ping(t *rapid.T) {
 func (m *model) pingRecord(t *rapid.T) journal.PingRecord {
 	ping := journal.PingRecord{Topic: m.topic(t)}
 	if len(m.pings) > 0 {
-		ping = rapid.SampledFrom(m.pings[max(0, len(m.pings)-8):]).Draw(t, "mark")
+		ping = rapid.SampledFrom(m.pings[max(0, len(m.pings)-8):]).Draw(t, "ping")
 	}
 	return ping
 }
@@ -297,7 +297,7 @@ func (m *model) fetched(t *rapid.T) {
 	m.sameError(t, "SetFetched", m.h.SetFetched(t.Context(), ping), m.ref.SetFetched(t.Context(), ping))
 }
 
-func (m *model) unmark(t *rapid.T) {
+func (m *model) deletePingRecord(t *rapid.T) {
 	ping := m.pingRecord(t)
 	m.sameError(t, "Unmark", m.h.DeletePingRecord(t.Context(), ping), m.ref.DeletePingRecord(t.Context(), ping))
 }
@@ -319,9 +319,9 @@ func (m *model) compare(t *rapid.T) {
 		m.sameError(t, "Head", err, nil)
 		m.same(t, "the head of "+topic, got, want)
 		ping, err := m.h.PingRecord(t.Context(), topic)
-		wantMark, _ := m.ref.PingRecord(t.Context(), topic)
-		m.sameError(t, "Mark", err, nil)
-		m.same(t, "the ping record of "+topic, ping, wantMark)
+		wantPing, _ := m.ref.PingRecord(t.Context(), topic)
+		m.sameError(t, "PingRecord", err, nil)
+		m.same(t, "the ping record of "+topic, ping, wantPing)
 		m.pings = append(m.pings, ping)
 	}
 	for _, id := range m.ids {
