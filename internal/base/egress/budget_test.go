@@ -22,8 +22,8 @@ func begin(b *Budget, now time.Time, host string) (*place, time.Duration) {
 
 // had reports whether there was a place.
 func had(b *Budget, now time.Time, host string) bool {
-	pl, _ := begin(b, now, host)
-	return pl != nil
+	_, wait := begin(b, now, host)
+	return wait == 0
 }
 
 func TestBudgetBoundsUnconfirmedRequests(t *testing.T) { synctest.Test(t, boundsUnconfirmed) }
