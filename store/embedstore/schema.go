@@ -23,7 +23,7 @@ var (
 	bucketEntries   = []byte("entries")       // topic, position -> entry, see entryValue
 	bucketIDs       = []byte("ids")           // notification id -> key of its entry
 	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
-	bucketPings     = []byte("pings")         // topic -> packed ping record
+	bucketPings     = []byte("marks")         // topic -> packed ping record
 	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
 	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
 	bucketRequests  = []byte("requests")      // subscription -> packed request

@@ -17,7 +17,7 @@
 //	P:{p:n}:body:ID          hash    chunk number -> part of a large body
 //	P:{p:n}:changes          zset    topic id, by the time of its latest entry in microseconds
 //	P:{p:n}:latest           the greatest of these times, which is cheaper to ask for (poll.go)
-//	P:{p:n}:pings            hash    topic id -> packed ping record; "rev" -> revision of the hash
+//	P:{p:n}:marks            hash    topic id -> packed ping record; "rev" -> revision of the hash
 //	P:{p:n}:history          epoch and replication id with which the partition was reconciled (history.go)
 //	P:{p:n}:confirmed        hash    hub -> replication id with which it compared, until it is reconciled
 //	P:{p:n}:hints            channel (no key) of the topics that got an entry

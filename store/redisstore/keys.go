@@ -46,7 +46,7 @@ const (
 	nameIDs       = "ids"
 	nameChanges   = "changes"
 	nameLatest    = "latest"
-	namePings     = "pings"
+	namePings     = "marks"
 	nameHints     = "hints"
 	nameHistory   = "history"
 	nameConfirmed = "confirmed"

@@ -1,0 +1,19 @@
+package embedstore
+
+import (
+	"slices"
+	"testing"
+)
+
+// The names of the buckets are part of the schema. A store that has other names counts
+// as damaged, so whoever changes one also has to raise schema, and this list with it.
+func TestStoredNames(t *testing.T) {
+	want := []string{"meta", "heads", "entries", "ids", "intervals", "marks", "subscriptions", "cursors", "requests", "attempts"}
+	var got []string
+	for _, b := range buckets {
+		got = append(got, string(b))
+	}
+	if schema != 2 || !slices.Equal(got, want) {
+		t.Errorf("schema %d has the buckets %q, want schema 2 with %q", schema, got, want)
+	}
+}
