@@ -48,7 +48,7 @@ func (m *memory) addRecord(r subscriptions.Record) {
 func (m *memory) addPing(ping journal.PingRecord) {
 	p := journal.Partition(journal.TopicID(ping.Topic))
 	m.pings[p] = append(m.pings[p], ping)
-	slices.SortFunc(m.pings[p], func(a, b journal.PingRecord) int { return compare(markID(a), markID(b)) })
+	slices.SortFunc(m.pings[p], func(a, b journal.PingRecord) int { return compare(pingID(a), pingID(b)) })
 }
 
 // addEntries gives a topic n notifications of a minute each, from noon on, the
@@ -77,7 +77,7 @@ func (m *memory) addEntries(topic string, n, trimmed int) []journal.Entry {
 	return m.entries[topic]
 }
 
-func markID(m journal.PingRecord) uuid.UUID { return journal.TopicID(m.Topic) }
+func pingID(m journal.PingRecord) uuid.UUID { return journal.TopicID(m.Topic) }
 
 func headID(h journal.Head) uuid.UUID { return journal.TopicID(h.Topic) }
 
@@ -104,7 +104,7 @@ func (m *memory) Topics(_ context.Context, p int, after uuid.UUID, limit int) ([
 }
 
 func (m *memory) PingRecords(_ context.Context, p int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
-	return list(m.pings[p], after, limit, markID), m.call()
+	return list(m.pings[p], after, limit, pingID), m.call()
 }
 
 func (m *memory) Find(_ context.Context, id uuid.UUID) (string, journal.Entry, error) {

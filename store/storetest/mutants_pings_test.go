@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// markMutant is a store whose ping records have one defect.
-type markMutant struct {
+// pingMutant is a store whose ping records have one defect.
+type pingMutant struct {
 	*Memory
 	ping       func(ctx context.Context, now time.Time, topics []string) error
 	setFetched func(done journal.PingRecord)
@@ -22,14 +22,14 @@ type markMutant struct {
 	list       func(partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error)
 }
 
-func (m *markMutant) Ping(ctx context.Context, now time.Time, topics []string) error {
+func (m *pingMutant) Ping(ctx context.Context, now time.Time, topics []string) error {
 	if m.ping != nil {
 		return m.ping(ctx, now, topics)
 	}
 	return m.Memory.Ping(ctx, now, topics)
 }
 
-func (m *markMutant) SetFetched(ctx context.Context, done journal.PingRecord) error {
+func (m *pingMutant) SetFetched(ctx context.Context, done journal.PingRecord) error {
 	if m.setFetched != nil {
 		m.setFetched(done)
 		return nil
@@ -37,7 +37,7 @@ func (m *markMutant) SetFetched(ctx context.Context, done journal.PingRecord) er
 	return m.Memory.SetFetched(ctx, done)
 }
 
-func (m *markMutant) DeletePingRecord(ctx context.Context, ping journal.PingRecord) error {
+func (m *pingMutant) DeletePingRecord(ctx context.Context, ping journal.PingRecord) error {
 	if m.unmark != nil {
 		m.unmark(ping)
 		return nil
@@ -45,7 +45,7 @@ func (m *markMutant) DeletePingRecord(ctx context.Context, ping journal.PingReco
 	return m.Memory.DeletePingRecord(ctx, ping)
 }
 
-func (m *markMutant) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
+func (m *pingMutant) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
 	if m.list != nil {
 		return m.list(partition, after, limit)
 	}
@@ -53,16 +53,16 @@ func (m *markMutant) PingRecords(ctx context.Context, partition int, after uuid.
 }
 
 // stored is the ping record of a topic as it is stored.
-func (m *markMutant) stored(topic string) (journal.PingRecord, bool) {
+func (m *pingMutant) stored(topic string) (journal.PingRecord, bool) {
 	ping, ok := m.pings[journal.TopicID(topic)]
 	return ping, ok
 }
 
-func (m *markMutant) store(ping journal.PingRecord) { m.pings[journal.TopicID(ping.Topic)] = ping }
+func (m *pingMutant) store(ping journal.PingRecord) { m.pings[journal.TopicID(ping.Topic)] = ping }
 
 // crowded does what a good store does not where there are too many ping records.
-func crowded(do func(m *markMutant, topic string) error) func(m *markMutant) {
-	return func(m *markMutant) {
+func crowded(do func(m *pingMutant, topic string) error) func(m *pingMutant) {
+	return func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			for _, topic := range topics {
 				err := m.Memory.Ping(ctx, now, []string{topic})
@@ -80,9 +80,9 @@ func crowded(do func(m *markMutant, topic string) error) func(m *markMutant) {
 	}
 }
 
-var markMutants = map[string]func(m *markMutant){
-	"some topics of a refused ping are counted": crowded(func(*markMutant, string) error { return journal.ErrTooManyPings }),
-	"ping records are not bounded": func(m *markMutant) {
+var pingMutants = map[string]func(m *pingMutant){
+	"some topics of a refused ping are counted": crowded(func(*pingMutant, string) error { return journal.ErrTooManyPings }),
+	"ping records are not bounded": func(m *pingMutant) {
 		m.ping = func(_ context.Context, now time.Time, topics []string) error {
 			for _, topic := range topics {
 				ping, _ := m.stored(topic)
@@ -92,7 +92,7 @@ var markMutants = map[string]func(m *markMutant){
 			return nil
 		}
 	},
-	"one that waits makes room": crowded(func(m *markMutant, topic string) error {
+	"one that waits makes room": crowded(func(m *pingMutant, topic string) error {
 		for id, ping := range m.pings {
 			if journal.Partition(id) == journal.Partition(journal.TopicID(topic)) && m.topics[ping.Topic] == nil {
 				delete(m.pings, id)
@@ -101,7 +101,7 @@ var markMutants = map[string]func(m *markMutant){
 		}
 		return journal.ErrTooManyPings
 	}),
-	"the bound counts the topics with a head": func(m *markMutant) {
+	"the bound counts the topics with a head": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			for _, topic := range topics {
 				n := 0
@@ -117,7 +117,7 @@ var markMutants = map[string]func(m *markMutant){
 			return m.Memory.Ping(ctx, now, topics)
 		}
 	},
-	"nothing makes room": func(m *markMutant) {
+	"nothing makes room": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			before := maps.Clone(m.pings)
 			err := m.Memory.Ping(ctx, now, topics)
@@ -130,7 +130,7 @@ var markMutants = map[string]func(m *markMutant){
 			return err
 		}
 	},
-	"the one that was pinged last makes room": func(m *markMutant) {
+	"the one that was pinged last makes room": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			before := maps.Clone(m.pings)
 			err := m.Memory.Ping(ctx, now, topics)
@@ -149,7 +149,7 @@ var markMutants = map[string]func(m *markMutant){
 			return err
 		}
 	},
-	"the latest ping has the time of the first": func(m *markMutant) {
+	"the latest ping has the time of the first": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			before := maps.Clone(m.pings)
 			err := m.Memory.Ping(ctx, now, topics)
@@ -162,14 +162,14 @@ var markMutants = map[string]func(m *markMutant){
 			return err
 		}
 	},
-	"a topic pinged twice at once counts once": func(m *markMutant) {
+	"a topic pinged twice at once counts once": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			topics = slices.Clone(topics)
 			slices.Sort(topics)
 			return m.Memory.Ping(ctx, now, slices.Compact(topics))
 		}
 	},
-	"a ping forgets what came of the last fetch": func(m *markMutant) {
+	"a ping forgets what came of the last fetch": func(m *pingMutant) {
 		m.ping = func(ctx context.Context, now time.Time, topics []string) error {
 			err := m.Memory.Ping(ctx, now, topics)
 			for _, topic := range topics {
@@ -180,7 +180,7 @@ var markMutants = map[string]func(m *markMutant){
 			return err
 		}
 	},
-	"a fetch covers the pings that came meanwhile": func(m *markMutant) {
+	"a fetch covers the pings that came meanwhile": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			ping, ok := m.stored(done.Topic)
 			if ping, changed := ping.AfterFetch(done); ok && changed {
@@ -191,14 +191,14 @@ var markMutants = map[string]func(m *markMutant){
 			}
 		}
 	},
-	"a fetch overwrites the pings": func(m *markMutant) {
+	"a fetch overwrites the pings": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			if ping, ok := m.stored(done.Topic); ok && done.Fetched >= ping.Fetched && done.Fetched <= ping.Pings {
 				m.store(done)
 			}
 		}
 	},
-	"what was fetched goes back": func(m *markMutant) {
+	"what was fetched goes back": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			if ping, ok := m.stored(done.Topic); ok && done.Fetched <= ping.Pings {
 				ping.Fetched, ping.Tries, ping.NextAt, ping.Last = done.Fetched, done.Tries, done.NextAt, done.Last
@@ -206,7 +206,7 @@ var markMutants = map[string]func(m *markMutant){
 			}
 		}
 	},
-	"what was fetched runs ahead of the pings": func(m *markMutant) {
+	"what was fetched runs ahead of the pings": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			if ping, ok := m.stored(done.Topic); ok && done.Fetched >= ping.Fetched {
 				ping.Fetched, ping.Tries, ping.NextAt, ping.Last = done.Fetched, done.Tries, done.NextAt, done.Last
@@ -214,7 +214,7 @@ var markMutants = map[string]func(m *markMutant){
 			}
 		}
 	},
-	"a fetch makes a ping record": func(m *markMutant) {
+	"a fetch makes a ping record": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			if ping, _ := m.stored(done.Topic); done.Fetched >= ping.Fetched && (ping.Topic == "" || done.Fetched <= ping.Pings) {
 				ping.Topic, ping.Fetched, ping.Tries, ping.NextAt, ping.Last = done.Topic, done.Fetched, done.Tries, done.NextAt, done.Last
@@ -222,25 +222,25 @@ var markMutants = map[string]func(m *markMutant){
 			}
 		}
 	},
-	"only a fetch that is done with is stored": func(m *markMutant) {
+	"only a fetch that is done with is stored": func(m *pingMutant) {
 		m.setFetched = func(done journal.PingRecord) {
 			if done.Fetched == done.Pings {
 				_ = m.Memory.SetFetched(context.Background(), done)
 			}
 		}
 	},
-	"a ping is forgotten with the ping record": func(m *markMutant) {
+	"a ping is forgotten with the ping record": func(m *pingMutant) {
 		m.unmark = func(ping journal.PingRecord) { delete(m.pings, journal.TopicID(ping.Topic)) }
 	},
-	"a ping of a new ping record is forgotten with the old one": func(m *markMutant) {
+	"a ping of a new ping record is forgotten with the old one": func(m *pingMutant) {
 		m.unmark = func(ping journal.PingRecord) {
 			if old, _ := m.stored(ping.Topic); old.Pings == ping.Pings {
 				delete(m.pings, journal.TopicID(ping.Topic))
 			}
 		}
 	},
-	"nothing is forgotten": func(m *markMutant) { m.unmark = func(journal.PingRecord) {} },
-	"the list begins with the given one": func(m *markMutant) {
+	"nothing is forgotten": func(m *pingMutant) { m.unmark = func(journal.PingRecord) {} },
+	"the list begins with the given one": func(m *pingMutant) {
 		m.list = func(partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
 			pings, err := m.Memory.PingRecords(context.Background(), partition, after, limit)
 			if ping, ok := m.pings[after]; ok {
@@ -249,18 +249,18 @@ var markMutants = map[string]func(m *markMutant){
 			return pings, err
 		}
 	},
-	"the list has those of topics without a head alone": func(m *markMutant) {
+	"the list has those of topics without a head alone": func(m *pingMutant) {
 		m.list = func(partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
 			pings, err := m.Memory.PingRecords(context.Background(), partition, after, limit)
 			return slices.DeleteFunc(pings, func(ping journal.PingRecord) bool { return m.topics[ping.Topic] != nil }), err
 		}
 	},
-	"the list is of another partition": func(m *markMutant) {
+	"the list is of another partition": func(m *pingMutant) {
 		m.list = func(partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
 			return m.Memory.PingRecords(context.Background(), partition+1, after, limit)
 		}
 	},
-	"the list has no limit": func(m *markMutant) {
+	"the list has no limit": func(m *pingMutant) {
 		m.list = func(partition int, after uuid.UUID, _ int) ([]journal.PingRecord, error) {
 			return m.Memory.PingRecords(context.Background(), partition, after, 1<<20)
 		}
@@ -268,11 +268,11 @@ var markMutants = map[string]func(m *markMutant){
 }
 
 func TestSuiteCatchesEveryMutantOfThePings(t *testing.T) {
-	for name, defect := range markMutants {
+	for name, defect := range pingMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range pingChecks {
-				m := &markMutant{Memory: NewMemory()}
+				m := &pingMutant{Memory: NewMemory()}
 				defect(m)
 				h := m.Harness()
 				h.Store = m
