@@ -138,9 +138,12 @@ func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error 
 		for _, sum := range p.TokenSHA256 {
 			hashes = append(hashes, shown(sum))
 		}
-		secret := map[bool]string{true: "yes", false: "no"}[p.Secret != ""]
-		rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
 		if !asJSON {
+			secret := "no"
+			if p.Secret != "" {
+				secret = "yes"
+			}
+			rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
 			continue
 		}
 		err := encoder.Encode(struct {

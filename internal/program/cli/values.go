@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -99,7 +98,7 @@ func since(text *string) pflag.Value {
 		_, err := parseSince(text, time.Now())
 		return text, err
 	}
-	return value[string]{text, "TIME", parse, strings.Clone}
+	return value[string]{text, "TIME", parse, func(text string) string { return text }}
 }
 
 // sinceAt returns the instant that the text of a since flag names.
