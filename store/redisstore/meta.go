@@ -35,9 +35,9 @@ local v = redis.call('HMGET', KEYS[1], 'schema', 'id', 'created-at')
 return {v[1], v[2], v[3], false}
 `)
 
-// readMeta returns what the store knows of itself. Where there is none it makes
-// one, with the pinned id where there is one and accept says so.
-func (c *conn) readMeta(ctx context.Context, pinned string, accept bool) (id string, isNew bool, err error) {
+// readMeta returns what the store knows of itself. If there is none, it makes one unless
+// existing: with the pinned id if there is one and accept is true.
+func (c *conn) readMeta(ctx context.Context, pinned string, accept, existing bool) (id string, isNew bool, err error) {
 	random, err := uuid.NewRandom()
 	if err != nil {
 		return "", false, err
@@ -47,6 +47,9 @@ func (c *conn) readMeta(ctx context.Context, pinned string, accept bool) (id str
 		if id = ""; accept {
 			id = pinned
 		}
+	}
+	if existing {
+		id = ""
 	}
 	key := c.key.meta(nameStore)
 	v, err := c.run(ctx, metaScript, []string{key}, schema, id, time.Now().Unix()).Slice()
@@ -58,6 +61,9 @@ func (c *conn) readMeta(ctx context.Context, pinned string, accept bool) (id str
 		texts[i], _ = v[i].(string)
 	}
 	if !slices.ContainsFunc(v, func(v any) bool { return v != nil }) {
+		if existing && (pinned == "" || accept) {
+			return "", false, fmt.Errorf("%w at %s under the prefix %s", ErrNone, c.location, c.key)
+		}
 		return "", false, fmt.Errorf("%w: there is none with the prefix %s, and its id is said to be %s (--install-id): this is another Redis, or it was emptied. To begin with an empty store, give --accept-empty-store once", ErrRefused, c.key, pinned)
 	}
 	if n, err := strconv.Atoi(texts[0]); err != nil || n < 1 || texts[1] == "" {

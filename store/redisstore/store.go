@@ -36,6 +36,9 @@ type Options struct {
 	// makes a store with this id instead.
 	InstallID   string
 	AcceptEmpty bool
+	// Existing has Open return an error that wraps ErrNone if there is no store; it makes
+	// none then.
+	Existing bool
 	// Refusing is called with why every operation that writes is refused from now on, and
 	// with nil when they are accepted again. It must not wait. Nil: nothing is reported.
 	Refusing func(why error)
@@ -66,6 +69,8 @@ var (
 	// ErrNewer is wrapped by what Open returns if a newer version of this program wrote
 	// the store.
 	ErrNewer = errors.New("the store in Redis was written by a newer version")
+	// ErrNone is wrapped by what Open returns with Options.Existing if there is no store.
+	ErrNone = errors.New("nothing is stored")
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("the store is closed")
 	// ErrAway is wrapped by what every method returns if Redis does not answer in time.
@@ -136,7 +141,7 @@ type Found struct {
 	Secrets seal.Status
 }
 
-// Open connects to a store, and makes an empty one if there is none.
+// Open connects to a store, and makes an empty one if there is none (see Options.Existing).
 func Open(ctx context.Context, o Options) (*Store, error) {
 	key, err := newKeys(o.Prefix)
 	if err != nil {
@@ -197,7 +202,10 @@ func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.needs(ctx); err != nil {
 		return Found{}, err
 	}
-	id, isNew, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty)
+	id, isNew, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty, o.Existing)
+	if errors.Is(err, ErrNone) {
+		return Found{}, err
+	}
 	if err != nil {
 		return Found{}, fmt.Errorf("opening the store in Redis: %w", err)
 	}

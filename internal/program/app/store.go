@@ -70,7 +70,7 @@ type hubStore interface {
 type storeOptions struct {
 	log  *zap.Logger
 	keys *seal.Keys // of --seal-key-file; nil: there are none
-	// existing has open return ErrNoStore, where it would otherwise make a store.
+	// existing has open return ErrNoStore if there is no store, and make none.
 	existing bool
 	// hub are the callbacks of a hub. Nil: the store is opened for an export or an
 	// import, while hubs may be at work on it.

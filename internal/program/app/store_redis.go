@@ -30,7 +30,7 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 	options := redisstore.Options{
 		URL: string(cfg.RedisURL), Prefix: cfg.RedisPrefix, Keys: o.keys,
 		InstallID: cfg.InstallID, AcceptEmpty: cfg.AcceptEmptyStore,
-		Visitor: o.hub == nil,
+		Visitor: o.hub == nil, Existing: o.existing,
 		Refusing: func(why error) {
 			if why == nil {
 				log.Info("the store accepts notifications again", zap.String("event", "store_accepted"))
@@ -50,6 +50,9 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 		}
 	}
 	s, err := redisstore.Open(ctx, options)
+	if errors.Is(err, redisstore.ErrNone) {
+		return nil, fmt.Errorf("%w: %w", ErrNoStore, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +62,6 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 	if s.Found.New {
 		log.Info("new store, id "+s.ID()+": pin it with --install-id, and a Redis that was emptied is noticed at the start",
 			zap.String("event", "store_created"), zap.String("store_id", s.ID()))
-		if o.existing {
-			return nil, errors.Join(fmt.Errorf("%w at %s under the prefix %s", ErrNoStore, s.Found.Location, cfg.RedisPrefix), s.Close())
-		}
 	}
 	logSealed(log, s.Found.Secrets)
 	return &backend{

@@ -46,9 +46,11 @@ func TestExportNeedsAStore(t *testing.T) {
 		"redis":  {RedisURL: config.Secret(redistest.Standalone(t).URL()), RedisPrefix: "none"},
 		"folder": {DataDir: t.TempDir()},
 	} {
-		_, err := Export(t.Context(), cfg, zap.NewNop(), io.Discard, ExportOptions{Secrets: PlainSecrets})
-		if !errors.Is(err, ErrNoStore) {
-			t.Errorf("%s: %v, want %v", name, err, ErrNoStore)
+		for range 2 { // the first one makes none
+			_, err := Export(t.Context(), cfg, zap.NewNop(), io.Discard, ExportOptions{Secrets: PlainSecrets})
+			if !errors.Is(err, ErrNoStore) {
+				t.Errorf("%s: %v, want %v", name, err, ErrNoStore)
+			}
 		}
 	}
 }
