@@ -102,10 +102,10 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		behaviour: make(map[string]string), entries: make(map[string]uint64),
 		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), passed: make(map[*topic]int), seen: make(map[string]int),
 	}
-	const headSets = int64(1_800_000_000e9)
+	const begin = int64(1_800_000_000e9)
 	c := clocks{
 		mono: func() int64 { return w.now },
-		wall: func() (now, earliest int64) { return headSets + w.now, headSets + w.now },
+		wall: func() (now, earliest int64) { return begin + w.now, begin + w.now },
 	}
 	o := &Options{PerHost: w.perHost, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: w.rnd.Float64}
 	w.s = newScheduler(o, c, newLimits(w.senders), &troubles{})
