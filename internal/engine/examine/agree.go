@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 // agreement compares a document that lists others with these, one after the other in
@@ -91,7 +92,7 @@ func (a *agreement) expected(e *resourcesync.Entry) string {
 // channel checks an entry for notifications. Its address is that of a topic, which need
 // not have content, so only CheckSource requests it (SRC-11).
 func (a *agreement) channel(ctx context.Context, e *resourcesync.Entry) {
-	hubs := hubsOf(e)
+	hubs := targets(e.Links, websub.RelHub)
 	if len(hubs) == 0 {
 		a.breaks("SRC-11", e, "the channel %s names no hub (rs:ln rel=\"hub\")", e.Loc)
 	}
@@ -185,7 +186,7 @@ func (a *agreement) within(e *resourcesync.Entry, d *Document) {
 	case !all.At.IsZero() && !part.At.IsZero() && part.At.Before(all.At):
 		a.fail(e, "at of %s is %s, earlier than that of its index, %s", e.Loc, instant(part.At), instant(all.At))
 	case !all.Completed.IsZero() && (part.Completed.After(all.Completed) || part.At.After(all.Completed)):
-		a.fail(e, "%s was completed at %s, later than its index, %s", e.Loc, instant(later(part.At, part.Completed)), instant(all.Completed))
+		a.fail(e, "%s was completed at %s, later than its index, %s", e.Loc, instant(slices.MaxFunc([]time.Time{part.At, part.Completed}, time.Time.Compare)), instant(all.Completed))
 	case !all.From.IsZero() && !part.From.IsZero() && part.From.Before(all.From):
 		a.fail(e, "from of %s is %s, earlier than that of its index, %s", e.Loc, instant(part.From), instant(all.From))
 	case !all.Until.IsZero() && part.Until.After(all.Until):
@@ -193,13 +194,6 @@ func (a *agreement) within(e *resourcesync.Entry, d *Document) {
 	case !all.Until.IsZero() && !part.From.IsZero() && part.Until.IsZero():
 		a.fail(e, "%s is open, and its index is closed, until %s", e.Loc, instant(all.Until))
 	}
-}
-
-func later(t, u time.Time) time.Time {
-	if u.After(t) {
-		return u
-	}
-	return t
 }
 
 // follows checks that a part with changes begins where the one before it ended.

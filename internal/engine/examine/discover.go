@@ -89,15 +89,11 @@ func descriptions(base *url.URL) []string {
 	at := *base
 	at.RawQuery, at.Fragment, at.RawPath = "", "", ""
 	all := []string{}
-	dir := base.Path[:strings.LastIndexByte(base.Path, '/')]
-	for {
+	dir := base.Path
+	for cut := strings.LastIndexByte(dir, '/'); cut >= 0 && len(all) < 4; cut = strings.LastIndexByte(dir, '/') {
+		dir = dir[:cut]
 		at.Path = dir + wellKnown
 		all = append(all, at.String())
-		cut := strings.LastIndexByte(dir, '/')
-		if cut < 0 || len(all) == 4 {
-			break
-		}
-		dir = dir[:cut]
 	}
 	if at.Path = wellKnown; !slices.Contains(all, at.String()) {
 		all = append(all, at.String())
@@ -109,10 +105,8 @@ func descriptions(base *url.URL) []string {
 // noSource says why there is nothing to check: the server can't be reached or refuses
 // wherever it was asked, or it has no Source there.
 func noSource(raw string, reasons []error) error {
-	for kind, causes := range map[error][]error{ErrUnreachable: {ErrUnreachable, errRedirect}, ErrRefused: {ErrRefused}} {
-		if !slices.ContainsFunc(reasons, func(err error) bool {
-			return !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
-		}) {
+	for kind, other := range map[error]error{ErrUnreachable: errRedirect, ErrRefused: ErrRefused} {
+		if !slices.ContainsFunc(reasons, func(err error) bool { return !errors.Is(err, kind) && !errors.Is(err, other) }) {
 			return failed(kind, "%w", reasons[0])
 		}
 	}
@@ -136,15 +130,10 @@ func (s *sourceCheck) linked(ctx context.Context, at string) ([]string, error) {
 		}
 		return []string{in.final}, nil
 	}
-	targets := websub.Targets(websub.ParseLinks(in.header.Values("Link")), websub.RelResourceSync)
 	links, _ := resourcesync.LinksFromHTML(body{in.at, in.size}.reader(), in.final) // what is in memory has no errors
-	for _, l := range links {
-		if strings.EqualFold(l.Rel, websub.RelResourceSync) {
-			targets = append(targets, l.Href)
-		}
+	lists := append(websub.Targets(websub.ParseLinks(in.header.Values("Link")), websub.RelResourceSync), targets(links, websub.RelResourceSync)...)
+	for i, t := range lists {
+		lists[i] = resolved(&Document{final: in.final}, t)
 	}
-	for i, t := range targets {
-		targets[i] = resolved(&Document{final: in.final}, t)
-	}
-	return targets, nil
+	return lists, nil
 }

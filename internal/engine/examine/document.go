@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 // check checks a document alone. With Options.Strict a toleration fails it.
@@ -26,15 +26,16 @@ func (x *examination) check(in input) (*Document, error) {
 	}
 	r := resourcesync.NewReader(body.reader(), resourcesync.ReadOptions{})
 	d.setHead(r.Head())
+	var wrong error
+	if !isNotification(d.Capability) {
+		wrong = x.readEntries(d, r)
+		d.setHead(r.Head()) // what the document says late is known now
+	}
 	if isNotification(d.Capability) {
 		return d, x.readNotification(d, body)
 	}
-	wrong := x.readEntries(d, r)
-	d.setHead(r.Head()) // what the document says late is known now
-	if isNotification(d.Capability) {
-		return d, x.readNotification(d, body)
-	}
-	x.tolerate(d, r)
+	x.warn(d)(r.OddHashes())
+	x.warn(d)(r.Tolerated(), r.TolerationCount())
 	if wrong != nil {
 		err = d.fail(worse(body, wrong))
 		d.hint(body)
@@ -87,8 +88,7 @@ func (x *examination) readNotification(d *Document, body body) error {
 		*d = Document{File: d.File, Valid: true, requested: d.requested, final: d.final}
 		return d.fail(err)
 	}
-	d.Legacy, d.Up, d.Entries = n.Legacy, n.Up, n.Entries
-	d.Counts = n.Counts
+	d.Legacy, d.Up, d.Entries, d.Counts = n.Legacy, n.Up, n.Entries, n.Counts
 	x.warn(d)(r.OddHashes())
 	if !x.o.Strict {
 		x.warn(d)(r.OddLocs())
@@ -102,13 +102,6 @@ func (x *examination) readNotification(d *Document, body body) error {
 	}
 	x.warn(d)(all.Tolerated(), all.TolerationCount())
 	return nil
-}
-
-// tolerate reports what a reader let pass, and the hashes that nothing can be
-// compared with.
-func (x *examination) tolerate(d *Document, r *resourcesync.Reader) {
-	x.warn(d)(r.OddHashes())
-	x.warn(d)(r.Tolerated(), r.TolerationCount())
 }
 
 // warn returns what reports tolerations: the first of them, and how many there are.
@@ -156,13 +149,8 @@ func worse(body body, broken error) error {
 // hint says where to go on from a web page, if the document is one.
 func (d *Document) hint(body body) {
 	links, _ := resourcesync.LinksFromHTML(body.reader(), d.final) // what could be read
-	for _, l := range links {
-		if strings.EqualFold(l.Rel, "resourcesync") {
-			d.add(Finding{
-				Level: Warn, Rule: "SRC-13",
-				Message: fmt.Sprintf("this is a web page, and its link to a Capability List leads to %s", l.Href),
-			})
-		}
+	for _, to := range targets(links, websub.RelResourceSync) {
+		d.add(Finding{Level: Warn, Rule: "SRC-13", Message: "this is a web page, and its link to a Capability List leads to " + to})
 	}
 }
 

@@ -1,6 +1,7 @@
 package examine
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -80,18 +81,8 @@ type examination struct {
 }
 
 func newExamination(o Options, report func(*Document) error) *examination {
-	if o.Sample == 0 {
-		o.Sample = 20
-	}
-	if o.MaxDocuments <= 0 {
-		o.MaxDocuments = 1000
-	}
-	if o.MaxPackage == 0 {
-		o.MaxPackage = 64 << 20
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = time.Minute
-	}
+	o.Sample, o.MaxDocuments = cmp.Or(o.Sample, 20), cmp.Or(max(o.MaxDocuments, 0), 1000)
+	o.MaxPackage, o.Timeout = cmp.Or(o.MaxPackage, 64<<20), cmp.Or(max(o.Timeout, 0), time.Minute)
 	return &examination{o: o, asked: make(map[string]time.Time), left: o.MaxDocuments, seen: make(map[string]*Document), report: report}
 }
 

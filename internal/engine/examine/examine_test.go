@@ -262,7 +262,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"another up":                  {edit("/changelist-index.xml", "/capabilitylist.xml", "/other.xml"), "/capabilitylist.xml:9:3: up of " + s.URL + "/changelist-index.xml leads to " + s.URL + "/other.xml, and not to where it is listed (inconsistent: DOC-32)"},
 		"another index":               {edit("/changelist-1.xml", `rel="index" href="`+s.URL+`/changelist-index.xml"`, `rel="index" href="`+s.URL+`/x"`), "/changelist-index.xml:6:3: index of " + s.URL + "/changelist-1.xml leads to " + s.URL + "/x, and not to where it is listed (inconsistent: DOC-40)"},
 		"old relation":                {edit("/resourcelist.xml", `rel="up"`, `rel="resourcesync"`), "WARN document " + s.URL + "/resourcelist.xml:3:3: the relation"},
-		"a hidden name":               {edit("/resourcelist.xml", "/data/20.txt<", "/data/.ssh/20.txt<"), `that begins with a dot, such as ".ssh"`},
+		"a hidden name":               {edit("/resourcelist.xml", "/data/20.txt<", "/data/.ssh/20.txt<"), `that begins with a dot: `},
 		"wrong length":                {edit("/resourcelist.xml", `length="7"`, `length="8"`), "it has 7 bytes, and the list says 8"},
 		"wrong hash":                  {edit("/data/20.txt", "file", "FILE"), "its hashes are"},
 		"resources are gone":          {status("/data/", 404), "lists it, and the server answers 404"},

@@ -97,8 +97,8 @@ type Document struct {
 	requested, final string
 	content          body // of a package
 
-	sample []resourcesync.Entry // of resources, for CheckSource
-	stat   statistics
+	sample  []resourcesync.Entry // of resources, for CheckSource
+	shortOf [len(shortcomings)]shortOf
 }
 
 // maxFindings is how many findings of one document are reported.

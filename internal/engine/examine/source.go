@@ -2,6 +2,7 @@ package examine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -71,14 +72,7 @@ func (f subject) add(level Level, rule, format string, args []any) {
 
 // found counts and reports a finding.
 func (s *sourceCheck) found(f Finding) {
-	switch f.Level {
-	case Pass:
-		s.result.Passed++
-	case Warn:
-		s.result.Warned++
-	case Fail:
-		s.result.Failed++
-	}
+	*map[Level]*int{Pass: &s.result.Passed, Warn: &s.result.Warned, Fail: &s.result.Failed}[f.Level]++
 	s.report(f)
 }
 
@@ -94,10 +88,33 @@ func (s *sourceCheck) document(d *Document) error {
 	return nil
 }
 
-// statistics count what the entries of a list lack.
-type statistics struct {
-	noLength, noHash, noTime, elsewhere, hidden int
-	firstHidden                                 string // of the names that hidden counts
+// shortcomings are what the entries of a list may suffer from. One warning tells of all
+// entries with the same one.
+var shortcomings = [...]struct {
+	rule, one, many, what string
+	of                    func(e *resourcesync.Entry, listHost string) bool
+}{
+	{"DOC-56", "entry has", "entries have", "no length, so a copy that broke off can't be noticed", func(e *resourcesync.Entry, _ string) bool {
+		return !e.HasLength && !e.Change.Removes()
+	}},
+	{"DOC-55", "entry has", "entries have", "no hash that can be compared, so what is the same is fetched again, and damage is not noticed", func(e *resourcesync.Entry, _ string) bool {
+		return !e.Change.Removes() && resourcesync.ParseHashes(e.Hash) == (resourcesync.Digests{})
+	}},
+	{"DOC-39", "entry has", "entries have", "no time (datetime of a change, lastmod of a resource)", func(e *resourcesync.Entry, _ string) bool {
+		return e.Change != "" && e.Datetime.IsZero() || e.Change == "" && e.LastMod.IsZero()
+	}},
+	{"", "resource has", "resources have", "a name in its path that begins with a dot: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", func(e *resourcesync.Entry, _ string) bool {
+		return !e.Change.Removes() && hasHiddenName(e.Loc)
+	}},
+	{"", "resource is", "resources are", "on another host than the list, which some subscribers refuse", func(e *resourcesync.Entry, listHost string) bool {
+		return host(e.Loc) != listHost
+	}},
+}
+
+// shortOf counts the entries of a list that have one of the shortcomings.
+type shortOf struct {
+	count int
+	first string // its URL
 }
 
 // lastChanges is how many of the last changes of a list are kept.
@@ -106,7 +123,12 @@ const lastChanges = 200
 // entry counts what an entry of a list lacks, and keeps a sample: the last changes of a
 // Change List, and of other lists a random one.
 func (s *sourceCheck) entry(d *Document, e resourcesync.Entry) {
-	d.stat.note(&e, host(d.File))
+	for i, kind := range shortcomings {
+		if kind.of(&e, host(d.File)) {
+			d.shortOf[i].count++
+			d.shortOf[i].first = cmp.Or(d.shortOf[i].first, e.Loc)
+		}
+	}
 	switch {
 	case d.Capability == resourcesync.ChangeList:
 		s.learn(&e)
@@ -123,43 +145,13 @@ func (s *sourceCheck) entry(d *Document, e resourcesync.Entry) {
 	}
 }
 
-// note counts what an entry lacks.
-func (c *statistics) note(e *resourcesync.Entry, of string) {
-	if host(e.Loc) != of {
-		c.elsewhere++
-	}
-	if e.Change != "" && e.Datetime.IsZero() || e.Change == "" && e.LastMod.IsZero() {
-		c.noTime++
-	}
-	if e.Change.Removes() {
-		return
-	}
-	if name := hiddenName(e.Loc); name != "" {
-		if c.hidden++; c.firstHidden == "" {
-			c.firstHidden = name
-		}
-	}
-	if !e.HasLength {
-		c.noLength++
-	}
-	if resourcesync.ParseHashes(e.Hash) == (resourcesync.Digests{}) {
-		c.noHash++
-	}
-}
-
-// hiddenName returns the first name in the path of a URL that begins with a dot, except
-// .well-known (RFC 8615); empty: there is none.
-func hiddenName(raw string) string {
+// hasHiddenName reports whether a name in the path of a URL begins with a dot, except
+// .well-known (RFC 8615).
+func hasHiddenName(raw string) bool {
 	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	for name := range strings.SplitSeq(u.Path, "/") {
-		if strings.HasPrefix(name, ".") && name != ".well-known" && name != "." && name != ".." {
-			return name
-		}
-	}
-	return ""
+	return err == nil && slices.ContainsFunc(strings.Split(u.Path, "/"), func(name string) bool {
+		return strings.HasPrefix(name, ".") && name != ".well-known" && name != "." && name != ".."
+	})
 }
 
 // visited looks at a document as a whole. Of what is only in an archive, nothing need be
@@ -168,40 +160,31 @@ func (s *sourceCheck) visited(d *Document, above []*Document) {
 	list := !d.broken && !d.Index && !belowArchive(above)
 	switch {
 	case list && d.Capability == resourcesync.CapabilityList:
-		offers := func(c string) bool {
-			return slices.ContainsFunc(d.listed, func(e resourcesync.Entry) bool { return e.Capability == c })
-		}
-		if offers(resourcesync.ChangeNotification) && !offers(resourcesync.ChangeList) {
+		if d.lists(resourcesync.ChangeNotification) && !d.lists(resourcesync.ChangeList) {
 			s.about("document", d.File).warn("SRC-15", "changes are pushed, and there is no Change List: a subscriber that misses a notification has to compare everything")
 		}
 	case list && d.Capability == resourcesync.ChangeList:
-		s.lacks(d)
+		s.warnOfEntries(d)
 		s.lastOfEach(d)
 	case list && d.Capability == resourcesync.ResourceList:
-		s.lacks(d)
+		s.warnOfEntries(d)
 		s.sampled = append(s.sampled, d)
 	default:
 		d.sample = nil
 	}
 }
 
-// lacks warns of what is missing in a list.
-func (s *sourceCheck) lacks(d *Document) {
-	f := s.about("document", d.File)
-	if n := d.stat.noLength; n > 0 {
-		f.warn("DOC-56", "%s no length, so a copy that broke off can't be noticed", quantity.Count(n, "entry has", "entries have"))
-	}
-	if n := d.stat.noHash; n > 0 {
-		f.warn("DOC-55", "%s no hash that can be compared, so what is the same is fetched again, and damage is not noticed", quantity.Count(n, "entry has", "entries have"))
-	}
-	if n := d.stat.noTime; n > 0 {
-		f.warn("DOC-39", "%s no time (datetime of a change, lastmod of a resource)", quantity.Count(n, "entry has", "entries have"))
-	}
-	if n := d.stat.hidden; n > 0 {
-		f.warn("", "%s a name in its path that begins with a dot, such as %q: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", quantity.Count(n, "resource has", "resources have"), d.stat.firstHidden)
-	}
-	if n := d.stat.elsewhere; n > 0 {
-		f.warn("", "%s on another host than the list, which some subscribers refuse", quantity.Count(n, "resource is", "resources are"))
+// lists reports whether an entry has this capability.
+func (d *Document) lists(capability string) bool {
+	return slices.ContainsFunc(d.listed, func(e resourcesync.Entry) bool { return e.Capability == capability })
+}
+
+// warnOfEntries warns of what the entries of a list lack.
+func (s *sourceCheck) warnOfEntries(d *Document) {
+	for i, short := range d.shortOf {
+		if kind := shortcomings[i]; short.count > 0 {
+			s.about("document", d.File).warn(kind.rule, "%s %s; the first is %s", quantity.Count(short.count, kind.one, kind.many), kind.what, short.first)
+		}
 	}
 }
 
@@ -307,33 +290,31 @@ func (s *sourceCheck) resource(ctx context.Context, d *Document, e *resourcesync
 		return false
 	}
 	defer a.close()
-	deleted, gone := e.Change.Removes(), a.status == http.StatusNotFound || a.status == http.StatusGone
-	switch {
-	case deleted && gone:
-		return true
-	case deleted:
-		f.warn("", "it was deleted by %s, and is there again", d.File)
-		return false
+	switch gone := a.status == http.StatusNotFound || a.status == http.StatusGone; {
+	case e.Change.Removes():
+		if !gone {
+			f.warn("", "it was deleted by %s, and is there again", d.File)
+		}
+		return gone
 	case gone:
 		f.fail("", "%s lists it, and the server answers %s", d.File, a.text)
-		return false
 	case a.status != http.StatusOK:
 		f.fail("", "it can't be fetched: the server answers %s", a.text)
-		return false
+	default:
+		return f.same(e, a)
 	}
+	return false
+}
+
+// same compares what the server sends with what the entry says.
+func (f subject) same(e *resourcesync.Entry, a *answer) bool {
 	listed := resourcesync.ParseHashes(e.Hash)
 	h := resourcesync.NewHasher(listed.Algorithms()...)
 	if _, err := io.Copy(h, a.body); err != nil {
 		f.fail("", "it broke off: %v", err)
 		return false
 	}
-	return f.same(e, a, h, listed)
-}
-
-// same compares what came with what the entry says.
-func (f subject) same(e *resourcesync.Entry, a *answer, h *resourcesync.Hasher, listed resourcesync.Digests) bool {
-	wrong := f.fail
-	why := ""
+	wrong, why := f.fail, ""
 	if at, err := http.ParseTime(a.header.Get("Last-Modified")); err == nil && !e.LastMod.IsZero() && at.After(e.LastMod) {
 		wrong, why = f.warn, "; it was modified since"
 	}
@@ -352,15 +333,15 @@ func (f subject) same(e *resourcesync.Entry, a *answer, h *resourcesync.Hasher, 
 	return true
 }
 
-// hubsOf are the hubs that an entry of a Capability List names.
-func hubsOf(e *resourcesync.Entry) []string {
-	var hubs []string
-	for _, l := range e.Links {
-		if strings.EqualFold(l.Rel, websub.RelHub) {
-			hubs = append(hubs, l.Href)
+// targets are where the links of this relation lead.
+func targets(links []resourcesync.Link, rel string) []string {
+	var to []string
+	for _, l := range links {
+		if strings.EqualFold(l.Rel, rel) {
+			to = append(to, l.Href)
 		}
 	}
-	return hubs
+	return to
 }
 
 // channel looks at a topic as a hub and a subscriber do, and at its hubs (SRC-02,
@@ -390,18 +371,17 @@ func (s *sourceCheck) another(url string) bool {
 
 // topic requests the topic URI.
 func (f subject) topic(ctx context.Context, e *resourcesync.Entry, hubs []string) {
-	head, err := f.s.get(ctx, http.MethodHead, e.Loc)
-	if err != nil {
-		f.fail("SRC-02", "%v", err)
-		return
+	var answers [2]*answer
+	for i, method := range []string{http.MethodHead, http.MethodGet} {
+		a, err := f.s.get(ctx, method, e.Loc)
+		if err != nil {
+			f.fail("SRC-02", "%v", err)
+			return
+		}
+		defer a.close()
+		answers[i] = a
 	}
-	head.close()
-	a, err := f.s.get(ctx, http.MethodGet, e.Loc)
-	if err != nil {
-		f.fail("SRC-02", "%v", err)
-		return
-	}
-	defer a.close()
+	head, a := answers[0], answers[1]
 	if head.status != http.StatusOK || a.status != http.StatusOK {
 		f.fail("SRC-02", "it answers %s to GET and %s to HEAD; both must be 200", a.text, head.text)
 		return
