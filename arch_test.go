@@ -82,19 +82,19 @@ var table = map[string]room{
 
 	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
 	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
-	"cluster":       {layer: "1"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web"},
+	"cluster":       {layer: "1", may: "internal/base/clock"},
+	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
+	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk", third: "fsnotify"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity"},
+	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock", third: "fsnotify"},
+	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
-	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity"},
+	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
-	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal", third: "go-redis uuid"},
+	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	"admin":            {layer: "2", may: "subscriptions journal internal/base/browser internal/base/quiet", third: "mux zap uuid"},
 
@@ -102,15 +102,15 @@ var table = map[string]room{
 	"internal/program/app":      {layer: "3a", may: "admin cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar uuid"},
-	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity", third: "zap"},
+	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/engine/examine internal/program/cli", third: "cobra pflag"},
-	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli", third: "cobra pflag"},
+	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag"},
+	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.
 	"test/ports":     {layer: "3"},

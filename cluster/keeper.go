@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // Options are what a Keeper works with. Store, Worker and Self are required.
@@ -290,6 +292,6 @@ func (k *Keeper) sayGoodbye(ctx context.Context) {
 		if _, err := k.heartbeat(ctx, 0); err == nil {
 			return
 		}
-		pause(ctx, k.tick)
+		clock.Sleep(ctx, k.tick)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // TestMain has one goroutine run at a time. Where several timers of a bubble are due
@@ -219,7 +221,7 @@ func (p *part) Start(ctx context.Context, shard int) error {
 	if fail {
 		return errAway
 	}
-	pause(ctx, p.takeTime)
+	clock.Sleep(ctx, p.takeTime)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -234,7 +236,7 @@ func (p *part) Start(ctx context.Context, shard int) error {
 func (p *part) Finish(ctx context.Context, shard int) {
 	defer p.enter(shard)()
 	began := time.Now()
-	pause(ctx, p.yieldFor)
+	clock.Sleep(ctx, p.yieldFor)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.taken[shard] && ctx.Err() == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // end is when a lease is over for which the store was asked at a time.
@@ -57,13 +59,7 @@ func (k *Keeper) guard(ctx context.Context) {
 	if k.o.Lease == 0 {
 		return
 	}
-	for wait := k.o.Lease; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.poke:
-		case <-time.After(wait):
-		}
+	for wait := k.o.Lease; clock.Wait(ctx, wait, k.poke); {
 		now, next := k.now(), k.now()+int64(k.o.Lease)
 		for _, shard := range k.in(state.owned) {
 			if end := k.until[shard].Load(); end > now {

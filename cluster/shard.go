@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // begin has the Worker start a shard that has a lease, for which the store was asked at a
@@ -30,7 +32,7 @@ func (k *Keeper) start(leased, wanted context.Context, shard int) {
 	for failed := false; ; failed = true {
 		if failed {
 			k.events.shard(EventTakeFailed, shard)
-			pause(wanted, longestTick)
+			clock.Sleep(wanted, longestTick)
 		}
 		err := k.tryStart(leased, wanted, shard)
 		if wanted.Err() == nil && err != nil {
@@ -86,7 +88,7 @@ func (k *Keeper) tryStart(leased, wanted context.Context, shard int) error {
 	ctx, cancel := context.WithCancelCause(leased)
 	defer cancel(nil)
 	defer context.AfterFunc(wanted, func() {
-		pause(ctx, min(unwantedGrace, k.o.Drain))
+		clock.Sleep(ctx, min(unwantedGrace, k.o.Drain))
 		cancel(errUnwanted)
 	})()
 	return k.o.Worker.Start(ctx, shard)
@@ -214,13 +216,5 @@ func (k *Keeper) Starting() error {
 		return errors.New("the subscriptions are being read from the store")
 	default:
 		return fmt.Errorf("%d shards are due to this hub and still belong to other hubs, which hand them back or whose leases end", k.due)
-	}
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -148,9 +149,7 @@ func (gc *groupCommit) write(ctx context.Context, last bool) error {
 		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n == 0 {
 			break
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, pause) {
 			return gc.givenUp(err)
 		}
 	}

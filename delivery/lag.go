@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 const (
@@ -55,10 +57,7 @@ func (r *lagReporter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		r.measure(ctx)
-		select {
-		case <-time.After(max(lagEvery, lagPause*time.Since(start))):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, max(lagEvery, lagPause*time.Since(start)))
 	}
 }
 

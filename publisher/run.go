@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // Run cuts and sends until ctx ends, and then returns nil. A disk that fails or is
@@ -46,10 +47,7 @@ func (p *Publisher) endure(ctx context.Context, part string, err error) error {
 	p.troubles.Store(part, err)
 	p.o.Log.Error("the outbox fails; it is tried again", slog.String("event", "outbox_failed"), slog.String("topic", p.o.Topic),
 		slog.String("part", part), slog.Any("error", err))
-	select {
-	case <-ctx.Done():
-	case <-time.After(diskPause):
-	}
+	clock.Sleep(ctx, diskPause)
 	return nil
 }
 
@@ -60,13 +58,7 @@ func (p *Publisher) runCutter(ctx context.Context) error {
 		wait, end := p.due(time.Now(), quiet)
 		if wait > 0 {
 			p.troubles.Delete(partCutting) // Flush may have got over it
-			t := time.NewTimer(wait)
-			select {
-			case <-ctx.Done():
-			case <-p.cutter:
-			case <-t.C:
-			}
-			t.Stop()
+			clock.Wait(ctx, wait, p.cutter)
 			continue
 		}
 		p.cutting.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 var (
@@ -103,7 +104,7 @@ func (r *repairer) keepComplete(ctx context.Context) {
 			wait, woken = rest, nil
 			rest = min(2*rest, repairMax)
 		}
-		if !pause(ctx, wait, woken) {
+		if !clock.Wait(ctx, wait, woken) {
 			return
 		}
 	}

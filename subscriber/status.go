@@ -13,6 +13,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // Counts are what a Subscriber counted since its folder was new.
@@ -124,7 +125,7 @@ func (s *Subscriber) keepStatus(ctx context.Context) {
 		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.logLimit.allows("status_failed") {
 			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}
-		if !pause(ctx, statusRest, changed) || !pause(ctx, statusEvery, nil) {
+		if !clock.Wait(ctx, statusRest, changed) || !clock.Sleep(ctx, statusEvery) {
 			return
 		}
 	}

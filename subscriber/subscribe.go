@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/websub"
 )
@@ -55,7 +56,7 @@ func (r *renewal) keepSubscribed(ctx context.Context) {
 		default:
 			rest = subscribeFirst
 		}
-		if !pause(ctx, wait, woken) {
+		if !clock.Wait(ctx, wait, woken) {
 			return
 		}
 	}

@@ -159,17 +159,3 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	wg.Wait()
 	return nil
 }
-
-// pause waits for a time, or until or is closed; until ctx ends, and then it
-// returns false.
-func pause(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-or:
-	}
-	return true
-}

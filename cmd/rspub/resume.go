@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/publisher/source"
 )
 
@@ -15,10 +16,8 @@ const scanPoll = time.Second
 // (--accept-deletions).
 func (f *serveFlags) acceptDeletions(ctx context.Context, s *source.Source, log *slog.Logger) {
 	for f.accept && !scanned(s) {
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, scanPoll) {
 			return
-		case <-time.After(scanPoll):
 		}
 	}
 	if f.accept {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -85,12 +86,8 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 		}
 		log.Warn("the command failed for a change; it is run again, and nothing else before it is done",
 			"event", "exec_failed", "url", c.Loc, "wait", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !clock.Sleep(ctx, wait) {
 			return false
-		case <-timer.C:
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
@@ -156,10 +157,8 @@ func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
 		if !active {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, 100*time.Millisecond) {
 			return cli.Fail(cli.ExitPartial, "the hub accepted the request to unsubscribe, and has not verified it yet")
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

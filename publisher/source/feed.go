@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -166,17 +167,13 @@ func (s *set) loop(ctx context.Context, what string, every func() time.Duration,
 		if err != nil {
 			failing, rest = err.Error(), max(rest, retryAfter)
 		}
-		if !sleep(ctx, rest) {
+		if !clock.Sleep(ctx, rest) {
 			return
 		}
 		if err != nil {
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-rung:
-		case <-time.After(restUntil(next)):
-		}
+		clock.Wait(ctx, restUntil(next), rung)
 	}
 }
 
@@ -202,14 +199,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// sleep waits, and returns false where ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/publisher"
 )
@@ -286,7 +287,7 @@ func (s *set) nextDump() (next time.Time) {
 
 // sweep removes what older documents named, when nobody reads them any more.
 func (s *Source) sweep(ctx context.Context) error {
-	for sleep(ctx, tick) {
+	for clock.Sleep(ctx, tick) {
 		for _, x := range s.sets {
 			if err := x.shelf.sweep(); err != nil {
 				x.composer.log.Error("removing older documents failed, and is tried again", "event", "document_failed", "error", err)

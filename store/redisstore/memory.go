@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -57,7 +58,7 @@ func isFull(used, most int64) bool {
 func (m *memory) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.look(ctx)
-		_ = pause(ctx, memoryEvery)
+		clock.Sleep(ctx, memoryEvery)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
@@ -244,15 +245,6 @@ func rest(ctx context.Context, tries int) error {
 		return fmt.Errorf("others changed it %d times meanwhile; try again", tries)
 	}
 	longest := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
-	return pause(ctx, rand.N(longest)) //nolint:gosec // not a secret
-}
-
-// pause waits for a time, or returns the error of ctx if that ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	clock.Sleep(ctx, rand.N(longest)) //nolint:gosec // not a secret
+	return ctx.Err()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -134,7 +135,7 @@ func (w *watcher) listen(ctx context.Context) {
 		if servers, err := w.servers(ctx); err == nil {
 			w.hear(ctx, servers)
 		}
-		_ = pause(ctx, relisten)
+		clock.Sleep(ctx, relisten)
 	}
 }
 
@@ -171,7 +172,7 @@ func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]
 			}
 		})
 	}
-	for pause(ctx, recheck) == nil {
+	for clock.Sleep(ctx, recheck) {
 		if now, err := w.servers(ctx); err != nil || !sameServers(now, servers) {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
@@ -173,7 +174,7 @@ func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
 		if try >= askedTries || !asked && try >= fetchTries {
 			return v, err
 		}
-		if !asked && !sleep(ctx, wait) { // for who asked, web waits
+		if !asked && !clock.Sleep(ctx, wait) { // for who asked, web waits
 			return v, ctx.Err()
 		}
 		wait = min(4*wait, tryMax)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -129,7 +130,7 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 			wait = max(wait, min(status.RetryAfter, waitMost))
 		}
 		f.log.Warn(fmt.Sprintf("the Source is away or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
-		if !sleep(ctx, wait) {
+		if !clock.Sleep(ctx, wait) {
 			return nil, nil
 		}
 	}
@@ -144,7 +145,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 			st = next
 			break
 		}
-		if !sleep(ctx, backoff(tries, waitMost)) {
+		if !clock.Sleep(ctx, backoff(tries, waitMost)) {
 			return nil
 		}
 	}
@@ -198,7 +199,7 @@ func (f *follower) poll(ctx context.Context, set namedSet) error {
 	f.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
 	for {
 		f.syncNow(ctx, set)
-		if !sleep(ctx, pollEvery) {
+		if !clock.Sleep(ctx, pollEvery) {
 			return nil
 		}
 	}
@@ -262,7 +263,7 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 			break
 		}
 		f.log.Warn("changes could not be carried out; they are tried again", "event", "apply_failed", "set", set.name, "error", err)
-		if !sleep(ctx, followAgain) {
+		if !clock.Sleep(ctx, followAgain) {
 			return nil
 		}
 	}
@@ -300,7 +301,7 @@ func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscr
 
 // retryFailed tries what could not be had until ctx ends.
 func (f *follower) retryFailed(ctx context.Context) {
-	for wait := retrySweep; sleep(ctx, wait); {
+	for wait := retrySweep; clock.Sleep(ctx, wait); {
 		wait = retrySweep
 		began := time.Now()
 		if next := f.syncer.state.retry.Load(); next == 0 || next > began.UnixNano() {

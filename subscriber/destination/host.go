@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // host is what is known of one that is called: how many requests it takes at once,
@@ -85,7 +87,7 @@ func (h *host) wait(ctx context.Context) error {
 		case pause <= 0:
 			return nil
 		}
-		if !sleep(ctx, pause) {
+		if !clock.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

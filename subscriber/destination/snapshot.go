@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
 // The state of a copy belongs to one process. Whoever wants to look at it meanwhile makes a
@@ -29,7 +30,7 @@ var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 
 
 // serveSnapshots makes the snapshots that are asked for, until ctx ends.
 func (c *Copy) serveSnapshots(ctx context.Context) {
-	for ok := true; ok; ok = sleep(ctx, lendEvery) {
+	for ok := true; ok; ok = clock.Sleep(ctx, lendEvery) {
 		wants, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*", wantName)) // the pattern is right
 		for _, want := range wants {
 			if err := c.snapshot(filepath.Dir(want)); err != nil && ctx.Err() == nil {
@@ -124,7 +125,7 @@ func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error
 	}
 	a, err := c.audit(ctx, false, nil)
 	for i := 0; err == nil && !a.report.InSync && i < len(lookAgain); i++ {
-		if !sleep(ctx, lookAgain[i]) {
+		if !clock.Sleep(ctx, lookAgain[i]) {
 			return a.report, ctx.Err()
 		}
 		if err = c.renewSnapshot(); err != nil {

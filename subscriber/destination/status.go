@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -43,7 +44,7 @@ const (
 
 // keepStatus writes the status for those who look from outside, until ctx ends.
 func (c *Copy) keepStatus(ctx context.Context) {
-	for sleep(ctx, statusEvery) {
+	for clock.Sleep(ctx, statusEvery) {
 		if err := c.writeStatus(); err != nil {
 			c.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}

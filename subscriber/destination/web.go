@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -130,18 +129,6 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 // that is back is noticed. What is longer than hostPauseMax fails at once.
 func retryAfter(header http.Header) time.Duration {
 	return web.RetryAfter(header, time.Now(), 24*time.Hour)
-}
-
-// sleep waits; false: ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // queueOf is the queue of a URL: that of its host, or of all that are not called.

@@ -7,5 +7,7 @@
 // with the monotonic clock: where they part, the machine's clock was stepped, and for
 // a while nobody knows which of the two is right. Until then each of them may be.
 //
+// Sleep and Wait wait on the monotonic clock until a context ends.
+//
 // The package reads clocks and nothing else. It never sets one.
 package clock

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/web"
 )
@@ -129,14 +130,8 @@ func (l limited) Close() error {
 
 // wait waits until a host may be asked, and sets when it may be asked again.
 func (x *examination) wait(ctx context.Context, host string) error {
-	if d := time.Until(x.asked[host]); d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if d := time.Until(x.asked[host]); d > 0 && !clock.Sleep(ctx, d) {
+		return ctx.Err()
 	}
 	x.asked[host] = time.Now().Add(x.o.Pause)
 	return nil

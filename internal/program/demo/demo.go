@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/app"
@@ -218,7 +219,7 @@ func (d *demo) baseline(ctx context.Context, from string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the Source has no Resource List after %v", startWithin)
 		}
-		pause(ctx)
+		clock.Sleep(ctx, 50*time.Millisecond)
 	}
 	if _, err := d.copy.Sync(ctx); err != nil {
 		return err
@@ -266,7 +267,7 @@ func (d *demo) subscribed(ctx context.Context) error {
 			d.lines.say("the Destination is subscribed: the hub verified its callback")
 			return nil
 		}
-		pause(ctx)
+		clock.Sleep(ctx, 50*time.Millisecond)
 	}
 	return fmt.Errorf("the hub has not verified the Destination's callback within %v", startWithin)
 }
@@ -298,13 +299,6 @@ func (d *demo) background(ctx context.Context, run func() error, failed chan<- e
 		}
 	}()
 	d.defers(func() { <-ended })
-}
-
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(50 * time.Millisecond):
-	}
 }
 
 // address returns an address on loopback: with the usual port, or with a free one if that is
