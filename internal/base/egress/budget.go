@@ -1,13 +1,14 @@
 package egress
 
 import (
-	"container/list"
 	"context"
 	"hash/maphash"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // maxBuckets bounds a Budget's memory. All places of a bucket are back, and it is
@@ -42,26 +43,18 @@ type Budget struct {
 	seed      maphash.Seed
 
 	mu      sync.Mutex
-	buckets map[uint64]*list.Element // of *bucket
-	recent  list.List                // most recently used first
+	buckets *simplelru.LRU[uint64, *bucket] // by the hash of the target
 }
 
 // bucket holds the places of one target that are taken, in order of time; a minute
 // later they have come back. There are never more than Budget.perMinute.
-type bucket struct {
-	key   uint64
-	taken []*taken
-}
+type bucket struct{ taken []*taken }
 
 // NewBudget returns a Budget of perMinute unconfirmed requests to one target in
 // any minute, all of which may be made at once. 0: no limits.
 func NewBudget(perMinute int) *Budget {
-	return &Budget{
-		perMinute: perMinute,
-		start:     time.Now(),
-		seed:      maphash.MakeSeed(),
-		buckets:   map[uint64]*list.Element{},
-	}
+	buckets, _ := simplelru.NewLRU[uint64, *bucket](maxBuckets, nil) // fails for a size below 1 only
+	return &Budget{perMinute: perMinute, start: time.Now(), seed: maphash.MakeSeed(), buckets: buckets}
 }
 
 // Begin reserves a place of a host on behalf of the Asker of ctx, and returns the
@@ -156,11 +149,7 @@ func (b *Budget) spend(now time.Duration, target string, a Asker) (*taken, time.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.bucket(target)
-	back := 0
-	for back < len(k.taken) && now-k.taken[back].at >= time.Minute {
-		back++
-	}
-	k.taken = slices.Delete(k.taken, 0, back)
+	k.taken = slices.DeleteFunc(k.taken, func(u *taken) bool { return now-u.at >= time.Minute })
 	if wait := k.claim(t, b.places()); wait > 0 {
 		return nil, wait
 	}
@@ -222,8 +211,7 @@ func (b *Budget) places() int {
 func (b *Budget) giveBack(t *taken) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e, ok := b.buckets[maphash.String(b.seed, t.target)]; ok {
-		k := bucketIn(e)
+	if k, ok := b.buckets.Peek(maphash.String(b.seed, t.target)); ok {
 		k.taken = slices.DeleteFunc(k.taken, func(u *taken) bool { return u == t }) // gone already if it came back by itself
 	}
 }
@@ -232,22 +220,10 @@ func (b *Budget) giveBack(t *taken) {
 // recently where there are too many.
 func (b *Budget) bucket(target string) *bucket {
 	key := maphash.String(b.seed, target) // names are foreign and may be long
-	if e, ok := b.buckets[key]; ok {
-		b.recent.MoveToFront(e)
-		return bucketIn(e)
+	k, ok := b.buckets.Get(key)
+	if !ok {
+		k = new(bucket)
+		b.buckets.Add(key, k)
 	}
-	if len(b.buckets) >= maxBuckets {
-		oldest := b.recent.Back()
-		delete(b.buckets, bucketIn(oldest).key)
-		b.recent.Remove(oldest)
-	}
-	t := &bucket{key: key}
-	b.buckets[key] = b.recent.PushFront(t)
-	return t
-}
-
-// bucketIn returns what an element of Budget.recent holds: never anything else.
-func bucketIn(e *list.Element) *bucket {
-	t, _ := e.Value.(*bucket)
-	return t
+	return k
 }

@@ -148,8 +148,8 @@ func TestBudgetIsBounded(t *testing.T) {
 			begin(b, noon, "in-use:80")
 		}
 	}
-	if len(b.buckets) != maxBuckets || b.recent.Len() != maxBuckets {
-		t.Fatalf("%d buckets, %d in the list, want %d", len(b.buckets), b.recent.Len(), maxBuckets)
+	if b.buckets.Len() != maxBuckets {
+		t.Fatalf("%d buckets, want %d", b.buckets.Len(), maxBuckets)
 	}
 	if had(b, noon, fmt.Sprintf("%s%d:80", long, maxBuckets+999)) {
 		t.Error("the newest was forgotten")

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 )
@@ -60,11 +61,4 @@ func localNAT64(b [16]byte) []netip.Addr {
 	return out
 }
 
-func zero(b []byte) bool {
-	for _, x := range b {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
-}
+func zero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }

@@ -2,10 +2,12 @@ package egress
 
 import (
 	"bytes"
-	"html"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 )
 
 // Excerpt returns what a person is shown of a body that is an error message, in one line
@@ -15,7 +17,7 @@ import (
 func Excerpt(body []byte, n int) string {
 	text := string(body)
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
-		text = html.UnescapeString(withoutTags(body))
+		text = textOf(body)
 	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -29,49 +31,21 @@ func Excerpt(body []byte, n int) string {
 	return text
 }
 
-// withoutTags leaves out of HTML, which may be cut off anywhere, what is no text.
-func withoutTags(page []byte) string {
+// textOf returns the text of a page of HTML, which may be cut off anywhere.
+func textOf(page []byte) string {
 	var text strings.Builder
-	for len(page) > 0 {
-		begin := bytes.IndexByte(page, '<')
-		if begin < 0 {
-			text.Write(page)
-			break
-		}
-		text.Write(page[:begin])
-		text.WriteByte(' ') // tags part words, mostly
-		page = page[begin:]
-		end := ">"
-		switch {
-		case bytes.HasPrefix(page, []byte("<!--")):
-			end = "-->"
-		case hasPrefixFold(page, "<script"):
-			end = "</script"
-		case hasPrefixFold(page, "<style"):
-			end = "</style"
-		}
-		i := indexFold(page[1:], end)
-		if i < 0 {
-			break
-		}
-		page = page[1+i:]
-		if end[0] != '<' { // else its tag is left out next
-			page = page[len(end):]
+	tokens := html.NewTokenizer(bytes.NewReader(page))
+	for hidden := false; ; { // whether the next text is a script or a style
+		switch kind := tokens.Next(); {
+		case kind == html.ErrorToken:
+			return text.String()
+		case kind != html.TextToken:
+			text.WriteByte(' ') // tags part words, mostly
+			name, _ := tokens.TagName()
+			of := atom.Lookup(name)
+			hidden = kind == html.StartTagToken && (of == atom.Script || of == atom.Style)
+		case !hidden:
+			text.Write(tokens.Text())
 		}
 	}
-	return text.String()
-}
-
-func hasPrefixFold(b []byte, prefix string) bool {
-	return len(b) >= len(prefix) && strings.EqualFold(string(b[:len(prefix)]), prefix)
-}
-
-// indexFold is where an ASCII text begins in b, in either case; -1: nowhere.
-func indexFold(b []byte, text string) int {
-	for i := range len(b) - len(text) + 1 {
-		if hasPrefixFold(b[i:], text) {
-			return i
-		}
-	}
-	return -1
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"code.dny.dev/ssrf"
 )
@@ -64,7 +65,7 @@ func ranges(kind Refusal, name string, prefixes ...string) []named {
 // never is refused whatever is allowed: what answers there belongs to the
 // machine the hub runs on or to the cloud around it, and hands out credentials,
 // or is not one host.
-var never = concat(
+var never = slices.Concat(
 	ranges(RefusedMetadata, "the metadata service of a cloud",
 		"169.254.169.254/32",     // AWS, Azure, GCP, Oracle, OpenStack, ...
 		"168.63.129.16/32",       // Azure's wire server, a public address
@@ -82,7 +83,7 @@ var never = concat(
 )
 
 // known names ranges that an operator may allow, for the sentence of a refusal.
-var known = concat(
+var known = slices.Concat(
 	ranges(RefusedLoopback, "a loopback address", "127.0.0.0/8", "::1/128"),
 	ranges(RefusedPrivate, "a private address", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
 	ranges(RefusedPrivate, "a site-local address", "fec0::/10"), // RFC 3879: no longer made, still routed where they were
@@ -92,14 +93,6 @@ var known = concat(
 	ranges(RefusedTranslation, "a 6to4 address", "2002::/16"),
 	ranges(RefusedTranslation, "a Teredo address", "2001::/32"),
 )
-
-func concat(lists ...[]named) []named {
-	var out []named
-	for _, l := range lists {
-		out = append(out, l...)
-	}
-	return out
-}
 
 // policy says which addresses are called.
 type policy struct {
@@ -149,11 +142,8 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 		return nil
 	}
 	in := named{netip.PrefixFrom(addr, addr.BitLen()), "not a public address", RefusedOther}
-	for _, r := range known {
-		if r.prefix.Contains(addr) {
-			in = r
-			break
-		}
+	if i := slices.IndexFunc(known, func(r named) bool { return r.prefix.Contains(addr) }); i >= 0 {
+		in = known[i]
 	}
 	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", in.name, in.prefix), in.kind}
 }
