@@ -117,7 +117,7 @@ var table = map[string]room{
 	"test/ports":     {layer: "3"},
 	"test/pipes":     {layer: "3"},
 	"test/flips":     {layer: "3"},
-	"test/redistest": {layer: "4", may: "test/ports"},
+	"test/redistest": {layer: "4", may: "test/ports", third: "go-redis"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},
 	"test/interop":   {layer: "4"},

@@ -85,8 +85,12 @@ func TestUserWithFewRightsOverTLS(t *testing.T) {
 // allow has servers know a user.
 func allow(t testing.TB, servers []*redistest.Server, user, password, rules string) {
 	t.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset", "on", ">" + password}
+	for rule := range strings.FieldsSeq(rules) {
+		args = append(args, rule)
+	}
 	for _, s := range servers {
-		s.Do(t, append([]string{"ACL", "SETUSER", user, "reset", "on", ">" + password}, strings.Fields(rules)...)...)
+		s.Do(t, args...)
 	}
 }
 

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,17 +10,18 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // The user with which this package talks to servers that have an ACL.
@@ -33,7 +33,7 @@ const (
 // Access is what a client needs to connect to servers.
 type Access struct {
 	User, Password string // empty without ACL
-	CAFile         string // the servers' certificate, their own authority, in PEM; empty without TLS
+	CAFile         string // PEM file of the servers' certificate, which is its own authority; empty without TLS
 
 	tls     *tls.Config
 	keyFile string // of the certificate in CAFile
@@ -76,104 +76,47 @@ func (a *Access) certify(dir string) error {
 	if err != nil {
 		return err
 	}
-	ca, err := x509.ParseCertificate(der)
-	if err != nil {
-		return err
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca)
-	a.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.tls = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	a.tls.RootCAs.AppendCertsFromPEM(cert)
 	a.CAFile, a.keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write := func(path, kind string, der []byte) error {
-		return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	}
-	return errors.Join(write(a.CAFile, "CERTIFICATE", der), write(a.keyFile, "PRIVATE KEY", keyDER))
+	return errors.Join(os.WriteFile(a.CAFile, cert, 0o600),
+		os.WriteFile(a.keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
 }
 
-// Do sends the server a command over a connection of its own and returns the
-// reply: nil, a string, an int64 or a []any of these.
-func (s *Server) Do(t testing.TB, args ...string) any {
+// Do sends the server a command over a new connection and returns the reply: nil, a
+// string, an int64 or a []any of these.
+func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	reply, err := s.try(bound, args...)
 	if err != nil {
-		t.Fatalf("redistest: %s to %s: %v; its log ends:\n%s", strings.Join(args, " "), s.name, err, s.LogTail())
+		t.Fatalf("redistest: %v to %s: %v; its log ends:\n%s", args, s.name, err, s.LogTail())
 	}
 	return reply
 }
 
-// Try is Do for a caller that can go on without a reply. It waits 5 s at most.
-func (s *Server) Try(args ...string) (any, error) { return s.try(5*time.Second, args...) }
+// Try is Do for a caller that can continue without a reply. It waits 5 s at most.
+func (s *Server) Try(args ...any) (any, error) { return s.try(5*time.Second, args...) }
 
-func (s *Server) try(limit time.Duration, args ...string) (any, error) {
+func (s *Server) try(limit time.Duration, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return nil, err
+	logging.Disable() // the errors say the same
+	o := &redis.Options{
+		Addr: s.Addr(), TLSConfig: s.tls, Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
+		ReadTimeout: limit, WriteTimeout: limit, ContextTimeoutEnabled: true,
+		// A test may give the server less than what these need.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil, err
-	}
-	if s.tls != nil {
-		config := s.tls.Clone()
-		config.ServerName = "127.0.0.1"
-		conn = tls.Client(conn, config)
-	}
-	in := bufio.NewReader(conn)
 	if s.User != "" {
-		if _, err := exchange(conn, in, "AUTH", ownUser, ownPassword); err != nil {
-			return nil, err
-		}
+		o.Username, o.Password = ownUser, ownPassword
 	}
-	return exchange(conn, in, args...)
-}
-
-func exchange(out io.Writer, in *bufio.Reader, args ...string) (any, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := io.WriteString(out, b.String()); err != nil {
-		return nil, err
-	}
-	return reply(in)
-}
-
-// reply reads one reply of the Redis protocol, version 2.
-func reply(in *bufio.Reader) (any, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	kind, rest := line[0], strings.TrimRight(line[1:], "\r\n")
-	switch kind {
-	case '+':
-		return rest, nil
-	case '-':
-		return nil, errors.New(rest)
-	}
-	n, err := strconv.ParseInt(rest, 10, 64)
-	if err != nil || kind == ':' {
-		return n, err
-	}
-	switch {
-	case n < 0:
+	client := redis.NewClient(o)
+	defer func() { _ = client.Close() }()
+	reply, err := client.Do(ctx, args...).Result()
+	if errors.Is(err, redis.Nil) {
 		return nil, nil
-	case kind == '$':
-		text := make([]byte, n+2)
-		_, err := io.ReadFull(in, text)
-		return string(text[:n]), err
-	case kind == '*':
-		items := make([]any, n)
-		for i := range items {
-			if items[i], err = reply(in); err != nil {
-				return nil, err
-			}
-		}
-		return items, nil
 	}
-	return nil, fmt.Errorf("not a reply: %q", line)
+	return reply, err
 }

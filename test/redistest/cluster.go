@@ -19,8 +19,8 @@ type Nodes struct {
 
 const slots = 16384
 
-// Cluster starts a Cluster of three masters that share the slots evenly, with
-// [Replicas] of each. A node counts as dead after [Dead]. While a slot has no master the
+// Cluster starts a Cluster of three masters with a third of the slots each, and [Replicas]
+// of each master. A node counts as dead after [Dead]. While a slot has no master, the
 // Cluster answers nothing.
 func Cluster(t testing.TB, opts ...Option) *Nodes {
 	t.Helper()
@@ -30,6 +30,7 @@ func Cluster(t testing.TB, opts ...Option) *Nodes {
 func startCluster(g *group) (*Nodes, error) {
 	c := &Nodes{Access: g.Access}
 	for range 3 * (1 + g.replicas) {
+		bus := ports.Free()
 		more := [][2]string{
 			{"cluster-enabled", "yes"},
 			{"cluster-config-file", "nodes.conf"},
@@ -37,7 +38,7 @@ func startCluster(g *group) (*Nodes, error) {
 			{"cluster-require-full-coverage", "yes"},
 			{"cluster-replica-validity-factor", "0"},
 			{"cluster-allow-replica-migration", "no"},
-			{"cluster-port", fmt.Sprint(ports.Free())},
+			{"cluster-port", fmt.Sprint(bus)},
 		}
 		if g.encrypted {
 			more = append(more, [2]string{"tls-cluster", "yes"})
@@ -46,6 +47,7 @@ func startCluster(g *group) (*Nodes, error) {
 		if err != nil {
 			return nil, err
 		}
+		server.bus = bus
 		c.all = append(c.all, server)
 	}
 	return c, errors.Join(c.join(), c.replicate(), await("the Cluster", c.ready))
@@ -55,22 +57,17 @@ func startCluster(g *group) (*Nodes, error) {
 func (c *Nodes) join() error {
 	for i, s := range c.all {
 		if i < 3 {
-			from, to := i*slots/3, (i+1)*slots/3-1
-			if _, err := s.Try("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(from), fmt.Sprint(to)); err != nil {
+			if _, err := s.Try("CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1); err != nil {
 				return err
 			}
 		}
-		// Distinct epochs from the start spare the nodes to find them out.
-		if _, err := s.Try("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1)); err != nil {
+		// With distinct epochs from the start, the nodes need not resolve collisions.
+		if _, err := s.Try("CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
 			return err
 		}
 	}
 	for _, s := range c.all[1:] {
-		bus, err := s.Try("CONFIG", "GET", "cluster-port")
-		if err != nil {
-			return err
-		}
-		if _, err := c.all[0].Try("CLUSTER", "MEET", "127.0.0.1", fmt.Sprint(s.port), fields(bus)["cluster-port"]); err != nil {
+		if _, err := c.all[0].Try("CLUSTER", "MEET", "127.0.0.1", s.port, s.bus); err != nil {
 			return err
 		}
 	}
@@ -95,15 +92,15 @@ func (c *Nodes) replicate() error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.Try("CLUSTER", "REPLICATE", fmt.Sprint(id)); err != nil {
+		if _, err := s.Try("CLUSTER", "REPLICATE", id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ready reports whether every node sees the Cluster whole, all agree who
-// follows whom, and every replica has a link to its master.
+// ready returns nil if every node sees a complete Cluster, all agree which node replicates
+// which, and every replica has a link to its master.
 func (c *Nodes) ready() error {
 	masters := map[*Server]string{}
 	views := map[*Server]map[*Server]node{}
@@ -123,7 +120,7 @@ func (c *Nodes) ready() error {
 	for _, s := range c.all {
 		for other, n := range views[s] {
 			if n.failing || n.master != masters[other] {
-				return fmt.Errorf("%s takes %s for dead, or for another's replica", s.name, other.name)
+				return fmt.Errorf("%s believes that %s is dead, or replicates another master", s.name, other.name)
 			}
 		}
 	}
@@ -138,12 +135,12 @@ type node struct {
 	slots   [][2]int
 }
 
-// has reports whether a slot is the node's.
+// has reports whether the node has a slot.
 func (n node) has(slot int) bool {
 	return slices.ContainsFunc(n.slots, func(r [2]int) bool { return slot >= r[0] && slot <= r[1] })
 }
 
-// view asks a node what it knows of all.
+// view returns what a node knows of all nodes.
 func (c *Nodes) view(s *Server) (map[*Server]node, error) {
 	text, err := s.Try("CLUSTER", "NODES")
 	if err != nil {
@@ -162,7 +159,7 @@ func (c *Nodes) view(s *Server) (map[*Server]node, error) {
 			case 1:
 				to = from
 			case 0:
-				continue // a slot on its way
+				continue // a slot that is moving
 			}
 			n.slots = append(n.slots, [2]int{from, to})
 		}
@@ -175,7 +172,8 @@ func (c *Nodes) view(s *Server) (map[*Server]node, error) {
 	return all, nil
 }
 
-// byID returns the server of an id, nil for the "-" of a master.
+// byID returns the server with an id. It returns nil for "-", which a master has as its
+// master's id.
 func byID(view map[*Server]node, id string) *Server {
 	for s, n := range view {
 		if n.id == id {
@@ -185,10 +183,10 @@ func byID(view map[*Server]node, id string) *Server {
 	return nil
 }
 
-// URL names the nodes as --redis-url takes them.
+// URL names the nodes as --redis-url accepts them.
 func (c *Nodes) URL() string { return c.url("redis+cluster", "", c.all...) }
 
-// Servers returns all nodes; at the start the first three are the masters.
+// Servers returns all nodes. At the start, the first three are the masters.
 func (c *Nodes) Servers() []*Server { return c.all }
 
 // Slot returns the slot of a key.
@@ -198,8 +196,8 @@ func (c *Nodes) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// Owner returns the master that has a slot now, and its replicas, by what the
-// first node that answers says.
+// Owner returns the master that has a slot now, and its replicas. It asks the first node
+// that answers.
 func (c *Nodes) Owner(t testing.TB, slot int) (master *Server, replicas []*Server) {
 	t.Helper()
 	mustAwait(t, "an owner of the slot", func() (err error) { master, replicas, err = c.owner(slot); return err })
@@ -218,7 +216,7 @@ func (c *Nodes) owner(slot int) (master *Server, replicas []*Server, err error) 
 			}
 		}
 		if master == nil {
-			return nil, nil, errors.New("nobody has it")
+			return nil, nil, errors.New("no node has it")
 		}
 		for s, n := range view {
 			if n.master == view[master].id {
@@ -230,7 +228,7 @@ func (c *Nodes) owner(slot int) (master *Server, replicas []*Server, err error) 
 	return nil, nil, err
 }
 
-// moved reports whether the slot has another master than the old one.
+// moved returns nil if the slot has another master than the old one.
 func (c *Nodes) moved(slot int, old *Server) error {
 	now, _, err := c.owner(slot)
 	if err == nil && now == old {
@@ -257,7 +255,8 @@ func (c *Nodes) Settle(t testing.TB) {
 	calm(t, c.ready)
 }
 
-// awaitFailover waits until another master than the old one has the slot and all is well.
+// awaitFailover waits until another master than the old one has the slot and the Cluster is
+// ready.
 func (c *Nodes) awaitFailover(t testing.TB, old *Server, slot int) {
 	t.Helper()
 	mustAwait(t, "the failover", func() error { return cmp.Or(c.ready(), c.moved(slot, old)) })
@@ -286,27 +285,22 @@ func (c *Nodes) MigrateSlot(t testing.TB, slot int, to *Server) {
 	if from == to {
 		return
 	}
-	fromID, toID := fmt.Sprint(from.Do(t, "CLUSTER", "MYID")), fmt.Sprint(to.Do(t, "CLUSTER", "MYID"))
-	n := fmt.Sprint(slot)
-	to.Do(t, "CLUSTER", "SETSLOT", n, "IMPORTING", fromID)
-	from.Do(t, "CLUSTER", "SETSLOT", n, "MIGRATING", toID)
+	fromID, toID := from.Do(t, "CLUSTER", "MYID"), to.Do(t, "CLUSTER", "MYID")
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	migrate := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, 60000, "KEYS"}
+	if c.User != "" {
+		migrate = slices.Insert(migrate, 6, any("AUTH2"), ownUser, ownPassword)
+	}
 	for {
-		keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", n, "100").([]any)
+		keys, _ := from.Do(t, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []string{"MIGRATE", "127.0.0.1", fmt.Sprint(to.port), "", "0", "60000"}
-		if c.User != "" {
-			migrate = append(migrate, "AUTH2", ownUser, ownPassword)
-		}
-		migrate = append(migrate, "KEYS")
-		for _, k := range keys {
-			migrate = append(migrate, fmt.Sprint(k))
-		}
-		from.Do(t, migrate...)
+		from.Do(t, slices.Concat(migrate, keys)...)
 	}
-	to.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
-	from.Do(t, "CLUSTER", "SETSLOT", n, "NODE", toID)
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 	mustAwait(t, "all nodes to know of the slot", func() error {
 		for _, s := range c.all {
 			view, err := c.view(s)
@@ -314,7 +308,7 @@ func (c *Nodes) MigrateSlot(t testing.TB, slot int, to *Server) {
 				return err
 			}
 			if !view[to].has(slot) {
-				return fmt.Errorf("%s doesn't", s.name)
+				return fmt.Errorf("%s does not", s.name)
 			}
 		}
 		return nil

@@ -21,18 +21,17 @@ type options struct {
 }
 
 // Config sets a directive of redis.conf for every data server, for example
-// Config("appendfsync", "everysec"). The defaults: an append-only file that is
-// flushed at every write, no snapshots, no eviction.
+// Config("appendfsync", "everysec"). By default, a server has an append-only file that it
+// flushes at every write, and neither snapshots nor eviction.
 func Config(directive, value string) Option {
 	return func(o *options) { o.directives = append(o.directives, [2]string{directive, value}) }
 }
 
-// TLS makes the servers speak TLS only, with a certificate that is made for them
-// ([Access.CAFile]).
+// TLS makes the servers accept only TLS. Their certificate is in [Access.CAFile].
 func TLS() Option { return func(o *options) { o.encrypted = true } }
 
-// ACL turns the default user off and makes one with the given rules ("~* &*
-// +@all" where empty), whose name and password are in the URLs.
+// ACL disables the default user and creates one with the given rules. The URLs have its name
+// and password. Empty rules are "~* &* +@all".
 func ACL(user, password, rules string) Option {
 	return func(o *options) {
 		o.user, o.password, o.rules = user, password, rules
@@ -46,12 +45,12 @@ func ACL(user, password, rules string) Option {
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
 // Shared uses the same servers as other tests of this binary with the same options, and
-// leaves them running. Such tests choose distinct prefixes and do not disturb the servers,
-// which are therefore [Steady].
+// leaves them running. Such tests choose distinct prefixes and do not disturb the servers.
+// So Shared implies [Steady].
 func Shared() Option { return func(o *options) { o.shared, o.steady = true, true } }
 
 // Steady says that the test does not disturb the servers. A server that does not answer for
-// as long as [Dead], as on a busy machine, does not count as dead then.
+// as long as [Dead] then does not count as dead: the machine is only busy.
 func Steady() Option { return func(o *options) { o.steady = true } }
 
 var shared = struct {

@@ -19,9 +19,8 @@ import (
 // were delayed act again only half a minute later.
 const bound = 3 * time.Minute
 
-// base is the folder of all servers of this process. A shell removes it when
-// this process has ended, however it ends: its standard input, a pipe, is
-// closed then.
+// base is the folder of all servers of this process. A shell removes it when this
+// process ends for any reason, because its standard input, a pipe, closes then.
 var base = sync.OnceValues(func() (home, error) {
 	dir, err := os.MkdirTemp("", "redistest-")
 	if err != nil {
@@ -34,17 +33,17 @@ var base = sync.OnceValues(func() (home, error) {
 	//nolint:gosec // G204: the folder was made a few lines above
 	reaper := exec.Command("/bin/sh", "-c", `cat >/dev/null; sleep 1; rm -rf -- "$0"`, dir)
 	reaper.Stdin = r
-	reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
+	reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not end it
 	return home{dir, w}, errors.Join(reaper.Start(), r.Close())
 })
 
 type home struct {
 	dir      string
-	lifeline *os.File // nobody writes to it; kept so that it stays open
+	lifeline *os.File // the writing end of the pipe; it only has to stay open
 }
 
-// starter is a goroutine on a thread of its own, which starts all processes:
-// the kernel ends them when the thread ends that started them.
+// starter is a goroutine that is locked to its thread and starts all processes. The
+// kernel ends a process when the thread that started it ends.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -56,13 +55,14 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Server is one redis-server process, on a port and in a folder that outlive
-// it. Its methods may be called from one goroutine at a time.
+// Server is one redis-server process. Its port and its folder stay the same after a
+// restart. Its methods may be called from one goroutine at a time.
 type Server struct {
 	Access
 	name   string
 	dir    string
 	port   int
+	bus    int      // of a node of a Cluster: its port for the other nodes
 	flags  []string // after the configuration file
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -71,13 +71,12 @@ type Server struct {
 // Addr is the host:port on which the server listens.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(s.port)) }
 
-// Servers returns the server itself, so that a standalone one can stand where
-// several do.
+// Servers returns the server itself, as [Sentinels] and [Nodes] return theirs.
 func (s *Server) Servers() []*Server { return []*Server{s} }
 
 // start runs the process and waits until it answers.
 func (s *Server) start() error {
-	//nolint:gosec,noctx // G204: a fixed command and our own file; the test ends it, or its death does
+	//nolint:gosec,noctx // G204: a fixed command and our own file; it ends with the test or the process
 	cmd := exec.Command("redis-server", append([]string{filepath.Join(s.dir, "redis.conf")}, s.flags...)...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "redis.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -102,10 +101,10 @@ func (s *Server) start() error {
 		}
 		info, err := s.Try("INFO", "server")
 		if text, _ := info.(string); err == nil && !strings.Contains(text, pid) {
-			return errEnded // somebody else has the port
+			return errEnded // another process has the port
 		}
 		if err != nil && strings.Contains(err.Error(), "unknown command 'INFO'") {
-			err = nil // a test took it away
+			err = nil // the test disabled it
 		}
 		if err == nil {
 			_, err = s.Try("PING") // an error while the append-only file is loaded
@@ -119,7 +118,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// errEnded stops waiting for a server that can't answer any more.
+// errEnded ends the wait for a server that cannot answer any more.
 var errEnded = errors.New("the server has ended, or another has its port")
 
 // end kills the process, if it runs.
@@ -167,7 +166,7 @@ func (s *Server) LogTail() string {
 	return string(log[max(0, len(log)-2000):])
 }
 
-// await polls until check returns nil or errEnded, or bound is over.
+// await polls until check returns nil or errEnded, or the time limit is reached.
 func await(what string, check func() error) error {
 	deadline := time.Now().Add(bound)
 	for {
@@ -182,15 +181,15 @@ func await(what string, check func() error) error {
 	}
 }
 
-// lull is the longest time until a failover that is about to begin can be seen.
+// lull is the longest time until a failover that is about to begin becomes visible.
 const lull = Dead + 2*time.Second
 
 // Dead is the time without an answer after which Sentinels and the nodes of a Cluster
-// replace a master. It is longer than a busy machine delays a server that is well.
+// replace a master. It is longer than a busy machine delays a healthy server.
 const Dead = 4 * time.Second
 
 // dead returns that time for the servers of a group. It is long if the test does not disturb
-// them, because then a failover would only be a disturbance.
+// them, because a failover would then only disturb the test.
 func (o *options) dead() time.Duration {
 	if o.steady {
 		return time.Minute
@@ -198,7 +197,7 @@ func (o *options) dead() time.Duration {
 	return Dead
 }
 
-// mustAwait is await, and ends the test if that fails.
+// mustAwait is await. It ends the test if that fails.
 func mustAwait(t testing.TB, what string, check func() error) {
 	t.Helper()
 	if err := await(what, check); err != nil {
@@ -206,7 +205,7 @@ func mustAwait(t testing.TB, what string, check func() error) {
 	}
 }
 
-// calm waits until what check reports has been well for a lull.
+// calm waits until check has returned nil for a lull.
 func calm(t testing.TB, check func() error) {
 	t.Helper()
 	var well time.Time

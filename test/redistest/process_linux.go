@@ -2,5 +2,5 @@ package redistest
 
 import "syscall"
 
-// dieWithUs makes the kernel kill the process when the test binary ends.
+// dieWithUs makes the kernel kill the server when the test binary ends.
 func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

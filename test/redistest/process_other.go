@@ -4,6 +4,6 @@ package redistest
 
 import "syscall"
 
-// dieWithUs has nothing to ask of this kernel: here a test binary that is
-// killed leaves its servers behind.
+// dieWithUs does nothing on this kernel: a test binary that is killed leaves its
+// servers behind.
 func dieWithUs() *syscall.SysProcAttr { return nil }

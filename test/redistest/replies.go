@@ -2,18 +2,8 @@ package redistest
 
 import "fmt"
 
-// fields makes a map of a reply of names and values.
-func fields(reply any) map[string]string {
-	items, _ := reply.([]any)
-	m := map[string]string{}
-	for i := 0; i+1 < len(items); i += 2 {
-		m[fmt.Sprint(items[i])] = fmt.Sprint(items[i+1])
-	}
-	return m
-}
-
-// linked reports whether every server has the role that masterOf gives it: nil
-// for a master, else a replica with a link to the server returned.
+// linked returns nil if every server has the role that masterOf says: it is a master if
+// masterOf returns nil, and else a replica with a link to the server that masterOf returns.
 func linked(servers []*Server, masterOf func(*Server) *Server) error {
 	for _, s := range servers {
 		role, err := s.Try("ROLE")
@@ -26,7 +16,7 @@ func linked(servers []*Server, masterOf func(*Server) *Server) error {
 		case want == nil && items[0] == "master":
 		case want != nil && items[0] == "slave" && items[2] == int64(want.port) && items[3] == "connected":
 		default:
-			return fmt.Errorf("%s is in the role %v", s.name, items)
+			return fmt.Errorf("%s has the role %v", s.name, items)
 		}
 	}
 	return nil

@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -40,7 +42,7 @@ func startSentinels(g *group) (*Sentinels, error) {
 		return nil, err
 	}
 	open := s.Access
-	open.User = "" // the sentinels themselves let anybody in
+	open.User = "" // the sentinels themselves have no ACL
 	for range 3 {
 		monitor, err := g.server(open, s.monitorConfig(g), "--sentinel")
 		if err != nil {
@@ -50,12 +52,11 @@ func startSentinels(g *group) (*Sentinels, error) {
 	}
 	return s, await("the sentinels to know each other", func() error {
 		for _, m := range s.Monitors {
-			master, err := m.Try("SENTINEL", "MASTER", masterName)
-			if err != nil {
-				return err
-			}
-			if f := fields(master); f["num-slaves"] != "2" || f["num-other-sentinels"] != "2" {
-				return fmt.Errorf("%s knows %s replicas and %s other sentinels", m.name, f["num-slaves"], f["num-other-sentinels"])
+			for _, what := range []string{"REPLICAS", "SENTINELS"} {
+				reply, err := m.Try("SENTINEL", what, masterName)
+				if known, _ := reply.([]any); err != nil || len(known) != 2 {
+					return cmp.Or(err, fmt.Errorf("%s knows %d %s", m.name, len(known), what))
+				}
 			}
 		}
 		return nil
@@ -76,10 +77,10 @@ func (s *Sentinels) monitorConfig(g *group) [][2]string {
 	return c
 }
 
-// URL names the sentinels as --redis-url takes them.
+// URL names the sentinels as --redis-url accepts them.
 func (s *Sentinels) URL() string { return s.url("redis+sentinel", "/"+masterName, s.Monitors...) }
 
-// Servers returns the servers that keep data.
+// Servers returns the servers that store data.
 func (s *Sentinels) Servers() []*Server { return s.Data }
 
 // Master returns the server that is the master now.
@@ -90,7 +91,7 @@ func (s *Sentinels) Master(t testing.TB) *Server {
 	return master
 }
 
-// master returns the one that the sentinels agree upon and that knows it.
+// master returns the server that all sentinels name and that has the role of a master.
 func (s *Sentinels) master() (*Server, error) {
 	var found *Server
 	for _, m := range s.Monitors {
@@ -102,14 +103,14 @@ func (s *Sentinels) master() (*Server, error) {
 		for _, d := range s.Data {
 			if len(at) == 2 && at[1] == fmt.Sprint(d.port) {
 				if found != nil && found != d {
-					return nil, errors.New("the sentinels don't agree")
+					return nil, errors.New("the sentinels do not agree")
 				}
 				found = d
 			}
 		}
 	}
 	if found == nil {
-		return nil, errors.New("the sentinels name none")
+		return nil, errors.New("the sentinels name no master")
 	}
 	role, err := found.Try("ROLE")
 	if items, _ := role.([]any); err == nil && items[0] != "master" {
@@ -118,7 +119,7 @@ func (s *Sentinels) master() (*Server, error) {
 	return found, err
 }
 
-// synced reports whether every other server has a replica's link to the master.
+// synced returns nil if every other server is a replica with a link to the master.
 func (s *Sentinels) synced(master *Server) error {
 	return linked(s.Data, func(d *Server) *Server {
 		if d == master {
@@ -133,43 +134,43 @@ func (s *Sentinels) synced(master *Server) error {
 func (s *Sentinels) Failover(t testing.TB) {
 	t.Helper()
 	old := s.Master(t)
-	asked := false
-	err := await("the failover", func() error {
-		if !asked {
-			// It is refused while no replica is fit or another has just been.
-			if _, err := s.Monitors[0].Try("SENTINEL", "FAILOVER", masterName); err != nil {
-				return err
-			}
-			asked = true
-		}
-		return s.replaced(old)
+	// The sentinel refuses while no replica is fit, and shortly after another failover.
+	s.mustAwait(t, "a failover to begin", func() error {
+		_, err := s.Monitors[0].Try("SENTINEL", "FAILOVER", masterName)
+		return err
 	})
-	if err != nil {
-		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
-	}
+	s.mustAwait(t, "the failover", func() error { return s.replaced(old) })
 }
 
 // Settle waits until a failover that may have begun is over.
 func (s *Sentinels) Settle(t testing.TB) {
 	t.Helper()
-	calm(t, func() error {
-		master, err := s.master()
-		if err != nil {
-			return err
-		}
-		return s.synced(master)
-	})
+	calm(t, func() error { return s.replaced(nil) })
 }
 
-// replaced reports whether another server than the old one is the master and all others
-// follow it.
-func (s *Sentinels) replaced(old *Server) error {
+// mustAwait is the function of the same name. Its failure shows the log of a sentinel.
+func (s *Sentinels) mustAwait(t testing.TB, what string, check func() error) {
+	t.Helper()
+	if err := await(what, check); err != nil {
+		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
+	}
+}
+
+// successor returns the master, which must be another server than the old one.
+func (s *Sentinels) successor(old *Server) (*Server, error) {
 	now, err := s.master()
+	if err == nil && now == old {
+		err = errors.New("the master is still the old one")
+	}
+	return now, err
+}
+
+// replaced returns nil if another server than the old one is the master and all others
+// replicate it.
+func (s *Sentinels) replaced(old *Server) error {
+	now, err := s.successor(old)
 	if err != nil {
 		return err
-	}
-	if now == old {
-		return errors.New("the master is still the old one")
 	}
 	return s.synced(now)
 }
@@ -179,25 +180,11 @@ func (s *Sentinels) replaced(old *Server) error {
 func (s *Sentinels) LoseTail(t testing.TB, write func()) {
 	t.Helper()
 	old := s.Master(t)
-	var replicas []*Server
-	for _, d := range s.Data {
-		if d != old {
-			replicas = append(replicas, d)
-		}
-	}
+	replicas := slices.DeleteFunc(slices.Clone(s.Data), func(d *Server) bool { return d == old })
 	loseTail(t, old, replicas, write)
-	err := await("a promotion", func() error {
-		now, err := s.master()
-		if err == nil && now == old {
-			err = errors.New("the master is still the dead one")
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%v; the sentinel's log ends:\n%s", err, s.Monitors[0].LogTail())
-	}
+	s.mustAwait(t, "a promotion", func() error { _, err := s.successor(old); return err })
 	old.Restart(t)
-	mustAwait(t, "the old master to follow", func() error { return s.replaced(old) })
+	s.mustAwait(t, "the old master to follow", func() error { return s.replaced(old) })
 }
 
 // loseTail disconnects the replicas, lets write change the data, and kills the master.

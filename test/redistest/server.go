@@ -17,7 +17,7 @@ func Standalone(t testing.TB, opts ...Option) *Server {
 	return lend(t, "standalone", opts, func(g *group) (*Server, error) { return g.data() })
 }
 
-// URL is the server's address as rshub's --redis-url takes it.
+// URL is the server's address as --redis-url of rshub accepts it.
 func (s *Server) URL() string { return s.url("redis", "", s) }
 
 // LoseTail lets write change the data, and then restarts the server with the data from
@@ -36,7 +36,7 @@ func (s *Server) LoseTail(t testing.TB, write func()) {
 	s.Restart(t)
 }
 
-// group has the servers of one test and what they share.
+// group is the servers of one test, with what they share.
 type group struct {
 	options
 	Access
@@ -67,7 +67,7 @@ func (g *group) end() {
 	_ = os.RemoveAll(g.dir)
 }
 
-// data starts a server that keeps data, with further directives.
+// data starts a server that stores data, with further directives.
 func (g *group) data(more ...[2]string) (*Server, error) {
 	directives := [][2]string{
 		{"appendonly", "yes"},
@@ -89,8 +89,8 @@ func (g *group) data(more ...[2]string) (*Server, error) {
 	return g.server(g.Access, append(directives, g.directives...))
 }
 
-// server starts a server. If another process has taken the chosen port meanwhile, it tries
-// another one.
+// server starts a server. If another process uses the chosen port by now, it tries another
+// port.
 func (g *group) server(access Access, directives [][2]string, flags ...string) (*Server, error) {
 	var err error
 	for range 5 {
