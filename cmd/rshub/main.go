@@ -17,7 +17,7 @@ import (
 var version string
 
 func main() {
-	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http reports odd answers there
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -43,7 +43,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 	return cli.Execute(root, args, stdin, stdout, stderr)
 }
 
-// flagError adds to an unknown flag the one that was probably meant.
+// flagError adds to an unknown flag the known one with the nearest name.
 func flagError(cmd *cobra.Command, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,12 +23,13 @@ import (
 func serveCommand(environ []string, version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a hub", Args: cobra.NoArgs,
-		Long: `Runs a hub until it gets SIGTERM or SIGINT. It then takes no more publishes, lets
-deliveries under way finish (--drain) and ends with 0, two seconds after that at
-the latest; a second signal ends it at once. It looks every few seconds whether the
-publishers file, the operator's token or the certificate has changed, and reads it
-again; on SIGHUP it does so at once. It logs to standard error; the line with
-"event":"listening" holds the addresses.
+		Long: `Runs a hub until SIGTERM or SIGINT. The hub then refuses new publishes, lets the
+deliveries in progress finish (--drain), and exits with 0 at most two seconds later.
+A second signal ends it at once.
+
+Every few seconds the hub checks whether the publishers file, the operator's token
+or the certificate has changed, and reads it again. SIGHUP makes it do so at once.
+The log goes to standard error; its line with "event":"listening" has the addresses.
 
 ` + settingsHelp,
 		Example: `  rshub serve --dev
@@ -67,7 +69,7 @@ type hub interface {
 }
 
 // serve runs a hub until a signal comes or a part of it fails. It returns at the
-// second signal, whatever the hub is doing then. SIGHUP has it read its files
+// second signal, whatever the hub is doing then. On SIGHUP the hub reads its files
 // again.
 func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,7 +88,7 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 			case s == syscall.SIGHUP:
 				go h.Reload() // a file may be on a disk that hangs, and the next signal counts
 			case stopping:
-				return cli.Fail(cli.ExitFailure, "ended at once by a second signal; deliveries under way will be repeated")
+				return cli.Fail(cli.ExitFailure, "ended at once by a second signal; the deliveries in progress will be repeated")
 			default:
 				log.Info("asked to end", zap.String("event", "stopping"), zap.Stringer("signal", s))
 				stopping = true
@@ -96,12 +98,11 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	}
 }
 
-// startGrace is how long a hub that is asked to end while it starts may take to
-// break that off: its store may hang.
+// startGrace is how long a start may take to end after a signal: the store may hang.
 const startGrace = 2 * time.Second
 
-// start starts a hub. It returns soon after ctx has ended, with an error where the
-// start was broken off.
+// start starts a hub. It returns soon after ctx has ended, with an error if the hub had
+// not started by then.
 func start(ctx context.Context, h hub) error {
 	started := make(chan error, 1)
 	go func() { started <- h.Start(ctx) }()
@@ -110,12 +111,10 @@ func start(ctx context.Context, h hub) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(startGrace)
-	defer late.Stop()
 	select {
 	case err := <-started:
 		return err
-	case <-late.C:
+	case <-time.After(startGrace):
 		return ctx.Err()
 	}
 }
@@ -137,20 +136,13 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 	case failed = <-h.Failed():
 		log.Error("a part failed; the hub ends", zap.String("event", "part_failed"), zap.Error(failed))
 	}
-	err := h.Stop(context.WithoutCancel(ctx))
-	if failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(failed, h.Stop(context.WithoutCancel(ctx)))
 }
 
-// newLogger writes to w as the settings say; by default lines for people where
-// w is a terminal, else JSON.
+// newLogger writes to w in the format of the settings. The default is lines for people
+// on a terminal, and JSON elsewhere.
 func newLogger(w io.Writer, cfg config.Config) *zap.Logger {
-	level, err := zapcore.ParseLevel(cfg.LogLevel)
-	if err != nil { // config takes only those that zap knows
-		level = zapcore.InfoLevel
-	}
+	level, _ := zapcore.ParseLevel(cfg.LogLevel) // config accepts only those that zap knows
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	enc.EncodeDuration = zapcore.SecondsDurationEncoder

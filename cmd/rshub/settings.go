@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 
@@ -12,11 +11,11 @@ import (
 )
 
 const settingsHelp = `Every setting is a flag, an environment variable (RSHUB_ and the name in upper
-case, as in RSHUB_MAX_BODY) and a key of the YAML file named by --config (as in
-` + "`max-body: 50MiB`" + `). A flag wins over the environment, which wins over the file.
-Sizes are written 64KiB or 50MiB, durations 300s, 72h or 10d, rates 600/m.`
+case, as in RSHUB_MAX_BODY) and a key of the YAML file that --config names (as in
+` + "`max-body: 50MiB`" + `). A flag wins over the environment, and the environment over the file.
+Write sizes as 64KiB or 50MiB, durations as 300s, 72h or 10d, and rates as 600/m.`
 
-// settingsOf reads the settings that a command was given.
+// settingsOf reads the settings of a command.
 func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Origins, error) {
 	cfg, origins, err := config.Resolve(cmd.Flags(), environ)
 	if err != nil {
@@ -25,7 +24,7 @@ func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Ori
 	return cfg, origins, nil
 }
 
-// wrongSettings shows each mistake in a line of its own.
+// wrongSettings puts each mistake into a line of its own.
 func wrongSettings(err error) error {
 	var lines []any
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -39,8 +38,9 @@ func configShowCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show the settings that a hub would start with", Args: cobra.NoArgs,
 		Long: `Shows the settings that ` + "`rshub serve`" + ` would start with, given the same flags,
-environment and file: those that were set, as a file for --config; or with
---effective all of them, each with where it comes from. Secrets are not shown.
+environment and file. It prints those that were set, as a file for --config. With
+--effective it prints all settings, each with where it comes from. It never prints
+secrets.
 
 ` + settingsHelp,
 		Example: `  rshub config show --effective
@@ -54,22 +54,22 @@ environment and file: those that were set, as a file for --config; or with
 		},
 	}
 	cmd.Flags().BoolVar(&effective, "effective", false, "show all settings, each with where it comes from")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, of each setting the name, the value and where it comes from")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line: the name of a setting, its value and where it comes from")
 	config.AddFlags(cmd.Flags())
 	return cmd
 }
 
-// show writes settings: all if effective, else those that were set.
+// show writes all settings if effective, else those that were set.
 func show(w io.Writer, origins config.Origins, effective, asJSON bool) error {
-	if !effective && !asJSON {
+	if asJSON {
+		return showJSON(w, origins, effective)
+	}
+	if !effective {
 		file, err := origins.YAML()
 		if err == nil {
 			_, err = w.Write(file)
 		}
 		return err
-	}
-	if asJSON {
-		return showJSON(w, origins, effective)
 	}
 	var rows [][]string
 	for _, o := range origins {
@@ -83,8 +83,6 @@ func show(w io.Writer, origins config.Origins, effective, asJSON bool) error {
 }
 
 func showJSON(w io.Writer, origins config.Origins, effective bool) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
 	for _, o := range origins {
 		if o.Default && !effective {
 			continue
@@ -97,7 +95,7 @@ func showJSON(w io.Writer, origins config.Origins, effective bool) error {
 		if o.List {
 			line.Value = append([]string{}, o.Value...)
 		}
-		if err := encoder.Encode(line); err != nil {
+		if err := cli.WriteJSON(w, line); err != nil {
 			return err
 		}
 	}

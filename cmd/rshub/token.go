@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +32,9 @@ const (
 )
 
 const tokenHelp = `The publishers are in the file that the hub reads: --publishers-file, or
-publishers.yaml in --data-dir, from flags, environment and --config as
-` + "`rshub serve`" + ` takes them. Run this as the user that the hub runs as. A hub that
-runs takes a change over within 5 seconds, or at once with ` + "`rshub reload`" + `.`
+publishers.yaml in --data-dir. Flags, environment and --config work as for
+` + "`rshub serve`" + `. Run this command as the user that the hub runs as. A running hub
+uses a change within 5 seconds, or at once after ` + "`rshub reload`" + `.`
 
 // tokenCommand is `rshub token`.
 func tokenCommand(environ []string) *cobra.Command {
@@ -62,13 +61,13 @@ func tokenCreate(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create NAME --topic PATTERN", Short: "Make a token for a publisher", Args: cobra.ExactArgs(1),
 		Long: `Makes a token with which a publisher may publish to the topics of its patterns,
-and prints it. It is shown this once: what is kept is its SHA-256. A publisher
-that is there gets one more, so that it can change over before the old one is
-revoked.`,
+and prints it. This is the only time it is shown: the file holds its SHA-256 alone.
+A publisher that has a token gets a second one, so that it can switch before you
+revoke the first.`,
 		Example: `  rshub token create library --topic 'https://example.org/changes/*'
   rshub token create library > new-token`,
 	}
-	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that it may publish to, such as https://example.org/*; may be given several times")
+	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that it may publish to, such as https://example.org/*; may be repeated")
 	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
 		name := args[0]
 		if err := checkPublisher(name, topics); err != nil {
@@ -95,7 +94,7 @@ revoked.`,
 func checkPublisher(name string, topics []string) error {
 	switch {
 	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name):
-		return cli.Fail(cli.ExitUsage, "%q can't be a publisher's name: it shows in logs and lists, so it has to be of printable characters", name)
+		return cli.Fail(cli.ExitUsage, "%q can't be a publisher's name: logs and lists show it, so use printable characters only", name)
 	case utf8.RuneCountInString(name) > longest:
 		return cli.Fail(cli.ExitUsage, "a publisher's name has at most %d characters", longest)
 	}
@@ -109,8 +108,8 @@ func tokenList(environ []string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the publishers and their tokens", Args: cobra.NoArgs,
-		Long: `Lists the publishers, what they may publish to, and of each token how its SHA-256
-begins, by which ` + "`rshub token revoke`" + ` knows it.`,
+		Long: `Lists the publishers, the topics that they may publish to, and the first digits of
+each token's SHA-256, which ` + "`rshub token revoke`" + ` takes.`,
 		Example: `  rshub token ls
   rshub token ls --json | jq -r .name`,
 	}
@@ -130,8 +129,6 @@ begins, by which ` + "`rshub token revoke`" + ` knows it.`,
 }
 
 func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
 	var rows [][]string
 	for _, p := range list {
 		hashes := make([]string, 0, len(p.TokenSHA256))
@@ -146,7 +143,7 @@ func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error 
 			rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
 			continue
 		}
-		err := encoder.Encode(struct {
+		err := cli.WriteJSON(out, struct {
 			Name   string   `json:"name"`
 			Topics []string `json:"topics"`
 			Tokens []string `json:"tokens"`
@@ -166,17 +163,18 @@ func tokenRevoke(environ []string) *cobra.Command {
 	var token string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke NAME", Short: "Revoke a token, or a publisher with all it has", Args: cobra.ExactArgs(1),
-		Long: `Revokes one token of a publisher, known by how its SHA-256 begins, as
-` + "`rshub token ls`" + ` shows it, or by the token itself; or without --token the
-publisher with all its tokens and its secret. It counts when the hub has read the
-file again: within 5 seconds, or at once with ` + "`rshub reload`" + `.`,
+		Use: "revoke NAME", Short: "Revoke a token, or a publisher with all its tokens", Args: cobra.ExactArgs(1),
+		Long: `Revokes one token of a publisher. --token names it by the first digits of its
+SHA-256, as ` + "`rshub token ls`" + ` shows them, or is the token itself. Without --token
+the command revokes the publisher with all its tokens and its secret. The hub
+refuses the token once it has read the file again: within 5 seconds, or at once
+after ` + "`rshub reload`" + `.`,
 		Example: `  rshub token revoke library --token 3f9a01c2
   rshub token revoke library --yes
   rshub reload`,
 	}
 	cmd.Flags().StringVar(&token, "token", "", "`PREFIX` of the token's SHA-256, or the token")
-	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher as a whole, without --token")
+	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher with all its tokens, without --token")
 	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
 		name := args[0]
 		if !cmd.Flags().Changed("token") {
@@ -199,7 +197,7 @@ file again: within 5 seconds, or at once with ` + "`rshub reload`" + `.`,
 
 func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
 	if !yes {
-		return cli.Fail(cli.ExitUsage, "this would revoke all that %q may publish with. Nothing was done: say --yes where that is meant, or --token for one token", name)
+		return cli.Fail(cli.ExitUsage, "this would revoke all tokens and the secret of %q. Nothing was done: repeat the command with --yes if you mean that, or name one token with --token", name)
 	}
 	p, err := config.RemovePublisher(path, name)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/rshub/rshub/internal/program/config"
 )
 
-const storeHelp = `The store is the one that ` + "`rshub serve`" + ` would take with the same --data-dir,
---redis-url, --config and environment. The embedded one can be open once, so stop
-its hub before. Hubs on Redis may go on while it is exported; stop them before you
-import into it.`
+const storeHelp = `The store is the one that ` + "`rshub serve`" + ` would use with the same --data-dir,
+--redis-url, --config and environment. Only one process can open the embedded store,
+so stop its hub first. Hubs on Redis may run during an export; stop them before an
+import.`
 
 func exportCommand(environ []string, version string) *cobra.Command {
 	var without, plain bool
@@ -32,24 +32,26 @@ func exportCommand(environ []string, version string) *cobra.Command {
 		Use: "export [FILE]", Short: "Write subscriptions and topics as JSON lines", Args: cobra.MaximumNArgs(1),
 		Long: `Writes all subscriptions, with their secrets, cursors, gaps and pending requests,
 and the state of all topics, one JSON object a line, to FILE or to standard output.
-It is a backup, and with ` + "`rshub import`" + ` the way to another store: from the embedded
-one to Redis and back.
+The file is a backup. With ` + "`rshub import`" + ` it also moves a hub to another store: from
+the embedded one to Redis and back.
 
-Bodies of notifications don't travel: what a subscription has not got yet when it is
-exported becomes a gap of it (reason retention). How many those are is told at the
-end; wait until there are none, with no Source publishing, and export again.
+The file has no bodies of notifications: what a subscription had not received at the
+export becomes a gap in it (reason retention). The last line of the output counts
+these notifications. To lose none, stop the Sources, wait until no subscription lags,
+and export again.
 
-Secrets of subscribers are sealed with the first key of --seal-key-file, and can be
-imported by whoever has that key. Without a key say which you want: a file without
-secrets (subscriptions that have one can't be imported from it, as nobody would
-believe their deliveries), or one in which everybody can read them.
+The secrets of subscribers are sealed with the first key of --seal-key-file; an
+import needs that key. Without a key, choose: --without-secrets writes no secrets
+(subscriptions with a secret can't be imported from that file, since their
+subscribers would refuse unsigned deliveries), and --plain-secrets writes them
+readable for everybody.
 
 ` + storeHelp,
 		Example: `  rshub export --seal-key-file /etc/rshub/seal.keys > rshub.jsonl
   rshub export --data-dir /var/lib/rshub --plain-secrets rshub.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if without && plain {
-				return cli.Fail(cli.ExitUsage, "--without-secrets and --plain-secrets exclude each other")
+				return cli.Fail(cli.ExitUsage, "--without-secrets and --plain-secrets exclude each other; choose one")
 			}
 			o := app.ExportOptions{Program: version, Now: time.Now()}
 			switch {
@@ -58,22 +60,19 @@ believe their deliveries), or one in which everybody can read them.
 			case plain:
 				o.Secrets = app.PlainSecrets
 			}
-			file := "-"
-			if len(args) > 0 {
-				file = args[0]
-			}
+			file := append(args, "-")[0]
 			return onStore(cmd, environ, func(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 				return export(ctx, cmd, cfg, log, file, o)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&without, "without-secrets", false, "leave the secrets of subscribers out")
-	cmd.Flags().BoolVar(&plain, "plain-secrets", false, "write the secrets of subscribers as they are")
+	cmd.Flags().BoolVar(&plain, "plain-secrets", false, "write the secrets of subscribers unsealed")
 	config.AddStoreFlags(cmd.Flags())
 	return cmd
 }
 
-// onStore runs what works on the store of the settings, until a signal comes.
+// onStore runs a function on the store of the settings, until a signal comes.
 func onStore(cmd *cobra.Command, environ []string, run func(context.Context, config.Config, *zap.Logger) error) error {
 	cfg, err := config.ResolveStore(cmd.Flags(), environ)
 	if err != nil {
@@ -85,7 +84,7 @@ func onStore(cmd *cobra.Command, environ []string, run func(context.Context, con
 	return transferFailure(run(ctx, cfg, newLogger(cmd.ErrOrStderr(), cfg)))
 }
 
-// transferFailure gives what went wrong its exit code.
+// transferFailure gives an error its exit code.
 func transferFailure(err error) error {
 	var refused *app.FileError
 	var already *cli.Error
@@ -97,11 +96,11 @@ func transferFailure(err error) error {
 	case errors.As(err, &refused):
 		return cli.Fail(cli.ExitRefused, "%w\nNothing was imported.", err)
 	case errors.Is(err, app.ErrNoSealKey):
-		return cli.Fail(cli.ExitRefused, "%w; name the key with --seal-key-file, or say --without-secrets or --plain-secrets", err)
+		return cli.Fail(cli.ExitRefused, "%w; name the key with --seal-key-file, or choose --without-secrets or --plain-secrets", err)
 	case errors.Is(err, app.ErrNoStore):
 		return cli.Fail(cli.ExitNotFound, "%w", err)
 	case errors.Is(err, context.Canceled):
-		return cli.Fail(cli.ExitFailure, "broken off")
+		return cli.Fail(cli.ExitFailure, "interrupted")
 	}
 	return err
 }
@@ -109,9 +108,9 @@ func transferFailure(err error) error {
 func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap.Logger, file string, o app.ExportOptions) error {
 	p := cli.NewProgress(cmd.ErrOrStderr(), nil)
 	o.Progress = func(c app.LineCounts) { p.Show(c.Total(), 0, fmt.Sprintf("exported %d", c.Total())) }
-	var told app.Exported
+	var done app.Exported
 	write := func(w io.Writer) (err error) {
-		told, err = app.Export(ctx, cfg, log, w, o)
+		done, err = app.Export(ctx, cfg, log, w, o)
 		return err
 	}
 	var err error
@@ -124,24 +123,20 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	if err != nil {
 		return err
 	}
-	if err := note(cmd, "Exported %v; their secrets are %s.", told.Counts, told.Secrets); err != nil {
+	if err := note(cmd, "Exported %v; their secrets are %s.", done.Counts, done.Secrets); err != nil || done.Lagging == 0 {
 		return err
 	}
-	if told.Lagging > 0 {
-		return note(cmd, "Not delivered yet: %s to %s. An export has no bodies, so after an import these become gaps. Wait until no subscription lags, and export again.",
-			quantity.Count(told.Lag, "notification", "notifications"), quantity.Count(told.Lagging, "subscription", "subscriptions"))
-	}
-	return nil
+	return note(cmd, "Not delivered yet: %s to %s. An export has no bodies, so after an import these become gaps. Wait until no subscription lags, and export again.",
+		quantity.Count(done.Lag, "notification", "notifications"), quantity.Count(done.Lagging, "subscription", "subscriptions"))
 }
 
-// note tells a person something, beside the data on stdout.
+// note writes a line for a person to standard error.
 func note(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 	return err
 }
 
-// writeWhole writes a file that only its owner reads, and that appears when it is
-// whole.
+// writeWhole writes a file that only its owner can read. It appears once it is complete.
 func writeWhole(name string, write func(io.Writer) error) error {
 	return atomicfile.Write(name, atomicfile.Options{Durability: atomicfile.FileOnly, Temp: filepath.Base(name) + ".*.part"}, write)
 }
@@ -150,15 +145,15 @@ func importCommand(environ []string) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Read what export wrote into a store", Args: cobra.ExactArgs(1),
-		Long: `Reads FILE, or standard input where that is -, as ` + "`rshub export`" + ` wrote it, into a
-store. All of it is looked at before anything is stored: a file that was cut short,
-or has a wrong line, changes nothing (exit code 6, or 4).
+		Long: `Reads FILE, as ` + "`rshub export`" + ` wrote it, into a store; - stands for standard input.
+The whole file is checked before anything is stored: a file that was cut short
+(exit code 6) or has a wrong line (exit code 4) changes nothing.
 
-What is in the store already is merged: of two states of a subscription or a topic
-the newer holds, and no cursor goes back. To import a file again does no harm and
-changes nothing. A topic of which the store has older notifications of its own is
-left out with its subscriptions, and a subscription whose secret was left out of the
-file too, which is told (exit code 6).
+The import merges: of two states of a subscription or a topic the newer one stays,
+and no cursor moves back. Importing a file twice changes nothing. The import leaves
+out a topic, with its subscriptions, if the store has older notifications of its own
+for it, and a subscription whose secret is not in the file. It reports what it left
+out (exit code 6).
 
 A file with sealed secrets needs the key that sealed them in --seal-key-file.
 
@@ -178,15 +173,15 @@ A file with sealed secrets needs the key that sealed them in --seal-key-file.
 }
 
 func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap.Logger, name string, dry bool) error {
-	f, done, err := openImport(cmd.InOrStdin(), name)
+	f, closing, err := openImport(cmd.InOrStdin(), name)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer closing()
 	p := cli.NewProgress(cmd.ErrOrStderr(), nil)
 	var total int64 // known when the whole file has been checked
 	show := func(c app.LineCounts) { p.Show(c.Total(), total, fmt.Sprintf("imported %d of %d", c.Total(), total)) }
-	told, err := app.Import(ctx, cfg, log, f, app.ImportOptions{DryRun: dry, Progress: show}, func(c app.LineCounts) { total = c.Total() })
+	done, err := app.Import(ctx, cfg, log, f, app.ImportOptions{DryRun: dry, Progress: show}, func(c app.LineCounts) { total = c.Total() })
 	p.End("")
 	if err != nil {
 		return err
@@ -196,35 +191,32 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 		would = "Nothing is stored in a dry run. "
 	}
 	if err := note(cmd, "%sOf %v, %d are new or changed, and %d are in the store as they are or newer.",
-		would, told.Counts, told.Stored, told.Kept); err != nil {
+		would, done.Counts, done.Stored, done.Kept); err != nil || !done.Partial() {
 		return err
 	}
-	if !told.Partial() {
-		return nil
-	}
 	text := ""
-	for _, err := range told.Refused {
+	for _, err := range done.Refused {
 		text += err.Error() + "\n"
 	}
-	if n := told.RefusedLines; n > 0 {
-		text += "Left out for that: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
+	if n := done.RefusedLines; n > 0 {
+		text += "Left out for that reason: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
 	}
-	if n := told.Secretless; n > 0 {
-		text += "Left out, as the file lacks the secret: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". The subscribers have to subscribe again.\n"
+	if n := done.Secretless; n > 0 {
+		text += "Left out, because the file lacks the secret: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". These subscribers have to subscribe again.\n"
 	}
-	return cli.Fail(cli.ExitPartial, "%sAll else is as told.", text)
+	return cli.Fail(cli.ExitPartial, "%sEverything else was imported.", text)
 }
 
-// openImport opens what is to be imported. It has to be read twice, so standard
-// input is kept in a file that has no name any more.
-func openImport(stdin io.Reader, name string) (f *os.File, done func(), err error) {
-	done = func() { _ = f.Close() }
+// openImport opens a file to import. An import reads it twice, so standard input is copied
+// into a file without a name.
+func openImport(stdin io.Reader, name string) (f *os.File, closing func(), err error) {
+	closing = func() { _ = f.Close() }
 	if name != "-" {
 		f, err = os.Open(name) //nolint:gosec // G304: the operator names the file
 		if errors.Is(err, os.ErrNotExist) {
 			err = cli.Fail(cli.ExitNotFound, "there is no file %s; name one, or - for standard input", name)
 		}
-		return f, done, err
+		return f, closing, err
 	}
 	if f, err = os.CreateTemp("", "rshub-import-"); err != nil {
 		return nil, nil, err
@@ -236,5 +228,5 @@ func openImport(stdin io.Reader, name string) (f *os.File, done func(), err erro
 		return nil, nil, errors.Join(fmt.Errorf("reading standard input: %w", err), f.Close())
 	}
 	_, err = f.Seek(0, io.SeekStart)
-	return f, done, err
+	return f, closing, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,7 +110,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	slices.Sort(urls)
 	urls = slices.Compact(urls) // some are written more than once
 	if f.json {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+		return cli.WriteJSON(cmd.OutOrStdout(), struct {
 			Out       string   `json:"out"`
 			Resources int      `json:"resources"`
 			URLs      []string `json:"urls"`

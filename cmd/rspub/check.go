@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -91,7 +90,7 @@ func orNone[T int | int64](n T) T {
 
 func (f *checkFlags) print(out io.Writer, x examine.Finding) error {
 	if f.json {
-		return encode(out, x)
+		return cli.WriteJSON(out, x)
 	}
 	_, err := fmt.Fprintln(out, cli.Line(x.String()))
 	return err
@@ -99,7 +98,7 @@ func (f *checkFlags) print(out io.Writer, x examine.Finding) error {
 
 func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error {
 	if f.json {
-		return encode(out, struct {
+		return cli.WriteJSON(out, struct {
 			URL       string `json:"url"`
 			Passed    int    `json:"passed"`
 			Warned    int    `json:"warned"`
@@ -111,10 +110,4 @@ func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error 
 	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; looked at %s and %s\n", r.Passed, quantity.Count(r.Warned, "warning", "warnings"), r.Failed,
 		quantity.Count(r.Documents, "document", "documents"), quantity.Count(r.Resources, "resource", "resources"))
 	return err
-}
-
-func encode(out io.Writer, v any) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -277,7 +276,7 @@ func (x *outcome) print(out io.Writer, asJSON bool) error {
 				e.Status = refused.Status
 			}
 		}
-		return json.NewEncoder(out).Encode(e)
+		return cli.WriteJSON(out, e)
 	}
 	if x.err != nil {
 		return nil // it is told at the end

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -109,7 +108,7 @@ func (l *lines) update(e destination.Event) {
 		if e.Err != nil {
 			out.Error = e.Err.Error()
 		}
-		_ = json.NewEncoder(l.w).Encode(out) // there is nobody to tell
+		_ = cli.WriteJSON(l.w, out) // there is nobody to tell
 		return
 	}
 	s := fmt.Sprintf("%s %s %s", now.Format(time.TimeOnly), e.What, first(e.Path, e.URL))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -181,7 +180,7 @@ func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out,
 			if !c.Last && len(n.Changes) < maxLine {
 				continue
 			}
-			if err := json.NewEncoder(out).Encode(n); err != nil {
+			if err := cli.WriteJSON(out, n); err != nil {
 				return cli.Fail(cli.ExitFailure, "writing to stdout: %w", err)
 			}
 			n = nil

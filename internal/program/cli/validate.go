@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -81,7 +80,7 @@ func (f *validateFlags) run(cmd *cobra.Command, name string) error {
 	out := cmd.OutOrStdout()
 	valid, err := examine.CheckDocument(cmd.Context(), name, o, func(d *examine.Document) error {
 		if f.json {
-			return json.NewEncoder(out).Encode(d)
+			return WriteJSON(out, d)
 		}
 		for _, line := range d.All("") {
 			if _, err := fmt.Fprintln(out, Line(line.String())); err != nil {

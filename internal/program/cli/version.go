@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -32,7 +31,7 @@ func Root(name, short, version string, children ...*cobra.Command) *cobra.Comman
 		Example: "  " + name + " version\n  " + name + " version --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+				return WriteJSON(cmd.OutOrStdout(), map[string]string{
 					"version": version, "go": runtime.Version(), "platform": platform,
 				})
 			}
