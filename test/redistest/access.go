@@ -103,7 +103,7 @@ func (s *Server) try(limit time.Duration, args ...any) (any, error) {
 	defer cancel()
 	logging.Disable() // the errors say the same
 	o := &redis.Options{
-		Addr: s.Addr(), TLSConfig: s.tls, Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
+		Addr: s.Addr(), TLSConfig: s.tls, Protocol: 2, MaxRetries: -1, DialerRetries: 1,
 		ReadTimeout: limit, WriteTimeout: limit, ContextTimeoutEnabled: true,
 		// A test may give the server less than what these need.
 		DisableIdentity:          true,
