@@ -148,7 +148,7 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 
 // sentinelFaults are those of a master with replicas.
 func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
-	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.Settle),
+	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.AwaitCalm),
 		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix), m.emptiedFault(s.Servers, nemesisPrefix),
 		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
 			s.Failover(m.t)
@@ -167,7 +167,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
 		return c.Slot(m.t, fmt.Sprintf("%s:{p:%d}:heads", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)))))
 	}
-	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.Settle),
+	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.AwaitCalm),
 		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix), m.emptiedFault(c.Servers, prefix),
 		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
 			c.Failover(m.t, slot())

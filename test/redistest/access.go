@@ -39,7 +39,7 @@ type Access struct {
 	keyFile string // of the certificate in CAFile
 }
 
-// url writes the address of servers as --redis-url takes it.
+// url returns the address of servers as --redis-url accepts it.
 func (a *Access) url(scheme, path string, servers ...*Server) string {
 	if a.tls != nil {
 		scheme = strings.Replace(scheme, "redis", "rediss", 1)

@@ -249,8 +249,8 @@ func (c *Nodes) Failover(t testing.TB, slot int) {
 	c.awaitFailover(t, old, slot)
 }
 
-// Settle waits until a failover that may have begun is over.
-func (c *Nodes) Settle(t testing.TB) {
+// AwaitCalm waits until a failover that may have begun is over.
+func (c *Nodes) AwaitCalm(t testing.TB) {
 	t.Helper()
 	calm(t, c.ready)
 }

@@ -142,8 +142,8 @@ func (s *Sentinels) Failover(t testing.TB) {
 	s.mustAwait(t, "the failover", func() error { return s.replaced(old) })
 }
 
-// Settle waits until a failover that may have begun is over.
-func (s *Sentinels) Settle(t testing.TB) {
+// AwaitCalm waits until a failover that may have begun is over.
+func (s *Sentinels) AwaitCalm(t testing.TB) {
 	t.Helper()
 	calm(t, func() error { return s.replaced(nil) })
 }
