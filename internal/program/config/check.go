@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// finish reads the files that settings name and checks the settings against each other.
+// finish reads the files that settings name, and checks the settings against each other.
 func (c *Config) finish(o Origins) error {
 	if c.MaxPending > 0 {
 		c.MaxPendingPerHost = min(pendingPerHost, c.MaxPending)
@@ -56,10 +56,10 @@ func (c *Config) check(o Origins) []error {
 	ordered(c.RetryFirst <= c.RetryMax, "retry-first", "retry-max")
 	ordered(c.MaxBody <= c.MaxInflightBytes, "max-body", "max-inflight-bytes")
 	need(c.PublishBytes.Count == 0 || int64(c.PublishBytes.Count) >= c.MaxBody,
-		"publish-rate lets less through at once than the longest notification has: %s, and %s", o.Says("publish-rate"), o.Says("max-body"))
+		"publish-rate allows fewer bytes at once than the longest notification has: %s, and %s", o.Says("publish-rate"), o.Says("max-body"))
 	need(len(c.PublishAuth) > 0, "%s: it names no way to publish; write one or more of content, token, open", o.Where("publish-auth"))
 	need(c.AdminTokenFile != "" || isLoopback(c.AdminListen),
-		"%s: %s can be reached from elsewhere, so the operator's listener needs --admin-token-file; or keep it on this machine with --admin-listen 127.0.0.1:8081",
+		"%s: %s can be reached from elsewhere, so it needs a token: name its file with --admin-token-file, or keep the listener on this machine with --admin-listen 127.0.0.1:8081",
 		o.Where("admin-listen"), c.AdminListen)
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show the memory of the process, so they need a token; name its file with --admin-token-file", o.Where("pprof"))

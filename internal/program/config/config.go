@@ -9,7 +9,7 @@ import (
 // Config holds the settings of a hub as they take effect. Nothing changes it after it was
 // read, so goroutines may share it. A limit of zero means no limit.
 type Config struct {
-	Dev bool // --dev was given; what it changes is in the other fields
+	Dev bool // --dev was given; the other fields have what it changes
 
 	Listen    string // host:port of the public listener
 	PublicURL string // the hub URI; empty: http://localhost:<the listener's port>/, or https
@@ -20,15 +20,15 @@ type Config struct {
 	// that it requires; it is empty only if AdminListen is a loopback address.
 	AdminListen    string
 	AdminTokenFile string
-	// AdminTLSCert and AdminTLSKey are as TLSCert and TLSKey, of the operator's listener.
+	// AdminTLSCert and AdminTLSKey are the same for the operator's listener.
 	AdminTLSCert, AdminTLSKey string
 	AdminToken                Secret
-	// AdminTokenExposed: every user of this machine may read or change AdminTokenFile.
+	// AdminTokenExposed says that every user of this machine may read or change AdminTokenFile.
 	AdminTokenExposed bool
 
 	DataDir string
-	// SealKeyFile names the file of the keys that seal stored secrets; empty: they
-	// are stored as they are.
+	// SealKeyFile names the file of the keys that seal stored secrets; empty: secrets are
+	// stored as plain text.
 	SealKeyFile string
 	NodeID      string // empty: to be chosen at random
 
@@ -55,10 +55,10 @@ type Config struct {
 	SubscribeRate Rate // for each requester
 	VerifyBudget  int  // unconfirmed requests a minute to one host
 	MaxPending    int
-	// MaxPendingPerHost is how many of MaxPending one callback host may take.
+	// MaxPendingPerHost is how many of MaxPending one callback host may use.
 	MaxPendingPerHost       int
 	MaxSubscriptionsPerHost int
-	MaxSubscriptions        int // in all; 0: no limit
+	MaxSubscriptions        int // in total
 
 	LeaseMin, LeaseDefault, LeaseMax time.Duration // whole seconds
 	ResumeWithin                     time.Duration
@@ -90,12 +90,12 @@ type Config struct {
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // json or console; empty: console on a terminal, else json
 
-	// OTLPEndpoint is the URL that traces are POSTed to; empty: none are made.
+	// OTLPEndpoint is the URL that traces are POSTed to; empty: there are no traces.
 	OTLPEndpoint string
 	Pprof        bool // serve profiles; AdminToken is then not empty
 }
 
-// What Config.Continuity, TopicCheck and PublishAuth may hold.
+// Values of Config.Continuity, TopicCheck and PublishAuth.
 const (
 	ContinuityStrict = "strict" // a gap is refused
 	ContinuityFlag   = "flag"   // a gap is accepted and recorded
@@ -109,7 +109,7 @@ const (
 	AuthOpen    = "open"
 )
 
-// pendingPerHost is Config.MaxPendingPerHost wherever MaxPending has a bound.
+// pendingPerHost is Config.MaxPendingPerHost if MaxPending has a greater limit.
 const pendingPerHost = 1000
 
 // Secret is a string that is masked when it is printed, logged or encoded.
@@ -125,18 +125,18 @@ func (s Secret) String() string {
 	return masked
 }
 
-// GoString does as String, for %#v.
+// GoString returns the same in quotes, for %#v.
 func (s Secret) GoString() string { return `"` + s.String() + `"` }
 
-// MarshalText does as String.
+// MarshalText returns the same as String.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Publisher is one entry of the publishers file.
 type Publisher struct {
 	Name   string
 	Topics []string // patterns such as https://example.org/*
-	// TokenSHA256 are the hashes of its bearer tokens, and Secret signs its requests.
-	// It has at least one of them.
+	// TokenSHA256 are the hashes of its bearer tokens, and Secret signs its requests. A
+	// publisher has at least one of these credentials.
 	TokenSHA256 [][32]byte
 	Secret      Secret
 	// SecretFile is the file with Secret; empty: there is none.

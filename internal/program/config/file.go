@@ -14,31 +14,31 @@ import (
 	"github.com/rshub/rshub/internal/base/nearest"
 )
 
-// maxFile bounds the files that are read here.
+// maxFile is the largest size, in bytes, of the files that this package reads.
 const maxFile = 1 << 20
 
 // fromFile reads a YAML file of settings.
 func fromFile(path string, table []setting) (layer, []error) {
 	data, err := readSmall(path)
 	if err != nil {
-		return nil, []error{fmt.Errorf("the settings file: %w", err)}
+		return layer{}, []error{fmt.Errorf("the settings file: %w", err)}
 	}
 	return parseFile(path, data, table)
 }
 
 // parseFile reads the settings in data; path is for the messages.
 func parseFile(path string, data []byte, table []setting) (layer, []error) {
+	l := layer{}
 	root, err := parseYAML(path, data)
 	if err != nil || root == nil {
-		return nil, []error{err}
+		return l, []error{err}
 	}
 	known := map[string]*setting{}
 	for i := range table {
-		if table[i].name != "config" { // a file can't name itself
+		if table[i].name != "config" { // a settings file names no other
 			known[table[i].name] = &table[i]
 		}
 	}
-	l := layer{}
 	errs := eachKey(path, root, known, func(s *setting, n *yaml.Node, from string) error {
 		text, err := scalars(n)
 		switch {
@@ -71,17 +71,17 @@ func parseYAML(path string, data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// eachKey calls do for each key of a mapping: with what known has for it, its value and
-// its place. It returns an error with the place for each key that is unknown, repeated or
-// refused by do.
+// eachKey calls do for each key of a mapping, with the entry of known, the key's value and its
+// place. It returns an error with the place for each key that is unknown or repeated, or that
+// do refuses.
 func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what T, value *yaml.Node, from string) error) []error {
 	if n.Kind != yaml.MappingNode {
 		return []error{fmt.Errorf("%s:%d: write keys and values here, such as `name: value`", path, n.Line)}
 	}
 	var errs []error
 	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	for pair := range slices.Chunk(n.Content, 2) {
+		key, value := pair[0], pair[1]
 		if value.Kind == yaml.AliasNode {
 			value = value.Alias
 		}
@@ -110,7 +110,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 	case n.Kind == yaml.ScalarNode:
 		return []string{n.Value}, nil
 	case n.Kind != yaml.SequenceNode:
-		return nil, errors.New("it has keys below it, where a value has to be")
+		return nil, errors.New("it has keys below it; write a value")
 	}
 	text := []string{}
 	for _, item := range n.Content {
@@ -118,7 +118,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 			item = item.Alias
 		}
 		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-			return nil, errors.New("a list here has only plain values")
+			return nil, errors.New("a list may have only plain values")
 		}
 		text = append(text, item.Value)
 	}

@@ -15,7 +15,7 @@ import (
 
 const envPrefix = "RSHUB_"
 
-// given is a value of a setting as a layer has it.
+// given is a value of a setting as a layer has it. The zero value stands for none.
 type given struct {
 	text []string
 	from string // its place: "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
@@ -24,8 +24,8 @@ type given struct {
 // layer holds the settings of one source, by name.
 type layer map[string]given
 
-// AddFlags puts a flag for every setting into fs, or for those that are named, to
-// be read by Resolve.
+// AddFlags adds a flag for every setting to fs, or for those that are named. Resolve reads
+// them.
 func AddFlags(fs *pflag.FlagSet, names ...string) {
 	fs.SortFlags = false
 	for _, s := range settings(new(Config)) {
@@ -61,8 +61,8 @@ func (v *flagValue) Set(s string) error {
 	return nil
 }
 
-// String returns nothing before the flag is set, so that pflag adds no default
-// of its own to the help.
+// String returns nothing before the flag is set, so that pflag adds no second default to
+// the help.
 func (v *flagValue) String() string { return strings.Join(v.text, ",") }
 
 func (v *flagValue) Type() string {
@@ -86,10 +86,9 @@ func Load(args, environ []string) (Config, Origins, error) {
 	return Resolve(fs, environ)
 }
 
-// Resolve reads the settings from flags that AddFlags made and that were
-// parsed, an environment of NAME=value and the file that one of them may name.
-// The error joins one for each mistake, so that all can be corrected at once.
-// Origins is complete only if there is no error.
+// Resolve reads the settings from parsed flags that AddFlags made, an environment of
+// NAME=value and the file that one of them may name. The error joins one for each mistake,
+// so that all can be corrected at once. Origins is complete only if there is no error.
 func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	c, origins, err := resolve(fs, environ)
 	if err != nil {
@@ -104,33 +103,29 @@ func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	var c Config
 	table := settings(&c)
-	flags := fromFlags(fs, table)
-	env, errs := fromEnv(environ, table)
-	layers := []layer{flags, env}
-	if path := first("config", layers).text; len(path) > 0 && path[0] != "" {
+	values, errs := fromEnv(environ, table)
+	maps.Copy(values, fromFlags(fs)) // a flag wins over a variable, and both over the file
+	if path := values["config"].text; len(path) > 0 && path[0] != "" {
 		file, fileErrs := fromFile(path[0], table)
-		layers, errs = append(layers, file), append(errs, fileErrs...)
+		maps.Copy(file, values)
+		values, errs = file, append(errs, fileErrs...)
 	}
 
-	// --dev changes the defaults of the others, so it comes before them.
-	i := slices.IndexFunc(table, func(s setting) bool { return s.name == "dev" })
-	dev, devErr := table[i].apply(layers, false)
+	// --dev changes the defaults of the others, so it comes before them. Its error is in
+	// the loop again.
+	dev := slices.IndexFunc(table, func(s setting) bool { return s.name == "dev" })
+	_, _ = table[dev].apply(values["dev"], false)
 	origins := make(Origins, 0, len(table))
 	for i := range table {
-		s := &table[i]
-		o, err := dev, devErr
-		if s.name != "dev" {
-			o, err = s.apply(layers, c.Dev)
-		}
+		o, err := table[i].apply(values[table[i].name], c.Dev)
 		origins, errs = append(origins, o), append(errs, err)
 	}
 	return c, origins, errors.Join(errs...)
 }
 
-// apply sets s from the first layer that has it, else to its default.
-func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
+// apply sets s to the value v, or to its default if v is the zero value.
+func (s *setting) apply(v given, dev bool) (Origin, error) {
 	o := Origin{Name: s.name, List: s.list, Auto: s.auto}
-	v := first(s.name, layers)
 	switch {
 	case v.from != "":
 		o.From = v.from
@@ -139,7 +134,7 @@ func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
 	default:
 		v.text, o.From, o.Default = []string{s.def}, "default", true
 		if s.def == "" {
-			return o, nil // the zero value, which some parsers would refuse
+			return o, nil // the zero value; some parsers would refuse an empty text
 		}
 	}
 	value := s.texts(v.text...)
@@ -152,27 +147,14 @@ func (s *setting) apply(layers []layer, dev bool) (Origin, error) {
 	return o, nil
 }
 
-// first returns the value of a setting in the first layer that has it, or the zero value.
-func first(name string, layers []layer) given {
-	for _, l := range layers {
-		if v, ok := l[name]; ok {
-			return v
-		}
-	}
-	return given{}
-}
-
-func fromFlags(fs *pflag.FlagSet, table []setting) layer {
+// fromFlags reads the flags that were set. Flags that AddFlags did not make are no settings.
+func fromFlags(fs *pflag.FlagSet) layer {
 	l := layer{}
-	for _, s := range table {
-		f := fs.Lookup(s.name)
-		if f == nil || !f.Changed {
-			continue
-		}
+	fs.Visit(func(f *pflag.Flag) {
 		if v, ok := f.Value.(*flagValue); ok {
-			l[s.name] = given{v.text, "--" + s.name}
+			l[f.Name] = given{v.text, "--" + f.Name}
 		}
-	}
+	})
 	return l
 }
 

@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		"--allow-host=hub.internal:8080":                  {"--allow-host", "without scheme and port"},
 		"--allow-host=*.internal":                         {"--allow-host", "not a host name"},
 		"--topic-allow=example.org/*":                     {"--topic-allow", "https://example.org/*"},
-		"--allow-cidr=169.254.169.254/32":                 {"--allow-cidr", "stay refused"},
+		"--allow-cidr=169.254.169.254/32":                 {"--allow-cidr", "never calls"},
 		"--publish-auth=tokens":                           {"--publish-auth", "content, token, open"},
 		"--publish-auth=":                                 {"--publish-auth", "names no way"},
 		"--data-dir=":                                     {"--data-dir", "empty"},
@@ -340,7 +340,7 @@ func FuzzSettingsFile(f *testing.F) {
 			}
 		}
 		for i := range table {
-			o, err := table[i].apply([]layer{l}, false)
+			o, err := table[i].apply(l[table[i].name], false)
 			if err == nil && o.From == "" {
 				t.Errorf("%s is from nowhere", o.Name)
 			}

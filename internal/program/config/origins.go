@@ -8,13 +8,13 @@ import (
 )
 
 // Origin is the value of one setting and the place that it comes from. It contains no
-// secrets: most settings only name files that do, and Value has the others masked.
+// secrets: most settings only name files with secrets, and Value has the others masked.
 type Origin struct {
 	Name  string
 	Value []string // as it was written; several only in a list
 	From  string   // "default", "default of --dev", "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
 	List  bool
-	// Default: nobody set it. Auto describes what an empty default means.
+	// Default says that the setting is not set anywhere. Auto describes what an empty default means.
 	Default bool
 	Auto    string
 }
@@ -60,21 +60,14 @@ func (o Origins) YAML() ([]byte, error) {
 		if one.Default || one.Name == "config" || one.From == "default of --dev" {
 			continue
 		}
-		value := &yaml.Node{}
-		var err error
+		value := scalar(one.Text())
 		if one.List {
-			err = value.Encode(one.Value)
+			value = sequence(one.Value...)
 			value.Style = yaml.FlowStyle
-		} else {
-			value.SetString(one.Text())
-			if plain := (yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}); plain.ShortTag() != "!!null" {
-				value.Tag = "" // 20, true and 50MiB stand there as a person writes them
-			}
+		} else if plain := (yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}); plain.ShortTag() != "!!null" {
+			value.Tag = "" // so that 20, true and 50MiB need no quotes
 		}
-		if err != nil {
-			return nil, err
-		}
-		doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: one.Name}, value)
+		doc.Content = append(doc.Content, scalar(one.Name), value)
 	}
 	if len(doc.Content) == 0 {
 		return []byte("# every setting has its default\n"), nil

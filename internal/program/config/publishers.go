@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ var ErrNoPublishersFile = errors.New("there is no publishers file")
 //	    hmac_secret_file: library.secret
 //
 // A relative path of a secret file starts at the folder of the publishers file. The error
-// joins one for each mistake, with file and line; the publishers that could be read are
-// returned with it.
+// joins one for each mistake, with file and line. With it come the publishers that could be
+// read.
 func ReadPublishers(path string) ([]Publisher, error) {
 	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +57,7 @@ func parsePublishers(path string, data []byte) ([]Publisher, error) {
 			return nil
 		}
 		if n.Kind != yaml.SequenceNode {
-			return errors.New("it has to be a list, each item of which begins with `- name:`")
+			return errors.New("it has to be a list; begin each item with `- name:`")
 		}
 		for _, item := range n.Content {
 			p, problems := parsePublisher(path, item)
@@ -66,7 +67,7 @@ func parsePublishers(path string, data []byte) ([]Publisher, error) {
 			names[p.Name] = true
 			for _, t := range p.TokenSHA256 {
 				if tokens[t] {
-					problems = append(problems, fmt.Errorf("%s:%d: a token of %q stands in this file twice", path, item.Line, p.Name))
+					problems = append(problems, fmt.Errorf("%s:%d: this file has a token of %q twice", path, item.Line, p.Name))
 				}
 				tokens[t] = true
 			}
@@ -136,7 +137,7 @@ func readSecretBeside(path string, text []string, p *Publisher) error {
 	return err
 }
 
-// ReadSecret reads a secret from a file that contains nothing else but white space around it.
+// ReadSecret reads a secret from a file that contains nothing else except white space around it.
 func ReadSecret(path string) (Secret, error) {
 	data, err := readSmall(path)
 	secret := strings.TrimSpace(string(data))
@@ -174,7 +175,7 @@ func (c *Config) readPublishers() error {
 	named := c.PublishersFile != ""
 	c.PublishersFile = c.publishersFile()
 	list, err := ReadPublishers(c.PublishersFile)
-	// There is none, or the data folder is a file, which the store reports.
+	// There is no file. If the data folder is a file, the store reports that.
 	if !named && (errors.Is(err, ErrNoPublishersFile) || errors.Is(err, syscall.ENOTDIR)) {
 		return nil
 	}
@@ -184,10 +185,7 @@ func (c *Config) readPublishers() error {
 
 // publishersFile returns the file that was named, or the default one.
 func (c *Config) publishersFile() string {
-	if c.PublishersFile != "" {
-		return c.PublishersFile
-	}
-	return filepath.Join(c.DataDir, publishersName)
+	return cmp.Or(c.PublishersFile, filepath.Join(c.DataDir, publishersName))
 }
 
 // PublishersFile returns the publishers file that a hub reads with these flags and this

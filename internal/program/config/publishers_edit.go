@@ -18,13 +18,13 @@ import (
 // publishersHead is the comment at the beginning of a new publishers file.
 const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again when it changes."
 
-// Errors of the changes.
+// Errors of AddToken, RevokeToken and RemovePublisher.
 var (
-	// ErrNoPublisher: no publisher has this name.
+	// ErrNoPublisher says that no publisher has this name.
 	ErrNoPublisher = errors.New("there is no such publisher")
-	// ErrNoToken: the publisher has no such token.
+	// ErrNoToken says that the publisher has no such token.
 	ErrNoToken = errors.New("the publisher has no such token")
-	// ErrRefusedChange: the change is not possible, or would do something else.
+	// ErrRefusedChange says that the change is not possible, or would also change something else.
 	ErrRefusedChange = errors.New("the change was not made")
 )
 
@@ -43,7 +43,7 @@ func AddToken(path, name string, topics []string, token [sha256.Size]byte) error
 			if len(topics) == 0 {
 				return nil, fmt.Errorf("%w, and a new one needs the topics that it may publish to (--topic)", err)
 			}
-			item := mapping("name", scalar(name), "topics", sequence(topics...), "token_sha256", sequence(hash))
+			item := mapping(scalar("name"), scalar(name), scalar("topics"), sequence(topics...), scalar("token_sha256"), sequence(hash))
 			all := child(root, "publishers", sequence())
 			if len(all.Content) == 0 {
 				all.Style = 0 // not []
@@ -57,7 +57,7 @@ func AddToken(path, name string, topics []string, token [sha256.Size]byte) error
 		}
 		item := child(root, "publishers", nil).Content[i]
 		hashes := child(item, "token_sha256", sequence())
-		if hashes.Kind == yaml.ScalarNode { // one alone
+		if hashes.Kind == yaml.ScalarNode { // a single token, not in a list
 			*hashes = *sequence(hashes.Value)
 		}
 		hashes.Content = append(hashes.Content, scalar(hash))
@@ -164,7 +164,7 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 	}
 	got, err := parsePublishers(path, text.Bytes())
 	if err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("%w: %s is written in a way that can't be changed here without changing what else it says; edit it by hand", ErrRefusedChange, path)
+		return fmt.Errorf("%w: this program cannot change %s without changing something else in it; edit it by hand", ErrRefusedChange, path)
 	}
 	return replaceFile(path, text.Bytes())
 }
@@ -183,7 +183,7 @@ func publishersNode(path string) (doc, root *yaml.Node, err error) {
 			return nil, nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
 		}
 	}
-	if doc.Kind == 0 { // nothing, or comments alone
+	if doc.Kind == 0 { // the file is empty, or has only comments
 		if doc.HeadComment == "" {
 			doc.HeadComment = strings.TrimSpace(string(data))
 		}
@@ -209,18 +209,9 @@ func sequence(text ...string) *yaml.Node {
 	return n
 }
 
-// mapping makes a mapping of keys (string) and their values (*yaml.Node) in turn.
-func mapping(pairs ...any) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for _, p := range pairs {
-		switch p := p.(type) {
-		case string:
-			n.Content = append(n.Content, scalar(p))
-		case *yaml.Node:
-			n.Content = append(n.Content, p)
-		}
-	}
-	return n
+// mapping makes a mapping of keys and their values in turn.
+func mapping(pairs ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: pairs}
 }
 
 // indexOf returns the index of a key in the content of a mapping, and -1 if it has none. The

@@ -117,7 +117,7 @@ publishers:
 	}
 }
 
-// What can't be done is not done: the file stays as it is, to the byte.
+// After a refused change, the file is the same to the byte.
 func TestTokenChangesThatAreRefused(t *testing.T) {
 	two := fmt.Sprintf("publishers:\n- name: a\n  topics: '*'\n  token_sha256: [%x, %x]\n", sumA, sumB)
 	one := fmt.Sprintf("publishers:\n- name: a\n  topics: '*'\n  token_sha256: [%x]\n", sumA)

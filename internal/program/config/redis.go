@@ -10,8 +10,7 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
-// redisRetention is the default of retention-total with Redis, which keeps everything in
-// memory.
+// redisRetention is the default of retention-total with Redis, which has all data in memory.
 const redisRetention = "512MiB"
 
 const redisForms = "write it like redis://127.0.0.1:6379, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or redis+cluster://HOST:PORT,HOST:PORT, with rediss for TLS and USER:PASSWORD@ before the first host"
@@ -39,10 +38,7 @@ func parseRedis(s string) (Secret, error) {
 func hideRedis(s string) string {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
-		if s == "" {
-			return ""
-		}
-		return masked
+		return Secret(s).String()
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		rest = masked + rest[at:]
@@ -58,7 +54,7 @@ var redisPrefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 
 func parseRedisPrefix(s string) (string, error) {
 	if !redisPrefixes.MatchString(s) {
-		return "", fmt.Errorf("%q can't begin the names of keys; write 1 to 64 letters, digits and characters of _.:/-", s)
+		return "", fmt.Errorf("%q cannot begin the names of keys; write 1 to 64 letters, digits and characters of _.:/-", s)
 	}
 	return s, nil
 }
@@ -69,7 +65,7 @@ func (c *Config) readRedis(o Origins) error {
 		return nil
 	}
 	if c.RedisURL != "" {
-		return fmt.Errorf("%s: redis-url is given as well (%s); leave one of them out", o.Where("redis-url-file"), o.Get("redis-url").From)
+		return fmt.Errorf("%s: redis-url is set as well (%s); remove one of them", o.Where("redis-url-file"), o.Get("redis-url").From)
 	}
 	text, err := ReadSecret(c.RedisURLFile)
 	if err == nil {
@@ -95,7 +91,7 @@ func (c *Config) finishRedis(o Origins) error {
 // checkRedis checks the settings of Redis against each other.
 func (c *Config) checkRedis(o Origins, need func(ok bool, format string, args ...any)) {
 	for _, name := range []string{"redis-prefix", "owner-lease", "install-id", "accept-empty-store"} {
-		need(c.RedisURL != "" || o.Get(name).Default, "%s: it is for Redis alone, and there is no redis-url; give that, or leave it out", o.Where(name))
+		need(c.RedisURL != "" || o.Get(name).Default, "%s: it is only for Redis, and redis-url is not set; set redis-url, or remove this", o.Where(name))
 	}
-	need(!c.AcceptEmptyStore || c.InstallID != "", "%s: without install-id every store is accepted; give that, or leave it out", o.Where("accept-empty-store"))
+	need(!c.AcceptEmptyStore || c.InstallID != "", "%s: without install-id the hub accepts every store; set install-id, or remove this", o.Where("accept-empty-store"))
 }

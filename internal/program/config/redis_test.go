@@ -25,9 +25,9 @@ func TestRedisSettings(t *testing.T) {
 	if c, _ = load(t, nil, []string{"RSHUB_REDIS_URL_FILE=" + file}); string(c.RedisURL) != "rediss+cluster://u:hunter2@h:1,i:2" || c.RetentionTotal != 512<<20 {
 		t.Errorf("from a file: %+v", c)
 	}
-	wantError(t, []string{"--redis-url=redis://h", "--redis-url-file=" + file}, nil, "--redis-url-file", "leave one")
+	wantError(t, []string{"--redis-url=redis://h", "--redis-url-file=" + file}, nil, "--redis-url-file", "remove one")
 	wantError(t, []string{"--redis-url-file=" + file + "x"}, nil, "--redis-url-file")
-	wantError(t, []string{"--owner-lease=2s"}, nil, "--owner-lease", "no redis-url")
+	wantError(t, []string{"--owner-lease=2s"}, nil, "--owner-lease", "redis-url is not set")
 	wantError(t, []string{"--redis-url=redis://h", "--owner-lease=999ms"}, nil, "--owner-lease", "least is 1s")
 	wantError(t, []string{"--redis-url=redis://h", "--accept-empty-store"}, nil, "install-id")
 	wantError(t, []string{"--redis-url=redis://h", "--redis-prefix={a}"}, nil, "--redis-prefix")

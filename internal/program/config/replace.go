@@ -16,8 +16,8 @@ import (
 const lockWait = 10 * time.Second
 
 // replaceFile replaces the content of a file, whole or not at all. The file keeps its owner
-// and mode, without any access for others. Only the owner can read a new file; if root
-// creates it, its owner is that of the folder.
+// and mode, except that others lose all access. Only the owner can read a new file. If root
+// creates it, the file gets the owner of its folder.
 func replaceFile(path string, data []byte) error {
 	mode, like := fs.FileMode(0o600), filepath.Dir(path)
 	if info, err := os.Stat(path); err == nil {
@@ -45,7 +45,7 @@ func owned(f *os.File, like string, must bool) error {
 		return nil
 	}
 	if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-		return fmt.Errorf("%w: %s belongs to another user (%d:%d), who could then no longer read it; run this as its owner or as root", ErrRefusedChange, like, owner.Uid, owner.Gid)
+		return fmt.Errorf("%w: %s belongs to another user (%d:%d) and would become unreadable for that user; run this as its owner or as root", ErrRefusedChange, like, owner.Uid, owner.Gid)
 	}
 	return nil
 }

@@ -9,15 +9,15 @@ import (
 // setting is one row of the table. Its texts are values as a person writes them.
 type setting struct {
 	name string
-	arg  string // what stands for the value in the help; empty: true or false
+	arg  string // name of the value in the help; empty: the setting is true or false
 	help string
 	def  string
 	auto string // what an empty def means
 	dev  string // the default with --dev; empty: the same
-	list bool   // may be given several times
-	// set parses and stores a value; a setting that is no list gets exactly one.
+	list bool   // it may be given several times
+	// set parses and stores a value. A setting that is not a list gets exactly one text.
 	set func(text []string) error
-	// hide masks a value that may include a secret; nil: all of it is shown.
+	// hide masks a value that may include a secret; nil: the whole value may be shown.
 	hide func(text string) string
 }
 
@@ -126,8 +126,8 @@ func many[T any](parse func(string) (T, error), field *[]T) func([]string) error
 
 func ignore([]string) error { return nil }
 
-// split splits a list at white space and commas. A comma may be part of a URL, so among URLs
-// it separates only if another URL follows.
+// split splits a list at white space and commas. A comma may be part of a URL. So in a list of
+// URLs, a comma separates only if another URL follows.
 func split(text string) []string {
 	if strings.Contains(text, "://") {
 		text = strings.NewReplacer(",http://", " http://", ",https://", " https://").Replace(text)

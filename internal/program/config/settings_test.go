@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every setting says what it is and what holds where it is not set, and takes
-// the defaults that it names.
+// Every setting has a help text and a default, or says what an empty default means. It accepts
+// its own defaults.
 func TestTableIsWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range settings(new(Config)) {

@@ -21,27 +21,14 @@ type Rate struct {
 	Per   time.Duration
 }
 
-// String returns the rate as parseRate reads it.
-func (r Rate) String() string {
-	for _, u := range rateUnits {
-		if r.Count > 0 && r.Per == u.per {
-			return strconv.Itoa(r.Count) + "/" + u.name
-		}
-	}
-	return "0"
-}
-
-var rateUnits = []struct {
-	name string
-	per  time.Duration
-}{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
+var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
 // parseRate reads a rate such as 600/m. Units are s, m, h and d; 0 is no limit.
 func parseRate(s string) (Rate, error) {
 	return parseRateOf(s, "600/m", parseCount)
 }
 
-// parsePublishRate reads a rate of requests such as 600/m, one of bytes such as
+// parsePublishRate reads a rate of requests such as 600/m, a rate of bytes such as
 // 2GiB/h, or both with a comma between them. 0 is no limit.
 func parsePublishRate(s string) (requests, bytes Rate, err error) {
 	for part := range strings.SplitSeq(s, ",") {
@@ -66,20 +53,18 @@ func parsePublishRate(s string) (requests, bytes Rate, err error) {
 func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, error) {
 	count, unit, ok := strings.Cut(s, "/")
 	n, err := parse(count)
+	per, known := rateUnits[unit]
 	switch {
 	case s == "0":
 		return Rate{}, nil
 	case err != nil || !ok:
 		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as %s, or 0 for no limit", s, example)
 	case n == 0:
-		return Rate{}, fmt.Errorf("%q lets nothing through; write 0 for no limit", s)
+		return Rate{}, fmt.Errorf("%q allows nothing; write 0 for no limit", s)
+	case !known:
+		return Rate{}, fmt.Errorf("%q has an unknown unit of time; write s, m, h or d after the slash, such as %s", s, example)
 	}
-	for _, u := range rateUnits {
-		if unit == u.name {
-			return Rate{n, u.per}, nil
-		}
-	}
-	return Rate{}, fmt.Errorf("%q is a rate per an unknown time; write s, m, h or d after the slash, such as %s", s, example)
+	return Rate{n, per}, nil
 }
 
 // parseBytes is quantity.Size for a Rate, which counts in int.
@@ -100,13 +85,10 @@ func parseCount(s string) (int, error) {
 }
 
 func parseBool(s string) (bool, error) {
-	switch s {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
+	if s != "true" && s != "false" {
+		return false, fmt.Errorf("%q is neither true nor false", s)
 	}
-	return false, fmt.Errorf("%q is neither true nor false", s)
+	return s == "true", nil
 }
 
 // parseAddr checks host:port. The host may be empty, and the port 0.
@@ -131,7 +113,7 @@ func parseHost(s string) (string, error) {
 }
 
 // parseBase parses an absolute http or https URL without user, query and fragment. Bad says
-// what is wrong; shown completes it for a URL with a user name or password.
+// what is wrong. Shown ends that sentence for a URL with a user name or password.
 func parseBase(s, shown string) (u *url.URL, bad string) {
 	u, err := url.Parse(s)
 	switch {
@@ -199,7 +181,7 @@ func parseProxy(s string) (Secret, error) {
 	return Secret(s), nil
 }
 
-// hideUser masks the user name and password in s, which should be a URL but need not be.
+// hideUser masks the user name and password in s, even if s is not a valid URL.
 func hideUser(s string) string {
 	i := strings.LastIndexByte(s, '@')
 	if i < 0 {
@@ -232,11 +214,11 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// parseAllowed is parsePrefix for ranges that outbound requests may go to.
+// parseAllowed is parsePrefix for ranges that outbound requests may reach.
 func parseAllowed(s string) (netip.Prefix, error) {
 	p, err := parsePrefix(s)
 	if err == nil && p.Addr().IsLinkLocalUnicast() && p.Bits() >= 10 {
-		return p, fmt.Errorf("%q is link-local: such addresses (cloud metadata among them) stay refused, whatever is allowed", s)
+		return p, fmt.Errorf("%q is link-local: the hub never calls such addresses, which include those of cloud metadata", s)
 	}
 	return p, err
 }
