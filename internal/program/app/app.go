@@ -45,24 +45,21 @@ type App struct {
 	resolver *net.Resolver
 
 	hubURL        string
-	public, admin net.Listener
-	certificate   *certificate // nil: plain HTTP
-	// adminCertificate is that of the operator's listener; nil: plain HTTP.
-	adminCertificate *certificate
-	started          time.Time
-	backend          *backend
-	store            telemetry.Store // backend, counted and timed
-	metrics          *telemetry.Metrics
-	publishers       registry
-	token            *adminToken // nil: there is none
-	reloads          reloads
-	hub              *hub.Handler
-	draining         atomic.Bool
-	stopped          atomic.Bool
-	shards           atomic.Pointer[shards]                // nil until they are there
-	dispatcher       atomic.Pointer[delivery.Dispatcher]   // the same
-	service          atomic.Pointer[subscriptions.Service] // the same
-	traces           *telemetry.Traces                     // nil: nothing is traced
+	public, admin listener
+	started       time.Time
+	backend       *backend
+	store         telemetry.Store // backend, counted and timed
+	metrics       *telemetry.Metrics
+	publishers    registry
+	token         *adminToken // nil: there is none
+	reloads       reloads
+	hub           *hub.Handler
+	draining      atomic.Bool
+	stopped       atomic.Bool
+	shards        atomic.Pointer[shards]                // nil until startParts has made them
+	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
+	service       atomic.Pointer[subscriptions.Service] // the same
+	traces        *telemetry.Traces                     // nil: nothing is traced
 
 	stops  stopper
 	failed chan error
@@ -128,7 +125,7 @@ func (a *App) start(ctx context.Context) error {
 	// The operator's side starts first and stops last, so that it can report what happens
 	// in between.
 	a.stops.stage(stopListener)
-	a.serve(ctx, a.admin, a.adminCertificate, a.adminServer())
+	a.serve(ctx, a.admin, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
 	return a.startParts(ctx)
 }
@@ -162,7 +159,7 @@ func (a *App) adminHandler() http.Handler {
 	})
 }
 
-// control carries out the operator's changes; nil until it exists.
+// control returns what carries out the operator's changes. It is nil during the start.
 func (a *App) control() admin.Control {
 	if s := a.service.Load(); s != nil {
 		return s
@@ -170,8 +167,8 @@ func (a *App) control() admin.Control {
 	return nil
 }
 
-// ready returns the checks of GET /readyz. It leaves out what cannot be checked: the space of
-// a store that does not answer, and leases if there are none.
+// ready returns the checks of GET /readyz. It leaves out what it cannot check: the space of a
+// store that does not answer, and leases if there are none.
 func (a *App) ready(ctx context.Context) []admin.Check {
 	checks := []admin.Check{{Name: "starting", Holds: "the start is over", Err: a.starting()}}
 	store, space := a.backend.Ready(ctx), error(nil)
@@ -192,7 +189,8 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 	return append(checks, admin.Check{Name: "draining", Holds: "the hub was not asked to end", Err: ending})
 }
 
-// starting is an error until the hub delivers to its own subscriptions, or has none.
+// starting returns an error until the hub delivers to its own subscriptions, or knows that it
+// has none.
 func (a *App) starting() error {
 	if s := a.shards.Load(); s != nil {
 		return s.Starting()
@@ -228,15 +226,14 @@ func (a *App) AdminAddr() string { return a.admin.Addr().String() }
 // HubURL is the hub URI, after Start.
 func (a *App) HubURL() string { return a.hubURL }
 
-// Failed gives the error of a part that ended by itself. Stop the hub then.
+// Failed receives the error of a part that ended by itself. Stop the hub then.
 func (a *App) Failed() <-chan error { return a.failed }
 
 // Stop ends the hub. Readiness turns to 503, the hub refuses publishes, deliveries in flight
 // get the time of --drain, cursors are flushed, and the store is closed. Even if something
-// hangs, Stop returns within --drain and two seconds, or when ctx ends. It breaks off what is
-// not done by then; the log says so, and it is no error. A stored notification or
-// subscription is never lost by that. Nothing is logged afterwards. Another call does
-// nothing.
+// hangs, Stop returns within --drain and two seconds, or when ctx ends. It does not wait for
+// what is unfinished by then. The log says so, and it is not an error. No stored notification
+// or subscription is lost. Nothing is logged afterwards. Another call does nothing.
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)

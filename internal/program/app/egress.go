@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
-// egressClient returns the client that calls what strangers name.
+// egressClient returns the client for all calls to URLs that strangers name.
 func (a *App) egressClient() (*egress.Client, error) {
 	o := egress.Options{
 		Allow:     a.cfg.AllowCIDR,

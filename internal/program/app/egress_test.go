@@ -57,9 +57,9 @@ func (o *outlet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// With --egress-proxy a hub calls names that it can't look up itself. While the
-// proxy is down deliveries fail, no callback is taken for unreachable, and they are
-// made when it is back. Its password is in no line of the log.
+// With --egress-proxy a hub calls names that it cannot look up itself. While the proxy is
+// down, deliveries fail and no callback counts as unreachable. They succeed when it is back.
+// Its password is in no line of the log.
 func TestEgressProxy(t *testing.T) {
 	const password = "pa55word"
 	proxy := startOutlet(t, ports.Addr(), password) // where it can come back

@@ -21,20 +21,20 @@ type logText struct {
 
 // eventTexts are the lines of the events of subscriptions.
 var eventTexts = map[string]logText{
-	// The line of the request itself has the same.
+	// The log line of the request says the same.
 	subscriptions.EventAccepted: {zapcore.DebugLevel, "a subscription request was accepted"},
 	subscriptions.EventVerified: {zapcore.InfoLevel, "a subscription is in force"},
 	subscriptions.EventEnded:    {zapcore.InfoLevel, "a subscription ended"},
 	subscriptions.EventFailed:   {zapcore.InfoLevel, "a verification failed"},
 	subscriptions.EventDropped:  {zapcore.InfoLevel, "a subscription request came to nothing"},
-	subscriptions.EventDenied:   {zapcore.InfoLevel, "a callback was told that its subscription is denied"},
+	subscriptions.EventDenied:   {zapcore.InfoLevel, "a callback was notified that its subscription is denied"},
 	subscriptions.EventRetried:  {zapcore.InfoLevel, "a subscription is tried now, as the operator asked"},
 	subscriptions.EventReplayed: {zapcore.InfoLevel, "a subscription goes back, as the operator asked, and gets notifications again"},
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
-// The limit for the events that strangers can cause at will, like that for refusals: so
-// many lines of each kind at once, and then one each quietEvery.
+// The limit for the events that strangers can cause at will, as for refusals: quietBurst
+// lines of each kind at once, and then one in each quietEvery.
 const (
 	quietBurst = 100
 	quietEvery = 2 * time.Second
@@ -82,7 +82,7 @@ func logEvents(log *zap.Logger) func(subscriptions.Event) {
 	}
 }
 
-// given returns the field, or none if there is no value.
+// given returns the field, or no field if there is no value.
 func given(ok bool, f zap.Field) zap.Field {
 	if !ok {
 		return zap.Skip()

@@ -30,8 +30,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// script is a connection over which bytes come, as they are, and then nothing:
-// whoever waits for more within a time limit is told at once that it is over.
+// script is a connection that delivers the given bytes and then nothing. A read with a
+// deadline then fails at once.
 type script struct {
 	in  *bytes.Reader
 	out bytes.Buffer // once it is closed

@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// startMetrics makes the metrics, to which every part reports, and wraps the store in them.
+// startMetrics makes the metrics that every part reports to, and counts and times the store.
 func (a *App) startMetrics(ctx context.Context) {
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
 		Ready: func() bool { return a.isReady(ctx) },
@@ -39,7 +39,7 @@ func (a *App) startMetrics(ctx context.Context) {
 	a.stops.background(ctx, "clock", a.watchClock, a.failed)
 }
 
-// isReady reports for a metric what GET /readyz answers. It does not wait as long.
+// isReady returns for a metric what GET /readyz answers. It waits a second at most.
 func (a *App) isReady(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -51,7 +51,7 @@ func (a *App) isReady(ctx context.Context) bool {
 	return true
 }
 
-// both reports an event to two.
+// both returns a function that reports an event to two others.
 func both[E any](a, b func(E)) func(E) {
 	return func(e E) {
 		a(e)

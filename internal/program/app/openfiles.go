@@ -10,15 +10,15 @@ import (
 	"github.com/rshub/rshub/internal/program/config"
 )
 
-// What a hub opens at most, beside what its settings say.
+// What a hub opens at most, besides what its settings limit.
 const (
-	ownFiles     = 64  // the store's files, listeners, the log, what is being read again
+	ownFiles     = 64  // the store's files, listeners, the log, files that are read again
 	calledAtOnce = 704 // verifications and denials (512), fetches of topics (192)
 )
 
 // openFilesNeeded is how many files and connections a hub may have open at once
-// within its limits: connections that come in, deliveries under way with as many idle
-// connections as two for each, verifications, fetches, and those to the store.
+// within its limits: inbound connections, deliveries with two idle connections each,
+// verifications, fetches, and connections to the store.
 func openFilesNeeded(cfg *config.Config) uint64 {
 	n := ingress.PublicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0)
 	if connections := kindOf(cfg).connections; connections != nil {
@@ -27,8 +27,8 @@ func openFilesNeeded(cfg *config.Config) uint64 {
 	return uint64(n)
 }
 
-// warnOpenFiles tells the operator where the process may open fewer than that. The
-// runtime has raised the limit as far as the process may.
+// warnOpenFiles logs a warning if the process may open fewer than that. The runtime has
+// already raised the limit as far as the process may.
 func (a *App) warnOpenFiles() {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A hub is neither callback nor topic of its own, by whichever of its addresses,
-// and says why.
+// A hub accepts itself neither as a callback nor as a topic, by any of its addresses, and
+// says why.
 func TestHubDoesNotCallItself(t *testing.T) {
 	a := newApp(t)
 	if err := a.Start(t.Context()); err != nil {

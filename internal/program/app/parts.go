@@ -50,7 +50,7 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	shards.hub = a.hub
 	a.stops.stage(stopListener)
-	a.serve(ctx, a.public, a.certificate, a.publicServer())
+	a.serve(ctx, a.public, a.publicServer())
 	a.stops.stage(stopDelivery)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// The hub releases its shards before deliveries end: that is what --drain is for.
@@ -80,7 +80,7 @@ func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*valid
 	})
 }
 
-// found hands a request that delivery found to the service that verifies it.
+// found passes a request that delivery found to the service that verifies it.
 func (a *App) found(rec subscriptions.Record) {
 	if s := a.service.Load(); s != nil {
 		s.Found(rec)
@@ -145,11 +145,11 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 	if err != nil {
 		return nil, err
 	}
-	allow, err := patterns(a.cfg.TopicAllow)
+	allow, err := convert(a.cfg.TopicAllow, validate.ParsePattern)
 	if err != nil {
 		return nil, err
 	}
-	deny, err := patterns(a.cfg.TopicDeny)
+	deny, err := convert(a.cfg.TopicDeny, validate.ParsePattern)
 	if err != nil {
 		return nil, err
 	}
@@ -180,14 +180,14 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 	})
 }
 
-func patterns(list []string) ([]validate.Pattern, error) {
-	out := make([]validate.Pattern, 0, len(list))
-	for _, s := range list {
-		p, err := validate.ParsePattern(s)
-		if err != nil {
+// convert returns what one makes of each item. It ends with the first error.
+func convert[A, B any](list []A, one func(A) (B, error)) ([]B, error) {
+	out := make([]B, len(list))
+	for i, item := range list {
+		var err error
+		if out[i], err = one(item); err != nil {
 			return nil, err
 		}
-		out = append(out, p)
 	}
 	return out, nil
 }

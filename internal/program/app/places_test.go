@@ -16,8 +16,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// newCallbackAt is a callback at a loopback address of its own, and so at a site of
-// its own. It confirms everything and notes the modes of what it is asked.
+// newCallbackAt starts a callback at a loopback address, which is a site. It confirms
+// everything and sends the modes of the requests to modes.
 func newCallbackAt(t *testing.T, address string, modes chan<- string) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":0")
@@ -33,8 +33,8 @@ func newCallbackAt(t *testing.T, address string, modes chan<- string) string {
 	return s.URL
 }
 
-// The total, and who has how much of it, is what is stored, on disk and in Redis:
-// it holds after a restart. Every request is answered alike.
+// The total, and the share of each site and requester, count what is stored, on disk and in
+// Redis. They are the same after a restart. Every request gets the same answer.
 func TestMaxSubscriptions(t *testing.T) {
 	const most = 4
 	for name, store := range map[string][]string{
@@ -95,7 +95,7 @@ func TestMaxSubscriptions(t *testing.T) {
 			m = start()
 			defer func() { _ = m.Stop(t.Context()) }()
 			stored(m, most-1)
-			ask(m, callbacks[most], "192.0.2.0", "denied")        // who has a quarter
+			ask(m, callbacks[most], "192.0.2.0", "denied")        // has a quarter
 			ask(m, callbacks[0]+"/more", "192.0.2.100", "denied") // the site
 			ask(m, callbacks[most-1], "192.0.2.101", "subscribe") // the last place
 			stored(m, most)

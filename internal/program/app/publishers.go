@@ -13,7 +13,7 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// registry has the publishers that are in force, and the settings that they came from.
+// registry has the publishers that are in force, and the files that they came from.
 type registry struct {
 	fromFiles
 	live validate.Publishers
@@ -23,7 +23,7 @@ type registry struct {
 	secrets []string // the files that the publishers file names
 }
 
-// begin puts in force the publishers that were read at the start.
+// begin makes the publishers that were read at the start take effect.
 func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) error {
 	r.fromFiles = fromFiles{what: "publishers", file: file, load: r.readAgain}
 	r.log, r.secrets = log, secretFiles(list)
@@ -31,10 +31,10 @@ func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) 
 	return r.set(list)
 }
 
-// watchFiles notes how the files are now.
+// watchFiles records the state of the files.
 func (r *registry) watchFiles() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
 
-// set puts a list in force. With an error it changes nothing.
+// set makes a list take effect. After an error nothing has changed.
 func (r *registry) set(list []config.Publisher) error {
 	publishers, err := publishers(list)
 	if err == nil {
@@ -44,8 +44,8 @@ func (r *registry) set(list []config.Publisher) error {
 	return err
 }
 
-// readAgain reads the publishers file again, and says what changed. A file with
-// mistakes, or that is gone, changes nothing.
+// readAgain reads the publishers file again, and says what changed. If the file has
+// mistakes or is missing, nothing changes.
 func (r *registry) readAgain() (detail string, err error) {
 	list, err := r.readAll()
 	if len(r.read) == 0 && errors.Is(err, config.ErrNoPublishersFile) {
@@ -56,7 +56,7 @@ func (r *registry) readAgain() (detail string, err error) {
 		err = r.set(list)
 	}
 	if err != nil {
-		r.log.Error("the publishers file could not be taken over; those of before stay in force", zap.String("event", "reload_failed"),
+		r.log.Error("the publishers file could not be read again; the earlier publishers stay in force", zap.String("event", "reload_failed"),
 			zap.String("file", r.file), zap.Error(err))
 		return "", err
 	}
@@ -76,8 +76,8 @@ func (r *registry) readAgain() (detail string, err error) {
 	return detail, nil
 }
 
-// readAll reads the publishers file and the secrets that it names. It notes the state of
-// files before it reads them, so it reads once more if there are new names.
+// readAll reads the publishers file and the secrets that it names. It records the state of
+// files before it reads them, so it reads once more if the file names others than before.
 func (r *registry) readAll() ([]config.Publisher, error) {
 	for tries := 0; ; tries++ {
 		r.watchFiles()
@@ -99,7 +99,7 @@ func secretFiles(list []config.Publisher) (names []string) {
 	return names
 }
 
-// difference names the publishers that are in one list alone, or differ.
+// difference names the publishers that are in only one list, or differ.
 func difference(before, after []config.Publisher) (added, removed, changed []string) {
 	named := func(list []config.Publisher, name string) int {
 		return slices.IndexFunc(list, func(p config.Publisher) bool { return p.Name == name })
@@ -120,22 +120,17 @@ func difference(before, after []config.Publisher) (added, removed, changed []str
 	return added, removed, changed
 }
 
-// CheckPublishers returns an error that says what a hub could not do with these
-// publishers; nil: they are right.
+// CheckPublishers returns an error that says why a hub cannot use these publishers; nil:
+// it can.
 func CheckPublishers(list []config.Publisher) error {
 	_, err := publishers(list)
 	return err
 }
 
-// publishers converts the configured publishers to those of package validate.
+// publishers returns the configured publishers as package validate has them.
 func publishers(list []config.Publisher) ([]validate.Publisher, error) {
-	out := make([]validate.Publisher, 0, len(list))
-	for _, p := range list {
-		topics, err := patterns(p.Topics)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)})
-	}
-	return out, nil
+	return convert(list, func(p config.Publisher) (validate.Publisher, error) {
+		topics, err := convert(p.Topics, validate.ParsePattern)
+		return validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)}, err
+	})
 }

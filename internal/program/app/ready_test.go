@@ -76,8 +76,8 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// What holds is said in words that are true, and what was not looked at is not said:
-// the space of a store that does not answer, and leases where there are none.
+// Every check that passes says what it found. A check that cannot be made is left out: the
+// space of a store that does not answer, and leases if there are none.
 func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
 	a := newApp(t)
 	said := func() string {
@@ -112,8 +112,8 @@ func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
 	want("at the end", "starting true, store false, cluster true, draining false")
 }
 
-// Until the parts are there, nobody carries out what the operator asks for; then
-// it reaches them.
+// An operator's change reaches the parts of the hub once they are there. Before that, there is
+// no Control.
 func TestOperatorsChangesReachTheParts(t *testing.T) {
 	a := newApp(t)
 	if c := a.control(); c != nil {

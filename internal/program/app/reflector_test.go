@@ -74,7 +74,7 @@ func startReflecting(t *testing.T) (*reflector, *victim, *honest, []kind) {
 			t.Error(err)
 		}
 	})
-	// One address alone can't take all places for requests that wait.
+	// One address alone cannot fill the queue of requests.
 	strangers := []string{"127.0.1.1", "127.0.1.2", "127.0.1.3", "127.0.1.4", "127.0.1.5", "127.0.1.6"}
 	return newReflector(t, "http://"+a.Addr()+"/", strangers...), v, h, kinds(a.HubURL(), v, h)
 }
@@ -266,9 +266,10 @@ func startHonest(t *testing.T, a *App) *honest {
 	return h
 }
 
-// subscribe asks for subscriptions of this host and waits for their verification,
-// before the hub has called the victim as often as it was told to: that takes hours.
-// It asks once; what a busy machine has fail the hub tries again after 5 s, 30 s and 2 m.
+// subscribe requests subscriptions of this host and waits for their verification. The hub
+// verifies them before it has made all the calls to the victim, which would take hours.
+// subscribe asks once. If a verification fails on a busy machine, the hub tries again after
+// 5 s, 30 s and 2 m.
 func (h *honest) subscribe(t *testing.T, r *reflector, round int) {
 	t.Helper()
 	const n = 100

@@ -12,8 +12,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// How often retention looks at every topic: while something is published, and
-// at any rate. A topic over its own limit is trimmed as soon as it is.
+// How often retention checks every topic: while something is published, and otherwise. A
+// topic that exceeds its own limit is trimmed at once.
 const (
 	retentionBusy = 10 * time.Second
 	retentionIdle = time.Minute
@@ -43,7 +43,7 @@ type retention struct {
 	clock     *clock.Clock
 	storeTime func(context.Context) (time.Time, error)
 
-	aged time.Time // when ages were looked at last; trim's own
+	aged time.Time // when trim last checked ages
 }
 
 // mine are the partitions that this hub trims.
@@ -86,7 +86,7 @@ func (r *retention) run(ctx context.Context) error {
 	}
 }
 
-// bound trims a topic that has become larger than one may be.
+// bound trims a topic that has become larger than its limit.
 func (r *retention) bound(ctx context.Context, topic string) error {
 	if r.rule.PerTopic <= 0 || r.owns != nil && !r.owns(journal.Partition(journal.TopicID(topic))) {
 		return nil
@@ -101,11 +101,11 @@ func (r *retention) bound(ctx context.Context, topic string) error {
 
 func (r *retention) report(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("the journal could not be trimmed; it is tried again soon", zap.String("event", "retention_failed"), zap.Error(err))
+		r.log.Warn("the journal could not be trimmed; the hub tries again soon", zap.String("event", "retention_failed"), zap.Error(err))
 	}
 }
 
-// failures are what went wrong with some topics while others were trimmed.
+// failures counts the topics and partitions that failed, and has the first error.
 type failures struct {
 	first error
 	n     int
@@ -120,7 +120,7 @@ func (f *failures) add(err error) {
 	}
 }
 
-// err is the first of them, with their number.
+// err returns the first error, with the number of failures.
 func (f *failures) err() error {
 	if f.n > 1 {
 		return fmt.Errorf("%d failures, the first: %w", f.n, f.first)
@@ -129,7 +129,7 @@ func (f *failures) err() error {
 }
 
 // trimNow trims as of the earliest time that the clocks of the hub and of the store show,
-// because what is trimmed does not come back.
+// because trimming cannot be undone.
 func (r *retention) trimNow(ctx context.Context) error {
 	now := r.clock.Earliest()
 	if r.storeTime != nil {
@@ -144,8 +144,8 @@ func (r *retention) trimNow(ctx context.Context) error {
 	return r.trim(ctx, now)
 }
 
-// trim deletes what the rule does not keep in the partitions of this hub. Its fraction of
-// the total is its fraction of the partitions. Topics are spread over partitions at random,
+// trim deletes what the rule does not keep in the partitions of this hub. The hub's fraction
+// of the total is its fraction of the partitions. Topics are spread over partitions at random,
 // so all hubs together keep the total without reading each other's topics. If a few large
 // topics make up most of the total, they may be trimmed before it is reached. If a topic or
 // a partition cannot be read, the others are still trimmed. If the store does not answer,
@@ -162,24 +162,17 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 		rule.Total = max(1, int64(float64(rule.Total)*(float64(len(mine))/journal.Partitions)))
 	}
 	for _, partition := range mine {
-		var after uuid.UUID
-		for {
+		for after, more := uuid.Nil, true; more; {
 			heads, err := r.store.Topics(ctx, partition, after, topicsPage)
 			if failed.add(err); unavailable(ctx, err) {
 				return err
 			}
-			if err != nil {
-				break
-			}
 			for _, h := range heads {
-				if h.Entries > 0 {
+				if after = journal.TopicID(h.Topic); h.Entries > 0 {
 					topics, sizes = append(topics, h.Topic), append(sizes, h.Bytes)
 				}
 			}
-			if len(heads) < topicsPage {
-				break
-			}
-			after = journal.TopicID(heads[len(heads)-1].Topic)
+			more = err == nil && len(heads) == topicsPage
 		}
 	}
 	cut := rule.Cut(now, sizes)

@@ -229,10 +229,10 @@ func TestRetentionGoesOnPastATopic(t *testing.T) {
 	}
 }
 
-// A machine's clock that jumps and comes back has retention by age take nothing that
-// is not old enough, published while it was off or not. Nor does a clock that was
-// wrong from the start, where the store has one of its own. What was published while
-// the clock was ahead stays for as much longer.
+// If a machine's clock jumps and comes back, retention by age deletes nothing that is not old
+// enough, whether it was published meanwhile or not. The same is true for a clock that was
+// wrong from the start, if the store has a clock. What was published while the clock was ahead
+// stays longer by as much.
 func TestRetentionUnderAClockThatJumps(t *testing.T) {
 	const age, topic = 30 * time.Minute, "https://example.org/jumps"
 	for name, tc := range map[string]struct {

@@ -22,55 +22,58 @@ const (
 	adminName  = "operator's listener"
 )
 
+// listener is one of the two that a hub has.
+type listener struct {
+	net.Listener
+	certificate *ingress.Certificate // nil: plain HTTP
+}
+
 // listen opens both listeners and sets the hub URI.
-func (a *App) listen(ctx context.Context) error {
-	var lc net.ListenConfig
-	var err error
-	scheme := "http"
-	if a.cfg.TLSCert != "" {
-		scheme = "https"
-		if a.certificate, err = newCertificate(publicName, "--tls-cert, --tls-key", a.cfg.TLSCert, a.cfg.TLSKey, a.log.Named("tls")); err != nil {
-			return err
+func (a *App) listen(ctx context.Context) (err error) {
+	c := &a.cfg
+	if a.admin, err = a.open(ctx, adminName, "--admin-", c.AdminListen, c.AdminTLSCert, c.AdminTLSKey); err != nil {
+		return err
+	}
+	if a.public, err = a.open(ctx, publicName, "--", c.Listen, c.TLSCert, c.TLSKey); err != nil {
+		return err
+	}
+	if a.hubURL = c.PublicURL; a.hubURL == "" {
+		u := url.URL{Scheme: "http", Host: "localhost", Path: "/"}
+		if a.public.certificate != nil {
+			u.Scheme = "https"
 		}
-		a.reloads.add(a.certificate)
-	}
-	if a.cfg.AdminTLSCert != "" {
-		if a.adminCertificate, err = newCertificate(adminName, "--admin-tls-cert, --admin-tls-key", a.cfg.AdminTLSCert, a.cfg.AdminTLSKey, a.log.Named("tls")); err != nil {
-			return err
-		}
-		a.reloads.add(a.adminCertificate)
-	}
-	if a.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminListen); err != nil {
-		return fmt.Errorf("opening the operator's listener (--admin-listen): %w", err)
-	}
-	a.stops.add("operator's address", closing(a.admin))
-	if a.public, err = lc.Listen(ctx, "tcp", a.cfg.Listen); err != nil {
-		return fmt.Errorf("opening the public listener (--listen): %w", err)
-	}
-	a.stops.add("public address", closing(a.public))
-	if a.hubURL = a.cfg.PublicURL; a.hubURL == "" {
-		_, port, err := net.SplitHostPort(a.Addr())
-		if err != nil {
-			return fmt.Errorf("the public listener's address: %w", err)
-		}
-		a.hubURL = scheme + "://" + net.JoinHostPort("localhost", port) + "/"
+		_, port, _ := net.SplitHostPort(a.Addr()) // the address of a TCP listener has a port
+		u.Host += ":" + port
+		a.hubURL = u.String()
 	}
 	return nil
 }
 
-// hostOf is the host, and port, of a URL that was checked.
-func hostOf(checked string) string {
-	u, _ := url.Parse(checked)
-	return u.Host
+// open opens a listener with the certificate in two files, if they are named. The names of
+// the flags that configure it begin with flags.
+func (a *App) open(ctx context.Context, name, flags, addr, certFile, keyFile string) (l listener, err error) {
+	if certFile != "" {
+		c, err := newCertificate(name, flags+"tls-cert, "+flags+"tls-key", certFile, keyFile, a.log.Named("tls"))
+		if err != nil {
+			return l, err
+		}
+		l.certificate = c.Certificate
+		a.reloads.add(c)
+	}
+	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr); err != nil {
+		return l, fmt.Errorf("opening the %s (%slisten): %w", name, flags, err)
+	}
+	a.stops.add("address of the "+name, func(context.Context) error {
+		_ = l.Close() // the server has closed it, unless the start failed
+		return nil
+	})
+	return l, nil
 }
 
-func closing(l net.Listener) func(context.Context) error {
-	return func(context.Context) error {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	}
+// hostOf is the host and port of a URL that is known to be valid.
+func hostOf(valid string) string {
+	u, _ := url.Parse(valid)
+	return u.Host
 }
 
 // server is what serves one of the two listeners.
@@ -90,27 +93,22 @@ func (a *App) publicServer() ingress.Options {
 	}
 }
 
-// serve answers on l until it is stopped; then the requests in progress may finish. A nil
-// certificate stands for plain HTTP.
-func (a *App) serve(ctx context.Context, l net.Listener, c *certificate, o ingress.Options) {
+// serve answers on l until it is stopped. Requests in progress may then finish.
+func (a *App) serve(ctx context.Context, l listener, o ingress.Options) {
 	server := a.server(o)
-	var shown *ingress.Certificate
-	if c != nil {
-		shown = c.Certificate
-	}
 	a.stops.gently(ctx, o.Name, func(context.Context) error {
-		if err := ingress.Serve(server, l, shown); !errors.Is(err, http.ErrServerClosed) {
+		if err := ingress.Serve(server, l, l.certificate); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	}, func(limit context.Context) error {
 		if server.Shutdown(limit) != nil {
-			return server.Close() // the clients had their time
+			return server.Close() // the time for its clients is over
 		}
 		return nil
 	}, a.failed)
 }
 
 // ErrorLog is the output for package log. Net/http writes to it about answers that nobody
-// waits for, so any callback could write whatever it likes to the hub's log.
+// waits for, so any callback could cause lines in the hub's log. ErrorLog limits them.
 func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", slogOf(a.log.Named("http"))) }

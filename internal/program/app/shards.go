@@ -28,7 +28,7 @@ type shards struct {
 	// dispatcher and hub work on them. They are set before the Keeper runs.
 	dispatcher *delivery.Dispatcher
 	hub        *hub.Handler
-	ready      atomic.Bool // delivery_started is logged
+	ready      atomic.Bool // delivery_started was logged
 }
 
 // worker starts and ends the work on shards.
@@ -46,7 +46,7 @@ func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Finish(c
 // Abort implements cluster.Worker.
 func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
-// newShards makes the keeper of this hub's shards. Without other hubs it owns all.
+// newShards makes the keeper of this hub's shards. Without other hubs it owns all of them.
 func (a *App) newShards() *shards {
 	s := &shards{store: a.backend.leases, log: a.log.Named("cluster")}
 	o := cluster.Options{
@@ -63,7 +63,7 @@ func (a *App) newShards() *shards {
 	return s
 }
 
-// shared reports whether other hubs may use the store too, so that there are leases.
+// shared reports whether other hubs may use the store too. Only then there are leases.
 func (s *shards) shared() bool { return s.store != cluster.Alone }
 
 // run owns shards until ctx ends, and then releases them.
@@ -136,7 +136,7 @@ func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 		delete(of, n.ID)
 	}
 	for owner, shards := range of {
-		if owner != "" { // a hub that died a moment ago
+		if owner != "" { // a hub that has just died
 			of[""] = append(of[""], shards...)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 	return nodes, ranges(of[""]), err
 }
 
-// ranges writes rising numbers in short: 0-84 90.
+// ranges returns rising numbers in a short form: 0-84 90.
 func ranges(shards []int) string {
 	var b strings.Builder
 	for from, i := 0, 1; from < len(shards); i++ {

@@ -22,7 +22,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// A hub with a folder of its own owns everything, and says so.
+// A hub with its own data folder owns everything, and says so.
 func TestAloneOwnsAll(t *testing.T) {
 	a := newApp(t, "--node-id=n1")
 	if err := a.Start(t.Context()); err != nil {

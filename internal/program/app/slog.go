@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -11,51 +12,38 @@ import (
 // slogOf returns a slog.Logger that writes to the log of the hub.
 func slogOf(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log.Core(), log.Name()}) }
 
-// zapHandler is a slog.Handler. Groups, which no package of the hub uses, are ignored.
+// zapHandler is a slog.Handler. It ignores groups, which no package of the hub uses.
 type zapHandler struct {
 	core zapcore.Core
 	name string
 }
 
+// zapLevel returns the level of zap. From one named level to the next, slog counts 4 and zap
+// counts 1; both begin with 0 for Info.
 func zapLevel(l slog.Level) zapcore.Level {
-	switch {
-	case l >= slog.LevelError:
-		return zapcore.ErrorLevel
-	case l >= slog.LevelWarn:
-		return zapcore.WarnLevel
-	case l >= slog.LevelInfo:
-		return zapcore.InfoLevel
-	default:
-		return zapcore.DebugLevel
-	}
+	return zapcore.Level(min(max(l, slog.LevelDebug), slog.LevelError) >> 2)
 }
 
-// zapField is a value of a kind that is logged. Others are left out, so that no value is
-// printed as a whole.
+// zapField returns an attribute as a field of zap. These are the types that the packages of
+// the hub log. A value of any other type is left out, so that the log never shows a whole
+// struct.
 func zapField(a slog.Attr) zap.Field {
-	v := a.Value.Resolve()
-	switch v.Kind() {
-	case slog.KindString:
-		return zap.String(a.Key, v.String())
-	case slog.KindInt64:
-		return zap.Int64(a.Key, v.Int64())
-	case slog.KindBool:
-		return zap.Bool(a.Key, v.Bool())
-	case slog.KindTime:
-		return zap.Time(a.Key, v.Time())
-	case slog.KindDuration:
-		return zap.Duration(a.Key, v.Duration())
-	}
-	switch x := v.Any().(type) {
+	switch v := a.Value.Resolve().Any().(type) {
+	case string:
+		return zap.String(a.Key, v)
+	case int64:
+		return zap.Int64(a.Key, v)
+	case time.Time:
+		return zap.Time(a.Key, v)
 	case error:
-		return zap.NamedError(a.Key, x)
+		return zap.NamedError(a.Key, v)
 	case []string:
-		return zap.Strings(a.Key, x)
+		return zap.Strings(a.Key, v)
 	}
 	return zap.Skip()
 }
 
-// Enabled implements slog.Handler, as the others do.
+// Enabled implements slog.Handler, as the other methods do.
 func (h zapHandler) Enabled(_ context.Context, l slog.Level) bool {
 	return h.core.Enabled(zapLevel(l))
 }

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// untilStopped is a log that drops all lines once the hub has stopped. A part that hangs
-// and was left behind may still fail, and would log that it tries again.
+// untilStopped is a log that drops all lines once the hub has stopped. A part that was not
+// waited for may still fail, and would log that it tries again.
 type untilStopped struct {
 	zapcore.Core
 	stopped *atomic.Bool
@@ -35,8 +35,8 @@ func (u untilStopped) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.
 // stopMoment is how long a part may take to end when its context has ended.
 const stopMoment = 50 * time.Millisecond
 
-// stopper stops what was started, stage by stage, the last one first. The parts of
-// one stage are stopped together.
+// stopper stops what was started, stage by stage, the last stage first. It stops the parts
+// of one stage together.
 type stopper struct {
 	mu     sync.Mutex
 	stages []stage
@@ -55,7 +55,7 @@ type stoppable struct {
 	stop func(context.Context) error
 }
 
-// stage begins a stage, to which add and background add from now on.
+// stage begins a stage. From now on, add and background add to it.
 func (s *stopper) stage(reserved time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,8 @@ func (s *stopper) stop(ctx context.Context, log *zap.Logger) error {
 	return errors.Join(errs...)
 }
 
-// stop stops the parts of a stage, and leaves the rest of ctx's time to others.
+// stop stops the parts of a stage. It leaves the last part of ctx's time, rest, to other
+// stages.
 func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) error {
 	limit := ctx
 	if end, ok := ctx.Deadline(); ok {
@@ -127,19 +128,18 @@ func (st *stage) stop(ctx context.Context, rest time.Duration, log *zap.Logger) 
 	return errors.Join(errs...)
 }
 
-// wait waits for the end of a part. False: it has not ended when limit does.
+// wait waits for the end of a part. False: it has not ended when limit does. Ended has room
+// for the result.
 func wait(limit context.Context, ended <-chan error) (over bool, err error) {
-	select {
-	case err = <-ended:
-		return true, err
-	case <-limit.Done():
+	if len(ended) == 0 { // else the result is there, even if the limit is reached as well
+		select {
+		case err = <-ended:
+			return true, err
+		case <-limit.Done():
+			return false, nil
+		}
 	}
-	select {
-	case err = <-ended: // while others were waited for
-		return true, err
-	default:
-		return false, nil
-	}
+	return true, <-ended
 }
 
 // background runs a part until its stop is called, even if ctx ends before. The stop waits

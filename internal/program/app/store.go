@@ -26,8 +26,8 @@ type storeKind struct {
 	open func(context.Context, *config.Config, storeOptions) (*backend, error)
 	// connections is how many connections the store may have open at once; nil: none.
 	connections func(*config.Config) int
-	// unavailable are the errors of a store that answers nothing at all, whatever
-	// topic it is asked about.
+	// unavailable are the errors of a store that answers nothing, whatever topic it is
+	// asked about.
 	unavailable []error
 }
 
@@ -47,7 +47,7 @@ type backend struct {
 	// leases are those of the hubs on the store; cluster.Alone: no other hub can use it.
 	leases cluster.Store
 	// poll asks about many partitions and shards at once, and time reads the store's
-	// clock. Nil: the store has no such thing.
+	// clock. Nil: the store cannot do that.
 	poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
 	time func(context.Context) (time.Time, error)
 }
@@ -108,8 +108,8 @@ func (a *App) openStore(ctx context.Context) error {
 	return err
 }
 
-// reached returns how far the subscriptions got. They are known when the start is over,
-// which has a time limit.
+// reached returns how far the subscriptions got. All are known when the start is over. The
+// start has a time limit.
 func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
 	d, s := a.dispatcher.Load(), a.shards.Load()
 	if d == nil || s == nil {
@@ -118,10 +118,10 @@ func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
 	return d.Reached(partitions), s.Starting() == nil
 }
 
-// logSealed tells the operator which keys a store still needs.
+// logSealed logs which keys a store still needs.
 func logSealed(log *zap.Logger, s seal.Status) {
 	if s.Key != nil {
-		log.Info("every stored secret is sealed with one key, and no other is needed any more",
+		log.Info("every stored secret is sealed with one key; no other key is needed any more",
 			zap.String("event", "secrets_sealed"), zap.Stringer("key", s.Key), zap.Int("resealed", s.Resealed), zap.Stringers("retired", s.Retired))
 	}
 }

@@ -29,7 +29,7 @@ func openEmbedded(_ context.Context, cfg *config.Config, o storeOptions) (*backe
 	}
 	options := embedstore.Options{MinFree: cfg.MinFreeDisk, Keys: o.keys}
 	if options.MinFree == 0 {
-		options.MinFree = -1 // which is the store's word for none
+		options.MinFree = -1 // no limit; 0 is the store's default
 	}
 	if o.hub != nil {
 		options.Unreadable, options.UnreadableTopic = o.hub.unreadable, o.hub.unreadableTopic
@@ -42,9 +42,8 @@ func openEmbedded(_ context.Context, cfg *config.Config, o storeOptions) (*backe
 	return &backend{hubStore: s, info: admin.StoreInfo{Kind: "embedded", Location: cfg.DataDir, ID: s.ID()}, leases: cluster.Alone}, nil
 }
 
-// CheckFolder reads everything in a data folder, and calls bad with each thing that is
-// damaged. No hub may have the folder open. An error that wraps ErrNoStore says that
-// there is no store in it.
+// CheckFolder reads everything in a data folder, and calls bad for each damaged item. No hub
+// may have the folder open. An error that wraps ErrNoStore says that there is no store in it.
 func CheckFolder(dir string, bad func(what string, why error)) (embedstore.Checked, error) {
 	if err := folderHasStore(dir); err != nil {
 		return embedstore.Checked{}, err

@@ -60,7 +60,7 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 		log.Warn(w, zap.String("event", "store_settings"))
 	}
 	if s.Found.New {
-		log.Info("new store, id "+s.ID()+": pin it with --install-id, and a Redis that was emptied is noticed at the start",
+		log.Info("new store, id "+s.ID()+": pin it with --install-id, so that the hub does not start with a Redis that was emptied",
 			zap.String("event", "store_created"), zap.String("store_id", s.ID()))
 	}
 	logSealed(log, s.Found.Secrets)
@@ -79,7 +79,7 @@ func logLoss(log *zap.Logger, l redisstore.Loss) {
 	log = log.With(zap.Int("partition", l.Partition), zap.Int("topics", l.Topics), zap.Int("vanished", l.Vanished),
 		zap.String("topic", l.Topic), zap.Uint64("count", count))
 	if l.Emptied {
-		log.Error("a partition of the store in Redis came back empty: the topics that this hub remembers are there again, without notifications, and their Sources have to publish again",
+		log.Error("a partition of the store in Redis came back empty: the hub stored the topics that it remembers again, without notifications; their Sources have to publish again",
 			zap.String("event", "partition_emptied"))
 		return
 	}
@@ -88,8 +88,8 @@ func logLoss(log *zap.Logger, l redisstore.Loss) {
 }
 
 const (
-	connectionsEach = 66 // to each server: the pool, one for hints, one for questions of the client's own
-	clusterServers  = 3  // at least
+	connectionsEach = 66 // to each server: the pool, one for hints, and one that the client uses itself
+	clusterServers  = 3  // the least that a Cluster has
 )
 
 // redisConnections is how many connections a hub may have to all servers of its Redis.

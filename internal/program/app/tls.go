@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
-// certificate is that of one of the listeners. It is a reloadable.
+// certificate is the reloadable certificate of one of the listeners.
 type certificate struct {
 	*ingress.Certificate
 	what string // for people

@@ -88,7 +88,7 @@ func (f files) put(t *testing.T, p pair) {
 	}
 }
 
-func (c *certificate) serial() int64 { return c.Leaf().SerialNumber.Int64() }
+func serialOf(c *ingress.Certificate) int64 { return c.Leaf().SerialNumber.Int64() }
 
 func nextYear() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 
@@ -109,7 +109,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		for range 3 {
 			c.check(time.Now())
 		}
-		if got := c.serial(); got != serial {
+		if got := serialOf(c.Certificate); got != serial {
 			t.Errorf("%s: certificate %d, want %d", what, got, serial)
 		}
 		lines := logs.All()
@@ -184,7 +184,7 @@ func TestCertificateOfLater(t *testing.T) {
 		{time.Now(), 1, "tls_reload_failed"}, {from.Add(-1), 1, ""}, {from, 2, "tls_loaded"}, {from.Add(time.Hour), 2, ""},
 	} {
 		c.check(tc.at)
-		if got := c.serial(); got != tc.serial {
+		if got := serialOf(c.Certificate); got != tc.serial {
 			t.Errorf("at %v: certificate %d, want %d", tc.at, got, tc.serial)
 		}
 		lines := logs.TakeAll()
@@ -210,7 +210,7 @@ func TestCertificateIsWatched(t *testing.T) {
 			f.put(t, newPair(t, serial, until))
 			time.Sleep(2*ingress.FilesEvery + time.Second)
 			synctest.Wait()
-			if got := c.serial(); got != serial {
+			if got := serialOf(c.Certificate); got != serial {
 				t.Errorf("certificate %d, want %d", got, serial)
 			}
 		}
@@ -360,11 +360,11 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 	}
 	for serial := int64(2); serial < 2+changes; serial++ {
 		f.put(t, newPair(t, serial, nextYear()))
-		for deadline := time.Now().Add(time.Minute); a.certificate.serial() != serial; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); serialOf(a.public.certificate) != serial; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("certificate %d is not there", serial)
 			}
-			a.certificate.check(time.Now())
+			a.public.certificate.Check(time.Now())
 		}
 		before := requests.Load()
 		for requests.Load() < before+clients && !t.Failed() {

@@ -32,7 +32,7 @@ func (t *adminToken) read() (detail string, err error) {
 	t.files.Take(t.file)
 	token, exposed, err := config.ReadAdminToken(t.file)
 	if err != nil {
-		t.log.Error("the operator's token could not be read again; the one of before stays in force", zap.String("event", "token_reload_failed"),
+		t.log.Error("the operator's token could not be read again; the earlier token stays in force", zap.String("event", "token_reload_failed"),
 			zap.String("file", t.file), zap.Error(err))
 		return "", err
 	}

@@ -11,24 +11,21 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// topicCheck adapts the topic check to the errors of package subscriptions.
+// topicCheck translates the errors of the topic check to those of package subscriptions.
 type topicCheck struct{ topics *validate.TopicChecker }
 
 func (c topicCheck) Check(ctx context.Context, topic string) error {
 	err := c.topics.Check(ctx, topic)
-	var denied *validate.DeniedError
-	var wait *validate.WaitError
-	switch {
-	case errors.As(err, &denied):
+	if denied, ok := errors.AsType[*validate.DeniedError](err); ok {
 		return &subscriptions.DeniedError{Reason: denied.Reason}
-	case errors.As(err, &wait):
-		return &subscriptions.WaitError{After: wait.After}
-	default:
-		return err
 	}
+	if wait, ok := errors.AsType[*validate.WaitError](err); ok {
+		return &subscriptions.WaitError{After: wait.After}
+	}
+	return err
 }
 
-// pauses returns why subscriptions of a topic wait that this hub delivers to.
+// pauses returns why the subscriptions of a topic wait, as far as this hub delivers to them.
 func (a *App) pauses(topic string) (out []admin.Pause) {
 	d := a.dispatcher.Load()
 	if d == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
-// startTraces starts to send traces, if there is a collector. It stops after all parts
+// startTraces starts sending traces, if there is a collector. Sending stops after all parts
 // that report to it.
 func (a *App) startTraces(ctx context.Context) error {
 	var err error

@@ -26,8 +26,7 @@ type (
 	LineCounts = transfer.Counts
 )
 
-// The ways in which ExportOptions.Secrets has secrets stand in a file, besides
-// being sealed.
+// Values of ExportOptions.Secrets for a file without sealed secrets.
 const (
 	PlainSecrets   = transfer.SecretsPlain
 	WithoutSecrets = transfer.SecretsLeftOut
@@ -41,7 +40,7 @@ var (
 	ErrFileCut     = transfer.ErrTruncated
 )
 
-// FileError says that a file has wrong lines, so that nothing of it was imported.
+// FileError says that a file has wrong lines, so that nothing was imported from it.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
@@ -49,8 +48,8 @@ func (e *FileError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Export writes what the store of the settings holds to w. The keys of the
-// options are those of --seal-key-file.
+// Export writes the content of the store that the settings name to w. It sets the keys of
+// the options to those of --seal-key-file.
 func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer, o ExportOptions) (Exported, error) {
 	keys, err := sealKeys(cfg, log)
 	if err != nil {
@@ -60,12 +59,11 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	if keys == nil && o.Secrets == "" {
 		return Exported{}, ErrNoSealKey // before a store is opened for nothing
 	}
-	// Without the keys first: a store opened with keys seals what is plain in it,
-	// and the hub might have none.
+	// Try without the keys first. A store that is opened with keys seals its plain secrets,
+	// and its hub may have no keys.
 	open := kindOf(&cfg).open
 	s, err := open(ctx, &cfg, storeOptions{log: log, existing: true})
-	var missing *seal.KeyError
-	if errors.As(err, &missing) && keys != nil {
+	if _, missing := errors.AsType[*seal.KeyError](err); missing && keys != nil {
 		s, err = open(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys})
 	}
 	if err != nil {
@@ -75,9 +73,9 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	return done, errors.Join(err, s.Close())
 }
 
-// Import merges a file into the store of the settings, after looking through all
-// of it: a *FileError says that there was something wrong, and nothing was
-// imported. Checked, which may be nil, is called in between with what is in it.
+// Import merges a file into the store that the settings name. It first checks the whole
+// file: a *FileError says that something in it is wrong, and that nothing was imported. In
+// between it calls checked, which may be nil, with the counts of the file's lines.
 func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.ReadSeeker, o ImportOptions, checked func(LineCounts)) (Imported, error) {
 	keys, err := sealKeys(cfg, log)
 	if err != nil {
@@ -112,7 +110,7 @@ func sealKeys(cfg config.Config, log *zap.Logger) (*seal.Keys, error) {
 		return nil, fmt.Errorf("reading --seal-key-file: %w", err)
 	}
 	if exposed {
-		log.Warn("everybody on this machine may read or change the keys that seal secrets; end that with: chmod o= "+cfg.SealKeyFile, zap.String("event", "seal_keys_exposed"))
+		log.Warn("everyone on this machine may read or change the keys that seal secrets; prevent that with: chmod o= "+cfg.SealKeyFile, zap.String("event", "seal_keys_exposed"))
 	}
 	return keys, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
@@ -65,16 +66,12 @@ func (r *reloads) all() []reloadable {
 
 // watch checks all parts until ctx ends.
 func (r *reloads) watch(ctx context.Context) error {
-	tick := time.NewTicker(ingress.FilesEvery)
-	defer tick.Stop()
 	for {
 		for _, part := range r.all() {
 			part.check(time.Now())
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, ingress.FilesEvery) {
 			return ctx.Err()
-		case <-tick.C:
 		}
 	}
 }

@@ -127,8 +127,8 @@ func TestReloadOfAll(t *testing.T) {
 	f.put(t, newPair(t, 2, nextYear()))
 	put(t, a.cfg.PublishersFile, "publishers:\n- {name: alice, topics: '*', token_sha256: "+strings.Repeat("ab", 32)+"}\n")
 	status, body := reload("the-first-token-of-all")
-	if status != http.StatusOK || a.certificate.serial() != 2 {
-		t.Errorf("%d, certificate %d", status, a.certificate.serial())
+	if status != http.StatusOK || serialOf(a.public.certificate) != 2 {
+		t.Errorf("%d, certificate %d", status, serialOf(a.public.certificate))
 	}
 	for _, part := range []string{`"1 in force; added alice"`, `"operator's token"`, `"another one than before"`, `"good until `, a.cfg.PublishersFile} {
 		if !strings.Contains(body, part) {
@@ -141,8 +141,8 @@ func TestReloadOfAll(t *testing.T) {
 	f.put(t, newPair(t, 3, time.Now().Add(-time.Hour)))
 	put(t, a.cfg.PublishersFile, "publishers:\n- {name: alice}\n")
 	status, body = reload("the-second-token-of-all")
-	if status != http.StatusUnprocessableEntity || a.certificate.serial() != 2 {
-		t.Errorf("%d, certificate %d", status, a.certificate.serial())
+	if status != http.StatusUnprocessableEntity || serialOf(a.public.certificate) != 2 {
+		t.Errorf("%d, certificate %d", status, serialOf(a.public.certificate))
 	}
 	for _, part := range []string{"has no topics", "has run out", "Read again: operator's token."} {
 		if !strings.Contains(body, part) {
