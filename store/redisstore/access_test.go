@@ -32,9 +32,9 @@ var ofConnections = []string{
 	"HintsComeAtOnceAndHoldNobodyUp", "RestartKeepsTheJournal", "RestartKeepsTheSubscriptions", "SealKeyIsChanged",
 }
 
-// TLS, where nobody but the user of a hub gets in: the whole suite on one server, and
-// where there are several, what makes connections. That this user may do all that a
-// store does is what TestStorePassesTheSuite shows.
+// TLS, with an ACL that admits only the user of a hub: the whole suite on one server, and on
+// several servers the tests that make connections. TestStorePassesTheSuite shows that this
+// user has all the rights that a store needs.
 func TestUserWithFewRightsOverTLS(t *testing.T) {
 	for name, start := range map[string]func(opts ...redistest.Option) (url, ca string, servers []*redistest.Server){
 		"standalone": func(opts ...redistest.Option) (string, string, []*redistest.Server) {

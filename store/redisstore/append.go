@@ -11,12 +11,12 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// maxTopicChanges is how many topics of a partition Changes reports one by one. To a
-// caller that is further behind it reports all topics.
+// maxTopicChanges is how many topics of a partition Changes reports one by one. If a
+// caller is further behind, it reports all topics.
 const maxTopicChanges = 1 << 14
 
 // appendScript stores an entry as the newest of a topic: the one atomic step of
-// invariant 2. Its head record is compared as ifHeadStands does.
+// invariant 2. It compares the head record as ifHeadStands does.
 //
 //	KEYS    1 heads, 2 changes, 3 latest change, 4 entries, 5 intervals, 6 ids,
 //	        7 history, 8 body if it is in chunks
@@ -24,8 +24,8 @@ const maxTopicChanges = 1 << 14
 //	        10 position-nonce, 11 packed entry, 12 size, 13 body, empty: it is in chunks,
 //	        14 number of chunks, 15 packed interval, empty: none, 16 most intervals,
 //	        17 history that the partition must have
-//	returns {1} it is stored, by this run or by one before whose answer was lost;
-//	        {0, head record} the stored one is another; {2} the chunks are gone;
+//	returns {1} it is stored, by this run or by an earlier one with a lost answer;
+//	        {0, head record} the stored one is different; {2} the chunks are gone;
 //	        {3} the partition has another history, or its server has
 var appendScript = newScript(grows, theReplicationID+`
 if redis.call('GET', KEYS[7]) ~= ARGV[17] or string.match(ARGV[17], ':(.*)$') ~= replid then return {3} end
@@ -58,8 +58,8 @@ type appender struct {
 	watcher   *watcher
 }
 
-// errChunks says that a body took so long that Redis forgot its beginning.
-var errChunks = errors.New("the parts of a body were gone before its entry could be stored; publish it again")
+// errChunks says that storing a body took so long that Redis deleted its first chunks.
+var errChunks = errors.New("the first chunks of a body were deleted before its entry could be stored; publish it again")
 
 // Append implements journal.Appender.
 func (a *appender) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
@@ -99,10 +99,9 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 	return stored, nil
 }
 
-// appendEntry runs the script, and again with a newer head record as long as
-// that has the version of h still: a trim makes one.
+// appendEntry runs the script. If the stored head record is newer than h but has the same
+// version, as after a trim, it runs the script again with that record.
 func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e journal.Entry, body []byte, chunks int) (journal.Entry, error) {
-	version, topic := h.Version, h.Topic
 	names := []string{k.entries, k.intervals, k.ids, k.history}
 	if chunks > 0 {
 		names = append(names, a.conn.key.body(e.ID))
@@ -121,7 +120,7 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		c := a.watcher.announcing(k, h, head).with(names,
 			e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
 			chunks, interval, journal.Remembered, *history)
-		stored, now, err := swapped(a.conn.run(ctx, appendScript, c.keys, c.args...))
+		now, stored, err := a.heads.replace(ctx, k, h.Topic, appendScript, c, head)
 		switch {
 		case errors.Is(err, errUnreconciled):
 			a.histories.invalidate(k.partition, history)
@@ -129,23 +128,17 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
 		case stored:
-			if _, err := a.heads.learn(k, topic, head); err != nil {
-				return journal.Entry{}, err
-			}
 			return e, a.verifyStored(ctx, k, e, history)
-		}
-		if h, err = a.heads.learn(k, topic, now); err != nil {
-			return journal.Entry{}, err
-		}
-		if h.Version != version {
+		case now.Version != h.Version:
 			return journal.Entry{}, journal.ErrHeadMoved
 		}
+		h = now
 	}
 	return journal.Entry{}, errBusy
 }
 
-// newest reads the head of a topic of which this hub has seen something newer than is
-// stored. It waits until the partition was compared.
+// newest reads the head of a topic if this hub has seen something newer than what is
+// stored. It waits until the partition has been compared.
 func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
 	for range maxTries {
 		h, err := a.heads.read(ctx, k, topic)
@@ -162,13 +155,13 @@ func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headR
 	return headRecord{}, errBusy
 }
 
-// idValue is what the hash of ids has of a notification: its topic and anchor.
+// idValue is the value of a notification in the hash of ids: its topic and anchor.
 func idValue(k topicKeys, e journal.Entry) []byte {
 	return appendAnchor(append(make([]byte, 0, 32), k.id[:]...), e.Anchor())
 }
 
-// streamID is where the entry of an anchor is in the stream of its topic. As the
-// nonce is in it, asking for it is the check of the anchor.
+// streamID is the id that the entry of an anchor has in the stream of its topic. It includes
+// the nonce, so reading it checks the anchor.
 func streamID(a journal.Anchor) string {
 	return strconv.FormatUint(uint64(a.Position), 10) + "-" + strconv.FormatUint(uint64(a.Nonce), 10)
 }
@@ -195,7 +188,7 @@ func (a *appender) Interval(ctx context.Context, topic string, from, until time.
 	return journal.Interval{}, journal.ErrNotFound
 }
 
-// intervals returns those that are remembered of a topic, newest first.
+// intervals returns the intervals that are remembered of a topic, newest first.
 func (hs *heads) intervals(ctx context.Context, k topicKeys) ([]journal.Interval, error) {
 	raw, err := hs.conn.client.LRange(ctx, k.intervals, 0, journal.Remembered-1).Result()
 	if err != nil {
@@ -205,7 +198,7 @@ func (hs *heads) intervals(ctx context.Context, k topicKeys) ([]journal.Interval
 	for _, v := range raw {
 		i, err := journal.UnpackInterval([]byte(v))
 		if journal.Unreadable(err) {
-			continue // one that is forgotten
+			continue // a damaged interval counts as forgotten
 		}
 		if err != nil {
 			return nil, fmt.Errorf("topic id %v: %w", k.id, err)

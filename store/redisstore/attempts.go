@@ -10,7 +10,7 @@ import (
 )
 
 // Attempts implements subscriptions.History. Each is one element of a list,
-// packed as a list of one, so that a script adds some without reading them.
+// packed as a list of one, so that a script can add some without reading the others.
 func (r *records) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
 	packed, err := r.conn.client.LRange(ctx, r.conn.key.recordsOf(id).attempts(id), -subscriptions.MaxAttempts, -1).Result()
 	if err != nil {

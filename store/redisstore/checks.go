@@ -1,99 +1,67 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// ErrRefused is wrapped by what Open returns if Redis answers, but no hub may work on it
-// as it is. The message says what to change.
+// ErrRefused is wrapped by the error of Open if Redis answers, but no hub may work on it
+// with its present settings. The message says what to change.
 var ErrRefused = errors.New("refused")
 
-// errEmptied is what every operation that writes returns once Redis no longer has the
-// store that Open found.
-var errEmptied = errors.New("the store that this hub opened is not in Redis any more: it was emptied, or replaced by a server without the data. Nothing is stored until the hub is restarted; if there is a backup of Redis, restore that first")
+// errEmptied is returned by every operation that writes once Redis no longer has the store
+// that Open found.
+var errEmptied = errors.New("the store that this hub opened is not in Redis any more: Redis was emptied, or replaced by a server without the data. The hub stores nothing until it is restarted. If there is a backup of Redis, restore it first")
 
 const (
 	// sameEvery is how often the hub asks Redis for the id of its store, and
-	// inspectEvery how often for its settings.
+	// inspectEvery is how often it asks for the settings.
 	sameEvery    = time.Second
 	inspectEvery = time.Minute
-	// clockWarn and clockRefuse are how far the clocks of the hub and of Redis may
-	// be apart.
+	// clockWarn and clockRefuse are how far apart the clocks of the hub and of Redis may
+	// be.
 	clockWarn   = 5 * time.Second
 	clockRefuse = time.Minute
 )
 
-// checks says whether anything may be written. It refuses while Redis has settings with
-// which it would lose writes, and for good once Redis no longer has the store.
+// checks decides whether anything may be written. It refuses as long as Redis has settings
+// that lose writes, and for good once Redis no longer has the store.
 type checks struct {
 	conn     *conn
 	id       string // of the store
 	refusing func(why error)
 
-	// refused is why nothing may be written any more. Nil, or a nil error: it may.
+	// refused is why nothing may be written any more. Nil, or a nil error: writing is allowed.
 	refused atomic.Pointer[error]
-	mu      sync.Mutex
-	emptied bool
+	mu      sync.Mutex // of decide
 }
 
-// location is what a Redis URL says, without the secrets in it.
-func (t target) location() string {
-	u := url.URL{Scheme: "redis", Host: strings.Join(t.addresses, ",")}
-	if t.tls {
-		u.Scheme = "rediss"
-	}
-	switch {
-	case t.cluster:
-		u.Scheme += "+cluster"
-	case t.master != "":
-		u.Scheme += "+sentinel"
-		u = *u.JoinPath(t.master)
-	}
-	if t.db != 0 {
-		u = *u.JoinPath(strconv.Itoa(t.db))
-	}
-	return u.String()
-}
-
-// Ready returns nil if the store can accept a notification, else why not: Redis does not
-// answer, no longer has the store, has settings with which it would lose writes, or is at
-// its high water (journal.ErrFull).
+// Ready returns nil if the store can accept a notification. Else it returns why not: Redis
+// does not answer, no longer has the store, has settings that lose writes, or is at its high
+// water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
-	if err := s.checks.writable(); err != nil {
-		return err
-	}
-	if err := s.checks.same(ctx); err != nil {
-		return err
-	}
-	if err := s.histories.check(); err != nil {
-		return err
-	}
-	return s.memory.full()
+	return cmp.Or(s.checks.writable(), s.checks.same(ctx), s.histories.check(), s.memory.full())
 }
 
-// writable returns nil, or why nothing may be written any more. Every operation
-// that writes asks it first.
+// writable returns nil, or why nothing may be written any more. Every operation that
+// writes calls it first.
 func (c *checks) writable() error {
 	if why := c.refused.Load(); why != nil {
 		return *why
 	}
 	return nil
 }
-
-// refuse has every operation that writes return why from now on. With nil it has them
-// accepted again.
-func (c *checks) refuse(why error) { c.refused.Store(&why) }
 
 // same returns errEmptied if Redis no longer has the store that was opened. From then on
 // every operation that writes returns it too.
@@ -117,35 +85,27 @@ func (c *checks) gone() error {
 	return nil
 }
 
-// decide refuses operations that write with why, or accepts them again with nil. Once the
-// store was emptied it changes nothing any more.
+// decide makes every operation that writes return why from now on, or accepts them again if
+// why is nil. After errEmptied it changes nothing any more.
 func (c *checks) decide(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.emptied || why == nil && c.writable() == nil {
+	was := c.writable()
+	if errors.Is(was, errEmptied) || why == nil && was == nil {
 		return
 	}
-	report := why == nil || c.writable() == nil || errors.Is(why, errEmptied)
-	c.emptied = errors.Is(why, errEmptied)
-	c.refuse(why)
-	if report && c.refusing != nil {
+	c.refused.Store(&why)
+	if c.refusing != nil && (why == nil || was == nil || errors.Is(why, errEmptied)) {
 		c.refusing(why)
 	}
 }
 
-// watch looks at Redis until ctx ends.
+// watch checks Redis until ctx ends.
 func (c *checks) watch(ctx context.Context) {
-	inspect := time.NewTicker(inspectEvery)
-	defer inspect.Stop()
-	same := time.NewTicker(sameEvery)
-	defer same.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-same.C:
-			_ = c.same(ctx) // other operations report that Redis does not answer
-		case <-inspect.C:
+	for inspected := time.Now(); clock.Sleep(ctx, sameEvery); {
+		_ = c.same(ctx) // other operations report that Redis does not answer
+		if time.Since(inspected) >= inspectEvery {
+			inspected = time.Now()
 			if _, err := c.conn.inspect(ctx); err == nil || errors.Is(err, ErrRefused) {
 				c.decide(err)
 			}
@@ -156,29 +116,18 @@ func (c *checks) watch(ctx context.Context) {
 // inspect checks every server that the hub writes to. An error that wraps ErrRefused says
 // that no hub may work on one of them.
 func (c *conn) inspect(ctx context.Context) (warnings []string, err error) {
-	var mu sync.Mutex
-	var refused []error
-	err = c.eachMaster(ctx, func(ctx context.Context, server redis.Cmdable, addr string) error {
-		found, err := examine(ctx, server, addr)
-		if err != nil {
-			return err
-		}
-		warn, refuse := found.findings()
-		mu.Lock()
-		defer mu.Unlock()
-		warnings = append(warnings, warn...)
-		if refuse != nil {
-			refused = append(refused, refuse)
-		}
-		return nil
-	})
+	servers, err := askMasters(ctx, c, examine)
 	if err != nil {
-		return nil, fmt.Errorf("looking at Redis: %w", err)
+		return nil, fmt.Errorf("asking Redis for its settings: %w", err)
 	}
-	slices.Sort(warnings)
-	if len(refused) > 0 {
-		slices.SortFunc(refused, func(a, b error) int { return slices.Compare([]byte(a.Error()), []byte(b.Error())) })
-		return warnings, fmt.Errorf("%w: %w", ErrRefused, errors.Join(refused...))
+	var refused []error
+	slices.SortFunc(servers, func(a, b server) int { return strings.Compare(a.addr, b.addr) })
+	for _, s := range servers {
+		warn, refuse := s.findings()
+		warnings, refused = append(warnings, warn...), append(refused, refuse)
+	}
+	if err := errors.Join(refused...); err != nil {
+		return warnings, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return warnings, nil
 }

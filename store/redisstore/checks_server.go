@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -11,34 +12,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is what a hub has to know of a Redis server.
+// server is what a hub has to know about a Redis server.
 type server struct {
 	addr   string
-	info   map[string]string // of INFO; nil: it may not be asked
-	config map[string]string // of CONFIG GET; nil: the same
+	info   map[string]string // of INFO; empty: the ACL forbids it
+	config map[string]string // of CONFIG GET; without the settings that it does not answer
 	ahead  time.Duration     // its clock before this hub's
 }
 
-// examine asks a server. What an ACL forbids is left out.
+// examine asks a server. It leaves out what an ACL forbids.
 func examine(ctx context.Context, c redis.Cmdable, addr string) (server, error) {
-	s := server{addr: addr}
+	s := server{addr: addr, config: map[string]string{}}
 	info, err := c.Info(ctx).Result()
 	if err = unlessForbidden(err); err != nil {
 		return s, err
-	} else if info != "" {
-		s.info = parseInfo(info)
 	}
+	s.info = parseInfo(info)
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write"} {
 		value, err := c.ConfigGet(ctx, name).Result()
 		if err = unlessForbidden(err); err != nil {
 			return s, err
 		}
-		if v, ok := value[name]; ok {
-			if s.config == nil {
-				s.config = map[string]string{}
-			}
-			s.config[name] = v
-		}
+		maps.Copy(s.config, value)
 	}
 	before := time.Now()
 	at, err := c.Time(ctx).Result()
@@ -69,11 +64,11 @@ func unlessForbidden(err error) error {
 	return err
 }
 
-// leastVersion is the oldest Redis whose scripts and streams do what this package needs.
+// leastVersion is the oldest Redis with the scripts and streams that this package needs.
 const leastVersion = 7
 
-// findings returns what an operator should know of a server, and why no hub may work on
-// it.
+// findings returns what an operator should know about a server, and why no hub may work
+// on it.
 func (s *server) findings() (warnings []string, refuse error) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, "the Redis at "+s.addr+" "+fmt.Sprintf(format, args...))
@@ -81,12 +76,12 @@ func (s *server) findings() (warnings []string, refuse error) {
 	no := func(format string, args ...any) {
 		refuse = errors.Join(refuse, fmt.Errorf("the Redis at %s %s", s.addr, fmt.Sprintf(format, args...)))
 	}
-	if s.info == nil {
-		warn("does not answer INFO, so version, memory and persistence could not be checked, and what a restart or a failover loses may go unnoticed: allow it (ACL: +info), or see to it that maxmemory-policy is noeviction and appendonly yes")
+	if len(s.info) == 0 {
+		warn("does not answer INFO, so the hub cannot check version, memory and persistence, and may not notice what a restart or a failover loses: allow it (ACL: +info), or make sure that maxmemory-policy is noeviction and appendonly is yes")
 	} else {
 		major, _, _ := strings.Cut(s.info["redis_version"], ".")
 		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {
-			no("is of version %q, and %d or later is needed: upgrade it", s.info["redis_version"], leastVersion)
+			no("has the version %q, and the hub needs %d or later: upgrade it", s.info["redis_version"], leastVersion)
 		}
 		s.checkMemory(warn, no)
 		s.checkPersistence(warn)
@@ -94,9 +89,9 @@ func (s *server) findings() (warnings []string, refuse error) {
 	}
 	switch off := s.ahead.Abs(); {
 	case off > clockRefuse:
-		no("has a clock that is %s from this machine's, and more than %s is too much to compute leases with: set both by NTP", off.Round(time.Second), clockRefuse)
+		no("has a clock that differs from this machine's by %s, and leases need clocks that differ by %s at most: set both by NTP", off.Round(time.Second), clockRefuse)
 	case off > clockWarn:
-		warn("has a clock that is %s from this machine's: set both by NTP", off.Round(100*time.Millisecond))
+		warn("has a clock that differs from this machine's by %s: set both by NTP", off.Round(100*time.Millisecond))
 	}
 	return warnings, refuse
 }
@@ -107,13 +102,13 @@ func (s *server) checkMemory(warn, no say) {
 	policy, limited := s.info["maxmemory_policy"], s.info["maxmemory"] != "0"
 	switch {
 	case policy == "":
-		warn("does not say its maxmemory-policy: see to it that it is noeviction, or it throws away notifications and subscriptions when it is full")
+		warn("does not report its maxmemory-policy: make sure that it is noeviction, or Redis deletes notifications and subscriptions when it is full")
 	case policy != "noeviction" && limited:
-		no("has maxmemory-policy %s and would throw away notifications and subscriptions when it is full: set maxmemory-policy noeviction", policy)
+		no("has maxmemory-policy %s and would delete notifications and subscriptions when it is full: set maxmemory-policy noeviction", policy)
 	case policy != "noeviction":
-		warn("has maxmemory-policy %s, with which it throws away notifications and subscriptions once it gets a maxmemory and is full: set maxmemory-policy noeviction, and a maxmemory", policy)
+		warn("has maxmemory-policy %s, which deletes notifications and subscriptions once a maxmemory is set and reached: set maxmemory-policy noeviction, and a maxmemory", policy)
 	case !limited:
-		warn("has no maxmemory, so nobody can tell when it is nearly full and publishes have to wait: set maxmemory to what its machine can spare")
+		warn("has no maxmemory, so the hub cannot refuse publishes before the memory is used up: set maxmemory to what its machine can spare")
 	}
 }
 
@@ -122,22 +117,22 @@ func (s *server) checkPersistence(warn say) {
 	switch fsync := s.config["appendfsync"]; {
 	case s.info["aof_enabled"] == "1" && fsync == "always":
 	case s.info["aof_enabled"] == "1" && fsync == "everysec":
-		warn("has appendfsync everysec: when its machine fails, up to two seconds of what publishers were told is accepted may be lost, and their Sources have to publish it again; appendfsync always loses nothing")
+		warn("has appendfsync everysec: when its machine fails, up to two seconds of accepted notifications may be lost, and their Sources have to publish them again; appendfsync always loses nothing")
 	case s.info["aof_enabled"] == "1" && fsync == "":
-		warn("does not answer CONFIG GET, so appendfsync and min-replicas-to-write could not be checked: allow it (ACL: +config|get), or see to it that appendfsync is always, or everysec where two seconds may be lost, and min-replicas-to-write 1 where there are replicas")
+		warn("does not answer CONFIG GET, so the hub cannot check appendfsync and min-replicas-to-write: allow it (ACL: +config|get), or make sure that appendfsync is always (everysec may lose two seconds), and min-replicas-to-write is 1 if there are replicas")
 	case s.info["aof_enabled"] == "1":
-		warn("has appendfsync %s: when its machine fails, half a minute of what publishers were told is accepted may be lost; set appendfsync always or everysec", fsync)
+		warn("has appendfsync %s: when its machine fails, half a minute of accepted notifications may be lost; set appendfsync always or everysec", fsync)
 	case known && saves == "":
-		warn("keeps nothing on disk: when it ends, all subscriptions and notifications are lost; set appendonly yes")
+		warn("stores nothing on disk: when it ends, all subscriptions and notifications are lost; set appendonly yes")
 	case !known:
-		warn("has appendonly no: when it ends by itself, all since its latest snapshot is lost, subscriptions too; set appendonly yes. It does not answer CONFIG GET, so save and min-replicas-to-write could not be checked: allow it (ACL: +config|get), or see to it that there are snapshots, and min-replicas-to-write 1 where there are replicas")
+		warn("has appendonly no: when it crashes, everything since its latest snapshot is lost, subscriptions too; set appendonly yes. It does not answer CONFIG GET, so the hub cannot check save and min-replicas-to-write: allow it (ACL: +config|get), or make sure that there are snapshots, and min-replicas-to-write is 1 if there are replicas")
 	default:
-		warn("keeps snapshots alone (appendonly no): when it ends by itself, all since the latest of them is lost, subscriptions too; set appendonly yes")
+		warn("stores only snapshots (appendonly no): when it crashes, everything since the latest one is lost, subscriptions too; set appendonly yes")
 	}
 }
 
 func (s *server) checkReplicas(warn say) {
 	if n := s.info["connected_slaves"]; n != "" && n != "0" && s.config["min-replicas-to-write"] == "0" {
-		warn("has replicas and min-replicas-to-write 0: in a failover it may go on for seconds beside the new master, and what it takes then is lost, subscriptions too; set min-replicas-to-write 1")
+		warn("has replicas and min-replicas-to-write 0: in a failover it may continue for seconds beside the new master, and what it accepts then is lost, subscriptions too; set min-replicas-to-write 1")
 	}
 }

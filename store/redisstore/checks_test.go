@@ -34,14 +34,14 @@ func TestJudge(t *testing.T) {
 		"evicts":                    {func(s *server) { s.info["maxmemory_policy"] = "allkeys-lru" }, "", "set maxmemory-policy noeviction"},
 		"evicts what may expire":    {func(s *server) { s.info["maxmemory_policy"] = "volatile-ttl" }, "", "set maxmemory-policy noeviction"},
 		"evicts nothing yet":        {func(s *server) { s.info["maxmemory_policy"], s.info["maxmemory"] = "allkeys-lru", "0" }, "set maxmemory-policy noeviction", ""},
-		"hides its policy":          {func(s *server) { delete(s.info, "maxmemory_policy") }, "see to it that it is noeviction", ""},
+		"hides its policy":          {func(s *server) { delete(s.info, "maxmemory_policy") }, "make sure that it is noeviction", ""},
 		"unlimited":                 {func(s *server) { s.info["maxmemory"] = "0" }, "set maxmemory to", ""},
 		"synced every second":       {func(s *server) { s.config["appendfsync"] = "everysec" }, "two seconds", ""},
 		"never synced":              {func(s *server) { s.config["appendfsync"] = "no" }, "half a minute", ""},
 		"hides appendfsync":         {func(s *server) { s.config = nil }, "+config|get", ""},
-		"snapshots":                 {func(s *server) { s.info["aof_enabled"], s.config["save"] = "0", "3600 1" }, "snapshots alone", ""},
+		"snapshots":                 {func(s *server) { s.info["aof_enabled"], s.config["save"] = "0", "3600 1" }, "only snapshots", ""},
 		"hides what it keeps":       {func(s *server) { s.info["aof_enabled"], s.config = "0", nil }, "set appendonly yes", ""},
-		"keeps nothing":             {func(s *server) { s.info["aof_enabled"] = "0" }, "keeps nothing on disk", ""},
+		"keeps nothing":             {func(s *server) { s.info["aof_enabled"] = "0" }, "stores nothing on disk", ""},
 		"alone beside a new master": {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "0" }, "set min-replicas-to-write 1", ""},
 		"a replica has to follow":   {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "1" }, "", ""},
 		"has no replicas":           {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "0", "0" }, "", ""},
@@ -181,7 +181,7 @@ func TestEmptied(t *testing.T) {
 			if !errors.Is(err, errEmptied) {
 				t.Errorf("append: %v", err)
 			}
-			// It makes way for a hub that is started anew, and no more is told of it.
+			// It makes way for a hub that starts later, and reports nothing more.
 			all := []int{0, 9}
 			got, err := s.Leases.Acquire(t.Context(), "a", all, time.Minute)
 			if !errors.Is(err, errEmptied) || len(got) > 0 {
@@ -208,9 +208,9 @@ func TestEmptied(t *testing.T) {
 	}
 }
 
-// What is published right after the store was emptied is not accepted, though nobody
-// noticed yet: a head that is gone has an Append fail, and one of a topic without a
-// head asks first.
+// A publish right after the store was emptied is not accepted, even if no hub has noticed
+// yet: an Append to a head that is gone fails, and an Append to a topic without a head asks
+// first.
 func TestNothingIsAppendedToAnEmptiedStore(t *testing.T) {
 	server := redistest.Standalone(t)
 	for range 20 {

@@ -13,14 +13,14 @@ import (
 )
 
 // commitScript merges cursors (invariant 3). A greater one replaces the stored one, and its
-// attempts are added. Any other is dropped, and so is one for which nothing is stored. It
-// may run late, twice, or for a hub that lost its lease.
+// attempts are added. Any other is dropped, and so is one without a stored cursor. The
+// script may run late, twice, or for a hub that lost its lease.
 //
-// It compares bytes, six at a time at first, which a number of Lua holds exactly:
-// Lua would order the strings by the locale of the server. The first byte of a
-// cursor is its version, and the next 32 decide.
+// It compares bytes, because Lua would order strings by the locale of the server. The
+// first 18 are three numbers of six bytes, which Lua represents exactly. The first byte of
+// a cursor is its version, and the next 32 decide.
 //
-//	KEYS    1 cursors; then, for each commit with attempts, the list of these
+//	KEYS    1 cursors; then, for each commit with attempts, the list of its attempts
 //	ARGV    1 how many attempts are kept; then for each commit: id, cursor, count of its attempts, the attempts
 //	returns two lists: the ids whose stored cursor cannot be read; and those whose
 //	        attempts cannot be stored, each with the error
@@ -71,8 +71,8 @@ return {unread, failed}
 
 // Commit implements subscriptions.Committer. It runs one script for each of the eight slots
 // that the commits touch, all in one round trip. Commits that change more than a cursor and
-// attempts take two round trips. Each slot, and in it each commit, is stored or fails by
-// itself.
+// attempts take two round trips. The slots, and the commits in a slot, are stored or fail
+// independently.
 func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
@@ -80,24 +80,21 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	if err := r.checks.writable(); err != nil {
 		return err
 	}
-	// Commits that change a subscription take another way. So do several commits for one
+	// commitWhole stores commits that change a subscription, and several commits for one
 	// subscription: all of them or none are stored, so that their order stays.
-	seen := make(map[uuid.UUID]bool, len(commits))
-	whole := make(map[uuid.UUID][]*subscriptions.Commit)
+	apart := make(map[uuid.UUID]bool, len(commits))
 	for i := range commits {
-		if c := &commits[i]; seen[c.ID] || !c.CursorOnly() {
-			whole[c.ID] = nil
-		}
-		seen[commits[i].ID] = true
+		_, again := apart[commits[i].ID]
+		apart[commits[i].ID] = again || !commits[i].CursorOnly()
 	}
+	whole := make(map[uuid.UUID][]*subscriptions.Commit)
 	var b batches
 	for i := range commits {
-		c := &commits[i]
-		if _, ok := whole[c.ID]; ok {
+		if c := &commits[i]; apart[c.ID] {
 			whole[c.ID] = append(whole[c.ID], c)
-			continue
+		} else {
+			b.add(r.conn.key, c)
 		}
-		b.add(r.conn.key, c)
 	}
 	failed := make(failures)
 	r.commitCursors(ctx, b.end(), failed)
@@ -105,13 +102,13 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	if len(failed) == 0 {
 		return nil
 	}
-	if err := failed.away(len(seen)); err != nil {
+	if err := failed.away(len(apart)); err != nil {
 		return fmt.Errorf("storing cursors: %w", err)
 	}
 	return fmt.Errorf("storing cursors: %w", &subscriptions.CommitError{Failed: failed})
 }
 
-// failures are why commits were not stored, by subscription.
+// failures are the errors of commits that were not stored, by subscription.
 type failures map[uuid.UUID]error
 
 // all records the same error for several subscriptions.
@@ -121,7 +118,7 @@ func (f failures) all(ids []uuid.UUID, why error) {
 	}
 }
 
-// away returns an error if Redis answered for none of n subscriptions. The caller then need
+// away returns an error if Redis answered for none of n subscriptions. Then the caller need
 // not report each of them.
 func (f failures) away(n int) (why error) {
 	if len(f) < n {
@@ -147,7 +144,7 @@ type batch struct {
 	ids []uuid.UUID
 }
 
-// maxArgs is about how many arguments a call of commitScript has at most.
+// maxArgs is roughly the greatest number of arguments of a call of commitScript.
 const maxArgs = 4000
 
 func (b *batches) add(k keys, c *subscriptions.Commit) {
@@ -182,17 +179,10 @@ var errCursor = fmt.Errorf("%w: a cursor: it is damaged, or a newer version wrot
 
 // commitCursors runs commitScript, and adds to failed what was not stored.
 func (r *records) commitCursors(ctx context.Context, of []batch, failed failures) {
-	calls := make([]call, len(of))
-	for i := range of {
-		calls[i] = of[i].call
-	}
-	for i, cmd := range r.conn.runAll(ctx, commitScript, calls) {
+	for b, cmd := range runEach(ctx, r.conn, commitScript, of, func(b batch) call { return b.call }) {
 		lists, err := cmd.Slice()
-		if err == nil && len(lists) != 2 {
-			err = errors.New("the answer has another length than expected")
-		}
 		if err != nil {
-			failed.all(of[i].ids, err)
+			failed.all(b.ids, err)
 			continue
 		}
 		unread, _ := lists[0].([]any)
@@ -201,14 +191,13 @@ func (r *records) commitCursors(ctx context.Context, of []batch, failed failures
 		}
 		refused, _ := lists[1].([]any)
 		for pair := range slices.Chunk(refused, 2) {
-			failed[idOf(pair[0])] = fmt.Errorf("its attempts: %v", pair[1])
+			failed[idOf(pair[0])] = fmt.Errorf("storing its attempts: %v", pair[1])
 		}
 	}
 }
 
 // idOf is an id as scripts return it.
 func idOf(v any) (id uuid.UUID) {
-	text, _ := v.(string)
-	copy(id[:], text)
+	copy(id[:], textOf(v))
 	return id
 }

@@ -28,25 +28,17 @@ func fill(t testing.TB, s *Store, n int) []subscriptions.Subscription {
 // store stores subscriptions as quickly as it can.
 func store(t testing.TB, s *Store, subs []subscriptions.Subscription) {
 	t.Helper()
-	var calls []call
-	for i := range subs {
-		next := s.records.packRecord(subscriptions.Record{Subscription: &subs[i]})
-		calls = append(calls, call{keys: s.records.replaceKeys(subs[i].ID), args: replaceArgs(subs[i].ID, stored{}, next, newToken(), nil)})
-		if len(calls) < 1000 && i < len(subs)-1 {
-			continue
+	for _, cmd := range runEach(t.Context(), s.conn, replaceScript, subs, func(sub subscriptions.Subscription) call {
+		return s.records.replaceCall(sub.ID, stored{}, s.records.packRecord(subscriptions.Record{Subscription: &sub}), newToken(), nil)
+	}) {
+		if won, err := cmd.Bool(); err != nil || !won {
+			t.Fatalf("%t, %v", won, err)
 		}
-		for _, cmd := range s.conn.runAll(t.Context(), replaceScript, calls) {
-			if won, err := cmd.Bool(); err != nil || !won {
-				t.Fatalf("%t, %v", won, err)
-			}
-		}
-		calls = calls[:0]
 	}
 }
 
-// Invariant 3: a hub was frozen past its lease with results in its hands, and
-// stores them after the hub that took over has stored newer ones. Nothing of them
-// takes effect.
+// Invariant 3: a hub was frozen past its lease with unstored results. It stores them after
+// its successor has stored newer ones. None of them has an effect.
 func TestLateCommitsOfAFrozenHubDoNothing(t *testing.T) {
 	stores := clientsOf(t, 2)
 	frozen, owner := stores[0], stores[1]
@@ -173,8 +165,8 @@ func TestCommitsOfOneSubscriptionKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A group holds a commit for one that is not stored, and two for one that is, of
-// which the greater comes first.
+// A group has a commit for a subscription that is not stored, and two for a stored one, the
+// greater one first.
 func TestPlainCommits(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub := fill(t, s, 1)[0]

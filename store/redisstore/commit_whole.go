@@ -6,14 +6,13 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/rshub/rshub/subscriptions"
 )
 
 // commitWhole stores commits with gaps or an end, or several for one subscription, in their
-// order. It reads all records in one round trip, decides, and stores in another those that
-// are still the ones it read. It adds to failed what was not stored, and empties commits.
+// order. It reads all records in one round trip. In another one it stores those that have
+// not changed meanwhile. It adds to failed what was not stored, and empties commits.
 func (r *records) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subscriptions.Commit, failed failures) {
 	for tries := 1; len(commits) > 0; tries++ {
 		ids := slices.Collect(maps.Keys(commits))
@@ -23,45 +22,45 @@ func (r *records) commitWhole(ctx context.Context, commits map[uuid.UUID][]*subs
 				return
 			}
 		}
-		var writes []call
-		var writing []uuid.UUID
-		for i, cmd := range r.readAll(ctx, ids) {
-			id := ids[i]
-			var write call
+		var writes []write
+		for id, cmd := range runEach(ctx, r.conn, readScript, ids, r.readCall) {
 			values, err := readReply(cmd, 1)
+			w := write{id: id}
 			if err == nil {
-				write, err = r.commitOne(id, values[0], commits[id])
+				w.call, err = r.commitOne(id, values[0], commits[id])
 			}
-			switch {
-			case err != nil:
-				failed[id] = err
-				delete(commits, id)
-			case write.keys == nil:
-				delete(commits, id)
-			default:
-				writes, writing = append(writes, write), append(writing, id)
-			}
-		}
-		for i, cmd := range r.conn.runAll(ctx, replaceScript, writes) {
-			id := writing[i]
-			won, err := cmd.Bool()
 			if err != nil {
 				failed[id] = err
 			}
-			if won || err != nil {
+			if w.keys == nil {
 				delete(commits, id)
+			} else {
+				writes = append(writes, w)
+			}
+		}
+		for w, cmd := range runEach(ctx, r.conn, replaceScript, writes, describeWrite) {
+			won, err := cmd.Bool()
+			if err != nil {
+				failed[w.id] = err
+			}
+			if won || err != nil {
+				delete(commits, w.id)
 			}
 		}
 	}
 }
 
-// readAll reads the records with some ids of any shards, in one round trip.
-func (r *records) readAll(ctx context.Context, ids []uuid.UUID) []*redis.Cmd {
-	calls := make([]call, len(ids))
-	for i, id := range ids {
-		calls[i] = call{keys: r.conn.key.recordsOf(id).values(), args: []any{ids[i][:]}}
-	}
-	return r.conn.runAll(ctx, readScript, calls)
+// write is a call of replaceScript and the subscription that it is for.
+type write struct {
+	id uuid.UUID
+	call
+}
+
+func describeWrite(w write) call { return w.call }
+
+// readCall returns the call of readScript for one record.
+func (r *records) readCall(id uuid.UUID) call {
+	return call{r.conn.key.recordsOf(id).values(), []any{id[:]}}
 }
 
 // commitOne returns the call that stores a record after commits, in their order. A call
@@ -85,10 +84,10 @@ func (r *records) commitOne(id uuid.UUID, old stored, commits []*subscriptions.C
 		return call{}, nil
 	}
 	next := r.packRecord(subscriptions.Record{Subscription: sub})
-	next.request = old.request
+	next[storedRequest] = old[storedRequest]
 	token := ""
 	if ended {
 		token = newToken()
 	}
-	return call{keys: r.replaceKeys(id), args: replaceArgs(id, old, next, token, attempts)}, nil
+	return r.replaceCall(id, old, next, token, attempts), nil
 }

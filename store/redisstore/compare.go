@@ -13,19 +13,19 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Loss is what Redis lost of one partition, as far as this hub was the first to find it.
+// Loss is what Redis lost of one partition, as far as this hub noticed it first.
 type Loss struct {
 	Partition int
 	// Emptied says that nothing of the partition is left.
 	Emptied bool
-	// Topics counts those that lost something, and Vanished those of them of which
-	// nothing was left. Topic is one of them.
+	// Topics counts the topics that lost something, and Vanished those of them that lost
+	// everything. Topic is one of them.
 	Topics, Vanished int
 	Topic            string
 	Gaps             []journal.Gap
 }
 
-// regainScript stores a head record that was repaired.
+// regainScript stores a repaired head record.
 //
 //	KEYS, ARGV and what it returns are as for ifHeadStands and announce
 var regainScript = newScript(bounded, ifHeadStands+`
@@ -38,7 +38,7 @@ const comparePage = 128
 // compare compares what this hub remembers of a partition with what is stored, and repairs
 // what was lost: a head that went back gets a gap, and a head that vanished is stored
 // again. A head that cannot be read stays as it is.
-func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]journal.Reached) error {
+func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, reached map[uuid.UUID]*journal.Reached) error {
 	known := r.heads.seen.all(partition) // before the heads are read: then these are as new, or were lost
 	for id, got := range reached {
 		if _, ok := known[id]; !ok {
@@ -53,21 +53,12 @@ func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, r
 		}
 	}()
 	for some := range slices.Chunk(ids, comparePage) {
-		fields := make([]string, len(some))
-		for i, id := range some {
-			fields[i] = string(id[:])
-		}
-		found, err := r.conn.client.HMGet(ctx, r.conn.key.partition(partition, nameHeads), fields...).Result()
+		found, err := r.conn.read(ctx, []string{r.conn.key.partition(partition, nameHeads)}, some)
 		if err != nil {
 			return err
 		}
 		for i, id := range some {
-			raw, _ := found[i].(string)
-			var got *journal.Reached
-			if at, ok := reached[id]; ok {
-				got = &at
-			}
-			if err := r.compareTopic(ctx, known[id], got, raw, &loss); err != nil && !errors.Is(err, journal.ErrPacked) {
+			if err := r.compareTopic(ctx, known[id], reached[id], found[i][0], &loss); err != nil && !errors.Is(err, journal.ErrPacked) {
 				return err
 			}
 		}
@@ -75,8 +66,8 @@ func (r *reconciler) compare(ctx context.Context, partition int, emptied bool, r
 	return nil
 }
 
-// compareTopic compares one topic, given its stored head record, and adds to loss
-// what it is the first to find.
+// compareTopic compares one topic, given its stored head record. It adds to loss what no
+// other hub has found before.
 func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got *journal.Reached, raw string, loss *Loss) error {
 	k := r.conn.key.topic(known.Topic)
 	for range maxTries {
@@ -124,7 +115,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 	return errBusy
 }
 
-// isLost reports whether the journal lost the newest entry that is remembered of a
+// isLost reports whether the journal lost the newest entry that this hub remembers of a
 // topic.
 func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, known journal.Sight) (bool, error) {
 	switch {
@@ -133,24 +124,23 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 	case h.Version == "":
 		return true, nil
 	case h.Epoch < known.Epoch && (known.Reset || known.Kind == "") && h.Entries == 0:
-		return true, nil // the hub that stored it again did not know that it was reset or removed
-	case known.Hearsay(): // only its subscriptions are known, and they notice when they read
+		return true, nil // another hub stored it again, and did not know that it was reset or removed
+	case known.Hearsay(): // this hub knows only its subscriptions, and they notice when they read
 		return false, nil
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
 		return false, nil
 	}
 	_, _, err := r.reader.page(ctx, k, known.Topic, known.Last, 0, -1)
-	var trimmed *journal.TrimmedError
-	switch {
-	case errors.Is(err, journal.ErrRolledBack):
+	if errors.Is(err, journal.ErrRolledBack) {
 		return true, nil
-	case errors.As(err, &trimmed):
+	}
+	if _, trimmed := errors.AsType[*journal.TrimmedError](err); trimmed {
 		return false, nil
 	}
 	return false, err
 }
 
-// storeRegained stores next in the place of h.
+// storeRegained stores next in place of h.
 func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
 	raw := packHead(next)
 	c := r.watcher.announcing(k, h, raw)
@@ -162,21 +152,22 @@ func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecor
 	return stored, now, err
 }
 
-// cursorsReached asks how far the subscriptions to the topics of some partitions got, by
-// partition and topic id; ready: all are known.
-func (r *reconciler) cursorsReached(partitions []int) (of map[int]map[uuid.UUID]journal.Reached, ready bool) {
+// cursorsReached returns how far the subscriptions to the topics of some partitions got, by
+// partition and topic id. Ready says that all of them are known.
+func (r *reconciler) cursorsReached(partitions []int) (of map[int]map[uuid.UUID]*journal.Reached, ready bool) {
 	if r.reached == nil {
 		return nil, true
 	}
 	all, ready := r.reached(partitions)
-	of = make(map[int]map[uuid.UUID]journal.Reached)
-	for _, got := range all {
-		id := journal.TopicID(got.Topic)
-		n := journal.Partition(id)
-		if of[n] == nil {
-			of[n] = make(map[uuid.UUID]journal.Reached)
+	of = make(map[int]map[uuid.UUID]*journal.Reached)
+	for _, n := range partitions {
+		of[n] = make(map[uuid.UUID]*journal.Reached)
+	}
+	for i := range all {
+		id := journal.TopicID(all[i].Topic)
+		if those := of[journal.Partition(id)]; those != nil {
+			those[id] = &all[i]
 		}
-		of[n][id] = got
 	}
 	return of, ready
 }
@@ -190,7 +181,7 @@ func (a *appender) verifyStored(ctx context.Context, k topicKeys, e journal.Entr
 	}
 	there, err := a.conn.client.HExists(ctx, k.ids, string(e.ID[:])).Result()
 	if err != nil {
-		return fmt.Errorf("making sure of a notification: %w", err)
+		return fmt.Errorf("checking that a notification is stored: %w", err)
 	}
 	if !there {
 		return errUnreconciled

@@ -2,12 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/rshub/rshub/journal"
 )
@@ -18,41 +19,28 @@ const (
 	poolSize     = 64 // connections to each server
 )
 
-// conn is the connection to Redis, with the names of the keys there. It has no state
-// of its own, and all parts of a Store work through it.
+// conn is the connection to Redis, with the names of the keys there. It has no other
+// state. All parts of a Store use it.
 type conn struct {
 	client   redis.UniversalClient
 	cluster  bool
 	key      keys
-	location string // for people, without a password
+	location string // where Redis is, without a password
 }
 
-// connect makes the client, whose commands take no longer than timeout. It dials
-// nothing yet.
+// connect makes the client, without dialing. Timeout limits each of its commands.
 func connect(t target, timeout time.Duration) (redis.UniversalClient, error) {
-	o, err := t.options()
+	o, err := t.options(timeout)
 	if err != nil {
 		return nil, err
 	}
-	// All that the client has to say it says in errors as well.
-	logging.Disable()
-	o.MaxRetries, o.MaxRedirects = maxRetries, maxRedirects
-	o.MinRetryBackoff, o.MaxRetryBackoff = 20*time.Millisecond, 200*time.Millisecond
-	o.DialTimeout, o.DialerRetries = timeout/3, 1 // so that another try is left
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize = poolSize
-	// An ACL user need not be allowed what nothing depends on.
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	// Reads go to masters alone: ReadOnly and the Route options stay as they are.
+	logging.Disable() // the client's errors say the same
 	client := redis.NewUniversalClient(o)
 	client.AddHook(limits{timeout: timeout})
 	return client, nil
 }
 
-// run runs a script by its hash, and by its source where the server does not
-// know it yet.
+// run runs a script by its hash, or by its source if the server does not know it yet.
 func (c *conn) run(ctx context.Context, script *redis.Script, keys []string, args ...any) *redis.Cmd {
 	return script.Run(ctx, c.client, keys, args...)
 }
@@ -63,29 +51,42 @@ type call struct {
 	args []any
 }
 
-// pipelined is how many calls go into one round trip, so that none of them waits
+// pipelined is how many calls one round trip has at most, so that none of them waits
 // longer for the others than a call may take.
 const pipelined = 100
 
-// runAll runs a script several times, in as few round trips as may be.
-func (c *conn) runAll(ctx context.Context, script *redis.Script, calls []call) []*redis.Cmd {
-	cmds := make([]*redis.Cmd, 0, len(calls))
-	for some := range slices.Chunk(calls, pipelined) {
-		pipe := c.client.Pipeline()
-		for _, call := range some {
-			cmds = append(cmds, pipe.EvalSha(ctx, script.Hash(), call.keys, call.args...))
+// runEach runs a script for each of some things, in as few round trips as possible, and
+// yields each thing with its answer. Breaking the loop leaves out the round trips to come.
+func runEach[T any](ctx context.Context, c *conn, script *redis.Script, things []T, describe func(T) call) iter.Seq2[T, *redis.Cmd] {
+	return func(yield func(T, *redis.Cmd) bool) {
+		for some := range slices.Chunk(things, pipelined) {
+			pipe := c.client.Pipeline()
+			cmds := make([]*redis.Cmd, len(some))
+			for i, thing := range some {
+				call := describe(thing)
+				cmds[i] = pipe.EvalSha(ctx, script.Hash(), call.keys, call.args...)
+			}
+			_, _ = pipe.Exec(ctx) // each has its own error
+			for i, thing := range some {
+				if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
+					call := describe(thing)
+					cmds[i] = c.run(ctx, script, call.keys, call.args...)
+				}
+				if !yield(thing, cmds[i]) {
+					return
+				}
+			}
 		}
-		_, _ = pipe.Exec(ctx) // each has its own error
 	}
-	for i, call := range calls {
-		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-			cmds[i] = c.run(ctx, script, call.keys, call.args...)
-		}
-	}
-	return cmds
 }
 
-// masters returns the partitions by the server that has them.
+// textOf is a value of an answer as a string. Nil is "".
+func textOf(v any) string {
+	text, _ := v.(string)
+	return text
+}
+
+// masters returns the partitions by the master that has them.
 func (c *conn) masters(ctx context.Context) (map[redis.UniversalClient][]int, error) {
 	out := map[redis.UniversalClient][]int{}
 	cluster, ok := c.client.(*redis.ClusterClient)
@@ -103,12 +104,24 @@ func (c *conn) masters(ctx context.Context) (map[redis.UniversalClient][]int, er
 	return out, nil
 }
 
-// eachMaster asks all servers that are written to, several at once.
-func (c *conn) eachMaster(ctx context.Context, ask func(ctx context.Context, server redis.Cmdable, addr string) error) error {
-	if cluster, ok := c.client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return ask(ctx, master, master.Options().Addr) })
+// askMasters asks all servers that the hub writes to, several at once, and returns their
+// answers.
+func askMasters[T any](ctx context.Context, c *conn, ask func(ctx context.Context, server redis.Cmdable, addr string) (T, error)) ([]T, error) {
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		answer, err := ask(ctx, c.client, c.location)
+		return []T{answer}, err
 	}
-	return ask(ctx, c.client, c.location)
+	var mu sync.Mutex
+	var answers []T
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		answer, err := ask(ctx, master, master.Options().Addr)
+		mu.Lock()
+		defer mu.Unlock()
+		answers = append(answers, answer)
+		return err
+	})
+	return answers, err
 }
 
 // hintCommand is the command that sends a hint.

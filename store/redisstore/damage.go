@@ -21,9 +21,8 @@ func splitID(id string) (journal.Position, journal.Nonce, error) {
 	return journal.Position(position), journal.Nonce(nonce), nil
 }
 
-// damagedAfter is the error about the first entry of a page, or nil: it cannot be
-// read, or those between it and an anchor are missing, as entries are numbered
-// densely.
+// damagedAfter returns an error if the first entry of a page cannot be read, or if entries
+// between it and an anchor are missing. Entries are numbered without holes.
 func damagedAfter(after journal.Anchor, page []storedEntry) error {
 	e := &page[0]
 	if e.why != nil {
@@ -43,8 +42,8 @@ func following(page []storedEntry, at int) *storedEntry {
 	return nil
 }
 
-// anyMissing reports whether an entry between an anchor and the last of a page is
-// missing, as far as its entries can be read.
+// anyMissing reports whether an entry between an anchor and the end of a page is missing,
+// as far as the entries can be read.
 func anyMissing(after journal.Anchor, page []storedEntry) bool {
 	for i := range page {
 		if page[i].why == nil && page[i].Misses(after) {
@@ -55,8 +54,8 @@ func anyMissing(after journal.Anchor, page []storedEntry) bool {
 	return false
 }
 
-// retainedBytes are those of the bodies of a topic after an anchor, as far as its entries
-// are there.
+// retainedBytes returns the total size of the bodies of a topic after an anchor, as far as
+// its entries are there.
 func (r *reader) retainedBytes(ctx context.Context, k topicKeys, topic string, after journal.Anchor) (n int64, err error) {
 	for more := true; more && err == nil; {
 		var page []storedEntry
@@ -68,13 +67,13 @@ func (r *reader) retainedBytes(ctx context.Context, k topicKeys, topic string, a
 		more = len(page) == readMax
 	}
 	if errors.Is(err, journal.ErrDamaged) {
-		err = nil // the newest is missing, and no other is left
+		err = nil // the newest entry is missing, and no other is left
 	}
 	return n, err
 }
 
-// damaged is the error about an entry that cannot be read, after the one with the
-// number seq; next, where it is known, is the one that follows.
+// damaged returns the error about an entry that cannot be read. Seq is the number of the
+// entry before it. Next is the entry after it, or nil if that is not known.
 func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
 	if !journal.Unreadable(e.why) {
 		return e.why // a newer version wrote it
@@ -86,8 +85,8 @@ func (e *storedEntry) damaged(seq uint64, next *storedEntry) error {
 	return d
 }
 
-// anchorAfter is the anchor of an entry that cannot be read, as for damaged. Number and
-// end are guesses if next is not known or cannot be read either.
+// anchorAfter returns the anchor of an entry that cannot be read, as for damaged. Number
+// and end are guesses if next is not known or cannot be read either.
 func (e *storedEntry) anchorAfter(seq uint64, next *storedEntry) journal.Anchor {
 	at := journal.Anchor{Position: e.Position, Nonce: e.Nonce, Seq: seq + 1, Until: e.Position.Time()}
 	if next != nil && next.why == nil {
@@ -97,8 +96,8 @@ func (e *storedEntry) anchorAfter(seq uint64, next *storedEntry) journal.Anchor 
 	return at
 }
 
-// nearby adds to the error about the entry after an anchor, which cannot be read, what
-// the entry that follows and the head say of it.
+// nearby completes the error about the entry after an anchor, which cannot be read, with
+// what the next entry and the head say about it.
 func (r *reader) nearby(ctx context.Context, k topicKeys, topic string, after journal.Anchor, why error) error {
 	var d *journal.DamagedError
 	if !errors.As(why, &d) {

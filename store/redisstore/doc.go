@@ -38,11 +38,11 @@
 //
 // # How it is written
 //
-// What belongs together is written by one Lua script, and a script decides
-// nothing: Go reads a value, makes the next one of it, and the script stores that
-// if the value is still the one that was read. The merge of cursors alone is done
-// by a script (commit.go), as each delivery needs it. A command that was lost on the
-// way is sent again by the client; each script recognises that it ran already.
+// One Lua script writes what belongs together. A script decides nothing: Go reads a
+// value and computes the next one, and the script stores that if the stored value has
+// not changed meanwhile. Only the merge of cursors is done by a script (commit.go),
+// because each delivery needs it. The client sends a command again if its answer was
+// lost. Each script recognises that it has run already.
 //
 // # What a full Redis stores
 //
@@ -58,32 +58,32 @@
 // which side it is (script.go). A command that is no script only reads or deletes,
 // and none stands inside of MULTI, where a full Redis refuses even those.
 //
-// # What its user has to be allowed
+// # Which rights its user needs
 //
 // With the prefix rshub, a user of Redis with these rules has the rights that a
-// hub needs, and none to other keys:
+// hub needs, and no right to other keys:
 //
 //	~rshub:* &rshub:* -@all +@read +@write +@connection +@transaction +@pubsub
 //	+@scripting -@dangerous +info +time +command +cluster|slots
 //
 // # What its parts do
 //
-// A Store is put together of parts (store.go). Each has its own state; what they share
-// is the connection (conn.go), the names of the keys (keys.go), and the scripts'
-// common ground (script.go).
+// A Store consists of parts (store.go). Each has its own state. They share the
+// connection (conn.go), the names of the keys (keys.go), and what all scripts have in
+// common (script.go).
 //
 //	appender    accepts notifications: journal.Appender and journal.Recorder
 //	reader      reads entries and bodies: journal.Reader
-//	watcher     says which topics moved: journal.Watcher
+//	watcher     reports which topics changed: journal.Watcher
 //	trimmer     lists, trims and removes topics: journal.Trimmer and journal.Remover
-//	restorer    carries topics over: journal.Restorer
+//	restorer    carries topics over from another store: journal.Restorer
 //	pings       the topics that were pinged: journal.Pings
 //	records     subscriptions, requests and cursors: subscriptions.Store
 //	leases      hubs, and their leases on shards: cluster.Store
-//	heads       head records as this hub knows them; all parts of the journal use them
-//	histories   with which history each partition can be appended to
+//	heads       the head records, and how this hub saw them last; all parts of the journal use it
+//	histories   the history of each partition that this hub may append with
 //	reconciler  finds out what Redis lost, and repairs it
-//	checks      whether anything may be written
+//	checks      decides whether anything may be written
 //	memory      how full Redis is
 //
 // The package imports the nouns and the Redis client. Data comes in from packages hub

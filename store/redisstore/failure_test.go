@@ -116,9 +116,9 @@ func TestKilledRedisKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// A Redis that accepts connections and says nothing is told within the time in
+// A Redis that accepts connections and does not answer causes an error within the time in
 // which a publish has to be answered.
-func TestFrozenRedisIsToldSoon(t *testing.T) {
+func TestFrozenRedisIsNoticedSoon(t *testing.T) {
 	server := redistest.Standalone(t)
 	s := openStore(t, Options{URL: server.URL()})
 	publish(t, s, topicName, 1)
@@ -297,9 +297,9 @@ func (c *cutter) serve(client net.Conn) {
 	}
 }
 
-// An append that was done, and of which the answer got lost on the way, is told
-// as done when the client sends it again, and as not known when it can't: never
-// as moved by somebody else.
+// An append succeeded, and its answer was lost. If the client can send it again, Append
+// succeeds. If it cannot, the result is unknown. It never says that another hub moved the
+// head.
 func TestLostAnswerIsNoMovedHead(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Shared())
 	proxy := startCutter(t, server.Addr())

@@ -14,9 +14,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// A head record is a version byte, a revision that is drawn anew whenever it is
-// stored, the anchor of the newest trimmed entry as scripts compare it, and the
-// packed head.
+// A head record is a version byte, a revision, the anchor of the newest trimmed entry as
+// scripts compare it, and the packed head. The revision is a new random number each time
+// that the record is stored.
 const (
 	headVersion    = 1
 	revisionSize   = 8
@@ -25,20 +25,20 @@ const (
 	headPackedFrom = headAnchorFrom + headAnchorSize
 )
 
-// headRecord is what is stored of a topic.
+// headRecord is the stored state of a topic.
 type headRecord struct {
 	journal.Head
-	// revision is of the record that was read; empty: there is none.
+	// revision is that of the record that was read; empty: there is no record.
 	revision string
 }
 
-// openHead reads a head record; of an empty one, a head with only Topic set.
+// openHead reads a head record. From an empty one it makes a head with only Topic set.
 func openHead(raw, topic string) (headRecord, error) {
 	if raw == "" {
 		return headRecord{Head: journal.Head{Topic: topic}}, nil
 	}
 	if len(raw) < headPackedFrom || raw[0] != headVersion {
-		return headRecord{}, fmt.Errorf("%w: the head of a topic: it is cut short, or a newer program wrote it", journal.ErrPacked)
+		return headRecord{}, fmt.Errorf("%w: the head of a topic: it is damaged, or a newer version wrote it", journal.ErrPacked)
 	}
 	h, err := journal.UnpackHead([]byte(raw[headPackedFrom:]))
 	return headRecord{Head: h, revision: raw[1:headAnchorFrom]}, err
@@ -53,8 +53,8 @@ func packHead(h journal.Head) string {
 	return string(append(b, journal.PackHead(h)...))
 }
 
-// appendAnchor appends the 16 bytes by which scripts know an anchor: those of no
-// entry are zero.
+// appendAnchor appends the 16 bytes that scripts compare of an anchor. They are zero if
+// there is no entry.
 func appendAnchor(b []byte, a journal.Anchor) []byte {
 	if a.Position == 0 {
 		a.Nonce = 0
@@ -63,29 +63,26 @@ func appendAnchor(b []byte, a journal.Anchor) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(a.Nonce))
 }
 
-// heads are the head records of all topics, as they are in Redis and as this hub saw
-// them last. Every other part of the journal works on them.
+// heads reads and replaces the head records of all topics, and remembers how this hub saw
+// them last. Every other part of the journal uses it.
 type heads struct {
 	conn      *conn
 	checks    *checks
 	histories *histories
-	// cache has the records that were read or stored last, by topic id.
+	// cache has the records that this hub read or stored last, by topic id.
 	cache *lru.Cache[uuid.UUID, string]
-	// highest are the highest positions that were seen in each partition.
+	// highest has the highest position that this hub has seen in each partition.
 	highest [journal.Partitions]atomic.Uint64
-	// seen is for finding out what Redis lost.
-	seen seenHeads
+	// seen finds out what Redis lost.
+	seen *seenHeads
 }
 
-// headsKept is how many records the cache has.
+// headsKept is how many records the cache has at most.
 const headsKept = 1024
 
 func newHeads(c *conn, checks *checks, histories *histories) *heads {
-	cache, err := lru.New[uuid.UUID, string](headsKept)
-	if err != nil {
-		panic(err) // its size is right
-	}
-	return &heads{conn: c, checks: checks, histories: histories, cache: cache}
+	cache, _ := lru.New[uuid.UUID, string](headsKept) // it refuses only sizes below 1
+	return &heads{conn: c, checks: checks, histories: histories, cache: cache, seen: newSeenHeads()}
 }
 
 // Head implements journal.Appender and journal.Reader.
@@ -103,8 +100,8 @@ func (hs *heads) read(ctx context.Context, k topicKeys, topic string) (headRecor
 	return hs.learn(k, topic, raw)
 }
 
-// learn opens a head record that was read, and remembers it for the Append
-// that is likely to follow.
+// learn opens a head record that was read, and remembers it for the Append that probably
+// follows.
 func (hs *heads) learn(k topicKeys, topic, raw string) (headRecord, error) {
 	h, err := openHead(raw, topic)
 	if err != nil {
@@ -119,9 +116,9 @@ func (hs *heads) learn(k topicKeys, topic, raw string) (headRecord, error) {
 }
 
 // at returns the cached head record of a topic if it has the version, else the stored one.
-// The cached one may be old; a script that writes compares its revision. A topic without a
-// head has no revision to compare. So at checks then that Redis was not emptied a moment
-// ago, because nobody would receive what is published.
+// The cached one may be old, so a script that writes compares its revision. A topic without a
+// head has no revision. Then at checks that Redis was not emptied a moment ago: otherwise
+// the notification would be accepted, and no subscription would receive it.
 func (hs *heads) at(ctx context.Context, k topicKeys, topic string, version journal.Version) (headRecord, error) {
 	if raw, ok := hs.cache.Get(k.id); ok && raw != "" {
 		if h, err := openHead(raw, topic); err == nil && h.Version == version {
@@ -141,12 +138,11 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return {1}
 `)
 
-// maxTries is how often a value is read and changed again because others changed it
-// meanwhile.
+// maxTries is how often an operation tries to change a value that others keep changing.
 const maxTries = 50
 
-// errBusy is returned after that.
-var errBusy = errors.New("others changed the same value again and again; try again")
+// errBusy is returned after maxTries.
+var errBusy = errors.New("other operations kept changing the same value; try again")
 
 // swap replaces the head record of a topic. Next gets the stored record, and returns the
 // new one and the call of script that stores it. If the stored record changed meanwhile,
@@ -161,25 +157,33 @@ func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, n
 		if err != nil {
 			return err
 		}
-		raw, c, err := next(k, h)
-		if errors.Is(err, errUnchanged) {
+		raw, c, nextErr := next(k, h)
+		switch {
+		case errors.Is(nextErr, errUnchanged):
 			return nil
+		case nextErr != nil:
+			return nextErr
 		}
-		if err != nil {
-			return err
-		}
-		stored, now, err := swapped(hs.conn.run(ctx, script, c.keys, c.args...))
-		if err != nil {
-			return err
-		}
-		if stored {
-			now = raw
-		}
-		if h, err = hs.learn(k, topic, now); stored || err != nil {
+		var stored bool
+		if h, stored, err = hs.replace(ctx, k, topic, script, c, raw); stored || err != nil {
 			return err
 		}
 	}
 	return errBusy
+}
+
+// replace calls a script that stores raw as the head record of a topic, and returns the
+// record that is stored then: raw, or another if the stored one was changed meanwhile.
+func (hs *heads) replace(ctx context.Context, k topicKeys, topic string, script *redis.Script, c call, raw string) (now headRecord, stored bool, err error) {
+	stored, other, err := swapped(hs.conn.run(ctx, script, c.keys, c.args...))
+	if err != nil {
+		return headRecord{}, false, err
+	}
+	if !stored {
+		raw = other
+	}
+	now, err = hs.learn(k, topic, raw)
+	return now, stored, err
 }
 
 // change stores a topic's head after change. Change may be called several times. Its error
@@ -231,7 +235,7 @@ func (a *appender) RecordGap(ctx context.Context, topic string, g journal.Gap) e
 	})
 }
 
-// notePosition remembers that a position of a partition is in use, even if Redis loses it.
+// notePosition remembers that a position of a partition is in use, in case Redis loses it.
 func (hs *heads) notePosition(partition int, p journal.Position) {
 	seen := &hs.highest[partition]
 	for {

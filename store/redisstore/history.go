@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
-// A Redis server draws a new replication id whenever it begins a history of its own:
-// when it starts, and when it is promoted. If the server of a partition still has the
+// A Redis server generates a new replication id whenever it begins a new history: when it
+// starts, and when it is promoted. If the server of a partition still has the
 // id that its hubs saw last, it lost nothing that it acknowledged. If it has another
 // one, the partition may have lost its tail, or everything. The key "history" of a
 // partition holds
@@ -31,11 +32,11 @@ import (
 //	       ^      epoch + 1: the last live hub            │ each hub compares, and says so
 //	       └───────────────────────────────────────────── ┘ in the key "confirmed"
 //
-// Each hub knows for itself which histories it compared with, and appends to no other.
-// A hub that was away while the others reconciled compares before it goes on.
+// Each hub knows which histories it compared with, and appends to no other. A hub that was
+// away while the others reconciled compares before it continues.
 
-// theReplicationID is the part of a script that has it in a variable: empty where the
-// user may not ask for INFO. It costs some 3 microseconds.
+// theReplicationID is the part of a script that puts the replication id into a variable. It is
+// empty if the ACL forbids INFO. This costs about 3 microseconds.
 const theReplicationID = `
 local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)') or ''
@@ -50,11 +51,11 @@ return {replid, redis.call('GET', KEYS[1]) or ''}
 `)
 
 // confirmScript stores that a hub begins to compare, and then that it has compared.
-// The first is gone if the partition was emptied once more in between.
+// The first is missing if the partition was emptied again in between.
 //
 //	KEYS    1 confirmed
-//	ARGV    1 replication id with which it does, 2 its id, 3 '1': it begins
-//	returns 1; 0: the server has another replication id by now, or has forgotten that
+//	ARGV    1 replication id of the comparison, 2 id of the hub, 3 '1': it begins
+//	returns 1; 0: the server has another replication id by now, or lost the record that
 //	        the hub began
 var confirmScript = newScript(bounded, theReplicationID+`
 if replid ~= ARGV[1] then return 0 end
@@ -72,7 +73,7 @@ return 1
 //
 //	KEYS    1 history, 2 confirmed
 //	ARGV    1 replication id, 2 the greatest epoch that this hub knows; then the ids of
-//	        the hubs that live
+//	        the live hubs
 //	returns the history; '': the server has another replication id, or a hub has not
 //	        compared yet
 var reconciledScript = newScript(bounded, theReplicationID+`
@@ -90,10 +91,10 @@ redis.call('DEL', KEYS[2])
 return history
 `)
 
-// alertScript asks the other hubs to look at partitions.
+// alertScript asks the other hubs to check partitions.
 //
 //	KEYS    1 alerts
-//	ARGV    1 how long it is kept in milliseconds; then partition, what is drawn for it
+//	ARGV    1 how long it is kept in milliseconds; then partition, random text of the alert
 //	returns nil
 var alertScript = newScript(bounded, `
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
@@ -101,19 +102,19 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)
 
 // errUnreconciled is returned by Append while a partition is not reconciled.
-var errUnreconciled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes, so nothing is published until all hubs compared what they remember with what is there; try again in a moment")
+var errUnreconciled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes. Nothing is published until all hubs have compared what they remember with what is stored; try again in a moment")
 
 const (
 	// reconcileWait is how long an Append waits for its partition to be reconciled.
 	reconcileWait = time.Second
-	// reconcileEvery is how often this hub looks again at a partition that other hubs
-	// have yet to compare.
+	// reconcileEvery is how often this hub checks a partition again that other hubs have
+	// not compared yet.
 	reconcileEvery = 100 * time.Millisecond
-	// comparing is how many partitions are compared at once.
+	// comparing is how many partitions a hub compares at once.
 	comparing = 8
 )
 
-// histories are those of all partitions, as far as this hub knows them.
+// histories are the histories of all partitions, as far as this hub knows them.
 type histories struct {
 	of [journal.Partitions]history
 	// poke wakes the reconciler. It closes passed, and makes a new one, after each pass.
@@ -124,33 +125,34 @@ type histories struct {
 
 // history is that of one partition.
 type history struct {
-	// current is the history with which this hub appends; nil: it has to look first.
+	// current is the history with which this hub appends; nil: the reconciler has to check
+	// first.
 	current atomic.Pointer[string]
 	// suspect says that a head seems to have gone back.
 	suspect atomic.Bool
 	// heard is the latest alert of another hub that this hub acted on.
 	heard atomic.Pointer[string]
 
-	// The rest is the reconciler's alone: what it compared with last, since when the
+	// Only the reconciler uses the rest: what it compared with last, since when the
 	// partition is unreconciled on a server with this replication id (zero: it is
 	// reconciled), and the epoch of the last history that was reconciled.
 	compared pair
 	replid   string
 	since    time.Time
 	epoch    uint64
-	alerted  time.Time // when this hub alerted the others to it last
+	alerted  time.Time // when this hub last alerted the others to it
 }
 
 // pair is what historyScript returns.
 type pair struct{ replid, history string }
 
-// reconciled reports whether all hubs compared.
+// reconciled reports whether all hubs have compared.
 func (p pair) reconciled() bool {
 	_, replid, ok := strings.Cut(p.history, ":")
 	return ok && replid == p.replid
 }
 
-// epoch is the number of the history, 0: there is none.
+// epoch is the number of the history; 0: there is none.
 func (p pair) epoch() uint64 {
 	epoch, _, _ := strings.Cut(p.history, ":")
 	n, _ := strconv.ParseUint(epoch, 10, 64)
@@ -166,6 +168,14 @@ func newHistories() *histories {
 func (h *histories) invalidate(partition int, current *string) {
 	if h.of[partition].current.CompareAndSwap(current, nil) {
 		h.look()
+	}
+}
+
+// outdated invalidates the history of a partition if this hub appends with one for which is
+// returns true.
+func (h *histories) outdated(partition int, is func(history string) bool) {
+	if current := h.of[partition].current.Load(); current != nil && is(*current) {
+		h.invalidate(partition, current)
 	}
 }
 
@@ -187,14 +197,14 @@ func (h *histories) pass() {
 	h.passed = make(chan struct{})
 }
 
-// next is closed when the reconciler looked once more.
+// next returns a channel that is closed at the end of the reconciler's next pass.
 func (h *histories) next() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.passed
 }
 
-// unreconciled counts the partitions to which this hub appends nothing now.
+// unreconciled counts the partitions that this hub cannot append to now.
 func (h *histories) unreconciled() (n int) {
 	for i := range h.of {
 		if h.of[i].current.Load() == nil {
@@ -204,32 +214,25 @@ func (h *histories) unreconciled() (n int) {
 	return n
 }
 
-// current returns the history with which to append to a partition, and waits a moment
-// for it.
+// current returns the history with which to append to a partition. It waits for
+// reconcileWait at most.
 func (h *histories) current(ctx context.Context, partition int) (*string, error) {
-	var limit <-chan time.Time
-	for {
+	for limit := time.Now().Add(reconcileWait); ; {
 		passed := h.next()
 		if h := h.of[partition].current.Load(); h != nil {
 			return h, nil
 		}
-		h.look()
-		if limit == nil {
-			timer := time.NewTimer(reconcileWait)
-			defer timer.Stop()
-			limit = timer.C
-		}
-		select {
-		case <-passed:
-		case <-limit:
+		if time.Now().After(limit) {
 			return nil, errUnreconciled
-		case <-ctx.Done():
+		}
+		h.look()
+		if !clock.Wait(ctx, time.Until(limit), passed) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// check returns nil when every partition can be appended to.
+// check returns nil if this hub can append to every partition.
 func (h *histories) check() error {
 	if n := h.unreconciled(); n > 0 {
 		return fmt.Errorf("%w (partitions: %d of %d)", errUnreconciled, n, journal.Partitions)

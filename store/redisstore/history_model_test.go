@@ -148,7 +148,7 @@ func (f *fleet) beat(ctx context.Context) {
 	}
 }
 
-// reached is what delivery would tell.
+// reached is what delivery would report.
 func (f *fleet) reached(h *fleetHub) (all []journal.Reached) {
 	f.mu.Lock()
 	hubs := slices.Clone(f.hubs)
@@ -230,7 +230,7 @@ func (f *fleet) hear(topic *fleetTopic, h *fleetHub) {
 	}
 }
 
-// publish has the Source send its next interval, and what it is told to send before.
+// publish lets the Source send its next interval, and first what it has to send again.
 func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 	last := topic.at
 	for tries := 0; topic.at <= last; tries++ {
@@ -276,7 +276,7 @@ func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 	}
 }
 
-// known1 tells whether a hub that lives knew the topic, or a subscription.
+// known1 reports whether a live hub knew the topic, or a subscription.
 func (f *fleet) known1(topic *fleetTopic) bool {
 	return slices.ContainsFunc(f.hubs, func(h *fleetHub) bool { return h.knows[topic] }) ||
 		slices.ContainsFunc(topic.subs, func(s *fleetSub) bool { return s.cursor.Position > 0 })
@@ -346,11 +346,11 @@ func (f *fleet) snapshot() {
 	f.restore = func(partition int) { f.lose(dumps, partition, true) }
 }
 
-// empty has a partition come back without anything, of a server that was started
-// anew, or of one that goes on.
+// empty lets a partition come back empty, on a server that was restarted or on one that
+// continues.
 func (f *fleet) empty(partition int, restarted bool) { f.lose(nil, partition, restarted) }
 
-// lose has Redis go back to what it had: all of the journal, or one partition.
+// lose lets Redis go back to an earlier state: of the whole journal, or of one partition.
 func (f *fleet) lose(dumps map[string]string, partition int, restarted bool) {
 	tag := "{p:"
 	if partition >= 0 {
@@ -441,7 +441,7 @@ func (f *fleet) end() {
 				f.deliver(topic, sub)
 			}
 			for i := range topic.most {
-				if !sub.has[i] && !inGaps(sub.gaps, i) && !inGaps(told(topic, head), i) {
+				if !sub.has[i] && !inGaps(sub.gaps, i) && !inGaps(recorded(topic, head), i) {
 					f.fail("subscription %d of %s misses interval %d of %d without a gap (head until %v, gaps %v)", n, topic.url, i, topic.most, head.Until, head.Gaps)
 				}
 			}
@@ -456,9 +456,9 @@ func (f *fleet) end() {
 	}
 }
 
-// told are the gaps of a topic that count: what a lost tail left the Source sends
-// again, unless an operator said by a reset that it need not.
-func told(topic *fleetTopic, h journal.Head) []journal.Gap {
+// recorded returns the gaps of a topic that count. After a lost tail the Source sends again
+// what is in them, unless an operator said by a reset that it need not.
+func recorded(topic *fleetTopic, h journal.Head) []journal.Gap {
 	return slices.DeleteFunc(slices.Clone(h.Gaps), func(g journal.Gap) bool {
 		return g.Reason == journal.GapRolledBack && !topic.reset
 	})

@@ -71,9 +71,9 @@ func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 	}
 }
 
-// Who comes to export or to import settles nothing while hubs compare: it knows nothing
-// of what they remember.
-func TestVisitorSettlesNothing(t *testing.T) {
+// An export or an import reconciles nothing while hubs compare, because it does not know what
+// they remember.
+func TestVisitorReconcilesNothing(t *testing.T) {
 	server, knows, other, compare := lostTopic(t)
 	visitor := openStore(t, Options{URL: server.URL(), Timeout: patience, Visitor: true})
 	if _, err := visitor.Head(t.Context(), topicName); err != nil {
@@ -106,8 +106,8 @@ func TestHubThatWasAwayComparesFirst(t *testing.T) {
 	}
 }
 
-// One partition comes back empty, of a server that goes on: it is told once, the
-// topic is there again, and others are as they were.
+// One partition comes back empty on a server that continues: the loss is reported once, the
+// topic is there again, and other topics have not changed.
 func TestEmptiedPartition_Invariant10(t *testing.T) {
 	server := redistest.Standalone(t)
 	lost := make(chan Loss, 1000)
@@ -141,8 +141,8 @@ func TestEmptiedPartition_Invariant10(t *testing.T) {
 	}
 }
 
-// What an operator said of a topic holds when the partition comes back empty, though
-// another hub had not heard of it.
+// An operator's reset or removal of a topic stays in force when the partition comes back
+// empty, even if another hub did not know of it.
 func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 	server := redistest.Standalone(t)
 	said := live(t, server.URL(), "said", Options{})
@@ -176,8 +176,8 @@ func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 	}
 }
 
-// A partition that is emptied once more while hubs compare it is compared once more,
-// also by those that had said that they did.
+// If a partition is emptied again while hubs compare it, all hubs compare it again, even
+// those that had confirmed.
 func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
 	server := redistest.Standalone(t)
 	var ready atomic.Bool
@@ -263,7 +263,7 @@ func TestHubsThatTheRegistryLost(t *testing.T) {
 
 // Invariant 12.
 func TestSightsAreBounded(t *testing.T) {
-	var m seenHeads
+	m := newSeenHeads()
 	for n := range 3 * seenKept {
 		url := fmt.Sprint(topicName, n)
 		k := keys("p").topic(url)

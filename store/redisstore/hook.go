@@ -22,12 +22,9 @@ func (limits) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements redis.Hook.
 func (l limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := ctx.Err()
-		if err == nil {
-			limited, cancel := context.WithTimeout(ctx, l.timeout)
-			defer cancel()
-			err = l.explain(ctx, next(limited, cmd))
-		}
+		limited, cancel := context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+		err := l.explain(ctx, next(limited, cmd))
 		if err != nil {
 			cmd.SetErr(err)
 		}
@@ -38,16 +35,9 @@ func (l limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := ctx.Err()
-		if err != nil {
-			for _, cmd := range cmds {
-				cmd.SetErr(err)
-			}
-			return err
-		}
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		err = l.explain(ctx, next(limited, cmds))
+		err := l.explain(ctx, next(limited, cmds))
 		for _, cmd := range cmds {
 			if cmd.Err() != nil {
 				cmd.SetErr(l.explain(ctx, cmd.Err()))
@@ -57,8 +47,8 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// explain turns an error of the client into one that its reader can act on. ctx is that of
-// the caller, without the limit.
+// explain turns an error of the client into one that says what to do. Ctx is that of the
+// caller, without the limit.
 func (l limits) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil):
@@ -70,19 +60,23 @@ func (l limits) explain(ctx context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w within %v", ErrAway, l.timeout)
 	case outOfMemory(err):
-		return fmt.Errorf("%w: Redis holds as much as its maxmemory lets it; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
+		return fmt.Errorf("%w: Redis has reached its maxmemory; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
 	}
-	var answered redis.Error
-	if errors.As(err, &answered) {
+	if answered(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrAway, err)
 }
 
-// outOfMemory reports whether Redis refused to store more. A script says so in
-// the middle of its error.
+// answered reports whether an error is an answer of Redis.
+func answered(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
+}
+
+// outOfMemory reports whether Redis refused to store more. The error of a script says so in
+// its middle.
 func outOfMemory(err error) bool {
-	var answered redis.Error
-	return errors.As(err, &answered) &&
+	return answered(err) &&
 		(strings.HasPrefix(err.Error(), "OOM ") || strings.Contains(err.Error(), "command not allowed when used memory > 'maxmemory'"))
 }

@@ -12,23 +12,23 @@ import (
 // registry, earlier heartbeats count.
 type hubs struct {
 	mu    sync.Mutex
-	self  string             // id of this one; empty before its first heartbeat
+	self  string             // id of this hub; empty before its first heartbeat
 	live  map[string]liveHub // by id
 	asked time.Time          // when the latest heartbeat that succeeded began
-	// replid is that of the server that has the registry, and began when it had it
-	// first.
+	// replid is the replication id of the server that has the registry. Began is when this
+	// hub first saw it there.
 	replid string
 	began  time.Time
 }
 
-// liveHub is one of them.
+// liveHub is what this hub knows about another one.
 type liveHub struct {
-	replid string    // of the server that had it last
-	came   time.Time // when it was seen first; zero: by the first heartbeat of this hub
+	replid string    // of the server whose registry had it last
+	came   time.Time // when it was first seen; zero: in the first heartbeat of this hub
 }
 
-// beat records the answer to a heartbeat that began at a time. A hub that is missing still
-// counts for one lease, because the registry may have lost it.
+// beat records the answer to a heartbeat that began at the time asked. A hub that is missing
+// in it still counts for one lease, because the registry may have lost it.
 func (h *hubs) beat(asked time.Time, self, replid string, lease time.Duration, nodes []cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,15 +62,15 @@ func (h *hubs) id() string {
 	return h.self
 }
 
-// seen returns the hubs that live, if the registry was asked late enough after a time
-// that each of them was in it. A hub that came after that time remembers nothing from
-// before, and counts only as long as a start may take. Otherwise a hub that dies at each
-// start would block the others for good.
+// seen returns the live hubs, if the latest heartbeat is late enough after since that the
+// registry had all of them. A hub that came after since remembers nothing from before. It
+// counts only as long as a start may take. Otherwise a hub that dies at each start would
+// block the others for good.
 func (h *hubs) seen(since time.Time, lease time.Duration) (ids []string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if lease > 0 && h.asked.Sub(since) < 2*cluster.Tick(lease) {
-		return nil, false // the heartbeat of one that has just begun may be on its way
+		return nil, false // the first heartbeat of another hub may be on its way
 	}
 	started := h.asked.Sub(since) > cluster.StartLimit(lease)
 	for id, hub := range h.live {

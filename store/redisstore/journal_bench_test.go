@@ -148,8 +148,8 @@ func publishAll(b *testing.B, s *Store, n int) []journal.Entry {
 	return out
 }
 
-// BenchmarkSize tells what Redis holds for a notification of 1 KB beside its
-// body as it is, and for a topic with one.
+// BenchmarkSize measures the memory that Redis needs for a notification of 1 KB besides its
+// body, and for a topic with one.
 func BenchmarkSize(b *testing.B) {
 	for name, topics := range map[string]int{"one-topic": 1, "topics": 5000} {
 		b.Run(name, func(b *testing.B) {

@@ -146,7 +146,7 @@ func TestChunksOfNoEntryVanish(t *testing.T) {
 	if ttl, err := s.conn.client.TTL(t.Context(), s.conn.key.body(id)).Result(); ttl <= 0 || ttl > chunksKept || err != nil {
 		t.Errorf("what nobody names vanishes after %v (%v)", ttl, err)
 	}
-	// One that took so long that they vanished.
+	// An append was so slow that its chunks were deleted.
 	k := s.conn.key.topic(topicName)
 	now, err := s.heads.read(t.Context(), k, topicName)
 	if err != nil {
@@ -285,7 +285,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	why := errors.New("the store was emptied")
-	s.checks.refuse(why)
+	s.checks.decide(why)
 	ctx, now := t.Context(), time.Now()
 	_, appendErr := s.Append(ctx, now, topicName, entry(1, "x"), h.Version)
 	_, trimErr := s.Trim(ctx, topicName, journal.Cut{KeepBytes: 0})
@@ -301,7 +301,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 	if got := read(t, s, topicName, journal.Anchor{}); len(got) != 1 || got[0].ID != e.ID {
 		t.Errorf("%d entries", len(got))
 	}
-	s.checks.refuse(nil)
+	s.checks.decide(nil)
 	publish(t, s, topicName, 1)
 }
 
@@ -321,8 +321,8 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// A head or a ping record that cannot be read hides no other, where there is somebody to
-// tell.
+// A head or a ping record that cannot be read does not hide the others, if there is a function
+// to report it to.
 func TestDamagedTopicIsLeftOut(t *testing.T) {
 	told := map[uuid.UUID]error{}
 	s := openStore(t, Options{

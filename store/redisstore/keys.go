@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -10,10 +11,10 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// DefaultPrefix begins every key if Options have no other.
+// DefaultPrefix begins every key if Options.Prefix is empty.
 const DefaultPrefix = "rshub"
 
-// prefixes are the allowed ones. Braces would choose the slot of a key in a Cluster, and
+// prefixes matches the allowed prefixes. Braces would choose the slot of a key in a Cluster, and
 // other characters have a meaning in ACL rules.
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 
@@ -21,20 +22,18 @@ var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 type keys string
 
 func newKeys(prefix string) (keys, error) {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix = cmp.Or(prefix, DefaultPrefix)
 	if !prefixes.MatchString(prefix) {
 		return "", errors.New("the prefix of the Redis keys must be 1 to 64 letters, digits and characters of _.:/-")
 	}
 	return keys(prefix), nil
 }
 
-// partition is a key of a topic partition.
+// partition returns a key of a partition of topics.
 func (k keys) partition(n int, name string) string { return k.slot("p:"+strconv.Itoa(n), name) }
 
-// nodes is a key of what the hubs say of themselves, meta one of what the store
-// knows of itself.
+// nodes returns a key of what the hubs report about themselves, and meta a key of what the
+// store records about itself.
 func (k keys) nodes(name string) string { return k.slot("nodes", name) }
 func (k keys) meta(name string) string  { return k.slot("meta", name) }
 
@@ -82,8 +81,8 @@ func (k keys) topicID(id uuid.UUID) topicKeys {
 	}
 }
 
-// body is the key of a large body: beside its entry, whose partition the id of
-// the notification carries.
+// body returns the key of a large body. It is in the partition of its entry, which the id of
+// the notification includes.
 func (k keys) body(id uuid.UUID) string {
 	return k.partition(journal.IDPartition(id), beginsBody+id.String())
 }

@@ -22,30 +22,30 @@ type leases struct {
 	reconciler *reconciler
 }
 
-// nameHubs is the hash of the hubs that live: id -> the end of its life and the
+// nameHubs is the hash of the live hubs: id -> when the hub counts as dead and the
 // time of its latest heartbeat, both in milliseconds, and its cluster.Node in
 // JSON, with spaces between them.
 const nameHubs = "hubs"
 
-// nameAlerts is the hash of the partitions that a hub found unreconciled, for others to
-// look at: partition -> what is drawn anew for each alert. It is gone after alertKept.
+// nameAlerts is the hash of the partitions that a hub found unreconciled and that the others
+// have to check: partition -> a random text for each alert. It expires after alertKept.
 const nameAlerts = "alerts"
 
 // nameOwners is the hash of the leases on the shards of one slot: shard -> the
-// end of the lease in milliseconds, a space, and its owner. They lie with the records
-// of these shards, so that both are there or neither is.
+// end of the lease in milliseconds, a space, and its owner. They are stored
+// with the records of these shards, so that Redis has both or neither.
 const nameOwners = "owners"
 
-// The scripts about leases run even if Redis has no memory left, so that a full store
-// still delivers. They measure time by Redis' own clock.
+// The scripts about leases run even if Redis has no memory left, so that hubs on a full store
+// still deliver. They use the clock of Redis.
 
-// heartbeatScript stores that a hub lives, and returns all live hubs. It writes only if a
+// heartbeatScript stores that a hub is alive, and returns all live hubs. It writes only if a
 // third of the time is over, or something changed. It may run twice.
 //
 //	KEYS    1 the hash of the hubs, 2 alerts
-//	ARGV    1 id, 2 how long it lives in milliseconds (0: no more), 3 its node in JSON
+//	ARGV    1 id, 2 how long it counts as alive, in milliseconds (0: it ends), 3 its node in JSON
 //	returns the replication id of the server; number of alerts; each partition with
-//	        its value; then for each hub that lives: time of the heartbeat in
+//	        its value; then for each live hub: time of the heartbeat in
 //	        milliseconds, node
 var heartbeatScript = newScript(bounded, theReplicationID+`
 local t = redis.call('TIME')
@@ -73,7 +73,7 @@ end
 return out
 `)
 
-// ownersScript returns who has leases.
+// ownersScript returns the owners of shards.
 //
 //	KEYS    1 the hash of the leases
 //	ARGV    shards
@@ -110,7 +110,7 @@ if set[1] then redis.call('HSET', KEYS[1], unpack(set)) end
 return got
 `)
 
-// releaseScript ends leases, if they are the owner's. It may run twice.
+// releaseScript ends the leases that an owner has. It may run twice.
 //
 //	KEYS    1 the hash of the leases
 //	ARGV    1 owner; then shards
@@ -137,57 +137,42 @@ func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Dura
 	if err != nil {
 		return nil, fmt.Errorf("storing the heartbeat of this hub: %w", err)
 	}
-	replid, v := v[0], v[1:]
-	alerts, _ := strconv.Atoi(v[0])
-	v = v[1:]
-	l.reconciler.hearAlerts(v[:2*alerts])
-	v = v[2*alerts:]
-	nodes := make([]cluster.Node, 0, len(v)/2)
-	for i := 0; i+1 < len(v); i += 2 {
-		seen, err := strconv.ParseInt(v[i], 10, 64)
+	alerts, _ := strconv.Atoi(v[1])
+	l.reconciler.hearAlerts(v[2 : 2+2*alerts])
+	var nodes []cluster.Node
+	for pair := range slices.Chunk(v[2+2*alerts:], 2) {
+		seen, err := strconv.ParseInt(pair[0], 10, 64)
 		var n cluster.Node
-		if err = errors.Join(err, json.Unmarshal([]byte(v[i+1]), &n)); err != nil || n.ID == "" {
-			return nil, fmt.Errorf("what a hub says of itself in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
+		if err = errors.Join(err, json.Unmarshal([]byte(pair[1]), &n)); err != nil || n.ID == "" {
+			return nil, fmt.Errorf("the entry of a hub in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
 		}
 		n.SeenAt = time.UnixMilli(seen).UTC()
 		nodes = append(nodes, n)
 	}
-	l.hubs.beat(asked, self.ID, replid, ttl, nodes)
+	l.hubs.beat(asked, self.ID, v[0], ttl, nodes)
 	return nodes, nil
 }
 
-// owners is the hash of the lease on a shard.
+// owners returns the key of the hash with the lease on a shard.
 func (k keys) owners(shard int) string { return k.slot(k.records(shard).tag, nameOwners) }
 
-// calls returns the calls for shards, one for each slot, with some arguments first, and the
-// shards of each call.
-func (l *leases) calls(shards []int, first ...any) (calls []call, of [][]int) {
-	for _, shards := range bySlot(slices.Values(shards)) {
-		if len(shards) == 0 {
-			continue
-		}
-		c := call{keys: []string{l.conn.key.owners(shards[0])}, args: append([]any{}, first...)}
-		for _, shard := range shards {
-			c.args = append(c.args, shard)
-		}
-		calls, of = append(calls, c), append(of, shards)
+// call returns the call of a script for shards of one slot, with other arguments first.
+func (l *leases) call(shards []int, args ...any) call {
+	for _, shard := range shards {
+		args = append(args, shard)
 	}
-	return calls, of
+	return call{[]string{l.conn.key.owners(shards[0])}, args}
 }
 
 // Owners implements cluster.Store.
 func (l *leases) Owners(ctx context.Context, shards []int) ([]string, error) {
-	calls, of := l.calls(shards)
 	owner := make(map[int]string, len(shards))
-	for i, cmd := range l.conn.runAll(ctx, ownersScript, calls) {
+	for of, cmd := range runEach(ctx, l.conn, ownersScript, slots(shards), func(of []int) call { return l.call(of) }) {
 		ids, err := cmd.StringSlice()
-		if err == nil && len(ids) != len(of[i]) {
-			err = errors.New("the answer has another length than the question")
-		}
 		if err != nil {
-			return nil, fmt.Errorf("asking who owns which shard: %w", err)
+			return nil, fmt.Errorf("reading the owners of shards: %w", err)
 		}
-		for n, shard := range of[i] {
+		for n, shard := range of {
 			owner[shard] = ids[n]
 		}
 	}
@@ -209,25 +194,21 @@ func (l *leases) Renew(ctx context.Context, owner string, shards []int, ttl time
 	return l.lease(ctx, shards, owner, ttl, 0)
 }
 
-// lease returns on which of the shards the owner has a lease now, and on which it
-// has none; of those whose slot did not answer, neither.
+// lease returns on which of the shards the owner has a lease now, and on which it has not.
+// Shards whose slot did not answer are in neither list.
 func (l *leases) lease(ctx context.Context, shards []int, owner string, ttl time.Duration, acquire int) (has, hasNot []int, err error) {
 	if err := l.checks.gone(); err != nil {
 		return nil, nil, err
 	}
-	calls, of := l.calls(shards, owner, ttl.Milliseconds(), acquire)
-	for i, cmd := range l.conn.runAll(ctx, leaseScript, calls) {
+	describe := func(of []int) call { return l.call(of, owner, ttl.Milliseconds(), acquire) }
+	for of, cmd := range runEach(ctx, l.conn, leaseScript, slots(shards), describe) {
 		got, cmdErr := cmd.StringSlice()
 		if cmdErr != nil {
 			err = fmt.Errorf("renewing leases on shards: %w", cmdErr)
 			continue
 		}
-		in := make(map[string]bool, len(got))
-		for _, shard := range got {
-			in[shard] = true
-		}
-		for _, shard := range of[i] {
-			if in[strconv.Itoa(shard)] {
+		for _, shard := range of {
+			if slices.Contains(got, strconv.Itoa(shard)) {
 				has = append(has, shard)
 			} else {
 				hasNot = append(hasNot, shard)
@@ -239,8 +220,7 @@ func (l *leases) lease(ctx context.Context, shards []int, owner string, ttl time
 
 // Release implements cluster.Store.
 func (l *leases) Release(ctx context.Context, owner string, shards []int) (err error) {
-	calls, _ := l.calls(shards, owner)
-	for _, cmd := range l.conn.runAll(ctx, releaseScript, calls) {
+	for _, cmd := range runEach(ctx, l.conn, releaseScript, slots(shards), func(of []int) call { return l.call(of, owner) }) {
 		if cmdErr := cmd.Err(); cmdErr != nil && !errors.Is(cmdErr, redis.Nil) {
 			err = fmt.Errorf("releasing leases on shards: %w", cmdErr)
 		}

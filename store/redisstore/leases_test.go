@@ -39,7 +39,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// Who acquires at the same time as others gets what they do not.
+// Of several hubs that acquire at the same time, each gets what the others do not.
 func TestLeasesRace(t *testing.T) {
 	stores := hubsOn(t, 3)
 	var group sync.WaitGroup

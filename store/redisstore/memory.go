@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,14 +15,14 @@ import (
 )
 
 const (
-	// highWater is the part of a Redis's maxmemory, in percent, over which nothing
+	// highWater is the percentage of the maxmemory of a Redis server above which nothing
 	// new is stored any more.
 	highWater = 90
-	// memoryEvery is how often Redis is asked how full it is.
+	// memoryEvery is how often the hub asks Redis how full it is.
 	memoryEvery = 2 * time.Second
 )
 
-// memory is how full Redis was when the hub asked last: the fullest of its masters.
+// memory is how full Redis was when the hub last asked: the fullest of its masters.
 type memory struct {
 	conn       *conn
 	used, most atomic.Int64 // bytes; most is 0 without a maxmemory
@@ -45,7 +44,7 @@ func (m *memory) full() error {
 	if !isFull(used, most) {
 		return nil
 	}
-	return fmt.Errorf("%w: Redis holds %d MiB of the %d MiB of its maxmemory, and nothing new is stored over %d %%; give it more memory, or keep notifications for a shorter time",
+	return fmt.Errorf("%w: Redis uses %d MiB of its maxmemory of %d MiB, and the hub stores nothing new above %d %%; give it more memory, or keep notifications for a shorter time",
 		journal.ErrFull, used>>20, most>>20, highWater)
 }
 
@@ -64,28 +63,23 @@ func (m *memory) watch(ctx context.Context) {
 
 // look asks each master once.
 func (m *memory) look(ctx context.Context) {
-	var mu sync.Mutex
+	infos, err := askMasters(ctx, m.conn, func(ctx context.Context, server redis.Cmdable, _ string) (string, error) {
+		return server.Info(ctx, "memory").Result()
+	})
+	if err != nil {
+		return
+	}
 	var used, most int64
-	err := m.conn.eachMaster(ctx, func(ctx context.Context, server redis.Cmdable, _ string) error {
-		info, err := server.Info(ctx, "memory").Result()
-		if err != nil {
-			return err
-		}
-		u, m := memoryOf(info)
-		mu.Lock()
-		defer mu.Unlock()
-		if most == 0 || m > 0 && float64(u)/float64(m) > float64(used)/float64(most) {
+	for _, info := range infos {
+		if u, m := memoryOf(info); most == 0 || m > 0 && float64(u)/float64(m) > float64(used)/float64(most) {
 			used, most = u, m
 		}
-		return nil
-	})
-	if err == nil {
-		m.used.Store(used)
-		m.most.Store(most)
 	}
+	m.used.Store(used)
+	m.most.Store(most)
 }
 
-// memoryOf reads the memory section of INFO. A figure that is missing is 0.
+// memoryOf reads the memory section of INFO. A missing figure is 0.
 func memoryOf(info string) (used, most int64) {
 	fields := parseInfo(info)
 	used, _ = strconv.ParseInt(fields["used_memory"], 10, 64)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// needsScript tries the commands that a store cannot do without, on a key that is
-// there at no other time.
+// needsScript tries the commands that a store needs, on a key that exists only meanwhile.
 //
 //	KEYS    1 the key
 //	returns the commands that failed: name, error, name, error ...
@@ -62,8 +62,8 @@ redis.pcall('DEL', k)
 return failed
 `)
 
-// needs returns an error that wraps ErrRefused and names the commands that Redis
-// refuses and a hub cannot do without.
+// needs returns an error that wraps ErrRefused and names the commands that a hub needs and
+// Redis refuses.
 func (c *conn) needs(ctx context.Context) error {
 	answers, err := c.run(ctx, needsScript, []string{c.key.meta(nameProbe)}).StringSlice()
 	if forbidden(err) {
@@ -74,10 +74,9 @@ func (c *conn) needs(ctx context.Context) error {
 	}
 	var names []string
 	why := ""
-	for i := 0; i+1 < len(answers); i += 2 {
-		if text := answers[i+1]; isForbidden(text) {
-			names = append(names, answers[i])
-			why = text
+	for pair := range slices.Chunk(answers, 2) {
+		if isForbidden(pair[1]) {
+			names, why = append(names, pair[0]), pair[1]
 		}
 	}
 	if len(names) == 0 {
@@ -86,23 +85,23 @@ func (c *conn) needs(ctx context.Context) error {
 	return lacks(strings.Join(names, ", "), why)
 }
 
-// lacks is the error for commands that Redis refuses with a text.
+// lacks returns the error about commands that Redis refuses with a text.
 func lacks(names, text string) error {
-	return fmt.Errorf("%w: it does not let this user call %s, which a hub cannot do without (it answers %q): allow them, by ACL or by rename-command, or use another Redis", ErrRefused, names, text)
+	return fmt.Errorf("%w: Redis does not allow this user to call %s, which a hub needs (it answers %q): allow them in the ACL or by rename-command, or use another Redis", ErrRefused, names, text)
 }
 
-// forbidden reports whether Redis says that this user may not call a command, or
-// that it does not have it, as those of some providers do not.
+// forbidden reports whether Redis says that this user may not call a command, or that it
+// does not have the command, as with some providers.
 func forbidden(err error) bool {
-	var answered redis.Error
-	return errors.As(err, &answered) && isForbidden(answered.Error())
+	answer, ok := errors.AsType[redis.Error](err)
+	return ok && isForbidden(answer.Error())
 }
 
-// isForbidden is forbidden for the text of an answer. Servers and providers have
-// words of their own for it.
+// isForbidden is forbidden for the text of an answer. Servers and providers word it
+// differently.
 func isForbidden(answer string) bool {
 	if code, _, _ := strings.Cut(answer, " "); code == strings.ToUpper(code) && code != "ERR" {
-		return code == "NOPERM" // and not OOM, which says that the command is "not allowed", too
+		return code == "NOPERM" // an OOM error also says that the command is "not allowed"
 	}
 	answer = strings.ToLower(answer)
 	for _, words := range []string{

@@ -67,8 +67,8 @@ func worksOn(t *testing.T, url string) string {
 	return strings.Join(s.Found.Warnings, "\n")
 }
 
-// A Redis without the commands that providers take away is worked on all the same,
-// and what could not be checked is told.
+// A store works on a Redis without the commands that providers disable, and reports what it
+// could not check.
 func TestCommandsThatProvidersTakeAway(t *testing.T) {
 	tells := map[string]string{"CONFIG": "does not answer CONFIG GET", "INFO": "does not answer INFO"}
 	for _, name := range append([]string{"all"}, takenAwayAlone...) {
@@ -126,7 +126,7 @@ func TestCommandsThatAreNeeded(t *testing.T) {
 	}
 }
 
-// How servers and providers say that a command is not to be had.
+// Servers and providers say in different words that a command is unavailable.
 func TestForbidden(t *testing.T) {
 	for answer, want := range map[string]bool{
 		"ERR unknown command 'CONFIG', with args beginning with: 'GET' 'save'": true,

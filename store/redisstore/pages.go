@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// lister reads pages of what is stored under the ids of topics.
+// lister reads heads and ping records in the order of the ids of their topics.
 type lister struct {
 	conn *conn
 	// unreadable is Options.UnreadableTopic.
@@ -36,45 +36,93 @@ func (t *trimmer) Topics(ctx context.Context, partition int, after uuid.UUID, li
 	return heads, nil
 }
 
-// page calls open with the values of a hash in the order of their ids, after a given id,
-// until open has accepted limit of them. The nil id stands before all. Values that open
-// cannot read are reported and left out. If there is nobody to report to, page returns the
-// error.
+// page is list for the values of one hash after a given id.
 func (l *lister) page(ctx context.Context, key string, after uuid.UUID, limit int, open func(raw string) error) error {
-	if limit <= 0 {
-		return ctx.Err()
-	}
-	fields, err := l.conn.client.HKeys(ctx, key).Result()
+	hash := []string{key}
+	ids, err := l.conn.ids(ctx, hash)
 	if err != nil {
 		return err
 	}
-	begin := string(after[:])
-	fields = slices.DeleteFunc(fields, func(f string) bool {
-		return len(f) != len(after) || after != uuid.Nil && cmp.Compare(f, begin) <= 0
+	return l.conn.list(ctx, hash, idsAfter(ids, after), limit, l.unreadable, func(_ uuid.UUID, v stored) (bool, error) {
+		if v[0] == "" {
+			return false, nil // deleted meanwhile
+		}
+		err := open(v[0])
+		return err == nil, err
 	})
-	slices.Sort(fields)
-	// Fields may be deleted meanwhile, and a page that is not full is the last one.
-	for took := 0; took < limit && len(fields) > 0; {
-		some := fields[:min(limit-took, len(fields))]
-		fields = fields[len(some):]
-		found, err := l.conn.client.HMGet(ctx, key, some...).Result()
+}
+
+// list calls open with the values that hashes of one slot have of some ids, in the order of
+// the ids, until open has accepted limit of them. It calls unreadable with values that open
+// cannot read. If unreadable is nil, it returns the error.
+func (c *conn) list(ctx context.Context, hashes []string, ids []uuid.UUID, limit int, unreadable func(uuid.UUID, error), open func(uuid.UUID, stored) (accepted bool, err error)) error {
+	for limit > 0 && len(ids) > 0 {
+		page := ids[:min(len(ids), limit, readMax)]
+		ids = ids[len(page):]
+		values, err := c.read(ctx, hashes, page)
 		if err != nil {
 			return err
 		}
-		for i, v := range found {
-			raw, ok := v.(string)
-			if !ok {
-				continue
+		for i, id := range page {
+			accepted, err := open(id, values[i])
+			if accepted {
+				limit--
 			}
-			switch err := open(raw); {
+			switch {
 			case err == nil:
-				took++
-			case l.unreadable == nil:
+			case unreadable == nil:
 				return err
 			default:
-				l.unreadable(uuid.UUID([]byte(some[i])), err)
+				unreadable(id, err)
 			}
 		}
 	}
 	return nil
+}
+
+// idsScript returns the fields of hashes, all as they were at one moment. It is a script,
+// because a full Redis refuses even reads inside MULTI.
+//
+//	KEYS    the hashes
+//	returns a list of fields for each
+var idsScript = newScript(reads, `
+local out = {}
+for n, key in ipairs(KEYS) do out[n] = redis.call('HKEYS', key) end
+return out
+`)
+
+// ids returns the ids among the fields of hashes of one slot, sorted, each once.
+func (c *conn) ids(ctx context.Context, hashes []string) ([]uuid.UUID, error) {
+	lists, err := c.run(ctx, idsScript, hashes).Slice()
+	if err != nil {
+		return nil, err
+	}
+	var ids []uuid.UUID
+	for _, list := range lists {
+		fields, _ := list.([]any)
+		for _, f := range fields {
+			if id, err := uuid.FromBytes([]byte(textOf(f))); err == nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return sorted(ids), nil
+}
+
+// idsAfter returns those of the sorted ids that follow a given id. The nil id comes before
+// all others.
+func idsAfter(ids []uuid.UUID, after uuid.UUID) []uuid.UUID {
+	first, found := slices.BinarySearchFunc(ids, after, compareIDs)
+	if found && after != uuid.Nil {
+		first++
+	}
+	return ids[first:]
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+// sorted returns ids in order, each once. It changes ids.
+func sorted(ids []uuid.UUID) []uuid.UUID {
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids)
 }

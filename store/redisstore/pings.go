@@ -14,14 +14,14 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// The field "rev" of the ping records is drawn anew whenever one of them is stored. All
-// other fields are topic ids, of 16 bytes.
+// The field "rev" of the ping records gets a new random value whenever one of them is
+// stored. All other fields are topic ids of 16 bytes.
 
-// readPingsScript returns what is known of some topics, and of all that have a
-// pingRecord and no head.
+// readPingsScript returns the ping records of some topics, and those of all topics without
+// a head.
 //
 //	KEYS    1 ping records, 2 heads
-//	ARGV    1 whether those without a head are asked for: 1 or 0, 2.. topics
+//	ARGV    1 whether to return those without a head: 1 or 0, 2.. topics
 //	returns {revision or '', number of topics asked for; of each its ping record or '', 1 if it
 //	        has a head, else 0; then of each ping record without a head: topic, ping record}
 var readPingsScript = newScript(reads, `
@@ -41,13 +41,13 @@ end
 return out
 `)
 
-// pingScript and fetchedScript store ping records of one partition, if none of its
-// ping records was stored since they were read: the one a ping, the other what became of
-// earlier pings.
+// pingScript and fetchedScript store ping records of one partition, unless one of its ping
+// records was stored since they were read. PingScript stores a ping, and fetchedScript the
+// result of earlier pings.
 //
 //	KEYS    1 ping records
 //	ARGV    1 revision that they must have, 2 the next one, 3.. topic, ping record; an empty
-//	        ping record is forgotten
+//	        ping record deletes it
 //	returns {1} they are stored; {0} there is another revision
 var (
 	pingScript    = newScript(grows, writePings)
@@ -69,7 +69,7 @@ end
 return {1}
 `
 
-// pings keeps the ping records of the topics that were pinged.
+// pings stores the ping records of the topics that were pinged.
 type pings struct {
 	conn   *conn
 	checks *checks
@@ -77,28 +77,29 @@ type pings struct {
 	lister *lister
 }
 
-// pingRecords are ping records of one partition as they were read.
+// pingRecords are ping records of one partition, as they were read together.
 type pingRecords struct {
 	revision string
-	known    map[string]journal.PingRecord // by topic, those that were asked for; Pings 0: there is none
-	unknown  map[string]bool               // those that were asked for and have neither ping record nor head
-	headless map[string]journal.PingRecord // by topic, those that have a ping record and no head
+	known    map[string]journal.PingRecord // those of the topics in question, by topic; Pings 0: there is none
+	unknown  int                           // how many of these topics have neither ping record nor head
+	headless map[string]journal.PingRecord // those of topics without a head, by topic; all or none
 }
 
 // readAll reads the ping records of some topics of a partition, and, if one of them has
 // neither ping record nor head, those of all topics without a head.
 func (p *pings) readAll(ctx context.Context, partition int, topics []string) (pingRecords, error) {
 	m, err := p.read(ctx, partition, topics, false)
-	if err == nil && len(m.unknown) > 0 {
+	if err == nil && m.unknown > 0 {
 		m, err = p.read(ctx, partition, topics, true)
 	}
 	return m, err
 }
 
-// read is readAll, with the topics without a head or without these. A ping record that cannot be read
-// counts as none: the next ping makes it anew.
+// read reads the ping records of some topics of a partition, and if headless is true, those of
+// all topics without a head. A ping record that cannot be read counts as none: the next ping
+// replaces it.
 func (p *pings) read(ctx context.Context, partition int, topics []string, headless bool) (m pingRecords, err error) {
-	m = pingRecords{known: map[string]journal.PingRecord{}, unknown: map[string]bool{}, headless: map[string]journal.PingRecord{}}
+	m = pingRecords{known: map[string]journal.PingRecord{}, headless: map[string]journal.PingRecord{}}
 	args := []any{headless}
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
@@ -108,27 +109,29 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, headle
 	if err != nil {
 		return m, err
 	}
-	m.revision, _ = v[0].(string)
+	m.revision = textOf(v[0])
 	v = v[2:]
 	for i, topic := range topics {
-		raw, _ := v[2*i].(string)
-		known := journal.PingRecord{Topic: topic}
-		if raw != "" {
-			if known, err = openPingRecord(raw); journal.Unreadable(err) {
-				known = journal.PingRecord{Topic: topic} // it is made anew
-			} else if err != nil {
-				return m, err
+		m.known[topic] = journal.PingRecord{Topic: topic}
+		raw := textOf(v[2*i])
+		if raw == "" {
+			if v[2*i+1] == int64(0) {
+				m.unknown++
 			}
-		} else if v[2*i+1] == int64(0) {
-			m.unknown[topic] = true
+			continue
 		}
-		m.known[topic] = known
+		ping, err := openPingRecord(raw)
+		switch {
+		case err == nil:
+			m.known[topic] = ping
+		case !journal.Unreadable(err):
+			return m, err
+		}
 	}
 	for pair := range slices.Chunk(v[2*len(topics):], 2) {
-		raw, _ := pair[1].(string)
-		ping, err := openPingRecord(raw)
+		ping, err := openPingRecord(textOf(pair[1]))
 		if journal.Unreadable(err) {
-			continue // its topic is not known, so that it cannot make room
+			continue // its topic is unknown, so it cannot be deleted to make room
 		}
 		if err != nil {
 			return m, err
@@ -146,9 +149,9 @@ func openPingRecord(raw string) (journal.PingRecord, error) {
 	return m, nil
 }
 
-// change stores with a script, pingScript or fetchedScript, what change
-// makes of the ping records of some topics of a partition. Change may be called several times, and returns those to store, by
-// topic; one with Pings 0 is forgotten. Where it returns none nothing is stored.
+// change changes ping records of some topics of a partition. It calls change with the stored
+// ones, perhaps several times, and stores by pingScript or fetchedScript what change returns,
+// by topic. A ping record with Pings 0 is deleted. If change returns none, nothing is stored.
 func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m pingRecords) (map[string]journal.PingRecord, error)) error {
 	if err := errors.Join(ctx.Err(), p.checks.writable()); err != nil {
 		return err
@@ -216,11 +219,11 @@ func pinged(m pingRecords, now time.Time, topics []string) (map[string]journal.P
 		}
 		next[topic] = ping.Pinged(now)
 	}
-	over := len(m.headless) + len(m.unknown) - journal.MaxPingRecords
-	if len(m.unknown) == 0 || over <= 0 {
+	over := len(m.headless) + m.unknown - journal.MaxPingRecords
+	if m.unknown == 0 || over <= 0 {
 		return next, nil
 	}
-	// Those that are done with make room, but for those that are pinged now.
+	// Ping records without a waiting ping make room, except those of the topics in question.
 	var done []journal.PingRecord
 	for topic, ping := range m.headless {
 		if _, stays := next[topic]; !stays && !ping.Waiting() {
@@ -270,8 +273,8 @@ func (p *pings) DeletePingRecord(ctx context.Context, m journal.PingRecord) erro
 	})
 }
 
-// changeOne stores what change makes of a topic's ping record, if it has one and change
-// says so.
+// changeOne stores what change makes of the ping record of a topic, if there is one and
+// change returns true.
 func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.PingRecord) (journal.PingRecord, bool)) error {
 	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m pingRecords) (map[string]journal.PingRecord, error) {
 		old := m.known[topic]

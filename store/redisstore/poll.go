@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pollPartitions compares the latest changes, which the scripts that make changes
-// store beside them, with what was known.
+// pollPartitions returns the partitions whose latest change is not the one that is known.
+// Scripts that make a change store its number in a key.
 func (w *watcher) pollPartitions(ctx context.Context, since map[int]uint64) (moved []int, failed error) {
 	partitions := slices.Sorted(maps.Keys(since))
 	step := max(len(partitions), 1)
 	if w.conn.cluster {
-		step = 1 // no command takes keys of two slots
+		step = 1 // the keys of a command have to be in one slot
 	}
 	pipe := w.conn.client.Pipeline()
 	var cmds []*redis.SliceCmd
@@ -37,15 +38,9 @@ func (w *watcher) pollPartitions(ctx context.Context, since map[int]uint64) (mov
 			continue
 		}
 		for n := 0; n+1 < len(values); n += 2 {
-			latest, partition := "0", partitions[i*step+n/2]
-			if text, ok := values[n].(string); ok {
-				latest = text
-			}
-			history, _ := values[n+1].(string)
-			if h := w.histories.of[partition].current.Load(); h != nil && *h != history {
-				w.histories.invalidate(partition, h)
-			}
-			if latest != strconv.FormatUint(since[partition], 10) {
+			partition := partitions[i*step+n/2]
+			w.histories.outdated(partition, func(history string) bool { return history != textOf(values[n+1]) })
+			if cmp.Or(textOf(values[n]), "0") != strconv.FormatUint(since[partition], 10) {
 				moved = append(moved, partition)
 			}
 		}
@@ -53,16 +48,14 @@ func (w *watcher) pollPartitions(ctx context.Context, since map[int]uint64) (mov
 	return moved, failed
 }
 
-// pollShards reads of each shard the change that is known, and the next if there
-// is one. Where the first of these is another, the known one was lost.
+// pollShards returns the shards with changes after the known one. It reads the known change
+// of each shard, and the next if there is one. If the first of these is a different one, the
+// known one was lost.
 func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed []int, failed error) {
-	slots := bySlot(maps.Keys(since))
+	groups := slots(slices.Collect(maps.Keys(since)))
 	pipe := r.conn.client.Pipeline()
-	var cmds [recordSlots]*redis.XStreamSliceCmd
-	for slot, shards := range slots {
-		if len(shards) == 0 {
-			continue
-		}
+	cmds := make([]*redis.XStreamSliceCmd, len(groups))
+	for slot, shards := range groups {
 		names, after := make([]string, len(shards)), make([]string, len(shards))
 		for i, shard := range shards {
 			names[i], after[i] = r.conn.key.records(shard).changes, beforeChange(since[shard])
@@ -71,9 +64,6 @@ func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	for slot, cmd := range cmds {
-		if cmd == nil {
-			continue
-		}
 		streams, err := cmd.Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			failed = err
@@ -83,7 +73,7 @@ func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed
 		for _, stream := range streams {
 			found[stream.Stream] = stream.Messages
 		}
-		for _, shard := range slots[slot] {
+		for _, shard := range groups[slot] {
 			if news(found[r.conn.key.records(shard).changes], since[shard]) {
 				changed = append(changed, shard)
 			}
@@ -93,7 +83,7 @@ func (r *records) pollShards(ctx context.Context, since map[int]uint64) (changed
 	return changed, failed
 }
 
-// news reports whether a shard has changed since a known change. Found are the first two
+// news reports whether a shard has changed since a known change. Found has the first two
 // changes from that one on.
 func news(found []redis.XMessage, since uint64) bool {
 	if since == 0 {
@@ -102,7 +92,7 @@ func news(found []redis.XMessage, since uint64) bool {
 	return len(found) != 1 || found[0].ID != changeID(since)
 }
 
-// beforeChange is the greatest id below that of a change.
+// beforeChange returns the greatest id below that of a change.
 func beforeChange(value uint64) string {
 	switch ms, n := value>>changeShift, value&(1<<changeShift-1); {
 	case n > 0:

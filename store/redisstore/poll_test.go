@@ -42,8 +42,8 @@ func (k known) poll(t *testing.T, s *Store, what string, partitions, shards []in
 	}
 }
 
-// One question about all partitions and shards finds what Changes and Changed tell
-// of each, after a Redis lost its tail too.
+// One question about all partitions and shards finds what Changes and Changed report for
+// each, even after Redis lost its latest writes.
 func TestPollFindsWhatChanged(t *testing.T) {
 	eachTopology(t, func(t *testing.T, url string) {
 		s := openStore(t, Options{URL: url, Prefix: freshPrefix(), Timeout: patience})

@@ -12,12 +12,12 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// replyMax is after how many bytes of bodies a reply of readEntriesScript ends, so that
-// neither Redis nor the hub holds much more at once (invariant 12).
+// replyMax is the number of bytes of bodies after which a reply of readEntriesScript ends, so
+// that neither Redis nor the hub needs much more memory at once (invariant 12).
 const replyMax = 8 << 20
 
-// readEntriesScript returns the entries after an anchor, if the journal has that one or
-// trimmed it (invariant 5).
+// readEntriesScript returns the entries after an anchor, if the journal has the anchor's entry
+// or trimmed it (invariant 5).
 //
 //	KEYS    1 heads, 2 entries
 //	ARGV    1 topic, 2 anchor (appendAnchor), 3 its position-nonce, 4 most entries,
@@ -26,11 +26,11 @@ const replyMax = 8 << 20
 //	returns {1, 1 if there are more, else 0, head record; then of each entry:
 //	        position-nonce, packed entry, body or nothing, number of chunks, size of the
 //	        body}; the body of one that does not fit, and of all after it, is left out;
-//	        the head record comes where there are no entries, or the anchor has no
-//	        nonce, else ''
-//	        {0, head record} the anchor's entry is not there
+//	        the head record is '' unless there are no entries or the anchor has no
+//	        nonce
+//	        {0, 0, head record} the anchor's entry is not there
 //
-// An anchor whose nonce is zero is that of a damaged entry: Go looks whether it was
+// An anchor with the nonce zero is that of a damaged entry. The caller checks whether it was
 // trimmed since.
 var readEntriesScript = newScript(reads, `
 local head = redis.call('HGET', KEYS[1], ARGV[1]) or ''
@@ -46,7 +46,7 @@ if ARGV[2] ~= zero .. zero then
   end
 end
 if ARGV[2] ~= trimmed and not unknown and (from == '-' or #redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3]) == 0) then
-  return {0, head}
+  return {0, 0, head}
 end
 local most, left, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local out, n, count = {1, 0, ''}, 0, 8
@@ -113,28 +113,26 @@ type reader struct {
 // storedEntry is an entry as it came from Redis.
 type storedEntry struct {
 	journal.Entry
-	body   string // its form; empty: it was not asked for, did not fit, or is in chunks
+	body   string // as it is stored; empty: it was not requested, did not fit, or is in chunks
 	chunks int
-	size   int64 // of the body, also where the entry cannot be read
-	// why, where not nil, says why it cannot be read; then of Entry there are Position,
-	// Nonce and what journal.PackedEntryID gives.
+	size   int64 // of the body, even if the entry cannot be read
+	// why says why the entry cannot be read; nil: it can. An unreadable Entry has only Position,
+	// Nonce and the ID that journal.PackedEntryID returns.
 	why error
 }
 
-// openEntry reads the five values by which scripts tell of an entry.
+// openEntry reads the five values that scripts return for an entry.
 func openEntry(v []any) (e storedEntry, err error) {
-	id, ok0 := v[0].(string)
-	packed, ok1 := v[1].(string)
-	body, ok2 := v[2].(string)
-	chunks, ok3 := v[3].(int64)
-	size, ok4 := v[4].(int64)
-	if !ok0 || !ok1 || !ok2 || !ok3 || !ok4 {
+	chunks, ok1 := v[3].(int64)
+	size, ok2 := v[4].(int64)
+	if !ok1 || !ok2 {
 		return e, fmt.Errorf("%w: an entry", journal.ErrPacked)
 	}
-	e.body, e.chunks, e.size = body, int(chunks), size
+	id, packed := textOf(v[0]), textOf(v[1])
+	e.body, e.chunks, e.size = textOf(v[2]), int(chunks), size
 	e.Entry, e.why = journal.UnpackEntry([]byte(packed))
 	if e.why == nil && streamID(e.Anchor()) != id {
-		e.why = fmt.Errorf("%w: an entry: it has the position of another", journal.ErrPacked)
+		e.why = fmt.Errorf("%w: an entry: it has the position of another entry", journal.ErrPacked)
 	}
 	if e.why == nil {
 		return e, nil
@@ -144,8 +142,8 @@ func openEntry(v []any) (e storedEntry, err error) {
 	return e, err
 }
 
-// open returns the body, checked. journal.ErrNotFound: it is in chunks and was trimmed
-// since, or else they are damaged.
+// open returns the body, checked. journal.ErrNotFound: it is in chunks, and some are missing
+// because the entry was trimmed since, or because they are damaged.
 func (e storedEntry) open(ctx context.Context, r *reader) (body []byte, err error) {
 	if e.chunks > 0 {
 		body, err = r.readChunks(ctx, e.Entry, e.chunks)
@@ -170,7 +168,7 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 		var err error
 		page, more, err = r.page(ctx, k, topic, after, most-len(out), maxBytes)
 		if len(out) > 0 && (errors.As(err, new(*journal.TrimmedError)) || errors.Is(err, journal.ErrDamaged)) {
-			return out, nil // what was read is good; the next Read says so
+			return out, nil // what was read is good; the next Read returns the error
 		}
 		if err != nil {
 			return nil, err
@@ -182,9 +180,9 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 			}
 			if err == nil {
 				if maxBytes -= e.Size; maxBytes < 0 {
-					maxBytes = -1 // nor do the bodies after this one
+					maxBytes = -1 // leave out this body and all after it
 				} else if e.Body, err = r.body(ctx, k, e); errors.Is(err, journal.ErrNotFound) {
-					maxBytes, err = -1, nil // trimmed a moment ago: Body says so
+					maxBytes, err = -1, nil // trimmed a moment ago: Body reports that
 				}
 			}
 			switch {
@@ -200,26 +198,16 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 	return out, nil
 }
 
-// page reads as much as fits into one reply, and whether there is more. Entries
-// that cannot be read are among them; the newest of the topic is an error where it is
-// missing.
+// page reads the entries that fit into one reply, and whether there are more. The entries
+// include those that cannot be read. If the newest entry of the topic is missing, page returns
+// an error.
 func (r *reader) page(ctx context.Context, k topicKeys, topic string, after journal.Anchor, most int, maxBytes int64) (page []storedEntry, more bool, err error) {
 	v, err := r.conn.run(ctx, readEntriesScript, []string{k.heads, k.entries},
 		k.field, appendAnchor(nil, after), streamID(after), max(most, 0), maxBytes, replyMax).Slice()
 	if err != nil {
 		return nil, false, err
 	}
-	if v[0] == int64(0) {
-		raw, _ := v[1].(string)
-		h, err := r.heads.learn(k, topic, raw)
-		if err != nil {
-			return nil, false, err
-		}
-		if after.Position < h.Trimmed.Position {
-			return nil, false, h.TrimmedAfter(after)
-		}
-		return nil, false, journal.ErrRolledBack
-	}
+	found := v[0] == int64(1)
 	for group := range slices.Chunk(v[3:], 5) {
 		e, err := openEntry(group)
 		if err != nil {
@@ -228,14 +216,14 @@ func (r *reader) page(ctx context.Context, k topicKeys, topic string, after jour
 		r.heads.notePosition(k.partition, e.Position)
 		page = append(page, e)
 	}
-	if raw, _ := v[2].(string); raw != "" {
+	if raw := textOf(v[2]); raw != "" || !found {
 		h, err := r.heads.learn(k, topic, raw)
 		switch {
 		case err != nil:
 			return nil, false, err
 		case after.Position < h.Trimmed.Position:
 			return nil, false, h.TrimmedAfter(after)
-		case after.Position > h.Last.Position:
+		case !found, after.Position > h.Last.Position:
 			return nil, false, journal.ErrRolledBack
 		case len(page) == 0 && most > 0:
 			return nil, false, h.MissingNewest(after)
@@ -269,15 +257,14 @@ func (r *reader) Find(ctx context.Context, id uuid.UUID) (topic string, e journa
 	return h.Topic, found.Entry, nil
 }
 
-// entry reads one entry, and the head of its topic, which comes also with
-// journal.ErrNotFound.
+// entry reads one entry and the head of its topic. It returns the head with
+// journal.ErrNotFound, too.
 func (r *reader) entry(ctx context.Context, k topicKeys, a journal.Anchor, withBody bool) (h headRecord, e storedEntry, err error) {
 	v, err := r.conn.run(ctx, readEntryScript, []string{k.heads, k.entries}, k.field, streamID(a), withBody).Slice()
 	if err != nil {
 		return h, e, err
 	}
-	raw, _ := v[0].(string)
-	if h, err = openHead(raw, ""); err == nil && len(v) != 6 {
+	if h, err = openHead(textOf(v[0]), ""); err == nil && len(v) != 6 {
 		return h, e, journal.ErrNotFound
 	}
 	if err == nil {
@@ -310,9 +297,9 @@ func (r *reader) body(ctx context.Context, k topicKeys, e storedEntry) ([]byte, 
 	if !errors.Is(err, journal.ErrNotFound) {
 		return body, err
 	}
-	// Trimmed since, or else somebody took it away.
+	// Either the entry was trimmed since, or a chunk was deleted by mistake.
 	if _, _, err := r.entry(ctx, k, e.Anchor(), false); err != nil {
 		return nil, err
 	}
-	return nil, e.Damaged(fmt.Errorf("a part of its body is missing: %s", r.conn.key.body(e.ID)))
+	return nil, e.Damaged(fmt.Errorf("a chunk of its body is missing: %s", r.conn.key.body(e.ID)))
 }

@@ -2,15 +2,19 @@ package redisstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
-// reconciler finds what Redis lost, and makes sure that all hubs agree on it before
+// reconciler finds out what Redis lost, and makes sure that all hubs agree on it before
 // anything is appended.
 type reconciler struct {
 	conn      *conn
@@ -26,30 +30,27 @@ type reconciler struct {
 	lost    func(Loss)
 }
 
-// run keeps all partitions reconciled until ctx ends. Nothing else compares.
+// run keeps all partitions reconciled until ctx ends.
 func (r *reconciler) run(ctx context.Context) {
-	tick := time.NewTicker(sameEvery)
-	defer tick.Stop()
-	for {
+	for noticed := time.Now(); ; {
 		r.reconcile(ctx)
 		r.histories.pass()
-		again := make(<-chan time.Time)
+		wait := sameEvery
 		if r.histories.unreconciled() > 0 {
-			again = time.After(reconcileEvery)
+			wait = reconcileEvery
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Wait(ctx, wait, r.histories.poke) {
 			return
-		case <-r.histories.poke:
-		case <-again:
-		case <-tick.C:
+		}
+		if time.Since(noticed) >= sameEvery {
+			noticed = time.Now()
 			r.noticeHistories(ctx)
 		}
 	}
 }
 
-// reconcile reconciles the partitions that are not reconciled yet, as far as it can now.
-// run tries again what could not be read.
+// reconcile reconciles the partitions that are not reconciled yet, as far as possible now.
+// run tries the others again.
 func (r *reconciler) reconcile(ctx context.Context) {
 	var due []int
 	for n := range r.histories.of {
@@ -78,8 +79,8 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.finish(ctx, r.confirm(ctx, open, found, false), found, fresh)
 }
 
-// fresh reports whether this hub made the store, and none of its partitions was ever
-// reconciled: then no hub remembers anything of it.
+// fresh reports whether this hub made the store and none of its partitions was ever
+// reconciled. Then no hub remembers anything of it.
 func (r *reconciler) fresh(found map[int]pair) bool {
 	if !r.isNew || len(found) < journal.Partitions {
 		return false
@@ -92,7 +93,7 @@ func (r *reconciler) fresh(found map[int]pair) bool {
 	return true
 }
 
-// appendWith has this hub append with a history that it compared with.
+// appendWith lets this hub append with a history that it compared with.
 func (r *reconciler) appendWith(partition int, p pair) {
 	h := &r.histories.of[partition]
 	h.compared, h.epoch, h.since = p, p.epoch(), time.Time{}
@@ -102,22 +103,20 @@ func (r *reconciler) appendWith(partition int, p pair) {
 // readHistories reads the histories of some partitions. It leaves out those that could
 // not be read.
 func (r *reconciler) readHistories(ctx context.Context, of []int) map[int]pair {
-	calls := make([]call, len(of))
-	for i, n := range of {
-		calls[i].keys = []string{r.conn.key.partition(n, nameHistory)}
-	}
 	out := make(map[int]pair, len(of))
-	for i, cmd := range r.conn.runAll(ctx, historyScript, calls) {
+	for n, cmd := range runEach(ctx, r.conn, historyScript, of, func(n int) call {
+		return call{keys: []string{r.conn.key.partition(n, nameHistory)}}
+	}) {
 		if v, err := cmd.StringSlice(); err == nil && len(v) == 2 {
-			out[of[i]] = pair{v[0], v[1]}
+			out[n] = pair{v[0], v[1]}
 		}
 	}
 	return out
 }
 
 // compareAll compares the partitions whose history has changed since the last comparison,
-// and returns all that are compared now. It skips an unreconciled one until the cursors
-// are known, since these may know of later entries than the heads.
+// and returns all that are compared now. It skips an unreconciled one until the cursors are
+// known, because a cursor may be later than the head that this hub remembers.
 func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pair, fresh bool) (done []int) {
 	reached, ready := r.cursorsReached(due)
 	compared := make([]bool, journal.Partitions)
@@ -143,19 +142,18 @@ func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pa
 	if r.hubs.id() != "" {
 		open = r.confirm(ctx, open, found, true)
 	}
-	var all sync.WaitGroup
-	places := make(chan struct{}, comparing)
+	var all errgroup.Group
+	all.SetLimit(comparing)
 	for _, n := range append(reconciled, open...) {
-		all.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+		all.Go(func() error {
 			h, p := &r.histories.of[n], found[n]
 			if err := r.compare(ctx, n, h.epoch > 0 && p.history == "", reached[n]); err == nil {
 				h.compared, compared[n] = p, true
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // no function returns an error
 	for n, ok := range compared {
 		if ok {
 			done = append(done, n)
@@ -165,8 +163,8 @@ func (r *reconciler) compareAll(ctx context.Context, due []int, found map[int]pa
 }
 
 // confirm stores that this hub begins to compare some partitions, or that it has compared
-// them, and returns those for which it could. Before its first heartbeat, a hub among others
-// confirms nothing.
+// them, and returns those for which Redis stored it. If there may be other hubs, a hub
+// confirms nothing before its first heartbeat.
 func (r *reconciler) confirm(ctx context.Context, of []int, found map[int]pair, begins bool) (done []int) {
 	self := r.hubs.id()
 	if self == "" {
@@ -175,16 +173,14 @@ func (r *reconciler) confirm(ctx context.Context, of []int, found map[int]pair, 
 		}
 		return of
 	}
-	calls := make([]call, len(of))
-	for i, n := range of {
-		calls[i] = call{keys: []string{r.conn.key.partition(n, nameConfirmed)}, args: []any{found[n].replid, self, begins}}
-	}
-	for i, cmd := range r.conn.runAll(ctx, confirmScript, calls) {
-		switch stored, err := cmd.Int(); {
-		case err == nil && stored == 1:
-			done = append(done, of[i])
-		case err == nil: // what was compared may be lost again
-			r.histories.of[of[i]].compared = pair{}
+	for n, cmd := range runEach(ctx, r.conn, confirmScript, of, func(n int) call {
+		return call{[]string{r.conn.key.partition(n, nameConfirmed)}, []any{found[n].replid, self, begins}}
+	}) {
+		switch stored, err := cmd.Bool(); {
+		case stored:
+			done = append(done, n)
+		case err == nil: // Redis may have lost again what was compared
+			r.histories.of[n].compared = pair{}
 		}
 	}
 	return done
@@ -192,23 +188,21 @@ func (r *reconciler) confirm(ctx context.Context, of []int, found map[int]pair, 
 
 // finish begins a new history of the partitions that all live hubs have compared.
 func (r *reconciler) finish(ctx context.Context, of []int, found map[int]pair, fresh bool) {
-	var calls []call
-	var ready []int
+	live := map[int][]string{} // the hubs that must have compared, by partition
 	for _, n := range of {
-		h := &r.histories.of[n]
-		hubs, ok := r.hubs.seen(h.since, r.lease)
-		if !ok && !fresh {
-			continue
+		if hubs, ok := r.hubs.seen(r.histories.of[n].since, r.lease); ok || fresh {
+			live[n] = hubs
 		}
-		c := call{keys: []string{r.conn.key.partition(n, nameHistory), r.conn.key.partition(n, nameConfirmed)}, args: []any{found[n].replid, h.epoch}}
-		for _, id := range hubs {
+	}
+	for n, cmd := range runEach(ctx, r.conn, reconciledScript, slices.Collect(maps.Keys(live)), func(n int) call {
+		c := call{[]string{r.conn.key.partition(n, nameHistory), r.conn.key.partition(n, nameConfirmed)}, []any{found[n].replid, r.histories.of[n].epoch}}
+		for _, id := range live[n] {
 			c.args = append(c.args, id)
 		}
-		calls, ready = append(calls, c), append(ready, n)
-	}
-	for i, cmd := range r.conn.runAll(ctx, reconciledScript, calls) {
+		return c
+	}) {
 		if history, err := cmd.Text(); err == nil && history != "" {
-			r.appendWith(ready[i], pair{found[ready[i]].replid, history})
+			r.appendWith(n, pair{found[n].replid, history})
 		}
 	}
 	r.alert(ctx, of)
@@ -218,8 +212,8 @@ func (r *reconciler) finish(ctx context.Context, of []int, found map[int]pair, f
 // other hubs ask more often.
 const alertKept = time.Minute
 
-// alert asks the other hubs to look at the partitions that are still unreconciled. They
-// may not notice by themselves that one was emptied.
+// alert asks the other hubs to check the partitions that are still unreconciled. They may
+// not notice by themselves that one was emptied.
 func (r *reconciler) alert(ctx context.Context, of []int) {
 	var fields []any
 	for _, n := range of {
@@ -238,16 +232,13 @@ func (r *reconciler) alert(ctx context.Context, of []int) {
 // hearAlerts invalidates the histories of the partitions in new alerts of other hubs.
 // Alerts are pairs of a partition and the random text that was drawn for it.
 func (r *reconciler) hearAlerts(alerts []string) {
-	for i := 0; i+1 < len(alerts); i += 2 {
-		n, err := strconv.Atoi(alerts[i])
+	for alert := range slices.Chunk(alerts, 2) {
+		n, err := strconv.Atoi(alert[0])
 		if err != nil || n < 0 || n >= journal.Partitions {
 			continue
 		}
-		h := &r.histories.of[n]
-		if last := h.heard.Swap(&alerts[i+1]); last == nil || *last != alerts[i+1] {
-			if current := h.current.Load(); current != nil {
-				r.histories.invalidate(n, current)
-			}
+		if last := r.histories.of[n].heard.Swap(&alert[1]); last == nil || *last != alert[1] {
+			r.histories.outdated(n, func(string) bool { return true })
 		}
 	}
 }
@@ -266,9 +257,7 @@ func (r *reconciler) noticeHistories(ctx context.Context) {
 		}
 		replid := parseInfo(info)["master_replid"]
 		for _, n := range of {
-			if h := r.histories.of[n].current.Load(); h != nil && !strings.HasSuffix(*h, ":"+replid) {
-				r.histories.invalidate(n, h)
-			}
+			r.histories.outdated(n, func(history string) bool { return !strings.HasSuffix(history, ":"+replid) })
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// records keeps the subscriptions and their requests.
+// records stores the subscriptions and their requests.
 type records struct {
 	conn    *conn
 	checks  *checks
@@ -27,28 +27,35 @@ type records struct {
 	unreadable func(id uuid.UUID, why error)
 }
 
-// stored are the values of one record as they are in Redis; "" stands for none.
-type stored struct{ cursor, sub, request string }
+// stored has the values that hashes of one slot have for one id; "" stands for none. The
+// values of a record are in the order of recordKeys.values.
+type stored [3]string
 
-// readScript reads records, each as it was at one moment.
+const (
+	storedCursor = iota
+	storedSub
+	storedRequest
+)
+
+// readScript reads values from hashes, all as they were at one moment.
 //
-//	KEYS    1 cursors, 2 subscriptions, 3 requests
+//	KEYS    the hashes, 3 at most
 //	ARGV    the ids, readMax at most
-//	returns three lists of values in the order of the ids, nil where there is none
+//	returns for each hash a list of values in the order of the ids, nil where there is none
 var readScript = newScript(reads, `
 local out = {}
 for n, key in ipairs(KEYS) do out[n] = redis.call('HMGET', key, unpack(ARGV)) end
 return out
 `)
 
-// readMax is how many records one call of a script reads or writes: Lua takes
-// some thousand arguments, and others wait meanwhile.
+// readMax is how many records one call of a script reads or writes. Lua accepts a few
+// thousand arguments, and other clients wait during the call.
 const readMax = 500
 
 // replaceScript and requestScript store a record if it is still the one that was read.
 // RequestScript is for changes that need room (subscriptions.Grows). They compare the
-// cursor too, so that none goes back (invariant 3). The token identifies a call that
-// comes again because its answer got lost.
+// cursor too, so that no cursor goes back (invariant 3). The token identifies a call that
+// is repeated because its answer was lost.
 //
 //	KEYS    1 cursors, 2 subscriptions, 3 requests, 4 changes, 5 attempts of the subscription
 //	ARGV    1 id; 2, 3, 4 the cursor, subscription and request that were read; 5, 6, 7 the new ones, '' where there is none;
@@ -87,25 +94,29 @@ return 1
 
 // Get implements subscriptions.Registry.
 func (r *records) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
-	values, err := r.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+	v, err := r.read(ctx, id)
 	if err != nil {
-		return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
+		return subscriptions.Record{}, err
 	}
-	return r.unpackRecord(id, values[0])
+	return r.unpackRecord(id, v)
 }
 
-// read returns the records with some ids of one shard.
-func (r *records) read(ctx context.Context, shard int, ids []uuid.UUID) ([]stored, error) {
-	cmd := r.conn.run(ctx, readScript, r.conn.key.records(shard).values(), idArgs(ids)...)
-	return readReply(cmd, len(ids))
+// read returns the values of one record.
+func (r *records) read(ctx context.Context, id uuid.UUID) (stored, error) {
+	values, err := r.conn.read(ctx, r.conn.key.recordsOf(id).values(), []uuid.UUID{id})
+	if err != nil {
+		return stored{}, fmt.Errorf("reading subscription %v: %w", id, err)
+	}
+	return values[0], nil
 }
 
-func idArgs(ids []uuid.UUID) []any {
+// read returns the values that hashes of one slot have for some ids.
+func (c *conn) read(ctx context.Context, hashes []string, ids []uuid.UUID) ([]stored, error) {
 	args := make([]any, len(ids))
 	for i := range ids {
 		args[i] = ids[i][:]
 	}
-	return args
+	return readReply(c.run(ctx, readScript, hashes, args...), len(ids))
 }
 
 // readReply reads what readScript returned for n ids.
@@ -118,8 +129,7 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 	for k, list := range lists {
 		values, _ := list.([]any)
 		for i, v := range values {
-			of := [...]*string{&out[i].cursor, &out[i].sub, &out[i].request} // as KEYS
-			*of[k], _ = v.(string)
+			out[i][k] = textOf(v)
 		}
 	}
 	return out, nil
@@ -129,8 +139,8 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 // Its errors wrap journal.ErrPacked.
 func (r *records) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
 	rec.Subscription, err = r.unpackSubscription(id, v)
-	if v.request != "" {
-		r, requestErr := subscriptions.UnpackRequest([]byte(v.request), r.sealing)
+	if v[storedRequest] != "" {
+		r, requestErr := subscriptions.UnpackRequest([]byte(v[storedRequest]), r.sealing)
 		if requestErr == nil {
 			rec.Request = &r
 		} else {
@@ -142,12 +152,12 @@ func (r *records) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record
 
 // unpackSubscription returns a subscription with its cursor; nil: there is none.
 func (r *records) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Subscription, error) {
-	if v.sub == "" {
+	if v[storedSub] == "" {
 		return nil, nil
 	}
-	sub, err := subscriptions.UnpackSubscription([]byte(v.sub), r.sealing)
+	sub, err := subscriptions.UnpackSubscription([]byte(v[storedSub]), r.sealing)
 	if err == nil {
-		sub.Cursor, err = journal.UnpackCursor([]byte(v.cursor))
+		sub.Cursor, err = journal.UnpackCursor([]byte(v[storedCursor]))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("subscription %v: %w", id, err)
@@ -158,11 +168,11 @@ func (r *records) unpackSubscription(id uuid.UUID, v stored) (*subscriptions.Sub
 // packRecord returns the values of rec.
 func (r *records) packRecord(rec subscriptions.Record) (v stored) {
 	if rec.Subscription != nil {
-		v.sub = string(subscriptions.PackSubscription(*rec.Subscription, r.sealing))
-		v.cursor = string(journal.PackCursor(rec.Subscription.Cursor))
+		v[storedSub] = string(subscriptions.PackSubscription(*rec.Subscription, r.sealing))
+		v[storedCursor] = string(journal.PackCursor(rec.Subscription.Cursor))
 	}
 	if rec.Request != nil {
-		v.request = string(subscriptions.PackRequest(*rec.Request, r.sealing))
+		v[storedRequest] = string(subscriptions.PackRequest(*rec.Request, r.sealing))
 	}
 	return v
 }
@@ -174,11 +184,11 @@ func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscrip
 		return subscriptions.Record{}, err
 	}
 	for tries := 1; ; tries++ {
-		values, err := r.read(ctx, subscriptions.Shard(id), []uuid.UUID{id})
+		was, err := r.read(ctx, id)
 		if err != nil {
-			return subscriptions.Record{}, fmt.Errorf("reading subscription %v: %w", id, err)
+			return subscriptions.Record{}, err
 		}
-		next, grown, err := r.changed(id, values[0], change)
+		next, grown, err := r.changed(id, was, change)
 		if err != nil {
 			return subscriptions.Record{}, err
 		}
@@ -189,7 +199,8 @@ func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscrip
 			}
 			script = requestScript
 		}
-		won, err := r.conn.run(ctx, script, r.replaceKeys(id), replaceArgs(id, values[0], next, newToken(), nil)...).Bool()
+		c := r.replaceCall(id, was, next, newToken(), nil)
+		won, err := r.conn.run(ctx, script, c.keys, c.args...).Bool()
 		if err != nil {
 			return subscriptions.Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 		}
@@ -202,7 +213,7 @@ func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscrip
 	}
 }
 
-// changed returns what change makes of a record, and whether it grows.
+// changed returns a record after change, and whether it needs more room.
 func (r *records) changed(id uuid.UUID, was stored, change func(subscriptions.Record) (subscriptions.Record, error)) (next stored, grown bool, err error) {
 	old, err := r.unpackRecord(id, was)
 	if err != nil {
@@ -215,34 +226,29 @@ func (r *records) changed(id uuid.UUID, was stored, change func(subscriptions.Re
 	return r.packRecord(rec), grown, nil
 }
 
-func (r *records) replaceKeys(id uuid.UUID) []string {
+// replaceCall returns the call of replaceScript that stores next in place of old.
+func (r *records) replaceCall(id uuid.UUID, old, next stored, token string, attempts []subscriptions.Attempt) call {
 	k := r.conn.key.recordsOf(id)
-	return append(k.values(), k.changes, k.attempts(id))
-}
-
-// replaceArgs are those of replaceScript.
-func replaceArgs(id uuid.UUID, old, next stored, token string, attempts []subscriptions.Attempt) []any {
 	args := []any{
-		id[:], old.cursor, old.sub, old.request, next.cursor, next.sub, next.request,
+		id[:], old[storedCursor], old[storedSub], old[storedRequest], next[storedCursor], next[storedSub], next[storedRequest],
 		token, changesKept, subscriptions.MaxAttempts,
 	}
-	return appendAttempts(args, attempts)
+	return call{append(k.values(), k.changes, k.attempts(id)), appendAttempts(args, attempts)}
 }
 
-// newToken names one change that Changed is to report.
+// newToken returns a name for one change that Changed is to report.
 func newToken() string {
 	return string(binary.BigEndian.AppendUint64(nil, rand.Uint64())) //nolint:gosec // not a secret
 }
 
-// maxChanges is how often a record is read and changed again because others
-// changed it meanwhile.
+// maxChanges is how often an operation tries to change a record that others keep changing.
 const maxChanges = 60
 
 // rest waits for a random time before a record is read again, so that two hubs do not
-// collide again. After maxChanges it returns an error.
+// collide again. After maxChanges tries it returns an error.
 func rest(ctx context.Context, tries int) error {
 	if tries >= maxChanges {
-		return fmt.Errorf("others changed it %d times meanwhile; try again", tries)
+		return fmt.Errorf("other operations changed it %d times meanwhile; try again", tries)
 	}
 	longest := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
 	clock.Sleep(ctx, rand.N(longest)) //nolint:gosec // not a secret

@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -9,22 +9,23 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// recordSlots is how many slots the 256 shards share. A group of commits is one
-// script for each slot that it touches, and the subscriptions of one topic lie in
-// all shards: with a slot for each of these, 1,000 deliveries would cost 750
-// commands. It is part of the stored format.
+// recordSlots is how many slots the 256 shards share. A group of commits needs one script
+// for each slot, and the subscriptions of one topic are in all shards. If each shard had its
+// own slot, 1,000 deliveries would cost 750 commands. The number is part of the stored
+// format.
 const recordSlots = 8
 
-// bySlot groups shards by their slots.
-func bySlot(shards iter.Seq[int]) (slots [recordSlots][]int) {
-	for shard := range shards {
-		slots[shard%recordSlots] = append(slots[shard%recordSlots], shard)
+// slots groups shards by the slots of their keys.
+func slots(shards []int) [][]int {
+	groups := make([][]int, recordSlots)
+	for _, shard := range shards {
+		groups[shard%recordSlots] = append(groups[shard%recordSlots], shard)
 	}
-	return slots
+	return slices.DeleteFunc(groups, func(of []int) bool { return len(of) == 0 })
 }
 
-// recordKeys are the keys of the records of one shard. That of the cursors is
-// common to all shards of the slot.
+// recordKeys are the keys of the records of one shard. All shards of a slot share the hash of
+// the cursors.
 type recordKeys struct {
 	store keys
 	tag   string
@@ -43,14 +44,14 @@ func (k keys) records(shard int) recordKeys {
 	}
 }
 
-// recordsOf are those of the shard of a subscription.
+// recordsOf returns the keys of the shard of a subscription.
 func (k keys) recordsOf(id uuid.UUID) recordKeys { return k.records(subscriptions.Shard(id)) }
 
-// attempts is the key of the attempts of one subscription.
+// attempts returns the key of the attempts of one subscription.
 func (k recordKeys) attempts(id uuid.UUID) string {
 	return k.store.slot(k.tag, "attempts:"+id.String())
 }
 
-// values are the keys of the three values of a record, as readScript and
-// replaceScript take them.
+// values returns the keys of the three values of a record, in the order that readScript and
+// replaceScript expect.
 func (k recordKeys) values() []string { return []string{k.cursors, k.subs, k.requests} }

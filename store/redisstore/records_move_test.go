@@ -10,8 +10,8 @@ import (
 )
 
 // A slot moves to another server of a Cluster while its subscriptions are
-// committed and changed. Redis refuses some of that meanwhile; what it took is
-// there afterwards, and all is taken again.
+// committed and changed. Redis refuses some of that meanwhile. What it
+// accepted is there afterwards, and then it accepts everything again.
 func TestRecordsWhileASlotMoves(t *testing.T) {
 	nodes := redistest.Cluster(t)
 	s := openStore(t, Options{URL: nodes.URL(), Timeout: patience})

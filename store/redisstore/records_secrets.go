@@ -12,11 +12,10 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// nameSecrets is a set of the forms in which secrets may be stored, so that a
-// start need not look at each: formPlain, and the ids of keys in hexadecimal. A
-// hub adds the form in which it stores them before it stores any. It takes one
-// away that it has no key for and that it found nowhere; while it has the key,
-// another hub may seal with it.
+// nameSecrets is a set of the forms in which secrets may be stored, so that a start need not
+// check each secret: formPlain, and the ids of keys in hexadecimal. A hub adds its form
+// before it stores a secret. It removes a form that no secret has any more, unless it has
+// the key: then another hub may still seal with that key.
 const nameSecrets = "secrets"
 
 const formPlain = "plain"
@@ -66,8 +65,8 @@ func (r *records) resealAll(ctx context.Context) (found seal.Status, err error) 
 	return found, r.conn.client.SRem(ctx, name, gone...).Err()
 }
 
-// lacksNoKey returns an error that wraps a *seal.KeyError for each key that
-// secrets were sealed with and that is not there.
+// lacksNoKey returns an error that wraps a *seal.KeyError for each missing key that secrets
+// were sealed with.
 func (r *records) lacksNoKey(ctx context.Context) error {
 	missing := seal.Missing{}
 	err := r.eachPage(ctx, func(_ []uuid.UUID, values []stored) error {
@@ -84,13 +83,12 @@ func (r *records) lacksNoKey(ctx context.Context) error {
 	return errors.Join(err, missing.Err(false))
 }
 
-// reseal stores the secrets anew that are not stored as the keys would today, and
-// returns the other keys that sealed some of them.
+// reseal stores again the secrets that the keys would store differently today. It returns the
+// keys that these secrets were sealed with, and how many records it stored.
 func (r *records) reseal(ctx context.Context) (used []seal.ID, resealed int, err error) {
 	same := func(rec subscriptions.Record) (subscriptions.Record, error) { return rec, nil }
 	err = r.eachPage(ctx, func(ids []uuid.UUID, values []stored) error {
-		var writes []call
-		var writing []uuid.UUID
+		var writes []write
 		for i, id := range ids {
 			by, fresh := r.sealedBy(values[i])
 			if fresh {
@@ -101,14 +99,13 @@ func (r *records) reseal(ctx context.Context) (used []seal.ID, resealed int, err
 				return err
 			}
 			used = append(used, by...)
-			writes = append(writes, call{keys: r.replaceKeys(id), args: replaceArgs(id, values[i], next, "", nil)})
-			writing = append(writing, id)
+			writes = append(writes, write{id, r.replaceCall(id, values[i], next, "", nil)})
 		}
-		resealed += len(writing)
-		for i, cmd := range r.conn.runAll(ctx, replaceScript, writes) {
+		resealed += len(writes)
+		for w, cmd := range runEach(ctx, r.conn, replaceScript, writes, describeWrite) {
 			won, err := cmd.Bool()
-			if err == nil && !won { // somebody changed it meanwhile
-				_, err = r.Update(ctx, writing[i], same)
+			if err == nil && !won { // another hub changed it meanwhile
+				_, err = r.Update(ctx, w.id, same)
 			}
 			if err != nil {
 				return err
@@ -120,21 +117,22 @@ func (r *records) reseal(ctx context.Context) (used []seal.ID, resealed int, err
 	return slices.Compact(used), resealed, err
 }
 
-// sealedBy returns the keys of a record's secrets, and whether these are stored
-// as the keys would store them today.
+// sealedBy returns the keys of a record's secrets, and whether the secrets are stored as the
+// keys would store them today.
 func (r *records) sealedBy(v stored) (ids []seal.ID, fresh bool) {
-	return r.sealing.SealedBy(subscriptions.StoredSecrets([]byte(v.sub), []byte(v.request))...)
+	return r.sealing.SealedBy(subscriptions.StoredSecrets([]byte(v[storedSub]), []byte(v[storedRequest]))...)
 }
 
-// eachPage hands fn all records, some of a shard at a time.
+// eachPage calls fn with all records, a page of one shard at a time.
 func (r *records) eachPage(ctx context.Context, fn func(ids []uuid.UUID, values []stored) error) error {
 	for shard := range journal.Partitions {
-		ids, err := r.idsIn(ctx, r.conn.key.records(shard).ids())
+		k := r.conn.key.records(shard)
+		ids, err := r.conn.ids(ctx, k.ids())
 		if err != nil {
 			return err
 		}
 		for page := range slices.Chunk(ids, readMax) {
-			values, err := r.read(ctx, shard, page)
+			values, err := r.conn.read(ctx, k.values(), page)
 			if err == nil {
 				err = fn(page, values)
 			}

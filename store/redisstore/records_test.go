@@ -125,14 +125,14 @@ func TestChangeThatIsSentTwiceIsMadeOnce(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub := subscriptionNo(1)
 	next := s.records.packRecord(subscriptions.Record{Subscription: &sub})
-	args := replaceArgs(sub.ID, stored{}, next, newToken(), nil)
+	c := s.records.replaceCall(sub.ID, stored{}, next, newToken(), nil)
 	for i := range 2 {
-		if won, err := s.conn.run(t.Context(), replaceScript, s.records.replaceKeys(sub.ID), args...).Bool(); err != nil || !won {
+		if won, err := s.conn.run(t.Context(), replaceScript, c.keys, c.args...).Bool(); err != nil || !won {
 			t.Errorf("call %d: %t, %v", i+1, won, err)
 		}
 	}
-	args[7] = newToken()
-	if won, err := s.conn.run(t.Context(), replaceScript, s.records.replaceKeys(sub.ID), args...).Bool(); err != nil || won {
+	c.args[7] = newToken()
+	if won, err := s.conn.run(t.Context(), replaceScript, c.keys, c.args...).Bool(); err != nil || won {
 		t.Errorf("the same from somebody else: %t, %v", won, err)
 	}
 	changes, err := s.conn.client.XLen(t.Context(), s.conn.key.recordsOf(sub.ID).changes).Result()
@@ -141,7 +141,7 @@ func TestChangeThatIsSentTwiceIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Who others outrun each time gives up in the end.
+// An Update that others overtake each time gives up in the end.
 func TestUpdateGivesUp(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	sub := subscriptionNo(1)
@@ -194,8 +194,8 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 	}
 }
 
-// One record that cannot be read hides none of the others, nor what can be read
-// of it, where there is somebody to tell.
+// A record that cannot be read hides neither the others nor its own readable part, if there
+// is a function to report it to.
 func TestDamagedRecordIsLeftOut(t *testing.T) {
 	s := clientsOf(t, 1)[0]
 	told := map[uuid.UUID]error{}
@@ -248,7 +248,7 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 	}
 }
 
-// A hub asks with a value that the store lost, or has trimmed: it is told so, and
+// A hub asks with a value that the store lost or has trimmed. The answer says so, and the hub
 // asks for all.
 func TestChangedWithAValueThatIsNotKnown(t *testing.T) {
 	s := clientsOf(t, 1)[0]
@@ -273,7 +273,7 @@ func TestChangedWithAValueThatIsNotKnown(t *testing.T) {
 	if got, next, err := s.Changed(t.Context(), shard, 0); err != nil || next != last || !slices.Equal(got, ids) {
 		t.Errorf("%d of %d ids, next %d instead of %d, %v", len(got), len(ids), next, last, err)
 	}
-	// The list is bounded (invariant 12), and who is behind it is told so.
+	// The list is bounded (invariant 12), and a hub that is further behind gets an error.
 	one := get(t, s, ids[0])
 	for range 2 * changesKept {
 		set(t, s, ids[0], one)

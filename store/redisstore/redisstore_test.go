@@ -184,7 +184,7 @@ func damage(ctx context.Context, client redis.UniversalClient, s *Store, topic s
 	if err != nil {
 		return err
 	}
-	// A stream takes no entry before another, so it is written anew.
+	// A stream accepts no entry before another, so write it again as a whole.
 	if err := client.Del(ctx, entries).Err(); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func damage(ctx context.Context, client redis.UniversalClient, s *Store, topic s
 	return nil
 }
 
-// harness is a store under a prefix of its own.
+// harness is a store under its own prefix.
 func harness(t *testing.T, url string, keys *seal.Keys) *storetest.Harness {
 	return harnessOf(t, url, url, keys)
 }

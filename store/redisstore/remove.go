@@ -6,8 +6,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// removeScript puts a tombstone in the place of a topic whose entries are trimmed. An
-// empty one leaves the topic without a head.
+// removeScript replaces the head of a topic whose entries are trimmed by a tombstone. If the
+// tombstone is empty, the topic stays without a head.
 //
 //	KEYS    as for announce; 4 intervals, 5 ping records
 //	ARGV    as for announce; 8 next revision of the ping records

@@ -8,8 +8,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// restoreScript stores the head record of a topic with all that is remembered of
-// its intervals.
+// restoreScript stores the head record of a topic, with its remembered intervals.
 //
 //	KEYS    as for announce; 4 intervals
 //	ARGV    as for announce; 8.. packed intervals, oldest first
@@ -20,7 +19,7 @@ redis.call('DEL', KEYS[4])
 for i = 8, #ARGV do redis.call('LPUSH', KEYS[4], ARGV[i]) end
 `+announce)
 
-// restorer carries the state of topics over.
+// restorer carries the state of topics over from another store.
 type restorer struct {
 	conn    *conn
 	memory  *memory

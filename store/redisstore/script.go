@@ -2,17 +2,16 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// side says what Redis does with a script while it holds more than its maxmemory.
-// The package comment says which writes belong on which side.
+// side says what Redis does with a script while it is over its maxmemory. The package
+// comment says which writes belong to which side.
 type side string
 
-// The sides. Each begins the script with the flags that make Redis keep to it.
-// Redis looks before the script runs, so that a refused one wrote nothing.
+// The sides. Each is the first line of a script, with flags for Redis. Redis checks them
+// before the script runs, so a refused script has written nothing.
 const (
 	// reads writes nothing, and always runs.
 	reads side = "#!lua flags=no-writes,allow-oom"
-	// bounded writes no more than what is stored already makes room for. It always
-	// runs.
+	// bounded writes an amount that is bounded by what is stored already. It always runs.
 	bounded side = "#!lua flags=allow-oom"
 	// grows stores something new, so Redis refuses it: the error wraps
 	// journal.ErrFull.
@@ -25,16 +24,16 @@ var scripts = map[*redis.Script]side{}
 // newScript makes a script of its source. Each is one variable, with its KEYS,
 // ARGV and results documented. All of its KEYS are in one slot.
 //
-// A script may run twice for one call, as the client sends it again where the
-// answer got lost; it has to recognise that, or to do no harm.
+// A script may run twice for one call, because the client sends it again if the answer was
+// lost. It has to recognise that, or do no harm.
 func newScript(of side, source string) *redis.Script {
 	script := redis.NewScript(string(of) + "\n" + source)
 	scripts[script] = of
 	return script
 }
 
-// The parts that scripts have in common. Each says once what it reads and returns; the
-// scripts say what they add.
+// The parts that scripts share. Each documents what it reads and returns. The scripts
+// document what they add.
 
 // ifHeadStands begins the scripts that replace the head record of a topic. They go on
 // if the stored record is still the one that was read.
@@ -42,8 +41,8 @@ func newScript(of side, source string) *redis.Script {
 //	KEYS    1 heads
 //	ARGV    1 topic, 2 revision that the stored record must have, empty: there must be
 //	        none, 3 new head record
-//	returns {1} it is stored, by this run or by one before whose answer was lost;
-//	        {0, head record} the stored one is another
+//	returns {1} it is stored, by this run or by an earlier one with a lost answer;
+//	        {0, head record} the stored one is different
 const ifHeadStands = `
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local revision = string.sub(now, 2, 9)
@@ -59,10 +58,10 @@ if revision ~= ARGV[2] then return {0, now} end
 //	returns {1}
 //
 // The score of a change is the time in microseconds, and always more than before. So a
-// hub that asks with a value from before a failover gets what came after it, even if
-// the changes lost their tail. The same number goes into latest, which Poll reads for
-// many partitions at once. The channel is none of the KEYS: while Redis Cluster moves
-// a slot, it delays commands that name keys that do not exist.
+// hub that asks with a value from before a failover gets all later changes, even if the
+// latest ones before it were lost. The same number goes into latest, which Poll reads for
+// many partitions at once. The channel is not one of the KEYS, because Redis Cluster
+// delays commands with missing keys while it moves their slot.
 const announce = `
 local time = redis.call('TIME')
 local n = time[1] * 1000000 + time[2]
@@ -93,23 +92,17 @@ func (c call) with(keys []string, args ...any) call {
 	return call{append(c.keys, keys...), append(c.args, args...)}
 }
 
-// swapped reads what a script returns that begins with ifHeadStands.
+// swapped reads the answer of a script that begins with ifHeadStands.
 func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
 	v, err := cmd.Slice()
 	if err != nil {
 		return false, "", err
 	}
 	if len(v) == 2 {
-		now, _ = v[1].(string)
+		now = textOf(v[1])
 	}
-	switch v[0] {
-	case int64(1):
-		return true, "", nil
-	case int64(2):
-		return false, "", errChunks
-	case int64(3):
-		return false, "", errUnreconciled
-	default:
-		return false, now, nil
-	}
+	return v[0] == int64(1), now, refusals[v[0]]
 }
+
+// refusals are the errors for the other answers of appendScript.
+var refusals = map[any]error{int64(2): errChunks, int64(3): errUnreconciled}

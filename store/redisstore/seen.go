@@ -9,44 +9,48 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// seenKept is how many heads a hub remembers of each partition: of the topics that
-// were read or appended to last. With 256 partitions that is 131,072 topics, and some
-// 70 MB where there are so many, beside their gaps. The owner of a partition reads all
-// its heads every minute, so of a partition with no more topics it remembers every one.
+// seenKept is how many heads a hub remembers of each partition: those of the topics that it
+// read or appended to last. With 256 partitions that is 131,072 topics and about 70 MB,
+// without their gaps. The owner of a partition reads all its heads every minute. So it
+// remembers every head of a partition with no more topics than this.
 const seenKept = 512
 
-// seenHeads are the heads that this hub remembers, to compare with what is there when
-// Redis may have lost something.
+// seenHeads are the heads that this hub remembers, by topic id. The reconciler compares them
+// with what is stored when Redis may have lost something.
 type seenHeads struct {
 	mu sync.Mutex
 	of [journal.Partitions]*simplelru.LRU[uuid.UUID, journal.Sight]
 }
 
-// saw remembers a head, unless what is remembered is newer; then it returns true: h
-// was read before that, or Redis lost something.
+func newSeenHeads() *seenHeads {
+	m := new(seenHeads)
+	for n := range m.of {
+		m.of[n], _ = simplelru.NewLRU[uuid.UUID, journal.Sight](seenKept, nil) // it refuses only sizes below 1
+	}
+	return m
+}
+
+// saw remembers a head, unless a newer one is remembered. Then it returns true: h was read
+// before that one, or Redis lost something.
 func (m *seenHeads) saw(k topicKeys, h journal.Head) (behind bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, ok := m.get(k)
+	before, ok := m.of[k.partition].Get(k.id)
 	if ok && h.Behind(before) {
 		return true
 	}
 	if h.Version != "" {
-		m.put(k, h.Sight(before))
+		m.of[k.partition].Add(k.id, h.Sight(before))
 	}
 	return false
 }
 
 // listed is saw for a head from a list of all. It replaces only heads with an older last
-// entry, so that a long list leaves the heads that are in use.
+// entry, so that a long list does not displace the heads that are in use.
 func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lru := m.of[k.partition]
-	if lru == nil {
-		m.put(k, h.Sight(journal.Sight{}))
-		return false
-	}
 	before, ok := lru.Peek(k.id)
 	switch {
 	case ok && h.Behind(before):
@@ -58,7 +62,7 @@ func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 			return false
 		}
 	}
-	m.put(k, h.Sight(before))
+	lru.Add(k.id, h.Sight(before))
 	return false
 }
 
@@ -66,16 +70,16 @@ func (m *seenHeads) listed(k topicKeys, h journal.Head) (behind bool) {
 func (m *seenHeads) behind(k topicKeys, h journal.Head) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, ok := m.get(k)
+	before, ok := m.of[k.partition].Get(k.id)
 	return ok && h.Behind(before)
 }
 
-// replace remembers a head instead of what is remembered.
+// replace remembers a head in place of the one that is remembered.
 func (m *seenHeads) replace(k topicKeys, h journal.Head) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, _ := m.get(k)
-	m.put(k, h.Sight(before))
+	before, _ := m.of[k.partition].Get(k.id)
+	m.of[k.partition].Add(k.id, h.Sight(before))
 }
 
 // all returns what is remembered of a partition, by topic id.
@@ -83,29 +87,8 @@ func (m *seenHeads) all(partition int) map[uuid.UUID]journal.Sight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[uuid.UUID]journal.Sight{}
-	if lru := m.of[partition]; lru != nil {
-		for _, id := range lru.Keys() {
-			out[id], _ = lru.Peek(id)
-		}
+	for _, id := range m.of[partition].Keys() {
+		out[id], _ = m.of[partition].Peek(id)
 	}
 	return out
-}
-
-func (m *seenHeads) get(k topicKeys) (s journal.Sight, ok bool) {
-	if lru := m.of[k.partition]; lru != nil {
-		return lru.Get(k.id)
-	}
-	return s, false
-}
-
-func (m *seenHeads) put(k topicKeys, s journal.Sight) {
-	lru := m.of[k.partition]
-	if lru == nil {
-		var err error
-		if lru, err = simplelru.NewLRU[uuid.UUID, journal.Sight](seenKept, nil); err != nil {
-			panic(err) // its size is right
-		}
-		m.of[k.partition] = lru
-	}
-	lru.Add(k.id, s)
 }

@@ -18,15 +18,15 @@ import (
 
 // Options are the settings of a Store.
 type Options struct {
-	// URL says where Redis is, and of which kind: redis://host:port/db,
+	// URL says where Redis is, and what kind it is: redis://host:port/db,
 	// redis+sentinel://host:port,host:port/master-name, redis+cluster://host:port,host:port,
 	// and the same with rediss for TLS. User and password stand before the first host.
 	URL string
 	// Prefix begins the names of all keys; empty: DefaultPrefix. Hubs with the same
 	// prefix share one store.
 	Prefix string
-	// Keys seal the secrets of subscriptions and requests; nil: they are stored
-	// as they are.
+	// Keys seal the secrets of subscriptions and requests; nil: secrets are stored as plain
+	// text.
 	Keys *seal.Keys
 	// Timeout limits one command, or one pipeline of them, with all retries and
 	// redirections; 0: DefaultTimeout.
@@ -36,8 +36,8 @@ type Options struct {
 	// makes a store with this id instead.
 	InstallID   string
 	AcceptEmpty bool
-	// Existing has Open return an error that wraps ErrNone if there is no store; it makes
-	// none then.
+	// Existing makes Open return an error that wraps ErrNone if there is no store, in place of
+	// making one.
 	Existing bool
 	// Refusing is called with why every operation that writes is refused from now on, and
 	// with nil when they are accepted again. It must not wait. Nil: nothing is reported.
@@ -46,12 +46,12 @@ type Options struct {
 	// cannot read it: it is damaged, or a newer version wrote it. It must not wait. Nil:
 	// they fail.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is told of the topics that Topics and PingRecords leave out, by
-	// their ids, for the same reasons. It must not wait. Nil: they fail.
+	// UnreadableTopic is called with the id of each topic that Topics and PingRecords leave
+	// out for the same reasons. It must not wait. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
-	// Lease is how long a hub without a heartbeat still counts. So long its shards wait,
-	// and publishes too if Redis may have lost something that this hub knows. Zero: there
-	// are no other hubs.
+	// Lease is how long a hub without a heartbeat still counts. Until then its shards wait. If
+	// Redis may have lost something that the hub knows, publishes wait too. Zero: there are
+	// no other hubs.
 	Lease time.Duration
 	// Reached returns how far the subscriptions of this hub to the topics of some
 	// partitions got, and whether the hub has read all of them. It is called when Redis
@@ -59,21 +59,21 @@ type Options struct {
 	Reached func(partitions []int) (of []journal.Reached, ready bool)
 	// Lost is called with what Redis lost. It must not wait. Nil: nothing is reported.
 	Lost func(Loss)
-	// Visitor says that this is not a hub, while hubs may be at work. A visitor appends and
-	// resets nothing, and leaves it to the hubs to reconcile.
+	// Visitor says that this is not a hub, and that hubs may be at work. A visitor appends and
+	// resets nothing, and does not reconcile.
 	Visitor bool
 }
 
-// Errors of a store as such.
+// Errors of a store as a whole.
 var (
-	// ErrNewer is wrapped by what Open returns if a newer version of this program wrote
-	// the store.
+	// ErrNewer is wrapped by the error of Open if a newer version of this program wrote the
+	// store.
 	ErrNewer = errors.New("the store in Redis was written by a newer version")
-	// ErrNone is wrapped by what Open returns with Options.Existing if there is no store.
+	// ErrNone is wrapped by the error of Open with Options.Existing if there is no store.
 	ErrNone = errors.New("nothing is stored")
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("the store is closed")
-	// ErrAway is wrapped by what every method returns if Redis does not answer in time.
+	// ErrAway is wrapped by the error of every method if Redis does not answer in time.
 	ErrAway = errors.New("no answer from Redis")
 )
 
@@ -81,21 +81,21 @@ var (
 // cannot be stored in less than two seconds.
 const DefaultTimeout = 1500 * time.Millisecond
 
-// openTimeout is for all of Open's own commands.
+// openTimeout limits all commands of Open together, except resealing secrets.
 const openTimeout = 10 * time.Second
 
 // Store is a journal and a store of subscriptions in Redis. It may be shared
 // between goroutines, and several of them, in several processes, may work on
 // the same keys.
 //
-// It consists of parts, one for each thing that it does. Each has its own state. They share
-// only the connection.
+// It consists of parts, one for each task. Each has its own state. They share only the
+// connection.
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *restorer
 	journal.Pings       // *pings
 	subscriptions.Store // *records
-	// Leases are those of the hubs on the shards.
+	// Leases are the leases of the hubs on the shards.
 	Leases cluster.Store
 	// Found is what Open found.
 	Found Found
@@ -112,14 +112,13 @@ type Store struct {
 	reconciler *reconciler
 	lister     *lister
 
-	stop      context.CancelFunc // ends what runs beside the calls
+	stop      context.CancelFunc // ends what runs in the background
 	running   sync.WaitGroup
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// topics is all that a store does with the journals of topics. The way of a
-// notification through it begins with Append.
+// topics is the store of the journals. A notification enters it by Append.
 type topics struct {
 	*appender
 	*reader
@@ -129,15 +128,15 @@ type topics struct {
 
 // Found is what Open found in Redis.
 type Found struct {
-	// ID is that of this installation, drawn at random when the store was made.
+	// ID is that of this installation, a random one that the store got when it was made.
 	ID string
-	// New says that Open made the store, since there was none.
+	// New says that Open made the store, because there was none.
 	New bool
 	// Location is where the store is, without a password.
 	Location string
-	// Warnings is what an operator should know about this Redis, a sentence each.
+	// Warnings are sentences that an operator of this Redis should read.
 	Warnings []string
-	// Secrets says how the store keeps secrets.
+	// Secrets says how secrets are stored.
 	Secrets seal.Status
 }
 
@@ -164,7 +163,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// open makes a store of a connection.
+// open makes a store from a connection.
 func (c *conn) open(ctx context.Context, o Options) (*Store, error) {
 	openCtx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -173,7 +172,7 @@ func (c *conn) open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := assemble(c, found, o)
-	if s.Found.Secrets, err = s.records.resealAll(ctx); err != nil { // takes as long as there are subscriptions
+	if s.Found.Secrets, err = s.records.resealAll(ctx); err != nil { // its time depends on the number of subscriptions
 		return nil, fmt.Errorf("the secrets of the store in Redis: %w", err)
 	}
 	var background context.Context
@@ -243,22 +242,23 @@ func assemble(c *conn, found Found, o Options) *Store {
 	}
 }
 
-// ID is that of this installation, drawn at random when the store was made.
+// ID returns the id of this installation (Found.ID).
 func (s *Store) ID() string { return s.Found.ID }
 
-// Time is the time of day by the clock of Redis; of a Cluster, by that of some server.
+// Time returns the time of day by the clock of Redis. In a Cluster it is the clock of any
+// server.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.conn.client.Time(ctx).Result() }
 
 // Space returns the bytes of maxmemory that are free, and those under which nothing
 // new is stored, as of a moment ago. False: Redis has no maxmemory.
 func (s *Store) Space() (free, least int64, ok bool) { return s.memory.space() }
 
-// Poll asks in one round trip what Changes and Changed would be asked about many partitions
-// and shards. The maps have the value of the last answer, by partition and by shard. Poll
-// returns the ones with something new, and those whose value is lost. All together take
-// nine commands if Redis is one server. A Cluster needs one for each partition instead.
+// Poll asks in one round trip whether many partitions and shards have changed. The maps have
+// the values that Changes and Changed returned last, by partition and by shard. Poll returns
+// those with a change, and those whose value is lost. It takes nine commands if Redis is one
+// server. A Cluster needs one for each partition, and eight for the shards.
 //
-// An error says that some could not be asked. The others are in the lists.
+// After an error the lists are incomplete: some partitions or shards could not be checked.
 func (s *Store) Poll(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error) {
 	moved, err1 := s.watcher.pollPartitions(ctx, partitions)
 	changed, err2 := s.records.pollShards(ctx, shards)
@@ -272,7 +272,7 @@ func (s *Store) Poll(ctx context.Context, partitions, shards map[int]uint64) (mo
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.stop()
-		s.closeErr = s.conn.client.Close() // it breaks off what Redis does not answer
+		s.closeErr = s.conn.client.Close() // this ends commands that Redis does not answer
 		s.running.Wait()
 	})
 	return s.closeErr

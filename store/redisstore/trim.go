@@ -14,8 +14,8 @@ import (
 // trimScript deletes the oldest entries of a topic.
 //
 //	KEYS    1 heads, 2 entries, 3 ids, 4.. bodies in chunks
-//	ARGV    1 to 3 as for ifHeadStands; 4 the position-nonce before which all go, 5.. their
-//	        notification ids
+//	ARGV    1 to 3 as for ifHeadStands; 4 the position-nonce before which all are deleted,
+//	        5.. their notification ids
 //	returns as ifHeadStands
 var trimScript = newScript(bounded, ifHeadStands+`
 redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[4])
@@ -26,7 +26,7 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return {1}
 `)
 
-// trimmer lists topics, and takes away from them.
+// trimmer lists, trims and removes topics.
 type trimmer struct {
 	conn    *conn
 	checks  *checks
@@ -36,7 +36,7 @@ type trimmer struct {
 	lister  *lister
 }
 
-// trimStep is how many entries one run of trimScript takes.
+// trimStep is how many entries one run of trimScript deletes at most.
 const trimStep = 256
 
 // Trim implements journal.Trimmer. It works in steps, so that a large trim does not delay
@@ -47,23 +47,23 @@ func (t *trimmer) Trim(ctx context.Context, topic string, cut journal.Cut) (jour
 	}
 	k := t.conn.key.topic(topic)
 	h, err := t.heads.read(ctx, k, topic)
-	look := 1 // mostly there is nothing to trim, which the oldest entry tells
+	look := 1 // usually there is nothing to trim, and the oldest entry shows that
 	for err == nil {
 		if h.Entries == 0 || cut.Before.IsZero() && (cut.KeepBytes < 0 || h.Bytes <= cut.KeepBytes) {
 			return h.Head, nil
 		}
 		var page []storedEntry
 		page, _, err = t.reader.page(ctx, k, topic, h.Trimmed, look, -1)
-		if errors.Is(err, journal.ErrDamaged) { // the newest is missing, and no other is left
+		if errors.Is(err, journal.ErrDamaged) { // the newest entry is missing, and no other is left
 			page, err = []storedEntry{{Entry: journal.Entry{ID: h.ID, Position: h.Last.Position, Nonce: h.Last.Nonce}, why: journal.ErrMissing}}, nil
 		}
 		head := h.Head
-		if err == nil && look > 1 && anyMissing(h.Trimmed, page) { // whose sizes the head still counts
+		if err == nil && look > 1 && anyMissing(h.Trimmed, page) { // the head still counts the sizes of the missing ones
 			head.Bytes, err = t.reader.retainedBytes(ctx, k, topic, h.Trimmed)
 		}
 		if err != nil {
 			if fresh, headErr := t.heads.read(ctx, k, topic); headErr == nil && fresh.revision != h.revision {
-				h, err = fresh, nil // somebody else trims
+				h, err = fresh, nil // another hub trims
 				continue
 			}
 			return journal.Head{}, err
@@ -86,8 +86,8 @@ func (t *trimmer) Trim(ctx context.Context, topic string, cut journal.Cut) (jour
 	return journal.Head{}, err
 }
 
-// trimmed returns a head after a cut, and which of its oldest entries the cut deletes. An
-// entry that cannot be read is as old as its position.
+// trimmed returns a head after a cut, and which of its oldest entries the cut deletes. The age
+// of an entry that cannot be read is that of its position.
 func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journal.Head, gone []storedEntry) {
 	for i, e := range oldest {
 		at, received := e.Anchor(), e.ReceivedAt
@@ -102,14 +102,14 @@ func trimmed(h journal.Head, oldest []storedEntry, cut journal.Cut) (next journa
 			return h, oldest[:i]
 		}
 		if h = h.Trim(at, e.size); h.Entries == 0 {
-			h.Bytes = 0 // those of entries that are missing too
+			h.Bytes = 0 // without the sizes of entries that are missing
 		}
 	}
 	return h, oldest
 }
 
-// nameDamaged forgets the ids of entries that cannot be read, unless they lead back to
-// them: what is stored under another id is not theirs.
+// nameDamaged clears the ids of entries that cannot be read, unless the hash of ids confirms
+// them. Otherwise trim could delete the body of another entry.
 func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEntry) ([]storedEntry, error) {
 	for i := range gone {
 		e := &gone[i]
@@ -127,8 +127,8 @@ func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEnt
 	return gone, nil
 }
 
-// trim deletes the oldest entries of a topic, and returns the head record that is stored
-// then: next, or another if the stored one was no longer h. Then it deletes nothing.
+// trim deletes the oldest entries of a topic, and returns the head record that is then stored.
+// If the stored one was no longer h, it deletes nothing, and returns the stored one.
 func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
 	raw := packHead(next)
 	c := replacing(k, h, raw).with([]string{k.entries, k.ids}, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10)+"-0")
@@ -141,12 +141,6 @@ func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next jour
 			c.keys = append(c.keys, t.conn.key.body(e.ID))
 		}
 	}
-	done, now, err := swapped(t.conn.run(ctx, trimScript, c.keys, c.args...))
-	if err != nil {
-		return headRecord{}, err
-	}
-	if done {
-		now = raw
-	}
-	return t.heads.learn(k, h.Topic, now)
+	now, _, err := t.heads.replace(ctx, k, h.Topic, trimScript, c, raw)
+	return now, err
 }

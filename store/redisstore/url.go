@@ -11,15 +11,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // target is what a Redis URL says.
 type target struct {
+	scheme             string
 	addresses          []string
-	cluster            bool
-	master             string // of Sentinels; empty: no Sentinels
+	cluster, sentinels bool
+	master             string // its name at the Sentinels
 	db                 int
 	username, password string
 
@@ -29,11 +32,21 @@ type target struct {
 	caFile, certFile, keyFile string
 }
 
-// forms is what the errors about a URL recommend. No error shows any part of the URL,
-// because each part of a wrong one may be a password.
-const forms = "it is redis://host:port/db, redis+sentinel://host:port,host:port/master-name or redis+cluster://host:port,host:port, with rediss instead of redis for TLS, and user:password@ before the first host; what is not a letter or a digit in a password is written as %XX"
+// schemes are the schemes of a Redis URL, with the meaning of each.
+var schemes = map[string]target{
+	"redis":           {},
+	"rediss":          {tls: true},
+	"redis+sentinel":  {sentinels: true},
+	"rediss+sentinel": {sentinels: true, tls: true},
+	"redis+cluster":   {cluster: true},
+	"rediss+cluster":  {cluster: true, tls: true},
+}
 
-// urlError says what is wrong with a Redis URL.
+// forms ends the errors about a URL. No error shows any part of the URL, because each part of
+// a wrong one may be a password.
+const forms = "write it like redis://host:port/db, redis+sentinel://host:port,host:port/master-name or redis+cluster://host:port,host:port, with rediss instead of redis for TLS, and user:password@ before the first host; write a character of a password that is neither a letter nor a digit as %XX"
+
+// urlError returns an error that says what is wrong in a Redis URL.
 func urlError(what string) error {
 	return fmt.Errorf("the Redis URL has %s: %s", what, forms)
 }
@@ -53,45 +66,33 @@ func parseURL(raw string) (t target, err error) {
 	if !ok {
 		return t, urlError("no scheme")
 	}
+	if t, ok = schemes[scheme]; !ok {
+		return t, urlError("an unknown scheme")
+	}
+	t.scheme = scheme
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.ContainsAny(rest+query, "# \t\r\n") {
-		return t, urlError("a character that has to be written as %XX")
-	}
-	base, kind, _ := strings.Cut(scheme, "+")
-	switch base {
-	case "redis":
-	case "rediss":
-		t.tls = true
-	default:
-		return t, urlError("an unknown scheme")
+		return target{}, urlError("a character that has to be written as %XX")
 	}
 	if err := t.readAuthority(authority); err != nil {
 		return target{}, err
 	}
-	switch kind {
-	case "cluster":
-		t.cluster = true
-		if path != "" {
-			return target{}, urlError("a path, which one of a Cluster never has: a Cluster has no databases by number")
-		}
-	case "sentinel":
-		var db string
-		t.master, db, _ = strings.Cut(path, "/")
-		if t.master, err = url.PathUnescape(t.master); err != nil || t.master == "" {
+	switch {
+	case t.cluster && path != "":
+		return target{}, urlError("a path, and a Cluster has no numbered databases")
+	case t.sentinels:
+		var name string
+		name, path, _ = strings.Cut(path, "/")
+		if t.master, err = url.PathUnescape(name); err != nil || t.master == "" {
 			return target{}, urlError("no name of a master after the Sentinels")
 		}
-		path = db
-	case "":
-		if len(t.addresses) > 1 || strings.Contains(scheme, "+") {
-			return target{}, urlError("several hosts, and its scheme does not say of what kind they are")
-		}
-	default:
-		return target{}, urlError("an unknown scheme")
+	case !t.cluster && len(t.addresses) > 1:
+		return target{}, urlError("several hosts, and its scheme does not say what kind they are")
 	}
 	if path != "" {
 		if t.db, err = strconv.Atoi(path); err != nil || t.db < 0 || path != strconv.Itoa(t.db) {
-			return target{}, urlError("something else than the number of a database at its end")
+			return target{}, urlError("a path that is not the number of a database")
 		}
 	}
 	if err := t.readQuery(query); err != nil {
@@ -100,7 +101,7 @@ func parseURL(raw string) (t target, err error) {
 	return t, nil
 }
 
-// readAuthority reads what stands before the path.
+// readAuthority reads user, password and hosts.
 func (t *target) readAuthority(authority string) error {
 	hosts := authority
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
@@ -129,9 +130,9 @@ func (t *target) readAuthority(authority string) error {
 	return nil
 }
 
-// hostPort reads one host, and its port or the given one.
+// hostPort reads one host and its port. Without a port it uses the given one.
 func hostPort(s, port string) (string, error) {
-	wrong := urlError("a host that is none, or a port that is no number from 1 to 65535")
+	wrong := urlError("an invalid host, or a port that is not a number from 1 to 65535")
 	host := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
 		host, port = s[:i], s[i+1:]
@@ -157,7 +158,7 @@ func (t *target) readQuery(query string) error {
 		return urlError("parameters that cannot be read")
 	}
 	parameters := make(map[string]*string)
-	if t.master != "" {
+	if t.sentinels {
 		parameters["sentinel-username"], parameters["sentinel-password"] = &t.sentinelUsername, &t.sentinelPassword
 	}
 	if t.tls {
@@ -166,10 +167,10 @@ func (t *target) readQuery(query string) error {
 	for name, v := range values {
 		to, ok := parameters[name]
 		if !ok {
-			return urlError("a parameter that it does not know: there are sentinel-username and sentinel-password for Sentinels, and ca-file, cert-file and key-file with TLS")
+			return urlError("an unknown parameter: there are sentinel-username and sentinel-password for Sentinels, and ca-file, cert-file and key-file with TLS")
 		}
 		if len(v) != 1 || v[0] == "" {
-			return urlError("a parameter that is empty, or is there twice")
+			return urlError("a parameter that is empty or repeated")
 		}
 		*to = v[0]
 	}
@@ -179,17 +180,39 @@ func (t *target) readQuery(query string) error {
 	return nil
 }
 
-// options are those of the client, as far as the URL says them.
-func (t target) options() (*redis.UniversalOptions, error) {
+// location returns a Redis URL without its user, password and parameters.
+func (t target) location() string {
+	u := url.URL{Scheme: t.scheme, Host: strings.Join(t.addresses, ",")}
+	if t.sentinels {
+		u = *u.JoinPath(t.master)
+	}
+	if t.db != 0 {
+		u = *u.JoinPath(strconv.Itoa(t.db))
+	}
+	return u.String()
+}
+
+// options returns the options of a client whose commands take no longer than timeout. The
+// client reads only from masters: ReadOnly and the Route options keep their defaults.
+func (t target) options(timeout time.Duration) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
 		Addrs: t.addresses, IsClusterMode: t.cluster, MasterName: t.master, DB: t.db,
 		Username: t.username, Password: t.password,
 		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
+		MaxRetries: maxRetries, MaxRedirects: maxRedirects,
+		MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 200 * time.Millisecond,
+		DialTimeout: timeout / 3, DialerRetries: 1, // so that there is time for another try
+		ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+		ContextTimeoutEnabled: true,
+		PoolSize:              poolSize,
+		// An ACL need not allow commands that nothing depends on.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if !t.tls {
 		return o, nil
 	}
-	// No ServerName: it is that of each address.
+	// ServerName stays empty: each address has its own.
 	o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.caFile != "" {
 		pem, err := os.ReadFile(t.caFile)

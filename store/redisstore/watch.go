@@ -20,23 +20,19 @@ import (
 //
 //	KEYS    1 changes, 2 heads
 //	ARGV    1 since, in microseconds, 2 most changes that are kept
-//	returns {time to ask with next, 1 if all topics are to be reported, else 0; then the
-//	        head records of those that got an entry}
+//	returns time to ask with next; then the head records of the topics that got an entry,
+//	        or those of all topics if that is not known
 var changesScript = newScript(reads, `
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
-if #last == 0 then return {'0', 1} end
-local out = {string.format('%.0f', last[2]), 0}
-local since = tonumber(ARGV[1])
-if since == 0 or since > tonumber(last[2]) then
-  out[2] = 1
-  return out
-end
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
+local since, next, known = tonumber(ARGV[1]), tonumber(last[2] or 0), false
+if since > 0 and since <= next then
   local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-  if since < tonumber(first[2]) then
-    out[2] = 1
-    return out
-  end
+  known = since >= tonumber(first[2]) or redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2])
+end
+local out = {string.format('%.0f', next)}
+if not known then
+  for _, head in ipairs(redis.call('HVALS', KEYS[2])) do out[#out + 1] = head end
+  return out
 end
 for _, topic in ipairs(redis.call('ZRANGE', KEYS[1], '(' .. ARGV[1], '+inf', 'BYSCORE')) do
   out[#out + 1] = redis.call('HGET', KEYS[2], topic) or ''
@@ -48,26 +44,14 @@ return out
 // before Redis lost its tail, it returns all topics of the partition.
 func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
 	names := []string{w.conn.key.partition(partition, nameChanges), w.conn.key.partition(partition, nameHeads)}
-	v, err := w.conn.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).Slice()
+	v, err := w.conn.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).StringSlice()
 	if err != nil {
 		return nil, 0, err
 	}
-	text, _ := v[0].(string)
-	if next, err = strconv.ParseUint(text, 10, 64); err != nil {
+	if next, err = strconv.ParseUint(v[0], 10, 64); err != nil {
 		return nil, 0, fmt.Errorf("the changes of partition %d: %w", partition, err)
 	}
-	var heads []string
-	for _, raw := range v[2:] {
-		raw, _ := raw.(string)
-		heads = append(heads, raw)
-	}
-	if v[1] == int64(1) {
-		// The value was read first, so the next call reports what changes from here on.
-		if heads, err = w.conn.client.HVals(ctx, names[1]).Result(); err != nil {
-			return nil, 0, err
-		}
-	}
-	for _, raw := range heads {
+	for _, raw := range v[1:] {
 		h, err := openHead(raw, "")
 		if err != nil {
 			return nil, 0, fmt.Errorf("a topic of partition %d: %w", partition, err)
@@ -79,16 +63,16 @@ func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (top
 	return topics, next, nil
 }
 
-// senderSize is the length of the name of a store in its hints.
+// senderSize is the length, in bytes, of the sender of a hint.
 const senderSize = 8
 
 // watcher reports which topics have changed, to listeners in this hub and to other hubs.
 type watcher struct {
 	conn      *conn
 	histories *histories
-	sender    string // begins what this store publishes, so that it knows its own
+	sender    string // begins the hints of this store, so that it recognises its own
 
-	hints journal.Broadcast // to those who listen in this process
+	hints journal.Broadcast // to the listeners in this process
 	// wanted is closed by the first call of Hints.
 	wanted chan struct{}
 	begin  sync.Once
@@ -99,10 +83,10 @@ func newWatcher(c *conn, histories *histories) *watcher {
 	return &watcher{conn: c, histories: histories, sender: string(sender), wanted: make(chan struct{})}
 }
 
-// message is the hint of a topic for other hubs.
+// message returns the hint about a topic for other hubs.
 func (w *watcher) message(topic string) string { return w.sender + topic }
 
-// receive hands on the hint of another hub.
+// receive passes a hint of another hub to the listeners in this process.
 func (w *watcher) receive(message string) {
 	if len(message) > senderSize && message[:senderSize] != w.sender {
 		w.hints.Send(message[senderSize:])
@@ -119,7 +103,7 @@ func (w *watcher) Hints(ctx context.Context) <-chan string {
 const (
 	// relisten is how long to wait before listening again after a connection broke.
 	// recheck is how often to check which server has which partition, and whether the
-	// connections live.
+	// connections still work.
 	relisten = time.Second
 	recheck  = 5 * time.Second
 )
@@ -139,9 +123,9 @@ func (w *watcher) listen(ctx context.Context) {
 	}
 }
 
-// servers returns the channels of the partitions by the server that has them. In
-// a Cluster, a sharded channel is only heard at the server of its slot, and one
-// connection hears only one server.
+// servers returns the channels of the partitions by the server that has them. In a
+// Cluster, only the server of its slot delivers the messages of a sharded channel, and one
+// connection reaches only one server.
 func (w *watcher) servers(ctx context.Context) (map[redis.UniversalClient][]string, error) {
 	masters, err := w.conn.masters(ctx)
 	out := make(map[redis.UniversalClient][]string, len(masters))
@@ -153,8 +137,8 @@ func (w *watcher) servers(ctx context.Context) (map[redis.UniversalClient][]stri
 	return out, err
 }
 
-// hear receives what is published to channels at their servers, until a connection
-// breaks, a channel moves to another server, or ctx ends.
+// hear receives the hints from channels at their servers, until a connection breaks, a
+// channel moves to another server, or ctx ends.
 func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]string) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -177,13 +161,13 @@ func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]
 			return
 		}
 		for _, sub := range subs {
-			_ = sub.Ping(ctx) // without an answer hearOne ends
+			_ = sub.Ping(ctx) // hearOne ends if there is no answer
 		}
 	}
 }
 
-// subscribe asks for channels over one connection. A server of a Cluster wants
-// those of each slot in a command of their own.
+// subscribe subscribes to channels over one connection. A server of a Cluster needs one
+// command for each slot.
 func (w *watcher) subscribe(ctx context.Context, sub *redis.PubSub, channels []string) error {
 	if !w.conn.cluster {
 		return sub.Subscribe(ctx, channels...)
