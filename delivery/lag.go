@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
@@ -43,6 +45,31 @@ type LagReport struct {
 	// Oldest is the longest of these times, and Longest the time for which the
 	// subscription that fails the longest has failed with one notification.
 	Oldest, Longest time.Duration
+
+	// Failed are the subscriptions that have failed the longest, and Slowest those that are
+	// the furthest behind in time; the worst first. An empty Topic ends each list.
+	Failed, Slowest [Worst]Laggard
+}
+
+// Worst is how many subscriptions each list of a LagReport names.
+const Worst = 10
+
+// Laggard is a subscription that is behind its topic.
+type Laggard struct {
+	ID              uuid.UUID
+	Topic, Callback string
+	// Behind and Span are how far: notifications, and the time that they span.
+	Behind uint64
+	Span   time.Duration
+	// Since is when its next notification failed first, and Attempt how often it has;
+	// zero: it has not. NextAt is when it is tried again.
+	Since, NextAt time.Time
+	Attempt       uint32
+	// Status is the result of the last attempt, as in journal.Cursor.
+	Status int
+	// Suspect says that its host times out or cannot be connected to, so that only probes
+	// go there.
+	Suspect bool
 }
 
 // lagReporter makes a LagReport again and again.
@@ -90,6 +117,7 @@ func (r *LagReport) count(l *lane, now int64) {
 		r.Failing++
 		if l.cursor.first > 0 {
 			r.Longest = max(r.Longest, time.Duration(now-l.cursor.first))
+			keepWorst(&r.Failed, l, now, func(x *Laggard) bool { return l.cursor.first < nanos(x.Since) })
 		}
 	default:
 		r.Active++
@@ -98,6 +126,9 @@ func (r *LagReport) count(l *lane, now int64) {
 	r.LagSum += behind
 	r.SpanSum += span
 	r.Oldest = max(r.Oldest, span)
+	if behind > 0 {
+		keepWorst(&r.Slowest, l, now, func(x *Laggard) bool { return span > x.Span || span == x.Span && behind > x.Behind })
+	}
 	for i, bound := range LagNotifications {
 		if behind <= bound {
 			r.Lags[i]++
@@ -108,6 +139,30 @@ func (r *LagReport) count(l *lane, now int64) {
 			r.LagSpans[i]++
 		}
 	}
+}
+
+// keepWorst puts a lane into a list of the worst, if it is worse than one of them.
+func keepWorst(list *[Worst]Laggard, l *lane, now int64, worse func(than *Laggard) bool) {
+	at := len(list)
+	for at > 0 && (list[at-1].Topic == "" || worse(&list[at-1])) {
+		at--
+	}
+	if at < len(list) {
+		copy(list[at+1:], list[at:])
+		list[at] = l.laggard(now)
+	}
+}
+
+func (l *lane) laggard(now int64) Laggard {
+	x := Laggard{
+		ID: l.id, Topic: l.topic.url, Callback: l.callback, NextAt: instant(l.cursor.next),
+		Attempt: l.cursor.attempt, Status: int(l.cursor.status), Suspect: l.host.suspect,
+	}
+	x.Behind, x.Span = l.lag(now)
+	if l.retrying() {
+		x.Since = instant(l.cursor.first)
+	}
+	return x
 }
 
 // lag is how far the lane is behind its topic, as far as that is known. One that

@@ -204,3 +204,41 @@ func TestSubscribers(t *testing.T) {
 	b.d.sched.mu.Unlock()
 	both.Wait()
 }
+
+// The lists of the worst are bounded, in order, and name those that are the worst.
+func TestWorstAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		for n := range Worst + 5 {
+			b.subscribe(topicA, cb(n))
+			b.set(cb(n), down)
+		}
+		slow := b.subscribe(topicB, cb(99))
+		b.run()
+		defer b.end()
+		b.publish(t, topicB, []byte("got"))
+		pass(time.Minute)
+		b.set(cb(99), down)
+		first := time.Now()
+		b.publish(t, topicB, []byte("not got"))
+		pass(time.Hour)
+		b.publish(t, topicA, []byte("x"))
+		pass(2 * lagEvery)
+		c := b.d.LagReport()
+		worst := c.Failed[0]
+		if worst.ID != slow.ID || worst.Topic != topicB || worst.Callback != cb(99) || worst.Behind != 1 || worst.Status != journal.StatusTimeout ||
+			worst.Since.Sub(first) > time.Second || !worst.NextAt.After(time.Now()) || worst.Attempt < 5 || !worst.Suspect {
+			t.Errorf("the one that failed the longest: %+v", worst)
+		}
+		for i := range Worst {
+			if f, s := c.Failed[i], c.Slowest[i]; f.Topic == "" || s.Topic == "" || i > 0 && (f.Since.Before(c.Failed[i-1].Since) || s.Span > c.Slowest[i-1].Span) {
+				t.Errorf("%d: %+v, %+v", i, f, s)
+			}
+		}
+		b.set(cb(99), nil)
+		pass(time.Hour)
+		if c := b.d.LagReport(); c.Failed[0].Topic == topicB || c.Slowest[0].Topic == topicB {
+			t.Errorf("one that got all: %+v", c.Failed[0])
+		}
+	})
+}
