@@ -10,7 +10,7 @@
 // promise of delivery depends on that, because journal.Merge makes late commits harmless;
 // order and the number of duplicates do.
 //
-// The package knows neither stores nor deliveries, and imports nothing of this module.
+// The package knows neither stores nor deliveries.
 // Package redisstore implements Store, package delivery is the Worker, and
 // internal/program/app connects them. For a store of one process there is Alone.
 package cluster

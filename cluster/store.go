@@ -95,3 +95,12 @@ var (
 	errLost     = errors.New("the lease on the shard is over")
 	errUnwanted = errors.New("the shard is due to another hub")
 )
+
+// Board is where hubs on one store show each other a short text about themselves. It may
+// be shared between goroutines.
+type Board interface {
+	// Post shows the text of the hub id, in place of its last one, for so long.
+	Post(ctx context.Context, id string, text []byte, life time.Duration) error
+	// Posts returns the texts of these hubs, in no order. One that has none is left out.
+	Posts(ctx context.Context, ids []string) ([][]byte, error)
+}

@@ -97,6 +97,8 @@ type Store struct {
 	subscriptions.Store // *records
 	// Leases are the leases of the hubs on the shards.
 	Leases cluster.Store
+	// Board is where the hubs show each other how they are.
+	Board cluster.Board
 	// Found is what Open found.
 	Found Found
 
@@ -236,6 +238,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 		Pings:    &pings{conn: c, checks: checks, memory: memory, lister: lister},
 		Store:    records,
 		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
+		Board:    &board{c},
 		Found:    found,
 		conn:     c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
 		appender: appender, records: records, reconciler: reconciler, lister: lister,
