@@ -35,6 +35,9 @@ const endNotice = "The operator of the hub has ended the subscription."
 // it.
 func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if RoleOf(r.Context()) == Reader {
+			return refuse(http.StatusForbidden, "The token of --admin-readonly-token-file may change nothing. Use that of --admin-token-file.")
+		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 		defer cancel()

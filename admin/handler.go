@@ -72,6 +72,8 @@ type Options struct {
 	// Subscribers counts those who get a topic now; ok is false where that is not
 	// known, as where other hubs have some of them. Nil: it never is.
 	Subscribers func(topic string) (n int, ok bool)
+	// Fleet tells how all hubs on the store are. Nil: there is no such call.
+	Fleet func(context.Context) Now
 	// Pauses tells why subscriptions of a topic wait. Nil: it is not known.
 	Pauses func(topic string) []Pause
 	// Metrics answers /metrics. Nil: there is no such path.
@@ -83,6 +85,12 @@ type Options struct {
 	// which a reload may make another. Nil: none is asked for, and only the host
 	// names of this machine are answered.
 	Token func() string
+	// ReaderToken returns the token with which somebody may look and change nothing
+	// (`--admin-readonly-token-file`). Nil: there is none.
+	ReaderToken func() string
+	// Page makes the handler of what is below PagePath, which asks api for all that it
+	// shows and does. Nil: there is none.
+	Page func(api http.Handler) http.Handler
 	// Hosts are the host names that browsers may use besides those of this machine
 	// (`--allow-host`).
 	Hosts []string
@@ -173,6 +181,9 @@ func (a *api) table() []route {
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
 	}
+	if a.Fleet != nil {
+		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
+	}
 	if a.Metrics != nil {
 		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", nil, func(w http.ResponseWriter, r *http.Request) error {
 			a.Metrics.ServeHTTP(w, r)
@@ -203,6 +214,10 @@ func (a *api) router() http.Handler {
 			r.Path(rt.path).Handler(a.methods(of))
 			delete(byPath, rt.path)
 		}
+	}
+	if a.Page != nil {
+		r.PathPrefix(PagePath).Handler(a.Page(r))
+		r.Path(strings.TrimSuffix(PagePath, "/")).Handler(http.RedirectHandler(PagePath, http.StatusMovedPermanently))
 	}
 	r.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, notFound("There is nothing at %s; GET / lists what there is.", r.URL.Path))

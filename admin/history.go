@@ -35,7 +35,7 @@ func (a *api) listAttempts(w http.ResponseWriter, r *http.Request) error {
 
 // attempt says of one that got no answer why, in the words that were kept.
 func attempt(a subscriptions.Attempt) Attempt {
-	status, reason := outcome(a.Status)
+	status, reason := Outcome(a.Status)
 	if a.Error != "" {
 		reason = a.Error
 	}

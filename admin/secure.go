@@ -1,13 +1,16 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +52,23 @@ const (
 	saidEvery = 10 * time.Second
 )
 
+// Role is what somebody may do at the operator's listener.
+type Role string
+
+// The roles.
+const (
+	Operator Role = "operator" // everything
+	Reader   Role = "reader"   // look, and change nothing
+)
+
+type roleKey struct{}
+
+// RoleOf returns as whom a request came; empty: nobody asked.
+func RoleOf(ctx context.Context) Role {
+	role, _ := ctx.Value(roleKey{}).(Role)
+	return role
+}
+
 // secure lets through to next what the operator may have sent: with the token
 // where there is one, else by a name of this machine; and no write that a page of
 // another origin makes the operator's browser send.
@@ -56,67 +76,149 @@ type secure struct {
 	Options
 	browsers *browser.Guard
 	guesses  *guesses
+	sessions *sessions
 	quiet    *quiet.Limit
 	next     http.Handler
 }
 
 func newSecure(o Options, next http.Handler) *secure {
 	return &secure{
-		Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), guesses: newGuesses(), next: next,
+		Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), guesses: newGuesses(), sessions: newSessions(), next: next,
 		quiet: quiet.New(saidEvery, saidBurst),
 	}
 }
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
-	if why, problem := s.check(w, r); problem != nil {
+	role, why, problem := s.check(w, r)
+	switch {
+	case why != RefusedCrossSite && why != RefusedHost && s.page(w, r, role):
+	case problem != nil:
 		s.report(why, w, r)
 		writeProblem(w, problem)
-		return
+	default:
+		s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, role)))
 	}
-	s.next.ServeHTTP(w, r)
 }
 
-// judge returns why a request is refused; a nil problem: it is not.
-func (s *secure) check(w http.ResponseWriter, r *http.Request) (Refusal, *problem) {
+// check returns as whom a request may be answered, or why it is refused; a nil problem: it
+// is not.
+func (s *secure) check(w http.ResponseWriter, r *http.Request) (Role, Refusal, *problem) {
 	switch err := s.browsers.Check(r); {
 	case errors.Is(err, browser.ErrHost):
-		return RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
+		return "", RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
 	case err != nil:
-		return RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
+		return "", RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
 	case s.Token == nil && !isLocal(r.Host):
-		return RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
-	case s.Token == nil || slices.Contains(open, r.URL.Path):
-		return "", nil
+		return "", RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
+	case s.Token == nil:
+		return Operator, "", nil
+	case slices.Contains(open, r.URL.Path), strings.HasPrefix(r.URL.Path, staticPath):
+		return "", "", nil
 	}
-	return s.authorise(w.Header(), r)
+	if token, ok := s.sessions.tokenOf(r, time.Now()); ok && isPage(r) {
+		if role := s.roleOf(token); role != "" {
+			return role, "", nil
+		}
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
+		role, why, p := s.authorise(r, token)
+		if role == "" {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
+		}
+		return role, why, p
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
+	return "", RefusedNoToken, needed()
 }
 
-// authorise compares the token, in a time that tells nothing of the right one, its length
-// included.
-func (s *secure) authorise(header http.Header, r *http.Request) (Refusal, *problem) {
-	needed := refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
-		return RefusedNoToken, needed
-	}
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token()))
-	right := subtle.ConstantTimeCompare(got[:], want[:]) == 1
-	if wait := s.guesses.wait(time.Now(), network(r), got, right); wait > 0 {
+func isPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, PagePath) }
+
+func needed() *problem {
+	return refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")
+}
+
+// authorise returns the role of a token. An address that sends too many wrong ones has to
+// wait.
+func (s *secure) authorise(r *http.Request, token string) (Role, Refusal, *problem) {
+	got := sha256.Sum256([]byte(token))
+	role := s.roleOf(got)
+	if wait := s.guesses.wait(time.Now(), network(r), got, role != ""); wait > 0 {
 		p := refuse(http.StatusTooManyRequests, "Too many wrong tokens came from your address, so that no token of it counts for a moment. Try again later. Other addresses are not held up.")
 		p.retryAfter = int((wait + time.Second - 1) / time.Second)
-		return RefusedGuesses, p
+		return "", RefusedGuesses, p
 	}
-	if !right {
-		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
-		return RefusedToken, needed
+	if role == "" {
+		return "", RefusedToken, needed()
 	}
-	return "", nil
+	return role, "", nil
 }
 
-// tell counts and logs a refusal, without what was sent.
+// roleOf is the role of the token with this hash; empty: it is no token of this listener.
+// It compares in a time that tells nothing of the right ones, their lengths included.
+func (s *secure) roleOf(got [sha256.Size]byte) (role Role) {
+	for _, t := range []struct {
+		now  func() string
+		role Role
+	}{{s.ReaderToken, Reader}, {s.Token, Operator}} {
+		if t.now == nil {
+			continue
+		}
+		if want := sha256.Sum256([]byte(t.now())); subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+			role = t.role
+		}
+	}
+	return role
+}
+
+// page answers what a browser needs before it has a session: it leads to the login form,
+// and begins and ends sessions. False: the request is not one of these.
+func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
+	switch post := r.Method == http.MethodPost; {
+	case !isPage(r) || s.Token == nil:
+		return false
+	case r.URL.Path == LoginPath && post:
+		s.login(w, r)
+	case r.URL.Path == LoginPath && role == "": // the form itself
+		s.next.ServeHTTP(w, r)
+	case r.URL.Path == logoutPath && post:
+		s.sessions.end(r)
+		setCookie(w, r, "")
+		http.Redirect(w, r, LoginPath, http.StatusSeeOther)
+	case role != "" || strings.HasPrefix(r.URL.Path, staticPath) || r.Header.Get("Authorization") != "":
+		return false
+	default:
+		next := PagePath
+		if !post {
+			next = r.URL.RequestURI()
+		}
+		http.Redirect(w, r, LoginPath+"?"+url.Values{"next": {next}}.Encode(), http.StatusSeeOther)
+	}
+	return true
+}
+
+// login begins a session for who knows a token.
+func (s *secure) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+	token, next := strings.TrimSpace(r.PostFormValue("token")), nextOf(r.PostFormValue("next"))
+	_, why, problem := s.authorise(r, token)
+	if problem != nil {
+		s.report(why, w, r)
+		again := url.Values{"next": {next}, "refused": {string(why)}}
+		if problem.retryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(problem.retryAfter))
+			again.Set("wait", strconv.Itoa(problem.retryAfter))
+		}
+		http.Redirect(w, r, LoginPath+"?"+again.Encode(), http.StatusSeeOther)
+		return
+	}
+	s.sessions.end(r) // of somebody else, perhaps
+	setCookie(w, r, s.sessions.begin(sha256.Sum256([]byte(token)), time.Now()))
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// report counts and logs a refusal, without what was sent.
 func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 	if s.Refused != nil {
 		s.Refused(why)

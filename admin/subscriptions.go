@@ -193,7 +193,7 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	if c.Attempt > 0 { // else it is since when the notification is damaged
 		out.FirstAttemptAt = utc(c.FirstAttemptAt)
 	}
-	out.LastStatus, out.LastError = outcome(c.LastStatus)
+	out.LastStatus, out.LastError = Outcome(c.LastStatus)
 	if s.Live(now) {
 		head, err := heads.get(ctx, topic)
 		if err != nil {
@@ -220,9 +220,9 @@ func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
 	return &Lag{Notifications: head.Last.Seq - s.Cursor.Seq, Seconds: max(span, 0).Seconds()}
 }
 
-// outcome splits what a cursor remembers of its last attempt into an HTTP status
+// Outcome splits what a cursor remembers of its last attempt into an HTTP status
 // and a word for having none.
-func outcome(status int) (int, string) {
+func Outcome(status int) (int, string) {
 	switch status {
 	case journal.StatusTimeout:
 		return 0, "timeout"

@@ -1,0 +1,103 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// Now is what GET /api/v1/now answers: how all hubs on the store are, each as of its
+// AsOf, a few seconds ago.
+type Now struct {
+	AsOf time.Time `json:"as_of"`
+	// Hubs are those that live, by id; the one that answers is among them. Where
+	// HubsError says that the store does not answer, it is the only one.
+	Hubs      []HubNow `json:"hubs"`
+	HubsError string   `json:"hubs_error,omitempty"`
+	// FirstLoss, Failing, Slowest and Events are those of all hubs together.
+	FirstLoss *Loss     `json:"first_loss,omitempty"`
+	Failing   []Laggard `json:"failing"`
+	Slowest   []Laggard `json:"slowest"`
+	Events    []Event   `json:"events"`
+}
+
+// HubNow is how one hub is. Its counts are of the shards that it owns.
+type HubNow struct {
+	Node
+	AsOf     time.Time `json:"as_of"`
+	Draining bool      `json:"draining,omitempty"`
+	// NotReady are the sentences of GET /readyz about what keeps it from accepting
+	// requests. Empty: it is ready.
+	NotReady []string `json:"not_ready,omitempty"`
+
+	Active  int `json:"active"`  // subscriptions whose last delivery went well
+	Failing int `json:"failing"` // those that wait for another attempt
+	Pending int `json:"pending"`
+	Ended   int `json:"ended"` // ended or expired, and kept for 7 days
+	Topics  int `json:"topics"`
+	Hosts   int `json:"hosts"`
+	Suspect int `json:"suspect_hosts"` // of these, time out or cannot be connected to
+
+	// DeliveriesPerSecond and FailuresPerSecond are those of the last seconds.
+	DeliveriesPerSecond float64 `json:"deliveries_per_second"`
+	FailuresPerSecond   float64 `json:"failures_per_second"`
+	InFlight            int     `json:"in_flight"`
+	// LagSeconds is how far the slowest subscription is behind its topic.
+	LagSeconds float64 `json:"lag_seconds"`
+
+	Journal *JournalNow `json:"journal,omitempty"` // nil: it has not been looked at yet
+	Space   *Space      `json:"space,omitempty"`   // nil: it is not known
+}
+
+// JournalNow is what the topics of a hub's shards retain.
+type JournalNow struct {
+	Topics  int       `json:"topics"`
+	Entries int64     `json:"entries"`
+	Bytes   int64     `json:"bytes"`
+	Limit   int64     `json:"limit_bytes,omitempty"` // this hub's part of --retention-total; 0: none
+	AsOf    time.Time `json:"as_of"`
+}
+
+// Space is the free space of a store, in bytes: of its disk, or up to the maxmemory of
+// Redis. Under Least nothing new is stored.
+type Space struct {
+	Free  int64 `json:"free_bytes"`
+	Least int64 `json:"least_bytes"`
+}
+
+// Loss is when a subscription loses a notification next, unless it accepts it before.
+type Loss struct {
+	At time.Time `json:"at"`
+	// Reason is that of the gap: "gave_up" (--give-up) or "retention" (--retention-age).
+	Reason         string `json:"reason"`
+	SubscriptionID string `json:"subscription_id"`
+	Topic          string `json:"topic"`
+	Callback       string `json:"callback"`
+}
+
+// Laggard is a subscription that fails or is behind.
+type Laggard struct {
+	ID       string `json:"id"`
+	Topic    string `json:"topic"`
+	Callback string `json:"callback"`
+	Lag      Lag    `json:"lag"`
+	// FailingSince is when its next notification failed first; zero: it did not.
+	FailingSince  time.Time `json:"failing_since,omitzero"`
+	Attempt       uint32    `json:"attempt,omitempty"`
+	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
+	LastStatus    int       `json:"last_status,omitempty"`
+	LastError     string    `json:"last_error,omitempty"` // as in Subscription
+	Suspect       bool      `json:"suspect_host,omitempty"`
+}
+
+// Event is something that happened to a hub, as its log tells it.
+type Event struct {
+	At    time.Time `json:"at"`
+	Node  string    `json:"node"`
+	Name  string    `json:"event"` // as in the log
+	Level string    `json:"level"` // "info", "warn" or "error"
+	Text  string    `json:"text"`
+}
+
+func (a *api) now(w http.ResponseWriter, r *http.Request) error {
+	return writeJSON(w, a.Fleet(r.Context()))
+}

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+const (
+	// sessionCookie holds the id of a session of the operator's page.
+	sessionCookie = "rshub_session"
+	// sessionLife is how long a session lasts at most, and sessionIdle how long without
+	// a request.
+	sessionLife = 12 * time.Hour
+	sessionIdle = time.Hour
+	// maxSessions is how many sessions a hub remembers.
+	maxSessions = 1000
+	// maxLogin bounds the form of a login, in bytes.
+	maxLogin = 4 << 10
+)
+
+// The paths of the operator's page. What is below static needs no session.
+const (
+	PagePath   = "/ui/"
+	LoginPath  = PagePath + "login"
+	logoutPath = PagePath + "logout"
+	staticPath = PagePath + "static/"
+)
+
+// sessions are those of the browsers that sent the token by the login form. They are in
+// memory alone, by the hash of their id, and end with the hub, or with the token. It may be
+// shared between goroutines.
+type sessions struct {
+	mu   sync.Mutex
+	byID *simplelru.LRU[[sha256.Size]byte, *session]
+}
+
+// session is one browser.
+type session struct {
+	token       [sha256.Size]byte // with which it began
+	begun, used time.Time
+}
+
+func newSessions() *sessions {
+	byID, _ := simplelru.NewLRU[[sha256.Size]byte, *session](maxSessions, nil) // fails for a size below 1 only
+	return &sessions{byID: byID}
+}
+
+// begin makes a session, and returns its id, which is always a new one.
+func (s *sessions) begin(token [sha256.Size]byte, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := rand.Text()
+	s.byID.Add(sha256.Sum256([]byte(id)), &session{token: token, begun: now, used: now})
+	return id
+}
+
+// tokenOf returns the hash of the token with which the session of a request began; false:
+// it has none that is in force.
+func (s *sessions) tokenOf(r *http.Request, now time.Time) (token [sha256.Size]byte, ok bool) {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return token, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := sha256.Sum256([]byte(cookie.Value))
+	found, ok := s.byID.Get(id)
+	if ok && (now.Sub(found.begun) > sessionLife || now.Sub(found.used) > sessionIdle) {
+		s.byID.Remove(id)
+		ok = false
+	}
+	if !ok {
+		return token, false
+	}
+	found.used = now
+	return found.token, true
+}
+
+// end forgets the session of a request.
+func (s *sessions) end(r *http.Request) {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.byID.Remove(sha256.Sum256([]byte(cookie.Value)))
+	}
+}
+
+// setCookie gives a browser the id of its session; empty: it forgets the one it has.
+func setCookie(w http.ResponseWriter, r *http.Request, id string) {
+	c := &http.Cookie{Name: sessionCookie, Value: id, Path: PagePath, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure wherever the listener speaks https
+	if id == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// nextOf is the page that a login leads to: one of this listener's in any case.
+func nextOf(next string) string {
+	if !strings.HasPrefix(next, PagePath) || strings.HasPrefix(next, LoginPath) || strings.ContainsAny(next, "\\\r\n") {
+		return PagePath
+	}
+	return next
+}
