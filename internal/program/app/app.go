@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/admin/ui"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/base/clock"
@@ -52,6 +53,7 @@ type App struct {
 	metrics       *telemetry.Metrics
 	publishers    registry
 	token         *adminToken // nil: there is none
+	readerToken   *adminToken // the same
 	reloads       reloads
 	hub           *hub.Handler
 	draining      atomic.Bool
@@ -60,6 +62,9 @@ type App struct {
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
 	service       atomic.Pointer[subscriptions.Service] // the same
 	traces        *telemetry.Traces                     // nil: nothing is traced
+	fleet         *fleet
+	recent        recent                           // what happened in the last hour
+	usage         atomic.Pointer[admin.JournalNow] // what the topics retain; nil: not known yet
 
 	stops  stopper
 	failed chan error
@@ -74,16 +79,21 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	if cfg.NodeID == "" {
 		cfg.NodeID = uuid.NewString()
 	}
-	a := &App{cfg: cfg, version: version, failed: make(chan error, 1)}
-	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{c, &a.stopped} }))
+	a := &App{cfg: cfg, version: version, failed: make(chan error, 1), recent: recent{node: cfg.NodeID}}
+	a.fleet = &fleet{app: a, log: log.Named("fleet")}
+	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{recording{c, &a.recent}, &a.stopped} }))
 	log = a.log
 	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
 		return nil, err
 	}
 	a.reloads.add(&a.publishers)
 	if cfg.AdminTokenFile != "" {
-		a.token = newAdminToken(cfg.AdminTokenFile, cfg.AdminToken, log)
+		a.token = newAdminToken("operator's token", cfg.AdminTokenFile, cfg.AdminToken, log)
 		a.reloads.add(a.token)
+	}
+	if cfg.ReaderTokenFile != "" {
+		a.readerToken = newAdminToken("read-only token", cfg.ReaderTokenFile, cfg.ReaderToken, log)
+		a.reloads.add(a.readerToken)
 	}
 	return a, nil
 }
@@ -127,22 +137,27 @@ func (a *App) start(ctx context.Context) error {
 	a.stops.stage(stopListener)
 	a.serve(ctx, a.admin, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
+	a.stops.background(ctx, "summaries", a.fleet.run, a.failed)
 	return a.startParts(ctx)
 }
 
 func (a *App) adminHandler() http.Handler {
-	var token func() string
+	var token, reader func() string
 	if a.token != nil {
 		token = a.token.get
 	}
+	if a.readerToken != nil {
+		reader = a.readerToken.get
+	}
 	return admin.New(admin.Options{
-		Token:   token,
+		Token: token, ReaderToken: reader, Page: ui.New,
 		Hosts:   append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
 		Refused: a.metrics.Operator,
 		Reload:  a.reloads.reload,
 		Pprof:   a.cfg.Pprof,
 		Ready:   a.ready,
 		Info:    a.info,
+		Fleet:   a.fleet.now,
 		Metrics: a.metrics.Handler(),
 		Subscribers: func(topic string) (int, bool) {
 			shards := a.shards.Load()

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/base/egress"
@@ -35,7 +36,7 @@ func (a *App) startParts(ctx context.Context) error {
 
 	keep := retention{store: a.store, owns: shards.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.backend.time, rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
-	}}
+	}, used: func(j admin.JournalNow) { a.usage.Store(&j) }}
 	dispatcher, err := a.newDispatcher(client, shards)
 	if err != nil {
 		return err

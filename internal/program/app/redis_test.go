@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
@@ -145,6 +147,28 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		}
 	}
 
+	// Each hub knows how both are.
+	for i, a := range hubs {
+		eventually(t, func() string {
+			now := a.fleet.now(t.Context())
+			if len(now.Hubs) != 2 || now.HubsError != "" || now.Hubs[0].Active+now.Hubs[1].Active != n {
+				return fmt.Sprintf("hub %d says: %+v", i, now)
+			}
+			return ""
+		})
+		now := a.fleet.now(t.Context())
+		for j, h := range now.Hubs {
+			if h.ID != fmt.Sprint("n", j) || h.Shards != 128 || h.Topics != 1 || len(h.NotReady) > 0 || h.Version != "test" || h.AsOf.IsZero() {
+				t.Errorf("hub %d says of %d: %+v", i, j, h)
+			}
+		}
+		for _, node := range []string{"n0", "n1"} {
+			if !slices.ContainsFunc(now.Events, func(e admin.Event) bool { return e.Node == node && e.Name == "listening" }) {
+				t.Errorf("hub %d does not say that %s started: %+v", i, node, now.Events)
+			}
+		}
+	}
+
 	// An operator's change through a hub that does not own the shard.
 	gone := callbacks[0]
 	id := subscriptions.ID(topic, gone.URL)
@@ -177,6 +201,12 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	})
 	publish(hubs[1], 2)
 	each("delivered to", delivered, 3)
+	eventually(t, func() string {
+		if now := hubs[1].fleet.now(t.Context()); len(now.Hubs) != 1 || now.Hubs[0].ID != "n1" {
+			return fmt.Sprintf("the hub that ended is still told of: %+v", now.Hubs)
+		}
+		return ""
+	})
 	if got := gone.delivered.Load(); got != 2 {
 		t.Errorf("the callback whose subscription ended got %d notifications", got)
 	}

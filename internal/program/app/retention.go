@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
@@ -42,6 +43,9 @@ type retention struct {
 	// store has no clock.
 	clock     *clock.Clock
 	storeTime func(context.Context) (time.Time, error)
+
+	// used is told what the topics of this hub retain. Nil: nobody is.
+	used func(admin.JournalNow)
 
 	aged time.Time // when trim last checked ages
 }
@@ -154,6 +158,7 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 	var topics []string
 	var sizes []int64
 	var failed failures
+	var used admin.JournalNow
 	mine, rule := r.mine(), r.rule
 	if len(mine) == 0 {
 		return nil
@@ -170,10 +175,15 @@ func (r *retention) trim(ctx context.Context, now time.Time) error {
 			for _, h := range heads {
 				if after = journal.TopicID(h.Topic); h.Entries > 0 {
 					topics, sizes = append(topics, h.Topic), append(sizes, h.Bytes)
+					used.Topics, used.Entries, used.Bytes = used.Topics+1, used.Entries+h.Entries, used.Bytes+h.Bytes
 				}
 			}
 			more = err == nil && len(heads) == topicsPage
 		}
+	}
+	if r.used != nil {
+		used.Limit, used.AsOf = rule.Total, now.UTC()
+		r.used(used)
 	}
 	cut := rule.Cut(now, sizes)
 	old := rule.Age > 0 && now.Sub(r.aged).Abs() >= rule.Age/ageParts // a clock may go back

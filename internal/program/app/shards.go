@@ -23,6 +23,7 @@ import (
 type shards struct {
 	*cluster.Keeper
 	store cluster.Store
+	self  cluster.Node
 	log   *zap.Logger
 	begun time.Time
 	// dispatcher and hub work on them. They are set before the Keeper runs.
@@ -48,14 +49,11 @@ func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
 // newShards makes the keeper of this hub's shards. Without other hubs it owns all of them.
 func (a *App) newShards() *shards {
-	s := &shards{store: a.backend.leases, log: a.log.Named("cluster")}
-	o := cluster.Options{
-		Store: s.store, Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event,
-		Self: cluster.Node{
-			ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
-			Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
-		},
-	}
+	s := &shards{store: a.backend.leases, log: a.log.Named("cluster"), self: cluster.Node{
+		ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
+		Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
+	}}
+	o := cluster.Options{Store: s.store, Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event, Self: s.self}
 	if s.shared() {
 		o.Lease = a.cfg.OwnerLease
 	}

@@ -46,6 +46,8 @@ type backend struct {
 	info admin.StoreInfo
 	// leases are those of the hubs on the store; cluster.Alone: no other hub can use it.
 	leases cluster.Store
+	// board is where hubs show each other how they are; nil: there are no others.
+	board cluster.Board
 	// poll asks about many partitions and shards at once, and time reads the store's
 	// clock. Nil: the store cannot do that.
 	poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)

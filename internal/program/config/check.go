@@ -17,7 +17,8 @@ func (c *Config) finish(o Origins) error {
 	}
 	errs := []error{
 		c.readPublishers(),
-		o.at("admin-token-file", c.readAdminToken()),
+		o.at("admin-token-file", readToken(c.AdminTokenFile, &c.AdminToken, &c.AdminTokenExposed)),
+		o.at("admin-readonly-token-file", readToken(c.ReaderTokenFile, &c.ReaderToken, &c.ReaderTokenExposed)),
 		c.finishRedis(o),
 		o.at("ca-file", c.readCAs()),
 	}
@@ -32,10 +33,10 @@ func (o Origins) at(name string, err error) error {
 	return fmt.Errorf("%s: %w", o.Where(name), err)
 }
 
-// readAdminToken fills in c.AdminToken.
-func (c *Config) readAdminToken() (err error) {
-	if c.AdminTokenFile != "" {
-		c.AdminToken, c.AdminTokenExposed, err = ReadAdminToken(c.AdminTokenFile)
+// readToken reads a token of the operator's listener, if its file is named.
+func readToken(file string, token *Secret, exposed *bool) (err error) {
+	if file != "" {
+		*token, *exposed, err = ReadAdminToken(file)
 	}
 	return err
 }
@@ -61,6 +62,10 @@ func (c *Config) check(o Origins) []error {
 	need(c.AdminTokenFile != "" || isLoopback(c.AdminListen),
 		"%s: %s can be reached from elsewhere, so it needs a token: name its file with --admin-token-file, or keep the listener on this machine with --admin-listen 127.0.0.1:8081",
 		o.Where("admin-listen"), c.AdminListen)
+	need(c.ReaderTokenFile == "" || c.AdminTokenFile != "",
+		"%s: without --admin-token-file everybody on this machine may change everything, so a token that may only look is of no use; name that file as well", o.Where("admin-readonly-token-file"))
+	need(c.ReaderToken == "" || c.ReaderToken != c.AdminToken,
+		"%s: the token in it is that of --admin-token-file, which may change everything; make another one", o.Where("admin-readonly-token-file"))
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show the memory of the process, so they need a token; name its file with --admin-token-file", o.Where("pprof"))
 	pair := func(cert, key, prefix string) {
@@ -94,6 +99,7 @@ func (c *Config) Warnings() []string {
 	warn(slices.ContainsFunc(c.TrustedProxy, isEverything), "trusted-proxy includes every address (0.0.0.0/0 or ::/0): anyone can forge X-Forwarded-For and escape the limits of a requester; name only the proxies")
 	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr includes every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
 	warn(c.AdminTokenExposed, "everyone on this machine may read or change the operator's token; prevent that with: chmod o= "+c.AdminTokenFile)
+	warn(c.ReaderTokenExposed, "everyone on this machine may read or change the read-only token; prevent that with: chmod o= "+c.ReaderTokenFile)
 	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works only on this machine")
 	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener serves only https: nobody can reach the hub at its own URL")
 	warn(c.AcceptEmptyStore, "accept-empty-store: an emptied Redis is not noticed at the start; leave it out at the next start")

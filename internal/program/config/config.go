@@ -25,6 +25,11 @@ type Config struct {
 	AdminToken                Secret
 	// AdminTokenExposed says that every user of this machine may read or change AdminTokenFile.
 	AdminTokenExposed bool
+	// The same of the token with which somebody may look and change nothing; both empty:
+	// there is none.
+	ReaderTokenFile    string
+	ReaderToken        Secret
+	ReaderTokenExposed bool
 
 	DataDir string
 	// SealKeyFile names the file of the keys that seal stored secrets; empty: secrets are

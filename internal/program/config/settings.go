@@ -33,6 +33,7 @@ func settings(c *Config) []setting {
 		{name: "tls-key", arg: "FILE", help: "private key of tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.TLSKey)},
 		{name: "admin-listen", arg: "ADDR", help: "address of the operator's listener: API, metrics, health", def: "127.0.0.1:8081", set: one(parseAddr, &c.AdminListen)},
 		{name: "admin-token-file", arg: "FILE", help: "file with the bearer token of the operator's listener, at least 16 characters; required unless the listener is on a loopback address", auto: "none", set: one(anyText, &c.AdminTokenFile)},
+		{name: "admin-readonly-token-file", arg: "FILE", help: "file with a second bearer token of the operator's listener, with which one may look and change nothing", auto: "none", set: one(anyText, &c.ReaderTokenFile)},
 		{name: "admin-tls-cert", arg: "FILE", help: "certificate of the operator's listener and its chain (PEM), read again when it changes; the listener then serves only https", auto: "none", set: one(anyText, &c.AdminTLSCert)},
 		{name: "admin-tls-key", arg: "FILE", help: "private key of admin-tls-cert (PEM), read again when it changes", auto: "none", set: one(anyText, &c.AdminTLSKey)},
 		{name: "data-dir", arg: "DIR", help: "folder of the hub's data, created if it does not exist; with redis-url only publishers.yaml is in it", def: "./rshub-data", set: one(notEmpty, &c.DataDir)},

@@ -1,0 +1,89 @@
+package ui
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/admin"
+)
+
+// action is what a form asks the API for.
+type action struct {
+	method, path string // path: after that of the subscription or the topic
+	query        url.Values
+	// typed is what has to be typed to confirm it; empty: nothing.
+	typed string
+	// gone says that nothing is left to be shown afterwards.
+	gone bool
+}
+
+// actions are what the forms of the page do, by kind of what they are about and name.
+var actions = map[string]action{
+	"subscriptions/retry":  {method: http.MethodPost, path: "/retry"},
+	"subscriptions/replay": {method: http.MethodPost, path: "/replay"},
+	"subscriptions/end":    {method: http.MethodDelete, typed: "end"},
+	"topics/reset":         {method: http.MethodPost, path: "/reset", typed: "reset"},
+	"topics/forget":        {method: http.MethodDelete, typed: "forget", gone: true},
+	"topics/force":         {method: http.MethodDelete, query: url.Values{"force": {"true"}}, typed: "forget and end", gone: true},
+}
+
+// done are the sentences about what was done.
+var done = map[string]string{
+	"retry": "It is tried now.", "replay": "What it asked for is delivered again.", "end": "The subscription has ended; its callback is told.",
+	"reset": "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
+	"reload": "The files were read again.",
+}
+
+// act does what a form asks for, and shows the page again.
+func (u *ui) act(w http.ResponseWriter, r *http.Request) {
+	kind, id, name := r.PathValue("kind"), r.PathValue("id"), r.PathValue("action")
+	u.show(func(r *http.Request) (view, error) {
+		a, ok := actions[kind+"/"+name]
+		if !ok {
+			return view{}, &refused{Status: http.StatusNotFound, Detail: "There is no such form."}
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		if typed := strings.TrimSpace(r.PostFormValue("confirm")); a.typed != "" && !strings.EqualFold(typed, a.typed) {
+			return view{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. To confirm it, type " + a.typed + "."}
+		}
+		var body any
+		if name == "replay" {
+			since, err := sinceOf(r.PostFormValue("since"))
+			if err != nil {
+				return view{}, err
+			}
+			body = admin.ReplayRequest{Since: since}
+		}
+		if err := u.ask(r, a.method, apiPath+kind+"/"+url.PathEscape(id)+a.path, a.query, body, nil); err != nil {
+			return view{}, err
+		}
+		to := admin.PagePath + kind
+		if !a.gone {
+			to += "/" + url.PathEscape(id)
+		}
+		return view{To: to + "?done=" + name}, nil
+	})(w, r)
+}
+
+// maxForm bounds a form, in bytes.
+const maxForm = 16 << 10
+
+// sinceOf reads a date and time as a form has it: of a field for both, or written out. It
+// is in UTC where it does not say otherwise.
+func sinceOf(text string) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. Say since when, like 2026-11-23T14:00:00Z."}
+}
+
+func (u *ui) reload(w http.ResponseWriter, r *http.Request) {
+	u.show(func(r *http.Request) (view, error) {
+		return view{To: admin.PagePath + "hub?done=reload"}, u.ask(r, http.MethodPost, apiPath+"reload", nil, nil, nil)
+	})(w, r)
+}

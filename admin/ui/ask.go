@@ -1,0 +1,77 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/rshub/rshub/admin"
+)
+
+// refused is an error that the API answers.
+type refused struct {
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+func (e *refused) Error() string { return e.Detail }
+
+// get asks the API for what a page shows.
+func (u *ui) get(r *http.Request, path string, query url.Values, into any) error {
+	return u.ask(r, http.MethodGet, path, query, nil, into)
+}
+
+// ask sends the API a request in the name of whoever sent r, and reads its answer. Into
+// may be nil. An error is a *refused.
+func (u *ui) ask(r *http.Request, method, path string, query url.Values, body, into any) error {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return failed(err)
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(r.Context(), method, (&url.URL{Path: path, RawQuery: query.Encode()}).String(), content)
+	if err != nil {
+		return failed(err)
+	}
+	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	a := answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
+	u.api.ServeHTTP(&a, req)
+	if a.status >= http.StatusMultipleChoices {
+		var p admin.Problem
+		if json.Unmarshal(a.body.Bytes(), &p) != nil || p.Detail == "" {
+			p.Detail = http.StatusText(a.status)
+		}
+		return &refused{Status: a.status, Detail: p.Detail}
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.body.Bytes(), into); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+func failed(err error) error {
+	return &refused{Status: http.StatusInternalServerError, Detail: fmt.Sprintf("The page could not ask the API: %v.", err)}
+}
+
+// answer keeps what the API writes. The API bounds its answers.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }

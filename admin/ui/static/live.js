@@ -1,0 +1,51 @@
+// Refreshes the figures of a page that says how often, and sorts tables by a click on a
+// heading. The page works without it.
+"use strict";
+
+const every = Number(document.body.dataset.live || 0) * 1000;
+
+async function refresh() {
+  if (document.hidden || document.querySelector("main :focus-within input, details[open]")) return;
+  try {
+    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+    if (!answer.ok) throw new Error(answer.status);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const old of document.querySelectorAll("[data-live][id]")) {
+      const now = fresh.getElementById(old.id);
+      if (now && now.innerHTML !== old.innerHTML) old.replaceChildren(...now.childNodes);
+    }
+    document.body.classList.remove("stale");
+  } catch {
+    document.body.classList.add("stale"); // the hub does not answer
+  }
+}
+
+if (every > 0) setInterval(refresh, every);
+
+function sort(heading) {
+  const table = heading.closest("table");
+  const column = heading.cellIndex;
+  const down = heading.getAttribute("aria-sort") === "ascending";
+  const key = (row) => {
+    const cell = row.cells[column];
+    const time = cell.querySelector("time");
+    return time ? time.dateTime : cell.textContent.trim();
+  };
+  const rows = [...table.tBodies[0].rows].sort((a, b) => key(a).localeCompare(key(b), undefined, { numeric: true }));
+  if (down) rows.reverse();
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  table.tBodies[0].append(...rows);
+}
+
+document.addEventListener("click", (e) => {
+  const heading = e.target.closest("table.sortable th");
+  if (heading) sort(heading);
+});
+document.addEventListener("keydown", (e) => {
+  if ((e.key === "Enter" || e.key === " ") && e.target.matches("table.sortable th")) {
+    e.preventDefault();
+    sort(e.target);
+  }
+});
+for (const heading of document.querySelectorAll("table.sortable th")) heading.tabIndex = 0;

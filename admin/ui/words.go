@@ -1,0 +1,140 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// words are the functions that templates use.
+var words = template.FuncMap{
+	"ago": ago, "in": in, "span": span, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": rate,
+	"count": count, "cause": cause, "states": func() []string { return []string{"pending", "active", "failing", "ended"} }, "host": host, "callback": callback, "percent": percent, "plain": plain,
+}
+
+// span is a duration in its two largest units.
+func span(d time.Duration) string {
+	d = d.Abs().Round(time.Second)
+	for _, u := range []struct {
+		large, small time.Duration
+		names        [2]string
+	}{{24 * time.Hour, time.Hour, [2]string{"d", "h"}}, {time.Hour, time.Minute, [2]string{"h", "m"}}, {time.Minute, time.Second, [2]string{"m", "s"}}} {
+		if d >= u.large {
+			text := fmt.Sprintf("%d %s", d/u.large, u.names[0])
+			if rest := d % u.large / u.small; rest > 0 {
+				text += fmt.Sprintf(" %d %s", rest, u.names[1])
+			}
+			return text
+		}
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+// seconds is span of a number of seconds.
+func seconds(s float64) string {
+	return span(time.Duration(min(s, math.MaxInt64/2/float64(time.Second)) * float64(time.Second)))
+}
+
+// ago is how long something is past, and in how long it is to come.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+func in(t time.Time) string {
+	if d := time.Until(t); d > 0 {
+		return "in " + span(d)
+	}
+	return "now"
+}
+
+// clockTime is an instant of today by the clock, and any other with its date; in UTC.
+func clockTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	if t.UTC().Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
+		return t.UTC().Format("15:04:05")
+	}
+	return t.UTC().Format("2006-01-02 15:04")
+}
+
+// plain is an instant in full.
+func plain(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// rate is a number each second.
+func rate(r float64) string {
+	if r > 0 && r < 10 {
+		return fmt.Sprintf("%.1f", r)
+	}
+	return fmt.Sprintf("%.0f", r)
+}
+
+// count is a whole number of any type with what it counts.
+func count(n any, one, many string) string {
+	if text := fmt.Sprint(n); text != "1" {
+		return text + " " + many
+	}
+	return "1 " + one
+}
+
+// percent is the part that n is of the whole.
+func percent(n, whole int64) string {
+	if whole <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(whole))
+}
+
+// host is the host of a callback, as the filter of subscriptions takes it.
+func host(callback string) string {
+	u, err := url.Parse(callback)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// maxCallback is how many characters of a callback lists show.
+const maxCallback = 60
+
+// callback is a callback in short: without its scheme, and without its query, which may
+// hold a secret.
+func callback(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	short := u.Host + strings.TrimSuffix(u.EscapedPath(), "/")
+	if len(short) > maxCallback { // it is ASCII
+		short = short[:maxCallback-1] + "…"
+	}
+	return short
+}
+
+// cause says why the last attempt of a delivery failed; empty: it did not.
+func cause(status int, failure string) string {
+	switch failure {
+	case "":
+	case "timeout":
+		return "does not answer in time"
+	case "connect":
+		return "cannot be connected to"
+	case "refused":
+		return "has an address that this hub does not call"
+	default:
+		return "breaks off the exchange"
+	}
+	if status == 0 || status < http.StatusMultipleChoices {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("answers %d %s", status, http.StatusText(status)))
+}

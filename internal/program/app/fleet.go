@@ -1,0 +1,238 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/journal"
+)
+
+const (
+	// summaryEvery is how often a hub sums up how it is, and summaryLife how long the
+	// store keeps that for the other hubs.
+	summaryEvery = 5 * time.Second
+	summaryLife  = time.Minute
+	// maxSummary bounds a summary in the store, in bytes.
+	maxSummary = 32 << 10
+	// summaryTimeout bounds each exchange with the store about summaries.
+	summaryTimeout = 2 * time.Second
+	// worstOfAll is how many failing subscriptions, slow ones and events all hubs
+	// together show.
+	worstOfAll, eventsOfAll = 20, 100
+)
+
+// summary is what one hub tells the others of itself.
+type summary struct {
+	admin.HubNow
+	FirstLoss *admin.Loss     `json:"first_loss,omitempty"`
+	Worst     []admin.Laggard `json:"worst"` // those that have failed the longest
+	Slowest   []admin.Laggard `json:"slowest"`
+	Events    []admin.Event   `json:"events"`
+}
+
+// fleet sums up how this hub is every few seconds, shares that through the store, and
+// reads what the other hubs shared. So a page about all hubs reads a few summaries and
+// no subscriptions.
+type fleet struct {
+	app   *App
+	log   *zap.Logger
+	rates atomic.Pointer[rates]
+}
+
+// rates are counts of deliveries at a time, and what they grew by each second until then.
+type rates struct {
+	at                         time.Time
+	delivered, failed          uint64
+	deliveredRate, failureRate float64
+}
+
+// run makes summaries until ctx ends.
+func (f *fleet) run(ctx context.Context) error {
+	tick := time.NewTicker(summaryEvery)
+	defer tick.Stop()
+	for failing := false; ; {
+		f.measure()
+		err := f.share(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			f.log.Warn("the other hubs do not see how this hub is, because the store does not keep its summary; it is tried again", zap.String("event", "summary_failed"), zap.Error(err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// measure counts what was delivered since it did so last.
+func (f *fleet) measure() {
+	d := f.app.dispatcher.Load()
+	if d == nil {
+		return
+	}
+	st := d.Stats()
+	now := &rates{at: time.Now(), delivered: st.Delivered, failed: st.Failed}
+	if last := f.rates.Load(); last != nil && now.at.After(last.at) {
+		passed := now.at.Sub(last.at).Seconds()
+		now.deliveredRate, now.failureRate = float64(now.delivered-last.delivered)/passed, float64(now.failed-last.failed)/passed
+	}
+	f.rates.Store(now)
+}
+
+// sumUp describes this hub. It reads nothing from the store but its readiness.
+func (f *fleet) sumUp(ctx context.Context) *summary {
+	a := f.app
+	s := &summary{Events: a.recent.list(), HubNow: admin.HubNow{Node: a.self(), AsOf: time.Now().UTC(), Draining: a.draining.Load(), Journal: a.usage.Load()}}
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	for _, c := range a.ready(ctx) {
+		if c.Err != nil {
+			s.NotReady = append(s.NotReady, fmt.Sprintf("%s: %v", c.Name, c.Err))
+		}
+	}
+	if free, least, ok := a.backend.Space(); ok {
+		s.Space = &admin.Space{Free: free, Least: least}
+	}
+	if service := a.service.Load(); service != nil {
+		c := service.Counts()
+		s.Pending, s.Ended = c.Pending, c.Ended
+	}
+	d := a.dispatcher.Load()
+	if d == nil {
+		return s
+	}
+	st, lags := d.Stats(), d.LagReport()
+	s.Active, s.Failing, s.LagSeconds = lags.Active, lags.Failing, lags.Oldest.Seconds()
+	s.Topics, s.Hosts, s.Suspect, s.InFlight = st.Topics, st.Hosts, st.Suspects, st.InFlight
+	if r := f.rates.Load(); r != nil {
+		s.DeliveriesPerSecond, s.FailuresPerSecond = r.deliveredRate, r.failureRate
+	}
+	s.Worst, s.Slowest = laggards(lags.Failed[:]), laggards(lags.Slowest[:])
+	s.FirstLoss = f.firstLoss(s.Worst)
+	return s
+}
+
+// firstLoss is when the subscription that has failed the longest loses a notification.
+func (f *fleet) firstLoss(worst []admin.Laggard) *admin.Loss {
+	if len(worst) == 0 || worst[0].FailingSince.IsZero() {
+		return nil
+	}
+	reason, after := journal.GapGaveUp, f.app.cfg.GiveUp
+	if age := f.app.cfg.RetentionAge; age > 0 && (after <= 0 || age < after) {
+		reason, after = journal.GapRetention, age
+	}
+	if after <= 0 {
+		return nil
+	}
+	w := worst[0]
+	return &admin.Loss{At: w.FailingSince.Add(after), Reason: reason, SubscriptionID: w.ID, Topic: w.Topic, Callback: w.Callback}
+}
+
+// laggards are those of a list that ends with an empty one.
+func laggards(list []delivery.Laggard) []admin.Laggard {
+	out := []admin.Laggard{}
+	for _, l := range list {
+		if l.Topic == "" {
+			break
+		}
+		status, failure := admin.Outcome(l.Status)
+		out = append(out, admin.Laggard{
+			ID: l.ID.String(), Topic: l.Topic, Callback: l.Callback, Lag: admin.Lag{Notifications: l.Behind, Seconds: l.Span.Seconds()},
+			FailingSince: l.Since.UTC(), Attempt: l.Attempt, NextAttemptAt: l.NextAt.UTC(), LastStatus: status, LastError: failure, Suspect: l.Suspect,
+		})
+	}
+	return out
+}
+
+// share stores the summary of this hub where the other hubs read it. If it is too long,
+// its lists are cut.
+func (f *fleet) share(ctx context.Context) error {
+	if f.app.backend.board == nil {
+		return nil
+	}
+	for cut := *f.sumUp(ctx); ; {
+		text, err := json.Marshal(cut)
+		if err != nil {
+			return err
+		}
+		if len(text) <= maxSummary {
+			ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+			defer cancel()
+			return f.app.backend.board.Post(ctx, cut.Run, text, summaryLife)
+		}
+		cut.Worst, cut.Slowest, cut.Events = cut.Worst[:len(cut.Worst)/2], cut.Slowest[:len(cut.Slowest)/2], cut.Events[len(cut.Events)-len(cut.Events)/2:]
+	}
+}
+
+// now answers GET /api/v1/now.
+func (f *fleet) now(ctx context.Context) admin.Now {
+	n := admin.Now{AsOf: time.Now().UTC(), Hubs: []admin.HubNow{}, Failing: []admin.Laggard{}, Slowest: []admin.Laggard{}, Events: []admin.Event{}}
+	all, err := f.others(ctx)
+	if err != nil {
+		n.HubsError = err.Error()
+	}
+	for _, s := range append(all, *f.sumUp(ctx)) {
+		n.Hubs = append(n.Hubs, s.HubNow)
+		n.Failing, n.Slowest, n.Events = append(n.Failing, s.Worst...), append(n.Slowest, s.Slowest...), append(n.Events, s.Events...)
+		if s.FirstLoss != nil && (n.FirstLoss == nil || s.FirstLoss.At.Before(n.FirstLoss.At)) {
+			n.FirstLoss = s.FirstLoss
+		}
+	}
+	slices.SortFunc(n.Hubs, func(a, b admin.HubNow) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Run, b.Run)) })
+	slices.SortFunc(n.Failing, func(a, b admin.Laggard) int { return a.FailingSince.Compare(b.FailingSince) })
+	slices.SortFunc(n.Slowest, func(a, b admin.Laggard) int { return cmp.Compare(b.Lag.Seconds, a.Lag.Seconds) })
+	slices.SortStableFunc(n.Events, func(a, b admin.Event) int { return b.At.Compare(a.At) })
+	n.Failing, n.Slowest, n.Events = first(n.Failing, worstOfAll), first(n.Slowest, worstOfAll), first(n.Events, eventsOfAll)
+	return n
+}
+
+func first[T any](list []T, n int) []T { return list[:min(len(list), n)] }
+
+// others are the summaries of the other live hubs.
+func (f *fleet) others(ctx context.Context) (all []summary, err error) {
+	shards := f.app.shards.Load()
+	if f.app.backend.board == nil || shards == nil {
+		return nil, nil
+	}
+	var runs []string
+	for _, node := range shards.Nodes() {
+		if node.ID != shards.self.ID {
+			runs = append(runs, node.ID)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	texts, err := f.app.backend.board.Posts(ctx, runs)
+	for _, text := range texts {
+		var s summary
+		if json.Unmarshal(text, &s) == nil { // one of another version may be something else
+			all = append(all, s)
+		}
+	}
+	return all, err
+}
+
+// self is this hub as a node.
+func (a *App) self() admin.Node {
+	n := admin.Node{
+		ID: a.cfg.NodeID, Version: a.version, StartedAt: a.started.UTC(), SeenAt: time.Now().UTC(),
+		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
+	}
+	if s := a.shards.Load(); s != nil {
+		n.Run, n.Shards = s.self.ID, s.Owned()
+	}
+	return n
+}
