@@ -128,9 +128,9 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	}
 }
 
-// A Redis that is full takes cursors, which take no more room than before, so that
+// A full Redis accepts cursors, which need no more room than before, so that
 // what it has is still delivered.
-func TestFullRedisTakesCursors(t *testing.T) {
+func TestFullRedisAcceptsCursors(t *testing.T) {
 	server := redistest.Standalone(t)
 	s := openStore(t, Options{URL: server.URL(), Timeout: patience})
 	sub := subscriptionNo(1)

@@ -45,7 +45,7 @@ func TestJudge(t *testing.T) {
 		"alone beside a new master": {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "0" }, "set min-replicas-to-write 1", ""},
 		"a replica has to follow":   {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "1" }, "", ""},
 		"has no replicas":           {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "0", "0" }, "", ""},
-		"tells nothing":             {func(s *server) { s.info = nil }, "+info", ""},
+		"reports nothing":           {func(s *server) { s.info = nil }, "+info", ""},
 		"a clock that is behind":    {func(s *server) { s.ahead = -6 * time.Second }, "NTP", ""},
 		"a clock that is far ahead": {func(s *server) { s.ahead = 61 * time.Second }, "", "NTP"},
 		"a clock as good as any":    {func(s *server) { s.ahead = -5 * time.Second }, "", ""},
@@ -150,7 +150,7 @@ func TestUnsafeRedis(t *testing.T) {
 	}
 }
 
-// A store that is emptied while a hub works on it takes nothing any more, whatever
+// A store that is emptied while a hub works on it accepts nothing any more, whatever
 // comes after that, until it is opened again.
 func TestEmptied(t *testing.T) {
 	for name, empty := range map[string]func(s *Store, server *redistest.Server, t *testing.T){

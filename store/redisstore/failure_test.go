@@ -346,7 +346,7 @@ func TestHighWaterIsRefused(t *testing.T) {
 	limit(used() * 106 / 100)
 	eventually(t, "the high water", func() bool { return errors.Is(s.memory.full(), journal.ErrFull) })
 	if !refused(true)() {
-		t.Errorf("an append or a ping over 90 %% of the maxmemory is taken")
+		t.Errorf("an append or a ping over 90 %% of the maxmemory is accepted")
 	}
 	if err := s.conn.client.Set(t.Context(), "beside", "x", 0).Err(); err != nil {
 		t.Errorf("it was not the high water that refused: %v", err)

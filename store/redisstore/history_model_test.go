@@ -37,7 +37,7 @@ func TestWhatRedisLosesIsNoticed_Invariant5(t *testing.T) {
 		for range 60 {
 			f.step()
 		}
-		f.settleAll()
+		f.reconcileAll()
 		f.end()
 		losses += f.losses
 	}
@@ -303,7 +303,7 @@ func (f *fleet) deliver(topic *fleetTopic, sub *fleetSub) {
 	switch {
 	case errors.As(err, &trimmed):
 		sub.gaps = append(sub.gaps, journal.Gap{From: sub.cursor.Until, Until: trimmed.To.Until})
-		f.did("%s: a subscription at %d is told that all to %d is trimmed", topic.url, sub.cursor.Seq, trimmed.To.Seq)
+		f.did("%s: a subscription at %d learns that all to %d is trimmed", topic.url, sub.cursor.Seq, trimmed.To.Seq)
 		sub.cursor = trimmed.To
 	case errors.Is(err, journal.ErrRolledBack):
 		head, err := h.s.Head(f.t.Context(), topic.url)
@@ -391,7 +391,7 @@ func (f *fleet) reset(topic *fleetTopic, h *fleetHub) {
 // replaceHub has another hub come in the place of one that ends, when others know
 // what it knew.
 func (f *fleet) replaceHub() {
-	f.settleAll()
+	f.reconcileAll()
 	for _, topic := range f.topics {
 		for _, h := range f.hubs {
 			f.hear(topic, h)
@@ -416,11 +416,11 @@ func (f *fleet) replaceHub() {
 	f.addHub()
 }
 
-// settleAll waits until every hub has compared.
-func (f *fleet) settleAll() {
+// reconcileAll waits until every hub has compared.
+func (f *fleet) reconcileAll() {
 	for _, h := range f.hubs {
 		h.s.reconciler.noticeHistories(f.t.Context())
-		eventually(f.t, "settled partitions", func() bool { return h.s.histories.check() == nil })
+		eventually(f.t, "reconciled partitions", func() bool { return h.s.histories.check() == nil })
 	}
 }
 

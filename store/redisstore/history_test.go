@@ -61,7 +61,7 @@ func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 		t.Errorf("ready: %v", err)
 	}
 	compare()
-	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
 	h, err := other.Head(t.Context(), topicName)
 	if err != nil || !h.Until.Equal(entry(0, "").From) || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 || h.Gaps[0].Reason != journal.GapRolledBack {
 		t.Errorf("the head of a topic that was in the lost tail: %+v (%v)", h, err)
@@ -81,20 +81,20 @@ func TestVisitorReconcilesNothing(t *testing.T) {
 	}
 	eventually(t, "a refusal", func() bool { _, err := add(t.Context(), other, topicName, "x"); return errors.Is(err, errUnreconciled) })
 	compare()
-	eventually(t, "a settled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return other.Ready(t.Context()) == nil && knows.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 2 {
 		t.Errorf("%+v (%v)", h, err)
 	}
 }
 
-// A hub that was away while the others settled compares before it appends.
+// A hub that was away while the others reconciled compares before it appends.
 func TestHubThatWasAwayComparesFirst(t *testing.T) {
 	server := redistest.Standalone(t)
 	stays := live(t, server.URL(), "stays", Options{})
 	away := openStore(t, Options{URL: server.URL(), Timeout: patience}) // others do not wait for it
 	kept := publish(t, away, topicName, 1)[0]
 	server.LoseTail(t, func() { publish(t, away, topicName, 3) })
-	eventually(t, "a settled store", func() bool { return stays.Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return stays.Ready(t.Context()) == nil })
 	again := publish(t, stays, topicName, 1)[0]
 	h, err := stays.Head(t.Context(), topicName)
 	if err != nil || h.Last.Seq != again.Seq {
@@ -124,7 +124,7 @@ func TestEmptiedPartition_Invariant10(t *testing.T) {
 	if e, err := hubs[1].Append(t.Context(), time.Now(), topicName, entry(n, "x"), ""); err == nil {
 		t.Errorf("entry %d was appended as the topic's first", e.Seq)
 	}
-	eventually(t, "a settled store", func() bool { return hubs[0].Ready(t.Context()) == nil && hubs[1].Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return hubs[0].Ready(t.Context()) == nil && hubs[1].Ready(t.Context()) == nil })
 	h, err := hubs[1].Head(t.Context(), topicName)
 	if err != nil || h.Entries != 0 || len(h.Gaps) == 0 || h.Version == "" || h.Until.After(entries[n-1].From) {
 		t.Errorf("%+v (%v)", h, err)
@@ -171,7 +171,7 @@ func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 	server.Do(t, "DEBUG", "CHANGE-REPL-ID")
 	said.reconciler.noticeHistories(t.Context())
 	other.reconciler.noticeHistories(t.Context())
-	eventually(t, "a settled store", func() bool { return said.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return said.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), reset); err != nil || !h.Reset || h.Epoch != 1 {
 		t.Errorf("reset: %+v (%v)", h, err)
 	}
@@ -202,7 +202,7 @@ func TestEmptiedAgainWhileHubsCompare(t *testing.T) {
 		})
 	}
 	ready.Store(true)
-	eventually(t, "a settled store", func() bool { return knows.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
+	eventually(t, "a reconciled store", func() bool { return knows.Ready(t.Context()) == nil && other.Ready(t.Context()) == nil })
 	if h, err := other.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 1 || h.Gaps[0].Count != 3 {
 		t.Errorf("%+v (%v)", h, err)
 	}

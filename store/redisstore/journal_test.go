@@ -144,7 +144,7 @@ func TestChunksOfNoEntryVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ttl, err := s.conn.client.TTL(t.Context(), s.conn.key.body(id)).Result(); ttl <= 0 || ttl > chunksKept || err != nil {
-		t.Errorf("what nobody names vanishes after %v (%v)", ttl, err)
+		t.Errorf("chunks without an entry vanish after %v (%v)", ttl, err)
 	}
 	// An append was so slow that its chunks were deleted.
 	k := s.conn.key.topic(topicName)

@@ -61,7 +61,7 @@ func TestLeasesRace(t *testing.T) {
 	}
 }
 
-// Leases are kept while Redis takes no more: a hub whose store is full delivers.
+// Leases stay while Redis accepts nothing new: a hub with a full store delivers.
 func TestLeasesWithoutMemory(t *testing.T) {
 	server := redistest.Standalone(t)
 	s, err := openPinned(t, server.URL(), "", "", false)

@@ -11,19 +11,19 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// takenAway are commands that providers of Redis take away. None of them is needed:
-// those of the first list are asked for at the start, or by the client, and each is
-// taken away alone; nothing calls those of the second.
+// disabledAlone and disabledTogether are commands that providers of Redis disable. A store
+// needs none of them. The start or the client calls those of the first list, so the test
+// disables each alone. Nothing calls those of the second.
 var (
-	takenAwayAlone    = []string{"CONFIG", "INFO", "CLIENT", "COMMAND", "HELLO", "CLUSTER", "SCRIPT", "SUBSCRIBE"}
-	takenAwayTogether = []string{
+	disabledAlone    = []string{"CONFIG", "INFO", "CLIENT", "COMMAND", "HELLO", "CLUSTER", "SCRIPT", "SUBSCRIBE"}
+	disabledTogether = []string{
 		"ACL", "BGREWRITEAOF", "BGSAVE", "DEBUG", "FAILOVER", "FLUSHALL", "FLUSHDB", "KEYS", "LASTSAVE", "LATENCY", "MEMORY",
 		"MIGRATE", "MODULE", "MONITOR", "MOVE", "OBJECT", "PSYNC", "RENAME", "REPLCONF", "REPLICAOF", "RESTORE", "ROLE", "SAVE", "SCAN",
 		"SHUTDOWN", "SLAVEOF", "SLOWLOG", "SORT", "SWAPDB", "SYNC", "WAIT",
 	}
 )
 
-// without takes commands away from a server.
+// without disables commands of a server.
 func without(names ...string) (opts []redistest.Option) {
 	for _, name := range names {
 		opts = append(opts, redistest.Config("rename-command", name+` ""`))
@@ -69,18 +69,18 @@ func worksOn(t *testing.T, url string) string {
 
 // A store works on a Redis without the commands that providers disable, and reports what it
 // could not check.
-func TestCommandsThatProvidersTakeAway(t *testing.T) {
-	tells := map[string]string{"CONFIG": "does not answer CONFIG GET", "INFO": "does not answer INFO"}
-	for _, name := range append([]string{"all"}, takenAwayAlone...) {
+func TestCommandsThatProvidersDisable(t *testing.T) {
+	expected := map[string]string{"CONFIG": "does not answer CONFIG GET", "INFO": "does not answer INFO"}
+	for _, name := range append([]string{"all"}, disabledAlone...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			names := []string{name}
 			if name == "all" {
-				names = append(append([]string{}, takenAwayAlone...), takenAwayTogether...)
+				names = append(append([]string{}, disabledAlone...), disabledTogether...)
 			}
 			server := redistest.Standalone(t, without(names...)...)
 			warnings := worksOn(t, server.URL())
-			for of, text := range tells {
+			for of, text := range expected {
 				want := of == name || of == "INFO" && name == "all"
 				if strings.Contains(warnings, text) != want {
 					t.Errorf("the warnings without %s are %q", name, warnings)
@@ -90,10 +90,10 @@ func TestCommandsThatProvidersTakeAway(t *testing.T) {
 	}
 }
 
-// The same, where an ACL takes them away.
+// The same, if an ACL forbids them.
 func TestCommandsThatAnACLTakesAway(t *testing.T) {
 	rules := "~* &* +@all"
-	for _, name := range append(append([]string{}, takenAwayAlone...), takenAwayTogether...) {
+	for _, name := range append(append([]string{}, disabledAlone...), disabledTogether...) {
 		if name != "HELLO" { // everybody may say it who gives the password
 			rules += " -" + strings.ToLower(name)
 		}

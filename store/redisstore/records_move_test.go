@@ -22,7 +22,7 @@ func TestRecordsWhileASlotMoves(t *testing.T) {
 	if to == from {
 		to = nodes.Servers()[1]
 	}
-	taken := make([]journal.Cursor, len(subs))
+	accepted := make([]journal.Cursor, len(subs))
 	changed := make([]int, len(subs))
 	moved := make(chan struct{})
 	var group sync.WaitGroup
@@ -32,7 +32,7 @@ func TestRecordsWhileASlotMoves(t *testing.T) {
 				for i := w; i < len(subs); i += 2 {
 					commit := nextCommits(subs[i:i+1], 0, 1)
 					if s.Commit(t.Context(), commit) == nil {
-						taken[i] = commit[0].Cursor
+						accepted[i] = commit[0].Cursor
 					}
 					if i%20 < 2 && count(t, s, subs[i]) == nil {
 						changed[i]++
@@ -51,11 +51,11 @@ func TestRecordsWhileASlotMoves(t *testing.T) {
 	group.Wait()
 	for i := range subs {
 		rec := get(t, s, subs[i].ID)
-		if rec.Subscription.Cursor.Compare(taken[i]) < 0 {
-			t.Errorf("cursor %+v was taken, and %+v is there", taken[i], rec.Subscription.Cursor)
+		if rec.Subscription.Cursor.Compare(accepted[i]) < 0 {
+			t.Errorf("cursor %+v was accepted, and %+v is stored", accepted[i], rec.Subscription.Cursor)
 		}
 		if got := int(rec.Subscription.VerifiedAt.Sub(subs[i].VerifiedAt)); got < changed[i] {
-			t.Errorf("%d changes were taken, and %d are there", changed[i], got)
+			t.Errorf("%d changes were accepted, and %d are stored", changed[i], got)
 		}
 	}
 	if err := s.Commit(t.Context(), nextCommits(subs, 0, len(subs))); err != nil {

@@ -133,11 +133,11 @@ func TestChangeThatIsSentTwiceIsMadeOnce(t *testing.T) {
 	}
 	c.args[7] = newToken()
 	if won, err := s.conn.run(t.Context(), replaceScript, c.keys, c.args...).Bool(); err != nil || won {
-		t.Errorf("the same from somebody else: %t, %v", won, err)
+		t.Errorf("the same from another client: %t, %v", won, err)
 	}
 	changes, err := s.conn.client.XLen(t.Context(), s.conn.key.recordsOf(sub.ID).changes).Result()
 	if err != nil || changes != 1 {
-		t.Errorf("%d changes are told of, %v", changes, err)
+		t.Errorf("%d changes are reported, %v", changes, err)
 	}
 }
 
@@ -282,6 +282,6 @@ func TestChangedWithAValueThatIsNotKnown(t *testing.T) {
 		t.Errorf("%d changes are kept", n)
 	}
 	if got, _, err := s.Changed(t.Context(), shard, last); !errors.Is(err, subscriptions.ErrChangesLost) {
-		t.Errorf("who is far behind is told %d ids, %v", len(got), err)
+		t.Errorf("a hub that is far behind gets %d ids, %v", len(got), err)
 	}
 }

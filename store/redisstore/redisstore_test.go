@@ -225,7 +225,7 @@ func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.H
 	t.Cleanup(func() {
 		names, _ := keysOf(ctx, client, prefix)
 		for _, name := range names {
-			_ = client.Unlink(ctx, name).Err() // else it is in nobody's way
+			_ = client.Unlink(ctx, name).Err() // if that fails, the key does no harm
 		}
 	})
 	s := openStore(t, Options{URL: url, Prefix: prefix, Keys: keys, Timeout: patience})

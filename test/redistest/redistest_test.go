@@ -36,7 +36,7 @@ func TestStandaloneKeepsItsData(t *testing.T) {
 func TestFrozenServerAnswersWhenItGoesOn(t *testing.T) {
 	s := redistest.Standalone(t)
 	s.Freeze(t)
-	conn, err := dial(t, s.Addr()) // the kernel still takes connections
+	conn, err := dial(t, s.Addr()) // the kernel still accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func TestStopIsBounded(t *testing.T) {
 		s.add("store", func(context.Context) error { <-release; return nil })
 		s.stage(3 * time.Second)
 		s.add("prompt part", func(ctx context.Context) error { return ctx.Err() })
-		s.add("part that takes the time it gets", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		s.add("part that uses all its time", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		s.stage(0)
 		s.background(t.Context(), "deaf part", func(context.Context) error { <-release; return nil }, make(chan error, 1))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -23,7 +23,7 @@ import (
 )
 
 // outlet is a proxy that answers for all hosts itself: it echoes challenges, and
-// takes deliveries.
+// accepts deliveries.
 type outlet struct {
 	*httptest.Server
 	password string

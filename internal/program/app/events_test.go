@@ -33,7 +33,7 @@ func TestGapOfAnEndIsLogged(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if _, ok := got["from"]; ok {
-		t.Errorf("it begins at a time that nobody knows: %v", got)
+		t.Errorf("it has a start time, which is unknown: %v", got)
 	}
 }
 
@@ -46,21 +46,21 @@ func TestLinesAboutStrangersRequestsAreBounded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zapcore.InfoLevel)
-			tell := logEvents(zap.New(core))
+			report := logEvents(zap.New(core))
 			many := 10 * quietBurst
 			want := many
 			if bounded {
 				want = quietBurst
 			}
 			for range many {
-				tell(subscriptions.Event{Name: event})
+				report(subscriptions.Event{Name: event})
 			}
 			if got := logs.Len(); got != want {
 				t.Errorf("%s: %d lines of %d, want %d", event, got, many, want)
 			}
 			time.Sleep(quietEvery)
 			logs.TakeAll()
-			tell(subscriptions.Event{Name: event})
+			report(subscriptions.Event{Name: event})
 			lines := logs.TakeAll()
 			if len(lines) != 1 {
 				t.Fatalf("%s: %d lines after a while", event, len(lines))

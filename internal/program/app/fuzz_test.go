@@ -175,7 +175,7 @@ func (w *wire) send(t *testing.T, in []byte, forbidden string) {
 	}
 }
 
-// accepting takes every subscription request, and open every topic. Nothing is
+// accepting accepts every subscription request, and open every topic. Nothing is
 // ever called.
 type (
 	accepting struct{}

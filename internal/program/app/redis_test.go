@@ -48,7 +48,7 @@ func postUntil(t *testing.T, want int, target, media, body, link string) {
 		case want:
 			return ""
 		case http.StatusServiceUnavailable:
-			return "it is told to come again"
+			return "the answer asks for another try"
 		default:
 			t.Fatalf("a request was answered %d, want %d", status, want)
 			return ""

@@ -164,7 +164,7 @@ func TestCertificateIsGoodAtTheStart(t *testing.T) {
 	}
 }
 
-// A certificate that is not good yet is taken when it is, without another change.
+// A certificate that is not valid yet is used as soon as it is, without another change.
 func TestCertificateOfLater(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	from := time.Now().Add(time.Hour).Truncate(time.Second)

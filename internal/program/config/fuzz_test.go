@@ -22,7 +22,7 @@ func FuzzParsePublicURL(f *testing.F) {
 		}
 		u, err := url.Parse(s)
 		if got != s || err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-			t.Errorf("%q was taken as %q", s, got)
+			t.Errorf("%q was accepted as %q", s, got)
 		}
 		for _, c := range []byte(s) {
 			if c <= ' ' || c >= 0x7f || strings.IndexByte("<>\"?#", c) >= 0 {
@@ -44,7 +44,7 @@ func FuzzParseEndpoint(f *testing.F) {
 		}
 		u, err := url.Parse(got)
 		if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || len(u.Path) < 2 || u.Scheme != "http" && u.Scheme != "https" {
-			t.Errorf("%q was taken as %q", s, got)
+			t.Errorf("%q was accepted as %q", s, got)
 		}
 		if again, err := parseEndpoint(got); err != nil || again != got {
 			t.Errorf("%q is %q, which is read as %q, %v", s, got, again, err)
@@ -67,7 +67,7 @@ func FuzzParseProxy(f *testing.F) {
 		}
 		u, perr := url.Parse(s)
 		if err == nil && s != "" && (perr != nil || u.Hostname() == "" || string(got) != s) {
-			t.Errorf("%q was taken as %q", s, string(got))
+			t.Errorf("%q was accepted as %q", s, string(got))
 		}
 		for _, err := range []error{second(parsePublicURL(s)), second(parseEndpoint(s))} {
 			if err != nil && perr == nil && u.User != nil && !strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, password) && strings.Contains(err.Error(), password) {
@@ -95,7 +95,7 @@ func FuzzParseAllowed(f *testing.F) {
 			return
 		}
 		if !p.IsValid() || p != p.Masked() || p.Addr().Zone() != "" {
-			t.Errorf("%q was taken as %v", s, p)
+			t.Errorf("%q was accepted as %v", s, p)
 		}
 		for _, l := range local {
 			if l.Contains(p.Addr().Unmap()) && p.Bits() >= 16 {
@@ -105,7 +105,7 @@ func FuzzParseAllowed(f *testing.F) {
 	})
 }
 
-// What is taken as an address can be listened on, as far as its form goes.
+// An accepted address has the form of one to listen on.
 func FuzzParseAddr(f *testing.F) {
 	for _, s := range []string{":8080", "127.0.0.1:0", "[::1]:65535", "a:65536", "a:+1", "::1:80", "a/b:1", "host:"} {
 		f.Add(s)
@@ -117,12 +117,12 @@ func FuzzParseAddr(f *testing.F) {
 		}
 		_, port, err := net.SplitHostPort(got)
 		if _, perr := strconv.ParseUint(port, 10, 16); got != s || err != nil || perr != nil {
-			t.Errorf("%q was taken as %q, %v", s, got, perr)
+			t.Errorf("%q was accepted as %q, %v", s, got, perr)
 		}
 	})
 }
 
-// What a list is taken apart into is written together again as the same list.
+// The items of a list, joined again, are the same list.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{"", " , ,", "a,b c", "https://a/x,y,https://b/*", "a,http://,http://,,", "*,https://b\t\nhttp://c,"} {
 		f.Add(s)

@@ -359,7 +359,7 @@ func FuzzPublishersFile(f *testing.F) {
 		list, err := parsePublishers("f", data)
 		for _, p := range list {
 			if err == nil && (p.Name == "" || len(p.Topics) == 0 || len(p.TokenSHA256) == 0) {
-				t.Errorf("publisher %+v was taken", p)
+				t.Errorf("publisher %+v was accepted", p)
 			}
 		}
 	})

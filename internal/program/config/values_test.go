@@ -32,7 +32,7 @@ func TestParseRate(t *testing.T) {
 	}
 	for _, s := range []string{"", "600", "/m", "600/", "600/w", "-1/s", "0/m", "1.5/s", "600/m/s", "2147483648/s", "600 / m"} {
 		if got, err := parseRate(s); err == nil {
-			t.Errorf("%q was taken as %v", s, got)
+			t.Errorf("%q was accepted as %v", s, got)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestParsePublishRate(t *testing.T) {
 	}
 	for _, s := range []string{"", ",", "600/m,", "600/m,600/m", "1MiB/s,1GiB/h", "0,1GiB/h", "600/m,0", "0KiB/h", "2GiB", "2GiB/w", "2 GiB/h", "-1MiB/h", "600/m 2GiB/h", "99999999TiB/s"} {
 		if requests, bytes, err := parsePublishRate(s); err == nil {
-			t.Errorf("%q is taken as %v and %v", s, requests, bytes)
+			t.Errorf("%q is accepted as %v and %v", s, requests, bytes)
 		}
 	}
 	c, _ := load(t, []string{"--publish-rate=600/m,1GiB/h"}, nil)
@@ -126,7 +126,7 @@ func FuzzParseRate(f *testing.F) {
 			return
 		}
 		if r.Count < 0 || r.Per < 0 {
-			t.Fatalf("%q was taken as %+v", s, r)
+			t.Fatalf("%q was accepted as %+v", s, r)
 		}
 		if again, err := parseRate(textOf(r)); err != nil || again != r {
 			t.Errorf("%q is %s, which reads as %v, %v", s, textOf(r), again, err)
@@ -178,6 +178,6 @@ func TestProxyPasswordIsNotShown(t *testing.T) {
 	}
 	if _, _, err := Load(nil, []string{"RSHUB_EGRESS_PROXY=ftp://hub:" + password + "@proxy.example"}); err == nil ||
 		strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "RSHUB_EGRESS_PROXY") {
-		t.Errorf("a mistake is told as %v", err)
+		t.Errorf("a mistake is reported as %v", err)
 	}
 }
