@@ -43,7 +43,7 @@ func settings(c *Config) []setting {
 		{name: "owner-lease", arg: "DURATION", help: "with Redis: how long the other hubs wait before they take over a dead hub's work", def: "30s", set: one(atLeast("1s", quantity.Duration), &c.OwnerLease)},
 		{name: "install-id", arg: "ID", help: "id that the store in Redis must have (see GET /api/v1/info); the hub refuses a Redis without it", auto: "none: any", set: one(anyText, &c.InstallID)},
 		{name: "accept-empty-store", help: "create an empty store in a Redis without install-id", def: "false", set: one(parseBool, &c.AcceptEmptyStore)},
-		{name: "seal-key-file", arg: "FILE", help: "file of keys that encrypt the stored secrets of subscribers, one a line in base64 or hexadecimal; the first encrypts, all decrypt (openssl rand -base64 32 makes one)", auto: "none: they are stored as they are", set: one(anyText, &c.SealKeyFile)},
+		{name: "seal-key-file", arg: "FILE", help: "file of keys that encrypt the stored secrets of subscribers, one a line in base64 or hexadecimal; the first encrypts, all decrypt (openssl rand -base64 32 makes one)", auto: "none: the secrets are stored as plain text", set: one(anyText, &c.SealKeyFile)},
 		{name: "node-id", arg: "NAME", help: "name of this hub in logs and the API", auto: "random", set: one(anyText, &c.NodeID)},
 
 		{name: "continuity", arg: "RULE", help: "what to do with a gap between notifications: strict refuses it, flag accepts and records it", def: ContinuityStrict, set: one(oneOf(ContinuityStrict, ContinuityFlag), &c.Continuity)},
