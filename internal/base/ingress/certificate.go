@@ -52,18 +52,20 @@ func (c *Certificate) config() *tls.Config {
 }
 
 // Check takes a pair that is new, and says once of one that is no good. It also
-// says when what is shown runs out.
-func (c *Certificate) Check(now time.Time) {
+// says when what is shown runs out. Read reports whether there was a new pair, and err
+// what was wrong with it.
+func (c *Certificate) Check(now time.Time) (read bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.files.Changed() || !c.later.IsZero() && !now.Before(c.later) {
-		_ = c.again(now) // it is logged
+	if read = c.files.Changed() || !c.later.IsZero() && !now.Before(c.later); read {
+		err = c.again(now)
 	}
 	leaf := c.current.Load().Leaf
 	if left := leaf.NotAfter.Sub(now); left < leaf.NotAfter.Sub(leaf.NotBefore)/10 && now.Sub(c.warned) >= expiryEvery {
 		c.warned = now
 		c.log.Warn("the certificate runs out", slog.String("event", "tls_expiring"), slog.Time("not_after", leaf.NotAfter))
 	}
+	return read, err
 }
 
 // Reload reads the pair again, changed or not. After an error the one of before stays.
@@ -78,7 +80,7 @@ func (c *Certificate) Watch(ctx context.Context) {
 	tick := time.NewTicker(FilesEvery)
 	defer tick.Stop()
 	for {
-		c.Check(time.Now())
+		_, _ = c.Check(time.Now()) // which is logged
 		select {
 		case <-ctx.Done():
 			return

@@ -45,6 +45,7 @@ type Metrics struct {
 
 	operations [operationCount]timed
 	snapshot   snapshot
+	outlook    outlook
 }
 
 // NewMetrics returns the metrics of a hub of a version that has done nothing yet.
@@ -58,6 +59,7 @@ func NewMetrics(version string, from Sources) *Metrics {
 	m.registerSubscriptions()
 	m.registerStore()
 	m.registerSnapshot(from)
+	m.registerOutlook(from.Outlook)
 	m.page = newPage(m.registry, m.live)
 	m.machine = newMachine(from.Space)
 	return m

@@ -23,6 +23,7 @@ type Sources struct {
 	// nothing new; false: that is not known. It is asked every few seconds, since it
 	// may take a while.
 	Space func() (free, least int64, ok bool)
+	Outlook
 	// ClockStep is how far the machine's clock is ahead of the time that the hub
 	// believes.
 	ClockStep func() time.Duration
@@ -121,6 +122,7 @@ func (m *Metrics) look() {
 		s.most.Set(float64(c.Most))
 		s.waiting.Set(float64(c.Waiting))
 	}
+	m.outlook.look()
 	if s.from.Delivery != nil {
 		st, c := s.from.Delivery()
 		s.setStats(st)
@@ -150,7 +152,7 @@ func (s *snapshot) setLagReport(c *delivery.LagReport) {
 	s.states[subscriptions.StateFailing].Set(float64(c.Failing))
 	s.oldest.Set(c.Oldest.Seconds())
 	s.failing.Set(c.Longest.Seconds())
-	s.at.Set(float64(c.At.UnixMilli()) / 1000)
+	s.at.Set(unix(c.At))
 	s.setLags(c)
 }
 

@@ -86,14 +86,14 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
 		return nil, err
 	}
-	a.reloads.add(&a.publishers)
+	a.reloads.add(telemetry.ReloadPublishers, &a.publishers)
 	if cfg.AdminTokenFile != "" {
 		a.token = newAdminToken("operator's token", cfg.AdminTokenFile, cfg.AdminToken, log)
-		a.reloads.add(a.token)
+		a.reloads.add(telemetry.ReloadToken, a.token)
 	}
 	if cfg.ReaderTokenFile != "" {
 		a.readerToken = newAdminToken("read-only token", cfg.ReaderTokenFile, cfg.ReaderToken, log)
-		a.reloads.add(a.readerToken)
+		a.reloads.add(telemetry.ReloadReadonlyToken, a.readerToken)
 	}
 	return a, nil
 }

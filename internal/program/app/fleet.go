@@ -122,16 +122,34 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 	return s
 }
 
+// nextLoss is when a subscription of this hub loses a notification next; zero: none fails.
+func (f *fleet) nextLoss() time.Time {
+	if d := f.app.dispatcher.Load(); d != nil {
+		if lags := d.LagReport(); lags.Failed[0].Topic != "" {
+			if loss := f.firstLoss(laggards(lags.Failed[:1])); loss != nil {
+				return loss.At
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// lossAfter is how long after its first attempt a notification is lost to a subscription
+// that does not accept it, and the reason of the gap; 0: it is not lost.
+func (a *App) lossAfter() (after time.Duration, reason string) {
+	if age := a.cfg.RetentionAge; age > 0 && (a.cfg.GiveUp <= 0 || age < a.cfg.GiveUp) {
+		return age, journal.GapRetention
+	}
+	return max(a.cfg.GiveUp, 0), journal.GapGaveUp
+}
+
 // firstLoss is when the subscription that has failed the longest loses a notification.
 func (f *fleet) firstLoss(worst []admin.Laggard) *admin.Loss {
 	if len(worst) == 0 || worst[0].FailingSince.IsZero() {
 		return nil
 	}
-	reason, after := journal.GapGaveUp, f.app.cfg.GiveUp
-	if age := f.app.cfg.RetentionAge; age > 0 && (after <= 0 || age < after) {
-		reason, after = journal.GapRetention, age
-	}
-	if after <= 0 {
+	after, reason := f.app.lossAfter()
+	if after == 0 {
 		return nil
 	}
 	w := worst[0]

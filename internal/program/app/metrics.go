@@ -11,6 +11,7 @@ import (
 
 // startMetrics makes the metrics that every part reports to, and counts and times the store.
 func (a *App) startMetrics(ctx context.Context) {
+	lossAfter, _ := a.lossAfter()
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
 		Ready: func() bool { return a.isReady(ctx) },
 		Delivery: func() (s delivery.Stats, c delivery.LagReport) {
@@ -33,6 +34,18 @@ func (a *App) startMetrics(ctx context.Context) {
 			return c
 		},
 		Space: a.backend.Space,
+		Outlook: telemetry.Outlook{
+			Journal: a.usage.Load, FirstLoss: a.fleet.nextLoss, LossAfter: lossAfter, Reloads: a.reloads.latest,
+			Certificates: func() map[string]time.Time {
+				ends := map[string]time.Time{}
+				for name, l := range map[string]listener{telemetry.PublicListener: a.public, telemetry.AdminListener: a.admin} {
+					if l.certificate != nil {
+						ends[name] = l.certificate.Leaf().NotAfter
+					}
+				}
+				return ends
+			},
+		},
 	})
 	a.store = a.metrics.Store(a.backend)
 	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
 // adminTotal is how many connections the operator's listener has.
@@ -58,7 +59,11 @@ func (a *App) open(ctx context.Context, name, flags, addr, certFile, keyFile str
 			return l, err
 		}
 		l.certificate = c.Certificate
-		a.reloads.add(c)
+		as := telemetry.ReloadCertificate
+		if name == adminName {
+			as = telemetry.ReloadAdminCertificate
+		}
+		a.reloads.add(as, c)
 	}
 	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr); err != nil {
 		return l, fmt.Errorf("opening the %s (%slisten): %w", name, flags, err)

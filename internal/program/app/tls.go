@@ -26,7 +26,7 @@ func newCertificate(listener, flags, certFile, keyFile string, log *zap.Logger) 
 	return &certificate{c, "certificate of the " + listener}, nil
 }
 
-func (c *certificate) check(now time.Time) { c.Check(now) }
+func (c *certificate) check(now time.Time) (bool, error) { return c.Check(now) }
 
 func (c *certificate) reload(now time.Time) (admin.Reloaded, error) {
 	err := c.Reload(now)

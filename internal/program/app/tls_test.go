@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
 // pair is a certificate, signed by itself, and its key, as they stand in files.
@@ -107,7 +108,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		logs.TakeAll()
 		do()
 		for range 3 {
-			c.check(time.Now())
+			_, _ = c.check(time.Now())
 		}
 		if got := serialOf(c.Certificate); got != serial {
 			t.Errorf("%s: certificate %d, want %d", what, got, serial)
@@ -174,7 +175,7 @@ func TestCertificateOfLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put(t, newPairFrom(t, 2, from, nextYear()))
-	c.check(time.Now()) // a change counts when it is seen twice
+	_, _ = c.check(time.Now()) // a change counts when it is seen twice
 	logs.TakeAll()
 	for _, tc := range []struct {
 		at     time.Time
@@ -183,7 +184,7 @@ func TestCertificateOfLater(t *testing.T) {
 	}{
 		{time.Now(), 1, "tls_reload_failed"}, {from.Add(-1), 1, ""}, {from, 2, "tls_loaded"}, {from.Add(time.Hour), 2, ""},
 	} {
-		c.check(tc.at)
+		_, _ = c.check(tc.at)
 		if got := serialOf(c.Certificate); got != tc.serial {
 			t.Errorf("at %v: certificate %d, want %d", tc.at, got, tc.serial)
 		}
@@ -204,7 +205,7 @@ func TestCertificateIsWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &App{}
-		a.reloads.add(c)
+		a.reloads.add(telemetry.ReloadCertificate, c)
 		a.stops.background(t.Context(), "files", a.reloads.watch, make(chan error, 1))
 		for serial := int64(2); serial < 5; serial++ {
 			f.put(t, newPair(t, serial, until))
@@ -234,14 +235,14 @@ func TestCertificateRunsOut(t *testing.T) {
 		left  time.Duration
 		lines int
 	}{{100 * 24, 0}, {37 * 24, 0}, {35 * 24, 1}, {35*24 - 1, 1}, {34 * 24, 2}, {-1, 3}} {
-		c.check(until.Add(-tc.left * time.Hour))
+		_, _ = c.check(until.Add(-tc.left * time.Hour))
 		if n := logs.FilterField(zap.String("event", "tls_expiring")).Len(); n != tc.lines {
 			t.Errorf("%d hours before: %d lines, want %d", tc.left, n, tc.lines)
 		}
 	}
 	f.put(t, newPair(t, 2, until.Add(365*24*time.Hour)))
-	c.check(until)
-	c.check(until)
+	_, _ = c.check(until)
+	_, _ = c.check(until)
 	if n := logs.Len(); n != 3 {
 		t.Errorf("%d lines after it was renewed", n)
 	}
@@ -364,7 +365,7 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("certificate %d is not there", serial)
 			}
-			a.public.certificate.Check(time.Now())
+			_, _ = a.public.certificate.Check(time.Now())
 		}
 		before := requests.Load()
 		for requests.Load() < before+clients && !t.Failed() {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,13 +10,14 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
 // reloadable is a part of the settings that was read from files, and can be read again.
 // If the new files are wrong, the old values stay in force. Each part logs the result.
 type reloadable interface {
-	// check reads the files again if they changed.
-	check(now time.Time)
+	// check reads the files again if they changed, and reports whether it did.
+	check(now time.Time) (read bool, err error)
 	// reload reads the files again, and says what is in force now.
 	reload(now time.Time) (admin.Reloaded, error)
 }
@@ -31,12 +33,13 @@ type fromFiles struct {
 	files ingress.Watched
 }
 
-func (f *fromFiles) check(time.Time) {
+func (f *fromFiles) check(time.Time) (read bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.files.Changed() {
-		_, _ = f.load() // which logs the error
+	if read = f.files.Changed(); read {
+		_, err = f.load()
 	}
+	return read, err
 }
 
 func (f *fromFiles) reload(time.Time) (admin.Reloaded, error) {
@@ -50,12 +53,31 @@ func (f *fromFiles) reload(time.Time) (admin.Reloaded, error) {
 type reloads struct {
 	mu    sync.Mutex
 	parts []reloadable
+	as    []telemetry.Reloadable // what the metrics call each of the parts
+	last  map[telemetry.Reloadable]telemetry.Reload
 }
 
-func (r *reloads) add(part reloadable) {
+// latest returns what came of the last time that each part was read again.
+func (r *reloads) latest() map[telemetry.Reloadable]telemetry.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.parts = append(r.parts, part)
+	return maps.Clone(r.last)
+}
+
+// was records that part i was read again.
+func (r *reloads) was(i int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[telemetry.Reloadable]telemetry.Reload{}
+	}
+	r.last[r.as[i]] = telemetry.Reload{At: time.Now(), Failed: err != nil}
+}
+
+func (r *reloads) add(as telemetry.Reloadable, part reloadable) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parts, r.as = append(r.parts, part), append(r.as, as)
 }
 
 func (r *reloads) all() []reloadable {
@@ -67,8 +89,10 @@ func (r *reloads) all() []reloadable {
 // watch checks all parts until ctx ends.
 func (r *reloads) watch(ctx context.Context) error {
 	for {
-		for _, part := range r.all() {
-			part.check(time.Now())
+		for i, part := range r.all() {
+			if read, err := part.check(time.Now()); read {
+				r.was(i, err)
+			}
 		}
 		if !clock.Sleep(ctx, ingress.FilesEvery) {
 			return ctx.Err()
@@ -86,8 +110,9 @@ func (a *App) Reload() { a.reloads.reload() }
 // reload is Reload, and returns the result of each part.
 func (r *reloads) reload() []admin.Reloaded {
 	var out []admin.Reloaded
-	for _, part := range r.all() {
+	for i, part := range r.all() {
 		done, err := part.reload(time.Now())
+		r.was(i, err)
 		if err != nil {
 			done.Error = err.Error()
 		}

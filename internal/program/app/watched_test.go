@@ -149,4 +149,14 @@ func TestReloadOfAll(t *testing.T) {
 			t.Errorf("%s is missing in %s", part, body)
 		}
 	}
+	_, figures := get(t, "http://"+a.AdminAddr()+"/metrics")
+	for what, success := range map[string]int{"publishers": 0, "certificate": 0, "admin_token": 1, "admin_certificate": 1, "admin_readonly_token": 1} {
+		if line := fmt.Sprintf("rshub_reload_success{what=%q} %d\n", what, success); !strings.Contains(figures, line) {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+	if strings.Contains(figures, `rshub_reload_timestamp_seconds{what="admin_token"} 0`) || !strings.Contains(figures, `rshub_reload_timestamp_seconds{what="admin_certificate"} 0`) ||
+		strings.Contains(figures, `rshub_certificate_not_after_timestamp_seconds{listener="public"} 0`) {
+		t.Error("the times of reloads and certificates are wrong")
+	}
 }
