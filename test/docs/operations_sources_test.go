@@ -25,7 +25,17 @@ import (
 // answers are what the operator's listener of a running hub says of itself.
 type answers struct{ metrics, index, ready string }
 
-func runHub(t *testing.T) answers {
+func runHub(t *testing.T) (a answers) {
+	t.Helper()
+	withHub(t, func(_ string, get func(path string) string) {
+		a = answers{get("/metrics"), get("/"), get("/readyz?verbose")}
+	})
+	return a
+}
+
+// withHub calls do with the address of the operator's listener of a running hub, and with
+// what asks it.
+func withHub(t *testing.T, do func(addr string, get func(path string) string)) {
 	t.Helper()
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
@@ -50,15 +60,14 @@ func runHub(t *testing.T) answers {
 			t.Error(err)
 		}
 	}()
-	get := func(path string) string {
+	do(hub.AdminAddr(), func(path string) string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+hub.AdminAddr()+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer token-of-the-operator")
 		return body(t, r)
-	}
-	return answers{get("/metrics"), get("/"), get("/readyz?verbose")}
+	})
 }
 
 func code(s string) string { return "`" + s + "`" }

@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -22,7 +20,6 @@ import (
 var (
 	metricName  = regexp.MustCompile(`\b(?:rshub|go|process)_[a-z0-9_]+`)
 	settingName = regexp.MustCompile("`(--[a-z0-9-]+)")
-	alertRules  = regexp.MustCompile("(?s)```yaml\n(groups:.*?)```")
 )
 
 // What is written by hand, the alerts included, names metrics and settings that
@@ -51,40 +48,6 @@ func TestOperationsNamesWhatThereIs(t *testing.T) {
 	for _, name := range settingName.FindAllString(text, -1) {
 		if !slices.Contains(known, name) {
 			t.Errorf("there is no setting %s", name)
-		}
-	}
-}
-
-// The alerts can be given to Prometheus as they stand, as far as their form goes.
-func TestAlerts(t *testing.T) {
-	atRoot(t)
-	m := alertRules.FindStringSubmatch(readDoc(t, operationsDoc))
-	if m == nil {
-		t.Fatal("there are no alerts")
-	}
-	var file struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr, For    string
-				Labels, Annotations map[string]string
-			}
-		}
-	}
-	decoder := yaml.NewDecoder(strings.NewReader(m[1]))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
-				t.Errorf("%s: %v", r.Alert, err)
-			}
-			if g.Name == "" || r.Alert == "" || !metricName.MatchString(r.Expr) || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
-				strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
-				t.Errorf("%+v", r)
-			}
 		}
 	}
 }
