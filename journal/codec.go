@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,26 +25,24 @@ var ErrPacked = errors.New("a stored value cannot be read")
 // version wrote. Such a value is not damaged.
 var ErrNewer = errors.New("a newer version wrote it")
 
+// Fixed is a number that is packed in eight bytes. A uint64 takes as many as it needs.
+type Fixed uint64
+
 // Packer builds a packed value, field by field. NewPacker starts one.
 type Packer struct{ b []byte }
 
 // NewPacker returns a Packer whose value begins with the version byte.
 func NewPacker(version byte) *Packer { return &Packer{b: append(make([]byte, 0, 256), version)} }
 
+// Pack returns the packed value of these fields (Packer.Fields).
+func Pack(version byte, fields ...any) []byte {
+	p := NewPacker(version)
+	p.Fields(fields...)
+	return p.Packed()
+}
+
 // Packed returns the value. The Packer must not be used afterwards.
 func (p *Packer) Packed() []byte { return p.b }
-
-// Byte appends one byte.
-func (p *Packer) Byte(v byte) { p.b = append(p.b, v) }
-
-// Bool appends a truth value.
-func (p *Packer) Bool(v bool) {
-	if v {
-		p.Byte(1)
-	} else {
-		p.Byte(0)
-	}
-}
 
 // Uint appends a number in as many bytes as it needs.
 func (p *Packer) Uint(v uint64) { p.b = binary.AppendUvarint(p.b, v) }
@@ -51,8 +50,14 @@ func (p *Packer) Uint(v uint64) { p.b = binary.AppendUvarint(p.b, v) }
 // Int appends a signed number in as many bytes as it needs.
 func (p *Packer) Int(v int64) { p.b = binary.AppendVarint(p.b, v) }
 
-// Fixed appends a number in eight bytes.
-func (p *Packer) Fixed(v uint64) { p.b = binary.BigEndian.AppendUint64(p.b, v) }
+// Bool appends a truth value.
+func (p *Packer) Bool(v bool) {
+	if v {
+		p.b = append(p.b, 1)
+	} else {
+		p.b = append(p.b, 0)
+	}
+}
 
 // Text appends a string.
 func (p *Packer) Text(v string) {
@@ -60,14 +65,8 @@ func (p *Packer) Text(v string) {
 	p.b = append(p.b, v...)
 }
 
-// ID appends an id.
-func (p *Packer) ID(v uuid.UUID) { p.b = append(p.b, v[:]...) }
-
-// Hash appends a SHA-256.
-func (p *Packer) Hash(v [32]byte) { p.b = append(p.b, v[:]...) }
-
-// Time appends an instant, to the nanosecond and without its zone.
-func (p *Packer) Time(v time.Time) {
+// time appends an instant, to the nanosecond and without its zone.
+func (p *Packer) time(v time.Time) {
 	if v.IsZero() {
 		p.Uint(0)
 		return
@@ -76,36 +75,78 @@ func (p *Packer) Time(v time.Time) {
 	p.Int(v.Unix())
 }
 
-// Anchor appends an anchor.
-func (p *Packer) Anchor(v Anchor) {
-	p.Fixed(uint64(v.Position))
-	p.Fixed(uint64(v.Nonce))
-	p.Uint(v.Seq)
-	p.Time(v.Until)
-}
-
-// Gap appends a gap.
-func (p *Packer) Gap(v Gap) {
-	p.Time(v.From)
-	p.Time(v.Until)
-	p.Uint(v.Count)
-	p.Text(v.Reason)
-	p.Time(v.At)
-	p.Fixed(uint64(v.Position))
-	p.Uint(v.Seq)
-}
-
-// Gaps appends a list of gaps.
-func (p *Packer) Gaps(v []Gap) {
-	p.Uint(uint64(len(v)))
-	for _, g := range v {
-		p.Gap(g)
+// Fields appends fields: pointers to values of the types in its switch. Unpacker.Fields
+// reads the same list, so the order of the fields is written down once.
+func (p *Packer) Fields(fields ...any) {
+	for _, field := range fields {
+		switch v := field.(type) {
+		case *uuid.UUID:
+			p.b = append(p.b, v[:]...)
+		case *[32]byte:
+			p.b = append(p.b, v[:]...)
+		case *byte:
+			p.b = append(p.b, *v)
+		case *bool:
+			p.Bool(*v)
+		case *int:
+			p.Int(int64(*v))
+		case *int64:
+			p.Int(*v)
+		case *uint32:
+			p.Uint(uint64(*v))
+		case *uint64:
+			p.Uint(*v)
+		case *Fixed:
+			p.fixed(uint64(*v))
+		case *string:
+			p.Text(*v)
+		case *[]string:
+			p.Uint(uint64(len(*v)))
+			for _, text := range *v {
+				p.Text(text)
+			}
+		case *time.Time:
+			p.time(*v)
+		case *Anchor:
+			p.anchor(v)
+		case *[]Gap:
+			p.Uint(uint64(len(*v)))
+			for i := range *v {
+				p.gap(&(*v)[i])
+			}
+		case **Gap:
+			p.Bool(*v != nil)
+			if *v != nil {
+				p.gap(*v)
+			}
+		default:
+			panic("journal: a field has a type that cannot be packed") // without the type, so that fields do not escape
+		}
 	}
 }
 
-// Unpacker reads a packed value, each field with the method of the name under
-// which Packer appended it. After the first field that cannot be read all
-// others are zero; Done says what was wrong. It copies what it returns.
+func (p *Packer) fixed(v uint64) { p.b = binary.BigEndian.AppendUint64(p.b, v) }
+
+func (p *Packer) anchor(v *Anchor) {
+	p.fixed(uint64(v.Position))
+	p.fixed(uint64(v.Nonce))
+	p.Uint(v.Seq)
+	p.time(v.Until)
+}
+
+func (p *Packer) gap(v *Gap) {
+	p.time(v.From)
+	p.time(v.Until)
+	p.Uint(v.Count)
+	p.Text(v.Reason)
+	p.time(v.At)
+	p.fixed(uint64(v.Position))
+	p.Uint(v.Seq)
+}
+
+// Unpacker reads a packed value, each field as Packer appended it. After the first field
+// that cannot be read, all others are zero, and Done returns what was wrong. It copies what
+// it returns.
 type Unpacker struct {
 	what string
 	b    []byte
@@ -127,7 +168,20 @@ func NewUnpacker(what string, version byte, b []byte) *Unpacker {
 	return u
 }
 
-// Fail records why the value cannot be read, unless that is known already.
+// Unpack reads into v the value that Pack wrote of its fields. If it cannot be read, v is
+// zero, and the error wraps ErrPacked. What names the kind of value in errors.
+func Unpack[T any](v *T, what string, version byte, b []byte, fields ...any) error {
+	u := NewUnpacker(what, version, b)
+	u.Fields(fields...)
+	err := u.Done()
+	if err != nil {
+		var zero T
+		*v = zero
+	}
+	return err
+}
+
+// Fail records why the value cannot be read, unless an earlier reason is known.
 func (u *Unpacker) Fail(why string) {
 	if u.err == nil {
 		u.err = fmt.Errorf("%w: %s: %s", ErrPacked, u.what, why)
@@ -143,8 +197,8 @@ func (u *Unpacker) Done() error {
 	return u.err
 }
 
-// take returns the next n bytes, not copied, or nil.
-func (u *Unpacker) take(n uint64) []byte {
+// next returns the next n bytes, not copied, or nil.
+func (u *Unpacker) next(n uint64) []byte {
 	if n > uint64(len(u.b)) {
 		u.Fail("it is cut short")
 		return nil
@@ -156,7 +210,7 @@ func (u *Unpacker) take(n uint64) []byte {
 
 // Byte reads one byte.
 func (u *Unpacker) Byte() byte {
-	if b := u.take(1); b != nil {
+	if b := u.next(1); b != nil {
 		return b[0]
 	}
 	return 0
@@ -176,10 +230,10 @@ func (u *Unpacker) Uint() uint64 {
 	return v
 }
 
-// Uint32 reads a number that was 32 bits wide.
-func (u *Unpacker) Uint32() uint32 {
+// uint32 reads a number that was 32 bits wide.
+func (u *Unpacker) uint32() uint32 {
 	v := u.Uint()
-	if v > 1<<32-1 {
+	if v > math.MaxUint32 {
 		u.Fail("a number is too large")
 		return 0
 	}
@@ -199,29 +253,17 @@ func (u *Unpacker) Int() int64 {
 
 // Fixed reads a number of eight bytes.
 func (u *Unpacker) Fixed() uint64 {
-	if b := u.take(8); b != nil {
+	if b := u.next(8); b != nil {
 		return binary.BigEndian.Uint64(b)
 	}
 	return 0
 }
 
 // Text reads a string.
-func (u *Unpacker) Text() string { return string(u.take(u.Uint())) }
+func (u *Unpacker) Text() string { return string(u.next(u.Uint())) }
 
-// ID reads an id.
-func (u *Unpacker) ID() (id uuid.UUID) {
-	copy(id[:], u.take(16))
-	return id
-}
-
-// Hash reads a SHA-256.
-func (u *Unpacker) Hash() (h [32]byte) {
-	copy(h[:], u.take(32))
-	return h
-}
-
-// Time reads an instant, in UTC.
-func (u *Unpacker) Time() time.Time {
+// time reads an instant, in UTC.
+func (u *Unpacker) time() time.Time {
 	n := u.Uint()
 	if n == 0 {
 		return time.Time{}
@@ -248,23 +290,60 @@ func (u *Unpacker) Count() int {
 	return int(n) //nolint:gosec // no more than len(u.b)
 }
 
-// Anchor reads an anchor.
-func (u *Unpacker) Anchor() Anchor {
-	return Anchor{Position: Position(u.Fixed()), Nonce: Nonce(u.Fixed()), Seq: u.Uint(), Until: u.Time()}
+// Fields reads fields that Packer.Fields appended. An empty list is nil.
+func (u *Unpacker) Fields(fields ...any) {
+	for _, field := range fields {
+		switch v := field.(type) {
+		case *uuid.UUID:
+			copy(v[:], u.next(16))
+		case *[32]byte:
+			copy(v[:], u.next(32))
+		case *byte:
+			*v = u.Byte()
+		case *bool:
+			*v = u.Bool()
+		case *int:
+			*v = int(u.Int())
+		case *int64:
+			*v = u.Int()
+		case *uint32:
+			*v = u.uint32()
+		case *uint64:
+			*v = u.Uint()
+		case *Fixed:
+			*v = Fixed(u.Fixed())
+		case *string:
+			*v = u.Text()
+		case *[]string:
+			for range u.Count() {
+				*v = append(*v, u.Text())
+			}
+		case *time.Time:
+			*v = u.time()
+		case *Anchor:
+			*v = u.anchor()
+		case *[]Gap:
+			for range u.Count() {
+				*v = append(*v, u.gap())
+			}
+		case **Gap:
+			if u.Bool() {
+				g := u.gap()
+				*v = &g
+			}
+		default:
+			panic("journal: a field has a type that cannot be unpacked")
+		}
+	}
 }
 
-// Gap reads a gap.
-func (u *Unpacker) Gap() Gap {
+func (u *Unpacker) anchor() Anchor {
+	return Anchor{Position: Position(u.Fixed()), Nonce: Nonce(u.Fixed()), Seq: u.Uint(), Until: u.time()}
+}
+
+func (u *Unpacker) gap() Gap {
 	return Gap{
-		From: u.Time(), Until: u.Time(), Count: u.Uint(), Reason: u.Text(), At: u.Time(),
+		From: u.time(), Until: u.time(), Count: u.Uint(), Reason: u.Text(), At: u.time(),
 		Position: Position(u.Fixed()), Seq: u.Uint(),
 	}
-}
-
-// Gaps reads a list of gaps; an empty one is nil.
-func (u *Unpacker) Gaps() (gaps []Gap) {
-	for range u.Count() {
-		gaps = append(gaps, u.Gap())
-	}
-	return gaps
 }

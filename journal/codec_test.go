@@ -70,6 +70,52 @@ func TestPackedValues(t *testing.T) {
 	roundTrip(t, PackPingRecord, UnpackPingRecord, samplePingRecord)
 }
 
+// One list of fields serves both ways, whatever their types. A type without a packed form
+// is a mistake of the program.
+func TestFieldsOfEveryType(t *testing.T) {
+	type value struct {
+		Byte  byte
+		Fixed Fixed
+		Uint  uint64
+		Gap   *Gap
+	}
+	fields := func(v *value) []any { return []any{&v.Byte, &v.Fixed, &v.Uint, &v.Gap} }
+	want := value{Byte: 255, Fixed: 1<<64 - 1, Uint: 1 << 40, Gap: &sampleGaps[0]}
+	packed := Pack(1, fields(&want)...)
+	var got value
+	if err := Unpack(&got, "a value", 1, packed, fields(&got)...); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("%v %s", err, cmp.Diff(want, got))
+	}
+	if err := Unpack(&got, "a value", 1, packed[:3], fields(&got)...); !errors.Is(err, ErrPacked) || got != (value{}) {
+		t.Errorf("%v, %+v: a value that was cut short", err, got)
+	}
+	for name, use := range map[string]func(){
+		"pack":   func() { Pack(1, got) },
+		"unpack": func() { _ = Unpack(&got, "a value", 1, []byte{1}, got) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a field of an unknown type passed", name)
+				}
+			}()
+			use()
+		}()
+	}
+}
+
+// A number that does not fit, and a time that does not exist, are refused.
+func TestImpossibleNumbersAreRefused(t *testing.T) {
+	var number uint32
+	var instant time.Time
+	for _, field := range []any{&number, &instant} {
+		large := uint64(1 << 40)
+		if err := Unpack(&number, "a value", 1, Pack(1, &large), field); !errors.Is(err, ErrPacked) {
+			t.Errorf("%T: %v", field, err)
+		}
+	}
+}
+
 // The zone of a time and its monotonic reading are not part of the instant.
 func TestPackedTimesAreInstants(t *testing.T) {
 	now := time.Now()

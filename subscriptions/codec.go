@@ -2,10 +2,8 @@ package subscriptions
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/rshub/rshub/journal"
-	"github.com/rshub/rshub/websub"
 )
 
 // packedVersion is the version byte of what this package packs; see the
@@ -22,28 +20,28 @@ type Sealer interface {
 	Open(stored []byte, about string) (string, error)
 }
 
-// packSecret packs the stored form of a secret: its first byte, then the rest.
-// A secret that is stored as it is begins with 0, and so does none at all.
-func packSecret(p *journal.Packer, sealer Sealer, secret, about string) {
-	stored := sealer.Seal(nil, secret, about)
-	if len(stored) == 0 {
-		stored = []byte{0}
-	}
-	p.Byte(stored[0])
-	p.Text(string(stored[1:]))
+// storedSecret is the stored form of a secret as it is packed: its first byte, then the
+// rest. Both the form of a secret that is stored as it is, and that of an empty one, begin
+// with 0.
+type storedSecret struct {
+	form byte
+	rest string
 }
 
-// unpackSecret returns the stored form of a secret, to be opened once all else
-// is read.
-func unpackSecret(u *journal.Unpacker) []byte {
-	form, rest := u.Byte(), u.Text()
-	if form == 0 && rest == "" {
-		return nil
+// sealed returns the stored form of a secret.
+func sealed(sealer Sealer, secret, about string) (s storedSecret) {
+	if stored := sealer.Seal(nil, secret, about); len(stored) > 0 {
+		s.form, s.rest = stored[0], string(stored[1:])
 	}
-	return append([]byte{form}, rest...)
+	return s
 }
 
-func openSecret(sealer Sealer, stored []byte, about, what string) (string, error) {
+// open returns the secret. What names the record in errors.
+func (s storedSecret) open(sealer Sealer, about, what string) (string, error) {
+	var stored []byte
+	if s.form != 0 || s.rest != "" {
+		stored = append([]byte{s.form}, s.rest...)
+	}
 	secret, err := sealer.Open(stored, about)
 	if err != nil {
 		return "", fmt.Errorf("%w: the secret of %s: %w", journal.ErrPacked, what, err)
@@ -85,106 +83,84 @@ func aboutSecret(of, topic, callback string) string {
 	return of + "\n" + topic + "\n" + callback
 }
 
-// PackSubscription packs all of s but its Cursor, which stores keep in a value
-// of its own, since it is what changes often. The secret is sealed.
+// fields lists what is packed of s. Stores keep the Cursor in a value of its own, because
+// it changes often.
+func (s *Subscription) fields(secret *storedSecret) []any {
+	return []any{
+		&s.ID, &s.Topic, &s.Callback, &secret.form, &secret.rest, &s.CreatedAt, &s.VerifiedAt, &s.ExpiresAt,
+		&s.Start, &s.Gaps, &s.EndedAt, &s.EndReason, (*journal.Fixed)(&s.Requester),
+	}
+}
+
+// PackSubscription packs all of s except its Cursor. The secret is sealed.
 func PackSubscription(s Subscription, sealer Sealer) []byte {
-	p := journal.NewPacker(packedVersion)
-	p.ID(s.ID)
-	p.Text(s.Topic)
-	p.Text(s.Callback)
-	packSecret(p, sealer, s.Secret, aboutSecret(ofSubscription, s.Topic, s.Callback))
-	p.Time(s.CreatedAt)
-	p.Time(s.VerifiedAt)
-	p.Time(s.ExpiresAt)
-	p.Anchor(s.Start)
-	p.Gaps(s.Gaps)
-	p.Time(s.EndedAt)
-	p.Text(s.EndReason)
-	p.Fixed(s.Requester)
-	return p.Packed()
+	secret := sealed(sealer, s.Secret, aboutSecret(ofSubscription, s.Topic, s.Callback))
+	return journal.Pack(packedVersion, s.fields(&secret)...)
 }
 
 // UnpackSubscription reads what PackSubscription wrote. Its errors wrap
-// journal.ErrPacked, and that of the Sealer where it can't open the secret.
+// journal.ErrPacked, and that of the Sealer if it cannot open the secret.
 func UnpackSubscription(b []byte, sealer Sealer) (s Subscription, err error) {
-	u := journal.NewUnpacker("a subscription", packedVersion, b)
-	s.ID, s.Topic, s.Callback = u.ID(), u.Text(), u.Text()
-	stored := unpackSecret(u)
-	s.CreatedAt, s.VerifiedAt, s.ExpiresAt = u.Time(), u.Time(), u.Time()
-	s.Start, s.Gaps = u.Anchor(), u.Gaps()
-	s.EndedAt, s.EndReason, s.Requester = u.Time(), u.Text(), u.Fixed()
-	if err = u.Done(); err == nil {
-		s.Secret, err = openSecret(sealer, stored, aboutSecret(ofSubscription, s.Topic, s.Callback), "a subscription")
+	const what = "a subscription"
+	var secret storedSecret
+	if err = journal.Unpack(&s, what, packedVersion, b, s.fields(&secret)...); err != nil {
+		return s, err
 	}
-	if err != nil {
+	if s.Secret, err = secret.open(sealer, aboutSecret(ofSubscription, s.Topic, s.Callback), what); err != nil {
 		return Subscription{}, err
 	}
 	return s, nil
 }
 
-// PackRequest packs all of r. The secret is sealed.
-func PackRequest(r Request, sealer Sealer) []byte {
-	p := journal.NewPacker(packedVersion)
-	p.ID(r.ID)
-	p.Text(string(r.Mode))
-	p.Text(r.Topic)
-	p.Text(r.Callback)
-	packSecret(p, sealer, r.Secret, aboutSecret(ofRequest, r.Topic, r.Callback))
-	p.Int(int64(r.Lease))
-	p.Time(r.AcceptedAt)
-	p.Anchor(r.Start)
-	p.Text(r.Denied)
-	p.Int(int64(r.Tries))
-	p.Time(r.NextAt)
-	p.Fixed(r.Requester)
-	return p.Packed()
+func (r *Request) fields(secret *storedSecret) []any {
+	return []any{
+		&r.ID, (*string)(&r.Mode), &r.Topic, &r.Callback, &secret.form, &secret.rest, (*int64)(&r.Lease),
+		&r.AcceptedAt, &r.Start, &r.Denied, &r.Tries, &r.NextAt, (*journal.Fixed)(&r.Requester),
+	}
 }
 
-// UnpackRequest reads what PackRequest wrote. Its errors wrap
-// journal.ErrPacked, and that of the Sealer where it can't open the secret.
+// PackRequest packs all of r. The secret is sealed.
+func PackRequest(r Request, sealer Sealer) []byte {
+	secret := sealed(sealer, r.Secret, aboutSecret(ofRequest, r.Topic, r.Callback))
+	return journal.Pack(packedVersion, r.fields(&secret)...)
+}
+
+// UnpackRequest reads what PackRequest wrote. Its errors wrap journal.ErrPacked, and that
+// of the Sealer if it cannot open the secret.
 func UnpackRequest(b []byte, sealer Sealer) (r Request, err error) {
-	u := journal.NewUnpacker("a pending request", packedVersion, b)
-	r.ID, r.Mode, r.Topic, r.Callback = u.ID(), websub.Mode(u.Text()), u.Text(), u.Text()
-	stored := unpackSecret(u)
-	r.Lease, r.AcceptedAt = time.Duration(u.Int()), u.Time()
-	r.Start, r.Denied = u.Anchor(), u.Text()
-	r.Tries, r.NextAt, r.Requester = int(u.Int()), u.Time(), u.Fixed()
-	if err = u.Done(); err == nil {
-		r.Secret, err = openSecret(sealer, stored, aboutSecret(ofRequest, r.Topic, r.Callback), "a pending request")
+	const what = "a pending request"
+	var secret storedSecret
+	if err = journal.Unpack(&r, what, packedVersion, b, r.fields(&secret)...); err != nil {
+		return r, err
 	}
-	if err != nil {
+	if r.Secret, err = secret.open(sealer, aboutSecret(ofRequest, r.Topic, r.Callback), what); err != nil {
 		return Request{}, err
 	}
 	return r, nil
+}
+
+func (a *Attempt) fields() []any {
+	return []any{&a.At, &a.NotificationID, &a.Number, &a.Status, &a.Error, (*int64)(&a.Duration)}
 }
 
 // PackAttempts packs the kept attempts of one subscription.
 func PackAttempts(attempts []Attempt) []byte {
 	p := journal.NewPacker(packedVersion)
 	p.Uint(uint64(len(attempts)))
-	for _, a := range attempts {
-		p.Time(a.At)
-		p.ID(a.NotificationID)
-		p.Uint(uint64(a.Number))
-		p.Int(int64(a.Status))
-		p.Text(a.Error)
-		p.Int(int64(a.Duration))
+	for i := range attempts {
+		p.Fields(attempts[i].fields()...)
 	}
 	return p.Packed()
 }
 
-// UnpackAttempts reads what PackAttempts wrote. Its errors wrap
-// journal.ErrPacked.
+// UnpackAttempts reads what PackAttempts wrote. Its errors wrap journal.ErrPacked.
 func UnpackAttempts(b []byte) ([]Attempt, error) {
 	u := journal.NewUnpacker("a list of attempts", packedVersion, b)
-	var out []Attempt
-	for range u.Count() {
-		out = append(out, Attempt{
-			At: u.Time(), NotificationID: u.ID(), Number: u.Uint32(),
-			Status: int(u.Int()), Error: u.Text(), Duration: time.Duration(u.Int()),
-		})
+	out := make([]Attempt, u.Count())
+	for i := range out {
+		u.Fields(out[i].fields()...)
 	}
-	if err := u.Done(); err != nil {
+	if err := u.Done(); err != nil || len(out) == 0 {
 		return nil, err
 	}
 	return out, nil

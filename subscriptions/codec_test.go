@@ -215,3 +215,19 @@ func FuzzUnpackRequest(f *testing.F) {
 }
 
 func FuzzUnpackAttempts(f *testing.F) { fuzzUnpack(f, PackAttempts, UnpackAttempts, packedAttempts) }
+
+// StoredSecrets finds the stored forms without any key, so that a start can see which keys
+// are still needed. It skips what cannot be read.
+func TestStoredSecretsAreFoundWithoutTheKey(t *testing.T) {
+	keys := sealKeys(t, 1)
+	subscription, request := codecs(keys)
+	s, r := packedSubscription, packedRequest
+	s.Secret, r.Secret = "of the subscription", "of the request"
+	if found := StoredSecrets(subscription.pack(s), request.pack(r)); len(found) != 2 {
+		t.Errorf("%d stored secrets, want 2", len(found))
+	}
+	s.Secret = ""
+	if found := StoredSecrets(subscription.pack(s), []byte("damaged")); len(found) != 0 {
+		t.Errorf("%q are no stored secrets", found)
+	}
+}
