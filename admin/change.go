@@ -151,93 +151,80 @@ func (a *api) reload(r *http.Request) (any, zap.Field, error) {
 	return nil, zap.Strings("read", read), refuse(http.StatusUnprocessableEntity, "What was in force before stays: %s.%s", strings.Join(failed, "; "), also)
 }
 
-// subject is the subscription that a change is about.
-func (a *api) subject(r *http.Request) (id uuid.UUID, what zap.Field, c Control, err error) {
-	raw := mux.Vars(r)["id"]
-	what = zap.String("subscription_id", raw)
-	if id, err = subscriptionID(raw); err != nil {
-		return id, what, nil, err
+// ofSubscription is the change that do makes of one subscription.
+func (a *api) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (any, error)) func(*http.Request) (any, zap.Field, error) {
+	return func(r *http.Request) (any, zap.Field, error) {
+		raw := mux.Vars(r)["id"]
+		what := zap.String("subscription_id", raw)
+		id, err := subscriptionID(raw)
+		if err != nil {
+			return nil, what, err
+		}
+		c, err := a.control()
+		if err != nil {
+			return nil, what, err
+		}
+		answer, err := do(r, c, id)
+		switch {
+		case errors.Is(err, subscriptions.ErrNotFound):
+			err = noSubscription(id)
+		case errors.Is(err, subscriptions.ErrEnded):
+			err = refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, its lease ran out, or it was not verified yet. Its subscriber has to subscribe again.", id)
+		}
+		return answer, what, err
 	}
-	c, err = a.control()
-	return id, what, c, err
 }
 
-func (a *api) retry(r *http.Request) (any, zap.Field, error) {
-	id, what, c, err := a.subject(r)
-	if err != nil {
-		return nil, what, err
-	}
+func (a *api) retry(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	if err := noBody(r); err != nil {
-		return nil, what, err
+		return nil, err
 	}
 	rec, err := c.Retry(r.Context(), id)
 	if err != nil {
-		return nil, what, refusal(id, err)
+		return nil, err
 	}
-	s, err := a.changed(r, rec)
-	return s, what, err
+	return a.changed(r, rec)
 }
 
-func (a *api) replay(r *http.Request) (any, zap.Field, error) {
-	id, what, c, err := a.subject(r)
-	if err != nil {
-		return nil, what, err
-	}
+func (a *api) replay(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	req, err := readReplay(r)
 	if err != nil {
-		return nil, what, err
+		return nil, err
 	}
 	n, rec, err := c.Replay(r.Context(), id, req.Since)
 	if err != nil {
-		return nil, what, refusal(id, err)
+		return nil, err
 	}
 	s, err := a.changed(r, rec)
-	return Replay{Notifications: n, Subscription: s}, what, err
+	return Replay{Notifications: n, Subscription: s}, err
 }
 
-func (a *api) endSubscription(r *http.Request) (any, zap.Field, error) {
-	id, what, c, err := a.subject(r)
-	if err != nil {
-		return nil, what, err
-	}
+func (a *api) endSubscription(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	if err := noBody(r); err != nil {
-		return nil, what, err
+		return nil, err
 	}
 	_, before, err := a.record(r.Context(), id.String())
 	if err != nil {
-		return nil, what, err
+		return nil, err
 	}
 	if err := c.End(r.Context(), id, subscriptions.EndRemoved, endNotice); err != nil {
-		return nil, what, refusal(id, err)
+		return nil, err
 	}
 	rec, err := a.Subscriptions.Get(r.Context(), id)
 	if err != nil {
-		return nil, what, err
+		return nil, err
 	}
 	if rec.Subscription == nil && rec.Request == nil {
-		// It was only requested and the callback has been told already, or it had
-		// ended long ago and is forgotten now.
+		// It was only requested and the callback has the denial already, or it ended long
+		// ago and was deleted just now.
 		if rec = before; rec.Request != nil {
 			rec.Request.Denied = endNotice
 		}
 	}
-	s, err := a.changed(r, rec)
-	return s, what, err
+	return a.changed(r, rec)
 }
 
 // changed is a subscription after its change.
 func (a *api) changed(r *http.Request, rec subscriptions.Record) (Subscription, error) {
 	return subscription(r.Context(), rec, a.Now(), a.heads())
-}
-
-// refusal is what to answer to an error of Control.
-func refusal(id uuid.UUID, err error) error {
-	switch {
-	case errors.Is(err, subscriptions.ErrNotFound):
-		return noSubscription(id)
-	case errors.Is(err, subscriptions.ErrEnded):
-		return refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, its lease ran out, or it was not verified yet. Its subscriber has to subscribe again.", id)
-	default:
-		return err
-	}
 }

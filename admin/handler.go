@@ -175,9 +175,9 @@ func (a *api) table() []route {
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.retry)},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.replay)},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.endSubscription)},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.ofSubscription(a.retry))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.ofSubscription(a.replay))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
 	}
@@ -185,10 +185,7 @@ func (a *api) table() []route {
 		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
 	}
 	if a.Metrics != nil {
-		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", nil, func(w http.ResponseWriter, r *http.Request) error {
-			a.Metrics.ServeHTTP(w, r)
-			return nil
-		}})
+		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", nil, serving(a.Metrics.ServeHTTP)})
 	}
 	if a.Reload != nil {
 		rs = append(rs, route{http.MethodPost, "/api/v1/reload", "read the publishers with their secrets, the operator's token and the certificate again; 422 where one is no good, and stays as it was", none, a.change("reload", a.reload)})

@@ -73,14 +73,11 @@ func (a *api) removeTopic(r *http.Request) (any, zap.Field, error) {
 // parseForce reads ?force=.
 func parseForce(r *http.Request) (bool, error) {
 	q := r.URL.Query()
-	switch force := q.Get("force"); {
-	case force == "true":
-		return true, nil
-	case force == "false" || !q.Has("force"):
-		return false, nil
-	default:
+	force := q.Get("force")
+	if q.Has("force") && force != "true" && force != "false" {
 		return false, badRequest("force=%s is neither true nor false.", force)
 	}
+	return force == "true", nil
 }
 
 // refuseActive is the refusal to remove a topic that somebody still gets.

@@ -89,7 +89,7 @@ func newSecure(o Options, next http.Handler) *secure {
 }
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	role, why, problem := s.check(w, r)
 	switch {
 	case why != RefusedCrossSite && why != RefusedHost && s.page(w, r, role):
@@ -250,21 +250,27 @@ func network(r *http.Request) string {
 	return p.String()
 }
 
-// harden sets the headers that every answer has, so that no browser makes of it
-// what it is not, or keeps it.
-func harden(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
+// securityHeaders are in every answer, so that no browser interprets it as something else,
+// or stores it.
+var securityHeaders = map[string]string{
+	"Cache-Control":                "no-store",
+	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
 }
 
-// Broken answers a request whose handler broke off, with 500. Nothing is told of
-// why, and nothing may have been written before.
+func setSecurityHeaders(h http.Header) {
+	for name, value := range securityHeaders {
+		h.Set(name, value)
+	}
+}
+
+// Broken answers 500 to a request whose handler panicked. The answer does not say why.
+// Nothing may have been written before.
 func Broken(w http.ResponseWriter, _ *http.Request) {
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	writeProblem(w, refuse(http.StatusInternalServerError, "The hub made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
 }
 

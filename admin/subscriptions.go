@@ -120,7 +120,7 @@ func parseFilter(q url.Values) (filter, error) {
 }
 
 func (f filter) match(rec subscriptions.Record, now time.Time) bool {
-	topic, callback := pair(rec)
+	topic, callback := rec.Pair()
 	if f.topic != "" && f.topic != topic && f.topicID != journal.TopicID(topic) {
 		return false
 	}
@@ -134,17 +134,7 @@ func (f filter) match(rec subscriptions.Record, now time.Time) bool {
 	return err == nil && (f.host == strings.ToLower(u.Host) || strings.Trim(f.host, "[]") == strings.ToLower(u.Hostname()))
 }
 
-func pair(rec subscriptions.Record) (topic, callback string) {
-	switch {
-	case rec.Subscription != nil:
-		return rec.Subscription.Topic, rec.Subscription.Callback
-	case rec.Request != nil:
-		return rec.Request.Topic, rec.Request.Callback
-	}
-	return "", ""
-}
-
-func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(pair(rec)) }
+func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(rec.Pair()) }
 
 // heads looks each topic up once for a page. It holds as many as the page has
 // items.
@@ -167,7 +157,7 @@ func (h *heads) get(ctx context.Context, topic string) (journal.Head, error) {
 }
 
 func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, heads *heads) (Subscription, error) {
-	topic, callback := pair(rec)
+	topic, callback := rec.Pair()
 	out := Subscription{ID: recordID(rec).String(), Topic: topic, Callback: callback, State: string(rec.State(now))}
 	if q := rec.Request; q != nil {
 		out.Signed = q.Secret != ""
@@ -220,19 +210,19 @@ func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
 	return &Lag{Notifications: head.Last.Seq - s.Cursor.Seq, Seconds: max(span, 0).Seconds()}
 }
 
-// Outcome splits what a cursor remembers of its last attempt into an HTTP status
-// and a word for having none.
+// failures are the words for the last attempts that got no HTTP answer.
+var failures = map[int]string{
+	journal.StatusTimeout: "timeout",
+	journal.StatusConnect: "connect",
+	journal.StatusRefused: "refused",
+	journal.StatusError:   "error",
+}
+
+// Outcome splits the status of a cursor's last attempt into an HTTP status, which is 0 if
+// there was no answer, and the word for that.
 func Outcome(status int) (int, string) {
-	switch status {
-	case journal.StatusTimeout:
-		return 0, "timeout"
-	case journal.StatusConnect:
-		return 0, "connect"
-	case journal.StatusRefused:
-		return 0, "refused"
-	case journal.StatusError:
-		return 0, "error"
-	default:
-		return status, ""
+	if word := failures[status]; word != "" {
+		return 0, word
 	}
+	return status, ""
 }

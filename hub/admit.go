@@ -15,7 +15,7 @@ import (
 func (h *Handler) admit(_ context.Context, p *publication) error {
 	r := p.r
 	addr := h.proxies.requester(r)
-	p.requester, p.network, p.bodyLength = addr.String(), network(addr), max(r.ContentLength, 0)
+	p.network, p.bodyLength = network(addr), max(r.ContentLength, 0)
 	if h.draining.Load() {
 		return refuse(drainingHub, "This hub is shutting down and accepts no more notifications. Try again in a moment.")
 	}

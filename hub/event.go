@@ -59,26 +59,26 @@ const OutcomeCrossSite = "cross-site"
 
 // FetchOutcomes are all values of Event.Outcome for a fetch.
 func FetchOutcomes() []string {
-	out := []string{OutcomeAccepted, OutcomeDuplicate}
-	for _, k := range []kind{
+	return outcomes(
 		notWellFormed, documentType, badCharset, topicNotAllowed, topicDenied,
 		gap, overlap, conflict, tooLarge, tooManyEntries, unsupportedMediaType, badDocument, emptyContent, otherKind,
 		storeDown, storeFull, busy, topicUnreachable,
-	} {
-		out = append(out, k.slug)
-	}
-	return out
+	)
 }
 
 // PublishOutcomes are all values of Event.Outcome for a publish.
 func PublishOutcomes() []string {
-	out := []string{OutcomeAccepted, OutcomeDuplicate}
-	for _, k := range []kind{
+	return outcomes(
 		badLink, notWellFormed, documentType, badCharset, incompleteBody, wrongCredential,
 		noCredential, notCovered, topicNotAllowed, topicDenied, contentMismatch, slowBody,
 		gap, overlap, conflict, tooLarge, tooManyEntries, unsupportedMediaType, badDocument, otherKind,
 		rateLimited, storeDown, storeFull, drainingHub, busy, topicUnreachable,
-	} {
+	)
+}
+
+func outcomes(refusals ...kind) []string {
+	out := []string{OutcomeAccepted, OutcomeDuplicate}
+	for _, k := range refusals {
 		out = append(out, k.slug)
 	}
 	return out

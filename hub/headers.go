@@ -9,16 +9,22 @@ const headerRequestID = "X-Request-Id"
 // loads and runs nothing, and is in no frame.
 const policyNothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// setSecurityHeaders sets the headers of every answer, so that no browser takes it for
-// something else. It does not set Strict-Transport-Security, which binds a whole host
-// name, because the hub may be one path of it.
+// securityHeaders are in every answer, so that no browser interprets it as something else.
+// Strict-Transport-Security is not among them: it binds a whole host name, and the hub may
+// be one path of it.
+var securityHeaders = map[string]string{
+	"Content-Security-Policy":      policyNothing,
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer",
+	"Vary":                         "Accept",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+}
+
 func setSecurityHeaders(header http.Header) {
-	header.Set("Content-Security-Policy", policyNothing)
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Vary", "Accept")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Frame-Options", "DENY")
+	for name, value := range securityHeaders {
+		header.Set(name, value)
+	}
 }
 
 // Broken answers 500 to a request whose handler panicked. The answer does not say why.

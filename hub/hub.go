@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,17 +54,13 @@ type PublishAuth struct {
 // ParsePublishAuth reads a list of content, token and open.
 func ParsePublishAuth(names []string) (PublishAuth, error) {
 	var a PublishAuth
+	flags := map[string]*bool{"content": &a.Content, "token": &a.Token, "open": &a.Open}
 	for _, name := range names {
-		switch name {
-		case "content":
-			a.Content = true
-		case "token":
-			a.Token = true
-		case "open":
-			a.Open = true
-		default:
+		flag := flags[name]
+		if flag == nil {
 			return PublishAuth{}, fmt.Errorf("publish auth %q: it can be content, token and open", name)
 		}
+		*flag = true
 	}
 	return a, nil
 }
@@ -162,17 +159,10 @@ func New(o Options) (*Handler, error) {
 	if o.Publishers == nil {
 		o.Publishers = validate.NewPublishers(nil)
 	}
-	if o.MaxBody <= 0 {
-		o.MaxBody = 50 << 20
-	}
-	if o.MaxPublishBytes <= 0 {
-		o.MaxPublishBytes = 256 << 20
-	}
-	if o.MaxFetchBytes <= 0 {
-		o.MaxFetchBytes = o.MaxPublishBytes / 4
-	}
+	o.MaxBody = cmp.Or(max(o.MaxBody, 0), 50<<20)
+	o.MaxPublishBytes = cmp.Or(max(o.MaxPublishBytes, 0), 256<<20)
+	o.MaxFetchBytes = max(cmp.Or(max(o.MaxFetchBytes, 0), o.MaxPublishBytes/4), 2*o.MaxBody)
 	o.MaxPublishBytes = max(o.MaxPublishBytes, 2*o.MaxBody)
-	o.MaxFetchBytes = max(o.MaxFetchBytes, 2*o.MaxBody)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -190,7 +180,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h := &Handler{
 		quiet: quiet.New(quietEvery, quietBurst),
-		o:     o, path: orSlash(u.EscapedPath()), log: o.Log.Named("hub"),
+		o:     o, path: cmp.Or(u.EscapedPath(), "/"), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
 		proxies:     o.TrustedProxies,
 		browsers:    browser.NewGuard(append([]string{u.Host}, o.AllowHosts...)...),
@@ -218,7 +208,7 @@ func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 // has it too.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
-	if orSlash(r.URL.EscapedPath()) != h.path {
+	if cmp.Or(r.URL.EscapedPath(), "/") != h.path {
 		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return
 	}
@@ -242,22 +232,12 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		start := time.Now()
-		e := h.refuse(w, r, err)
-		h.report(Event{
-			Name: EventPost, Outcome: e.kind.slug, Status: e.kind.status, Err: e,
-			TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
-		}, zap.Stringer("requester", h.proxies.requester(r)))
+		start, e := time.Now(), Event{Name: EventPost}
+		h.refused(w, r, &e, err)
+		h.reportRequest(w, r, start, e)
 	case media == mediaXML:
 		h.servePublish(w, r)
 	default:
 		h.serveForm(w, r)
 	}
-}
-
-func orSlash(path string) string {
-	if path == "" {
-		return "/"
-	}
-	return path
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -20,19 +21,9 @@ type Rate struct {
 // String says it for a person: 600 per minute.
 func (r Rate) String() string { return fmt.Sprintf("%d per %s", r.Events, r.unit()) }
 
-func (r Rate) unit() string {
-	switch r.Per {
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
-	case 24 * time.Hour:
-		return "day"
-	}
-	return r.Per.String()
-}
+var units = map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}
+
+func (r Rate) unit() string { return cmp.Or(units[r.Per], r.Per.String()) }
 
 // maxLimiters is how many keys are remembered for one rate. A key that was forgotten
 // begins with its full rate again.

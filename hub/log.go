@@ -17,6 +17,19 @@ const (
 	quietEvery = 2 * time.Second
 )
 
+// refused answers a request with the refusal for err, and notes that in its event.
+func (h *Handler) refused(w http.ResponseWriter, r *http.Request, e *Event, err error) {
+	refusal := h.refuse(w, r, err)
+	e.Outcome, e.Status, e.Err = refusal.kind.slug, refusal.kind.status, refusal
+}
+
+// reportRequest reports the event of a request that came at start and was answered.
+func (h *Handler) reportRequest(w http.ResponseWriter, r *http.Request, start time.Time, e Event, more ...zap.Field) {
+	e.TraceParent, e.RequestID = traceParent(r), w.Header().Get(headerRequestID)
+	e.Start, e.Duration = start, time.Since(start)
+	h.report(e, append(more, zap.Stringer("requester", h.proxies.requester(r)))...)
+}
+
 // report logs the one line of a request that was answered, and passes the event on. If
 // the fault is this hub's own, the line is a warning. More are fields that the event does
 // not have; unknown fields are left out.
@@ -65,9 +78,6 @@ func orSkip(key, value string) zap.Field {
 	}
 	return zap.String(key, value)
 }
-
-// requestID is the X-Request-Id of the answer; empty if the server did not set it.
-func requestID(w http.ResponseWriter) string { return w.Header().Get(headerRequestID) }
 
 // traceParent is the trace context of a request (W3C Trace Context, 3.2.2), unless it is
 // too long. The caller checks it.

@@ -3,6 +3,7 @@ package hub
 import (
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -82,31 +83,18 @@ func parseAccept(header http.Header) accept {
 // it (RFC 9110, 12.5.1).
 func (a accept) quality(media string) float64 {
 	major, _, _ := strings.Cut(media, "/")
-	best, q := 0, 0.0
+	ranges := []string{"*/*", major + "/*", media} // the more specific ones last
+	best, q := -1, 0.0
 	for _, r := range a {
-		specific := 0
-		switch r.media {
-		case media:
-			specific = 3
-		case major + "/*":
-			specific = 2
-		case "*/*":
-			specific = 1
-		}
-		if specific > best {
-			best, q = specific, r.q
+		if i := slices.Index(ranges, r.media); i > best {
+			best, q = i, r.q
 		}
 	}
 	return q
 }
 
-// prefers reports whether one of the media types is more welcome than plain
-// text, which is what everybody gets who doesn't say so.
+// prefers reports whether one of the media types is more welcome than plain text, which is
+// the default.
 func (a accept) prefers(media ...string) bool {
-	for _, m := range media {
-		if a.quality(m) > a.quality("text/plain") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(media, func(m string) bool { return a.quality(m) > a.quality("text/plain") })
 }

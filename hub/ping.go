@@ -14,20 +14,16 @@ import (
 // writes its log line. The operator sees the result with the topics.
 func (h *Handler) servePing(w http.ResponseWriter, r *http.Request, form websub.Form, start time.Time) {
 	topics, err := h.ping(r, form)
-	status, outcome, topic := http.StatusAccepted, OutcomeAccepted, ""
+	e := Event{Name: EventPing, Outcome: OutcomeAccepted, Status: http.StatusAccepted}
 	if err != nil {
-		e := h.refuse(w, r, err)
-		status, outcome, err = e.kind.status, e.kind.slug, e
+		h.refused(w, r, &e, err)
 	} else {
-		answer(w, "text/plain; charset=utf-8", status, "Accepted. The hub fetches the topic next, and delivers what it serves to the subscribers.\n")
+		answer(w, "text/plain; charset=utf-8", e.Status, "Accepted. The hub fetches the topic next, and delivers what it serves to the subscribers.\n")
 	}
 	if len(topics) == 1 {
-		topic = topics[0]
+		e.Topic = topics[0]
 	}
-	h.report(Event{
-		Name: EventPing, Outcome: outcome, Status: status, Topic: topic, Err: err,
-		TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
-	}, zap.Int("topics", len(topics)), zap.Stringer("requester", h.proxies.requester(r)))
+	h.reportRequest(w, r, start, e, zap.Int("topics", len(topics)))
 }
 
 // ping accepts a ping. Nil: all its topics are marked durably, and will be fetched.

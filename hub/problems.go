@@ -115,8 +115,20 @@ func refuse(k kind, format string, args ...any) *refusal {
 	return &refusal{kind: k, detail: fmt.Sprintf(format, args...)}
 }
 
-// classify makes a refusal of any error. One that it does not know is taken for
-// the store's: every other part has error types of its own.
+// refusals are the errors that mean the same refusal whenever they come.
+var refusals = []struct {
+	err    error
+	answer refusal
+}{
+	{validate.ErrUnknownCredential, refusal{kind: wrongCredential, detail: "The bearer token or X-Hub-Signature is not that of a publisher here. Check it, or leave it out if the topic's content is to speak for itself."}},
+	{validate.ErrNotCovered, refusal{kind: notCovered, detail: "The credential is valid and does not cover this topic; the hub's operator says which topics it covers."}},
+	{browser.ErrCrossSite, refusal{kind: crossSite, detail: "A web page of another origin had a browser send this. This hub carries out nothing for such pages, since the people who visit them do not know of it. Send the request from a program, without the headers Origin and Sec-Fetch-Site."}},
+	{browser.ErrHost, refusal{kind: crossSite, detail: "A browser sent this to a host name that is not one of this hub's. Use the host name of its URL; or have its operator allow this one with --allow-host."}},
+	{journal.ErrTooManyPings, refusal{kind: tooManyPings, detail: "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.", wait: time.Minute}},
+}
+
+// classify returns the refusal for any error. An error that it does not know is the
+// store's: every other part has error types of its own.
 func classify(err error) *refusal {
 	var (
 		r          *refusal
@@ -138,10 +150,6 @@ func classify(err error) *refusal {
 		return refuse(badForm, "%s", sentence(form.Error()))
 	case errors.As(err, &document):
 		return classifyDocument(document)
-	case errors.Is(err, validate.ErrUnknownCredential):
-		return refuse(wrongCredential, "The bearer token or X-Hub-Signature is not that of a publisher here. Check it, or leave it out if the topic's content is to speak for itself.")
-	case errors.Is(err, validate.ErrNotCovered):
-		return refuse(notCovered, "The credential is valid and does not cover this topic; the hub's operator says which topics it covers.")
 	case errors.As(err, &mismatch):
 		return refuse(contentMismatch, "What was posted has to be what the topic URI serves, or a copy below it that Content-Location names: %s Try again once it is.", sentence(mismatch.Reason))
 	case errors.As(err, &denied):
@@ -152,21 +160,18 @@ func classify(err error) *refusal {
 		return refuse(topicUnreachable, "The topic could not be asked: %s Try again later.", sentence(unsure.Reason)).retryAfter(unsure.After)
 	case errors.As(err, &refused):
 		return refuse(callbackNotAllowed, "The callback's address %s", sentence(refused.Error()))
-	case errors.Is(err, browser.ErrCrossSite):
-		return refuse(crossSite, "A web page of another origin had a browser send this. This hub carries out nothing for such pages, since the people who visit them do not know of it. Send the request from a program, without the headers Origin and Sec-Fetch-Site.")
-	case errors.Is(err, browser.ErrHost):
-		return refuse(crossSite, "A browser sent this to a host name that is not one of this hub's. Use the host name of its URL; or have its operator allow this one with --allow-host.")
-	case errors.Is(err, journal.ErrTooManyPings):
-		return refuse(tooManyPings, "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.").retryAfter(time.Minute)
 	case errors.As(err, &overbooked):
 		return refuse(tooManySubscriptions, "%s", sentence(overbooked.Reason)).retryAfter(overbooked.RetryAfter)
 	}
-	if errors.Is(err, journal.ErrFull) {
-		r = refuse(storeFull, "This hub's store is full, and nothing was accepted. Try again later.")
-	} else {
-		r = refuse(storeDown, "This hub's store can't be reached; the request was not acknowledged. Send it again later, as it is.")
+	for _, known := range refusals {
+		if errors.Is(err, known.err) {
+			return &known.answer
+		}
 	}
-	r.cause = err
+	r = &refusal{kind: storeDown, detail: "This hub's store can't be reached; the request was not acknowledged. Send it again later, as it is.", cause: err}
+	if errors.Is(err, journal.ErrFull) {
+		r.kind, r.detail = storeFull, "This hub's store is full, and nothing was accepted. Try again later."
+	}
 	return r
 }
 

@@ -41,7 +41,6 @@ type publication struct {
 	signature  string // X-Hub-Signature, if it has to be checked
 	byContent  bool   // the topic has to serve the same content
 	publisher  string // the name that goes with the credential; empty: anonymous
-	requester  string
 	network    string // of the requester, as it is counted
 	who, host  string // the keys of the rate limits that count it
 	relayed    []string
@@ -110,16 +109,14 @@ func (h *Handler) servePublish(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	p := &publication{w: w, r: r}
 	err := h.enter(r.Context(), p, posted)
-	status, outcome := http.StatusOK, p.outcome()
-	if err != nil {
-		e := h.refuse(w, r, err)
-		status, outcome, err = e.kind.status, e.kind.slug, e
-	} else {
-		answerJSON(w, "application/json", status, p.accepted)
+	e := Event{
+		Name: EventPublish, Outcome: p.outcome(), Status: http.StatusOK, Topic: p.topic,
+		NotificationID: p.id, Gap: p.gap, Publisher: p.publisher, Bytes: p.bodyLength, Append: p.stored,
 	}
-	h.report(Event{
-		Name: EventPublish, Outcome: outcome, Status: status, Topic: p.topic, Err: err,
-		NotificationID: p.id, Gap: p.gap, Publisher: p.publisher, Bytes: p.bodyLength, TraceParent: traceParent(r), RequestID: requestID(w),
-		Start: start, Duration: time.Since(start), Append: p.stored,
-	}, orSkip("publisher", p.publisher), zap.String("requester", p.requester), zap.Int64("bytes", p.bodyLength))
+	if err != nil {
+		h.refused(w, r, &e, err)
+	} else {
+		answerJSON(w, "application/json", e.Status, p.accepted)
+	}
+	h.reportRequest(w, r, start, e, orSkip("publisher", p.publisher), zap.Int64("bytes", p.bodyLength))
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -43,25 +41,21 @@ func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form,
 func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form websub.Form, start time.Time, err error) {
 	var req websub.SubscribeRequest
 	err = h.subscribe(r, form, &req, err)
-	status, outcome := http.StatusAccepted, OutcomeAccepted
+	e := Event{Name: EventSubscribe, Outcome: OutcomeAccepted, Status: http.StatusAccepted, Topic: req.Topic}
 	if err != nil {
-		e := h.refuse(w, r, err)
-		status, outcome, err = e.kind.status, e.kind.slug, e
+		h.refused(w, r, &e, err)
 	} else {
-		answer(w, "text/plain; charset=utf-8", status,
+		answer(w, "text/plain; charset=utf-8", e.Status,
 			"Accepted. The hub asks the callback next to confirm this; its answer decides.\n")
 	}
-	event, id := EventSubscribe, ""
 	if req.Mode == websub.ModeUnsubscribe {
-		event = EventUnsubscribe
+		e.Name = EventUnsubscribe
 	}
+	id := ""
 	if req.Callback != "" {
 		id = subscriptions.ID(req.Topic, req.Callback).String()
 	}
-	h.report(Event{
-		Name: event, Outcome: outcome, Status: status, Topic: req.Topic, Err: err,
-		TraceParent: traceParent(r), RequestID: requestID(w), Start: start, Duration: time.Since(start),
-	}, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)), zap.Stringer("requester", h.proxies.requester(r)))
+	h.reportRequest(w, r, start, e, orSkip("subscription_id", id), orSkip("callback_host", egress.HostPortOf(req.Callback)))
 }
 
 // subscribe accepts a subscription request. Nil: it is stored and will be verified. Unread

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	if err != nil {
 		return fmt.Errorf("ending subscription %v: %w", id, err)
 	}
-	topic, _ := rec.pair()
+	topic, _ := rec.Pair()
 	if topic == "" {
 		return ErrNotFound
 	}
@@ -64,24 +65,23 @@ func endWithNotice(rec Record, reason, notice string, head journal.Anchor, now t
 	if !inForce && !requested {
 		return rec, nil
 	}
-	topic, callback := rec.pair()
+	topic, callback := rec.Pair()
 	rec = End(rec, reason, head, now)
 	rec.Request = &Request{
 		ID: uuid.New(), Mode: websub.ModeDenied, Topic: topic, Callback: callback,
 		AcceptedAt: now,
-		Denied:     orElse(notice, "The subscription was ended by the hub."),
+		Denied:     cmp.Or(notice, "The subscription was ended by the hub."),
 	}
 	return rec, rec.Request
 }
 
-// pair is the topic and the callback of a record; of an empty one, nothing.
-func (r Record) pair() (topic, callback string) {
+// Pair returns the topic and the callback of a record. Both are empty if it stores nothing.
+func (r Record) Pair() (topic, callback string) {
 	switch {
 	case r.Subscription != nil:
 		return r.Subscription.Topic, r.Subscription.Callback
 	case r.Request != nil:
 		return r.Request.Topic, r.Request.Callback
-	default:
-		return "", ""
 	}
+	return "", ""
 }

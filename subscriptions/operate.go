@@ -30,7 +30,7 @@ const entriesPage = 1000
 // there is nothing to try.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
-		if topic, _ := rec.pair(); topic == "" {
+		if topic, _ := rec.Pair(); topic == "" {
 			return rec, ErrNotFound
 		}
 		return Retry(rec, s.o.Clock.Earliest())
@@ -60,7 +60,7 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 	if rec, err = s.o.Store.Get(ctx, id); err != nil {
 		return 0, rec, err
 	}
-	topic, _ := rec.pair()
+	topic, _ := rec.Pair()
 	if topic == "" {
 		return 0, rec, ErrNotFound
 	}
@@ -118,6 +118,6 @@ func (s *Service) before(ctx context.Context, topic string, since time.Time) (he
 
 // recordEvent is an event of a subscription, or of the request for one.
 func recordEvent(name string, rec Record) Event {
-	topic, callback := rec.pair()
+	topic, callback := rec.Pair()
 	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: egress.HostPortOf(callback)}
 }

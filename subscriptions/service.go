@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -131,11 +132,11 @@ type Service struct {
 
 // New returns a Service. It does nothing in the background until Run.
 func New(o Options) *Service {
-	o.LeaseMin = orElse(o.LeaseMin, 300*time.Second)
-	o.LeaseDefault = orElse(o.LeaseDefault, 864_000*time.Second)
-	o.LeaseMax = orElse(o.LeaseMax, 2_678_400*time.Second)
-	o.Timeout = orElse(o.Timeout, 15*time.Second)
-	o.Workers = orElse(o.Workers, 512)
+	o.LeaseMin = cmp.Or(o.LeaseMin, 300*time.Second)
+	o.LeaseDefault = cmp.Or(o.LeaseDefault, 864_000*time.Second)
+	o.LeaseMax = cmp.Or(o.LeaseMax, 2_678_400*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.Workers = cmp.Or(o.Workers, 512)
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
 	}
@@ -159,14 +160,6 @@ func New(o Options) *Service {
 		queue:  newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live),
 		counts: newCounts(max(o.MaxTotal, 0), o.MaxPerHost > 0, o.Owns),
 	}
-}
-
-func orElse[T comparable](v, or T) T {
-	var zero T
-	if v == zero {
-		return or
-	}
-	return v
 }
 
 // owns tells whether this hub works on the shard of a subscription.

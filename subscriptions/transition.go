@@ -141,7 +141,7 @@ func End(rec Record, reason string, head journal.Anchor, now time.Time) Record {
 		return rec
 	}
 	s := *rec.Subscription
-	s.Gaps = addLag(s.Gaps, s.Cursor.Anchor, head, gapReason(reason), now)
+	s.Gaps = addLag(s.Gaps, s.Cursor.Anchor, head, gapReasons[reason], now)
 	s.EndedAt, s.EndReason = now, reason
 	rec.Subscription = &s
 	return rec
@@ -213,16 +213,10 @@ func addLag(gaps []journal.Gap, cursor, head journal.Anchor, reason string, now 
 	})
 }
 
-// gapReason is the reason of the gap that an end leaves.
-func gapReason(end string) string {
-	switch end {
-	case EndUnsubscribed:
-		return journal.GapUnsubscribe
-	case EndGone:
-		return journal.GapGone
-	case EndExpired:
-		return journal.GapExpired
-	default:
-		return journal.GapRemoved
-	}
+// gapReasons are the reasons of the gaps that ends leave.
+var gapReasons = map[string]string{
+	EndUnsubscribed: journal.GapUnsubscribe,
+	EndGone:         journal.GapGone,
+	EndExpired:      journal.GapExpired,
+	EndRemoved:      journal.GapRemoved,
 }

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -120,7 +121,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 		j.check, j.Due = false, time.Now()
 		return true
 	case errors.As(err, &denied):
-		return s.refuse(ctx, j, r, orElse(denied.Reason, "The topic is not served by this hub."))
+		return s.refuse(ctx, j, r, cmp.Or(denied.Reason, "The topic is not served by this hub."))
 	case errors.As(err, &wait):
 		s.pause(j, wait.After)
 		return true
@@ -225,13 +226,9 @@ func (s *Service) deny(ctx context.Context, j *job, r *Request) (keep bool) {
 	case a.err != nil, a.status >= http.StatusInternalServerError:
 		return s.failed(ctx, j, r, a, false)
 	}
-	keep = s.amend(ctx, j, r, func(Request) *Request { return nil })
-	if !keep {
-		e := requestEvent(EventDenied, r, r.Denied)
-		e.Status, e.Duration = a.status, a.took
-		s.o.Event(e)
-	}
-	return keep
+	e := requestEvent(EventDenied, r, r.Denied)
+	e.Status, e.Duration = a.status, a.took
+	return s.remove(ctx, j, r, e)
 }
 
 // failed plans the next try of a verification or denial, or drops the
@@ -254,11 +251,16 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 	})
 }
 
-// drop takes a request away without an effect.
+// drop removes a request that has no effect.
 func (s *Service) drop(ctx context.Context, j *job, r *Request, reason string) (keep bool) {
+	return s.remove(ctx, j, r, requestEvent(EventDropped, r, reason))
+}
+
+// remove removes a request, and reports e if it was still the pending one.
+func (s *Service) remove(ctx context.Context, j *job, r *Request, e Event) (keep bool) {
 	keep = s.amend(ctx, j, r, func(Request) *Request { return nil })
 	if !keep {
-		s.o.Event(requestEvent(EventDropped, r, reason))
+		s.o.Event(e)
 	}
 	return keep
 }
