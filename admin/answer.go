@@ -14,7 +14,7 @@ import (
 type problem struct {
 	status     int
 	detail     string
-	retryAfter int // seconds; 0: it is not said
+	retryAfter int // seconds; 0: no Retry-After
 }
 
 func (p *problem) Error() string { return p.detail }
@@ -31,7 +31,7 @@ func badRequest(format string, args ...any) *problem {
 	return refuse(http.StatusBadRequest, format, args...)
 }
 
-// problemOf is what err says; an error that is no problem is the store's.
+// problemOf returns the problem for err. An error that is no problem is the store's.
 func problemOf(err error) *problem {
 	var p *problem
 	if !errors.As(err, &p) {
@@ -41,7 +41,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// fail answers a call that only reads with what err says.
+// fail answers a call that only reads with the problem for err.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.status == http.StatusServiceUnavailable {

@@ -17,8 +17,8 @@ const maxRequest = 4 << 10
 
 const mediaJSON = "application/json"
 
-// noBody refuses a body that says something where there is nothing to say: it is
-// empty, or {}, which many clients send with every POST.
+// noBody refuses any body except an empty one and {}, which many clients send with every
+// POST.
 func noBody(r *http.Request) error {
 	body, err := readBody(r)
 	if err != nil {
@@ -69,8 +69,7 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == mediaJSON && (!named || strings.EqualFold(charset, "utf-8")) && h.Get("Content-Encoding") == ""
 }
 
-// parseReplay reads one JSON object with the member "since", spelled like that,
-// and no other.
+// parseReplay reads one JSON object whose only member is "since", in this spelling.
 func parseReplay(body []byte) (req ReplayRequest, err error) {
 	seen := false
 	err = parseObject(body, func(name string, d *json.Decoder) error {
@@ -97,7 +96,7 @@ func parseReplay(body []byte) (req ReplayRequest, err error) {
 	return req, err
 }
 
-// parseObject reads one JSON object, of which member is to decode each value.
+// parseObject reads one JSON object. It calls member to decode each value.
 func parseObject(body []byte, member func(name string, d *json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

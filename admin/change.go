@@ -17,22 +17,20 @@ import (
 )
 
 const (
-	// changeTimeout is how long a change may take. It goes on when whoever asked
-	// for it leaves, so that the log says what came of it.
+	// changeTimeout is how long a change may take. It goes on if the client disconnects, so
+	// that the log has the result.
 	changeTimeout = 30 * time.Second
-	// startingRetry is after how many seconds to ask a hub again that starts.
+	// startingRetry is the Retry-After, in seconds, of a hub that is starting.
 	startingRetry = 2
-	// maxResets is how often a reset is tried at a topic that is being published
-	// to.
+	// maxResets is how often a reset is tried while notifications arrive for the topic.
 	maxResets = 100
 )
 
-// endNotice is what a callback is told whose subscription the operator ends.
+// endNotice is the reason in the denial when the operator ends a subscription.
 const endNotice = "The operator of the hub has ended the subscription."
 
-// change is the handler of a call that changes something: do returns the answer,
-// and what the log is to say it was about. One line is written, whatever comes of
-// it.
+// change is the handler of a call that changes something. Do returns the answer, and the
+// log field that names what it changed. Each call writes one log line, also if it fails.
 func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if RoleOf(r.Context()) == Reader {
@@ -41,8 +39,8 @@ func (a *api) change(action string, do func(r *http.Request) (answer any, what z
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 		defer cancel()
-		// A body that does not come ends with the same time; not every
-		// ResponseWriter of a test can do that.
+		// The body has to arrive in the same time. Not every ResponseWriter of a test
+		// supports that.
 		_ = http.NewResponseController(w).SetReadDeadline(began.Add(changeTimeout))
 		answer, what, err := do(r.WithContext(ctx))
 
@@ -67,8 +65,8 @@ func (a *api) change(action string, do func(r *http.Request) (answer any, what z
 	}
 }
 
-// requestID is the field that names a request as its answer does; none where
-// whoever serves the handler has not set X-Request-Id.
+// requestID is the log field for the X-Request-Id of an answer. There is none if the server
+// did not set it.
 func requestID(w http.ResponseWriter) zap.Field {
 	if id := w.Header().Get("X-Request-Id"); id != "" {
 		return zap.String("request_id", id)
@@ -84,7 +82,7 @@ func requester(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// control is what carries changes out, once the hub has started.
+// control returns the Control, or a problem while the hub is starting.
 func (a *api) control() (Control, error) {
 	if a.Control != nil {
 		if c := a.Control(); c != nil {
@@ -107,7 +105,7 @@ func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 		return nil, what, err
 	}
 	what = zap.String("topic", t.head.Topic)
-	// What was never published to may start anywhere as it is, with any kind.
+	// A topic without notifications may start anywhere, with any kind: it needs no reset.
 	for range maxResets {
 		if t.head.Version == "" || t.head.Reset && t.head.Kind == "" || t.head.Forgotten() {
 			return a.topic(t), what, nil
@@ -127,7 +125,7 @@ func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
 	return nil, what, refuse(http.StatusConflict, "The topic is being published to so fast that it could not be reset; stop its Source first, or try again.")
 }
 
-// reload is refused where one thing is no good, with what was read all the same.
+// reload refuses if one thing cannot be used. The answer also names what was read again.
 func (a *api) reload(r *http.Request) (any, zap.Field, error) {
 	if err := noBody(r); err != nil {
 		return nil, zap.Skip(), err

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	countedFor = 5 * time.Second // for which a count is answered again
-	maxCounted = 256             // counts that are kept
+	countedFor = 5 * time.Second // how long a count is reused
+	maxCounted = 256             // counts that are cached
 	maxRunning = 2               // counts at once: each reads every subscription
 )
 
-// counter counts what became of notifications: one once at a time however many
-// ask, and anew after countedFor. A count ends when nobody waits for it any more.
+// counter counts the outcomes of notifications. Requests for the same notification share one
+// count, which is reused for countedFor. A count ends when no request waits for it any more.
 type counter struct {
 	count func(ctx context.Context, id uuid.UUID) (NotificationStatus, error)
 	now   func() time.Time
@@ -64,8 +64,8 @@ func (c *counter) get(ctx context.Context, id uuid.UUID) (NotificationStatus, er
 	return n.result, n.err
 }
 
-// join returns the count under way, a new one where there is none, or nil and
-// what is kept.
+// join returns the running count, or starts one. If there is a cached result, it returns nil
+// and that.
 func (c *counter) join(ctx context.Context, id uuid.UUID) (*counting, NotificationStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *counter) join(ctx context.Context, id uuid.UUID) (*counting, Notificati
 	}
 	n := c.running[id]
 	if n == nil {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it is not one request's
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // requests share it
 		n = &counting{cancel: cancel, done: make(chan struct{})}
 		c.running[id] = n
 		go c.run(ctx, id, n)
@@ -85,7 +85,7 @@ func (c *counter) join(ctx context.Context, id uuid.UUID) (*counting, Notificati
 	return n, NotificationStatus{}
 }
 
-// leave ends the count when nobody waits for it, and tells whether it did.
+// leave ends the count if no other request waits for it. It reports whether it did.
 func (c *counter) leave(id uuid.UUID, n *counting) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,9 +3,8 @@
 //
 // It reads through the interfaces of journal and subscriptions, never from a
 // store itself, and answers in its own JSON types, which the command line
-// decodes again. What the operator changes goes through Control, or is the
-// journal's Reset; each change is one line of the log. What only the running hub
-// knows (its addresses, its nodes, its readiness) it is given as functions. It
-// starts no goroutine but that of a count, which ends with the requests that wait
-// for it.
+// decodes again. The operator's changes go through Control, or are the journal's
+// Reset and Remove; each change is one log line. Options has functions for what only
+// the running hub knows: its addresses, its nodes, its readiness. The only goroutines
+// that it starts are those of counts, which end with the requests that wait for them.
 package admin

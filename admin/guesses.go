@@ -15,15 +15,15 @@ const (
 	// how long it takes until it may send one more.
 	guessBurst = 10
 	guessEvery = 6 * time.Second
-	// guessesKept is how many wrong tokens of one address are known again.
+	// guessesKept is how many wrong tokens of one address are remembered.
 	guessesKept = 4
 	// guessersKept bounds the addresses that are remembered.
 	guessersKept = 10_000
 )
 
-// guesses slows anyone who tries tokens, and nobody at another address. Sending the same
-// wrong token again is no guess: a script that was left with the old token does not shut
-// out the operator beside it. It may be shared between goroutines.
+// guesses slows down addresses that try tokens. Sending the same wrong token again is no
+// guess, so that a script with an old token does not lock out an operator at the same
+// address. It may be shared between goroutines.
 type guesses struct {
 	mu   sync.Mutex
 	from *simplelru.LRU[string, *guesser]
@@ -41,8 +41,8 @@ func newGuesses() *guesses {
 	return &guesses{from: from}
 }
 
-// wait notes a token of an address. Above zero, the address has to wait for so long until
-// a token of it counts, be it the right one.
+// wait records a token from an address. If it returns more than zero, the address has to
+// wait that long before any token from it counts, even the right one.
 func (g *guesses) wait(now time.Time, addr string, token [sha256.Size]byte, right bool) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

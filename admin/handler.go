@@ -16,8 +16,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Topics is what the API reads of the journal, and how it resets and removes a
-// topic. journal.Journal has it.
+// Topics reads the journal, and resets and removes topics. journal.Journal implements it.
 type Topics interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
@@ -27,84 +26,82 @@ type Topics interface {
 	journal.Remover
 }
 
-// Pings is what the API reads of the pings. journal.Pings has it.
+// Pings reads ping records. journal.Pings implements it.
 type Pings interface {
 	PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error)
 }
 
-// Subscriptions is what the API reads of the subscriptions. subscriptions.Store
-// has it.
+// Subscriptions reads subscriptions. subscriptions.Store implements it.
 type Subscriptions interface {
 	Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
 	Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error)
 }
 
-// Control carries out what the operator asks for. subscriptions.Service has it.
+// Control changes subscriptions for the operator. subscriptions.Service implements it.
 type Control interface {
 	Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec subscriptions.Record, err error)
 	End(ctx context.Context, id uuid.UUID, reason, notice string) error
 }
 
-// Check is one condition of readiness that was looked at.
+// Check is the result of one readiness check.
 type Check struct {
 	Name string
-	// Holds says what is true where Err is nil.
+	// Holds says what is true if Err is nil.
 	Holds string
 	Err   error
 }
 
-// Options is what the handler works with. Topics, Subscriptions and Info are
-// required. What it is given is called from many goroutines at once.
+// Options are what the handler works with. Topics, Subscriptions and Info are required. All
+// functions are called from many goroutines at once.
 type Options struct {
 	Topics        Topics
 	Subscriptions Subscriptions
 	Info          func(context.Context) Info
-	// Pings has the pings of topics. Nil: there are none.
+	// Pings reads ping records. Nil: there are none.
 	Pings Pings
-	// Control returns what carries changes out; nil as long as the hub starts,
-	// which is answered with 503. Nil itself: there never is one.
+	// Control returns the Control, or nil while the hub is starting: then changes are
+	// answered with 503. If the function is nil, they always are.
 	Control func() Control
-	// Ready tells whether the hub can take requests, and comes back when its
-	// context ends. Nil: always.
+	// Ready checks whether the hub can accept requests. It returns when its context ends.
+	// Nil: always ready.
 	Ready func(context.Context) []Check
-	// Subscribers counts those who get a topic now; ok is false where that is not
-	// known, as where other hubs have some of them. Nil: it never is.
+	// Subscribers counts the active subscriptions of a topic. It returns false if the
+	// number is unknown, for example because other hubs own some of them. Nil: always
+	// unknown.
 	Subscribers func(topic string) (n int, ok bool)
-	// Fleet tells how all hubs on the store are. Nil: there is no such call.
+	// Fleet returns the state of all hubs on the store. Nil: there is no such call.
 	Fleet func(context.Context) Now
-	// Pauses tells why subscriptions of a topic wait. Nil: it is not known.
+	// Pauses returns why subscriptions of a topic wait. Nil: unknown.
 	Pauses func(topic string) []Pause
 	// Metrics answers /metrics. Nil: there is no such path.
 	Metrics http.Handler
-	// Pprof serves profiles of the process at /debug/pprof/ (`--pprof`), where
-	// there is a token.
+	// Pprof serves profiles of the process at /debug/pprof/ (`--pprof`), if there is a
+	// token.
 	Pprof bool
-	// Token returns the bearer token that is asked for (`--admin-token-file`), of
-	// which a reload may make another. Nil: none is asked for, and only the host
-	// names of this machine are answered.
+	// Token returns the bearer token that requests need (`--admin-token-file`). A reload may
+	// change it. Nil: requests need none, and have to use a host name of this machine.
 	Token func() string
-	// ReaderToken returns the token with which somebody may look and change nothing
-	// (`--admin-readonly-token-file`). Nil: there is none.
+	// ReaderToken returns the token of Reader (`--admin-readonly-token-file`). Nil: there is
+	// none.
 	ReaderToken func() string
-	// Page makes the handler of what is below PagePath, which asks api for all that it
-	// shows and does. Nil: there is none.
+	// Page returns the handler for the paths below PagePath. It uses api for everything that
+	// it shows and does. Nil: there is no page.
 	Page func(api http.Handler) http.Handler
 	// Hosts are the host names that browsers may use besides those of this machine
 	// (`--allow-host`).
 	Hosts []string
-	// Refused counts requests that were refused before anything was looked at. Nil:
-	// nobody does. It must not wait.
+	// Refused is called with each request that was refused before its handler ran. It must
+	// not block. Nil: it is not called.
 	Refused func(Refusal)
-	// Reload reads files again, and says of each what came of it. Nil: there is no
-	// such call.
+	// Reload reads files again, and returns the result for each. Nil: there is no such call.
 	Reload func() []Reloaded
 	Log    *zap.Logger      // nil: no log
 	Now    func() time.Time // nil: time.Now
 }
 
-// api is the handlers and what they share.
+// api has the handlers and what they share.
 type api struct {
 	Options
 	routes []route
@@ -115,19 +112,19 @@ type api struct {
 type route struct {
 	method, path string
 	about        string // for the index
-	// params are those of the query; any other is refused. Nil: they are the
-	// handler's matter.
+	// params are the parameters of the query; any other is refused. Nil: the handler checks
+	// them.
 	params []string
 	handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// none are the parameters of a call that has none, and paging those of a list.
+// none is for a call without parameters, and paging has those of a list.
 var (
 	none   = []string{}
 	paging = []string{"limit", "after"}
 )
 
-// text says what a route does, and with which parameters.
+// text describes a route and its parameters.
 func (rt *route) text() string {
 	if len(rt.params) == 0 {
 		return rt.about
@@ -156,8 +153,8 @@ func newAPI(o Options) *api {
 
 func (a *api) handler() http.Handler { return newSecure(a.Options, a.router()) }
 
-// table is all paths of the listener. An error that a handler returns becomes the
-// answer (fail); it must not have written anything before.
+// table returns all paths of the listener. If a handler returns an error, that becomes the
+// answer (fail), and the handler must not have written anything.
 func (a *api) table() []route {
 	rs := []route{
 		{http.MethodGet, "/", "this list", nil, a.index},

@@ -33,7 +33,7 @@ func (a *api) listAttempts(w http.ResponseWriter, r *http.Request) error {
 	return writeDated(w, p, items, func(a Attempt) time.Time { return a.At })
 }
 
-// attempt says of one that got no answer why, in the words that were kept.
+// attempt converts an attempt. If it got no answer, the error is the stored text.
 func attempt(a subscriptions.Attempt) Attempt {
 	status, reason := Outcome(a.Status)
 	if a.Error != "" {
@@ -74,9 +74,9 @@ func gaps(of []journal.Gap) []Gap {
 	return out
 }
 
-// writeDated writes a page of a list that is short and has no ids: what goes on
-// after an item is its time, and which of those of the same time it is. Items may
-// have left the list at its front since the page before.
+// writeDated writes a page of a short list without ids. The mark of an item is its time, and
+// its number among items of the same time. Items may have been deleted at the front of the
+// list since the previous page.
 func writeDated[T any](w http.ResponseWriter, p pageRequest, all []T, at func(T) time.Time) error {
 	marks := make([]string, len(all))
 	begin, same := 0, 0
@@ -100,8 +100,8 @@ func writeDated[T any](w http.ResponseWriter, p pageRequest, all []T, at func(T)
 	return writeJSON(w, page)
 }
 
-// beginAfter is the index of the item after the one with the mark that a page
-// gave as next, or where that is gone, of the first that is later.
+// beginAfter returns the index of the item after the one with the mark p.after. If that item
+// is gone, it returns the index of the first later one.
 func beginAfter[T any](p pageRequest, all []T, marks []string, at func(T) time.Time) (int, error) {
 	nanos, same, ok := strings.Cut(p.after, ".")
 	ns, err := strconv.ParseInt(nanos, 10, 64)

@@ -39,9 +39,8 @@ func (a *api) listNotifications(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, p.limit, items, func(n Notification) string { return n.ID })
 }
 
-// afterNotification is the anchor after which a page begins. Where the
-// notification that the page before ended with was trimmed, all that is retained
-// comes after it.
+// afterNotification returns the anchor after which a page begins. If the last notification of
+// the previous page was trimmed, that is the anchor before all retained ones.
 func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal.Head) (journal.Anchor, error) {
 	id, err := p.afterID()
 	if err != nil || id == uuid.Nil {
@@ -57,8 +56,8 @@ func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal
 	return e.Anchor(), err
 }
 
-// entries yields the retained notifications of a topic after an anchor that end
-// after since, but those that cannot be read. It holds batch of them at a time, without bodies.
+// entries yields the retained notifications of a topic after an anchor that end after since.
+// It skips those that cannot be read. It has at most batch of them in memory, without bodies.
 func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
 	return func(yield func(Notification, error) bool) {
 		for {
@@ -113,8 +112,8 @@ func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, status)
 }
 
-// count finds a notification and looks at every subscription for what became of
-// it there. It holds batch of them at a time.
+// count finds a notification and its outcome for every subscription. It has at most batch
+// subscriptions in memory.
 func (a *api) count(ctx context.Context, id uuid.UUID) (NotificationStatus, error) {
 	asOf := a.Now()
 	topic, e, err := a.Topics.Find(ctx, id)

@@ -26,15 +26,14 @@ const (
 // batch is how many items are read from a store at a time, whatever the page.
 const batch = 256
 
-// pageRequest is what every list is asked with.
+// pageRequest has the parameters of every list.
 type pageRequest struct {
 	limit int
-	after string // what the page before gave as next; empty: this is the first
+	after string // "next" of the previous page; empty: this is the first
 }
 
-// checkQuery refuses parameters that are not known, come twice or can't be
-// read, so that a filter with a slip in it does not select everything. Where
-// known is nil it lets all pass.
+// checkQuery refuses parameters that are unknown, come twice or cannot be read, so that a
+// misspelled filter does not select everything. If known is nil, it accepts all.
 func checkQuery(query string, known []string) error {
 	if known == nil {
 		return nil
@@ -69,12 +68,12 @@ func parsePage(q url.Values) (pageRequest, error) {
 	return p, nil
 }
 
-// badAfter is the answer to an ?after= that no page gave.
+// badAfter is the answer to an ?after= that is not from a page.
 func (p pageRequest) badAfter() error {
 	return badRequest("after=%s is not the \"next\" of a page of this list.", p.after)
 }
 
-// afterID is the id after which the page begins; the nil id: at the beginning.
+// afterID returns the id after which the page begins; the nil id: at the beginning.
 func (p pageRequest) afterID() (uuid.UUID, error) {
 	if p.after == "" {
 		return uuid.Nil, nil
@@ -86,7 +85,7 @@ func (p pageRequest) afterID() (uuid.UUID, error) {
 	return id, nil
 }
 
-// parseID reads an id in its one form: 36 characters.
+// parseID reads an id of 36 characters. It refuses other forms of a UUID.
 func parseID(s string) (uuid.UUID, error) {
 	id, err := uuid.Parse(s)
 	if err == nil && len(s) != len(uuid.Nil.String()) {
@@ -95,9 +94,8 @@ func parseID(s string) (uuid.UUID, error) {
 	return id, err
 }
 
-// walk yields what a store has, partition after partition and by id in each,
-// after an id; nil: from the beginning on. It holds batch of them at a time. An
-// error ends it.
+// walk yields the items of a store after an id, ordered by partition and then by id; nil:
+// from the beginning. It has at most batch of them in memory. An error ends it.
 func walk[T any](
 	ctx context.Context, after uuid.UUID,
 	read func(ctx context.Context, partition int, after uuid.UUID, limit int) ([]T, error),
@@ -113,7 +111,7 @@ func walk[T any](
 			for {
 				items, err := read(ctx, partition, after, batch)
 				if err == nil {
-					err = ctx.Err() // a long walk ends when nobody waits for it
+					err = ctx.Err() // end a long walk when the client disconnects
 				}
 				if err != nil {
 					yield(none, err)
@@ -133,17 +131,17 @@ func walk[T any](
 	}
 }
 
-// maxRead is how many items are looked at for one page, so that a filter which
-// selects few of many takes several requests and none of them long.
+// maxRead is how many items are read for one page. So a filter that selects few of many
+// needs several requests, and each is short.
 const maxRead = 50_000
 
-// readEnough is the error that ends the items of a page when maxRead were looked
-// at. The list goes on after the item of this id.
+// readEnough is the error that ends the items of a page after maxRead of them. The list
+// continues after the item with this id.
 type readEnough struct{ after string }
 
 func (e *readEnough) Error() string { return "the list continues after " + e.after }
 
-// bounded yields the first n items, and *readEnough where there are more.
+// bounded yields the first n items, and then *readEnough if there are more.
 func bounded[T any](items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last T
@@ -163,10 +161,10 @@ func bounded[T any](items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter
 	}
 }
 
-// writePage writes the first limit items as a Page, each as soon as it is there.
-// It ends before that where items says that enough was read. If items fails
-// before the first, nothing is written and the error comes back; after it the
-// connection is broken off, because half a page must not look like a whole one.
+// writePage writes the first limit items as a Page, each as soon as it is read. It ends
+// earlier at *readEnough. If items fails before the first one, writePage writes nothing and
+// returns the error. After that it closes the connection, because half a page must not look
+// like a whole one.
 func writePage[T any](w http.ResponseWriter, limit int, items iter.Seq2[T, error], id func(T) string) error {
 	n, last, end := 0, "", "]}\n"
 	for item, err := range items {
@@ -198,7 +196,7 @@ func writePage[T any](w http.ResponseWriter, limit int, items iter.Seq2[T, error
 	return nil
 }
 
-// begin writes what stands before item n of a page.
+// begin writes the text before item n of a page.
 func begin(w http.ResponseWriter, n int) {
 	before := ","
 	if n == 0 {

@@ -20,16 +20,16 @@ const (
 	// removeTime is how long one call works on the removal of a topic. It leaves
 	// time for the answer within changeTimeout.
 	removeTime = 20 * time.Second
-	// shardsAtOnce is how many shards are gone through at the same time, so that
-	// stores commit many ends together.
+	// shardsAtOnce is how many shards are read at the same time, so that stores commit many
+	// ends together.
 	shardsAtOnce = 32
 )
 
-// removedNotice is what a callback is told whose topic the operator removes.
+// removedNotice is the reason in the denials when the operator removes a topic.
 const removedNotice = "The operator of the hub has removed the topic."
 
-// removeTopic forgets a topic. What was done when the time is over stays done: the
-// next call finds fewer subscriptions and entries.
+// removeTopic removes a topic. If there is not enough time, the next call continues with the
+// subscriptions and entries that are left.
 func (a *api) removeTopic(r *http.Request) (any, zap.Field, error) {
 	id := mux.Vars(r)["id"]
 	what := zap.String("topic", id)
@@ -80,13 +80,13 @@ func parseForce(r *http.Request) (bool, error) {
 	return force == "true", nil
 }
 
-// refuseActive is the refusal to remove a topic that somebody still gets.
+// refuseActive refuses to remove a topic that has active subscriptions.
 func (a *api) refuseActive(ctx context.Context, topic string) error {
 	n, known := 0, false
 	if a.Subscribers != nil {
 		n, known = a.Subscribers(topic)
 	}
-	if !known || n == 0 { // what becomes active at this moment is in the store first
+	if !known || n == 0 { // a subscription that just became active is in the store first
 		var err error
 		if n, err = a.eachActive(ctx, topic, func(context.Context, uuid.UUID) error { return nil }); err != nil {
 			return err
@@ -98,8 +98,8 @@ func (a *api) refuseActive(ctx context.Context, topic string) error {
 	return refuse(http.StatusConflict, "The topic has active subscriptions: %d. End them first, or have them ended with ?force=true (--force).", n)
 }
 
-// eachActive hands do each subscription of a topic that is in force, from several
-// goroutines, and returns for how many it succeeded.
+// eachActive calls do with each active subscription of a topic, from several goroutines. It
+// returns for how many that succeeded.
 func (a *api) eachActive(ctx context.Context, topic string, do func(ctx context.Context, id uuid.UUID) error) (int, error) {
 	var n atomic.Int64
 	now := a.Now()
@@ -129,8 +129,8 @@ func (a *api) eachActive(ctx context.Context, topic string, do func(ctx context.
 	return int(n.Load()), err
 }
 
-// forgetTopic removes a topic and its ping record, though somebody publishes or pings
-// meanwhile.
+// forgetTopic removes a topic and its ping record. It tries again if a publish or a ping
+// comes meanwhile.
 func (a *api) forgetTopic(ctx context.Context, topic string) error {
 	for range maxResets {
 		head, err := a.Topics.Head(ctx, topic)

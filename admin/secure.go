@@ -23,13 +23,11 @@ import (
 // open are the paths that need no token: probes and scrapers have none.
 var open = []string{"/livez", "/readyz", "/metrics"}
 
-// local are the host names that are answered where there is no token. A page
-// from elsewhere that has its own name resolve to this machine still sends its
-// own name.
+// local are the host names that requests may use if there is no token. A page from elsewhere
+// whose own name resolves to this machine still sends its own name.
 var local = []string{"localhost", "127.0.0.1", "::1"}
 
-// Refusal is why a request was refused before anything was looked at, in a word for
-// counting.
+// Refusal is why a request was refused before its handler ran, as a word for metrics.
 type Refusal string
 
 // The refusals.
@@ -46,7 +44,7 @@ func Refusals() []Refusal {
 	return []Refusal{RefusedCrossSite, RefusedHost, RefusedNoToken, RefusedToken, RefusedGuesses}
 }
 
-// Of refusals so many lines are written at once, and then one each saidEvery.
+// At most saidBurst lines about refusals are written at once, and then one each saidEvery.
 const (
 	saidBurst = 20
 	saidEvery = 10 * time.Second
@@ -63,15 +61,15 @@ const (
 
 type roleKey struct{}
 
-// RoleOf returns as whom a request came; empty: nobody asked.
+// RoleOf returns the role of a request; empty: its path needs none.
 func RoleOf(ctx context.Context) Role {
 	role, _ := ctx.Value(roleKey{}).(Role)
 	return role
 }
 
-// secure lets through to next what the operator may have sent: with the token
-// where there is one, else by a name of this machine; and no write that a page of
-// another origin makes the operator's browser send.
+// secure passes requests to next if they have the token or, if there is none, use a host
+// name of this machine. It refuses changes that a page of another origin makes the
+// operator's browser send.
 type secure struct {
 	Options
 	browsers *browser.Guard
@@ -101,8 +99,8 @@ func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check returns as whom a request may be answered, or why it is refused; a nil problem: it
-// is not.
+// check returns the role of a request, or why it is refused. A nil problem: it is not
+// refused.
 func (s *secure) check(w http.ResponseWriter, r *http.Request) (Role, Refusal, *problem) {
 	switch err := s.browsers.Check(r); {
 	case errors.Is(err, browser.ErrHost):
@@ -155,8 +153,8 @@ func (s *secure) authorise(r *http.Request, token string) (Role, Refusal, *probl
 	return role, "", nil
 }
 
-// roleOf is the role of the token with this hash; empty: it is no token of this listener.
-// It compares in a time that tells nothing of the right ones, their lengths included.
+// roleOf returns the role of the token with this hash; empty: it is no token of this
+// listener. The time that it needs does not depend on the right tokens or their lengths.
 func (s *secure) roleOf(got [sha256.Size]byte) (role Role) {
 	for _, t := range []struct {
 		now  func() string
@@ -172,8 +170,8 @@ func (s *secure) roleOf(got [sha256.Size]byte) (role Role) {
 	return role
 }
 
-// page answers what a browser needs before it has a session: it leads to the login form,
-// and begins and ends sessions. False: the request is not one of these.
+// page answers requests of a browser without a session: it redirects to the login form, and
+// begins and ends sessions. False: the request is none of these.
 func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
 	switch post := r.Method == http.MethodPost; {
 	case !isPage(r) || s.Token == nil:
@@ -198,7 +196,7 @@ func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
 	return true
 }
 
-// login begins a session for who knows a token.
+// login begins a session for a client that sends a token.
 func (s *secure) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	token, next := strings.TrimSpace(r.PostFormValue("token")), nextOf(r.PostFormValue("next"))
@@ -213,7 +211,7 @@ func (s *secure) login(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, LoginPath+"?"+again.Encode(), http.StatusSeeOther)
 		return
 	}
-	s.sessions.end(r) // of somebody else, perhaps
+	s.sessions.end(r) // it may belong to another person
 	setCookie(w, r, s.sessions.begin(sha256.Sum256([]byte(token)), time.Now()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
@@ -224,7 +222,7 @@ func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 		s.Refused(why)
 	}
 	if why == RefusedNoToken {
-		return // nobody tried anything
+		return // nobody tried a token
 	}
 	leftOut, ok := s.quiet.Line(time.Now(), "")
 	if !ok {
@@ -234,9 +232,9 @@ func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", leftOut))
 }
 
-// network is what counts as one requester: the IPv4 address or the IPv6 /64 of the
-// connection. What a proxy says of others is not asked: the operator's listener does not
-// belong behind the one in front of the hub.
+// network returns the requester: the IPv4 address or the IPv6 /64 of the connection. It
+// ignores the headers of proxies: the operator's listener does not belong behind the proxy
+// in front of the hub.
 func network(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -32,9 +32,9 @@ const (
 	staticPath = PagePath + "static/"
 )
 
-// sessions are those of the browsers that sent the token by the login form. They are in
-// memory alone, by the hash of their id, and end with the hub, or with the token. It may be
-// shared between goroutines.
+// sessions has the sessions of browsers that sent a token by the login form, by the hash of
+// their id. They are only in memory, and end with the hub or with the token. It may be shared
+// between goroutines.
 type sessions struct {
 	mu   sync.Mutex
 	byID *simplelru.LRU[[sha256.Size]byte, *session]
@@ -42,7 +42,7 @@ type sessions struct {
 
 // session is one browser.
 type session struct {
-	token       [sha256.Size]byte // with which it began
+	token       [sha256.Size]byte // the hash of the token with which it began
 	begun, used time.Time
 }
 
@@ -51,7 +51,7 @@ func newSessions() *sessions {
 	return &sessions{byID: byID}
 }
 
-// begin makes a session, and returns its id, which is always a new one.
+// begin starts a session and returns its id, which is always new.
 func (s *sessions) begin(token [sha256.Size]byte, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *sessions) begin(token [sha256.Size]byte, now time.Time) string {
 	return id
 }
 
-// tokenOf returns the hash of the token with which the session of a request began; false:
-// it has none that is in force.
+// tokenOf returns the hash of the token with which the session of a request began. False: it
+// has no session, or that has ended.
 func (s *sessions) tokenOf(r *http.Request, now time.Time) (token [sha256.Size]byte, ok bool) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *sessions) end(r *http.Request) {
 	}
 }
 
-// setCookie gives a browser the id of its session; empty: it forgets the one it has.
+// setCookie sends a browser the id of its session. An empty id deletes the cookie.
 func setCookie(w http.ResponseWriter, r *http.Request, id string) {
 	c := &http.Cookie{Name: sessionCookie, Value: id, Path: PagePath, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure wherever the listener speaks https
 	if id == "" {
@@ -100,7 +100,7 @@ func setCookie(w http.ResponseWriter, r *http.Request, id string) {
 	http.SetCookie(w, c)
 }
 
-// nextOf is the page that a login leads to: one of this listener's in any case.
+// nextOf returns the page after a login. It is always one of this listener.
 func nextOf(next string) string {
 	if !strings.HasPrefix(next, PagePath) || strings.HasPrefix(next, LoginPath) || strings.ContainsAny(next, "\\\r\n") {
 		return PagePath

@@ -34,7 +34,7 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, p.limit, a.subscriptions(r.Context(), records, f), func(s Subscription) string { return s.ID })
 }
 
-// subscriptions yields those of the records that f selects.
+// subscriptions yields the records that f selects.
 func (a *api) subscriptions(ctx context.Context, records iter.Seq2[subscriptions.Record, error], f filter) iter.Seq2[Subscription, error] {
 	return func(yield func(Subscription, error) bool) {
 		now, heads := a.Now(), a.heads()
@@ -65,8 +65,7 @@ func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, s)
 }
 
-// record finds a subscription, or the request for one, by its id, as it stands in
-// a path.
+// record finds a subscription, or the request for one, by the id in a path.
 func (a *api) record(ctx context.Context, raw string) (uuid.UUID, subscriptions.Record, error) {
 	id, err := subscriptionID(raw)
 	if err != nil {
@@ -91,7 +90,7 @@ func noSubscription(id uuid.UUID) *problem {
 	return notFound("No subscription has the id %s, or it ended more than 7 days ago; GET /api/v1/subscriptions lists them.", id)
 }
 
-// filter selects subscriptions; what is empty selects all.
+// filter selects subscriptions. An empty field selects all.
 type filter struct {
 	topic   string
 	topicID uuid.UUID
@@ -136,7 +135,7 @@ func (f filter) match(rec subscriptions.Record, now time.Time) bool {
 
 func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(rec.Pair()) }
 
-// heads looks each topic up once for a page. It holds as many as the page has
+// heads reads the head of each topic once for a page. It has at most as many as the page has
 // items.
 type heads struct {
 	topics Topics
@@ -180,7 +179,7 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	out.EndedAt, out.EndReason = utc(s.EndedAt), s.EndReason
 	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
 	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
-	if c.Attempt > 0 { // else it is since when the notification is damaged
+	if c.Attempt > 0 { // otherwise it is when the notification was found damaged
 		out.FirstAttemptAt = utc(c.FirstAttemptAt)
 	}
 	out.LastStatus, out.LastError = Outcome(c.LastStatus)
@@ -194,9 +193,8 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	return out, nil
 }
 
-// lag counts from the cursor to the head. Before the topic's first notification
-// there is no time to count from: a subscription that did not get that one is as
-// far behind as it has failed, as in the figures.
+// lag returns the distance from the cursor to the head. Before the first delivery there is no
+// time to count from: then the lag is how long that delivery has failed, as in the metrics.
 func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
 	var span time.Duration
 	switch c := s.Cursor; {

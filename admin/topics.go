@@ -14,8 +14,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// topicState is what is stored of a topic: of one that was pinged and never
-// published to, the head has no version.
+// topicState is what is stored of a topic. If it was pinged and never published to, its head
+// has no version.
 type topicState struct {
 	head journal.Head
 	ping *journal.PingRecord // nil: it was never pinged
@@ -36,8 +36,7 @@ func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, p.limit, mapped(states, a.topic), func(t Topic) string { return t.ID })
 }
 
-// gone reports whether nothing but a tombstone is left of the topic, and nobody
-// pinged it since.
+// gone reports whether only a tombstone is left of the topic, and no ping came since.
 func (t topicState) gone() bool { return t.head.Forgotten() && t.ping == nil }
 
 // shown yields the states without those of topics that are gone.
@@ -51,7 +50,7 @@ func shown(states iter.Seq2[topicState, error]) iter.Seq2[topicState, error] {
 	}
 }
 
-// mapped yields what f makes of items.
+// mapped yields f of each item.
 func mapped[T, U any](items iter.Seq2[T, error], f func(T) U) iter.Seq2[U, error] {
 	return func(yield func(U, error) bool) {
 		for item, err := range items {
@@ -66,8 +65,8 @@ func mapped[T, U any](items iter.Seq2[T, error], f func(T) U) iter.Seq2[U, error
 	}
 }
 
-// topicStates lists the topics of a partition that have a head or a ping record by id,
-// after the given one: some, as long as there are any.
+// topicStates lists the topics of a partition that have a head or a ping record, after an id
+// and ordered by it. It returns at least one if there are any.
 func (a *api) topicStates(ctx context.Context, partition int, after uuid.UUID, limit int) ([]topicState, error) {
 	heads, err := a.Topics.Topics(ctx, partition, after, limit)
 	if err != nil || a.Pings == nil {
@@ -77,9 +76,8 @@ func (a *api) topicStates(ctx context.Context, partition int, after uuid.UUID, l
 	return joined(heads, pings), err
 }
 
-// joined brings heads and ping records together, both by topic id. A list is known as
-// far as it goes, and to its end only if it has nothing: so the result goes as
-// far as the list that ends first.
+// joined merges heads and ping records, both ordered by topic id. There may be more after the
+// end of a list, unless it is empty. So the result ends where the shorter list ends.
 func joined(heads []journal.Head, pings []journal.PingRecord) []topicState {
 	var out []topicState
 	for all := len(heads) > 0 && len(pings) > 0; len(heads)+len(pings) > 0; {
@@ -109,7 +107,7 @@ func joined(heads []journal.Head, pings []journal.PingRecord) []topicState {
 	return out
 }
 
-// topicState finds a topic by its id, as it stands in a path.
+// topicState finds a topic by the id in a path.
 func (a *api) topicState(ctx context.Context, raw string) (topicState, error) {
 	id, err := parseID(raw)
 	if err != nil {
@@ -188,7 +186,7 @@ func fetch(m *journal.PingRecord) *Fetch {
 	return f
 }
 
-// position is a position as the hub's answer to a publish writes it.
+// position formats a position as the hub's answer to a publish does.
 func position(p journal.Position) string { return fmt.Sprintf("%016x", uint64(p)) }
 
 // utc keeps a zero time zero, which is left out of the JSON.

@@ -6,9 +6,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Page is one page of a list. Next is what to ask for with `?after=` to get the
-// one that follows; empty: this was the last. Where a filter selects few of many,
-// a page that is not the last may have fewer items than were asked for, or none.
+// Page is one page of a list. Next is the `?after=` of the next page; empty: this was the
+// last. If a filter selects few of many, a page that is not the last may have fewer items
+// than requested, or none.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
@@ -21,10 +21,9 @@ type Info struct {
 	HubURL    string    `json:"hub_url"` // the hub URI, as in Link rel="hub"
 	Store     StoreInfo `json:"store"`
 	NodeID    string    `json:"node_id"`
-	// Nodes are the hubs that live on the store, by id. Unowned are the shards that
-	// none of them owns, in short as in Node.Owns: those that just change hands, or
-	// whose owner died. Where NodesError says that the store does not tell who owns
-	// what, that is all.
+	// Nodes are the live hubs on the store, by id. Unowned are the shards that none of them
+	// owns, written as in Node.Owns: they are just moving, or their owner died. If the store
+	// did not answer, NodesError says so and the other two are incomplete.
 	Nodes      []Node    `json:"nodes"`
 	Unowned    string    `json:"unowned,omitempty"`
 	NodesError string    `json:"nodes_error,omitempty"`
@@ -53,10 +52,10 @@ type Node struct {
 	Addresses Addresses `json:"addresses,omitzero"`
 	Version   string    `json:"version,omitempty"`
 	StartedAt time.Time `json:"started_at,omitzero"`
-	// SeenAt is when it last said that it lives, by the store's clock.
+	// SeenAt is the time of its latest heartbeat, by the store's clock.
 	SeenAt time.Time `json:"seen_at,omitzero"`
 	Shards int       `json:"shards"`
-	Owns   string    `json:"owns,omitempty"` // which, in short: 0-84 90
+	Owns   string    `json:"owns,omitempty"` // the shards as ranges: 0-84 90
 }
 
 // Topic is a topic's state.
@@ -75,8 +74,8 @@ type Topic struct {
 	// Gaps are the topic's own, oldest first.
 	Gaps     []Gap    `json:"gaps"`
 	Retained Retained `json:"retained"`
-	// Pauses are why subscriptions of the topic wait, or what they pass over, as far as
-	// the hub that answers knows: those that it delivers to.
+	// Pauses are why subscriptions of the topic wait, or what they pass over. They cover only
+	// the subscriptions that the answering hub delivers to.
 	Pauses []Pause `json:"pauses,omitempty"`
 	// Fetch is nil for a topic that nobody pinged.
 	Fetch *Fetch `json:"fetch,omitempty"`
@@ -84,25 +83,24 @@ type Topic struct {
 
 // Pause is one reason why subscriptions of a topic wait.
 type Pause struct {
-	// Reason is "store" where the store does not answer: all of them wait. It is
-	// "damaged" where a notification is damaged: those wait that it is the next for.
+	// Reason is "store" if the store does not answer: all of them wait. It is "damaged" if a
+	// notification is damaged: subscriptions whose next one it is wait.
 	Reason string    `json:"reason"`
 	Error  string    `json:"error"` // what the store said last
 	Since  time.Time `json:"since"`
-	// NextLookAt is when the hub reads it again; zero: it does not any more.
+	// NextLookAt is when the hub reads it again; zero: it no longer does.
 	NextLookAt time.Time `json:"next_look_at,omitzero"`
-	// The rest is of damage. NotificationID is empty where that is not known.
+	// The rest is about damage. NotificationID is empty if it is unknown.
 	NotificationID string `json:"notification_id,omitempty"`
 	Seq            uint64 `json:"seq,omitempty"`
-	// PassedOverAt is when subscriptions pass it over, if it is not whole by then.
-	// PassedOver: they do.
+	// PassedOverAt is when subscriptions pass it over, unless it can be read by then.
+	// PassedOver: they do now.
 	PassedOverAt time.Time `json:"passed_over_at,omitzero"`
 	PassedOver   bool      `json:"passed_over,omitempty"`
 }
 
-// Removal is what DELETE /api/v1/topics/{id} answers: with 200 where the topic is
-// forgotten. With 202 there was too much to do for one call, and the same call
-// goes on where this one stopped.
+// Removal is what DELETE /api/v1/topics/{id} answers. 200: the topic is removed. 202: there
+// was too much to do for one call; the next call continues where this one stopped.
 type Removal struct {
 	ID      string `json:"id"`
 	URL     string `json:"url"`
@@ -117,7 +115,7 @@ type ReloadAnswer struct {
 	Items []Reloaded `json:"items"`
 }
 
-// Reloaded says what came of reading one thing again.
+// Reloaded is the result of reading one thing again.
 type Reloaded struct {
 	What   string `json:"what"` // "publishers", "operator's token" or "certificate"
 	File   string `json:"file"`

@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// LimitError says that a request was not accepted as too many wait, or as the
-// callback's host has too many subscriptions. It is answered with 429.
+// LimitError says that a request was not accepted because too many wait, or because the
+// callback's host has too many subscriptions. The hub answers it with 429.
 type LimitError struct {
 	Reason     string // a sentence for the requester
 	RetryAfter time.Duration
@@ -20,33 +20,32 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return e.Reason }
 
-// Accept accepts a request to subscribe or unsubscribe: it is durable when nil
-// comes back, and verified in the background by Run, also after a crash
-// (HUB-13, HUB-15). It replaces an older request of the same pair. The
-// notifications from here on, or from an older request of the same mode on that
-// still waited, will be delivered, however long the verification takes
-// (invariant 6).
+// Accept accepts a request to subscribe or unsubscribe. If it returns nil, the request is
+// durable, and Run verifies it in the background, also after a crash (HUB-13, HUB-15). The
+// request replaces an older one of the same pair. All notifications from now on will be
+// delivered, however long the verification takes (invariant 6). If the older request still
+// waited and had the same mode, its start counts.
 //
-// *LimitError: it was refused by a limit. An error that wraps journal.ErrFull: the
-// store is at its high water, where every request is refused, a renewal like any
-// other. Any other error is the store's, and the request may or may not have been
-// stored.
+// *LimitError: a limit refused the request. An error that wraps journal.ErrFull: the store
+// is at its high water, and refuses every request, renewals too. Any other error is the
+// store's, and the request may or may not have been stored.
 //
-// Where another hub owns the shard, that one verifies it; the limits hold here.
+// If another hub owns the shard, that hub verifies the request; the limits of this hub
+// apply.
 //
-// What comes from the subscriber of what is in force needs no place among the requests
-// that wait. Until its first try failed, a request of anybody else for the same pair
+// A request by the subscriber of a subscription in force needs no place among the requests
+// that wait. Until its first try has failed, a request by anybody else for the same pair
 // does not replace it: the callback is asked about the one that waits.
 //
-// An unsubscribe takes the same steps whether there is a subscription or not, and so
-// does Run with it (HUB-18). A subscribe for a host that is at its limit is let pass if it renews
-// a subscription (HUB-12). Requester, which may be empty, says who asked: in the
-// event, and for the places that one requester may have.
+// Accept and Run do the same for an unsubscribe whether there is a subscription or not
+// (HUB-18). A subscribe for a host that is at its limit passes if it renews a subscription
+// (HUB-12). Requester names the network that asked, and may be empty. It is in the event,
+// and one requester may have a limited number of places.
 func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, requester string) error {
 	if r.Mode != websub.ModeSubscribe && r.Mode != websub.ModeUnsubscribe {
 		return fmt.Errorf("a request of mode %q cannot be accepted here; expected %q or %q", r.Mode, websub.ModeSubscribe, websub.ModeUnsubscribe)
 	}
-	// First of all, so that the answer is the same whatever there is (HUB-18).
+	// Before anything else, so that the answer does not depend on subscriptions (HUB-18).
 	if err := s.o.Store.Room(ctx); err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 	}
 	req := Request{
 		ID: uuid.New(), Mode: r.Mode, Topic: r.Topic, Callback: r.Callback,
-		// The earliest, so that no jump of the clock makes it come too late.
+		// The earliest, so that no jump of the clock makes the request late.
 		AcceptedAt: s.o.Clock.Earliest(), Requester: egress.RequesterID(requester),
 	}
 	if r.Mode == websub.ModeSubscribe {
@@ -71,17 +70,17 @@ func (s *Service) Accept(ctx context.Context, r websub.SubscribeRequest, request
 		s.queue.admit(id, host)
 	}
 	req, established, err := s.store(ctx, req)
-	if err == nil { // reported first: a worker reports what becomes of it
+	if err == nil { // before a worker reports the result
 		s.o.Event(Event{Name: EventAccepted, SubscriptionID: id, Topic: r.Topic, CallbackHost: host, Mode: r.Mode, Requester: requester})
 	}
-	// After an error too: the request may have been stored after all, and the
-	// place that was reserved is given back by whoever finds that it was not.
+	// After an error too: the request may have been stored after all. If it was not, the
+	// worker that notices releases the place.
 	s.enqueue(&req, established)
 	return err
 }
 
-// store makes req the pending request of its pair, and returns the one that is pending
-// then, and whether it is its subscriber's.
+// store makes req the pending request of its pair. It returns the request that is pending
+// then, and whether that comes from the subscriber of a subscription in force.
 func (s *Service) store(ctx context.Context, req Request) (_ Request, established bool, err error) {
 	head, err := s.o.Heads.Head(ctx, req.Topic)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *Service) store(ctx context.Context, req Request) (_ Request, establishe
 		case !established && r.Requester != 0 && older.Tries == 0 && rec.Subscription.sameSubscriber(older):
 			r, established = *older, true
 		case older.Mode == r.Mode:
-			r.Start = older.Start // whoever asks twice is not to get less
+			r.Start = older.Start // a repeated request must not lose notifications
 		}
 		rec.Request, stored = &r, r
 		return rec, nil
@@ -108,8 +107,8 @@ func (s *Service) store(ctx context.Context, req Request) (_ Request, establishe
 	return stored, established, nil
 }
 
-// grant is the lease that a subscribe request gets: what it asks for, or the
-// default, within the bounds, in whole seconds (HUB-05, HUB-30).
+// grant returns the lease for a subscribe request: the requested or the default one,
+// within the bounds, in whole seconds (HUB-05, HUB-30).
 func (o *Options) grant(r websub.SubscribeRequest) time.Duration {
 	lease := o.LeaseDefault
 	if r.HasLease {
@@ -119,8 +118,8 @@ func (o *Options) grant(r websub.SubscribeRequest) time.Duration {
 	return max(lease.Truncate(time.Second), time.Second)
 }
 
-// checkPerHost refuses a new subscription at a host that has all it may have,
-// those that wait included.
+// checkPerHost refuses a new subscription at a host that is at its limit. Requests that
+// wait count too.
 func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) error {
 	if s.o.MaxPerHost <= 0 || s.counts.onHost(host)+s.queue.pending(host) < perHub(s.o.MaxPerHost, s.o.Live()) {
 		return nil

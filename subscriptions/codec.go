@@ -10,11 +10,10 @@ import (
 // comment in package journal's codec.
 const packedVersion = 3
 
-// Sealer is how a store keeps secrets: package store/seal implements it.
-// What about names goes with a secret wherever it is stored.
+// Sealer encrypts the secrets of a store; package store/seal implements it. The argument
+// about names the record that a secret belongs to, and has to be the same for both methods.
 type Sealer interface {
-	// Seal appends to dst the form in which a secret is stored; nothing for an
-	// empty one.
+	// Seal appends the stored form of a secret to dst. That of an empty secret is empty.
 	Seal(dst []byte, secret, about string) []byte
 	// Open returns the secret that Seal stored.
 	Open(stored []byte, about string) (string, error)
@@ -50,8 +49,8 @@ func (s storedSecret) open(sealer Sealer, about, what string) (string, error) {
 }
 
 // StoredSecrets returns the stored forms of the secrets in a packed subscription and a
-// packed request. It skips what is empty or cannot be read: whoever reads the record
-// finds that out.
+// packed request. It skips a value that is empty or cannot be read: reading the record
+// reports that.
 func StoredSecrets(sub, request []byte) [][]byte {
 	var o observer
 	_, _ = UnpackSubscription(sub, &o)
@@ -59,7 +58,7 @@ func StoredSecrets(sub, request []byte) [][]byte {
 	return o.stored
 }
 
-// observer is a Sealer that opens nothing, and keeps the stored forms that it is given.
+// observer is a Sealer that opens nothing. It collects the stored forms.
 type observer struct{ stored [][]byte }
 
 func (*observer) Seal(dst []byte, _, _ string) []byte { return dst }
@@ -71,9 +70,9 @@ func (o *observer) Open(stored []byte, _ string) (string, error) {
 	return "", nil
 }
 
-// ofSubscription and ofRequest begin what a secret is bound to; what is stored
-// depends on them. They differ, as anybody may request with a secret of their
-// own, which must not become that of a subscription unverified.
+// ofSubscription and ofRequest begin the text that a secret is bound to. Stored secrets
+// depend on them. They differ because anybody may send a request with a secret: it must not
+// become that of a subscription without verification.
 const (
 	ofSubscription = "subscription"
 	ofRequest      = "request"
@@ -166,8 +165,8 @@ func UnpackAttempts(b []byte) ([]Attempt, error) {
 	return out, nil
 }
 
-// AddAttempts returns the kept attempts, oldest first, after newer ones came:
-// the latest MaxAttempts of both.
+// AddAttempts returns the latest MaxAttempts of the kept and the newer attempts, oldest
+// first.
 func AddAttempts(kept []Attempt, newer ...Attempt) []Attempt {
 	out := append(append(make([]Attempt, 0, len(kept)+len(newer)), kept...), newer...)
 	return out[max(0, len(out)-MaxAttempts):]

@@ -11,24 +11,23 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// quotaDivisor: one callback site, and one requester, may have one in so many of all
-// places. So nobody keeps all others from subscribing.
+// quotaDivisor limits each callback site and each requester to a quarter of all places, so
+// that nobody can keep the others from subscribing.
 const quotaDivisor = 4
 
-// faintDivisor: a shard remembers no site and no requester that has fewer than one in so
-// many of its subscriptions.
+// faintDivisor: a shard forgets the sites and requesters that have less than a 64th of its
+// subscriptions.
 const faintDivisor = 64
 
-// Counts is what a Service knows of the subscriptions of the shards that this hub owns.
-// It follows at once what the Service itself does to them. It follows all else, such as a
-// lease that runs out or an end by a 410, at the next sweep, some four minutes later at
-// most.
+// Counts are the numbers of subscriptions in the shards that this hub owns. A change by the
+// Service itself counts at once. Other changes, such as a lease that runs out or an end by a
+// 410, count at the next sweep, after about four minutes at most.
 type Counts struct {
-	Pending int // asked for, and nothing in force
-	Ended   int // ended or expired, and kept to be read
-	Stored  int // in all, those that ended included
-	Most    int // that may be stored, by this hub's fraction of Options.MaxTotal; 0: any number
-	Waiting int // requests and denials that are being worked on or wait for their turn, or for the hub that owns them
+	Pending int // requested, and not in force
+	Ended   int // ended or expired, and still readable
+	Stored  int // all, including the ended ones
+	Most    int // this hub's fraction of Options.MaxTotal; 0: no limit
+	Waiting int // requests and denials that a worker has, or that wait for one or for the hub that owns them
 }
 
 // Counts returns it as of now. It adds up counts and reads no records.
@@ -38,18 +37,18 @@ func (s *Service) Counts() Counts {
 	return c
 }
 
-// counts counts the records of the shards that this hub owns, as a sweep finds them and
-// as this process changes them until the next one. It admits new subscriptions as long as
-// fewer than Options.MaxTotal are stored, those that ended included. What is stored
-// already needs no place.
+// counts counts the records of the shards that this hub owns: as the last sweep found them,
+// with the changes by this process since. It admits new subscriptions as long as fewer than
+// Options.MaxTotal are stored, including the ended ones. A stored subscription needs no
+// further place.
 //
 // A hub has the same fraction of the limit as of the shards, and asks no other hub. It
 // refuses nobody until all its shards are counted.
 //
-// After a sweep a shard remembers only those sites and requesters that have a 64th of its
-// subscriptions or more: 64 at most of each. So a site that spreads thinly over the shards
-// can get a 64th more than its quarter. It also remembers each host with a live
-// subscription, if hosts are limited.
+// After a sweep, a shard remembers only the sites and requesters that have at least a 64th
+// of its subscriptions: at most 64 of each. So a site that spreads thinly over the shards
+// can get a 64th more than its quarter. If hosts are limited, a shard also remembers each
+// host with a live subscription.
 type counts struct {
 	most    int // of all hubs together; 0: no limit
 	perHost bool
@@ -62,10 +61,10 @@ type counts struct {
 	reserved map[uuid.UUID]tenant
 }
 
-// tenant is who has a place: a callback site and a requester. Zero: unknown.
+// tenant is the callback site and the requester of a subscription. Zero: unknown.
 type tenant struct{ site, requester uint64 }
 
-// counted is what one record counts as.
+// counted says in which counts one record is.
 type counted struct {
 	state  State
 	stored bool
@@ -75,7 +74,7 @@ type counted struct {
 
 // shardCounts are the counts of one shard.
 type shardCounts struct {
-	swept                  bool // since the shard is this hub's
+	swept                  bool // since this hub owns the shard
 	pending, ended, stored int
 	sites, requesters      map[uint64]int
 	hosts                  map[string]int // live subscriptions
@@ -85,7 +84,7 @@ func newCounts(most int, perHost bool, owns func(int) bool) *counts {
 	return &counts{most: most, perHost: perHost, owns: owns, seed: maphash.MakeSeed(), reserved: make(map[uuid.UUID]tenant)}
 }
 
-// tenant is who has the place of a subscription, where places are limited.
+// tenant returns the tenant of a subscription. It is zero if places are not limited.
 func (c *counts) tenant(callback string, requester uint64) tenant {
 	if c.most == 0 {
 		return tenant{}
@@ -93,7 +92,7 @@ func (c *counts) tenant(callback string, requester uint64) tenant {
 	return tenant{max(maphash.String(c.seed, siteOf(callback)), 1), requester}
 }
 
-// of is what a record counts as at now.
+// of returns what a record counts as at now.
 func (c *counts) of(rec Record, now time.Time) (is counted) {
 	if rec.Subscription != nil || rec.Request != nil {
 		is.state = rec.State(now)
@@ -107,8 +106,8 @@ func (c *counts) of(rec Record, now time.Time) (is counted) {
 	return is
 }
 
-// add counts something n times. What a sweep saw before a change, and the change after
-// that, may not add up until the next sweep. No count falls below zero.
+// add counts a record n times; n may be -1. No count falls below zero: until the next
+// sweep, a change may not fit what the last sweep saw.
 func (t *shardCounts) add(is counted, n int) {
 	switch is.state {
 	case StatePending:
@@ -137,8 +136,8 @@ func bump[K comparable](m map[K]int, key K, n int) map[K]int {
 	return m
 }
 
-// forgetFaint drops who has less than a 64th, into maps that are no larger than what
-// is left.
+// forgetFaint forgets the sites and requesters with less than a 64th. The new maps are only
+// as large as they need to be.
 func (t *shardCounts) forgetFaint() {
 	for _, m := range []*map[uint64]int{&t.sites, &t.requesters} {
 		var kept map[uint64]int
@@ -159,7 +158,7 @@ func (c *counts) set(shard int, t shardCounts) {
 	c.shards[shard] = t
 }
 
-// changed follows the change of a record at now.
+// changed counts the change of a record at now.
 func (c *counts) changed(id uuid.UUID, before, after Record, now time.Time) {
 	was, is := c.of(before, now), c.of(after, now)
 	if was == is {
@@ -172,7 +171,7 @@ func (c *counts) changed(id uuid.UUID, before, after Record, now time.Time) {
 	t.add(is, 1)
 }
 
-// onHost is the number of live subscriptions of a callback host.
+// onHost returns the number of live subscriptions at a callback host.
 func (c *counts) onHost(host string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +181,7 @@ func (c *counts) onHost(host string) (n int) {
 	return n
 }
 
-// What a callback is told for which there is no place.
+// The reasons of denials for lack of a place.
 const (
 	noPlace = "This hub has as many subscriptions as it takes. Ask again later."
 	noQuota = "This hub has as many subscriptions as it takes of one callback site, or of one network that asks for them. End some of them first."
@@ -200,15 +199,15 @@ func (c *counts) ready() bool {
 	return true
 }
 
-// refusal says why there is no place for a new subscription; empty: there is one.
+// refusal returns why there is no place for a new subscription; empty: there is one.
 func (c *counts) refusal(t tenant) (reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refuses(t)
 }
 
-// reserve keeps a place for a new subscription while that is being stored, or says why
-// there is none. Call release when the subscription is stored and counted, or is not
+// reserve reserves a place for a new subscription while it is being stored, or returns why
+// there is none. Call release when the subscription is stored and counted, or could not be
 // stored.
 func (c *counts) reserve(id uuid.UUID, t tenant) (reason string) {
 	c.mu.Lock()
@@ -255,7 +254,7 @@ func (c *counts) refuses(t tenant) (reason string) {
 	}
 }
 
-// limit is this hub's fraction of the limit, that of the shards which it owns, rounded up.
+// limit returns the limit times the fraction of the shards that this hub owns, rounded up.
 func (c *counts) limit() int {
 	owned := 0
 	for shard := range journal.Partitions {
@@ -266,7 +265,7 @@ func (c *counts) limit() int {
 	return int((int64(c.most)*int64(owned) + journal.Partitions - 1) / journal.Partitions)
 }
 
-// sum is all counts but that of what waits.
+// sum returns all counts except Waiting.
 func (c *counts) sum() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()

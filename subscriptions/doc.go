@@ -1,6 +1,5 @@
-// Package subscriptions knows who subscribed to what, and how that changes: the
-// Subscription and the Request that waits to change it, the leases, and the
-// verification of intent (WebSub 5).
+// Package subscriptions has the subscriptions and their changes: the Subscription and the
+// Request that waits to change it, the leases, and the verification of intent (WebSub 5).
 //
 // A record, the pair of a topic and a callback, moves like this:
 //
@@ -18,14 +17,12 @@
 // The decisions (Activate, Deactivate, Retry, Replay, Expire, End, Purge, and
 // the Outcome of a notification) are pure functions of a record and the time. The
 // Service does the work around them: Accept stores a request durably, Run makes
-// the outbound calls and ends what was not renewed. Truth is in the store; the
-// Service's own queue holds ids and due times only, so that nothing is lost when
-// it stops anywhere.
+// the outbound calls and ends subscriptions that were not renewed. The store has the
+// truth. The Service's own queue has only ids and due times, so nothing is lost whenever
+// it stops.
 //
-// The package may call callbacks through the Doer it is given, and read and
-// change records through Registry; it reads the heads of topics, and of their
-// entries what there is besides the body. Requests come in from package hub
-// through Service.Accept, and what the operator wants from package admin; what
-// became of them goes on to package delivery through Options.Changed, and through
-// the store.
+// The package calls callbacks through its Doer, and reads and changes records through
+// Registry. It reads the heads of topics, and their entries without the bodies. Requests
+// come from package hub through Service.Accept, and the operator's changes from package
+// admin. Package delivery gets the results through Options.Changed and through the store.
 package subscriptions

@@ -16,11 +16,10 @@ import (
 // ErrNotFound says that there is no such subscription and no request for one.
 var ErrNotFound = errors.New("there is no such subscription")
 
-// End ends a subscription for one of the End reasons, drops the request that is
-// pending for it, and has Run tell the callback so with a denial that carries
-// notice (HUB-21). It is durable when End returns. A subscription that is only
-// requested is denied likewise; one that has ended already stays as it is.
-// ErrNotFound: there is none.
+// End ends a subscription for one of the End reasons and drops its pending request. Run then
+// notifies the callback with a denial that carries notice (HUB-21). The end is durable when
+// End returns. A subscription that is only requested is denied in the same way; one that has
+// already ended stays as it is. ErrNotFound: there is no such subscription.
 func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) error {
 	rec, err := s.o.Store.Get(ctx, id)
 	if err != nil {
@@ -30,7 +29,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	if topic == "" {
 		return ErrNotFound
 	}
-	// It ends now, and the head that is read after that has all that it was owed.
+	// It ends now. The head is read afterwards, so it has every entry the callback missed.
 	now := s.o.Clock.Now()
 	head, err := s.o.Heads.Head(ctx, topic)
 	if err != nil {
@@ -56,9 +55,8 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	return nil
 }
 
-// endWithNotice is End with a denial as the pending request, which comes back as
-// well; it is nil, and the record as it was, where nothing was in force or
-// requested.
+// endWithNotice is End with a denial as the pending request. It also returns the denial. If
+// nothing was in force or requested, the record stays as it was, and the denial is nil.
 func endWithNotice(rec Record, reason, notice string, head journal.Anchor, now time.Time) (Record, *Request) {
 	inForce := rec.Subscription != nil && rec.Subscription.EndedAt.IsZero()
 	requested := rec.Request != nil && rec.Request.Denied == ""

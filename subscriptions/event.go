@@ -25,13 +25,12 @@ type Event struct {
 	Reason         string // why it was denied, dropped or ended
 	Err            error
 	Duration       time.Duration // of the exchange with the callback
-	// Since and Count say from when on a replay delivers again, and how many
+	// Since is the time after which a replay delivers again, and Count the number of
 	// notifications.
 	Since time.Time
 	Count uint64
-	// Gap is what a subscription that ended, or that began anew after its lease ran
-	// out long ago, had not got and will not get (invariant 10); zero where there
-	// was nothing.
+	// Gap is what a subscription will never get because it ended, or because it began
+	// anew long after its lease ran out (invariant 10). Zero: it missed nothing.
 	Gap journal.Gap
 }
 
@@ -41,11 +40,11 @@ const (
 	EventVerified = "subscription_verified"            // a subscribe is in force
 	EventEnded    = "subscription_ended"               // Reason: an End constant
 	EventFailed   = "subscription_verification_failed" // one try of it or of a denial, or one topic check
-	EventDropped  = "subscription_request_dropped"     // it is done with, and nothing changed
-	EventDenied   = "subscription_denied"              // the callback was told
-	EventRetried  = "subscription_retried"             // the operator had what waits tried now
-	EventReplayed = "subscription_replayed"            // the operator had it go back: Since, Count
-	EventTrouble  = "subscription_store_trouble"       // Err: the store's; it is tried again
+	EventDropped  = "subscription_request_dropped"     // the request ended without an effect
+	EventDenied   = "subscription_denied"              // the callback got the denial
+	EventRetried  = "subscription_retried"             // the operator asked for the next attempt at once
+	EventReplayed = "subscription_replayed"            // the operator moved the cursor back: Since, Count
+	EventTrouble  = "subscription_store_trouble"       // Err: the store failed; the Service tries again
 )
 
 func event(name string, sub *Subscription, reason string) Event {
@@ -60,7 +59,7 @@ func requestEvent(name string, r *Request, reason string) Event {
 	}
 }
 
-// newGap is the gap that after has and before has not, if there is one.
+// newGap returns the gap that after has and before does not have, if there is one.
 func newGap(before, after *Subscription) journal.Gap {
 	if before == nil || after == nil || len(after.Gaps) == 0 {
 		return journal.Gap{}

@@ -14,8 +14,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// verificationURL is where a request's intent is verified: its callback with
-// the query of HUB-22 appended (HUB-23). The lease is the granted one.
+// verificationURL returns the callback of a request with the query of HUB-22 appended
+// (HUB-23). The lease is the granted one.
 func verificationURL(r *Request, challenge string) string {
 	params := []websub.Param{
 		{Name: websub.ParamMode, Value: string(r.Mode)},
@@ -29,7 +29,7 @@ func verificationURL(r *Request, challenge string) string {
 	return websub.AppendQuery(r.Callback, params...)
 }
 
-// denialURL is where a callback is told of a denial (HUB-21).
+// denialURL returns the callback of a request with the query of its denial (HUB-21).
 func denialURL(r *Request) string {
 	return websub.AppendQuery(r.Callback,
 		websub.Param{Name: websub.ParamMode, Value: string(websub.ModeDenied)},
@@ -37,13 +37,13 @@ func denialURL(r *Request) string {
 		websub.Param{Name: websub.ParamReason, Value: r.Denied})
 }
 
-// answer is what came of one GET.
+// answer is the result of one GET.
 type answer struct {
 	status int    // 0: there was no answer
 	body   []byte // its first bytes
 	err    error
 	took   time.Duration
-	// confirm returns to the budget what the request took of it.
+	// confirm returns to the budget what the request used.
 	confirm func()
 }
 
@@ -66,7 +66,7 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 		s.pause(j, spent.Wait)
 		return a, false
 	}
-	if egress.Classify(a.err) == egress.FailureProxy { // no try: the callback has no part in it
+	if egress.Classify(a.err) == egress.FailureProxy { // does not count as a try: the callback is not at fault
 		confirm()
 		j.Due = time.Now()
 		if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(proxyRest))) { // one event for all that run
@@ -95,8 +95,8 @@ func get(ctx context.Context, client Doer, rawURL string, limit int) (status int
 	return resp.StatusCode, body, err
 }
 
-// asker returns a context for the calls of a job. Name is what the job is about: what
-// is established has one place of a target's reserve under each.
+// asker returns a context for the calls of a job. Name is what the job is about: an
+// established job has one place of a target's reserve under each name.
 func (j *job) asker(ctx context.Context, name string) context.Context {
 	a := egress.Asker{Requester: j.requester}
 	if j.established {
@@ -105,9 +105,9 @@ func (j *job) asker(ctx context.Context, name string) context.Context {
 	return egress.WithAsker(ctx, a)
 }
 
-// pause has a job, and all others of its pool whose next step calls the same host for
-// the same requester, wait. What is established waits alone: the reserve has a place
-// for the others. It is for workers.
+// pause makes a job wait, and with it all jobs of its pool whose next step calls the same
+// host for the same requester. An established job waits alone: the reserve has a place for
+// the others. Only workers call it.
 func (s *Service) pause(j *job, wait time.Duration) {
 	j.Due = time.Now()
 	until := j.Due.Add(max(wait, 10*time.Millisecond))

@@ -12,8 +12,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// ErrEnded says that a subscription gets nothing: it ended, its lease ran out,
-// or it was never verified.
+// ErrEnded says that a subscription is not in force: it ended, its lease ran out, or it was
+// never verified.
 var ErrEnded = errors.New("the subscription is not in force: it ended, its lease ran out, or it was never verified")
 
 // Entries reads the notifications of a topic, as journal.Reader does.
@@ -24,10 +24,9 @@ type Entries interface {
 // entriesPage is how many entries are read at once, without their bodies.
 const entriesPage = 1000
 
-// Retry has the notification that waits tried now, whatever time it waits for,
-// and likewise a verification (see the function Retry). It returns the record
-// after that, which is durable. ErrNotFound: there is none. ErrEnded:
-// there is nothing to try.
+// Retry makes the next attempt due now, of a delivery or a verification (see the function
+// Retry). It returns the record after that, which is durable. ErrNotFound: there is no such
+// subscription. ErrEnded: there is nothing to try.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
 		if topic, _ := rec.Pair(); topic == "" {
@@ -45,12 +44,11 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 	return rec, nil
 }
 
-// Replay delivers every retained notification again whose End is after since,
-// in order, and after them what comes then (see the function Replay). What was
-// not delivered yet is delivered as well, also where it ends before since. It
-// returns the record after that, which is durable, and how many notifications
-// there are to deliver. ErrNotFound: there is no such subscription. ErrEnded: it
-// gets nothing.
+// Replay delivers every retained notification whose End is after since again, in order, and
+// then the newer ones (see the function Replay). Notifications that were not delivered yet
+// follow too, even if they end before since. It returns the record after that, which is
+// durable, and how many notifications there are to deliver. ErrNotFound: there is no such
+// subscription. ErrEnded: it is not in force.
 func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec Record, err error) {
 	defer func() {
 		if err != nil {
@@ -64,7 +62,7 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 	if topic == "" {
 		return 0, rec, ErrNotFound
 	}
-	if _, err = Replay(rec, journal.Anchor{}, s.o.Clock.Earliest()); err != nil { // before the journal is read for nothing
+	if _, err = Replay(rec, journal.Anchor{}, s.o.Clock.Earliest()); err != nil { // do not read the journal in vain
 		return 0, rec, err
 	}
 	head, to, err := s.before(ctx, topic, since)
@@ -84,9 +82,8 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 	return n, rec, nil
 }
 
-// before returns the anchor before the first retained entry of a topic whose End
-// is after since, the head's where there is none, and the head as it was read
-// first.
+// before returns the head of a topic, and the anchor before its first retained entry whose
+// End is after since. If there is no such entry, that is the anchor of the last one.
 func (s *Service) before(ctx context.Context, topic string, since time.Time) (head journal.Head, at journal.Anchor, err error) {
 	if head, err = s.o.Heads.Head(ctx, topic); err != nil {
 		return head, at, err
@@ -96,7 +93,7 @@ func (s *Service) before(ctx context.Context, topic string, since time.Time) (he
 		entries, err := s.o.Entries.Read(ctx, topic, at, entriesPage, 0)
 		if next, ok := journal.ReadOn(err); ok {
 			if errors.Is(err, journal.ErrDamaged) && next.Until.After(since) {
-				return head, at, nil // delivery passes it over, or gets it after all
+				return head, at, nil // delivery passes it over, or can read it later
 			}
 			at = next
 			continue

@@ -7,24 +7,24 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Outcome is what became of one notification at one subscription.
+// Outcome is the result of one notification for one subscription.
 type Outcome int
 
 // The outcomes.
 const (
 	NotMeant  Outcome = iota // the subscription began after it, or ended before it
 	Pending                  // not delivered yet
-	Delivered                // taken with a 2xx
-	Skipped                  // within a gap, or the subscription ended before it came to it
+	Delivered                // the callback answered 2xx
+	Skipped                  // within a gap, or the subscription ended first
 )
 
-// Outcome tells what became of e, an entry of the subscription's topic, as far
-// as delivery was committed. An expired subscription that has not ended may be
-// taken up again where it stopped, so that what it lacks is pending.
+// Outcome returns the result of e, an entry of the subscription's topic, as far as delivery
+// was committed. An expired subscription that has not ended may be renewed and go on where
+// it stopped, so its missing entries are pending.
 //
-// What lies behind the cursor and in a gap counts as skipped, although a replay
-// may have delivered it since. Gaps are intervals of time: where MaxGaps of them
-// were joined, what was delivered between two counts as skipped as well.
+// An entry before the cursor and in a gap counts as skipped, although a replay may have
+// delivered it since. Gaps are intervals of time: if there were more than MaxGaps and some
+// were joined, entries that were delivered between them count as skipped too.
 func (s *Subscription) Outcome(e *journal.Entry) Outcome {
 	ended := !s.EndedAt.IsZero()
 	switch {
@@ -43,9 +43,9 @@ func (s *Subscription) Outcome(e *journal.Entry) Outcome {
 	}
 }
 
-// covers tells whether e is one of the notifications that g left out: it was
-// received before g was recorded, and ends within it. One that begins and ends
-// with it is in it although it may have no length.
+// covers reports whether e is one of the notifications that g left out: it was received
+// before g was recorded, and ends within it. One that begins and ends where g does is
+// covered too, because g may have no length.
 func covers(g journal.Gap, e *journal.Entry) bool {
 	end := e.End()
 	if e.ReceivedAt.After(g.At) || end.After(g.Until) {
@@ -57,13 +57,12 @@ func covers(g journal.Gap, e *journal.Entry) bool {
 // clockSlack is by how much the clocks of two hubs may differ.
 const clockSlack = 5 * time.Second
 
-// AllGaps returns what a subscriber lacks: the subscription's own gaps, and
-// those of its topic, whose head is given, since it began; in the order in which
-// they were recorded (invariant 10).
+// AllGaps returns the subscription's own gaps and those of its topic since it began, in the
+// order in which they were recorded (invariant 10). Head is that of the topic.
 //
-// Where clocks differ, one too many is named rather than one too few: the
-// beginning is compared by positions, which are the store's, and the end, which
-// another hub may have written than that of the gap, with clockSlack to spare.
+// If clocks differ, AllGaps returns a gap too many rather than one too few. It compares the
+// beginning by positions, which come from the store. Two hubs may have written the times of
+// the end and of the gap, so it compares these with clockSlack to spare.
 func (s *Subscription) AllGaps(head journal.Head) []journal.Gap {
 	all := slices.Clone(s.Gaps)
 	for _, g := range head.Gaps {

@@ -12,31 +12,31 @@ import (
 const (
 	// perHost is how many requests for one host, of one requester, are worked on at once.
 	perHost = 4
-	// requesterDivisor: one requester may use one in so many of the places for waiting
-	// requests, in total and at one callback host. So someone who names callbacks that
-	// never answer does not keep others from subscribing.
+	// requesterDivisor limits one requester to a quarter of the places for waiting requests,
+	// in total and at one callback host. So nobody can keep others from subscribing by
+	// naming callbacks that never answer.
 	requesterDivisor = 4
 )
 
-// The pools of workers. Retries have workers of their own, so that many dead hosts do not
-// delay first tries; and so have first tries for what is established, which strangers do
-// not delay.
+// The pools of workers. Retries have their own, so that many dead hosts do not delay first
+// tries. First tries for established subscriptions have their own too, so that strangers do
+// not delay them.
 const (
 	firstTries = iota
 	laterTries
 	establishedTries
 )
 
-// queue has what is to be done and when. It starts it by the rule of fairqueue, where a party
-// is a host and a requester. It knows ids and times; the requests are in the store.
+// queue starts jobs when they are due, by the rule of fairqueue, in which a party is a host
+// and a requester. It knows ids and times; the requests are in the store.
 //
 // Reserve refuses a request, before it is stored, if MaxPending requests wait, if
-// MaxPendingPerHost of them are for the same callback host, or if a quarter of either is
-// of the same requester. What is stored already is always added, and so is what the
-// subscriber of an established subscription asks for it.
+// MaxPendingPerHost of them are for the same callback host, or if a quarter of either comes
+// from the same requester. Requests that are already stored are always added, and so are
+// those by the subscriber of an established subscription.
 type queue struct {
 	maxPending, maxPerHost int        // of all hubs together
-	live                   func() int // how many they are
+	live                   func() int // the number of hubs
 
 	mu    sync.Mutex
 	jobs  map[uuid.UUID]*job
@@ -53,17 +53,17 @@ type job struct {
 	id              uuid.UUID
 	host, topicHost string
 	check           bool      // the next step is the topic check, and calls topicHost
-	requester       uint64    // who asked for it; 0: unknown
-	established     bool      // it is the subscriber's own renewal or end of what is in force
+	requester       uint64    // of the request; 0: unknown
+	established     bool      // the subscriber itself renews or ends a subscription in force
 	slow            bool      // the last step failed
 	checked         uuid.UUID // the request whose topic was checked
 	checks          int       // topic checks in a row without a result
 	tries           int       // of the request, as far as known
-	lent            time.Time // since when another hub has to do it; zero: this one does it
+	lent            time.Time // since when another hub owns it; zero: this hub does
 
-	request uuid.UUID // what it was made for
+	request uuid.UUID // the request that the job was made for
 
-	again *job // a newer request came while it ran
+	again *job // for a newer request, which came while this job ran
 }
 
 func newJob(id uuid.UUID, host string) *job {
@@ -72,13 +72,13 @@ func newJob(id uuid.UUID, host string) *job {
 	return j
 }
 
-// party is a host and one who has it called.
+// party is a host, and the requester for whom it is called.
 type party struct {
 	host      string
 	requester uint64
 }
 
-// party is the host that the next step calls, and who asked for it.
+// party returns the host that the next step calls, and the requester.
 func (j *job) party() party {
 	if j.check {
 		return party{j.topicHost, j.requester}
@@ -98,8 +98,8 @@ func newQueue(workers, maxPending, maxPerHost int, live func() int) *queue {
 }
 
 // reserve reserves a place for a request that is about to be stored. The place is free
-// again when the job ends. *LimitError: there is none, or none for its requester, which
-// may be empty: unknown.
+// again when the job ends. *LimitError: there is no place, or none for the requester. An
+// empty requester is unknown.
 func (q *queue) reserve(id uuid.UUID, host, requester string) error {
 	live := q.live()
 	all, each := perHub(q.maxPending, live), perHub(q.maxPerHost, live)
@@ -136,8 +136,7 @@ func (q *queue) create(j *job) {
 	bump(q.pend, j.host, 1)
 }
 
-// add has a request worked on as fresh says. What was planned for an older one of
-// the same id is forgotten.
+// add queues a job. It replaces the job for an older request of the same id.
 func (q *queue) add(fresh *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,15 +155,16 @@ func (q *queue) add(fresh *job) {
 	q.put(fresh)
 }
 
-// perHub is what one of so many hubs has of a limit, rounded up; 0, no limit, stays.
+// perHub returns the fraction of a limit for one of several hubs, rounded up. 0, no limit,
+// stays 0.
 func perHub(limit, live int) int {
 	live = max(live, 1)
 	return (max(limit, 0) + live - 1) / live
 }
 
-// lacks reports whether r, as it is stored, is news: there is no job for it, or one
-// for an older request, one that was another hub's to do, or one that waits though
-// the operator had it begin anew.
+// lacks reports whether the stored request r needs a new job: there is no job for it, or one
+// for an older request, or one that another hub owned, or one that waits although the
+// operator asked for the next attempt at once.
 func (q *queue) lacks(r *Request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,14 +183,14 @@ func (q *queue) lacks(r *Request) bool {
 	}
 }
 
-// pending is the number of jobs of a callback host.
+// pending returns the number of jobs for a callback host.
 func (q *queue) pending(host string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pend[host]
 }
 
-// waiting is the number of all jobs.
+// waiting returns the number of all jobs.
 func (q *queue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -250,7 +250,7 @@ func (q *queue) pauseUntil(now, t time.Time) bool {
 	return q.fair.PauseUntil(now, t)
 }
 
-// put has a job wait as its fields say. Call it with mu locked.
+// put makes a job wait in its pool until it is due. Call it with mu locked.
 func (q *queue) put(j *job) {
 	pool := firstTries
 	switch {

@@ -2,8 +2,8 @@ package subscriptions
 
 import "github.com/google/uuid"
 
-// quota counts the places in the queue by requester. It is as large as the queue at most.
-// Places of requests from before a restart count for nobody.
+// quota counts the places in the queue by requester. It is at most as large as the queue.
+// Requests from before a restart count for no requester.
 type quota struct {
 	total, perHost int // places of one requester, in total and at one callback host; 0: any number
 	by             map[uuid.UUID]string
@@ -13,7 +13,7 @@ type quota struct {
 // place is a requester and a callback host; an empty host stands for all.
 type place struct{ requester, host string }
 
-// perRequester is how much of a limit one requester gets; 0, no limit, stays 0.
+// perRequester returns how much of a limit one requester gets. 0, no limit, stays 0.
 func perRequester(limit int) int {
 	if limit <= 0 {
 		return 0

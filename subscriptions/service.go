@@ -29,26 +29,26 @@ type Budget interface {
 	Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration)
 }
 
-// Heads tells the state of a topic.
+// Heads reads the heads of topics.
 type Heads interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 }
 
-// TopicCheck asks whether a topic may be subscribed to at this hub (HUB-20).
-// Nil: it may. *DeniedError: it may not. *WaitError: ask again later. Any other
-// error: it could not be told, for instance as the topic's host is down.
+// TopicCheck asks whether a topic may be subscribed to at this hub (HUB-20). Nil: it may.
+// *DeniedError: it may not. *WaitError: ask again later. Any other error: there is no
+// answer, for instance because the topic's host is down.
 type TopicCheck interface {
 	Check(ctx context.Context, topic string) error
 }
 
 // DeniedError says that a topic may not be subscribed to.
 type DeniedError struct {
-	Reason string // told to the callback as hub.reason
+	Reason string // for the callback, as hub.reason
 }
 
 func (e *DeniedError) Error() string { return "the topic was denied: " + e.Reason }
 
-// WaitError says that the topic's host was asked often enough for now.
+// WaitError says that the topic's host may not be asked again yet.
 type WaitError struct {
 	After time.Duration
 }
@@ -64,58 +64,56 @@ type Options struct {
 		Space
 	}
 	Heads Heads
-	// Entries are read to replay. Replay must not be called without it.
+	// Entries are for Replay, which must not be called without it.
 	Entries Entries
 	Client  Doer
 	// Budget delays verifications and denials that call one host too often without
 	// its confirmation; nil: no limit.
 	Budget Budget
-	// Check looks at the topic of a subscribe request; nil lets all pass.
+	// Check checks the topic of a subscribe request; nil allows all.
 	Check TopicCheck
 
 	// LeaseMin, LeaseDefault and LeaseMax bound a granted lease (HUB-30). Zero
 	// is 300 s, 10 days and 31 days.
 	LeaseMin, LeaseDefault, LeaseMax time.Duration
-	// ResumeWithin is how long after its lease ran out a subscription can be
-	// taken up where it stopped. Zero: not at all.
+	// ResumeWithin is how long after the end of its lease a renewed subscription goes on
+	// where it stopped. Zero: not at all.
 	ResumeWithin time.Duration
 	// MaxPending and MaxPendingPerHost bound the requests that wait, in all and
 	// for one callback host; MaxPerHost bounds the subscriptions of one callback
-	// host. Zero is no limit. What is stored from before counts once Run has
-	// read it, and requests that come at the same instant may pass MaxPerHost
-	// together.
+	// host. Zero is no limit. Stored requests from before a restart count once Run has
+	// read them. Requests that arrive at the same instant may exceed MaxPerHost together.
 	MaxPending, MaxPendingPerHost, MaxPerHost int
-	// MaxTotal bounds the stored subscriptions, those that ended and are kept to be
-	// read included. No callback site and no requester gets over a quarter of it. A
-	// new one that finds no place is denied when its turn comes to be verified, and
-	// not by Accept, whose answer tells nobody what there is (HUB-18). Zero is no limit.
+	// MaxTotal bounds the stored subscriptions, including those that ended and are still
+	// readable. No callback site and no requester gets over a quarter of it. If there is no
+	// place for a new one, Run denies it when it would be verified. Accept does not, because
+	// its answer must not depend on subscriptions (HUB-18). Zero is no limit.
 	MaxTotal int
 
-	// Owns tells whether this hub works on a shard: verifies its requests, ends what
-	// expired, and counts it. Requests for others are stored, and left to whoever
-	// does. It must be cheap; nil: on all of them.
+	// Owns reports whether this hub owns a shard: whether it verifies its requests, ends its
+	// expired subscriptions, and counts them. Requests for other shards are stored, and
+	// their owner verifies them. It must be cheap; nil: all are owned.
 	Owns func(shard int) bool
-	// Live is the number of hubs that share the limits above: each has its part
-	// of them, rounded up, for the requests that it accepts and what it owns. Nil: 1.
+	// Live is the number of hubs that share the limits above. Each has its fraction, rounded
+	// up, for the requests that it accepts and the shards that it owns. Nil: 1.
 	Live func() int
 
-	// Clock tells the time of day. Nil: the machine's, with clock.New.
+	// Clock is the time of day. Nil: the machine's, with clock.New.
 	Clock journal.Clock
-	// StoreTime tells what time of day it is for the store. What ended and is
-	// forgotten for good is over by that, too. Nil: the store has no clock of its own.
+	// StoreTime returns the time of day of the store. A subscription is ended or deleted for
+	// good only if it is due by that clock too. Nil: the store has no clock.
 	StoreTime func(context.Context) (time.Time, error)
 	// Timeout limits one verification or denial request as a whole. Zero is 15 s.
 	Timeout time.Duration
-	// Workers is how many requests are worked on at once, retries at most half of
-	// them. What is established has half as many beside these. Zero is 512.
+	// Workers is how many requests are verified at once, half of them first tries and half
+	// retries. Half as many more are for established subscriptions. Zero is 512.
 	Workers int
 
-	// Changed is told each subscription that began, was renewed or ended, after
-	// it was stored, and for one subscription in the order in which it changed.
-	// It must not wait and must not call the Service; it is called from several
-	// goroutines.
+	// Changed is called with each subscription that began, was renewed or ended, after it
+	// was stored; for one subscription, in the order of its changes. It must not block and
+	// must not call the Service. It is called from several goroutines.
 	Changed func(Subscription)
-	// Event is told what happens, to log it. The same rules hold.
+	// Event is called with what happens, to log it. The same rules apply.
 	Event func(Event)
 }
 
@@ -125,8 +123,8 @@ type Service struct {
 	o      Options
 	queue  *queue
 	counts *counts
-	// order keeps the calls of Changed in the order of the changes they tell of:
-	// one lock a shard is held over both.
+	// order has a lock for each shard. It is locked during a change and the call of Changed,
+	// so that the calls have the order of the changes.
 	order [journal.Partitions]sync.Mutex
 }
 
@@ -162,22 +160,22 @@ func New(o Options) *Service {
 	}
 }
 
-// owns tells whether this hub works on the shard of a subscription.
+// owns reports whether this hub owns the shard of a subscription.
 func (s *Service) owns(id uuid.UUID) bool { return s.o.Owns(Shard(id)) }
 
-// Found takes up the request of a record that was read from the store, if Run does
-// not know of it: another hub accepted it, or had the shard before. It must not be
-// called for a shard of somebody else's.
+// Found queues the request of a record that was read from the store, if Run does not know
+// it: another hub accepted it, or owned the shard before. It must be called for owned shards
+// only.
 func (s *Service) Found(rec Record) {
 	if r := rec.Request; r != nil && s.queue.lacks(r) {
 		s.enqueue(r, rec.Subscription.sameSubscriber(r))
 	}
 }
 
-// Run takes up the pending requests of the shards that this hub owns and works on
-// them, and on those that Accept and Found add, until ctx ends; it returns nil then, when all that it
-// started has stopped. What it was working on is taken up again by the next Run,
-// here or in another process. It may be called once.
+// Run verifies the pending requests of the shards that this hub owns, and those that Accept
+// and Found add, until ctx ends. It returns nil when everything that it started has stopped.
+// The next Run, here or in another process, goes on with unfinished requests. Run may be
+// called once.
 func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -201,8 +199,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// update changes a record and tells Changed of a subscription that is not as it
-// was.
+// update changes a record, and calls Changed if that changed the subscription.
 func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
 	mu := &s.order[Shard(id)]
 	mu.Lock()
@@ -226,8 +223,8 @@ func (s *Service) update(ctx context.Context, id uuid.UUID, change func(Record) 
 	return rec, nil
 }
 
-// change is Update of the store, counted. The records that change gets and
-// returns are not to share what it changes, as those of transition.go do not.
+// change is Update of the store, and counts the result. Its argument must not write into the
+// record that it gets: it returns a copy, as the functions of transition.go do.
 func (s *Service) change(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error) {
 	var before Record
 	rec, err := s.o.Store.Update(ctx, id, func(rec Record) (Record, error) {

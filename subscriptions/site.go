@@ -9,10 +9,9 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
-// siteOf is what counts as one callback site: the registrable domain of the
-// callback's host (example.co.uk, or user.github.io), since whoever has one can
-// make any number of names below it; an IPv4 address; an IPv6 /64. A host that is
-// none of these is a site by itself.
+// siteOf returns the site of a callback: the registrable domain of its host (example.co.uk,
+// or user.github.io), because its owner can make any number of names below it; or the IPv4
+// address; or the IPv6 /64. Any other host is a site by itself.
 func siteOf(callback string) string {
 	host, _, err := net.SplitHostPort(egress.HostPortOf(callback))
 	if err != nil {

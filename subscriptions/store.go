@@ -15,17 +15,17 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Record is all that is stored of one (topic, callback): what is in force, and
+// Record is everything that is stored for a pair of topic and callback: the subscription, and
 // the request that waits to change it. Either may be nil.
 type Record struct {
 	Subscription *Subscription
 	Request      *Request
 }
 
-// Grows reports whether a change of a record stores something new: a request that
-// was not there, or a record. A store at its high water refuses that (Space), and
-// does everything else: results of deliveries, ends with the denials that follow,
-// activations, and what becomes of the requests that it has.
+// Grows reports whether a change of a record stores something new: a new request, or a new
+// record. A store at its high water refuses that (Space). It accepts all other changes:
+// results of deliveries, ends with their denials, activations, and the results of the
+// requests that it has.
 func Grows(old, next Record) bool {
 	if r := next.Request; r != nil && r.Denied == "" {
 		return old.Request == nil || old.Request.ID != r.ID
@@ -33,9 +33,9 @@ func Grows(old, next Record) bool {
 	return old == (Record{}) && next != (Record{})
 }
 
-// Change returns what Registry.Update stores under id where r is stored and change is
-// called: what change returns, with the greater of both cursors. Grows reports of it
-// what Grows does. An error is that of change.
+// Change returns what Registry.Update stores under id if r is stored there: the result of
+// change, with the greater of both cursors. The result grows is that of Grows. An error is
+// that of change.
 func (r Record) Change(id uuid.UUID, change func(Record) (Record, error)) (next Record, grows bool, err error) {
 	was := r.Subscription != nil
 	var cursor journal.Cursor // change may write into r
@@ -55,14 +55,14 @@ func (r Record) Change(id uuid.UUID, change func(Record) (Record, error)) (next 
 	return next, Grows(r, next), nil
 }
 
-// ErrChangesLost says that a store does not know a counter value that it gave: what
-// changed since then is too long ago, or the store lost its tail.
+// ErrChangesLost says that a store does not know a counter value that it returned: that was
+// too long ago, or the store lost its tail.
 var ErrChangesLost = errors.New("the store does not know any more which subscriptions changed")
 
-// Registry reads and changes records. It may be shared between goroutines;
-// what it returns belongs to the caller.
+// Registry reads and changes records. It may be shared between goroutines. The caller owns
+// the results.
 type Registry interface {
-	// Get returns a record; of an id that is not stored, the zero Record.
+	// Get returns a record. For an id that is not stored, it is the zero Record.
 	Get(ctx context.Context, id uuid.UUID) (Record, error)
 	// Update reads the record of id, hands it to change, and stores what that
 	// returns in one step with the reading: durable when Update returns. An
@@ -74,33 +74,32 @@ type Registry interface {
 	// wraps journal.ErrFull.
 	Update(ctx context.Context, id uuid.UUID, change func(Record) (Record, error)) (Record, error)
 	// List returns records of a shard ordered by id, after the given one, up to
-	// limit of them. What cannot be read of them is left out, so that the rest
-	// goes on, where the store was given somebody to tell; else it is an error.
+	// limit of them. If the store has a function to report damage to, it reports records
+	// that cannot be read, and leaves them out. Otherwise they are an error.
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error)
 	// Changed returns the ids of a shard whose record was changed by Update, or
 	// ended by Commit, since the counter value since, and the value to ask with
-	// next time. Asked with 0 it returns all. It may return more than changed.
-	// ErrChangesLost: the store does not know since, and neither what changed, nor
-	// what was deleted or lost.
+	// next time. With 0 it returns all ids. It may return ids that did not change.
+	// ErrChangesLost: the store does not know since, so it does not know what was changed,
+	// deleted or lost.
 	Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error)
 }
 
-// History is what is kept of the deliveries to one subscription.
+// History reads the stored delivery attempts of subscriptions.
 type History interface {
 	// Attempts returns the kept attempts, oldest first, MaxAttempts at most.
 	Attempts(ctx context.Context, id uuid.UUID) ([]Attempt, error)
 }
 
-// Commit is what delivery has to say of one subscription.
+// Commit is the result of deliveries to one subscription.
 type Commit struct {
 	ID     uuid.UUID
 	Cursor journal.Cursor
-	// Attempts, Gaps and an End take effect only together with the cursor:
-	// where the stored cursor is already as great, they are dropped, so that a
-	// commit that comes twice counts once.
+	// Attempts, Gaps and End take effect only together with the cursor. If the stored cursor
+	// is already as great, they are dropped, so a commit that comes twice counts once.
 	Attempts []Attempt
 	Gaps     []journal.Gap
-	// End, where not empty, ends the subscription for this reason at EndedAt.
+	// End, if not empty, ends the subscription for this reason at EndedAt.
 	// Lease is the VerifiedAt of the lease that it ends: the one that was in force
 	// when the exchange began. If that lease is over when the commit is stored,
 	// the whole commit has no effect (Subscription.Apply).
@@ -108,10 +107,9 @@ type Commit struct {
 	EndedAt, Lease time.Time
 }
 
-// CommitError says of which subscriptions commits were not stored, or may not have
-// been, and why. An error that wraps journal.ErrPacked says that what is stored of
-// the subscription cannot be read: giving the commit again is of no use. Failed has
-// at least one.
+// CommitError says for which subscriptions commits were not stored, or may not have been
+// stored, and why. If an error wraps journal.ErrPacked, the stored subscription cannot be
+// read, and repeating the commit does not help. Failed has at least one entry.
 type CommitError struct{ Failed map[uuid.UUID]error }
 
 // Error names a few of them.
@@ -134,29 +132,28 @@ func (e *CommitError) Error() string {
 // Unwrap returns all errors.
 func (e *CommitError) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
 
-// Committer stores what delivery did. It may be shared between goroutines.
+// Committer stores the results of deliveries. It may be shared between goroutines.
 type Committer interface {
 	// Commit merges cursors (journal.Merge) and stores the rest, durable when it
-	// returns. It never creates a subscription: a commit for an id that has none
-	// is dropped. The commits of one subscription are stored in their order: where
-	// one is not stored, none after it is.
+	// returns. It never creates a subscription: it drops a commit for an id that is not
+	// stored. It stores the commits of one subscription in order: if one is not stored, none
+	// after it is.
 	//
-	// A *CommitError says that all were stored, except those of the subscriptions
-	// that it names. Any other error says nothing of any of them: the store is away,
-	// or broken.
-	// After either, the same commits may be given again, however many of them were
-	// stored. One that cannot be stored keeps no other one from it.
+	// A *CommitError says that all were stored, except those of the subscriptions that it
+	// names. After any other error, any of them may be stored: the store is unavailable or
+	// broken. After both, the same commits may be repeated, however many of them were
+	// stored. A commit that cannot be stored does not block those of other subscriptions.
 	Commit(ctx context.Context, commits []Commit) error
 }
 
-// Space is what a store knows of its room. It may be shared between goroutines.
+// Space says whether a store has room. It may be shared between goroutines.
 type Space interface {
-	// Room returns nil where the store takes new requests, and an error that wraps
-	// journal.ErrFull where it is at its high water. It may be a moment late.
+	// Room returns nil if the store accepts new requests, and an error that wraps
+	// journal.ErrFull if it is at its high water. It may be a moment late.
 	Room(ctx context.Context) error
 }
 
-// Store is all of it, as a store offers it.
+// Store is everything that a store implements.
 type Store interface {
 	Registry
 	Committer

@@ -20,12 +20,12 @@ type Subscription struct {
 	// VerifiedAt is when it was verified last. It also names the lease: a later
 	// lease has a later VerifiedAt, whatever the clock does.
 	VerifiedAt time.Time
-	// ExpiresAt is when the lease runs out. Expiry is computed from it and
-	// written nowhere until it can no longer be taken up again (invariant 10).
+	// ExpiresAt is when the lease runs out. Expiry is calculated from it. It is stored only
+	// when no renewal can resume the subscription any more (invariant 10).
 	ExpiresAt time.Time
 
-	// Start is the topic's head at the time the subscribe request was accepted
-	// (invariant 6), and so where the subscription began.
+	// Start is the topic's head when the subscribe request was accepted (invariant 6):
+	// where the subscription began.
 	Start journal.Anchor
 	// Cursor is how far delivery got, as far as it was committed.
 	Cursor journal.Cursor
@@ -33,13 +33,11 @@ type Subscription struct {
 	// journal.MaxGaps at most. Those of the topic itself are with its head.
 	Gaps []journal.Gap
 
-	// Requester tells the network that asked for it last from others; 0: it is not
-	// known.
+	// Requester identifies the network of the last verified request; 0: unknown.
 	Requester uint64
 
-	// EndedAt and EndReason say when and why it ended, be it before its lease ran
-	// out or after; zero and empty: it has not. It is kept for EndedFor after
-	// that, to be read.
+	// EndedAt and EndReason say when and why it ended, before or after its lease ran out;
+	// zero and empty: it has not ended. It stays readable for EndedFor.
 	EndedAt   time.Time
 	EndReason string // one of the End constants
 }
@@ -55,13 +53,13 @@ const (
 // EndedFor is how long an ended subscription stays readable.
 const EndedFor = 7 * 24 * time.Hour
 
-// ID is the id of the subscription of a callback to a topic: the UUIDv5 of
+// ID returns the id of the subscription of a callback to a topic: the UUIDv5 of
 // topic + "\n" + callback in the URL namespace (HUB-11).
 func ID(topic, callback string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic+"\n"+callback))
 }
 
-// Shard tells which of the journal.Partitions shards a subscription is in.
+// Shard returns which of the journal.Partitions shards a subscription is in.
 func Shard(id uuid.UUID) int { return journal.Partition(id) }
 
 // Live reports whether s gets deliveries at now: it has not ended and its lease
@@ -82,7 +80,7 @@ func (s *Subscription) sameSubscriber(r *Request) bool {
 		r.Secret != "" && subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.Secret)) == 1
 }
 
-// State is what the operator reads of a subscription.
+// State is the state of a subscription, as the operator sees it.
 type State string
 
 // The states.
@@ -105,9 +103,9 @@ func (s *Subscription) State(now time.Time) State {
 	}
 }
 
-// State is what the operator reads of a record at now: the state of the
-// subscription in force, and pending where there is none and a request waits to
-// become one. If there is none and a denial waits to be sent, it is ended.
+// State returns the state of a record at now: that of the subscription in force. If there is
+// none, it is pending if a request waits to become one, and ended if a denial waits to be
+// sent.
 func (r Record) State(now time.Time) State {
 	s, q := r.Subscription, r.Request
 	switch {
@@ -122,9 +120,9 @@ func (r Record) State(now time.Time) State {
 	}
 }
 
-// Request is an accepted request to subscribe, to unsubscribe, or a denial that
-// is to be told, until it is done with. There is one at most for a
-// subscription: a newer one replaces the older.
+// Request is an accepted request to subscribe or unsubscribe, or a denial that has to be
+// sent, until it is finished. A subscription has at most one: a newer request replaces the
+// older one.
 type Request struct {
 	ID              uuid.UUID // random; activation compares it (invariant 8)
 	Mode            websub.Mode
@@ -134,16 +132,16 @@ type Request struct {
 	AcceptedAt      time.Time
 	Start           journal.Anchor // the topic's head at AcceptedAt
 	Requester       uint64         // as in Subscription
-	// Denied is the reason to tell the callback (HUB-21); once it is set the
-	// request can no longer be activated.
+	// Denied is the reason for the callback (HUB-21). Once it is set, the request can no
+	// longer be activated.
 	Denied string
-	// Tries counts the verification or denial requests that failed, NextAt is
-	// when the next may be made; zero: at once.
+	// Tries counts the verification or denial requests that failed. NextAt is when the next
+	// one may be sent; zero: at once.
 	Tries  int
 	NextAt time.Time
 }
 
-// SubscriptionID is the id of the subscription that r is about.
+// SubscriptionID returns the id of the subscription that r is about.
 func (r *Request) SubscriptionID() uuid.UUID { return ID(r.Topic, r.Callback) }
 
 // Attempt is one delivery attempt worth keeping: a failure, or the first

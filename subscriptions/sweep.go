@@ -17,10 +17,10 @@ const (
 	page = 256
 )
 
-// sweep goes round the shards of this hub until ctx ends. It ends what expired for good,
-// purges what ended long ago, and queues requests that the queue does not have. A shard
-// that came to this hub is swept at once, so that limits and counts hold, and the counts
-// of one that left are dropped.
+// sweep sweeps the shards of this hub in turn until ctx ends. It ends subscriptions that
+// expired for good, deletes those that ended long ago, and queues requests that the queue
+// does not have. It sweeps a newly acquired shard at once, so that limits and counts are
+// right, and drops the counts of a shard that this hub no longer owns.
 func (s *Service) sweep(ctx context.Context) {
 	var swept [journal.Partitions]bool
 	for turn := 0; ; turn = (turn + 1) % journal.Partitions {
@@ -65,7 +65,7 @@ func (s *Service) sweepShard(ctx context.Context, shard int, owns bool) bool {
 	return true
 }
 
-// sweepRecord does what is due for one record, and returns its id and what is kept.
+// sweepRecord does what is due for one record. It returns the id, and the record after that.
 func (s *Service) sweepRecord(ctx context.Context, rec Record) (id uuid.UUID, kept Record) {
 	if rec.Request != nil {
 		id = rec.Request.SubscriptionID()
@@ -83,7 +83,7 @@ func (s *Service) sweepRecord(ctx context.Context, rec Record) (id uuid.UUID, ke
 			s.trouble(ctx, id, failed)
 			return id, kept
 		}
-		if at.Before(now) { // what is ended does not come back
+		if at.Before(now) { // an end cannot be undone
 			now = at
 		}
 	}

@@ -10,28 +10,28 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// ErrSuperseded says that the request in question is not the record's pending
-// one any more: it was replaced by a newer one, or done with.
+// ErrSuperseded says that the request is no longer the record's pending one: a newer one
+// replaced it, or it was finished.
 var ErrSuperseded = errors.New("the request was replaced or done with meanwhile")
 
-// Activate puts the verified subscribe request requestID into force and returns
-// the record after that. Its lease runs from sentAt, when the verification
-// request was sent (HUB-22); now is the time of the decision.
+// Activate puts the verified subscribe request requestID into force and returns the record
+// after that. Its lease begins at sentAt, when the verification request was sent (HUB-22);
+// now is the time of the decision.
 //
-// It is compare-and-set on the request's id (invariant 8): if the pending
-// request is another one, none, no subscribe or denied, ErrSuperseded comes
-// back. Otherwise one of four things happens:
+// It is compare-and-set on the request's id (invariant 8): if the pending request is missing,
+// another one, no subscribe, or denied, it returns ErrSuperseded. Otherwise one of four
+// things happens:
 //
-//   - there was no subscription, or an ended one: it begins at the request's
-//     Start with a generation minted anew;
-//   - it is in force, or the request was accepted within resumeWithin after its
-//     lease ran out: it goes on at its cursor and generation, nudged, its retry
-//     ladder begins anew and what waits is due at once;
-//   - the same with another secret, or none where there was one: a generation is
-//     minted at the committed cursor, since the subscriber may have ignored what
-//     was signed with the old secret (invariant 4);
-//   - it expired longer ago: what it missed is recorded as a gap (invariant 10),
-//     and it begins anew at the request's Start.
+//   - there was no subscription, or it had ended: it begins at the request's Start, in a new
+//     generation;
+//   - it is in force, or the request was accepted within resumeWithin after its lease ran
+//     out: it goes on at its cursor and generation, nudged. Its retry ladder begins again,
+//     and a waiting delivery is due at once;
+//   - the same, but the secret has changed: it goes on at the committed cursor in a new
+//     generation, because the subscriber may have ignored deliveries that were signed with
+//     the old secret (invariant 4);
+//   - it expired longer ago: it begins again at the request's Start, with a gap for what it
+//     missed (invariant 10).
 func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWithin time.Duration) (Record, error) {
 	r := rec.Request
 	if r == nil || r.ID != requestID || r.Mode != websub.ModeSubscribe || r.Denied != "" {
@@ -52,9 +52,9 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 	case s.Secret != r.Secret:
 		s.Cursor = mint(s.Cursor.Generation, s.Cursor.Anchor, now)
 	default:
-		// The nudge makes the renewal win the merge over a failure from before it
-		// that delivery has not stored yet. A 410 from before it is no matter of
-		// the merge: it names the lease that it ends.
+		// The nudge makes the renewal win the merge over an earlier failure that delivery
+		// has not stored yet. An earlier 410 needs no nudge: it names the lease that it
+		// ends.
 		s.Cursor = Nudge(s.Cursor, now)
 	}
 	s.Secret = r.Secret
@@ -69,15 +69,14 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 	return Record{Subscription: &s}, nil
 }
 
-// Retry makes what waits in a record due now: the notification that failed, on
-// the first step of the ladder again and counted on from the attempts that it
-// had, and the request that is to be verified, with all its tries before it
-// again: the operator's are not to use them up. ErrEnded: the subscription gets
-// nothing, and there is no request that would begin it. A denial that waits to
-// be told is left alone.
+// Retry makes the next attempts of a record due now. A failed notification starts at the
+// first step of the ladder again, and its attempts count on. A request that waits for
+// verification gets all its tries again, so that the operator does not use them up. A denial
+// that waits to be sent stays as it is. ErrEnded: the subscription is not in force, and no
+// request would begin it.
 //
-// The cursor is nudged and not minted: it goes back behind nothing that was
-// delivered, and a failure from before it does not win over it.
+// The cursor is nudged and keeps its generation: no delivered entry is delivered again, and
+// an earlier failure does not win over it.
 func Retry(rec Record, now time.Time) (Record, error) {
 	live := rec.Subscription != nil && rec.Subscription.Live(now)
 	asked := rec.Request != nil && rec.Request.Denied == "" && (live || rec.Request.Mode == websub.ModeSubscribe)
@@ -97,10 +96,10 @@ func Retry(rec Record, now time.Time) (Record, error) {
 	return rec, nil
 }
 
-// Replay takes the record's subscription back to an entry of its topic, after
-// which everything is delivered again, in a generation minted anew (invariant
-// 4). It never goes forward: where the cursor is further back, what was not
-// delivered yet is still to be. ErrEnded: the subscription gets nothing.
+// Replay moves the cursor of the record's subscription back to an entry of its topic, in a
+// new generation (invariant 4). Everything after that is delivered again. It never moves the
+// cursor forward, so entries that were not delivered yet still will be. ErrEnded: the
+// subscription is not in force.
 func Replay(rec Record, to journal.Anchor, now time.Time) (Record, error) {
 	if rec.Subscription == nil || !rec.Subscription.Live(now) {
 		return rec, ErrEnded
@@ -114,16 +113,15 @@ func Replay(rec Record, to journal.Anchor, now time.Time) (Record, error) {
 	return rec, nil
 }
 
-// Ahead is how many retained notifications of a topic are after an anchor.
+// Ahead returns how many retained notifications of a topic are after an anchor.
 func Ahead(head journal.Head, a journal.Anchor) uint64 {
 	from := max(a.Seq, head.Trimmed.Seq)
 	return max(head.Last.Seq, from) - from
 }
 
-// Deactivate carries the verified unsubscribe request requestID out (HUB-27):
-// what was not delivered up to head, the topic's newest entry, is recorded as a
-// gap. Like Activate it compares the request's id and returns ErrSuperseded
-// where that is not the pending one.
+// Deactivate carries out the verified unsubscribe request requestID (HUB-27). It records
+// undelivered entries up to head, the topic's newest entry, as a gap. Like Activate, it
+// returns ErrSuperseded if the request is not the pending one.
 func Deactivate(rec Record, requestID uuid.UUID, head journal.Anchor, now time.Time) (Record, error) {
 	r := rec.Request
 	if r == nil || r.ID != requestID || r.Mode != websub.ModeUnsubscribe || r.Denied != "" {
@@ -133,9 +131,9 @@ func Deactivate(rec Record, requestID uuid.UUID, head journal.Anchor, now time.T
 	return End(rec, EndUnsubscribed, head, now), nil
 }
 
-// End ends the record's subscription for a reason, one of the End constants,
-// and records what was not delivered up to head as a gap (invariant 10). One
-// that has ended, or none, stays as it is. A pending request is not touched.
+// End ends the record's subscription for a reason, one of the End constants, and records
+// undelivered entries up to head as a gap (invariant 10). If there is none, or it has ended,
+// the record stays as it is. A pending request is not changed.
 func End(rec Record, reason string, head journal.Anchor, now time.Time) Record {
 	if rec.Subscription == nil || !rec.Subscription.EndedAt.IsZero() {
 		return rec
@@ -147,9 +145,8 @@ func End(rec Record, reason string, head journal.Anchor, now time.Time) Record {
 	return rec
 }
 
-// Expire ends the record's subscription where its lease ran out at least
-// resumeWithin ago and no pending request can take it up again any more;
-// otherwise the record stays as it is (invariant 10).
+// Expire ends the record's subscription if its lease ran out at least resumeWithin ago and
+// no pending request can resume it. Otherwise the record stays as it is (invariant 10).
 func Expire(rec Record, head journal.Anchor, now time.Time, resumeWithin time.Duration) Record {
 	if !expired(rec, now, resumeWithin) {
 		return rec
@@ -157,7 +154,7 @@ func Expire(rec Record, head journal.Anchor, now time.Time, resumeWithin time.Du
 	return End(rec, EndExpired, head, now)
 }
 
-// expired reports whether Expire has something to do.
+// expired reports whether Expire ends the subscription.
 func expired(rec Record, now time.Time, resumeWithin time.Duration) bool {
 	s, r := rec.Subscription, rec.Request
 	if s == nil || !s.EndedAt.IsZero() || now.Before(s.ExpiresAt.Add(resumeWithin)) {
@@ -166,7 +163,7 @@ func expired(rec Record, now time.Time, resumeWithin time.Duration) bool {
 	return r == nil || r.Mode != websub.ModeSubscribe || r.Denied != "" || !resumable(s, r, resumeWithin)
 }
 
-// Purge takes a subscription that ended at least EndedFor ago out of its record.
+// Purge removes a subscription that ended at least EndedFor ago from its record.
 func Purge(rec Record, now time.Time) Record {
 	if purgeable(rec, now) {
 		rec.Subscription = nil
@@ -179,14 +176,13 @@ func purgeable(rec Record, now time.Time) bool {
 	return s != nil && !s.EndedAt.IsZero() && !now.Before(s.EndedAt.Add(EndedFor))
 }
 
-// resumable reports whether r came in time to take s up where it stopped. The
-// time of the request counts, not that of its verification, which the
-// subscriber cannot hasten.
+// resumable reports whether r came in time to resume s where it stopped. The time of the
+// request counts, because the subscriber cannot control that of its verification.
 func resumable(s *Subscription, r *Request, within time.Duration) bool {
 	return !r.AcceptedAt.After(s.ExpiresAt.Add(within))
 }
 
-// mint returns a cursor that stands at a in a new generation.
+// mint returns a cursor at a in a new generation.
 func mint(stored uint64, a journal.Anchor, now time.Time) journal.Cursor {
 	return journal.Cursor{Generation: journal.MintGeneration(stored, now), Anchor: a}
 }
@@ -202,7 +198,7 @@ func Nudge(c journal.Cursor, now time.Time) journal.Cursor {
 	return c
 }
 
-// addLag records what lies after cursor up to head, if anything.
+// addLag adds a gap for the entries after cursor up to head, if there are any.
 func addLag(gaps []journal.Gap, cursor, head journal.Anchor, reason string, now time.Time) []journal.Gap {
 	if head.Seq <= cursor.Seq {
 		return gaps

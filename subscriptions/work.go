@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// proxyRest is the pause where the way out does not work.
+	// proxyRest is the pause after the hub's proxy failed.
 	proxyRest = 5 * time.Second
-	// storeRest is the pause after trouble with the store, and storeTimeout how
-	// long storing what became of a request may take.
+	// storeRest is the pause after the store failed, and storeTimeout how long storing the
+	// result of a request may take.
 	storeRest    = 5 * time.Second
 	storeTimeout = 5 * time.Second
-	// lentFor is when a request is looked at again that another hub owns.
+	// lentFor is the first pause before checking a request again that another hub owns.
 	lentFor = 5 * time.Second
 )
 
@@ -29,14 +29,14 @@ const (
 // verification or denial (HUB-26); the fourth is the last.
 var retries = fairqueue.Retries{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 
-// checkRetries are the pauses after topic checks that could not tell. After the
-// last the request is dropped, an hour after the first: long enough for a restart
-// of the publisher, and short enough that requests for topics that do not exist
-// can't use up the places for requests that wait.
+// checkRetries are the pauses after topic checks without a result. After the last one, an
+// hour after the first, the request is dropped. That is long enough for a restart of the
+// publisher. It is short enough that requests for topics that do not exist cannot use up the
+// places for requests that wait.
 var checkRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
-// enqueue has the pending request r worked on as soon as it is due. Established says
-// that it is about what is in force, and of its subscriber (Subscription.sameSubscriber).
+// enqueue queues the pending request r. Established says that it comes from the subscriber
+// of a subscription in force (Subscription.sameSubscriber).
 func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
@@ -45,23 +45,23 @@ func (s *Service) enqueue(r *Request, established bool) {
 	s.queue.add(j)
 }
 
-// due is when the next try of r may be made, at now and with day as the time of day. A
-// time further off than any pause was left by a clock that jumped, and does not count.
+// due returns when r may be tried next, given the monotonic time now and the time of day. A
+// time further off than any pause comes from a clock that jumped, and does not count.
 func due(r *Request, day, now time.Time) time.Time {
 	if d := r.NextAt.Sub(day); d > 0 && d <= 2*retries[len(retries)-1] {
-		return now.Add(d) // which a clock that jumps from here on does not move
+		return now.Add(d) // monotonic, so later jumps of the clock do not matter
 	}
 	return now
 }
 
-// needsCheck reports whether the topic of r is to be looked at: an unsubscribe's
-// never is (HUB-20).
+// needsCheck reports whether the topic of r has to be checked. That of an unsubscribe never
+// is (HUB-20).
 func (s *Service) needsCheck(r *Request) bool {
 	return s.o.Check != nil && r.Mode == websub.ModeSubscribe && r.Denied == ""
 }
 
-// work takes the next step of a job and reports whether there is another. Each
-// step calls one host at most, the one in whose turn the job was started.
+// work does the next step of a job, and reports whether there is another. Each step calls at
+// most one host: that of the party for which the job was started.
 func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	rec, err := s.o.Store.Get(ctx, j.id)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	}
 	now := time.Now()
 	if !s.owns(j.id) {
-		// Its place is taken until whoever owns it is done with it. It is looked at
-		// ever more rarely.
+		// The request uses its place until its owner has finished it. Check that less and
+		// less often.
 		if j.lent.IsZero() {
 			j.lent = now
 		}
@@ -153,8 +153,8 @@ func (s *Service) askTopic(ctx context.Context, topic string) error {
 	return s.o.Check.Check(ctx, topic)
 }
 
-// verify asks the callback whether the request is what it wants, and carries it
-// out if so (HUB-22, HUB-25). A new subscription needs a place.
+// verify asks the callback to confirm the request, and carries it out if it does (HUB-22,
+// HUB-25). A new subscription needs a place.
 func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (keep bool) {
 	challenge, sentAt := websub.NewChallenge(), s.o.Clock.Latest()
 	a, sent := s.call(ctx, j, verificationURL(r, challenge), len(challenge)+1)
@@ -172,7 +172,7 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 		return s.carryOut(ctx, j, r, sentAt, a)
 	}
 	if ctx.Err() != nil {
-		return true // cut off by the shutdown: that was no try
+		return true // interrupted by the shutdown: does not count as a try
 	}
 	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
 }
@@ -189,8 +189,8 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	}
 	e := requestEvent(EventVerified, r, "")
 	if r.Mode == websub.ModeUnsubscribe {
-		// It ends now, and the head that is read after that has all that it was
-		// owed.
+		// It ends now. The head is read afterwards, so it has every entry the callback
+		// missed.
 		now := s.o.Clock.Now()
 		head, err := s.o.Heads.Head(ctx, r.Topic)
 		if err != nil {
@@ -214,8 +214,8 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 	return false
 }
 
-// deny tells the callback that it was denied (HUB-21). What it answers does not
-// matter; where it can't, it is told again.
+// deny sends the callback its denial (HUB-21). Any answer below 500 is good; without one,
+// it tries again.
 func (s *Service) deny(ctx context.Context, j *job, r *Request) (keep bool) {
 	a, sent := s.call(ctx, j, denialURL(r), 0)
 	switch {
@@ -265,8 +265,8 @@ func (s *Service) remove(ctx context.Context, j *job, r *Request, e Event) (keep
 	return keep
 }
 
-// amend replaces r in the store by what change makes of it, nil takes it away,
-// if it is the pending request still, and plans the job accordingly.
+// amend replaces r in the store by the result of change, if r is still the pending request,
+// and updates the job. A nil result removes r.
 func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Request) *Request) (keep bool) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -288,19 +288,19 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 	return true
 }
 
-// superseded goes on after an Update that changed nothing.
+// superseded continues after an Update that changed nothing.
 func (s *Service) superseded(ctx context.Context, j *job, err error) (keep bool) {
 	if !errors.Is(err, ErrSuperseded) {
 		return s.rest(ctx, j, err)
 	}
-	// The record holds a newer request, or none: look again.
+	// The record has a newer request, or none: read it again.
 	j.Due, j.slow = time.Now(), false
 	return true
 }
 
-// rest gives the store time to recover; nothing that waits is lost. A record that
-// cannot be read is looked at no more until somebody finds it again: it is no
-// reason for others to wait.
+// rest pauses the queue so that the store can recover; no waiting request is lost. The job of
+// a record that cannot be read ends instead, so that others need not wait. A sweep that can
+// read the record queues it again.
 func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 	if errors.Is(err, journal.ErrPacked) {
 		s.trouble(ctx, j.id, err)
@@ -313,9 +313,8 @@ func (s *Service) rest(ctx context.Context, j *job, err error) (keep bool) {
 	return true
 }
 
-// detached returns a context with the time to store what became of a request, even if
-// ctx has ended because the service stops: a callback that confirmed should not have to be
-// asked again.
+// detached returns a context for storing the result of a request, even if ctx has ended
+// because the service stops: a callback that confirmed should not be asked again.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
