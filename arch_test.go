@@ -99,12 +99,12 @@ var table = map[string]room{
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	// uuid to tell the ids of notifications from others.
 	"admin/ui": {layer: "2b", may: "admin journal internal/base/quantity", third: "uuid"},
-	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/quiet", third: "mux zap uuid"},
+	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "admin admin/ui cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3", may: "admin resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar uuid"},
+	"internal/program/cli":  {layer: "3", may: "admin internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},

@@ -1,8 +1,12 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // Now is what GET /api/v1/now answers: how all hubs on the store are, each as of its
@@ -96,6 +100,77 @@ type Event struct {
 	Name  string    `json:"event"` // as in the log
 	Level string    `json:"level"` // "info", "warn" or "error"
 	Text  string    `json:"text"`
+}
+
+// Total adds up the counts of all hubs. Its lag is the largest.
+func (n *Now) Total() (t HubNow) {
+	for _, h := range n.Hubs {
+		t.Active, t.Failing, t.Pending, t.Ended = t.Active+h.Active, t.Failing+h.Failing, t.Pending+h.Pending, t.Ended+h.Ended
+		t.Suspect, t.InFlight = t.Suspect+h.Suspect, t.InFlight+h.InFlight
+		t.DeliveriesPerSecond, t.FailuresPerSecond = t.DeliveriesPerSecond+h.DeliveriesPerSecond, t.FailuresPerSecond+h.FailuresPerSecond
+		t.LagSeconds = max(t.LagSeconds, h.LagSeconds)
+	}
+	return t
+}
+
+const (
+	// littleSpace is how many times the least free space counts as little.
+	littleSpace = 4
+	// muchRetained is the part of the limit of retention that counts as much.
+	muchRetained = 0.9
+	// oldSummary is how old what a hub said of itself may be.
+	oldSummary = time.Minute
+)
+
+// Wrong are sentences about what is wrong; none: all is well.
+func (n *Now) Wrong() (wrong []string) {
+	if n.HubsError != "" {
+		wrong = append(wrong, "The store does not tell how the other hubs are: "+n.HubsError)
+	}
+	for _, h := range n.Hubs {
+		say := func(format string, args ...any) {
+			wrong = append(wrong, "Hub "+h.ID+" "+fmt.Sprintf(format, args...))
+		}
+		if h.Draining {
+			say("is about to end: it takes no more publishes and finishes its deliveries.")
+		}
+		for _, why := range h.NotReady {
+			say("is not ready: %s.", strings.TrimSuffix(why, "."))
+		}
+		if age := n.AsOf.Sub(h.AsOf); age > oldSummary {
+			say("has said nothing for %s.", quantity.SpanText(age))
+		}
+		if s := h.Space; s != nil && s.Free < littleSpace*s.Least {
+			say("has %s of free space left; under %s it stores nothing new.", quantity.BytesText(s.Free), quantity.BytesText(s.Least))
+		}
+		if j := h.Journal; j != nil && j.Limit > 0 && float64(j.Bytes) > muchRetained*float64(j.Limit) {
+			say("retains %s of the %s that its topics may: the oldest notifications are about to go.", quantity.BytesText(j.Bytes), quantity.BytesText(j.Limit))
+		}
+	}
+	if t := n.Total(); t.Failing > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d of %s fail and are tried again.", t.Failing, quantity.Count(t.Failing+t.Active, "subscription", "subscriptions")))
+	}
+	return wrong
+}
+
+// Cause says why the last attempt of a delivery failed, from LastStatus and LastError;
+// empty: it did not.
+func Cause(status int, failure string) string {
+	switch failure {
+	case "":
+	case "timeout":
+		return "does not answer in time"
+	case "connect":
+		return "cannot be connected to"
+	case "refused":
+		return "has an address that this hub does not call"
+	default:
+		return "breaks off the exchange"
+	}
+	if status < http.StatusMultipleChoices {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("answers %d %s", status, http.StatusText(status)))
 }
 
 func (a *api) now(w http.ResponseWriter, r *http.Request) error {

@@ -1,18 +1,15 @@
 package ui
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -22,11 +19,11 @@ const (
 	pageSize = "50"
 )
 
-// fleet is what GET /api/v1/now says, with what is wrong in sentences, the worst first.
+// fleet is what GET /api/v1/now says, with what is wrong in sentences.
 type fleet struct {
 	admin.Now
 	Wrong []string
-	Total admin.HubNow // the counts of all hubs
+	Total admin.HubNow
 }
 
 func (u *ui) fleet(r *http.Request) (fleet, error) {
@@ -34,50 +31,11 @@ func (u *ui) fleet(r *http.Request) (fleet, error) {
 	if err := u.get(r, apiPath+"now", nil, &f.Now); err != nil {
 		return f, err
 	}
-	if f.HubsError != "" {
-		f.Wrong = append(f.Wrong, "The store does not tell how the other hubs are: "+f.HubsError)
-	}
-	for _, h := range f.Hubs {
-		f.Wrong = append(f.Wrong, troubles(h)...)
-		t := &f.Total
-		t.Active, t.Failing, t.Pending, t.Ended = t.Active+h.Active, t.Failing+h.Failing, t.Pending+h.Pending, t.Ended+h.Ended
-		t.Suspect, t.InFlight = t.Suspect+h.Suspect, t.InFlight+h.InFlight
-		t.DeliveriesPerSecond, t.FailuresPerSecond = t.DeliveriesPerSecond+h.DeliveriesPerSecond, t.FailuresPerSecond+h.FailuresPerSecond
-		t.LagSeconds = max(t.LagSeconds, h.LagSeconds)
-	}
+	f.Wrong, f.Total = f.Now.Wrong(), f.Now.Total()
 	f.Slowest = slices.DeleteFunc(f.Slowest, func(s admin.Laggard) bool { // it stands above
 		return slices.ContainsFunc(f.Failing, func(l admin.Laggard) bool { return l.ID == s.ID })
 	})
-	if n := f.Total.Failing; n > 0 {
-		f.Wrong = append(f.Wrong, fmt.Sprintf("%d of %d subscriptions fail and are tried again.", n, n+f.Total.Active))
-	}
 	return f, nil
-}
-
-// fewSpace is how many times the least free space counts as little.
-const fewSpace = 4
-
-// troubles are what is wrong with one hub.
-func troubles(h admin.HubNow) (wrong []string) {
-	say := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Sprintf("Hub %s ", h.ID)+fmt.Sprintf(format, args...))
-	}
-	if h.Draining {
-		say("is about to end: it takes no more publishes and finishes its deliveries.")
-	}
-	for _, why := range h.NotReady {
-		say("is not ready: %s.", strings.TrimSuffix(why, "."))
-	}
-	if late := time.Since(h.AsOf); late > time.Minute {
-		say("has said nothing for %s.", span(late))
-	}
-	if s := h.Space; s != nil && s.Free < fewSpace*s.Least {
-		say("has %s of free space left; under %s it stores nothing new.", quantity.BytesText(s.Free), quantity.BytesText(s.Least))
-	}
-	if j := h.Journal; j != nil && j.Limit > 0 && j.Bytes*10 > j.Limit*9 {
-		say("keeps %s of what its topics may retain: the oldest notifications are about to be trimmed.", percent(j.Bytes, j.Limit))
-	}
-	return wrong
 }
 
 func (u *ui) now(r *http.Request) (view, error) {

@@ -4,41 +4,23 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // words are the functions that templates use.
 var words = template.FuncMap{
-	"ago": ago, "in": in, "span": span, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": rate,
-	"count": count, "cause": cause, "states": func() []string { return []string{"pending", "active", "failing", "ended"} }, "host": host, "callback": callback, "percent": percent, "plain": plain,
+	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": rate,
+	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "ended"} }, "host": host, "callback": callback, "percent": percent, "plain": plain,
 }
 
-// span is a duration in its two largest units.
-func span(d time.Duration) string {
-	d = d.Abs().Round(time.Second)
-	for _, u := range []struct {
-		large, small time.Duration
-		names        [2]string
-	}{{24 * time.Hour, time.Hour, [2]string{"d", "h"}}, {time.Hour, time.Minute, [2]string{"h", "m"}}, {time.Minute, time.Second, [2]string{"m", "s"}}} {
-		if d >= u.large {
-			text := fmt.Sprintf("%d %s", d/u.large, u.names[0])
-			if rest := d % u.large / u.small; rest > 0 {
-				text += fmt.Sprintf(" %d %s", rest, u.names[1])
-			}
-			return text
-		}
-	}
-	return fmt.Sprintf("%d s", d/time.Second)
-}
-
-// seconds is span of a number of seconds.
+// seconds is a number of seconds for a person.
 func seconds(s float64) string {
-	return span(time.Duration(min(s, math.MaxInt64/2/float64(time.Second)) * float64(time.Second)))
+	return quantity.SpanText(time.Duration(min(s, math.MaxInt64/2/float64(time.Second)) * float64(time.Second)))
 }
 
 // ago is how long something is past, and in how long it is to come.
@@ -46,12 +28,12 @@ func ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return span(time.Since(t)) + " ago"
+	return quantity.SpanText(time.Since(t)) + " ago"
 }
 
 func in(t time.Time) string {
 	if d := time.Until(t); d > 0 {
-		return "in " + span(d)
+		return "in " + quantity.SpanText(d)
 	}
 	return "now"
 }
@@ -118,23 +100,4 @@ func callback(raw string) string {
 		short = short[:maxCallback-1] + "…"
 	}
 	return short
-}
-
-// cause says why the last attempt of a delivery failed; empty: it did not.
-func cause(status int, failure string) string {
-	switch failure {
-	case "":
-	case "timeout":
-		return "does not answer in time"
-	case "connect":
-		return "cannot be connected to"
-	case "refused":
-		return "has an address that this hub does not call"
-	default:
-		return "breaks off the exchange"
-	}
-	if status == 0 || status < http.StatusMultipleChoices {
-		return ""
-	}
-	return strings.TrimSpace(fmt.Sprintf("answers %d %s", status, http.StatusText(status)))
 }

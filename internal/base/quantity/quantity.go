@@ -141,3 +141,24 @@ func DurationText(d time.Duration) string {
 	}
 	return text
 }
+
+// SpanText writes a time for a person, in its two largest units, such as 1d2h. A negative
+// one is 0s.
+func SpanText(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+	units := []struct {
+		name string
+		d    time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		if d < u.d {
+			continue
+		}
+		s := fmt.Sprintf("%d%s", d/u.d, u.name)
+		if i+1 < len(units) && d%u.d >= units[i+1].d {
+			s += fmt.Sprintf("%d%s", d%u.d/units[i+1].d, units[i+1].name)
+		}
+		return s
+	}
+	return "0s"
+}

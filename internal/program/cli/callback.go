@@ -103,13 +103,13 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch challenge := q.Get(websub.ParamChallenge); {
 	case mode == string(websub.ModeDenied):
-		c.print(fmt.Sprintf("%s denied: %s, because: %s", clock(), topic, cmp.Or(q.Get(websub.ParamReason), "(no reason given)")))
+		c.print(fmt.Sprintf("%s denied: %s, because: %s", timeOfDay(), topic, cmp.Or(q.Get(websub.ParamReason), "(no reason given)")))
 	case mode != "" && challenge != "":
 		lease := ""
 		if s := q.Get(websub.ParamLeaseSeconds); s != "" {
 			lease = " for " + s + " s"
 		}
-		c.print(fmt.Sprintf("%s confirmed: %s %s%s at %s", clock(), mode, topic, lease, r.URL.Path))
+		c.print(fmt.Sprintf("%s confirmed: %s %s%s at %s", timeOfDay(), mode, topic, lease, r.URL.Path))
 		_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such
 	default:
 		http.Error(w, "This is a WebSub callback: hubs verify it with GET and deliver with POST.", http.StatusNotFound)
@@ -120,11 +120,11 @@ func (c *callback) confirm(w http.ResponseWriter, r *http.Request) {
 func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := egress.ReadBody(r.Body, maxDelivery)
 	if err != nil {
-		c.print(fmt.Sprintf("%s a delivery to %s broke off: %v", clock(), r.URL.Path, err))
+		c.print(fmt.Sprintf("%s a delivery to %s broke off: %v", timeOfDay(), r.URL.Path, err))
 		http.Error(w, "The body could not be read.", http.StatusBadRequest)
 		return
 	}
-	lines := []string{fmt.Sprintf("%s delivered: POST %s, %s, answered %d", clock(), r.URL.RequestURI(), quantity.BytesText(int64(len(body))), c.status)}
+	lines := []string{fmt.Sprintf("%s delivered: POST %s, %s, answered %d", timeOfDay(), r.URL.RequestURI(), quantity.BytesText(int64(len(body))), c.status)}
 	for _, name := range []string{"Content-Type", "Link", "Webhook-Id", "RSHub-Attempt", websub.HeaderSignature} {
 		for _, value := range r.Header.Values(name) {
 			if name == websub.HeaderSignature {
@@ -175,4 +175,4 @@ func (c *callback) print(lines ...string) {
 	say(c.out, "%s\n", strings.Join(lines, "\n"))
 }
 
-func clock() string { return time.Now().Format(time.TimeOnly) }
+func timeOfDay() string { return time.Now().Format(time.TimeOnly) }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -334,7 +335,7 @@ func TestFormats(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", -time.Second: "0s", time.Minute: "1m", 61 * time.Second: "1m1s", 25 * time.Hour: "1d1h", 24*time.Hour + time.Second: "1d", 400 * time.Millisecond: "0s",
 	} {
-		if got := span(d); got != want {
+		if got := quantity.SpanText(d); got != want {
 			t.Errorf("span %v: %q, want %q", d, got, want)
 		}
 	}

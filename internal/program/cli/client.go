@@ -19,6 +19,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/base/web"
 )
 
@@ -177,7 +178,7 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 	case code == http.StatusServiceUnavailable:
 		again := ""
 		if after, asks := web.ParseRetryAfter(resp.Header, time.Now(), 24*time.Hour); asks { // it is only shown
-			again = fmt.Sprintf("\nTry again in %s", span(after))
+			again = fmt.Sprintf("\nTry again in %s", quantity.SpanText(after))
 		}
 		return Fail(ExitFailure, "the hub at %s can't do this now: %s%s", c.base, detail, again)
 	default:

@@ -8,26 +8,6 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// span writes a time for a person, in the two largest units.
-func span(d time.Duration) string {
-	d = max(d, 0).Round(time.Second)
-	units := []struct {
-		name string
-		d    time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
-	for i, u := range units {
-		if d < u.d {
-			continue
-		}
-		s := fmt.Sprintf("%d%s", d/u.d, u.name)
-		if i+1 < len(units) && d%u.d >= units[i+1].d {
-			s += fmt.Sprintf("%d%s", d%u.d/units[i+1].d, units[i+1].name)
-		}
-		return s
-	}
-	return "0s"
-}
-
 // instant writes a time as ResourceSync does, in UTC; a dash where there is none.
 func instant(t time.Time) string {
 	if t.IsZero() {
@@ -44,9 +24,9 @@ func away(t, now time.Time) string {
 	}
 	switch d := t.Sub(now).Round(time.Second); {
 	case d > 0:
-		return "in " + span(d)
+		return "in " + quantity.SpanText(d)
 	case d < 0:
-		return span(-d) + " ago"
+		return quantity.SpanText(-d) + " ago"
 	default:
 		return "now"
 	}

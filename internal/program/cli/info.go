@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // Info is `rshub info`.
@@ -45,7 +46,7 @@ func Info(env Env) *cobra.Command {
 			{"node", i.NodeID},
 			{"shards", shardsOf(i)},
 			{"started", moment(i.StartedAt, r.now)},
-			{"up", span(seconds(i.Uptime))},
+			{"up", quantity.SpanText(seconds(i.Uptime))},
 		})
 		if err != nil || len(i.Nodes) < 2 {
 			return err

@@ -94,7 +94,7 @@ func lag(s admin.Subscription) string {
 	}
 	out := strconv.FormatUint(s.Lag.Notifications, 10)
 	if s.Lag.Seconds > 0 {
-		out += " (" + span(seconds(s.Lag.Seconds)) + ")"
+		out += " (" + quantity.SpanText(seconds(s.Lag.Seconds)) + ")"
 	}
 	return out
 }
