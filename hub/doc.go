@@ -6,8 +6,8 @@
 // answered with 200 when it is durable in the journal. There this package's part ends, and
 // package delivery takes over. A subscription request is checked and passed to package
 // subscriptions, which verifies it later; it is answered with 202. A ping (HUB-60) is
-// marked in the store and answered with 202. Fetch fetches what is marked, and leads it
-// through the stages from validate on. Every refusal is one of the problems in the table
+// recorded in the store and answered with 202. Fetch fetches the pinged topics, and runs
+// the stages from validate on for what they serve. Every refusal is one of the problems in the table
 // of problems.go, and is sent as plain text or as problem+json.
 //
 // The package appends to the journal and reads heads. It cannot read or deliver entries.

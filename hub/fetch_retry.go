@@ -11,14 +11,12 @@ import (
 // less; the last one is repeated.
 var fetchRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
-// fetchFor is how long after its last ping a topic that can't be asked is tried:
-// long enough for its restart, and short enough that topics which do not exist
-// can't take up all places for those that wait.
+// fetchFor is how long after its last ping an unreachable topic is tried: long enough for a
+// restart, and short enough that topics that do not exist cannot use up all places.
 const fetchFor = time.Hour
 
-// concluded is the ping record m after a try that began with it and ended at now, with
-// err; rnd, from 0 to 1, spreads the pauses. Where the topic is to be fetched
-// again, then says when.
+// concluded returns the ping record m after a try that ended at now with err. Rnd, from 0 to
+// 1, spreads the pauses. If the topic has to be fetched again, then says when.
 func concluded(m journal.PingRecord, p *publication, err error, now time.Time, rnd float64) (_ journal.PingRecord, then next) {
 	m.Last = journal.Fetch{At: now, Outcome: p.outcome(), ID: p.id}
 	if err == nil {
@@ -37,10 +35,9 @@ func concluded(m journal.PingRecord, p *publication, err error, now time.Time, r
 	return m, next{keep: true, slow: true, due: start.Add(pause), floor: start.Add(r.wait)}
 }
 
-// retryFetch decides about a try that was refused: again after a pause, or not
-// any more, as the topic's answer is final. Pure. A topic that can't be asked is
-// given up fetchFor after its last ping, with a last try then; where this hub
-// itself was at fault it goes on.
+// retryFetch decides whether a refused try is repeated, and after which pause. It is pure. An
+// unreachable topic has its last try fetchFor after its last ping. If this hub itself was at
+// fault, it tries for ever. Any other answer is final.
 func retryFetch(m journal.PingRecord, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
 	pause = max(fetchRetries.Pause(m.Tries, rnd), r.wait)
 	switch {

@@ -19,10 +19,10 @@ var (
 	landingText string
 )
 
-// landing is what a GET of the hub URI shows: the same as text and as a page.
+// landing is the answer to a GET of the hub URI, as text and as a page.
 type landing struct{ html, text, policy string }
 
-// newLanding fills in the hub's URL and what lets a publish in.
+// newLanding fills in the hub's URL, and what authorises a publish.
 func newLanding(hubURL string, auth PublishAuth) (landing, error) {
 	page, err := htmltemplate.New("landing.html").Parse(landingHTML)
 	if err != nil {
@@ -52,8 +52,8 @@ func newLanding(hubURL string, auth PublishAuth) (landing, error) {
 	}, nil
 }
 
-// serve answers a GET or a HEAD: with the page where Accept prefers HTML, else
-// with the text.
+// serve answers a GET or a HEAD: with the page if Accept prefers HTML, otherwise with the
+// text.
 func (l *landing) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", l.policy)

@@ -42,7 +42,7 @@ func mediaType(header http.Header) (string, error) {
 	return media, nil
 }
 
-// accept is an Accept header, taken apart.
+// accept is a parsed Accept header.
 type accept []acceptRange
 
 type acceptRange struct {
@@ -50,7 +50,7 @@ type acceptRange struct {
 	q     float64
 }
 
-// maxRanges is how many of an Accept header's media ranges are looked at.
+// maxRanges is how many media ranges of an Accept header are read.
 const maxRanges = 32
 
 func parseAccept(header http.Header) accept {
@@ -79,8 +79,8 @@ func parseAccept(header http.Header) accept {
 	return a
 }
 
-// quality is how welcome a media type is: by the most specific range that has
-// it (RFC 9110, 12.5.1).
+// quality returns the weight of a media type, from the most specific range that has it (RFC
+// 9110, 12.5.1).
 func (a accept) quality(media string) float64 {
 	major, _, _ := strings.Cut(media, "/")
 	ranges := []string{"*/*", major + "/*", media} // the more specific ones last

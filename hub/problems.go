@@ -75,17 +75,17 @@ var (
 	topicUnreachable = kind{http.StatusServiceUnavailable, "topic-unreachable", "The topic can't be checked"}
 )
 
-// ours reports whether this hub is at fault, and not who asks or the topic.
+// ours reports whether this hub is at fault, and not the client or the topic.
 func (k kind) ours() bool { return k == storeDown || k == storeFull || k == busy }
 
 const (
-	// retryDefault is the Retry-After of a 503 that knows no better.
+	// retryDefault is the Retry-After of a 503 or 429 without a time of its own.
 	retryDefault = 10 * time.Second
-	// lingering is how long the rest of a refused body is waited for.
+	// lingering is how long the server reads the rest of a refused body.
 	lingering = time.Second
 )
 
-// refusal is an error with all that is told of it.
+// refusal is an error with everything that its answer says.
 type refusal struct {
 	kind         kind
 	detail       string // one or more sentences for the person at the other end
@@ -227,8 +227,8 @@ func (e *refusal) problem() problem {
 	return p
 }
 
-// refuse answers a request that was refused: with one or two plain sentences
-// (HUB-14), or with problem+json where Accept prefers that.
+// refuse answers a request with the refusal for err: one or two plain sentences (HUB-14), or
+// problem+json if Accept prefers that.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *refusal {
 	e := classify(err)
 	header := w.Header()
@@ -269,11 +269,10 @@ func answer(w http.ResponseWriter, media string, status int, body string) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // whoever is gone does not read it
+	_, _ = w.Write([]byte(body)) // the client may have disconnected
 }
 
-// instant writes a time as W3C datetimes are written here: UTC with Z. The zero
-// time is empty.
+// instant formats a time as a W3C datetime in UTC, with Z. The zero time is empty.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -281,8 +280,8 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// sentence makes one of an error's text: a capital first, unless the first word
-// is a name, and a full stop last.
+// sentence makes a sentence of an error's text. It begins with a capital, unless the first
+// word is a name, and ends with a full stop.
 func sentence(s string) string {
 	first, _, _ := strings.Cut(s, " ")
 	if first != "" && strings.IndexFunc(first, func(r rune) bool { return !unicode.IsLower(r) }) < 0 {

@@ -76,7 +76,7 @@ type accepted struct {
 	Duplicate bool   `json:"duplicate"`
 }
 
-// outcome is that of a publication which is in the journal.
+// outcome is the Event.Outcome of a publication that is in the journal.
 func (p *publication) outcome() string {
 	if p.accepted.Duplicate {
 		return OutcomeDuplicate
@@ -84,15 +84,15 @@ func (p *publication) outcome() string {
 	return OutcomeAccepted
 }
 
-// release gives back the memory of the body.
+// release releases the memory of the body.
 func (p *publication) release() {
 	if p.body != nil {
 		p.body.release()
 	}
 }
 
-// enter leads a publication through stages. Nil: it is in the journal, by this
-// request or by an earlier one with the same bytes.
+// enter runs the stages of a publication. Nil: it is in the journal, through this request or
+// an earlier one with the same bytes.
 func (h *Handler) enter(ctx context.Context, p *publication, stages []stage) error {
 	defer p.release()
 	for _, next := range stages {

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Stores keep heads, entries, intervals, cursors and subscriptions as packed
-// values: a version byte, then the fields in a fixed order. A reader refuses a
-// version it does not know, so that a field can be added under the next one.
+// Heads, entries, intervals, cursors and subscriptions are stored as packed values: a version
+// byte, then the fields in a fixed order. A reader refuses an unknown version, so the next
+// version can add a field.
 
-// packedVersion is the version byte of what this package packs.
+// packedVersion is the version byte of the values of this package, except cursors.
 const packedVersion = 3
 
 // ErrPacked is wrapped by every error of an Unpack function: the stored value

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Cursor says how far one subscription got in its topic's journal, and how the
-// entry after that fares.
+// Cursor says how far one subscription got in its topic's journal, and what retries of the
+// next entry need.
 //
 // A commit of a cursor can come late, twice, or from a hub that lost its lease.
 // Merge makes that harmless: cursors are ordered by Generation, Position,
-// Nudge, Attempt and Nonce, and the greater one wins with everything it
-// carries.
+// Nudge, Attempt and Nonce, and the greater one wins with all its fields.
 type Cursor struct {
-	// Generation is minted anew (MintGeneration) by a new verified
-	// subscription, a verified renewal with another secret, a replay or a
-	// re-anchoring, and by nothing else. It lets the position go back.
+	// Generation grows (MintGeneration) with a new verified subscription, a verified renewal
+	// with another secret, a replay or a re-anchoring, and with nothing else. It lets the
+	// position go back.
 	Generation uint64
 	// Anchor is the last entry that was delivered or passed over.
 	Anchor
@@ -25,7 +24,7 @@ type Cursor struct {
 	// Attempt counts the failures of the entry after Position.
 	Attempt uint32
 
-	// The rest travels with the winner.
+	// The other fields come with the greater cursor.
 
 	// Step is the step on the retry ladder. It outlives a pass-over.
 	Step uint32
@@ -38,7 +37,7 @@ type Cursor struct {
 	LastStatus int
 }
 
-// What LastStatus says where no HTTP answer came.
+// The values of LastStatus without an HTTP answer.
 const (
 	StatusTimeout = -1 // the exchange took too long
 	StatusConnect = -2 // no connection could be made

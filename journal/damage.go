@@ -8,23 +8,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrDamaged is wrapped by an error which says that the store answered, and that
-// its answer cannot be what was stored: it fails its hash, its length or its
-// unpacking, or it is missing from a place that is there. No other error says so. A
-// store that does not answer, a failing disk, a missing mount or a missing
-// permission is never damage.
+// ErrDamaged is wrapped by errors that say that the store answered, but not with what was
+// stored: the hash or the length is wrong, unpacking fails, or a value is missing. A store
+// that does not answer, a failing disk, a missing mount or a missing permission is never
+// damage.
 var ErrDamaged = errors.New("what is stored is damaged")
 
-// ErrMissing says why an entry is damaged that is not in the store, though the numbers
-// of its neighbours say that it was stored and never trimmed.
+// ErrMissing is the reason of damage if an entry is not in the store, although the numbers of
+// its neighbours say that it was stored and never trimmed.
 var ErrMissing = errors.New("it is missing from the store")
 
 // DamagedError says that an entry, or its body, is damaged.
 type DamagedError struct {
-	// At is the anchor of the entry: reading goes on after it. Where several
-	// entries in a row are missing, it stands for the last of them.
+	// At is the anchor of the entry: continue reading after it. If several entries in a row
+	// are missing, it is that of the last one.
 	At Anchor
-	// ID is that of the notification; uuid.Nil: it is not known.
+	// ID is that of the notification; uuid.Nil: unknown.
 	ID uuid.UUID
 	// Why says what is wrong.
 	Why error
@@ -44,8 +43,8 @@ func (e *DamagedError) Unwrap() []error { return []error{ErrDamaged, e.Why} }
 // Damaged returns a *DamagedError about e.
 func (e *Entry) Damaged(why error) error { return &DamagedError{At: e.Anchor(), ID: e.ID, Why: why} }
 
-// Predecessor returns the anchor of the entry right before e, as far as e tells it: its
-// nonce is 0, and Until is about right.
+// Predecessor returns the anchor of the entry right before e, as far as e has it: its nonce
+// is 0, and Until is approximate.
 func (e *Entry) Predecessor() Anchor {
 	at := Anchor{Position: e.Position - 1, Seq: e.Seq - 1, Until: e.ReceivedAt}
 	if e.Timed() {
@@ -61,8 +60,8 @@ func (e *Entry) Misses(after Anchor) bool {
 	return known && e.Seq > after.Seq+1 && e.Position-1 > after.Position
 }
 
-// MissingNewest returns the *DamagedError about the newest entry of a topic, where a
-// store has no entry after an anchor. Nil: the anchor is the head's.
+// MissingNewest is for a store that has no entry after an anchor. It returns the
+// *DamagedError about the newest entry of the topic. Nil: the anchor is the head's.
 func (h *Head) MissingNewest(after Anchor) error {
 	if h.Last.Position <= after.Position {
 		return nil
@@ -85,14 +84,14 @@ func (e *Entry) Check(body []byte) error {
 	return nil
 }
 
-// Unreadable tells whether an error of an Unpack function means damage: the value
-// is of this program's version or of an older one.
+// Unreadable reports whether an error of an Unpack function means damage: no newer version
+// wrote the value.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrPacked) && !errors.Is(err, ErrNewer)
 }
 
-// PackedEntryID returns the id that PackEntry wrote, also where the rest of the value
-// is damaged. It has to be checked against what is stored under the id.
+// PackedEntryID returns the id that PackEntry wrote, even if the rest of the value is damaged.
+// Check it against what is stored under the id.
 func PackedEntryID(b []byte) (id uuid.UUID) {
 	if len(b) > len(id) {
 		copy(id[:], b[1:])
@@ -100,8 +99,8 @@ func PackedEntryID(b []byte) (id uuid.UUID) {
 	return id
 }
 
-// ReadOn returns the anchor after which reading goes on where an error of Read says
-// that the entries before that were trimmed or are damaged. False: it says neither.
+// ReadOn returns the anchor after which to continue if an error of Read says that the entries
+// up to it were trimmed or are damaged. False: it is another error.
 func ReadOn(err error) (Anchor, bool) {
 	var trimmed *TrimmedError
 	var damaged *DamagedError

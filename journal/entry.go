@@ -13,9 +13,8 @@ import (
 const Partitions = 256
 
 // Position orders the entries of one topic. It is the store's clock in
-// nanoseconds since the Unix epoch when the entry was appended, moved up where
-// needed so that it rises strictly: max(clock, highest seen) + 1. Zero stands
-// before the first entry.
+// nanoseconds since the Unix epoch when the entry was appended, increased if needed so that
+// it only grows: max(clock, highest seen) + 1. Zero is before the first entry.
 type Position uint64
 
 // Time returns about when the entry at p was appended.
@@ -23,12 +22,11 @@ func (p Position) Time() time.Time {
 	return time.Unix(0, int64(p)).UTC() //nolint:gosec // a clock, until the year 2262
 }
 
-// Nonce is drawn at random for each entry, so that a position which was used
-// again after a store lost its tail is told from the one that was lost.
+// Nonce is a random number in each entry. If a store lost its tail and used a position
+// again, the nonce distinguishes the new entry from the lost one.
 type Nonce uint64
 
-// Kind says what a topic carries. Empty: nothing that counts, so that the next entry
-// may be of any kind.
+// Kind says what a topic carries. Empty: the next entry may be of any kind.
 type Kind string
 
 // The kinds of a topic.
@@ -38,9 +36,9 @@ const (
 	KindContent   Kind = "content"   // any other WebSub content
 )
 
-// Then returns the kind of a topic of kind k after next, where it takes that. The
-// first notification settles it; content settles nothing, since an anonymous ping is
-// enough to have the hub find some (HUB-57, HUB-60).
+// Then returns the kind of a topic of kind k after an entry of kind next. The first
+// notification determines it for good. Content does not, because an anonymous ping is enough
+// to make the hub find some (HUB-57, HUB-60).
 func (k Kind) Then(next Kind) Kind {
 	if next == "" || k != "" && k != KindContent {
 		return k
@@ -48,19 +46,18 @@ func (k Kind) Then(next Kind) Kind {
 	return next
 }
 
-// Anchor names one entry of a topic from the outside: enough to read on after
-// it, to tell that the journal still has it, and to say what lies between two
-// of them. The zero Anchor stands before a topic's first entry.
+// Anchor names one entry of a topic. With it a reader can continue after the entry, notice
+// that the journal lost it, and count the entries between two anchors. The zero Anchor is
+// before a topic's first entry.
 type Anchor struct {
 	Position Position
-	// Nonce is that of the entry. Zero at a Position that is not: the entry is
-	// damaged, so that its nonce is not known, and no reader compares it.
+	// Nonce is that of the entry. If it is zero and Position is not, the entry is damaged
+	// and its nonce unknown; then no reader compares it.
 	Nonce Nonce
 	// Seq numbers the entries of a topic densely from 1, so that lag and gaps
 	// can be counted after a trim.
 	Seq uint64
-	// Until is the end of the entry's interval, or the time it was received
-	// where it has none.
+	// Until is the end of the entry's interval or, if it has none, the time it was received.
 	Until time.Time
 }
 
@@ -91,14 +88,12 @@ type Entry struct {
 	SHA256      [32]byte // of Body
 	Counts      Counts
 	Size        int64 // bytes of Body
-	// Gap is what this entry leaves out after the one before it. It is set
-	// where a gap was accepted (`--continuity=flag`, a reset) and is kept with
-	// the head of the topic.
+	// Gap is the gap between the previous entry and this one, if it was accepted
+	// (`--continuity=flag`, a reset). It is stored with the head of the topic.
 	Gap *Gap
 
-	// Body is the payload. Read leaves it nil where it did not fit the
-	// caller's limit; Reader.Body fetches it then. Bodies are shared: nobody
-	// writes to one.
+	// Body is the payload. It is nil if it did not fit the limit of Read; then Reader.Body
+	// reads it. Bodies are shared: never write to one.
 	Body []byte
 }
 
@@ -110,7 +105,7 @@ func (e *Entry) Anchor() Anchor {
 // Timed reports whether e has an interval, and so takes part in continuity.
 func (e *Entry) Timed() bool { return !e.From.IsZero() && !e.Until.IsZero() }
 
-// End is Until, or ReceivedAt where the entry has no interval.
+// End is Until, or ReceivedAt if the entry has no interval.
 func (e *Entry) End() time.Time {
 	if e.Timed() {
 		return e.Until
@@ -124,34 +119,34 @@ const (
 	GapGaveUp      = "gave_up"      // --give-up passed, or refused five times
 	GapGone        = "gone"         // the callback answered 410
 	GapUnsubscribe = "unsubscribed" // a confirmed unsubscribe
-	GapExpired     = "expired"      // the lease ran out and was not taken up again in time
+	GapExpired     = "expired"      // the lease ran out and was not renewed in time
 	GapRemoved     = "removed"      // ended, or removed with its topic, by the operator
 	GapSource      = "source"       // the Source left it out, accepted under --continuity=flag
 	GapReset       = "reset"        // the operator reset the topic
 	GapRolledBack  = "rolled_back"  // the store lost its tail
-	GapDamaged     = "damaged"      // what is stored of it is damaged
+	GapDamaged     = "damaged"      // the stored entry is damaged
 )
 
-// MaxGaps is how many gaps a subscription, or a topic's head, keeps.
+// MaxGaps is how many gaps a subscription, or a topic's head, has at most.
 const MaxGaps = 100
 
 // Gap is an interval whose notifications were not delivered, or not received.
 type Gap struct {
-	From, Until time.Time // either may be zero: not known
-	Count       uint64    // notifications in it; 0 where it cannot be known
+	From, Until time.Time // zero: unknown
+	Count       uint64    // notifications in it; 0: unknown
 	Reason      string
-	At          time.Time // when it was recorded, the latest time where several coalesced
-	// Position and Seq, of a topic's own gap, are those of the newest entry that
-	// was known when it was recorded: whoever began there or before lacks what the
-	// gap names, whatever the clocks of the hubs say. Zero: not known.
+	At          time.Time // when it was recorded; of joined gaps, the latest time
+	// Position and Seq, in a topic's own gap, are those of the newest known entry when it
+	// was recorded. Subscriptions that began there or before have the gap, whatever the
+	// clocks of the hubs say. Zero: unknown.
 	Position Position
 	Seq      uint64
 }
 
 // AddGap records g in gaps, oldest first, and returns the result. A gap that
-// begins where the last one of the same reason ended is joined with it. Over
-// MaxGaps the two oldest are joined, under the reason of the newer and over
-// the whole interval, so that the count is kept and nothing is lost silently.
+// begins where the last one of the same reason ended is joined with it. If there are more
+// than MaxGaps, the two oldest are joined over the whole interval, with the reason of the
+// newer one. So the count stays right and no loss is hidden.
 func AddGap(gaps []Gap, g Gap) []Gap {
 	if n := len(gaps); n > 0 && gaps[n-1].Reason == g.Reason && gaps[n-1].Until.Equal(g.From) {
 		out := append([]Gap(nil), gaps...)
@@ -173,19 +168,19 @@ func join(a, b Gap) Gap {
 	}
 }
 
-// TopicID is the id of a topic: the UUIDv5 of its URL in the URL namespace.
+// TopicID returns the id of a topic: the UUIDv5 of its URL in the URL namespace.
 func TopicID(topic string) uuid.UUID { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)) }
 
-// Partition tells which of the Partitions a topic id belongs to, or which shard
-// a subscription id: its 16 bytes' FNV-32a hash modulo Partitions.
+// Partition returns the partition of a topic id, or the shard of a subscription id: the
+// FNV-32a hash of its 16 bytes modulo Partitions.
 func Partition(id uuid.UUID) int {
 	h := fnv.New32a()
 	_, _ = h.Write(id[:]) // a hash never fails
 	return int(h.Sum32() % Partitions)
 }
 
-// NewID mints the id of a notification: a UUIDv7 of now whose last byte is the
-// partition of its topic, so that the id alone leads to the partition.
+// NewID returns a new id of a notification: a UUIDv7 of now whose last byte is the partition
+// of its topic, so that Find needs only the id.
 func NewID(now time.Time, partition int) (uuid.UUID, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -198,5 +193,5 @@ func NewID(now time.Time, partition int) (uuid.UUID, error) {
 	return id, nil
 }
 
-// IDPartition is the partition that NewID put into id.
+// IDPartition returns the partition in an id of NewID.
 func IDPartition(id uuid.UUID) int { return int(id[15]) }

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// hintBuffer is how many hints wait for one listener. More are lost.
+// hintBuffer is how many hints wait for one listener. Further ones are lost.
 const hintBuffer = 256
 
-// Broadcast gives hints to all who listen in one process. Its zero value is ready to
-// use, and it may be shared between goroutines.
+// Broadcast sends hints to all listeners in one process. Its zero value is ready to use, and
+// it may be shared between goroutines.
 type Broadcast struct {
 	mu    sync.Mutex
 	chans map[chan string]struct{}
@@ -33,7 +33,7 @@ func (b *Broadcast) Hints(ctx context.Context) <-chan string {
 	return ch
 }
 
-// Send gives everyone who listens a hint of a topic, and waits for nobody.
+// Send sends a hint of a topic to every listener. It never blocks.
 func (b *Broadcast) Send(topic string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // Reset and Remove. The empty Version is that of a topic that has no head yet.
 type Version string
 
-// Remembered is how many intervals of a topic are remembered for recognising a
-// publish that came before. They outlive the bodies.
+// Remembered is how many intervals of a topic are stored, to recognise a publish that came
+// before. They outlive the bodies.
 const Remembered = 64
 
 // Head is the state of a topic. It outlives the entries.
@@ -27,12 +27,11 @@ type Head struct {
 	// From and Until are the interval of the newest timed entry, zero before
 	// there was one.
 	From, Until time.Time
-	// Reset says that the operator told the hub to forget Until: the next
-	// notification may start anywhere.
+	// Reset says that the operator reset the topic: the next notification may start
+	// anywhere.
 	Reset bool
-	// Epoch counts how often the topic was made to forget on purpose: Reset and
-	// Remove raise it. Within one Epoch a head only goes forward; one that goes back or vanishes
-	// was lost by the store.
+	// Epoch counts the Resets and Removes. Within one Epoch a head only goes forward. If it
+	// goes back or vanishes, the store lost it.
 	Epoch uint64
 	// Last is the anchor of the newest entry, trimmed or not; ID, SHA256 and
 	// ReceivedAt are that entry's.
@@ -42,8 +41,8 @@ type Head struct {
 	ReceivedAt time.Time
 	// Trimmed is the anchor of the newest entry that was trimmed.
 	Trimmed Anchor
-	// Removed is the anchor of the newest entry that Remove took away with all
-	// before it; zero: the topic was never removed.
+	// Removed is the anchor of the newest entry that Remove deleted; zero: the topic was
+	// never removed.
 	Removed Anchor
 	// Gaps are the topic's own, oldest first, MaxGaps at most.
 	Gaps []Gap
@@ -51,7 +50,7 @@ type Head struct {
 	Entries, Bytes int64
 }
 
-// Interval is what is remembered of an accepted notification.
+// Interval is what stays stored of an accepted notification (Remembered).
 type Interval struct {
 	From, Until time.Time
 	SHA256      [32]byte
@@ -59,15 +58,15 @@ type Interval struct {
 	Position    Position
 }
 
-// Cut says what Trim takes away: entries received before Before, and the oldest
-// ones until at most KeepBytes bytes of bodies are left. A zero Before and a
-// negative KeepBytes take nothing.
+// Cut says what Trim deletes: entries received before Before, and the oldest ones until at
+// most KeepBytes bytes of bodies are left. A zero Before and a negative KeepBytes delete
+// nothing.
 type Cut struct {
 	Before    time.Time
 	KeepBytes int64
 }
 
-// Appender is what accepts notifications. It may be shared between goroutines.
+// Appender stores notifications. It may be shared between goroutines.
 type Appender interface {
 	// Head returns the state of a topic; of one that never had an entry, a
 	// Head with only Topic set.
@@ -76,20 +75,19 @@ type Appender interface {
 	// the newest with this interval. ErrNotFound: there is none.
 	Interval(ctx context.Context, topic string, from, until time.Time) (Interval, error)
 	// Append stores e as the newest entry of topic if the head's version is
-	// still ifHead, and returns it with what the store set. Three things can
-	// happen: the entry is durable and nil comes back; ErrHeadMoved, or ErrFull
-	// where the medium is at its high water, comes back and nothing was stored;
-	// another error comes back and the entry may or may not have been stored,
-	// which publishing it again will tell.
-	// The store keeps e.Body's bytes, not the slice.
+	// still ifHead, and returns it with the fields that the store sets. Three things can
+	// happen. It returns nil, and the entry is durable. It returns ErrHeadMoved, or ErrFull
+	// if the medium is at its high water, and nothing was stored. Or it returns another
+	// error, and the entry may or may not have been stored; publish it again to find out.
+	// The store copies the bytes of e.Body.
 	Append(ctx context.Context, now time.Time, topic string, e Entry, ifHead Version) (Entry, error)
-	// Reset makes the topic forget where its next notification has to start, and of
-	// which kind, if the head's version is still ifHead, else ErrHeadMoved. A topic that
-	// never had an entry stays as it is.
+	// Reset lets the next notification of the topic start anywhere and be of any kind, if the
+	// head's version is still ifHead; otherwise it returns ErrHeadMoved. A topic that never
+	// had an entry stays as it is.
 	Reset(ctx context.Context, topic string, ifHead Version) error
 }
 
-// Reader is what delivers. It may be shared between goroutines.
+// Reader reads entries for delivery. It may be shared between goroutines.
 type Reader interface {
 	// Head is that of Appender.
 	Head(ctx context.Context, topic string) (Head, error)
@@ -98,68 +96,65 @@ type Reader interface {
 	// is damaged or missing.
 	Find(ctx context.Context, id uuid.UUID) (topic string, e Entry, err error)
 	// Read returns the entries after an anchor, oldest first: up to max of
-	// them, with bodies as long as these fit into maxBytes together; from the
-	// first that does not fit on, Body is nil. No entries and no error: the
-	// anchor is the head.
+	// them. They have bodies as long as these fit into maxBytes together; from the first
+	// one that does not fit, Body is nil. No entries and no error: the anchor is the head.
 	//
 	// *TrimmedError: the entry after the anchor was trimmed.
 	// *DamagedError: the entry after the anchor is damaged or missing, or its body
-	// is, if that fits. Entries before a damaged one come back without an error.
+	// is, if that fits. Entries before a damaged one are returned without an error.
 	// ErrRolledBack: the journal does not have the anchor's entry and did not
 	// trim it, so it lost its tail since the anchor was read.
-	// Any other error: the store could not answer, which says nothing about the
-	// entry, however long it lasts.
+	// Any other error: the store did not answer. That says nothing about the entry, however
+	// long it lasts.
 	Read(ctx context.Context, topic string, after Anchor, max int, maxBytes int64) ([]Entry, error)
-	// Body returns the payload of an entry that Read gave, after comparing its
+	// Body returns the payload of an entry that Read returned, after comparing its
 	// length and its SHA-256. ErrNotFound: it was trimmed since. *DamagedError: it
 	// is damaged or missing. Any other error is as with Read.
 	Body(ctx context.Context, topic string, e Entry) ([]byte, error)
 }
 
-// Recorder keeps the gaps of a topic as a whole. It may be shared between
-// goroutines.
+// Recorder stores gaps of a whole topic. It may be shared between goroutines.
 type Recorder interface {
 	// RecordGap joins g with the gaps of the topic's head, as Head.Lose says, and
-	// is durable when it returns. A topic without a head stays as it is. The head's
-	// version may change by it.
+	// is durable when it returns. A topic without a head stays as it is. RecordGap may
+	// change the head's version.
 	RecordGap(ctx context.Context, topic string, g Gap) error
 }
 
-// Watcher tells which topics moved.
+// Watcher reports which topics changed.
 type Watcher interface {
 	// Changes returns the topics of a partition that got an entry since the
 	// counter value since, and the value to ask with next time. Asked with 0 it
 	// returns all topics of the partition.
 	Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error)
-	// Hints gives the topics that get an entry, as soon as they do, until ctx
-	// ends and the channel is closed. Hints may be lost; Changes never are.
+	// Hints sends each topic that gets an entry at once, until ctx ends and the channel is
+	// closed. Hints may be lost; Changes never are.
 	Hints(ctx context.Context) <-chan string
 }
 
-// Remover forgets topics.
+// Remover removes topics.
 type Remover interface {
-	// Remove forgets a topic with its entries, bodies, intervals, gaps and ping record, if
+	// Remove deletes a topic with its entries, bodies, intervals, gaps and ping record, if
 	// the head's version is still ifHead. Only Head.Tombstone stays. Entries go
 	// first, in steps of bounded size; the last step is atomic and durable. After an
 	// error the topic is still there, possibly with fewer entries: Remove it again.
 	// ErrHeadMoved: somebody published meanwhile. A topic that never had an entry
-	// loses its ping record and gets no head. Who watches hears of the topic.
+	// loses its ping record and gets no head. Watchers get a hint of the topic.
 	Remove(ctx context.Context, topic string, ifHead Version) error
 }
 
-// Trimmer is what retention works on.
+// Trimmer deletes old entries for retention.
 type Trimmer interface {
 	// Topics lists the heads of a partition by topic id, after the given id,
 	// up to limit of them. A store that was given a place to report damage to
 	// leaves out heads that cannot be read.
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]Head, error)
-	// Trim takes the oldest entries of a topic away and returns its head after
-	// that. It is idempotent. For a damaged entry, its position stands for the time
-	// when it was received.
+	// Trim deletes the oldest entries of a topic and returns its head after that. It is
+	// idempotent. The time of a damaged entry is that of its position.
 	Trim(ctx context.Context, topic string, cut Cut) (Head, error)
 }
 
-// Journal is all of it, as a store offers it.
+// Journal is everything that a store implements.
 type Journal interface {
 	Appender
 	Reader
@@ -174,8 +169,8 @@ var (
 	ErrHeadMoved  = errors.New("the topic's head has moved")
 	ErrNotFound   = errors.New("not found")
 	ErrRolledBack = errors.New("the journal was rolled back: it no longer has the entry that was read last")
-	// ErrFull is wrapped by what Append returns when the medium is at its high
-	// water. Nothing was stored; it may be tried again later.
+	// ErrFull is wrapped by the error of Append when the medium is at its high water.
+	// Nothing was stored; try again later.
 	ErrFull = errors.New("the store is full")
 )
 
