@@ -1,11 +1,10 @@
 package journal
 
-// Lose returns h with the gap g of a store that lost its tail (GapRolledBack), and
-// whether that is news. It is pure, h keeps its gaps, and what is in h already
-// changes nothing: each hub records what it noticed. What overlaps is joined, as
-// hubs that had seen different ends of the same tail name different gaps: the
-// result is from the earliest `from` to the latest `until`, and its Count that of
-// all entries between the ends, by their seq.
+// Lose returns h with the gap g of a store that lost its tail (GapRolledBack), and whether
+// that changed h. It is pure. A gap that h has already changes nothing, because every hub
+// records what it noticed. Hubs that saw different ends of the same tail record different
+// gaps, so overlapping ones are joined: from the earliest From to the latest Until. Count is
+// then that of all entries between the ends, by their seq.
 func (h Head) Lose(g Gap) (Head, bool) {
 	kept := make([]Gap, 0, len(h.Gaps)+1)
 	var same []Gap
@@ -26,14 +25,14 @@ func (h Head) Lose(g Gap) (Head, bool) {
 	return h, true
 }
 
-// contains tells whether all that b names is in a.
+// contains reports whether a covers all of b.
 func contains(a, b Gap) bool {
 	return !a.From.After(b.From) && !a.Until.Before(b.Until) && a.Position >= b.Position
 }
 
-// overlay joins two gaps that have something in common.
+// overlay joins two gaps that overlap.
 func overlay(a, b Gap) Gap {
-	before := min(a.Seq-min(a.Count, a.Seq), b.Seq-min(b.Count, b.Seq)) // the last seq that is not in it
+	before := min(a.Seq-min(a.Count, a.Seq), b.Seq-min(b.Count, b.Seq)) // the last seq before both gaps
 	if b.From.Before(a.From) {
 		a.From = b.From
 	}
@@ -44,6 +43,6 @@ func overlay(a, b Gap) Gap {
 		a.At = b.At
 	}
 	a.Position, a.Seq = max(a.Position, b.Position), max(a.Seq, b.Seq)
-	a.Count = max(a.Seq-before, a.Count, b.Count) // the latter where more was joined than their seqs tell
+	a.Count = max(a.Seq-before, a.Count, b.Count) // the latter if earlier joins added more than the seqs show
 	return a
 }

@@ -8,25 +8,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// PingRecord says that somebody told the hub by a ping that a topic has something new
-// (HUB-60), and what came of fetching it. There is one for each topic that was
-// pinged.
+// PingRecord says that a ping announced something new at a topic (HUB-60), and what the
+// result of fetching it was. Each topic that was pinged has one.
 type PingRecord struct {
 	Topic string
-	// Pings counts the pings, Fetched those that the last fetch which is done
-	// with covers. A ping that comes while the topic is fetched leaves Pings the
-	// greater, and so one more fetch to do.
+	// Pings counts the pings, and Fetched those that the last finished fetch covers. After a
+	// ping during a fetch, Pings is greater, so one more fetch follows.
 	Pings, Fetched uint64
 	PingedAt       time.Time // the latest
-	// Tries counts the failures of the fetch that is to be done, and NextAt is
-	// when it may be tried again; zero: at once.
+	// Tries counts the failures of the fetch that waits, and NextAt is when it may be tried
+	// again; zero: at once.
 	Tries  int
 	NextAt time.Time
-	// Last is what came of the latest try; its zero value: there was none yet.
+	// Last is the result of the latest try; zero: there was none yet.
 	Last Fetch
 }
 
-// Waiting reports whether the topic is still to be fetched.
+// Waiting reports whether the topic has to be fetched.
 func (m PingRecord) Waiting() bool { return m.Pings > m.Fetched }
 
 // Pinged returns m after one more ping.
@@ -36,10 +34,9 @@ func (m PingRecord) Pinged(now time.Time) PingRecord {
 	return m
 }
 
-// AfterFetch returns what SetFetched(done) makes of m, as it is stored, and whether
-// it makes anything of it. What is older than m comes to nothing, and so does
-// what counts pings that m does not have: those of a ping record that was forgotten
-// since.
+// AfterFetch returns the stored record m after SetFetched(done), and whether that changes it.
+// A result that is older than m changes nothing. Nor does one that counts pings that m does
+// not have: it belongs to a record that was deleted since.
 func (m PingRecord) AfterFetch(done PingRecord) (PingRecord, bool) {
 	if done.Fetched < m.Fetched || done.Fetched > m.Pings {
 		return m, false
@@ -64,8 +61,8 @@ type Fetch struct {
 // yet. Those with a head are bounded by the heads.
 const MaxPingRecords = 128
 
-// PingRecordKeep is how long the ping record of a topic without a head is kept after its last
-// ping, so that it can be seen what came of it.
+// PingRecordKeep is how long the ping record of a topic without a head is stored after its
+// last ping, so that the operator can see its result.
 const PingRecordKeep = 7 * 24 * time.Hour
 
 // ErrTooManyPings says that a topic's partition has MaxPingRecords topics without a

@@ -43,7 +43,7 @@ func (h Head) Sight(before Sight) Sight {
 	return s
 }
 
-// open tells whether the next notification may start anywhere.
+// open reports whether the next notification may start anywhere.
 func (h Head) open() bool { return h.Reset || h.Until.IsZero() }
 
 // forgotten is Head.Forgotten.

@@ -183,8 +183,8 @@ func (c *counts) onHost(host string) (n int) {
 
 // The reasons of denials for lack of a place.
 const (
-	noPlace = "This hub has as many subscriptions as it takes. Ask again later."
-	noQuota = "This hub has as many subscriptions as it takes of one callback site, or of one network that asks for them. End some of them first."
+	noPlace = "This hub has reached its limit of subscriptions. Ask again later."
+	noQuota = "This hub has reached its limit of subscriptions for one callback site or for one requesting network. End some of them first."
 )
 
 // ready reports whether all shards of this hub are counted.

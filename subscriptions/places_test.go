@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -252,7 +251,7 @@ func TestPlacesAreBounded_Invariant12(t *testing.T) {
 		t.Errorf("somebody new: %q", reason)
 	}
 	p.most = 256*4000 + 1
-	if reason := p.refusal(greedy); !strings.Contains(reason, "of one callback site") {
+	if reason := p.refusal(greedy); reason != noQuota {
 		t.Errorf("who has a quarter: %q", reason)
 	}
 }
