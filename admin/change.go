@@ -33,7 +33,7 @@ const endNotice = "The operator of the hub has ended the subscription."
 // log field that names what it changed. Each call writes one log line, also if it fails.
 func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if RoleOf(r.Context()) == Reader {
+		if RoleOf(r.Context()) != Operator {
 			return refuse(http.StatusForbidden, "The token of --admin-readonly-token-file may change nothing. Use that of --admin-token-file.")
 		}
 		began := time.Now()

@@ -131,7 +131,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (Role, Refusal, *
 	return "", RefusedNoToken, needed()
 }
 
-func isPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, PagePath) }
+func isPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", PagePath) }
 
 func needed() *problem {
 	return refuse(http.StatusUnauthorized, "This needs the header \"Authorization: Bearer <token>\" with the token of --admin-token-file.")

@@ -65,6 +65,11 @@ func TestSession(t *testing.T) {
 		if w.Code != http.StatusSeeOther || to.Path != LoginPath || to.Query().Get("next") != "/ui/topics?after=x&y=z" {
 			t.Fatalf("without a session: %d, %s", w.Code, to)
 		}
+		for _, path := range []string{"/ui", "/ui/", "/ui/../api/v1/info"} {
+			if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusSeeOther || !strings.HasPrefix(w.Header().Get("Location"), LoginPath) {
+				t.Errorf("%s without a session: %d", path, w.Code)
+			}
+		}
 		if w := ask(h, http.MethodGet, LoginPath, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `""`) {
 			t.Errorf("the form: %d %s", w.Code, w.Body)
 		}

@@ -29,7 +29,9 @@ type ui struct {
 func New(api http.Handler) http.Handler {
 	u := &ui{api: api, pages: parse()}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+admin.PagePath+"static/", http.StripPrefix(admin.PagePath, http.FileServerFS(files)))
+	mux.HandleFunc("GET "+admin.PagePath+"static/{name}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
+	})
 	for path, show := range map[string]func(*http.Request) (view, error){
 		"{$}": u.now, "login": u.login, "find": u.find,
 		"subscriptions": u.subscriptions, "subscriptions/{id}": u.subscription,

@@ -228,6 +228,25 @@ func TestPages(t *testing.T) {
 	p.send(http.MethodGet, "/ui/find?q=what%20is%20this", nil, http.StatusNotFound)
 	p.send(http.MethodGet, "/ui/subscriptions/nothing", nil, http.StatusNotFound)
 	p.send(http.MethodGet, "/ui/nothing", nil, http.StatusNotFound)
+	for _, path := range []string{"/ui/static/", "/ui/static/nothing.css", "/ui/static/..%2ftemplates%2fnow.html"} {
+		if code, body := get(t, p.base+path); code != http.StatusNotFound {
+			t.Errorf("%s: %d %.200s", path, code, body)
+		}
+	}
+	for path, media := range map[string]string{"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.base+"/ui/static/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), media) || resp.Body.Close() != nil {
+			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
+		}
+	}
 
 	// What needs a word to be confirmed is not done without it.
 	says := func(page, want string) {

@@ -19,12 +19,13 @@ const (
 )
 
 // shownEvents are the events of the log that the operator's page shows: what happened to
-// the hub as a whole. The limits of the log bound how often strangers cause the others.
+// the hub as a whole. Strangers can cause none of them at will, or they would push out the
+// others.
 var shownEvents = []string{
 	"listening", "delivery_started", "stopping", "part_failed", "handler_panic", "few_open_files",
 	cluster.EventTaken, cluster.EventYielded, cluster.EventKept, cluster.EventLost, cluster.EventTakeFailed, cluster.EventNodes,
 	cluster.EventClusterFailed, cluster.EventClusterRecovered, "hub_urls_differ",
-	"operator_change", "operator_refused", "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
+	"operator_change", "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
 	"store_refused", "store_accepted", "partition_emptied", "tail_lost", "subscriptions_lost", "rolled_back",
 	"notification_damaged", "retention_failed", "sweep_failed", "clock_stepped", "clock_settled",
 }
