@@ -158,7 +158,8 @@ func (c *counts) set(shard int, t shardCounts) {
 	c.shards[shard] = t
 }
 
-// changed counts the change of a record at now.
+// changed counts the change of a record at now. A new subscription that is stored no longer
+// needs its reservation; counting it twice for a moment would deny somebody else a place.
 func (c *counts) changed(id uuid.UUID, before, after Record, now time.Time) {
 	was, is := c.of(before, now), c.of(after, now)
 	if was == is {
@@ -169,6 +170,9 @@ func (c *counts) changed(id uuid.UUID, before, after Record, now time.Time) {
 	t := &c.shards[Shard(id)]
 	t.add(was, -1)
 	t.add(is, 1)
+	if is.stored {
+		delete(c.reserved, id)
+	}
 }
 
 // onHost returns the number of live subscriptions at a callback host.

@@ -287,3 +287,21 @@ func TestReservedPlaces(t *testing.T) {
 		t.Errorf("the third of a site: %q", reason)
 	}
 }
+
+// A subscription has one place at every moment, also between its storing and the end of its
+// reservation. Else somebody is denied though there is a place.
+func TestReservationIsCountedOnce(t *testing.T) {
+	c, now := newCounts(2, false, func(int) bool { return true }), time.Now()
+	callbacks := []string{"https://a.example/", "https://b.example/"}
+	for i, callback := range callbacks {
+		id := ID(topic, callback)
+		if reason := c.reserve(id, c.tenant(callback, 0)); reason != "" {
+			t.Fatalf("subscription %d is denied: %s", i, reason)
+		}
+		c.changed(id, Record{}, Record{Subscription: &Subscription{ID: id, Topic: topic, Callback: callback, ExpiresAt: now.Add(time.Hour)}}, now)
+		defer c.release(id)
+	}
+	if reason := c.reserve(ID(topic, "https://c.example/"), c.tenant("https://c.example/", 0)); reason != noPlace {
+		t.Errorf("a third one: %q", reason)
+	}
+}
