@@ -13,8 +13,8 @@ import (
 // AsOf, a few seconds ago.
 type Now struct {
 	AsOf time.Time `json:"as_of"`
-	// Hubs are those that live, by id; the one that answers is among them. Where
-	// HubsError says that the store does not answer, it is the only one.
+	// Hubs are the live hubs, by id, with the one that answers. One that does not say how
+	// it is has a zero AsOf. HubsError: the store did not answer, and others may be missing.
 	Hubs      []HubNow `json:"hubs"`
 	HubsError string   `json:"hubs_error,omitempty"`
 	// FirstLoss, Failing, Slowest and Events are those of all hubs together.
@@ -118,8 +118,6 @@ const (
 	littleSpace = 4
 	// muchRetained is the part of the limit of retention that counts as much.
 	muchRetained = 0.9
-	// oldSummary is how old what a hub said of itself may be.
-	oldSummary = time.Minute
 )
 
 // Wrong are sentences about what is wrong; none: all is well.
@@ -137,8 +135,8 @@ func (n *Now) Wrong() (wrong []string) {
 		for _, why := range h.NotReady {
 			say("is not ready: %s.", strings.TrimSuffix(why, "."))
 		}
-		if age := n.AsOf.Sub(h.AsOf); age > oldSummary {
-			say("has said nothing for %s.", quantity.SpanText(age))
+		if h.AsOf.IsZero() {
+			say("lives, and does not say how it is.")
 		}
 		if s := h.Space; s != nil && s.Free < littleSpace*s.Least {
 			say("has %s of free space left; under %s it stores nothing new.", quantity.BytesText(s.Free), quantity.BytesText(s.Least))
@@ -148,7 +146,7 @@ func (n *Now) Wrong() (wrong []string) {
 		}
 	}
 	if t := n.Total(); t.Failing > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d of %s fail and are tried again.", t.Failing, quantity.Count(t.Failing+t.Active, "subscription", "subscriptions")))
+		wrong = append(wrong, fmt.Sprintf("%s, of %d; the hub tries again.", quantity.Count(t.Failing, "subscription fails", "subscriptions fail"), t.Failing+t.Active))
 	}
 	return wrong
 }

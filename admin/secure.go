@@ -200,7 +200,10 @@ func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
 func (s *secure) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	token, next := strings.TrimSpace(r.PostFormValue("token")), nextOf(r.PostFormValue("next"))
-	_, why, problem := s.authorise(r, token)
+	role, why, problem := Role(""), RefusedNoToken, needed()
+	if token != "" {
+		role, why, problem = s.authorise(r, token)
+	}
 	if problem != nil {
 		s.report(why, w, r)
 		again := url.Values{"next": {next}, "refused": {string(why)}}
@@ -212,7 +215,7 @@ func (s *secure) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.sessions.end(r) // it may belong to another person
-	setCookie(w, r, s.sessions.begin(sha256.Sum256([]byte(token)), time.Now()))
+	setCookie(w, r, s.sessions.begin(role, sha256.Sum256([]byte(token)), time.Now()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 

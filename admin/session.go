@@ -18,7 +18,8 @@ const (
 	// a request.
 	sessionLife = 12 * time.Hour
 	sessionIdle = time.Hour
-	// maxSessions is how many sessions a hub remembers.
+	// maxSessions is how many sessions of one role a hub remembers, so that a reader cannot
+	// end those of the operator.
 	maxSessions = 1000
 	// maxLogin bounds the form of a login, in bytes.
 	maxLogin = 4 << 10
@@ -32,12 +33,12 @@ const (
 	staticPath = PagePath + "static/"
 )
 
-// sessions has the sessions of browsers that sent a token by the login form, by the hash of
-// their id. They are only in memory, and end with the hub or with the token. It may be shared
-// between goroutines.
+// sessions has the sessions of browsers that sent a token by the login form, of each role by
+// the hash of their id. They are only in memory, and end with the hub or with the token. It
+// may be shared between goroutines.
 type sessions struct {
-	mu   sync.Mutex
-	byID *simplelru.LRU[[sha256.Size]byte, *session]
+	mu sync.Mutex
+	of map[Role]*simplelru.LRU[[sha256.Size]byte, *session]
 }
 
 // session is one browser.
@@ -47,16 +48,19 @@ type session struct {
 }
 
 func newSessions() *sessions {
-	byID, _ := simplelru.NewLRU[[sha256.Size]byte, *session](maxSessions, nil) // fails for a size below 1 only
-	return &sessions{byID: byID}
+	s := &sessions{of: map[Role]*simplelru.LRU[[sha256.Size]byte, *session]{}}
+	for _, role := range []Role{Operator, Reader} {
+		s.of[role], _ = simplelru.NewLRU[[sha256.Size]byte, *session](maxSessions, nil) // fails for a size below 1 only
+	}
+	return s
 }
 
 // begin starts a session and returns its id, which is always new.
-func (s *sessions) begin(token [sha256.Size]byte, now time.Time) string {
+func (s *sessions) begin(role Role, token [sha256.Size]byte, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := rand.Text()
-	s.byID.Add(sha256.Sum256([]byte(id)), &session{token: token, begun: now, used: now})
+	s.of[role].Add(sha256.Sum256([]byte(id)), &session{token: token, begun: now, used: now})
 	return id
 }
 
@@ -70,16 +74,18 @@ func (s *sessions) tokenOf(r *http.Request, now time.Time) (token [sha256.Size]b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := sha256.Sum256([]byte(cookie.Value))
-	found, ok := s.byID.Get(id)
-	if ok && (now.Sub(found.begun) > sessionLife || now.Sub(found.used) > sessionIdle) {
-		s.byID.Remove(id)
-		ok = false
+	for _, byID := range s.of {
+		found, ok := byID.Get(id)
+		switch {
+		case !ok:
+		case now.Sub(found.begun) > sessionLife || now.Sub(found.used) > sessionIdle:
+			byID.Remove(id)
+		default:
+			found.used = now
+			return found.token, true
+		}
 	}
-	if !ok {
-		return token, false
-	}
-	found.used = now
-	return found.token, true
+	return token, false
 }
 
 // end forgets the session of a request.
@@ -87,7 +93,9 @@ func (s *sessions) end(r *http.Request) {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.byID.Remove(sha256.Sum256([]byte(cookie.Value)))
+		for _, byID := range s.of {
+			byID.Remove(sha256.Sum256([]byte(cookie.Value)))
+		}
 	}
 }
 

@@ -161,10 +161,34 @@ func TestLoginIsSlowed(t *testing.T) {
 		if _, c = logIn(h, "the-token-of-the-operator", ""); c == nil {
 			t.Error("the right one after a pause is refused")
 		}
+		for range 2 * guessBurst { // nobody tries anything
+			if to, c := logIn(h, "  ", ""); c != nil || to.Query().Get("refused") != string(RefusedNoToken) {
+				t.Fatalf("no token: %v, %v", to, c)
+			}
+		}
+		if _, c = logIn(h, "the-token-of-the-operator", ""); c == nil || refused[RefusedNoToken] != 2*guessBurst {
+			t.Errorf("forms without a token count as guesses: %v", refused)
+		}
 		if to, _ := logIn(h, strings.Repeat("x", maxLogin+1), ""); to == nil || to.Path != LoginPath {
 			t.Errorf("a token that is too long: %v", to)
 		}
 	})
+}
+
+// However often a reader logs in, the operator stays logged in.
+func TestReaderEndsNoOthersSession(t *testing.T) {
+	h := pageHandler(held("the-token-of-the-operator"), held("the-token-of-a-reader"))
+	_, operator := logIn(h, "the-token-of-the-operator", "")
+	_, first := logIn(h, "the-token-of-a-reader", "")
+	for range maxSessions {
+		logIn(h, "the-token-of-a-reader", "")
+	}
+	if w := ask(h, http.MethodGet, "/ui/x", "", operator); w.Code != http.StatusOK {
+		t.Errorf("the operator: %d", w.Code)
+	}
+	if w := ask(h, http.MethodGet, "/ui/x", "", first); w.Code != http.StatusSeeOther {
+		t.Errorf("the first of more sessions than may be: %d", w.Code)
+	}
 }
 
 // The read-only token looks at everything, and changes nothing.

@@ -31,12 +31,12 @@ var actions = map[string]action{
 
 // done are the sentences about what was done.
 var done = map[string]string{
-	"retry": "It is tried now.", "replay": "What it asked for is delivered again.", "end": "The subscription has ended; its callback is told.",
+	"retry": "It is tried now.", "replay": "The notifications since then are delivered again.", "end": "The subscription has ended, and its callback gets a denial.",
 	"reset": "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
 	"reload": "The files were read again.",
 }
 
-// act does what a form asks for, and shows the page again.
+// act passes what a form asks for to the API, and redirects to the page.
 func (u *ui) act(w http.ResponseWriter, r *http.Request) {
 	kind, id, name := r.PathValue("kind"), r.PathValue("id"), r.PathValue("action")
 	u.show(func(r *http.Request) (view, error) {
@@ -71,7 +71,7 @@ func (u *ui) act(w http.ResponseWriter, r *http.Request) {
 const maxForm = 16 << 10
 
 // sinceOf reads a date and time as a form has it: of a field for both, or written out. It
-// is in UTC where it does not say otherwise.
+// is in UTC unless it says otherwise.
 func sinceOf(text string) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {

@@ -24,8 +24,8 @@ func (u *ui) get(r *http.Request, path string, query url.Values, into any) error
 	return u.ask(r, http.MethodGet, path, query, nil, into)
 }
 
-// ask sends the API a request in the name of whoever sent r, and reads its answer. Into
-// may be nil. An error is a *refused.
+// ask sends the API a request with the role and the address of r, and reads its answer.
+// Into may be nil. An error is a *refused.
 func (u *ui) ask(r *http.Request, method, path string, query url.Values, body, into any) error {
 	var content io.Reader = http.NoBody
 	if body != nil {
@@ -65,7 +65,7 @@ func failed(err error) error {
 	return &refused{Status: http.StatusInternalServerError, Detail: fmt.Sprintf("The page could not ask the API: %v.", err)}
 }
 
-// answer keeps what the API writes. The API bounds its answers.
+// answer holds what the API writes. The API bounds its answers.
 type answer struct {
 	header http.Header
 	status int

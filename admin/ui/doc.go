@@ -2,7 +2,7 @@
 //
 // It is made of HTML from embedded templates, with links and forms, and works without
 // JavaScript; static/live.js only refreshes figures and sorts tables. The package knows
-// nothing of the hub: it asks the API for all that it shows, and hands on to the API what
-// a form asks for, in the same process and in the name of whoever sent the request. So the
-// page can do nothing that the API cannot, and package admin decides who may do what.
+// nothing of the hub. It gets all that it shows from the API, and passes what a form asks
+// for to the API, in the same process and with the role of the request. So the page can do
+// nothing that the API cannot, and package admin decides who may do what.
 package ui

@@ -51,8 +51,7 @@ type list[T any] struct {
 	More  string // the query of the next page; empty: there is none
 }
 
-// lists asks for a page of what is at a path of the API, with some parameters of the
-// request.
+// lists gets one page of a list of the API, with these parameters of the request.
 func lists[T any](u *ui, r *http.Request, path string, params ...string) (l list[T], err error) {
 	l.Query = url.Values{}
 	asked := url.Values{"limit": {pageSize}}
@@ -153,7 +152,8 @@ func (u *ui) hub(r *http.Request) (view, error) {
 	return view{Page: "hub", Title: "Hub", Data: i}, err
 }
 
-// login is the form for the token. Who needs none, or is logged in, has no use for it.
+// login is the form for the token. Without a token file, or with a session, it leads to the
+// page instead.
 func (u *ui) login(r *http.Request) (view, error) {
 	if admin.RoleOf(r.Context()) != "" {
 		return view{To: admin.PagePath}, nil
@@ -164,7 +164,7 @@ func (u *ui) login(r *http.Request) (view, error) {
 
 var anyID = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
-// find leads to what somebody looks for: the id of a notification (a Webhook-Id), of a
+// find redirects to what the field at the top names: the id of a notification (a Webhook-Id), of a
 // subscription or of a topic, the URL of a topic, the host of a callback, or a line of the
 // log with one of these.
 func (u *ui) find(r *http.Request) (view, error) {

@@ -14,7 +14,7 @@ import (
 
 // words are the functions that templates use.
 var words = template.FuncMap{
-	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": rate,
+	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
 	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "ended"} }, "host": host, "callback": callback, "percent": percent, "plain": plain,
 }
 
@@ -51,14 +51,6 @@ func clockTime(t time.Time) string {
 
 // plain is an instant in full.
 func plain(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// rate is a number each second.
-func rate(r float64) string {
-	if r > 0 && r < 10 {
-		return fmt.Sprintf("%.1f", r)
-	}
-	return fmt.Sprintf("%.0f", r)
-}
 
 // count is a whole number of any type with what it counts.
 func count(n any, one, many string) string {

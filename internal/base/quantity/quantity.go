@@ -142,6 +142,14 @@ func DurationText(d time.Duration) string {
 	return text
 }
 
+// RateText writes a number for a person, with one decimal below 10.
+func RateText(f float64) string {
+	if f > 0 && f < 10 {
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
 // SpanText writes a time for a person, in its two largest units, such as 1d2h. A negative
 // one is 0s.
 func SpanText(d time.Duration) string {

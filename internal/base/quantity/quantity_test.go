@@ -157,3 +157,18 @@ func TestShareText(t *testing.T) {
 		t.Errorf("an eighth is written %s", got)
 	}
 }
+
+func TestTextsForPeople(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 0.04: "0.0", 1.25: "1.2", 9.9: "9.9", 10: "10", 1234.5: "1234"} {
+		if got := RateText(f); got != want {
+			t.Errorf("%v: %s, want %s", f, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 499 * time.Millisecond: "0s", time.Minute: "1m", 61 * time.Second: "1m1s", 25 * time.Hour: "1d1h", 24*time.Hour + time.Minute: "1d", 400 * 24 * time.Hour: "400d",
+	} {
+		if got := SpanText(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -84,6 +84,14 @@ func (m *Metrics) registerOutlook(from Outlook) {
 	}
 }
 
+// truth is 1 or 0.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // look asks the sources.
@@ -114,11 +122,7 @@ func (o *outlook) look() {
 	if o.from.Reloads != nil {
 		for what, r := range o.from.Reloads() {
 			o.reloaded[what].Set(unix(r.At))
-			success := 1.0
-			if r.Failed {
-				success = 0
-			}
-			o.reloadSuccess[what].Set(success)
+			o.reloadSuccess[what].Set(truth(!r.Failed))
 		}
 	}
 }

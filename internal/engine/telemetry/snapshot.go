@@ -100,11 +100,7 @@ func (m *Metrics) registerSnapshot(from Sources) {
 func (m *Metrics) look() {
 	s := &m.snapshot
 	if s.from.Ready != nil {
-		ready := 0.0
-		if s.from.Ready() {
-			ready = 1
-		}
-		s.ready.Set(ready)
+		s.ready.Set(truth(s.from.Ready()))
 	}
 	if s.from.Shares != nil {
 		owned, live := s.from.Shares()

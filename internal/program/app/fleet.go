@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -57,21 +59,15 @@ type rates struct {
 
 // run makes summaries until ctx ends.
 func (f *fleet) run(ctx context.Context) error {
-	tick := time.NewTicker(summaryEvery)
-	defer tick.Stop()
-	for failing := false; ; {
+	for failing, on := false, true; on; on = clock.Sleep(ctx, summaryEvery) {
 		f.measure()
 		err := f.share(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			f.log.Warn("the other hubs do not see how this hub is, because the store does not keep its summary; it is tried again", zap.String("event", "summary_failed"), zap.Error(err))
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	return nil
 }
 
 // measure counts what was delivered since it did so last.
@@ -216,39 +212,39 @@ func (f *fleet) now(ctx context.Context) admin.Now {
 
 func first[T any](list []T, n int) []T { return list[:min(len(list), n)] }
 
-// others are the summaries of the other live hubs.
+// others are the summaries of the other live hubs. Of a hub that shared none it has the name
+// alone, as of no time.
 func (f *fleet) others(ctx context.Context) (all []summary, err error) {
 	shards := f.app.shards.Load()
 	if f.app.backend.board == nil || shards == nil {
 		return nil, nil
 	}
-	var runs []string
+	silent := map[string]summary{} // by run
 	for _, node := range shards.Nodes() {
 		if node.ID != shards.self.ID {
-			runs = append(runs, node.ID)
+			silent[node.ID] = summary{HubNow: admin.HubNow{Node: nodeOf(node)}}
 		}
 	}
-	if len(runs) == 0 {
+	if len(silent) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()
-	texts, err := f.app.backend.board.Posts(ctx, runs)
+	texts, err := f.app.backend.board.Posts(ctx, slices.Collect(maps.Keys(silent)))
 	for _, text := range texts {
 		var s summary
 		if json.Unmarshal(text, &s) == nil { // one of another version may be something else
 			all = append(all, s)
+			delete(silent, s.Run)
 		}
 	}
-	return all, err
+	return slices.AppendSeq(all, maps.Values(silent)), err
 }
 
-// self is this hub as a node.
+// self is this hub as the API has it.
 func (a *App) self() admin.Node {
-	n := admin.Node{
-		ID: a.cfg.NodeID, Version: a.version, StartedAt: a.started.UTC(), SeenAt: time.Now().UTC(),
-		Addresses: admin.Addresses{Public: a.Addr(), Admin: a.AdminAddr()},
-	}
+	n := nodeOf(a.node(""))
+	n.SeenAt = time.Now().UTC()
 	if s := a.shards.Load(); s != nil {
 		n.Run, n.Shards = s.self.ID, s.Owned()
 	}

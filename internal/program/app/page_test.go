@@ -200,7 +200,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string][]string{
-		"/ui/":                                {"1 of 2 subscriptions fail and are tried again.", "First loss", "is given up on", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
+		"/ui/":                                {"1 subscription fails, of 2; the hub tries again.", "First loss", "is given up on", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
 		"/ui/subscriptions":                   {"Failing the longest", "active", "failing"},
 		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription"},
 		"/ui/topics":                          {"/ui/topics/" + topicID},

@@ -169,6 +169,14 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		}
 	}
 
+	// One that does not say how it is, as a hub of another version may, is there all the same.
+	if err := hubs[1].backend.board.Post(t.Context(), hubs[1].shards.Load().self.ID, []byte("something else"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if now := hubs[0].fleet.now(t.Context()); len(now.Hubs) != 2 || now.Hubs[1].ID != "n1" {
+		t.Errorf("%+v", now.Hubs)
+	}
+
 	// An operator's change through a hub that does not own the shard.
 	gone := callbacks[0]
 	id := subscriptions.ID(topic, gone.URL)

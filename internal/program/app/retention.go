@@ -44,7 +44,7 @@ type retention struct {
 	clock     *clock.Clock
 	storeTime func(context.Context) (time.Time, error)
 
-	// used is told what the topics of this hub retain. Nil: nobody is.
+	// used gets what the topics of this hub retain, at each trim. It may be nil.
 	used func(admin.JournalNow)
 
 	aged time.Time // when trim last checked ages

@@ -49,10 +49,7 @@ func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
 // newShards makes the keeper of this hub's shards. Without other hubs it owns all of them.
 func (a *App) newShards() *shards {
-	s := &shards{store: a.backend.leases, log: a.log.Named("cluster"), self: cluster.Node{
-		ID: a.cfg.NodeID + "/" + rand.Text()[:8], Name: a.cfg.NodeID, Version: a.version,
-		Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
-	}}
+	s := &shards{store: a.backend.leases, log: a.log.Named("cluster"), self: a.node(a.cfg.NodeID + "/" + rand.Text()[:8])}
 	o := cluster.Options{Store: s.store, Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event, Self: s.self}
 	if s.shared() {
 		o.Lease = a.cfg.OwnerLease
@@ -127,10 +124,9 @@ func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 		of[owner] = append(of[owner], shard)
 	}
 	for _, n := range live {
-		nodes = append(nodes, admin.Node{
-			ID: n.Name, Run: n.ID, Version: n.Version, Addresses: admin.Addresses{Public: n.Public, Admin: n.Admin},
-			StartedAt: n.StartedAt, SeenAt: n.SeenAt, Shards: len(of[n.ID]), Owns: ranges(of[n.ID]),
-		})
+		node := nodeOf(n)
+		node.Shards, node.Owns = len(of[n.ID]), ranges(of[n.ID])
+		nodes = append(nodes, node)
 		delete(of, n.ID)
 	}
 	for owner, shards := range of {
@@ -140,6 +136,22 @@ func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 	}
 	slices.Sort(of[""])
 	return nodes, ranges(of[""]), err
+}
+
+// nodeOf is a hub as the API has it, without its shards.
+func nodeOf(n cluster.Node) admin.Node {
+	return admin.Node{
+		ID: n.Name, Run: n.ID, Version: n.Version, Addresses: admin.Addresses{Public: n.Public, Admin: n.Admin},
+		StartedAt: n.StartedAt, SeenAt: n.SeenAt,
+	}
+}
+
+// node describes this hub to the others.
+func (a *App) node(run string) cluster.Node {
+	return cluster.Node{
+		ID: run, Name: a.cfg.NodeID, Version: a.version,
+		Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
+	}
 }
 
 // ranges returns rising numbers in a short form: 0-84 90.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
@@ -114,18 +115,15 @@ func (s *screenful) run(r *run, tty *os.File) error {
 	const begin, home, end = "\x1b[?1049h\x1b[?25l", "\x1b[H\x1b[J", "\x1b[?25h\x1b[?1049l"
 	say(tty, begin)
 	defer say(tty, end)
-	for tick := time.NewTicker(topEvery); ; {
+	for {
 		if width, rows, err := term.GetSize(int(tty.Fd())); err == nil && width > 0 {
 			s.width, s.rows = width, rows
 		}
 		lines := strings.Split(strings.TrimSuffix(s.text(), "\n"), "\n")
 		// A terminal without a mode of its own for new lines wants both characters.
 		say(tty, "%s%s", home, strings.Join(lines[:min(len(lines), max(s.rows, 1))], "\r\n"))
-		select {
-		case <-ctx.Done():
-			tick.Stop()
+		if !clock.Sleep(ctx, topEvery) {
 			return nil
-		case <-tick.C:
 		}
 		_, now, err := askNow(ctx, r.client)
 		switch {
@@ -165,8 +163,8 @@ func (s *screenful) text() string {
 		line("No loss is in sight.")
 	}
 	line("")
-	line("deliveries/s %-8s %s", figure(t.DeliveriesPerSecond), sparkline(s.deliveries))
-	line("failures/s %s   in flight %d   largest lag %s", figure(t.FailuresPerSecond), t.InFlight, quantity.SpanText(seconds(t.LagSeconds)))
+	line("deliveries/s %-8s %s", quantity.RateText(t.DeliveriesPerSecond), sparkline(s.deliveries))
+	line("failures/s %s   in flight %d   largest lag %s", quantity.RateText(t.FailuresPerSecond), t.InFlight, quantity.SpanText(seconds(t.LagSeconds)))
 	line("active %d   failing %d   pending %d   suspect hosts %d", t.Active, t.Failing, t.Pending, t.Suspect)
 	line("")
 	s.table(&b, []column{{"HUB", asID}, {"STATE", whole}, {"SHARDS", whole}, {"DELIVERIES/S", whole}, {"ACTIVE", dropped}, {"FAILING", whole}, {"RETAINED", dropped}, {"FREE", dropped}}, s.hubs())
@@ -223,7 +221,7 @@ func (s *screenful) hubs() (rows [][]string) {
 		if h.Space != nil {
 			free = quantity.BytesText(h.Space.Free)
 		}
-		rows = append(rows, []string{h.ID, state, fmt.Sprint(h.Shards), figure(h.DeliveriesPerSecond), fmt.Sprint(h.Active), fmt.Sprint(h.Failing), retained, free})
+		rows = append(rows, []string{h.ID, state, fmt.Sprint(h.Shards), quantity.RateText(h.DeliveriesPerSecond), fmt.Sprint(h.Active), fmt.Sprint(h.Failing), retained, free})
 	}
 	return rows
 }
@@ -258,14 +256,6 @@ func eventText(e admin.Event) string {
 		text = strings.ToUpper(e.Level) + " " + text
 	}
 	return text
-}
-
-// figure is a number for a person.
-func figure(f float64) string {
-	if f > 0 && f < 10 {
-		return fmt.Sprintf("%.1f", f)
-	}
-	return fmt.Sprintf("%.0f", f)
 }
 
 // sparkline draws values in a line, the largest as the highest.

@@ -249,6 +249,13 @@ func TestAdminToken(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), token[1:]) || !strings.Contains(err.Error(), "15 characters") || !strings.Contains(err.Error(), "openssl rand") {
 		t.Errorf("a short token: %v", err)
 	}
+	reader := write(t, "reader", "another-of-16-chs\n")
+	if c, _ := load(t, []string{"--admin-token-file", file, "--admin-readonly-token-file", reader}, nil); string(c.ReaderToken) != "another-of-16-chs" {
+		t.Errorf("read-only token %q", string(c.ReaderToken))
+	}
+	wantError(t, []string{"--admin-readonly-token-file", reader}, nil, "--admin-readonly-token-file", "--admin-token-file")
+	wantError(t, []string{"--admin-token-file", file, "--admin-readonly-token-file", file}, nil, "--admin-readonly-token-file", "make another one")
+	wantError(t, []string{"--admin-token-file", file, "--admin-readonly-token-file", write(t, "short", "short\n")}, nil, "--admin-readonly-token-file", "5 characters")
 	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o660: false, 0o644: true, 0o602: true} {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
