@@ -417,12 +417,14 @@ func (s *scene) operate() {
 		}
 	}
 	for _, token := range []string{adminToken, wrongToken, ""} {
-		for _, path := range []string{"/api/v1/info", "/api/v1/subscriptions", "/metrics", "/readyz?verbose", "/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/cmdline"} {
+		for _, path := range []string{"/api/v1/info", "/api/v1/now", "/api/v1/subscriptions", "/ui/", "/ui/subscriptions", "/ui/hub", "/metrics", "/readyz?verbose", "/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/cmdline"} {
 			api("GET", path, token)
 		}
 	}
 	for _, args := range [][]string{
 		{"info"},
+		{"top"},
+		{"events", "--json"},
 		{"topic", "ls"},
 		{"sub", "ls"},
 		{"sub", "ls", "--json"},
