@@ -92,14 +92,14 @@ var table = map[string]room{
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/quiet", third: "uuid zap"},
+	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	// uuid to tell the ids of notifications from others.
 	"admin/ui": {layer: "2b", may: "admin journal internal/base/quantity", third: "uuid"},
-	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
+	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "admin admin/ui cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},

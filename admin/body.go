@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,19 +49,26 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 // readReplay reads the body of a replay.
-func readReplay(r *http.Request) (ReplayRequest, error) {
+func readReplay(r *http.Request) (req ReplayRequest, err error) {
+	const example = `{"since": "2026-01-31T00:00:00Z"}`
+	err = readObject(r, example, members{"since": &req.Since}, "since")
+	return req, err
+}
+
+// readObject reads a body that is one JSON object with some of these members, and all of
+// those that are needed.
+func readObject(r *http.Request, example string, known members, needed ...string) error {
 	body, err := readBody(r)
 	switch {
 	case err != nil:
-		return ReplayRequest{}, err
+		return err
 	case len(body) > 0 && !isJSON(r.Header):
-		return ReplayRequest{}, refuse(http.StatusUnsupportedMediaType, "Send the body with Content-Type: %s, and without a Content-Encoding.", mediaJSON)
+		return refuse(http.StatusUnsupportedMediaType, "Send the body with Content-Type: %s, and without a Content-Encoding.", mediaJSON)
 	}
-	req, err := parseReplay(body)
-	if err != nil {
-		return req, badRequest(`The body is not {"since": "2026-01-31T00:00:00Z"}: %s.`, err)
+	if err := known.parse(body, needed...); err != nil {
+		return badRequest("The body is not %s: %s.", example, err)
 	}
-	return req, nil
+	return nil
 }
 
 func isJSON(h http.Header) bool {
@@ -69,31 +77,43 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == mediaJSON && (!named || strings.EqualFold(charset, "utf-8")) && h.Get("Content-Encoding") == ""
 }
 
-// parseReplay reads one JSON object whose only member is "since", in this spelling.
-func parseReplay(body []byte) (req ReplayRequest, err error) {
-	seen := false
-	err = parseObject(body, func(name string, d *json.Decoder) error {
+// members says where the values of an object go: a *time.Time gets a datetime, and any other
+// pointer what encoding/json decodes. Names count in this spelling, and each comes once at
+// most.
+type members map[string]any
+
+// parse reads one JSON object.
+func (m members) parse(body []byte, needed ...string) error {
+	var seen []string
+	err := parseObject(body, func(name string, d *json.Decoder) error {
+		into := m[name]
 		switch {
-		case name != "since":
+		case into == nil:
 			return fmt.Errorf("%q is not known here", name)
-		case seen:
-			return errors.New(`"since" comes twice`)
+		case slices.Contains(seen, name):
+			return fmt.Errorf("%q comes twice", name)
 		}
-		seen = true
-		var s string
-		err := d.Decode(&s)
-		if err == nil {
-			req.Since, err = parseDatetime(s)
+		seen = append(seen, name)
+		at, isTime := into.(*time.Time)
+		var text string
+		if isTime {
+			into = &text
+		}
+		err := d.Decode(into)
+		if err == nil && isTime {
+			*at, err = parseDatetime(text)
 		}
 		if err != nil {
-			return fmt.Errorf(`"since": %w`, err)
+			return fmt.Errorf("%q: %w", name, err)
 		}
 		return nil
 	})
-	if err == nil && !seen {
-		err = errors.New(`"since" is missing`)
+	for _, name := range needed {
+		if err == nil && !slices.Contains(seen, name) {
+			err = fmt.Errorf("%q is missing", name)
+		}
 	}
-	return req, err
+	return err
 }
 
 // parseObject reads one JSON object. It calls member to decode each value.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/gorilla/mux"
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -34,7 +34,7 @@ const endNotice = "The operator of the hub has ended the subscription."
 func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if RoleOf(r.Context()) != Operator {
-			return refuse(http.StatusForbidden, "The token of --admin-readonly-token-file may change nothing. Use that of --admin-token-file.")
+			return refuse(http.StatusForbidden, "A reader, such as one with the token of --admin-readonly-token-file, may change nothing. Use the token of --admin-token-file, or the role operator.")
 		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
@@ -58,9 +58,9 @@ func (a *api) change(action string, do func(r *http.Request) (answer any, what z
 				outcome, log = "failed", a.Log.Warn
 			}
 		}
-		log("the operator asked for a change", zap.String("event", "operator_change"), zap.String("action", action), what,
+		log("the operator asked for a change", zap.String("event", "operator_action"), zap.String("action", action), what,
 			zap.String("outcome", outcome), zap.Int("status", status), reason,
-			zap.String("requester", requester(r)), requestID(w), zap.Duration("duration", time.Since(began)))
+			zap.String("who", personOf(r.Context()).name), zap.String("requester", a.requester(r)), requestID(w), zap.Duration("duration", time.Since(began)))
 		return write()
 	}
 }
@@ -74,10 +74,15 @@ func requestID(w http.ResponseWriter) zap.Field {
 	return zap.Skip()
 }
 
-// requester is the address that a request came from.
-func requester(r *http.Request) string {
-	if addr, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return addr.Addr().Unmap().String()
+// requester is the address that a request came from; behind a proxy of People, that of the
+// person.
+func (a *api) requester(r *http.Request) string {
+	var trusted ingress.Proxies
+	if a.People != nil {
+		trusted = a.People.Proxies
+	}
+	if addr := trusted.Requester(r); addr.IsValid() {
+		return addr.String()
 	}
 	return r.RemoteAddr
 }
@@ -163,9 +168,16 @@ func (a *api) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (
 			return nil, what, err
 		}
 		answer, err := do(r, c, id)
+		var wait *subscriptions.WaitError
 		switch {
 		case errors.Is(err, subscriptions.ErrNotFound):
 			err = noSubscription(id)
+		case errors.Is(err, subscriptions.ErrPaused):
+			err = refuse(http.StatusConflict, "Subscription %s is paused, so nothing is tried. Resume it first.", id)
+		case errors.As(err, &wait):
+			p := refuse(http.StatusTooManyRequests, "The callback's host was asked too often lately (--verify-budget). Try again later.")
+			p.retryAfter = int(wait.After.Seconds()) + 1
+			err = p
 		case errors.Is(err, subscriptions.ErrEnded):
 			err = refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, its lease ran out, or it was not verified yet. Its subscriber has to subscribe again.", id)
 		}
@@ -174,14 +186,42 @@ func (a *api) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (
 }
 
 func (a *api) retry(r *http.Request, c Control, id uuid.UUID) (any, error) {
+	return a.plain(r, id, c.Retry)
+}
+
+func (a *api) pause(r *http.Request, c Control, id uuid.UUID) (any, error) {
+	return a.plain(r, id, c.Pause)
+}
+
+func (a *api) resume(r *http.Request, c Control, id uuid.UUID) (any, error) {
+	return a.plain(r, id, c.Resume)
+}
+
+// plain makes a change that needs nothing but the id.
+func (a *api) plain(r *http.Request, id uuid.UUID, do func(context.Context, uuid.UUID) (subscriptions.Record, error)) (any, error) {
 	if err := noBody(r); err != nil {
 		return nil, err
 	}
-	rec, err := c.Retry(r.Context(), id)
+	rec, err := do(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
 	return a.changed(r, rec)
+}
+
+func (a *api) verify(r *http.Request, c Control, id uuid.UUID) (any, error) {
+	if err := noBody(r); err != nil {
+		return nil, err
+	}
+	v, err := c.Verify(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	out := Verification{Confirmed: v.Confirmed, Status: v.Status, Answer: Readable(v.Answer), Duration: v.Took.Seconds()}
+	if v.Err != nil {
+		out.Error = v.Err.Error()
+	}
+	return out, nil
 }
 
 func (a *api) replay(r *http.Request, c Control, id uuid.UUID) (any, error) {

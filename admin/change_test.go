@@ -35,7 +35,7 @@ func (l *tabled) line(t *testing.T, level zapcore.Level, want map[string]any) {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
 	got := lines[0].ContextMap()
-	want["event"], want["requester"], want["request_id"] = "operator_change", "192.0.2.7", "r1"
+	want["event"], want["requester"], want["request_id"] = "operator_action", "192.0.2.7", "r1"
 	for key, value := range want {
 		if got[key] != value {
 			t.Errorf("%s: %v, want %v (%v)", key, got[key], value, got)

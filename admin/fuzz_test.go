@@ -153,7 +153,8 @@ func FuzzReplayBody(f *testing.F) {
 	}
 	f.Add([]byte(`{"since": "2026-11-21T12:00:00.123456789-23:59"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, err := parseReplay(body)
+		var req ReplayRequest
+		err := members{"since": &req.Since}.parse(body, "since")
 		if err != nil {
 			if err.Error() == "" {
 				t.Errorf("%q is refused without a reason", body)

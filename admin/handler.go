@@ -42,6 +42,9 @@ type Subscriptions interface {
 type Control interface {
 	Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec subscriptions.Record, err error)
+	Pause(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
+	Resume(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
+	Verify(ctx context.Context, id uuid.UUID) (subscriptions.Verification, error)
 	End(ctx context.Context, id uuid.UUID, reason, notice string) error
 }
 
@@ -86,6 +89,8 @@ type Options struct {
 	// ReaderToken returns the token of Reader (`--admin-readonly-token-file`). Nil: there is
 	// none.
 	ReaderToken func() string
+	// People are let in by a proxy (`--admin-auth-header`). Nil: only tokens count.
+	People *People
 	// Page returns the handler for the paths below PagePath. It uses api for everything that
 	// it shows and does. Nil: there is no page.
 	Page func(api http.Handler) http.Handler
@@ -169,11 +174,15 @@ func (a *api) table() []route {
 		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
 
 		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
+		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay", "dry_run" only counts; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.ofSubscription(a.retry))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.ofSubscription(a.replay))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.ofSubscription(a.pause))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.ofSubscription(a.resume))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.ofSubscription(a.verify))},
 		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},

@@ -35,6 +35,7 @@ type HubNow struct {
 
 	Active  int `json:"active"`  // subscriptions whose last delivery went well
 	Failing int `json:"failing"` // those that wait for another attempt
+	Paused  int `json:"paused"`  // by the operator
 	Pending int `json:"pending"`
 	Ended   int `json:"ended"` // ended or expired, and kept for 7 days
 	Topics  int `json:"topics"`
@@ -106,7 +107,7 @@ type Event struct {
 func (n *Now) Total() (t HubNow) {
 	for _, h := range n.Hubs {
 		t.Active, t.Failing, t.Pending, t.Ended = t.Active+h.Active, t.Failing+h.Failing, t.Pending+h.Pending, t.Ended+h.Ended
-		t.Suspect, t.InFlight = t.Suspect+h.Suspect, t.InFlight+h.InFlight
+		t.Paused, t.Suspect, t.InFlight = t.Paused+h.Paused, t.Suspect+h.Suspect, t.InFlight+h.InFlight
 		t.DeliveriesPerSecond, t.FailuresPerSecond = t.DeliveriesPerSecond+h.DeliveriesPerSecond, t.FailuresPerSecond+h.FailuresPerSecond
 		t.LagSeconds = max(t.LagSeconds, h.LagSeconds)
 	}

@@ -37,6 +37,19 @@ func (c *controlled) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Rec
 	return c.get(ctx, id)
 }
 
+func (c *controlled) Pause(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	return c.Retry(ctx, id)
+}
+
+func (c *controlled) Resume(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	return c.Retry(ctx, id)
+}
+
+func (c *controlled) Verify(ctx context.Context, id uuid.UUID) (subscriptions.Verification, error) {
+	_, err := c.Retry(ctx, id)
+	return subscriptions.Verification{Status: http.StatusForbidden, Answer: []byte("no\x1b[2J")}, err
+}
+
 func (c *controlled) get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
 	rec, err := c.m.Get(ctx, id)
 	if rec == (subscriptions.Record{}) {
@@ -65,6 +78,7 @@ func (c *controlled) End(_ context.Context, _ uuid.UUID, reason, notice string) 
 type tabled struct {
 	*controlled
 	api  *api
+	body string // of POST /api/v1/subscriptions
 	logs *observer.ObservedLogs
 	// The ids of its one topic, subscription and notification.
 	topic, subscription, notification string
@@ -117,6 +131,10 @@ func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer,
 	if method == http.MethodDelete && strings.HasPrefix(path, "/api/v1/topics/") && !strings.Contains(path, "?") {
 		path += "?force=true"
 	}
+	if at, _, _ := strings.Cut(path, "?"); method == http.MethodPost && at == "/api/v1/subscriptions" {
+		body = cmp.Or(l.body, `{"action": "retry"}`)
+		with = append([]string{"Content-Type: application/json"}, with...)
+	}
 	if strings.HasSuffix(path, "/replay") {
 		body = `{"since": "2026-11-21T12:00:00Z"}`
 		with = append([]string{"Content-Type: application/json"}, with...)
@@ -125,8 +143,11 @@ func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer,
 	r.Host, r.RemoteAddr = "localhost:8081", "192.0.2.7:1234"
 	for _, h := range with {
 		name, value, _ := strings.Cut(h, ": ")
-		if r.Header.Set(name, value); name == "Host" {
+		switch r.Header.Set(name, value); name {
+		case "Host":
 			r.Host = value
+		case "Remote":
+			r.RemoteAddr = value
 		}
 	}
 	w := httptest.NewRecorder()

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/quiet"
 )
 
@@ -37,11 +38,12 @@ const (
 	RefusedNoToken   Refusal = "no_token"   // the request has none
 	RefusedToken     Refusal = "token"      // the token is wrong
 	RefusedGuesses   Refusal = "guesses"    // too many wrong ones came from the address
+	RefusedRole      Refusal = "role"       // the proxy that let the person in names no role
 )
 
 // Refusals are all of them.
 func Refusals() []Refusal {
-	return []Refusal{RefusedCrossSite, RefusedHost, RefusedNoToken, RefusedToken, RefusedGuesses}
+	return []Refusal{RefusedCrossSite, RefusedHost, RefusedNoToken, RefusedToken, RefusedGuesses, RefusedRole}
 }
 
 // At most saidBurst lines about refusals are written at once, and then one each saidEvery.
@@ -59,13 +61,55 @@ const (
 	Reader   Role = "reader"   // look, and change nothing
 )
 
-type roleKey struct{}
+// People says how a proxy in front of the listener names the person whom it logged in. Its
+// headers count only from Proxies.
+type People struct {
+	Proxies []netip.Prefix
+	// Header has the person's name (`--admin-auth-header`).
+	Header string
+	// RoleHeader has a Role (`--admin-auth-role-header`). Empty: all are Operator.
+	RoleHeader string
+}
+
+// maxName bounds the name of a person, in bytes.
+const maxName = 200
+
+// person is who a request comes from.
+type person struct {
+	Role
+	// name is that which the proxy gives. Of others it says which token they have, or that
+	// they need none.
+	name string
+}
+
+// of returns the person of a request. An empty name: no proxy named one.
+func (p *People) of(r *http.Request) (person, *problem) {
+	if p == nil || !ingress.Proxies(p.Proxies).Sent(r) {
+		return person{}, nil
+	}
+	name := strings.TrimSpace(r.Header.Get(p.Header))
+	if name == "" {
+		return person{}, nil
+	}
+	who := person{Operator, Readable([]byte(name[:min(len(name), maxName)]))}
+	if p.RoleHeader != "" {
+		who.Role = Role(strings.ToLower(strings.TrimSpace(r.Header.Get(p.RoleHeader))))
+	}
+	if who.Role != Operator && who.Role != Reader {
+		return person{}, refuse(http.StatusForbidden, "The proxy let you in, but its header %s does not say \"operator\" or \"reader\".", p.RoleHeader)
+	}
+	return who, nil
+}
+
+type personKey struct{}
+
+func personOf(ctx context.Context) person {
+	p, _ := ctx.Value(personKey{}).(person)
+	return p
+}
 
 // RoleOf returns the role of a request; empty: its path needs none.
-func RoleOf(ctx context.Context) Role {
-	role, _ := ctx.Value(roleKey{}).(Role)
-	return role
-}
+func RoleOf(ctx context.Context) Role { return personOf(ctx).Role }
 
 // secure passes requests to next if they have the token or, if there is none, use a host
 // name of this machine. It refuses changes that a page of another origin makes the
@@ -88,35 +132,41 @@ func newSecure(o Options, next http.Handler) *secure {
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
-	role, why, problem := s.check(w, r)
+	who, why, problem := s.check(w, r)
 	switch {
-	case why != RefusedCrossSite && why != RefusedHost && s.page(w, r, role):
+	case why != RefusedCrossSite && why != RefusedHost && why != RefusedRole && s.page(w, r, who.Role):
 	case problem != nil:
 		s.report(why, w, r)
 		writeProblem(w, problem)
 	default:
-		s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, role)))
+		s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), personKey{}, who)))
 	}
 }
 
-// check returns the role of a request, or why it is refused. A nil problem: it is not
-// refused.
-func (s *secure) check(w http.ResponseWriter, r *http.Request) (Role, Refusal, *problem) {
+// check returns who sends a request, or why it is refused. A nil problem: it is not refused.
+func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal, *problem) {
+	nobody := person{}
 	switch err := s.browsers.Check(r); {
 	case errors.Is(err, browser.ErrHost):
-		return "", RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
+		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
 	case err != nil:
-		return "", RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
+		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
 	case s.Token == nil && !isLocal(r.Host):
-		return "", RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
+		return nobody, RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
 	case s.Token == nil:
-		return Operator, "", nil
+		return person{Operator, "local"}, "", nil
 	case slices.Contains(open, r.URL.Path), strings.HasPrefix(r.URL.Path, staticPath):
-		return "", "", nil
+		return nobody, "", nil
+	}
+	switch who, problem := s.People.of(r); {
+	case problem != nil:
+		return nobody, RefusedRole, problem
+	case who.name != "":
+		return who, "", nil
 	}
 	if token, ok := s.sessions.tokenOf(r, time.Now()); ok && isPage(r) {
 		if role := s.roleOf(token); role != "" {
-			return role, "", nil
+			return person{role, tokenName(role)}, "", nil
 		}
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -125,11 +175,14 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (Role, Refusal, *
 		if role == "" {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
 		}
-		return role, why, p
+		return person{role, tokenName(role)}, why, p
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
-	return "", RefusedNoToken, needed()
+	return nobody, RefusedNoToken, needed()
 }
+
+// tokenName is the name of somebody who has a token of this role.
+func tokenName(role Role) string { return string(role) + "'s token" }
 
 func isPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", PagePath) }
 

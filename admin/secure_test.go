@@ -4,11 +4,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 )
 
 var paths = []string{"/", "/livez", "/readyz", "/metrics", "/api/v1/info", "/api/v1/topics", "/api/v1/subscriptions", "/nothing"}
@@ -152,4 +154,52 @@ func held(token string) func() string {
 		return nil
 	}
 	return func() string { return token }
+}
+
+// A person whom the proxy logged in needs no token. The proxy's headers count from the proxy
+// alone.
+func TestPeopleBehindAProxy(t *testing.T) {
+	people := &People{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}, Header: "X-Forwarded-User", RoleHeader: "X-Role"}
+	l := newTabled(Options{Token: held("the-token-of-the-operator"), People: people})
+	retry := "/api/v1/subscriptions/" + l.subscription + "/retry"
+	for name, tc := range map[string]struct {
+		from   string
+		header []string
+		look   int
+		change int
+		who    string
+	}{
+		"operator":             {"192.0.2.7:1", []string{"X-Forwarded-User: alice", "X-Role: operator", "X-Forwarded-For: 198.51.100.3"}, 200, 200, "alice"},
+		"reader":               {"192.0.2.7:1", []string{"X-Forwarded-User: bob", "X-Role: Reader"}, 200, 403, ""},
+		"no role":              {"192.0.2.7:1", []string{"X-Forwarded-User: eve"}, 403, 403, ""},
+		"another role":         {"192.0.2.7:1", []string{"X-Forwarded-User: eve", "X-Role: admin"}, 403, 403, ""},
+		"nobody":               {"192.0.2.7:1", []string{"X-Role: operator"}, 401, 401, ""},
+		"not from the proxy":   {"192.0.2.99:1", []string{"X-Forwarded-User: eve", "X-Role: operator", "X-Forwarded-For: 192.0.2.7"}, 401, 401, ""},
+		"another site's page":  {"192.0.2.7:1", []string{"X-Forwarded-User: alice", "X-Role: operator", "Origin: https://evil.example"}, 200, 403, ""},
+		"a name with an order": {"192.0.2.7:1", []string{"X-Forwarded-User: al\x1b[2Jice", "X-Role: operator"}, 200, 200, "al\ufffd[2Jice"},
+		"a token, through it":  {"192.0.2.7:1", []string{"Authorization: Bearer the-token-of-the-operator"}, 200, 200, "operator's token"},
+	} {
+		with := append([]string{"Remote: " + tc.from}, tc.header...)
+		if resp, body := l.ask(t, http.MethodGet, "/api/v1/info", with...); resp.status != tc.look {
+			t.Errorf("%s looks: %d %s", name, resp.status, body)
+		}
+		l.logs.TakeAll()
+		resp, body := l.ask(t, http.MethodPost, retry, with...)
+		if resp.status != tc.change {
+			t.Errorf("%s changes something: %d %s", name, resp.status, body)
+		}
+		if tc.who == "" {
+			continue
+		}
+		lines := l.logs.FilterField(zap.String("who", tc.who)).All()
+		if len(lines) != 1 {
+			t.Errorf("%s: no line about %q: %v", name, tc.who, l.logs.All())
+		} else if name == "operator" && lines[0].ContextMap()["requester"] != "198.51.100.3" {
+			t.Errorf("from where: %v", lines[0].ContextMap())
+		}
+	}
+	people.RoleHeader = ""
+	if resp, body := l.ask(t, http.MethodPost, retry, "X-Forwarded-User: alice"); resp.status != 200 {
+		t.Errorf("without a header for roles: %d %s", resp.status, body)
+	}
 }

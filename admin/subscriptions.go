@@ -99,7 +99,7 @@ type filter struct {
 }
 
 var states = []subscriptions.State{
-	subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
+	subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StatePaused, subscriptions.StateEnded,
 }
 
 // parseFilter reads ?topic= (a URL or an id), ?state= and ?host= (a callback's host,
@@ -107,7 +107,7 @@ var states = []subscriptions.State{
 func parseFilter(q url.Values) (filter, error) {
 	f := filter{topic: q.Get("topic"), state: subscriptions.State(q.Get("state")), host: strings.ToLower(q.Get("host"))}
 	if f.state != "" && !slices.Contains(states, f.state) {
-		return f, badRequest("state=%s is not a state of a subscription: these are pending, active, failing and ended.", f.state)
+		return f, badRequest("state=%s is not a state of a subscription: these are pending, active, failing, paused and ended.", f.state)
 	}
 	if f.topic != "" {
 		f.topicID = journal.TopicID(f.topic)
@@ -176,7 +176,7 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	c := s.Cursor
 	out.Signed = s.Secret != ""
 	out.CreatedAt, out.VerifiedAt, out.ExpiresAt = utc(s.CreatedAt), utc(s.VerifiedAt), utc(s.ExpiresAt)
-	out.EndedAt, out.EndReason = utc(s.EndedAt), s.EndReason
+	out.PausedAt, out.EndedAt, out.EndReason = utc(s.PausedAt), utc(s.EndedAt), s.EndReason
 	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
 	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
 	if c.Attempt > 0 { // otherwise it is when the notification was found damaged

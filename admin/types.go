@@ -152,12 +152,13 @@ type Subscription struct {
 	ID       string `json:"id"` // UUIDv5 of topic + "\n" + callback in the URL namespace
 	Topic    string `json:"topic"`
 	Callback string `json:"callback"`
-	State    string `json:"state"`  // "pending", "active", "failing" or "ended"
+	State    string `json:"state"`  // "pending", "active", "failing", "paused" or "ended"
 	Signed   bool   `json:"signed"` // there is a secret, so deliveries carry X-Hub-Signature
 
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	VerifiedAt time.Time `json:"verified_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	PausedAt   time.Time `json:"paused_at,omitzero"` // zero: it is not paused
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 	EndReason  string    `json:"end_reason,omitempty"`
 
@@ -266,6 +267,34 @@ type Attempt struct {
 	Status         int       `json:"status,omitempty"` // HTTP; 0: Error says why there was none
 	Error          string    `json:"error,omitempty"`
 	Duration       float64   `json:"duration_seconds"`
+}
+
+// Verification is what POST .../verify answers: what the callback answered to the
+// verification request.
+type Verification struct {
+	// Confirmed: it wants the topic. It answered 2xx with the challenge.
+	Confirmed bool    `json:"confirmed"`
+	Status    int     `json:"status,omitempty"` // HTTP; 0: Error says why there was none
+	Error     string  `json:"error,omitempty"`
+	Answer    string  `json:"answer"` // the first 1 KiB of its body, as Readable
+	Duration  float64 `json:"duration_seconds"`
+}
+
+// ManyRequest is what POST /api/v1/subscriptions takes. The query selects the subscriptions,
+// as for the list.
+type ManyRequest struct {
+	Action string    `json:"action"`            // "retry", "replay", "pause", "resume" or "end"
+	Since  time.Time `json:"since,omitzero"`    // of a replay
+	DryRun bool      `json:"dry_run,omitempty"` // only count them
+}
+
+// Many is its answer. 200: all is done. 202: there was too much to do for one call; the next
+// one continues with ?after= and Next.
+type Many struct {
+	Matched int    `json:"matched"` // subscriptions that the query selects
+	Done    int    `json:"done"`
+	Skipped int    `json:"skipped"` // those for which the action means nothing
+	Next    string `json:"next,omitempty"`
 }
 
 // ReplayRequest is what POST .../replay takes.

@@ -23,5 +23,5 @@ func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 // force.
 func (s *scheduler) confirm(j *job) bool {
 	j.lease, j.secret = j.lane.lease, j.lane.secret
-	return j.set.delivers() && j.stands() && j.lane.expires > s.read().earliest
+	return j.set.delivers() && j.stands() && j.lane.inForce(s.read().earliest)
 }

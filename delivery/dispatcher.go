@@ -159,7 +159,7 @@ func (d *Dispatcher) Subscribers(topic string) (n int) {
 	if t := d.sched.topic(topic); t != nil {
 		now := d.sched.s.read().earliest
 		d.sched.each(t, func(_ *scheduler, l *lane) {
-			if l.expires > now {
+			if l.inForce(now) {
 				n++
 			}
 		})

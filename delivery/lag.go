@@ -31,9 +31,9 @@ type LagReport struct {
 	At time.Time // when the walk ended; zero: there was none yet
 
 	// Subscriptions that have not ended: those whose next notification did not
-	// fail, those whose did, and those whose lease ran out. The last get nothing
-	// and count nowhere below.
-	Active, Failing, Expired int
+	// fail, those whose did, those that are paused, and those whose lease ran out. The last
+	// two get nothing and count nowhere below.
+	Active, Failing, Paused, Expired int
 
 	// Lags counts the subscriptions that are at most LagNotifications behind, and
 	// LagSpans those that are at most LagTimes behind, measured from the `until` of
@@ -112,6 +112,9 @@ func (r *LagReport) count(l *lane, now int64) {
 	switch {
 	case l.expires <= now:
 		r.Expired++
+		return
+	case l.paused:
+		r.Paused++
 		return
 	case l.retrying():
 		r.Failing++

@@ -14,7 +14,7 @@ import (
 type state uint8
 
 const (
-	idle     state = iota // at the head of its topic, or out of its lease
+	idle     state = iota // at the head of its topic, out of its lease, or paused
 	ready                 // in a queue
 	inFlight              // with a sender
 	waiting               // in the timers, until lane.due
@@ -36,6 +36,7 @@ type lane struct {
 	timer            int32 // its place in scheduler.timers, or -1
 	inTopic, inHost  int32 // its places among the lanes of topic and host
 	state            state
+	paused           bool // by the operator
 	retryAfter       bool // due comes from a Retry-After, and nothing shortens it
 }
 
@@ -49,7 +50,11 @@ func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
 // set copies what a lane needs of a subscription, except the cursor.
 func (l *lane) set(s *subscriptions.Subscription) {
 	l.secret, l.expires, l.lease = s.Secret, nanos(s.ExpiresAt), nanos(s.VerifiedAt)
+	l.paused = !s.PausedAt.IsZero()
 }
+
+// inForce reports whether the lane may get deliveries at now, in Unix nanoseconds.
+func (l *lane) inForce(now int64) bool { return !l.paused && l.expires > now }
 
 // anchor is a journal.Anchor in 40 bytes and without a pointer.
 type anchor struct {

@@ -195,10 +195,10 @@ func (s *scheduler) place(l *lane, now reading) {
 	s.proceed(l, now, false)
 }
 
-// proceed makes an idle lane ready if it has something to deliver and a lease,
+// proceed makes an idle lane ready if it is in force and has something to deliver,
 // whatever time its cursor names. With reserved, it waited for a body.
 func (s *scheduler) proceed(l *lane, now reading, reserved bool) {
-	if l.expires <= now.earliest || !l.topic.behind(l) {
+	if !l.inForce(now.earliest) || !l.topic.behind(l) {
 		return
 	}
 	if until := s.troubles.until(l, now.mono); until > 0 {

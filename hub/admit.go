@@ -14,7 +14,7 @@ import (
 // admit is the first stage: everything that can be decided before the body is read.
 func (h *Handler) admit(_ context.Context, p *publication) error {
 	r := p.r
-	addr := h.proxies.requester(r)
+	addr := h.proxies.Requester(r)
 	p.network, p.bodyLength = network(addr), max(r.ContentLength, 0)
 	if h.draining.Load() {
 		return refuse(drainingHub, "This hub is shutting down and accepts no more notifications. Try again in a moment.")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/browser"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
@@ -133,7 +134,7 @@ type Handler struct {
 	own      ownURL
 	quiet    *quiet.Limit
 	browsers *browser.Guard
-	proxies  proxies
+	proxies  ingress.Proxies
 
 	memory, fetchMemory                   *semaphore.Weighted
 	byPublisher, byTopicHost, byRequester *limiters

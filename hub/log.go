@@ -27,7 +27,7 @@ func (h *Handler) refused(w http.ResponseWriter, r *http.Request, e *Event, err 
 func (h *Handler) reportRequest(w http.ResponseWriter, r *http.Request, start time.Time, e Event, more ...zap.Field) {
 	e.TraceParent, e.RequestID = traceParent(r), w.Header().Get(headerRequestID)
 	e.Start, e.Duration = start, time.Since(start)
-	h.report(e, append(more, zap.Stringer("requester", h.proxies.requester(r)))...)
+	h.report(e, append(more, zap.Stringer("requester", h.proxies.Requester(r)))...)
 }
 
 // report logs the one line of a request that was answered, and passes the event on. If

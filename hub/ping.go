@@ -77,7 +77,7 @@ func (h *Handler) pingRate(now time.Time, r *http.Request, topics []string) erro
 			return err
 		}
 	}
-	reserved := []reservation{h.byPublisher.reserve(now, addressKey(h.proxies.requester(r)), "from you", len(topics))}
+	reserved := []reservation{h.byPublisher.reserve(now, addressKey(h.proxies.Requester(r)), "from you", len(topics))}
 	for host, n := range hosts {
 		reserved = append(reserved, h.byTopicHost.reserve(now, topicHostKey(host, false), "to the topic's host", n))
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -446,35 +445,6 @@ func TestLimitersAreBounded(t *testing.T) {
 	}
 	if l.keys.Len() != maxLimiters {
 		t.Errorf("%d keys", l.keys.Len())
-	}
-}
-
-func TestRequester(t *testing.T) {
-	h := &Handler{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
-	for _, tc := range []struct {
-		remote string
-		header []string
-		want   string
-	}{
-		{"192.0.2.1:99", nil, "192.0.2.1"},
-		{"192.0.2.1:99", []string{"198.51.100.7"}, "192.0.2.1"}, // nobody said that it is a proxy
-		{"10.0.0.1:99", []string{"198.51.100.7"}, "198.51.100.7"},
-		{"10.0.0.1:99", []string{"203.0.113.5, 198.51.100.7, 10.1.1.1"}, "198.51.100.7"}, // the rightmost that is none of ours
-		{"10.0.0.1:99", []string{"203.0.113.5", "198.51.100.7:4711"}, "198.51.100.7"},
-		{"[::1]:99", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},
-		{"[::ffff:10.0.0.1]:99", []string{"198.51.100.7"}, "198.51.100.7"},
-		{"10.0.0.1:99", []string{"198.51.100.7, unknown, 10.2.2.2"}, "10.2.2.2"}, // what can't be read is not gone past
-		{"10.0.0.1:99", []string{""}, "10.0.0.1"},
-		{"10.0.0.1:99", []string{"10.3.3.3, 10.2.2.2"}, "10.3.3.3"},
-		{"10.0.0.1:99", []string{strings.Repeat("10.1.1.1,", 1000) + "10.2.2.2"}, "10.1.1.1"},
-		{"pipe", nil, "invalid IP"},
-	} {
-		r := newRequest(http.MethodPost, hubURL, nil)
-		r.RemoteAddr = tc.remote
-		r.Header["X-Forwarded-For"] = tc.header
-		if got := h.proxies.requester(r).String(); got != tc.want {
-			t.Errorf("%s, %q: %s, want %s", tc.remote, tc.header, got, tc.want)
-		}
 	}
 }
 

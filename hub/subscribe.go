@@ -63,7 +63,7 @@ func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form we
 // depends on whether there is a subscription, or on an answer of the callback or the topic
 // (HUB-15, HUB-18).
 func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.SubscribeRequest, unread error) (err error) {
-	addr := h.proxies.requester(r)
+	addr := h.proxies.Requester(r)
 	if err := h.byRequester.allow(h.o.Now(), network(addr), "from your address"); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (h *Handler) policy(r *http.Request, req *websub.SubscribeRequest) error {
 	}
 	switch {
 	case req.Secret == "" || !h.o.RequireHTTPSForSecrets:
-	case !h.proxies.https(r):
+	case !h.proxies.HTTPS(r):
 		return refuse(insecureSecret, "hub.secret came over plain HTTP, where others can read it. Send the request over HTTPS, with a new secret.")
 	case !strings.HasPrefix(strings.ToLower(req.Callback), "https://"):
 		return refuse(insecureSecret, "This hub accepts hub.secret only with an https callback, so that nobody on the way can read deliveries. Give an https callback, or leave out hub.secret.")

@@ -8,7 +8,7 @@ import (
 
 // packedVersion is the version byte of what this package packs; see the
 // comment in package journal's codec.
-const packedVersion = 3
+const packedVersion = 4
 
 // Sealer encrypts the secrets of a store; package store/seal implements it. The argument
 // about names the record that a secret belongs to, and has to be the same for both methods.
@@ -87,7 +87,7 @@ func aboutSecret(of, topic, callback string) string {
 func (s *Subscription) fields(secret *storedSecret) []any {
 	return []any{
 		&s.ID, &s.Topic, &s.Callback, &secret.form, &secret.rest, &s.CreatedAt, &s.VerifiedAt, &s.ExpiresAt,
-		&s.Start, &s.Gaps, &s.EndedAt, &s.EndReason, (*journal.Fixed)(&s.Requester),
+		&s.Start, &s.Gaps, &s.EndedAt, &s.EndReason, (*journal.Fixed)(&s.Requester), &s.PausedAt,
 	}
 }
 

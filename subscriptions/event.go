@@ -44,6 +44,9 @@ const (
 	EventDenied   = "subscription_denied"              // the callback got the denial
 	EventRetried  = "subscription_retried"             // the operator asked for the next attempt at once
 	EventReplayed = "subscription_replayed"            // the operator moved the cursor back: Since, Count
+	EventPaused   = "subscription_paused"              // the operator paused it
+	EventResumed  = "subscription_resumed"             // the operator resumed it
+	EventChecked  = "subscription_checked"             // the operator had its callback asked again: Status or Err
 	EventTrouble  = "subscription_store_trouble"       // Err: the store failed; the Service tries again
 )
 

@@ -10,11 +10,15 @@ import (
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/websub"
 )
 
 // ErrEnded says that a subscription is not in force: it ended, its lease ran out, or it was
 // never verified.
 var ErrEnded = errors.New("the subscription is not in force: it ended, its lease ran out, or it was never verified")
+
+// ErrPaused says that nothing is tried for a subscription, because the operator paused it.
+var ErrPaused = errors.New("the subscription is paused")
 
 // Entries reads the notifications of a topic, as journal.Reader does.
 type Entries interface {
@@ -27,21 +31,93 @@ const entriesPage = 1000
 // Retry makes the next attempt due now, of a delivery or a verification (see the function
 // Retry). It returns the record after that, which is durable. ErrNotFound: there is no such
 // subscription. ErrEnded: there is nothing to try.
+// ErrPaused: the operator paused it.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
+	rec, err := s.operate(ctx, id, EventRetried, Retry)
+	if r := rec.Request; err == nil && r != nil && r.Denied == "" {
+		s.enqueue(r, rec.Subscription.sameSubscriber(r))
+	}
+	return rec, err
+}
+
+// Pause keeps everything from a subscription until Resume (see the function Pause). It
+// returns the record after that, which is durable. ErrNotFound: there is no such
+// subscription. ErrEnded: it is not in force.
+func (s *Service) Pause(ctx context.Context, id uuid.UUID) (Record, error) {
+	return s.operate(ctx, id, EventPaused, Pause)
+}
+
+// Resume lets a paused subscription continue (see the function Resume). Its results are those
+// of Pause.
+func (s *Service) Resume(ctx context.Context, id uuid.UUID) (Record, error) {
+	return s.operate(ctx, id, EventResumed, Resume)
+}
+
+// operate changes a record as the operator asked, and reports the event.
+func (s *Service) operate(ctx context.Context, id uuid.UUID, event string, change func(Record, time.Time) (Record, error)) (Record, error) {
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
 		if topic, _ := rec.Pair(); topic == "" {
 			return rec, ErrNotFound
 		}
-		return Retry(rec, s.o.Clock.Earliest())
+		return change(rec, s.o.Clock.Earliest())
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("retrying subscription %v: %w", id, err)
+		return Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 	}
-	if r := rec.Request; r != nil && r.Denied == "" {
-		s.enqueue(r, rec.Subscription.sameSubscriber(r))
-	}
-	s.o.Event(recordEvent(EventRetried, rec))
+	s.o.Event(recordEvent(event, rec))
 	return rec, nil
+}
+
+// Verification is the result of asking a callback again whether it wants its topic.
+type Verification struct {
+	Confirmed bool          // it answered 2xx with the challenge
+	Status    int           // of the answer; 0: there was none
+	Answer    []byte        // its first bytes, AnswerLimit at most
+	Err       error         // why there is no answer, or not the whole of it
+	Took      time.Duration // the exchange
+}
+
+// AnswerLimit is how much of a callback's answer a Verification has, in bytes.
+const AnswerLimit = 1 << 10
+
+// Verify sends the callback of a subscription in force the verification request again
+// (HUB-22), with the rest of its lease, and returns the answer. It changes nothing, whatever
+// the answer is. ErrNotFound: there is no such subscription. ErrEnded: it is not in force.
+// *WaitError: the budget of its host is used up.
+func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err error) {
+	rec, err := s.o.Store.Get(ctx, id)
+	if err != nil {
+		return v, err
+	}
+	now, sub := s.o.Clock.Earliest(), rec.Subscription
+	switch topic, _ := rec.Pair(); {
+	case topic == "":
+		return v, ErrNotFound
+	case sub == nil || !sub.Live(now):
+		return v, ErrEnded
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	start := time.Now()
+	ctx, confirm, wait := s.o.Budget.Begin(egress.WithAsker(ctx, egress.Asker{Requester: sub.Requester, Reserve: id.String(), Established: true}), start, egress.HostPortOf(sub.Callback))
+	if wait > 0 {
+		return v, &WaitError{After: wait}
+	}
+	challenge := websub.NewChallenge()
+	r := &Request{Mode: websub.ModeSubscribe, Topic: sub.Topic, Callback: sub.Callback, Lease: sub.ExpiresAt.Sub(now)}
+	v.Status, v.Answer, v.Err = get(ctx, s.o.Client, verificationURL(r, challenge), AnswerLimit)
+	v.Took = time.Since(start)
+	var spent *egress.BudgetError
+	if errors.As(v.Err, &spent) {
+		return v, &WaitError{After: spent.Wait}
+	}
+	if v.Confirmed = confirmed(v.Status, v.Answer, v.Err, challenge); v.Confirmed {
+		confirm()
+	}
+	e := recordEvent(EventChecked, rec)
+	e.Status, e.Err, e.Duration = v.Status, v.Err, v.Took
+	s.o.Event(e)
+	return v, nil
 }
 
 // Replay delivers every retained notification whose End is after since again, in order, and

@@ -36,6 +36,10 @@ type Subscription struct {
 	// Requester identifies the network of the last verified request; 0: unknown.
 	Requester uint64
 
+	// PausedAt is when the operator paused it: until it is resumed it gets nothing, and its
+	// lease goes on. Zero: it is not paused.
+	PausedAt time.Time
+
 	// EndedAt and EndReason say when and why it ended, before or after its lease ran out;
 	// zero and empty: it has not ended. It stays readable for EndedFor.
 	EndedAt   time.Time
@@ -88,6 +92,7 @@ const (
 	StatePending State = "pending" // requested, not verified yet
 	StateActive  State = "active"
 	StateFailing State = "failing" // the next notification failed at least once
+	StatePaused  State = "paused"  // the operator paused it
 	StateEnded   State = "ended"   // ended, or expired
 )
 
@@ -96,6 +101,8 @@ func (s *Subscription) State(now time.Time) State {
 	switch {
 	case !s.Live(now):
 		return StateEnded
+	case !s.PausedAt.IsZero():
+		return StatePaused
 	case s.Cursor.Attempt > 0:
 		return StateFailing
 	default:

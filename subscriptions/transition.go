@@ -47,7 +47,7 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 			s.Gaps = addLag(s.Gaps, s.Cursor.Anchor, r.Start, journal.GapExpired, now)
 		}
 		s.CreatedAt, s.Start = now, r.Start
-		s.EndedAt, s.EndReason = time.Time{}, ""
+		s.EndedAt, s.EndReason, s.PausedAt = time.Time{}, "", time.Time{}
 		s.Cursor = mint(s.Cursor.Generation, r.Start, now)
 	case s.Secret != r.Secret:
 		s.Cursor = mint(s.Cursor.Generation, s.Cursor.Anchor, now)
@@ -73,15 +73,19 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 // first step of the ladder again, and its attempts count on. A request that waits for
 // verification gets all its tries again, so that the operator does not use them up. A denial
 // that waits to be sent stays as it is. ErrEnded: the subscription is not in force, and no
-// request would begin it.
+// request would begin it. ErrPaused: it is paused, and no request waits.
 //
 // The cursor is nudged and keeps its generation: no delivered entry is delivered again, and
 // an earlier failure does not win over it.
 func Retry(rec Record, now time.Time) (Record, error) {
 	live := rec.Subscription != nil && rec.Subscription.Live(now)
 	asked := rec.Request != nil && rec.Request.Denied == "" && (live || rec.Request.Mode == websub.ModeSubscribe)
-	if !live && !asked {
+	switch {
+	case asked:
+	case !live:
 		return rec, ErrEnded
+	case !rec.Subscription.PausedAt.IsZero():
+		return rec, ErrPaused
 	}
 	if live {
 		s := *rec.Subscription
@@ -92,6 +96,39 @@ func Retry(rec Record, now time.Time) (Record, error) {
 		r := *rec.Request
 		r.Tries, r.NextAt = 0, time.Time{}
 		rec.Request = &r
+	}
+	return rec, nil
+}
+
+// Pause keeps everything from the record's subscription until Resume. Its lease goes on, and
+// its topic's retention too. A paused one stays as it is. ErrEnded: the subscription is not
+// in force.
+func Pause(rec Record, now time.Time) (Record, error) {
+	if rec.Subscription == nil || !rec.Subscription.Live(now) {
+		return rec, ErrEnded
+	}
+	if s := *rec.Subscription; s.PausedAt.IsZero() {
+		s.PausedAt = now
+		rec.Subscription = &s
+	}
+	return rec, nil
+}
+
+// Resume lets the record's subscription continue where Pause stopped it, at once. A failed
+// notification starts at the first step of the ladder again, and the pause does not count as
+// time for which it failed. One that is not paused stays as it is. ErrEnded: the
+// subscription is not in force.
+func Resume(rec Record, now time.Time) (Record, error) {
+	if rec.Subscription == nil || !rec.Subscription.Live(now) {
+		return rec, ErrEnded
+	}
+	if s := *rec.Subscription; !s.PausedAt.IsZero() {
+		s.Cursor = Nudge(s.Cursor, now)
+		if first := &s.Cursor.FirstAttemptAt; !first.IsZero() {
+			*first = first.Add(max(now.Sub(s.PausedAt), 0))
+		}
+		s.PausedAt = time.Time{}
+		rec.Subscription = &s
 	}
 	return rec, nil
 }

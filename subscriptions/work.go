@@ -161,7 +161,7 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 	if !sent {
 		return true
 	}
-	if a.err == nil && a.status/100 == 2 && subtle.ConstantTimeCompare(a.body, []byte(challenge)) == 1 {
+	if confirmed(a.status, a.body, a.err, challenge) {
 		s.confirm(j, a)
 		if isNew {
 			if reason := s.counts.reserve(j.id, s.counts.tenant(r.Callback, r.Requester)); reason != "" {
@@ -175,6 +175,11 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 		return true // interrupted by the shutdown: does not count as a try
 	}
 	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
+}
+
+// confirmed reports whether an answer confirms the request with this challenge (HUB-25).
+func confirmed(status int, body []byte, err error, challenge string) bool {
+	return err == nil && status/100 == 2 && subtle.ConstantTimeCompare(body, []byte(challenge)) == 1
 }
 
 // carryOut puts a verified request into force. An unsubscribe of nothing takes the

@@ -40,6 +40,7 @@ func (u *ui) ask(r *http.Request, method, path string, query url.Values, body, i
 		return failed(err)
 	}
 	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
+	req.Header["X-Forwarded-For"] = r.Header["X-Forwarded-For"]
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

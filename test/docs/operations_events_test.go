@@ -15,7 +15,7 @@ var levelsOf = map[string]string{
 	"publish": byFault, "subscribe": byFault, "unsubscribe": byFault, "ping": byFault, "fetch": byFault, "post": byFault,
 	"http_error":       "info",
 	"delivery_attempt": "debug when it succeeds at first, else info",
-	"operator_change":  "info, warn when it failed",
+	"operator_action":  "info, warn when it failed",
 }
 
 const byFault = "info, warn when the hub is at fault"

@@ -62,10 +62,10 @@ func (m *Metrics) registerSnapshot(from Sources) {
 	s.step = plain("rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.")
 	s.states = make(map[subscriptions.State]prometheus.Gauge)
 	for _, state := range []subscriptions.State{
-		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StateEnded,
+		subscriptions.StatePending, subscriptions.StateActive, subscriptions.StateFailing, subscriptions.StatePaused, subscriptions.StateEnded,
 	} {
 		s.states[state] = m.gauge("rshub_subscriptions",
-			"Subscriptions by state. Active and failing ones are counted every few seconds, ended ones every few minutes.",
+			"Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes.",
 			prometheus.Labels{"state": string(state)})
 	}
 	s.stored = plain("rshub_subscriptions_stored", "Subscriptions stored in the shards of this hub, including those that ended in the last 7 days.")
@@ -146,6 +146,7 @@ func (s *snapshot) setLagReport(c *delivery.LagReport) {
 	}
 	s.states[subscriptions.StateActive].Set(float64(c.Active))
 	s.states[subscriptions.StateFailing].Set(float64(c.Failing))
+	s.states[subscriptions.StatePaused].Set(float64(c.Paused))
 	s.oldest.Set(c.Oldest.Seconds())
 	s.failing.Set(c.Longest.Seconds())
 	s.at.Set(unix(c.At))

@@ -151,6 +151,7 @@ func (a *App) adminHandler() http.Handler {
 	}
 	return admin.New(admin.Options{
 		Token: token, ReaderToken: reader, Page: ui.New,
+		People:  people(&a.cfg),
 		Hosts:   append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
 		Refused: a.metrics.Operator,
 		Reload:  a.reloads.reload,
@@ -172,6 +173,14 @@ func (a *App) adminHandler() http.Handler {
 		Topics:  a.store, Pings: a.store, Subscriptions: a.store,
 		Log: a.log,
 	})
+}
+
+// people says how a proxy names the people whom it lets in; nil: it does not.
+func people(c *config.Config) *admin.People {
+	if c.AdminAuthHeader == "" {
+		return nil
+	}
+	return &admin.People{Proxies: c.AdminAuthProxy, Header: c.AdminAuthHeader, RoleHeader: c.AdminAuthRoleHeader}
 }
 
 // control returns what carries out the operator's changes. It is nil during the start.

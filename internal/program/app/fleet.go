@@ -108,7 +108,7 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 		return s
 	}
 	st, lags := d.Stats(), d.LagReport()
-	s.Active, s.Failing, s.LagSeconds = lags.Active, lags.Failing, lags.Oldest.Seconds()
+	s.Active, s.Failing, s.Paused, s.LagSeconds = lags.Active, lags.Failing, lags.Paused, lags.Oldest.Seconds()
 	s.Topics, s.Hosts, s.Suspect, s.InFlight = st.Topics, st.Hosts, st.Suspects, st.InFlight
 	if r := f.rates.Load(); r != nil {
 		s.DeliveriesPerSecond, s.FailuresPerSecond = r.deliveredRate, r.failureRate

@@ -268,7 +268,7 @@ func TestPages(t *testing.T) {
 	says(p.post("/ui/subscriptions/"+badID+"/end", url.Values{"confirm": {" End "}}, http.StatusOK), "The subscription has ended")
 	says(p.post("/ui/topics/"+topicID+"/force", url.Values{"confirm": {"forget and end"}}, http.StatusOK), "The topic is forgotten, and its subscriptions have ended.")
 	if events := a.fleet.now(t.Context()).Events; !slices.ContainsFunc(events, func(e admin.Event) bool {
-		return e.Name == "operator_change" && strings.Contains(e.Text, "action remove") && strings.Contains(e.Text, topic)
+		return e.Name == "operator_action" && strings.Contains(e.Text, "action remove") && strings.Contains(e.Text, topic)
 	}) {
 		t.Errorf("the change is not among the events: %+v", events)
 	}

@@ -25,7 +25,7 @@ var shownEvents = []string{
 	"listening", "delivery_started", "stopping", "part_failed", "handler_panic", "few_open_files",
 	cluster.EventTaken, cluster.EventYielded, cluster.EventKept, cluster.EventLost, cluster.EventTakeFailed, cluster.EventNodes,
 	cluster.EventClusterFailed, cluster.EventClusterRecovered, "hub_urls_differ",
-	"operator_change", "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
+	"operator_action", "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
 	"store_refused", "store_accepted", "partition_emptied", "tail_lost", "subscriptions_lost", "rolled_back",
 	"notification_damaged", "retention_failed", "sweep_failed", "clock_stepped", "clock_settled",
 }

@@ -187,7 +187,7 @@ func TestSubscriptionList(t *testing.T) {
 	if seen != 2*pageSize+1 {
 		t.Errorf("%d lines", seen)
 	}
-	command(t, vars, "", "sub", "ls", "--state=failng").want(t, ExitUsage, "pending, active, failing, ended", "did you mean failing?")
+	command(t, vars, "", "sub", "ls", "--state=failng").want(t, ExitUsage, "pending, active, failing, paused, ended", "did you mean failing?")
 	vars, _ = fakeHub(t, 0)
 	const heads = "ID  STATE  LAG  LAST  NEXT  EXPIRES  CALLBACK  TOPIC\n"
 	if r := command(t, vars, "", "sub", "ls"); r != (result{0, heads, ""}) {

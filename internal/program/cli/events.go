@@ -24,7 +24,7 @@ func Events(env Env) *cobra.Command {
 starts, shards that changed hands, files that were read again, what operators
 changed, losses and damage. Each hub remembers its latest 50.`,
 		Example: `  rshub events
-  rshub events --name operator_change --follow
+  rshub events --name operator_action --follow
   rshub events --topic https://example.org/changes/ --json`,
 	}, func(r *run, _ []string) error {
 		seen := map[admin.Event]bool{}

@@ -20,16 +20,17 @@ const subArgs = `A subscription is named by its id, by so much of it that no oth
 it, or by its --topic and --callback together.`
 
 // states are those that a subscription can be in.
-var states = []string{"pending", "active", "failing", "ended"}
+var states = []string{"pending", "active", "failing", "paused", "ended"}
 
 // Subscription is `rshub sub`.
 func Subscription(env Env) *cobra.Command {
 	return Group("sub", "Look at the subscriptions of a hub, and act on them",
-		subList(env), subInfo(env), subAttempts(env), subGaps(env), subRetry(env), subReplay(env), subRemove(env))
+		subList(env), subInfo(env), subAttempts(env), subGaps(env), subRetry(env), subReplay(env),
+		subPause(env), subResume(env), subVerify(env), subRemove(env), subAll(env))
 }
 
 func subList(env Env) *cobra.Command {
-	var topic, state, host string
+	var f subFilter
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: cobra.NoArgs,
 		Long: `Lists subscriptions, by id. LAG is how many notifications a subscription is
@@ -40,29 +41,45 @@ many failed in a row; NEXT when the next one is due.`,
   rshub sub ls --topic https://example.org/changes/ --host reader.example.net
   rshub sub ls --json | jq -r 'select(.lag.notifications > 100) | .callback'`,
 	}
-	cmd.Flags().StringVar(&topic, "topic", "", "only those to this topic, given as its `URL` or id")
-	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: pending, active, failing or ended")
-	cmd.Flags().StringVar(&host, "host", "", "only those with a callback at this `HOST`, with or without its port")
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	f.add(cmd)
 	return new(clientFlags).onHub(env, jsonLines, cmd, func(r *run, _ []string) error {
-		if state != "" && !slices.Contains(states, state) {
-			return Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(state), strings.Join(states, ", "), nearest.DidYouMean(state, states))
-		}
-		query := url.Values{}
-		for name, value := range map[string]string{"topic": topic, "state": state, "host": host} {
-			if value != "" {
-				query.Set(name, value)
-			}
-		}
-		if part := strings.ToLower(topic); isPart(part) {
-			found, err := topics.find(r.cmd.Context(), r.client, part)
-			if err != nil {
-				return err
-			}
-			query.Set("topic", found.id)
+		query, err := f.query(r)
+		if err != nil {
+			return err
 		}
 		return subTable(query).print(r)
 	})
+}
+
+// subFilter selects subscriptions.
+type subFilter struct{ topic, state, host string }
+
+func (f *subFilter) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.topic, "topic", "", "only those to this topic, given as its `URL` or id")
+	cmd.Flags().StringVar(&f.state, "state", "", "only those in this `STATE`: pending, active, failing, paused or ended")
+	cmd.Flags().StringVar(&f.host, "host", "", "only those with a callback at this `HOST`, with or without its port")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// query returns the filter as the API takes it.
+func (f *subFilter) query(r *run) (url.Values, error) {
+	if f.state != "" && !slices.Contains(states, f.state) {
+		return nil, Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(f.state), strings.Join(states, ", "), nearest.DidYouMean(f.state, states))
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"topic": f.topic, "state": f.state, "host": f.host} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if part := strings.ToLower(f.topic); isPart(part) {
+		found, err := topics.find(r.cmd.Context(), r.client, part)
+		if err != nil {
+			return nil, err
+		}
+		query.Set("topic", found.id)
+	}
+	return query, nil
 }
 
 func subTable(query url.Values) table[admin.Subscription] {
@@ -179,6 +196,7 @@ func subInfo(env Env) *cobra.Command {
 			{"began", moment(s.CreatedAt, j.now)},
 			{"verified", moment(s.VerifiedAt, j.now)},
 			{"expires", moment(s.ExpiresAt, j.now)},
+			{"paused", moment(s.PausedAt, j.now)},
 			{"ended", moment(s.EndedAt, j.now)},
 			{"end reason", s.EndReason},
 			{"lag", lag(s)},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -109,6 +110,68 @@ func subReplay(env Env) *cobra.Command {
 			}
 			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(at) + "."
 		})
+	})
+}
+
+func subPause(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "pause ID", Short: "Keep everything from a subscription until it is resumed",
+		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\n\n" + subArgs,
+		Example: `  rshub sub pause 0b9c2a17
+  rshub sub ls --state paused`,
+	}, func(j *job[admin.Subscription]) error {
+		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/pause", nil, func(s admin.Subscription) string {
+			return "Paused: " + s.Callback + " gets nothing of " + s.Topic + " until it is resumed."
+		})
+	})
+}
+
+func subResume(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "resume ID", Short: "Let a paused subscription continue",
+		Long:    "Lets a subscription continue where `rshub sub pause` stopped it.\n\n" + subArgs,
+		Example: `  rshub sub resume 0b9c2a17`,
+	}, func(j *job[admin.Subscription]) error {
+		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/resume", nil, func(s admin.Subscription) string {
+			if s.Lag != nil && s.Lag.Notifications > 0 {
+				return "Delivering to " + s.Callback + " again, which is behind by " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + "."
+			}
+			return "Delivering to " + s.Callback + " again, which missed nothing."
+		})
+	})
+}
+
+func subVerify(env Env) *cobra.Command {
+	return oneSub(env, &cobra.Command{
+		Use: "verify ID", Short: "Ask a callback again whether it wants its topic",
+		Long: "Sends the callback the verification request again, with the rest of its lease, and\nshows what it answers. Nothing changes, whatever that is. The exit code is 4 if it does\nnot confirm.\n\n" + subArgs,
+		Example: `  rshub sub verify 0b9c2a17
+  rshub sub verify 0b9c2a17 --json`,
+	}, func(j *job[admin.Subscription]) error {
+		var raw json.RawMessage
+		if err := j.client.call(j.cmd.Context(), http.MethodPost, subscriptions.path+"/"+j.id+"/verify", nil, nil, &raw); err != nil {
+			return err
+		}
+		v, err := decode[admin.Verification](j.client, raw)
+		switch out := j.cmd.OutOrStdout(); {
+		case err != nil:
+			return err
+		case j.json:
+			err = printJSON(out, raw)
+		case v.Confirmed:
+			say(out, "%s\n", Line("Confirmed: "+j.item.Callback+" wants "+j.item.Topic+"."))
+		}
+		if err != nil || v.Confirmed {
+			return err
+		}
+		why := v.Error
+		if why == "" {
+			why = "it answers " + strconv.Itoa(v.Status) + " without the challenge"
+		}
+		if v.Answer != "" {
+			why += ", with: " + v.Answer
+		}
+		return Fail(ExitRefused, "%s does not confirm: %s", Line(j.item.Callback), Line(why))
 	})
 }
 

@@ -33,7 +33,7 @@ func busyNow() admin.Now {
 		Failing:   []admin.Laggard{l("a", evil, 503), l("b", long, 0)}, Slowest: []admin.Laggard{l("a", evil, 503)},
 		Events: []admin.Event{
 			{At: noon.Add(-time.Minute), Node: "two", Name: "stopping", Level: "info", Text: "asked to end"},
-			{At: noon.Add(-time.Hour), Node: "one", Name: "operator_change", Level: "warn", Text: "the operator asked for a change; topic https://example.org/t"},
+			{At: noon.Add(-time.Hour), Node: "one", Name: "operator_action", Level: "warn", Text: "the operator asked for a change; topic https://example.org/t"},
 		},
 	}
 }
@@ -57,7 +57,7 @@ func TestTop(t *testing.T) {
 	vars, _ := serveNow(t)
 	command(t, vars, "", "top").want(t, ExitOK, "2 hubs, as of 12:00:00 UTC", "! Hub two is about to end", "! Hub two is not ready: store: it does not answer.", "! Hub two lives, and does not say how it is.",
 		"! Hub one has 3.0 MiB of free space left; under 1.0 MiB it stores nothing new.", "! Hub one retains 95 B of the 100 B that its topics may", "! 2 subscriptions fail, of 12; the hub tries again.",
-		"First loss in 1d7h (gave_up): https://evil.example/\\u001b[2J\\u202e", "deliveries/s 22 ", "largest lag 2h", "answers 503 Service Unavailable", "is behind", "WARN operator_change")
+		"First loss in 1d7h (gave_up): https://evil.example/\\u001b[2J\\u202e", "deliveries/s 22 ", "largest lag 2h", "answers 503 Service Unavailable", "is behind", "WARN operator_action")
 	vars, _ = serveNow(t)
 	command(t, vars, "", "top", "--json").want(t, ExitOK, `"first_loss":{`)
 	for _, width := range []int{20, 40, 80, 200} {
@@ -130,9 +130,9 @@ func TestEvents(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "2026-01-02T11:00:00Z one WARN operator_change the operator asked for a change; topic https://example.org/t\n2026-01-02T11:59:00Z two stopping asked to end\n"},
+		{nil, "2026-01-02T11:00:00Z one WARN operator_action the operator asked for a change; topic https://example.org/t\n2026-01-02T11:59:00Z two stopping asked to end\n"},
 		{[]string{"--name", "stopping"}, "2026-01-02T11:59:00Z two stopping asked to end\n"},
-		{[]string{"--topic", "https://example.org/t"}, "2026-01-02T11:00:00Z one WARN operator_change the operator asked for a change; topic https://example.org/t\n"},
+		{[]string{"--topic", "https://example.org/t"}, "2026-01-02T11:00:00Z one WARN operator_action the operator asked for a change; topic https://example.org/t\n"},
 		{[]string{"--host", "nowhere"}, ""},
 		{[]string{"--json", "--name", "stopping"}, `{"at":"2026-01-02T11:59:00Z","node":"two","event":"stopping","level":"info","text":"asked to end"}` + "\n"},
 	} {

@@ -41,6 +41,9 @@ func readToken(file string, token *Secret, exposed *bool) (err error) {
 	return err
 }
 
+// notForPeople are headers that clients send by themselves.
+var notForPeople = []string{"Authorization", "Cookie", "Host", "Origin", "User-Agent", "X-Forwarded-For"}
+
 // check checks the settings against each other. Each message says what to change.
 func (c *Config) check(o Origins) []error {
 	var errs []error
@@ -66,6 +69,15 @@ func (c *Config) check(o Origins) []error {
 		"%s: without --admin-token-file everybody on this machine may change everything, so a token that may only look is of no use; name that file as well", o.Where("admin-readonly-token-file"))
 	need(c.ReaderToken == "" || c.ReaderToken != c.AdminToken,
 		"%s: the token in it is that of --admin-token-file, which may change everything; make another one", o.Where("admin-readonly-token-file"))
+	need(c.AdminAuthHeader == "" || len(c.AdminAuthProxy) > 0,
+		"%s: anyone could send this header; name the proxies that may with --admin-auth-proxy", o.Where("admin-auth-header"))
+	need(c.AdminAuthHeader == "" || c.AdminTokenFile != "",
+		"%s: whoever does not come through the proxy needs a token, such as the rshub command; name its file with --admin-token-file", o.Where("admin-auth-header"))
+	for _, name := range []string{"admin-auth-role-header", "admin-auth-proxy"} {
+		need(c.AdminAuthHeader != "" || o.Get(name).Default, "%s: it has no effect without --admin-auth-header", o.Where(name))
+	}
+	need(!slices.ContainsFunc(c.AdminAuthProxy, isEverything), "%s: a range with every address lets anyone forge the header; name only the proxies", o.Where("admin-auth-proxy"))
+	need(!slices.Contains(notForPeople, c.AdminAuthHeader), "%s: clients send this header for another purpose; choose one that only the proxy sets, such as X-Forwarded-User", o.Where("admin-auth-header"))
 	need(!c.Pprof || c.AdminTokenFile != "",
 		"%s: profiles show the memory of the process, so they need a token; name its file with --admin-token-file", o.Where("pprof"))
 	pair := func(cert, key, prefix string) {

@@ -82,6 +82,11 @@ type Config struct {
 	MinFreeDisk    int64 // bytes; 0: no limit
 	MaxBody        int64 // bytes of one notification
 
+	// AdminAuthHeader and AdminAuthRoleHeader are headers of AdminAuthProxy, canonical; empty:
+	// none.
+	AdminAuthHeader, AdminAuthRoleHeader string
+	AdminAuthProxy                       []netip.Prefix
+
 	AllowCIDR              []netip.Prefix
 	TrustedProxy           []netip.Prefix
 	AllowHost              []string // host names that browsers may use besides PublicURL's

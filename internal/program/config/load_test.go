@@ -371,3 +371,28 @@ func FuzzPublishersFile(f *testing.F) {
 		}
 	})
 }
+
+// A header that says who somebody is counts only where it is said who may send it.
+func TestPeople(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a-token-that-is-long-enough"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := []string{"--admin-token-file=" + token, "--admin-auth-header=x-forwarded-user", "--admin-auth-proxy=10.0.0.1"}
+	c, _, err := Load(append(whole, "--admin-auth-role-header=X-Role"), nil)
+	if err != nil || c.AdminAuthHeader != "X-Forwarded-User" || c.AdminAuthRoleHeader != "X-Role" || len(c.AdminAuthProxy) != 1 {
+		t.Errorf("%q %q %v: %v", c.AdminAuthHeader, c.AdminAuthRoleHeader, c.AdminAuthProxy, err)
+	}
+	for want, args := range map[string][]string{
+		"name the proxies":                      whole[:2],
+		"needs a token":                         whole[1:],
+		"no effect without --admin-auth-header": {whole[0], whole[2]},
+		"every address lets anyone forge":       {whole[0], whole[1], "--admin-auth-proxy=0.0.0.0/0"},
+		"for another purpose":                   {whole[0], whole[2], "--admin-auth-header=cookie"},
+		"not the name of a header":              {whole[0], whole[2], "--admin-auth-header=X User"},
+	} {
+		if _, _, err := Load(args, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -264,4 +265,14 @@ func notEmpty(s string) (string, error) {
 		return "", errors.New("it is empty")
 	}
 	return s, nil
+}
+
+// parseHeaderName parses the name of an HTTP header, into its canonical form.
+func parseHeaderName(s string) (string, error) {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	}) {
+		return "", fmt.Errorf("%q is not the name of a header; write it like X-Forwarded-User", s)
+	}
+	return http.CanonicalHeaderKey(s), nil
 }

@@ -1,4 +1,4 @@
-package hub
+package ingress
 
 import (
 	"net/http"
@@ -10,13 +10,13 @@ import (
 // maxForwarded is how many addresses of an X-Forwarded-For are read.
 const maxForwarded = 64
 
-// proxies are the ranges of the trusted proxies.
-type proxies []netip.Prefix
+// Proxies are the ranges of the proxies that a listener trusts.
+type Proxies []netip.Prefix
 
-// requester is the address that a request came from: that of the connection or, if that
+// Requester is the address that a request came from: that of the connection or, if that
 // is a trusted proxy, the rightmost address in X-Forwarded-For that is not one. The zero
 // Addr: unknown.
-func (p proxies) requester(r *http.Request) netip.Addr {
+func (p Proxies) Requester(r *http.Request) netip.Addr {
 	addr := remote(r)
 	if !p.trust(addr) {
 		return addr
@@ -35,12 +35,15 @@ func (p proxies) requester(r *http.Request) netip.Addr {
 	return addr
 }
 
-// https reports whether a request came over HTTPS, here or at a trusted proxy.
-func (p proxies) https(r *http.Request) bool {
+// HTTPS reports whether a request came over HTTPS, here or at a trusted proxy.
+func (p Proxies) HTTPS(r *http.Request) bool {
 	return r.TLS != nil || p.trust(remote(r)) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-func (p proxies) trust(addr netip.Addr) bool {
+// Sent reports whether a request came straight from one of the proxies.
+func (p Proxies) Sent(r *http.Request) bool { return p.trust(remote(r)) }
+
+func (p Proxies) trust(addr netip.Addr) bool {
 	return slices.ContainsFunc(p, func(r netip.Prefix) bool { return r.Contains(addr) })
 }
 

@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// manyTime is how long one call works on many subscriptions. It leaves time for the answer
+// within changeTimeout.
+const manyTime = 20 * time.Second
+
+// manyActions are what can be done with many subscriptions at once.
+var manyActions = map[string]func(ctx context.Context, c Control, id uuid.UUID, since time.Time) error{
+	"retry": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
+		_, err := c.Retry(ctx, id)
+		return err
+	},
+	"replay": func(ctx context.Context, c Control, id uuid.UUID, since time.Time) error {
+		_, _, err := c.Replay(ctx, id, since)
+		return err
+	},
+	"pause": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
+		_, err := c.Pause(ctx, id)
+		return err
+	},
+	"resume": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
+		_, err := c.Resume(ctx, id)
+		return err
+	},
+	"end": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
+		return c.End(ctx, id, subscriptions.EndRemoved, endNotice)
+	},
+}
+
+// changeMany does one thing with all subscriptions that the filter of the query selects. If
+// there is not enough time, the answer says where the next call continues.
+func (a *api) changeMany(r *http.Request) (_ any, what zap.Field, _ error) {
+	what = zap.String("selected", r.URL.RawQuery)
+	c, err := a.control()
+	if err != nil {
+		return nil, what, err
+	}
+	req, err := readMany(r)
+	if err != nil {
+		return nil, what, err
+	}
+	f, err := parseFilter(r.URL.Query())
+	if err != nil {
+		return nil, what, err
+	}
+	after, err := pageRequest{after: r.URL.Query().Get("after")}.afterID()
+	if err != nil {
+		return nil, what, err
+	}
+	m := &changer{do: func(ctx context.Context, id uuid.UUID) error { return manyActions[req.Action](ctx, c, id, req.Since) }}
+	if req.DryRun {
+		m.do = nil
+	}
+	err = a.walkMany(r.Context(), m, f, after)
+	what = zap.String("selected", req.Action+" "+r.URL.RawQuery+": "+m.String())
+	return m.Many, what, err
+}
+
+// changer does something with subscriptions, a batch at a time.
+type changer struct {
+	Many
+	do      func(context.Context, uuid.UUID) error // nil: they are only counted
+	waiting []uuid.UUID
+}
+
+// walkMany does it with those after an id that f selects.
+func (a *api) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
+	until, now := time.Now().Add(manyTime), a.Now()
+	for rec, err := range walk(ctx, after, a.Subscriptions.List, recordID) {
+		if err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			m.Next = after.String()
+			break
+		}
+		after = recordID(rec)
+		if !f.match(rec, now) || rec.State(now) == subscriptions.StateEnded {
+			continue
+		}
+		m.Matched++
+		if m.do == nil {
+			continue
+		}
+		if m.waiting = append(m.waiting, after); len(m.waiting) == batch {
+			if err := m.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return m.flush(ctx)
+}
+
+// flush does it with those that wait, several at once, so that stores commit many changes
+// together. It skips those for which the action means nothing.
+func (m *changer) flush(ctx context.Context) error {
+	var done, skipped atomic.Int64
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(shardsAtOnce)
+	for _, id := range m.waiting {
+		all.Go(func() error {
+			err := m.do(ctx, id)
+			switch {
+			case err == nil:
+				done.Add(1)
+			case errors.Is(err, subscriptions.ErrNotFound), errors.Is(err, subscriptions.ErrEnded), errors.Is(err, subscriptions.ErrPaused):
+				skipped.Add(1)
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	m.Done, m.Skipped, m.waiting = m.Done+int(done.Load()), m.Skipped+int(skipped.Load()), m.waiting[:0]
+	return err
+}
+
+// readMany reads the body of a change of many subscriptions.
+func readMany(r *http.Request) (req ManyRequest, err error) {
+	if err = readObject(r, `{"action": "retry"}`, members{"action": &req.Action, "since": &req.Since, "dry_run": &req.DryRun}, "action"); err != nil {
+		return req, err
+	}
+	switch names := slices.Sorted(maps.Keys(manyActions)); {
+	case manyActions[req.Action] == nil:
+		return req, badRequest("action=%q is none of these: %s.", req.Action, strings.Join(names, ", "))
+	case (req.Action == "replay") == req.Since.IsZero():
+		return req, badRequest(`"since" goes with the action "replay", and only with that one.`)
+	}
+	return req, nil
+}
+
+// unfinished is for change: there is more to do than one call does.
+func (m Many) unfinished() bool { return m.Next != "" }
+
+// String says what was done.
+func (m Many) String() string {
+	text := fmt.Sprintf("%d done", m.Done)
+	if m.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped because they ended, are paused or were never verified", m.Skipped)
+	}
+	return text
+}

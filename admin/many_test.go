@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// choosy is a Control that records what it retries, and refuses some.
+type choosy struct {
+	*controlled
+	mu     sync.Mutex
+	done   map[uuid.UUID]int
+	refuse map[uuid.UUID]error
+}
+
+func (c *choosy) Retry(_ context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refuse[id]; err != nil {
+		return subscriptions.Record{}, err
+	}
+	c.done[id]++
+	return subscriptions.Record{}, nil
+}
+
+// One call does the same with all that its filter selects, and skips those that it means
+// nothing for.
+func TestManyAtOnce(t *testing.T) {
+	l := newTabled(Options{})
+	c := &choosy{controlled: l.controlled, done: map[uuid.UUID]int{}, refuse: map[uuid.UUID]error{}}
+	l.api.Control = func() Control { return c }
+	var ids []uuid.UUID
+	for i := range 600 {
+		callback := fmt.Sprintf("https://many.example/%d", i)
+		ids = append(ids, subscriptions.ID(theTopic, callback))
+		l.m.addRecord(subscriptions.Record{Subscription: &subscriptions.Subscription{
+			ID: ids[i], Topic: theTopic, Callback: callback, ExpiresAt: noon.Add(time.Hour),
+		}})
+	}
+	c.refuse[ids[3]], c.refuse[ids[4]] = fmt.Errorf("wrapped: %w", subscriptions.ErrEnded), subscriptions.ErrPaused
+	call := func(query, body string) (answer, string) {
+		t.Helper()
+		l.body = body
+		return l.ask(t, http.MethodPost, "/api/v1/subscriptions"+query)
+	}
+	resp, body := call("?host=many.example", `{"action": "retry", "dry_run": true}`)
+	if m := decodeBody[Many](t, body); resp.status != 200 || m != (Many{Matched: 600}) || len(c.done) != 0 {
+		t.Errorf("counted: %d %s, %d done", resp.status, body, len(c.done))
+	}
+	l.logs.TakeAll()
+	resp, body = call("?host=many.example", `{"action": "retry"}`)
+	if m := decodeBody[Many](t, body); resp.status != 200 || m != (Many{Matched: 600, Done: 598, Skipped: 2}) || len(c.done) != 598 {
+		t.Errorf("retried: %d %s, %d done", resp.status, body, len(c.done))
+	}
+	l.line(t, zapcore.InfoLevel, map[string]any{"action": "many", "selected": "retry host=many.example: 598 done, 2 skipped because they ended, are paused or were never verified", "who": "local"})
+	// From the middle on.
+	resp, body = call("?host=many.example&after=80000000-0000-0000-0000-000000000000", `{"action": "retry"}`)
+	if m := decodeBody[Many](t, body); resp.status != 200 || m.Done < 200 || m.Done > 400 {
+		t.Errorf("half of them: %d %s", resp.status, body)
+	}
+	c.refuse[ids[5]] = errors.New("no disk")
+	resp, body = call("?host=many.example", `{"action": "retry"}`)
+	wantProblem(t, resp, body, http.StatusServiceUnavailable, "no disk")
+
+	for _, tc := range [][2]string{
+		{"", `{}`},
+		{"", `{"action": "explode"}`},
+		{"", `{"action": "replay"}`},
+		{"", `{"action": "retry", "since": "2026-01-31T00:00:00Z"}`},
+		{"", `{"action": "retry", "action": "retry"}`},
+		{"", `{"action": "retry", "more": 1}`},
+		{"", `{"action": "retry", "dry_run": "yes"}`},
+		{"?state=odd", `{"action": "retry"}`},
+		{"?after=odd", `{"action": "retry"}`},
+		{"?limit=5", `{"action": "retry"}`},
+	} {
+		resp, body := call(tc[0], tc[1])
+		wantProblem(t, resp, body, http.StatusBadRequest, "")
+	}
+}

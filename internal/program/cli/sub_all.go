@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/nearest"
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// manyAction is what `rshub sub all` does.
+type manyAction struct {
+	name, call string // here, and in the API
+	asks       string // what it will do, before "N subscriptions"; empty: it does no harm
+	done       string
+}
+
+var manyActions = []manyAction{
+	{"retry", "retry", "", "tried now"},
+	{"replay", "replay", "deliver again to", "delivered to again"},
+	{"pause", "pause", "pause", "paused"},
+	{"resume", "resume", "", "resumed"},
+	{"rm", "end", "end", "ended"},
+}
+
+func subAll(env Env) *cobra.Command {
+	var f subFilter
+	var yes bool
+	var from string
+	var names []string
+	for _, a := range manyActions {
+		names = append(names, a.name)
+	}
+	cmd := &cobra.Command{
+		Use: "all ACTION", Short: "Do something with all subscriptions of a filter",
+		Long: `Does one of retry, replay, pause, resume and rm with all subscriptions that
+--topic, --state and --host select; without these, with all of the hub. What an
+action means is in the help of that command. It counts them and asks before it does
+something that subscribers notice.`,
+		Example: `  rshub sub all retry --state failing
+  rshub sub all pause --host reader.example.net
+  rshub sub all replay --topic https://example.org/changes/ --since 2h --yes`,
+		ValidArgs: names,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return Fail(ExitUsage, "which action? %s", cmd.UseLine())
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().Var(since(&from), "since", "`TIME` of a replay, after which notifications end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	return new(clientFlags).onHub(env, jsonWhole, cmd, func(r *run, args []string) error {
+		at := len(names)
+		for i, name := range names {
+			if name == args[0] {
+				at = i
+			}
+		}
+		if at == len(names) {
+			return Fail(ExitUsage, "%s is not an action: these are %s%s", Line(args[0]), strings.Join(names, ", "), nearest.DidYouMean(args[0], names))
+		}
+		action := manyActions[at]
+		if (action.name == "replay") != (from != "") {
+			return Fail(ExitUsage, "--since goes with replay, and only with that")
+		}
+		query, err := f.query(r)
+		if err != nil {
+			return err
+		}
+		req := admin.ManyRequest{Action: action.call}
+		if from != "" {
+			since, err := sinceAt(from, r.now)
+			if err != nil {
+				return err
+			}
+			req.Since = since.UTC()
+		}
+		if action.asks != "" && !yes {
+			count := req
+			count.DryRun = true
+			m, err := changeMany(r, query, count)
+			if err != nil {
+				return err
+			}
+			if err := confirm(r.cmd, r.env, yes, action.asks+" "+quantity.Count(int64(m.Matched), "subscription", "subscriptions")+"."); err != nil {
+				return err
+			}
+		}
+		m, err := changeMany(r, query, req)
+		if err != nil {
+			return err
+		}
+		if r.json {
+			raw, err := json.Marshal(m)
+			if err != nil {
+				return err
+			}
+			return printJSON(r.cmd.OutOrStdout(), raw)
+		}
+		text := quantity.Count(int64(m.Done), "subscription", "subscriptions") + " " + action.done + "."
+		if m.Skipped > 0 {
+			text += " " + quantity.Count(int64(m.Skipped), "was", "were") + " skipped: ended, paused or never verified."
+		}
+		say(r.cmd.OutOrStdout(), "%s\n", text)
+		return nil
+	})
+}
+
+// changeMany repeats the call until the hub has come to the last subscription, and returns
+// the sum.
+func changeMany(r *run, query url.Values, req admin.ManyRequest) (sum admin.Many, err error) {
+	query.Del("after")
+	for {
+		var m admin.Many
+		if err := r.client.call(r.cmd.Context(), http.MethodPost, subscriptions.path, query, req, &m); err != nil {
+			return sum, err
+		}
+		sum.Matched, sum.Done, sum.Skipped = sum.Matched+m.Matched, sum.Done+m.Done, sum.Skipped+m.Skipped
+		if m.Next == "" {
+			return sum, nil
+		}
+		query.Set("after", m.Next)
+		if !req.DryRun {
+			say(r.cmd.ErrOrStderr(), "In progress: %s so far.\n", quantity.Count(int64(sum.Done), "subscription", "subscriptions"))
+		}
+	}
+}
