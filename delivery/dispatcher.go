@@ -3,10 +3,14 @@ package delivery
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -56,10 +60,9 @@ func New(o Options) (*Dispatcher, error) {
 	d.shards = &shards{
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
 		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
-		moves: moves{one: make(chan struct{}, 1)},
 	}
 	for i := range d.shards.all {
-		d.shards.all[i].one = make(chan struct{}, 1)
+		d.shards.all[i].one = semaphore.NewWeighted(1)
 	}
 	d.sender = &sender{
 		sched: d.sched, journal: o.Journal, bodies: d.bodies, troubles: d.troubles, shards: d.shards,
@@ -86,7 +89,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var senders, stored, others sync.WaitGroup
 	commits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	stored.Go(func() { _ = d.commits.run(commits) }) // it gives up when commits ends, and logs each error
+	stored.Go(func() { d.commits.run(commits) })
 	// Subscribe to hints before reading the first head, so no append is missed.
 	hints := d.o.Journal.Hints(ctx)
 	for range d.o.MaxInflight {
@@ -177,28 +180,22 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 		wanted[n] = true
 	}
 	var topics []*topic
-	d.sched.do(func(s *scheduler) {
-		for _, t := range s.topics {
-			topics = append(topics, t)
-		}
-	})
+	d.sched.do(func(s *scheduler) { topics = slices.Collect(maps.Values(s.topics)) })
 	for _, t := range topics {
 		if !wanted[partitionOf(t.url)] {
 			continue
 		}
-		var least, greatest anchor
-		n := 0
+		least, greatest := anchor{position: math.MaxUint64}, anchor{}
 		d.sched.each(t, func(_ *scheduler, l *lane) {
 			at := l.cursor.anchor
-			if n == 0 || at.position < least.position {
+			if at.position < least.position {
 				least = at
 			}
-			if n == 0 || at.position > greatest.position {
+			if at.position >= greatest.position {
 				greatest = at
 			}
-			n++
 		})
-		if n > 0 {
+		if least.position <= greatest.position { // it has lanes still
 			all = append(all, journal.Reached{Topic: t.url, Least: least.unpack(), Greatest: greatest.unpack()})
 		}
 	}

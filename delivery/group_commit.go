@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -96,40 +95,39 @@ func (gc *groupCommit) ahead(sub subscriptions.Subscription) subscriptions.Subsc
 	return sub
 }
 
-// run writes groups until close, and then the last one. It gives up what the
-// store does not take when ctx ends, which is to be after close.
-func (gc *groupCommit) run(ctx context.Context) error {
+// run writes groups until close, and then the last one. When ctx ends, which is to be after
+// close, it gives up what the store does not accept.
+func (gc *groupCommit) run(ctx context.Context) {
 	for {
-		var due <-chan time.Time // nil while there is nothing to write
-		if wait, ok := gc.untilDue(); ok && wait <= 0 {
-			if err := gc.write(ctx, false); err != nil {
-				return err
-			}
+		wait := gc.untilDue()
+		if wait <= 0 {
+			gc.write(ctx, false)
 			continue
-		} else if ok {
-			due = time.After(wait)
 		}
 		select {
 		case <-gc.wake:
-		case <-due:
+		case <-time.After(wait):
 		case <-gc.ended:
-			return gc.write(ctx, true)
+			gc.write(ctx, true)
+			return
 		}
 	}
 }
 
-// untilDue is how long it is until a group is to be written. What failed before waits
-// for the group that fills, if there is one. False: there is nothing to write.
-func (gc *groupCommit) untilDue() (time.Duration, bool) {
+// untilDue is how long it is until a group has to be written; long, if there is nothing to
+// write. Results that failed before wait for the group that fills, if there is one.
+func (gc *groupCommit) untilDue() time.Duration {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
 	switch {
 	case gc.hurry || gc.filling.n >= gc.size:
-		return 0, true
+		return 0
 	case gc.filling.n > 0:
-		return gc.window - time.Since(gc.since), true
+		return gc.window - time.Since(gc.since)
+	case gc.failed.n > 0:
+		return time.Until(gc.again)
 	default:
-		return time.Until(gc.again), gc.failed.n > 0
+		return time.Hour
 	}
 }
 
@@ -137,27 +135,19 @@ func (gc *groupCommit) untilDue() (time.Duration, bool) {
 // written with a later group. Where that is too much, or the store took nothing, or
 // this is the last group, it is written again and again until that is over or ctx
 // ends; meanwhile the next group fills.
-func (gc *groupCommit) write(ctx context.Context, last bool) error {
+func (gc *groupCommit) write(ctx context.Context, last bool) {
 	g := gc.nextGroup(last)
 	defer gc.done()
 	for g.n > 0 {
 		err := gc.store.Commit(ctx, g.commits)
 		if err != nil && ctx.Err() != nil { // Run has ended, and logged how much is not stored
-			return gc.givenUp(err)
+			return
 		}
 		var pause time.Duration
-		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n == 0 {
-			break
-		}
-		if !clock.Sleep(ctx, pause) {
-			return gc.givenUp(err)
+		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n > 0 && !clock.Sleep(ctx, pause) {
+			return
 		}
 	}
-	return nil
-}
-
-func (gc *groupCommit) givenUp(err error) error {
-	return fmt.Errorf("the cursors of %d deliveries could not be stored, so they are made again: %w", gc.uncommitted(), err)
 }
 
 // nextGroup returns the group that fills, with what failed before where its pause is

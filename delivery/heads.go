@@ -19,18 +19,17 @@ type heads struct {
 	follow   sync.Cond // on mu: queue got something, or stopping
 	stopping bool
 	queue    ring[*topic]
-	reads    map[*topic]*headRead
+	failed   map[*topic]struct{} // whose heads could not be read the last time
 }
 
-// headRead is what is done about the head of a topic, as long as something is.
+// headRead is what is done about the head of a topic.
 type headRead struct {
-	dirty   bool // it is to be read
+	dirty   bool // it has to be read
 	reading bool // it is being read
-	failed  bool // it could not be read the last time
 }
 
 func newHeads(j Journal, s *sharedScheduler, log *zap.Logger) *heads {
-	h := &heads{journal: j, sched: s, log: log, reads: make(map[*topic]*headRead)}
+	h := &heads{journal: j, sched: s, log: log, failed: make(map[*topic]struct{})}
 	h.follow.L = &h.mu
 	return h
 }
@@ -54,30 +53,21 @@ func (h *heads) add(t *topic) {
 	}
 }
 
+// enqueue is add under the lock.
 func (h *heads) enqueue(t *topic) {
-	r := h.reads[t]
-	if r == nil {
-		r = &headRead{}
-		h.reads[t] = r
-	}
-	if r.dirty {
-		return
-	}
-	r.dirty = true
-	if !r.reading { // else its reader reads it again
+	if r := &t.headRead; !r.dirty && !r.reading { // else its reader reads it again
 		h.queue.push(t)
 		h.follow.Signal()
 	}
+	t.headRead.dirty = true
 }
 
-// retry has the heads read that could not be.
+// retry reads the heads again that could not be read.
 func (h *heads) retry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for t, r := range h.reads {
-		if r.failed {
-			h.enqueue(t)
-		}
+	for t := range h.failed {
+		h.enqueue(t)
 	}
 }
 
@@ -108,8 +98,7 @@ func (h *heads) next() *topic {
 	defer h.mu.Unlock()
 	for !h.stopping {
 		if t, ok := h.queue.pop(); ok {
-			r := h.reads[t]
-			r.dirty, r.reading = false, true
+			t.headRead = headRead{reading: true}
 			return t
 		}
 		h.follow.Wait()
@@ -129,17 +118,15 @@ func (h *heads) read(t *topic, head anchor, err error) (changed bool) {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.reads[t]
-	changed = r.failed != (err != nil)
-	r.reading, r.failed = false, err != nil && hasLanes
-	switch {
-	case r.dirty:
+	_, failed := h.failed[t]
+	if delete(h.failed, t); err != nil && hasLanes {
+		h.failed[t] = struct{}{}
+	}
+	if t.headRead.reading = false; t.headRead.dirty {
 		h.queue.push(t)
 		h.follow.Signal()
-	case !r.failed:
-		delete(h.reads, t)
 	}
-	return changed
+	return failed != (err != nil)
 }
 
 // stop ends run.

@@ -237,7 +237,10 @@ func (m *leaseModel) drop() {
 // commit stores the results that wait.
 func (m *leaseModel) commit() {
 	results := m.d.commits.filling.n
-	m.ok(m.d.commits.write(m.t.Context(), false))
+	m.d.commits.write(m.t.Context(), false)
+	if n := m.d.commits.uncommitted(); n > 0 {
+		m.fail("%d results are not stored", n)
+	}
 	m.stored(m.gone)
 	m.overtaken = m.overtaken || results > 0
 	m.gone = nil
@@ -276,7 +279,7 @@ func (m *leaseModel) hear() {
 // sweep has the Dispatcher ask what changed.
 func (m *leaseModel) sweep() {
 	shard := subscriptions.Shard(m.id)
-	m.ok(m.d.shards.sweepShard(m.t.Context(), shard, m.d.shards.all[shard].tenure))
+	m.ok(m.d.shards.sweepShard(m.t.Context(), shard, m.d.shards.sweepable().shards[shard]))
 	m.heard = m.epoch
 }
 

@@ -14,21 +14,12 @@ import (
 // fork is where the journal of a topic goes on, after the store lost its tail under
 // us (invariant 5). It is found once for all lanes of the topic in this hub.
 type fork struct {
-	found chan struct{} // closed when the rest is known
-	err   error         // why it is not
+	find func()      // finds the rest; whoever calls it meanwhile waits for that
+	done atomic.Bool // find has ended
+	err  error       // why it found nothing
 	// to is the newest entry that was read before and that the journal still has.
 	// First and last are the oldest and the newest that it is known to have lost.
 	to, first, last anchor
-}
-
-// done reports whether the fork was found, or could not be.
-func (f *fork) done() bool {
-	select {
-	case <-f.found:
-		return true
-	default:
-		return false
-	}
 }
 
 // covers reports whether a lane at a goes back to the fork.
@@ -68,17 +59,21 @@ func (t *journalTail) saw(all ...anchor) {
 	}
 }
 
-// forkAt returns the fork that an anchor is behind; mine: it is still to be
-// found, and by this caller.
-func (t *journalTail) forkAt(a anchor) (f *fork, mine bool) {
+// forkAt returns the fork that an anchor is behind, which may be still to be found. Where none
+// is known, it is a new one that find will find.
+func (t *journalTail) forkAt(a anchor, find func(*fork)) *fork {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f = t.fork.Load(); f != nil && (!f.done() || f.err == nil && f.covers(a)) {
-		return f, false
+	if f := t.fork.Load(); f != nil && (!f.done.Load() || f.err == nil && f.covers(a)) {
+		return f
 	}
-	f = &fork{found: make(chan struct{})}
+	f := &fork{}
+	f.find = sync.OnceFunc(func() {
+		defer f.done.Store(true)
+		find(f)
+	})
 	t.fork.Store(f)
-	return f, true
+	return f
 }
 
 // rewinder moves lanes back where the store lost the tail of a journal.
@@ -102,22 +97,20 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 		if !r.owns(j.lane) {
 			return errLost
 		}
-		f, mine := j.lane.topic.tail.forkAt(j.cursor.anchor)
-		if mine {
-			r.findFork(ctx, j, f)
-		} else {
-			<-f.found
-		}
+		var commits []subscriptions.Commit
+		f := j.lane.topic.tail.forkAt(j.cursor.anchor, func(f *fork) { commits = r.findFork(ctx, j, f) })
+		f.find()
+		r.commits.add(commits...)
 		switch {
 		case f.err != nil:
 			return f.err
 		case f.covers(j.cursor.anchor):
-			// One that came after the others went back, or that nobody knew of.
-			var commits []subscriptions.Commit
+			// The lane came after the others went back, or nobody knew of it.
+			commits = nil
 			r.sched.do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
 			r.commits.add(commits...)
 			return nil
-		case mine:
+		case j.cursor.position < f.to.position:
 			return nil // trimmed meanwhile, as the next read finds
 		}
 	}
@@ -127,10 +120,10 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 // False: the lane has another cursor by then.
 func (r *rewinder) awaitFork(j *job) bool {
 	f := j.lane.topic.tail.fork.Load()
-	if f == nil || f.done() {
+	if f == nil || f.done.Load() {
 		return true
 	}
-	<-f.found
+	f.find()
 	return r.stands(j)
 }
 
@@ -141,8 +134,9 @@ func (r *rewinder) stands(j *job) (ok bool) {
 }
 
 // findFork finds f from the job's cursor, which is lost, records what is missing,
-// and moves back all lanes of the topic that are known to be behind it.
-func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
+// and moves back all lanes of the topic that are known to be behind it. It returns what is to be
+// stored of that.
+func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
 	t := j.lane.topic
 	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
 	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
@@ -151,76 +145,58 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) {
 		f.err = r.journal.RecordGap(ctx, t.url, gap)
 	}
 	if f.err != nil {
-		close(f.found)
-		return
+		return nil
 	}
 	r.bodies.forget(t)
-	var commits []subscriptions.Commit
 	r.sched.each(t, func(s *scheduler, l *lane) {
 		if l.cursor.position >= f.first.position {
 			commits = r.goBack(s, l, f, commits)
 		}
 	})
-	close(f.found)
-	r.commits.add(commits...)
 	r.report.rolledBack(t, f, gap, len(commits))
+	return commits
 }
 
 // searchFork reads from the entries of t that are remembered: backwards from at,
 // which is lost, to the first that is not, and forwards to the last that is.
-func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork) error {
+func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork) (err error) {
 	t.tail.mu.Lock()
 	seen := slices.Clone(t.tail.seen)
 	t.tail.mu.Unlock()
-	f.first, f.last = at, at
-	found := false
-	for _, a := range slices.Backward(seen) {
-		if a.position >= at.position {
-			continue
-		}
-		lost, err := r.lost(ctx, t, a)
-		if err != nil {
-			return err
-		}
-		if found = !lost; found {
-			f.to = a
-			break
-		}
-		f.first = a
+	older := slices.DeleteFunc(slices.Clone(seen), func(a anchor) bool { return a.position >= at.position })
+	newer := slices.DeleteFunc(seen, func(a anchor) bool { return a.position <= at.position })
+	slices.Reverse(older)
+	// The first newer one that is not lost, and those behind it, are of the journal as it is now.
+	if f.last, _, err = r.lost(ctx, t, at, newer); err != nil {
+		return err
 	}
-	if !found {
-		head, err := r.journal.Head(ctx, t.url)
-		if err != nil {
-			return err
-		}
-		f.to = packAnchor(head.Trimmed)
+	var kept []anchor
+	if f.first, kept, err = r.lost(ctx, t, at, older); err != nil {
+		return err
 	}
-	for _, a := range seen {
-		if a.position <= at.position {
-			continue
-		}
-		lost, err := r.lost(ctx, t, a)
-		if err != nil {
-			return err
-		}
-		if !lost {
-			break // from here on they are of the journal as it is now
-		}
-		f.last = a
+	if len(kept) > 0 {
+		f.to = kept[0]
+		return nil
 	}
-	return nil
+	head, err := r.journal.Head(ctx, t.url)
+	f.to = packAnchor(head.Trimmed)
+	return err
 }
 
-// lost reports whether the journal lost an entry that it had.
-func (r *rewinder) lost(ctx context.Context, t *topic, a anchor) (bool, error) {
-	_, err := r.journal.Read(ctx, t.url, a.unpack(), 1, 0)
-	if errors.Is(err, journal.ErrRolledBack) {
-		return true, nil
+// lost returns the last of the entries that the journal lost without a break, after at, and those
+// that follow it.
+func (r *rewinder) lost(ctx context.Context, t *topic, at anchor, entries []anchor) (last anchor, kept []anchor, err error) {
+	for i, a := range entries {
+		_, err := r.journal.Read(ctx, t.url, a.unpack(), 1, 0)
+		if _, trimmedOrDamaged := journal.ReadOn(err); err == nil || trimmedOrDamaged {
+			return at, entries[i:], nil
+		}
+		if !errors.Is(err, journal.ErrRolledBack) {
+			return at, nil, err
+		}
+		at = a
 	}
-	if _, ok := journal.ReadOn(err); ok {
-		return false, nil
-	}
-	return false, err
+	return at, nil, nil
 }
 
 // goBack moves a lane back to f, if it is behind it, and adds what is to be stored of that.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
@@ -38,14 +38,15 @@ type shards struct {
 	now       func() time.Time
 	exchanges context.Context // what all exchanges belong to
 
-	all   [journal.Partitions]shard
-	moves moves
+	all [journal.Partitions]shard
+	// since are the values to ask Changes with, by partition. They are the sweep's.
+	since [journal.Partitions]uint64
 }
 
 // shard is one of them.
 type shard struct {
-	// one is full while a Start or Finish is under way, of which there is one at a time. Abort waits for nobody.
-	one chan struct{}
+	// one allows one Start or Finish at a time. Abort waits for neither.
+	one *semaphore.Weighted
 
 	mu     sync.Mutex // locked while lanes come and go
 	tenure *tenure    // nil: the shard is not this hub's
@@ -88,13 +89,10 @@ func (ss *shards) of(id uuid.UUID) *shard { return &ss.all[subscriptions.Shard(i
 // start implements Dispatcher.Start.
 func (ss *shards) start(ctx context.Context, n int) error {
 	s := &ss.all[n]
-	if err := acquire(ctx, s.one); err != nil {
-		return err
+	if err := s.one.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
 	}
-	defer func() { <-s.one }()
-	if err := ss.moves.begin(ctx, ss.journal); err != nil {
-		return fmt.Errorf("taking up shard %d: %w", n, err)
-	}
+	defer s.one.Release(1)
 	t := ss.open(n)
 	if t == nil {
 		return nil
@@ -128,11 +126,11 @@ func (ss *shards) start(ctx context.Context, n int) error {
 // finish implements Dispatcher.Finish.
 func (ss *shards) finish(ctx context.Context, n int) {
 	s := &ss.all[n]
-	if acquire(ctx, s.one) != nil {
+	if s.one.Acquire(ctx, 1) != nil {
 		ss.abort(n)
 		return
 	}
-	defer func() { <-s.one }()
+	defer s.one.Release(1)
 	t := ss.close(s)
 	if t == nil {
 		return
@@ -152,16 +150,6 @@ func (ss *shards) finish(ctx context.Context, n int) {
 func (ss *shards) abort(n int) {
 	if t := ss.all[n].current(); t != nil {
 		ss.drop(n, t)
-	}
-}
-
-// acquire waits until nobody else has what there is one of. The caller releases it by receiving.
-func acquire(ctx context.Context, one chan struct{}) error {
-	select {
-	case one <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -329,34 +317,4 @@ func (ss *shards) foundIn(rec subscriptions.Record) {
 	if rec.Request != nil {
 		ss.found(rec)
 	}
-}
-
-// moves are the values to ask Changes with, by partition. They are the sweep's,
-// once they are begun.
-type moves struct {
-	one   chan struct{} // full while somebody begins them
-	begun atomic.Bool
-	since [journal.Partitions]uint64
-}
-
-// begin reads the counters, if that was not done: before the first head is read
-// that they count. What the sweep asks for later may be far back, and then it is
-// told more topics than moved.
-func (m *moves) begin(ctx context.Context, w journal.Watcher) error {
-	if err := acquire(ctx, m.one); err != nil {
-		return err
-	}
-	defer func() { <-m.one }()
-	if m.begun.Load() {
-		return nil
-	}
-	for i := range m.since {
-		_, next, err := w.Changes(ctx, i, 0)
-		if err != nil {
-			return fmt.Errorf("reading the topics of partition %d: %w", i, err)
-		}
-		m.since[i] = next
-	}
-	m.begun.Store(true)
-	return nil
 }

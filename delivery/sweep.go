@@ -47,9 +47,6 @@ func (ss *shards) sweep(ctx context.Context) error {
 			failed = fmt.Errorf("%s %v: %w", what, of, err)
 		}
 	}
-	if !ss.moves.begun.Load() {
-		return nil // no shard was started yet
-	}
 	due := ss.sweepable()
 	if ss.poll != nil {
 		var err error
@@ -58,10 +55,10 @@ func (ss *shards) sweep(ctx context.Context) error {
 	}
 	for i := range ss.all {
 		if due.partitions[i] {
-			topics, next, err := ss.journal.Changes(ctx, i, ss.moves.since[i])
+			topics, next, err := ss.journal.Changes(ctx, i, ss.since[i])
 			note("partition", i, err)
 			if err == nil {
-				ss.moves.since[i] = next
+				ss.since[i] = next
 			}
 			for _, url := range topics {
 				ss.heads.touch(url)
@@ -80,7 +77,8 @@ type swept struct {
 	shards     [journal.Partitions]*tenure // nil: not this one
 }
 
-// sweepable is all that there is to ask about.
+// sweepable is all that there is to ask about. Subscriptions that Apply was called for are read
+// again from now on.
 func (ss *shards) sweepable() (all swept) {
 	ss.sched.do(func(s *scheduler) {
 		for i, topics := range s.partitions {
@@ -91,6 +89,8 @@ func (ss *shards) sweepable() (all swept) {
 		s := &ss.all[i]
 		s.mu.Lock()
 		if t := s.tenure; t != nil && t.loaded {
+			maps.Copy(t.again, t.touched)
+			clear(t.touched)
 			all.shards[i] = t
 		}
 		s.mu.Unlock()
@@ -103,12 +103,11 @@ func (ss *shards) pollStore(ctx context.Context, all swept) (due swept, err erro
 	partitions, shards := make(map[int]uint64), make(map[int]uint64)
 	for i, t := range all.shards {
 		if all.partitions[i] {
-			partitions[i] = ss.moves.since[i]
+			partitions[i] = ss.since[i]
 		}
 		if t == nil {
 			continue
 		}
-		ss.readAgain(i, t)
 		if shards[i] = t.changed; len(t.again) > 0 {
 			due.shards[i] = t
 		}
@@ -123,10 +122,9 @@ func (ss *shards) pollStore(ctx context.Context, all swept) (due swept, err erro
 	return due, err
 }
 
-// sweepShard applies what changed in a shard. Subscriptions that Apply was called for are read
-// once more: the store may have lost the change.
+// sweepShard applies what changed in a shard. It reads subscriptions that Apply was called for
+// once more, as the store may have lost the change.
 func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
-	ss.readAgain(n, t)
 	ids, next, failed := ss.store.Changed(ctx, n, t.changed)
 	switch {
 	case failed == nil:
@@ -178,15 +176,4 @@ func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	}
 	maps.Copy(t.again, unlisted)
 	return nil
-}
-
-// readAgain has the subscriptions that Apply was called for read again.
-func (ss *shards) readAgain(n int, t *tenure) {
-	s := &ss.all[n]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(t.touched) > 0 {
-		maps.Copy(t.again, t.touched)
-		t.touched = make(map[uuid.UUID]struct{})
-	}
 }

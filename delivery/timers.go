@@ -1,41 +1,38 @@
 package delivery
 
-// timed is something that is due at a time and knows where it is in a timers,
-// so that it can be moved and taken out; -1 says that it is in none.
+import (
+	"container/heap"
+	"slices"
+)
+
+// timed is something that is due at a time. Its slot keeps its place in a timers, so
+// that it can be moved and removed; -1 says that it is in none.
 type timed interface {
 	comparable
 	dueAt() int64
 	slot() *int32
 }
 
-// timers is a heap of four children a node, the earliest on top.
+// timers is a heap with the earliest on top.
 type timers[T timed] struct{ items []T }
 
 // set puts v in, or moves it after its time changed.
 func (ts *timers[T]) set(v T) {
-	if *v.slot() < 0 {
-		*v.slot() = int32(len(ts.items)) //nolint:gosec // lanes in memory
-		ts.items = append(ts.items, v)
+	if at := *v.slot(); at < 0 {
+		heap.Push(ts, v)
+	} else {
+		heap.Fix(ts, int(at))
 	}
-	ts.down(ts.up(int(*v.slot())))
 }
 
-// drop takes v out, if it is in.
+// drop removes v, if it is in.
 func (ts *timers[T]) drop(v T) {
-	at := int(*v.slot())
-	if at < 0 {
-		return
-	}
-	var none T
-	last := len(ts.items) - 1
-	ts.swap(at, last)
-	*v.slot(), ts.items[last] = -1, none
-	if ts.items = ts.items[:last]; at < last {
-		ts.down(ts.up(at))
+	if at := *v.slot(); at >= 0 {
+		heap.Remove(ts, int(at))
 	}
 }
 
-// pop takes the earliest out, if it is due at now.
+// pop removes and returns the earliest, if it is due at now.
 func (ts *timers[T]) pop(now int64) (v T, ok bool) {
 	if len(ts.items) == 0 || ts.items[0].dueAt() > now {
 		return v, false
@@ -45,36 +42,25 @@ func (ts *timers[T]) pop(now int64) (v T, ok bool) {
 	return v, true
 }
 
-func (ts *timers[T]) swap(i, j int) {
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (ts *timers[T]) Len() int           { return len(ts.items) }
+func (ts *timers[T]) Less(i, j int) bool { return ts.items[i].dueAt() < ts.items[j].dueAt() }
+
+func (ts *timers[T]) Swap(i, j int) {
 	a, b := ts.items[i], ts.items[j]
 	ts.items[i], ts.items[j] = b, a
-	*a.slot(), *b.slot() = *b.slot(), *a.slot()
+	*a.slot(), *b.slot() = int32(j), int32(i) //nolint:gosec // lanes in memory
 }
 
-func (ts *timers[T]) up(at int) int {
-	for at > 0 {
-		parent := (at - 1) / 4
-		if ts.items[parent].dueAt() <= ts.items[at].dueAt() {
-			break
-		}
-		ts.swap(parent, at)
-		at = parent
-	}
-	return at
+func (ts *timers[T]) Push(v any) {
+	*v.(T).slot() = int32(len(ts.items)) //nolint:gosec,errcheck // lanes in memory; heap.Push gets nothing else
+	ts.items = append(ts.items, v.(T))   //nolint:errcheck // the same
 }
 
-func (ts *timers[T]) down(at int) {
-	for {
-		least := at
-		for child := 4*at + 1; child <= 4*at+4 && child < len(ts.items); child++ {
-			if ts.items[child].dueAt() < ts.items[least].dueAt() {
-				least = child
-			}
-		}
-		if least == at {
-			return
-		}
-		ts.swap(at, least)
-		at = least
-	}
+func (ts *timers[T]) Pop() any {
+	last := len(ts.items) - 1
+	v := ts.items[last]
+	*v.slot() = -1
+	ts.items = slices.Delete(ts.items, last, last+1)
+	return v
 }

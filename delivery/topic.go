@@ -15,6 +15,7 @@ type topic struct {
 	// two because of something new.
 	walking, again, published bool
 
+	headRead headRead      // the lock of heads guards it
 	troubles topicTroubles // the lock of troubles guards it
 	tail     journalTail   // it has a lock of its own
 }

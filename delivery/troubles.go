@@ -159,7 +159,7 @@ func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 		ts.note(key.topic)
 	}
 	if ofBody {
-		walk = ts.answered(key.topic)
+		walk = ts.over(key.topic, away)
 	}
 	wait := min(storePause<<min(tr.looks, 8), storePauseMost)
 	tr.until = now.mono + int64(float64(wait)*(1+ts.rnd()))
@@ -175,7 +175,7 @@ func (ts *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := ts.read()
-	walk = ts.answered(key.topic)
+	walk = ts.over(key.topic, away)
 	tr := t.all[key.place]
 	isNew := tr == nil || !tr.isDamage()
 	if isNew {
@@ -255,25 +255,24 @@ func (ts *troubles) forget(t *topic) {
 	delete(ts.pending, t)
 }
 
-// answered records that the store answered about t. It reports whether it did not before.
-func (ts *troubles) answered(t *topic) bool {
-	tr := t.troubles.all[away]
+// over forgets what was wrong at a place of t, if something was, and logs that. It reports
+// whether something was.
+func (ts *troubles) over(t *topic, at place) bool {
+	tr := t.troubles.all[at]
 	if tr == nil {
 		return false
 	}
-	delete(t.troubles.all, away)
+	delete(t.troubles.all, at)
 	ts.note(t)
-	ts.logRecovered(t, tr)
-	return true
-}
-
-// logRecovered logs that the store answers about t again, once it answers about all of it.
-func (ts *troubles) logRecovered(t *topic, tr *trouble) {
-	if t.troubles.unanswered() > 0 {
-		return
+	switch {
+	case tr.isDamage():
+		ts.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
+			zap.String("topic", t.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
+	case t.troubles.unanswered() == 0:
+		ts.log.Info("the notifications of a topic can be read again", zap.String("event", "read_recovered"),
+			zap.String("topic", t.url), zap.Duration("duration", time.Duration(ts.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
 	}
-	ts.log.Info("the notifications of a topic can be read again", zap.String("event", "read_recovered"),
-		zap.String("topic", t.url), zap.Duration("duration", time.Duration(ts.read().wall-tr.first.UnixNano())), zap.Uint32("tries", tr.looks))
+	return true
 }
 
 // ofTopic calls f with the troubles of a topic, if it has some.
@@ -288,21 +287,9 @@ func (ts *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
 // readable records that the store answered, and, if whole, that an entry is whole. It reports
 // whether lanes may go on.
 func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
-	ts.ofTopic(key.topic, func(t *topicTroubles) {
-		walk = ts.answered(key.topic)
-		tr := t.all[key.place]
-		if tr == nil || !whole {
-			return
-		}
-		walk = true
-		delete(t.all, key.place)
-		ts.note(key.topic)
-		if !tr.isDamage() {
-			ts.logRecovered(key.topic, tr)
-			return
-		}
-		ts.log.Info("a notification that was damaged is whole again", zap.String("event", "damage_repaired"),
-			zap.String("topic", key.topic.url), notificationID(tr.id), zap.Uint64("seq", tr.at.Seq), zap.Time("since", tr.first))
+	ts.ofTopic(key.topic, func(*topicTroubles) {
+		walk = ts.over(key.topic, away)
+		walk = whole && ts.over(key.topic, key.place) || walk
 	})
 	return walk
 }
