@@ -24,13 +24,14 @@ var (
 	bucketIDs       = []byte("ids")           // notification id -> key of its entry
 	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
 	bucketPings     = []byte("marks")         // topic -> packed ping record
+	bucketNotes     = []byte("notes")         // number -> text
 	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
 	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
 	bucketRequests  = []byte("requests")      // subscription -> packed request
 	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
-		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketPings,
+		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketPings, bucketNotes,
 		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
 	}
 )

@@ -284,6 +284,8 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 			_, _, err := s.Changes(t.Context(), s.conn.key.topic(topicName).partition, 0)
 			return err
 		},
+		"Note":       func() error { return s.Note(t.Context(), []byte("note")) },
+		"Notes":      func() error { _, err := s.Notes(t.Context()); return err },
 		"PingRecord": func() error { _, err := s.PingRecord(t.Context(), pinged); return err },
 		"PingRecords": func() error {
 			_, err := s.PingRecords(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)

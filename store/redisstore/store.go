@@ -93,6 +93,7 @@ const openTimeout = 10 * time.Second
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *restorer
+	journal.Notebook    // *notes
 	journal.Pings       // *pings
 	subscriptions.Store // *records
 	// Leases are the leases of the hubs on the shards.
@@ -239,6 +240,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 		Store:    records,
 		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
 		Board:    &board{c},
+		Notebook: &notes{c},
 		Found:    found,
 		conn:     c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
 		appender: appender, records: records, reconciler: reconciler, lister: lister,

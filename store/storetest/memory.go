@@ -26,6 +26,7 @@ type Memory struct {
 	records  map[uuid.UUID]subscriptions.Record
 	attempts map[uuid.UUID][]subscriptions.Attempt
 	pings    map[uuid.UUID]journal.PingRecord // by topic id
+	notes    [][]byte                         // the latest first
 	clock    uint64                           // counts the changes
 	changed  map[uuid.UUID]uint64             // of records, deleted ones too
 	hints    journal.Broadcast

@@ -18,6 +18,7 @@ import (
 // Store is what is tested.
 type Store interface {
 	journal.Journal
+	journal.Notebook
 	journal.Pings
 	journal.Restorer
 	subscriptions.Store
@@ -57,7 +58,7 @@ type Check struct {
 // Checks returns the suite.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, pingChecks, restoreChecks, secretChecks} {
+	for _, part := range [][]Check{appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, pingChecks, noteChecks, restoreChecks, secretChecks} {
 		all = append(all, part...)
 	}
 	return all

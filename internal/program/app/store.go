@@ -58,6 +58,7 @@ type backend struct {
 type hubStore interface {
 	telemetry.Store
 	journal.Restorer
+	journal.Notebook
 	ID() string
 	// Ready is nil if the store can accept a notification. journal.ErrFull says that
 	// it has no room.
