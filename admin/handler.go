@@ -22,6 +22,7 @@ type Topics interface {
 	Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error)
 	Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error)
 	Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error)
+	Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error)
 	Reset(ctx context.Context, topic string, ifHead journal.Version) error
 	journal.Remover
 }
@@ -76,6 +77,18 @@ type Options struct {
 	Subscribers func(topic string) (n int, ok bool)
 	// Fleet returns the state of all hubs on the store. Nil: there is no such call.
 	Fleet func(context.Context) Now
+	// Refusals returns what was refused in the last day, the latest first. Nil: there is no
+	// such call.
+	Refusals func(context.Context) ([]Refused, error)
+	// Publishers returns who may publish, in the order of their names. Nil: there is no such
+	// call.
+	Publishers func(context.Context) []Publisher
+	// Settings returns the settings of the hub, in the order of its help. Nil: there is no
+	// such call.
+	Settings func() []Setting
+	// Answers returns what a callback answered to its latest failed deliveries, as far as this
+	// hub knows. Nil: it knows nothing.
+	Answers func(id uuid.UUID) []Answer
 	// Pauses returns why subscriptions of a topic wait. Nil: unknown.
 	Pauses func(topic string) []Pause
 	// Metrics answers /metrics. Nil: there is no such path.
@@ -186,9 +199,20 @@ func (a *api) table() []route {
 		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
+		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.getDocument},
+		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.listReceivers},
 	}
 	if a.Fleet != nil {
 		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
+	}
+	if a.Refusals != nil {
+		rs = append(rs, route{http.MethodGet, "/api/v1/refusals", "what was refused in the last 24 hours, the latest first, with the sentence that the requester got", []string{"topic", "kind", "limit"}, a.listRefusals})
+	}
+	if a.Publishers != nil {
+		rs = append(rs, route{http.MethodGet, "/api/v1/publishers", "who may publish, and how often they did", none, a.listPublishers})
+	}
+	if a.Settings != nil {
+		rs = append(rs, route{http.MethodGet, "/api/v1/settings", "the settings of this hub, and where each comes from", none, a.listSettings})
 	}
 	if a.Metrics != nil {
 		rs = append(rs, route{http.MethodGet, "/metrics", "figures for Prometheus", nil, serving(a.Metrics.ServeHTTP)})

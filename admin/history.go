@@ -26,9 +26,19 @@ func (a *api) listAttempts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var answers []Answer
+	if a.Answers != nil && RoleOf(r.Context()) == Operator {
+		answers = a.Answers(id)
+	}
 	items := make([]Attempt, 0, len(attempts))
 	for _, at := range attempts {
-		items = append(items, attempt(at))
+		item := attempt(at)
+		for _, one := range answers {
+			if one.NotificationID == at.NotificationID && one.Attempt == at.Number {
+				item.Answer = Readable(one.Body)
+			}
+		}
+		items = append(items, item)
 	}
 	return writeDated(w, p, items, func(a Attempt) time.Time { return a.At })
 }

@@ -1,11 +1,16 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,22 +99,122 @@ func notification(e *journal.Entry) Notification {
 }
 
 func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
-	raw := mux.Vars(r)["id"]
-	id, err := parseID(raw)
-	if err != nil {
-		return notFound("%q is not the id of a notification: that is the UUID of the hub's answer to its publish, and of Webhook-Id.", raw)
-	}
-	status, err := a.counts.get(r.Context(), id)
-	if errors.Is(err, journal.ErrNotFound) {
-		return notFound("No notification has the id %s, or retention has taken it away; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
-	}
-	if errors.Is(err, journal.ErrDamaged) {
-		return refuse(http.StatusInternalServerError, "What is stored of the notification %s is damaged: %s.", id, err)
-	}
+	id, err := notificationID(r)
 	if err != nil {
 		return err
 	}
+	status, err := a.counts.get(r.Context(), id)
+	if err != nil {
+		return missing(id, err)
+	}
 	return writeJSON(w, status)
+}
+
+// notificationID returns the id in a path.
+func notificationID(r *http.Request) (uuid.UUID, error) {
+	raw := mux.Vars(r)["id"]
+	id, err := parseID(raw)
+	if err != nil {
+		return id, notFound("%q is not the id of a notification: that is the UUID of the hub's answer to its publish, and of Webhook-Id.", raw)
+	}
+	return id, nil
+}
+
+// missing returns the problem for an error of reading a notification.
+func missing(id uuid.UUID, err error) error {
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return notFound("No notification has the id %s, or retention has taken it away; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
+	case errors.Is(err, journal.ErrDamaged):
+		return refuse(http.StatusInternalServerError, "What is stored of the notification %s is damaged: %s.", id, err)
+	}
+	return err
+}
+
+// getDocument answers with a document. Browsers store it and show nothing of it, because it
+// comes from strangers.
+func (a *api) getDocument(w http.ResponseWriter, r *http.Request) error {
+	id, err := notificationID(r)
+	if err != nil {
+		return err
+	}
+	topic, e, err := a.Topics.Find(r.Context(), id)
+	if err != nil {
+		return missing(id, err)
+	}
+	body, err := a.Topics.Body(r.Context(), topic, e)
+	if err != nil {
+		return missing(id, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", cmp.Or(e.MediaType, "application/octet-stream"))
+	h.Set("Content-Disposition", `attachment; filename="`+id.String()+`"`)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the reader may have gone
+	return nil
+}
+
+// outcomes are the words for the results of a notification. One that was not meant for a
+// subscription has none.
+var outcomes = map[subscriptions.Outcome]string{
+	subscriptions.Delivered: "delivered", subscriptions.Pending: "pending", subscriptions.Skipped: "skipped",
+}
+
+// listReceivers lists the subscriptions of the topic of a notification with its results.
+func (a *api) listReceivers(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return err
+	}
+	want := q.Get("outcome")
+	if words := slices.Sorted(maps.Values(outcomes)); want != "" && !slices.Contains(words, want) {
+		return badRequest("outcome=%s is none of these: %s.", want, strings.Join(words, ", "))
+	}
+	id, err := notificationID(r)
+	if err != nil {
+		return err
+	}
+	topic, e, err := a.Topics.Find(r.Context(), id)
+	if err != nil {
+		return missing(id, err)
+	}
+	all := a.receivers(r.Context(), after, topic, &e)
+	return writePage(w, p.limit, func(yield func(Receiver, error) bool) {
+		for to, err := range all {
+			if err == nil && (to.Outcome == "" || want != "" && want != to.Outcome) {
+				continue
+			}
+			if !yield(to, err) {
+				return
+			}
+		}
+	}, func(to Receiver) string { return to.ID })
+}
+
+// receivers yields the subscriptions of a topic after an id, with the result of an entry of
+// the topic. It reads maxRead subscriptions at most.
+func (a *api) receivers(ctx context.Context, after uuid.UUID, topic string, e *journal.Entry) iter.Seq2[Receiver, error] {
+	return func(yield func(Receiver, error) bool) {
+		now, heads := a.Now(), a.heads()
+		for rec, err := range bounded(walk(ctx, after, a.Subscriptions.List, recordID), maxRead, recordID) {
+			var to Receiver
+			if err == nil {
+				if rec.Subscription == nil || rec.Subscription.Topic != topic {
+					continue
+				}
+				to.Outcome = outcomes[rec.Subscription.Outcome(e)]
+				to.Subscription, err = subscription(ctx, rec, now, heads)
+			}
+			if !yield(to, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // count finds a notification and its outcome for every subscription. It has at most batch

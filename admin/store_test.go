@@ -23,6 +23,7 @@ type memory struct {
 	records  [journal.Partitions][]subscriptions.Record
 	entries  map[string][]journal.Entry
 	attempts []subscriptions.Attempt // of every subscription
+	bodies   map[uuid.UUID][]byte    // by notification
 	calls    atomic.Int64
 	removed  atomic.Int64 // topics that were to be removed; they stay
 	// onReset comes before each Reset.
@@ -190,4 +191,11 @@ func list[T any](all []T, after uuid.UUID, limit int, id func(T) uuid.UUID) []T 
 		}
 	}
 	return out
+}
+
+func (m *memory) Body(_ context.Context, _ string, e journal.Entry) ([]byte, error) {
+	if body, ok := m.bodies[e.ID]; ok {
+		return body, nil
+	}
+	return nil, e.Damaged(errors.New("it is gone"))
 }

@@ -3,6 +3,8 @@ package admin
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/journal"
 )
 
@@ -259,6 +261,12 @@ type NotificationStatus struct {
 	AsOf      time.Time `json:"as_of"`   // when it was counted
 }
 
+// Receiver is a subscription to the topic of a notification, and what became of that.
+type Receiver struct {
+	Outcome string `json:"outcome"` // "delivered", "pending" or "skipped"
+	Subscription
+}
+
 // Attempt is a delivery that failed, or the first that did not after one.
 type Attempt struct {
 	At             time.Time `json:"at"`
@@ -267,6 +275,17 @@ type Attempt struct {
 	Status         int       `json:"status,omitempty"` // HTTP; 0: Error says why there was none
 	Error          string    `json:"error,omitempty"`
 	Duration       float64   `json:"duration_seconds"`
+	// Answer is the first 1 KiB of what the callback answered to one of the last three
+	// failures, as Readable. Only operators see it, and only at the hub that made the
+	// attempt, until that ends.
+	Answer string `json:"answer,omitempty"`
+}
+
+// Answer is what a callback answered to an attempt that failed.
+type Answer struct {
+	NotificationID uuid.UUID
+	Attempt        uint32
+	Body           []byte
 }
 
 // Verification is what POST .../verify answers: what the callback answered to the

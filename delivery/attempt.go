@@ -30,8 +30,9 @@ type exchange struct {
 // outcome is what became of an exchange.
 type outcome struct {
 	Result
-	err      error // why there is no answer
-	cutOff   bool  // by the hub's own end: no attempt of the subscriber's
+	err      error  // why there is no answer
+	answer   []byte // the beginning of one that says that it failed
+	cutOff   bool   // by the hub's own end: no attempt of the subscriber's
 	started  time.Time
 	duration time.Duration
 	limit    time.Duration // of the duration
@@ -42,6 +43,9 @@ func (s *sender) attempt(_ context.Context, d *delivery) bool {
 	d.out = s.client.attempt(d.set.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with the context of all exchanges
 		callback: d.lane.callback, secret: d.secret, attempt: d.cursor.attempt + 1, body: d.body,
 	})
+	if len(d.out.answer) > 0 {
+		s.answers.add(d.lane.id, Answer{d.body.entry.ID, d.cursor.attempt + 1, d.out.answer})
+	}
 	if d.out.cutOff {
 		s.report.attempt(d, OutcomeCutOff, time.Time{})
 		s.giveBack(&d.job)
@@ -66,9 +70,8 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	w := newWatch(cancel, c.timeout, out.limit)
 	defer w.stop()
 
-	status, after, err := c.post(ctx, w, x)
+	err := c.post(ctx, w, x, &out)
 	out.duration = time.Since(out.started)
-	out.Status, out.RetryAfter = status, after
 	if err == nil {
 		return out
 	}
@@ -86,25 +89,30 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	return out
 }
 
-// post sends the request and returns the status of the answer and its
-// Retry-After. The rest of the answer means nothing (HUB-46): a little of it is
-// read, for a moment, so that the connection can be used again. Retry-After has no limit
-// here: decide has one, --retry-max.
-func (c *client) post(ctx context.Context, w *watch, x exchange) (int, time.Duration, error) {
+// post sends the request. It stores in out the status of the answer, its Retry-After and,
+// for the operator, the beginning of one that says that the delivery failed. The rest of the
+// answer means nothing (HUB-46): a little of it is read, for a moment, so that the connection
+// can be used again. Retry-After has no limit here: decide has one, --retry-max.
+func (c *client) post(ctx context.Context, w *watch, x exchange, out *outcome) error {
 	req, err := c.request(ctx, w, x)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	resp, err := c.doer.Do(req)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer resp.Body.Close() //nolint:errcheck // the answer means nothing
+	out.Status = resp.StatusCode
 	if resp.ContentLength != 0 {
 		w.answered()
-		_, _ = io.CopyN(io.Discard, resp.Body, readLimit) // nor does an error in it
+		if !out.delivered() {
+			out.answer, _ = io.ReadAll(io.LimitReader(resp.Body, AnswerLimit)) // nor does an error in it
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, readLimit-int64(len(out.answer)))
 	}
-	return resp.StatusCode, web.RetryAfter(resp.Header, c.clock.Now(), math.MaxInt64), nil
+	out.RetryAfter = web.RetryAfter(resp.Header, c.clock.Now(), math.MaxInt64)
+	return nil
 }
 
 func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {

@@ -68,7 +68,7 @@ func New(o Options) (*Dispatcher, error) {
 		sched: d.sched, journal: o.Journal, bodies: d.bodies, troubles: d.troubles, shards: d.shards,
 		client:   client{o.Client, o.UserAgent, o.Signature, o.Timeout, o.Clock},
 		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
-		commits:  d.commits, report: d.report,
+		commits:  d.commits, report: d.report, answers: newAnswers(answersBytes),
 	}
 	d.lags = &lagReporter{sched: d.sched, now: o.Clock.Now}
 	d.lags.latest.Store(&LagReport{})

@@ -18,6 +18,7 @@ type sender struct {
 	client   client
 	commits  *groupCommit
 	report   *reporter
+	answers  *keptAnswers
 }
 
 // delivery is one on its way through the stages.

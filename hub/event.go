@@ -20,6 +20,7 @@ type Event struct {
 	Publisher      string    // the name that went with the credential
 	Bytes          int64     // of the body
 	TraceParent    string    // of the request, as it came (W3C Trace Context)
+	Requester      string    // its address; a fetch has none
 	RequestID      string    // X-Request-Id of the answer; a fetch has none
 	Err            error     // why it was refused
 	// Gap is what the accepted notification leaves out after the one before it,

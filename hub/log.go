@@ -25,9 +25,9 @@ func (h *Handler) refused(w http.ResponseWriter, r *http.Request, e *Event, err 
 
 // reportRequest reports the event of a request that came at start and was answered.
 func (h *Handler) reportRequest(w http.ResponseWriter, r *http.Request, start time.Time, e Event, more ...zap.Field) {
-	e.TraceParent, e.RequestID = traceParent(r), w.Header().Get(headerRequestID)
+	e.TraceParent, e.RequestID, e.Requester = traceParent(r), w.Header().Get(headerRequestID), h.proxies.Requester(r).String()
 	e.Start, e.Duration = start, time.Since(start)
-	h.report(e, append(more, zap.Stringer("requester", h.proxies.Requester(r)))...)
+	h.report(e, append(more, zap.String("requester", e.Requester))...)
 }
 
 // report logs the one line of a request that was answered, and passes the event on. If

@@ -26,7 +26,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	env, version := cli.Env{Getenv: getenv(environ)}, cli.BuildVersion(version)
 	root := cli.Root("rshub", "A WebSub hub for ResourceSync change notifications", version,
 		serveCommand(environ, version),
-		cli.Info(env), cli.Top(env), cli.Events(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
+		cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
 		demoCommand(version),
 		exportCommand(environ, version), importCommand(environ), checkCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),

@@ -35,7 +35,7 @@ The log goes to standard error; its line with "event":"listening" has the addres
 		Example: `  rshub serve --dev
   rshub serve --public-url https://hub.example.org/ --data-dir /var/lib/rshub`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := settingsOf(cmd, environ)
+			cfg, origins, err := settingsOf(cmd, environ)
 			if err != nil {
 				return err
 			}
@@ -47,6 +47,7 @@ The log goes to standard error; its line with "event":"listening" has the addres
 			if err != nil {
 				return err
 			}
+			hub.ShowSettings(origins)
 			stdlog.SetFlags(0)
 			stdlog.SetOutput(hub.ErrorLog())
 			// Before Start, so that no signal is missed.

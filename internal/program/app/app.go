@@ -63,7 +63,10 @@ type App struct {
 	service       atomic.Pointer[subscriptions.Service] // the same
 	traces        *telemetry.Traces                     // nil: nothing is traced
 	fleet         *fleet
-	recent        recent                           // what happened in the last hour
+	recent        recent // what happened in the last hour
+	refusals      *refusals
+	publishes     publishes
+	settings      config.Origins                   // for the operator
 	usage         atomic.Pointer[admin.JournalNow] // what the topics retain; nil: not known yet
 
 	stops  stopper
@@ -83,6 +86,12 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 	a.fleet = &fleet{app: a, log: log.Named("fleet")}
 	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{recording{c, &a.recent}, &a.stopped} }))
 	log = a.log
+	a.refusals = newRefusals(cfg.NodeID, func() journal.Notebook {
+		if a.backend == nil {
+			return nil
+		}
+		return a.backend
+	}, a.log.Named("refusals"))
 	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
 		return nil, err
 	}
@@ -138,6 +147,7 @@ func (a *App) start(ctx context.Context) error {
 	a.serve(ctx, a.admin, a.adminServer())
 	a.stops.background(ctx, "watch of files", a.reloads.watch, a.failed)
 	a.stops.background(ctx, "summaries", a.fleet.run, a.failed)
+	a.stops.background(ctx, "refusals", a.refusals.run, a.failed)
 	return a.startParts(ctx)
 }
 
@@ -151,15 +161,16 @@ func (a *App) adminHandler() http.Handler {
 	}
 	return admin.New(admin.Options{
 		Token: token, ReaderToken: reader, Page: ui.New,
-		People:  people(&a.cfg),
-		Hosts:   append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
-		Refused: a.metrics.Operator,
-		Reload:  a.reloads.reload,
-		Pprof:   a.cfg.Pprof,
-		Ready:   a.ready,
-		Info:    a.info,
-		Fleet:   a.fleet.now,
-		Metrics: a.metrics.Handler(),
+		People:   people(&a.cfg),
+		Hosts:    append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
+		Refused:  a.metrics.Operator,
+		Reload:   a.reloads.reload,
+		Pprof:    a.cfg.Pprof,
+		Ready:    a.ready,
+		Info:     a.info,
+		Fleet:    a.fleet.now,
+		Metrics:  a.metrics.Handler(),
+		Refusals: a.refusals.list, Publishers: a.fleet.publishers, Settings: a.listSettings, Answers: a.answers,
 		Subscribers: func(topic string) (int, bool) {
 			shards := a.shards.Load()
 			if shards == nil || shards.Live() > 1 { // each hub knows only its own
@@ -181,6 +192,28 @@ func people(c *config.Config) *admin.People {
 		return nil
 	}
 	return &admin.People{Proxies: c.AdminAuthProxy, Header: c.AdminAuthHeader, RoleHeader: c.AdminAuthRoleHeader}
+}
+
+// ShowSettings has the operator's listener show where the settings come from. It has to be
+// called before Start.
+func (a *App) ShowSettings(origins config.Origins) { a.settings = origins }
+
+func (a *App) listSettings() []admin.Setting {
+	list := make([]admin.Setting, 0, len(a.settings))
+	for _, o := range a.settings {
+		list = append(list, admin.Setting{Name: o.Name, Value: o.Text(), About: o.Auto, From: o.From, Default: o.Default})
+	}
+	return list
+}
+
+// answers returns what a callback answered to its latest failed deliveries.
+func (a *App) answers(id uuid.UUID) []admin.Answer {
+	d := a.dispatcher.Load()
+	if d == nil {
+		return nil
+	}
+	list, _ := convert(d.Answers(id), func(one delivery.Answer) (admin.Answer, error) { return admin.Answer(one), nil })
+	return list
 }
 
 // control returns what carries out the operator's changes. It is nil during the start.

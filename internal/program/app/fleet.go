@@ -39,6 +39,8 @@ type summary struct {
 	Worst     []admin.Laggard `json:"worst"` // those that have failed the longest
 	Slowest   []admin.Laggard `json:"slowest"`
 	Events    []admin.Event   `json:"events"`
+	// Uses are what the publishers did, by their names; empty: without a credential.
+	Uses map[string]admin.Use `json:"uses,omitempty"`
 }
 
 // fleet sums up how this hub is every few seconds, shares that through the store, and
@@ -88,7 +90,7 @@ func (f *fleet) measure() {
 // sumUp describes this hub. It reads nothing from the store but its readiness.
 func (f *fleet) sumUp(ctx context.Context) *summary {
 	a := f.app
-	s := &summary{Events: a.recent.list(), HubNow: admin.HubNow{Node: a.self(), AsOf: time.Now().UTC(), Draining: a.draining.Load(), Journal: a.usage.Load()}}
+	s := &summary{Events: a.recent.list(), Uses: a.publishes.list(), HubNow: admin.HubNow{Node: a.self(), AsOf: time.Now().UTC(), Draining: a.draining.Load(), Journal: a.usage.Load()}}
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()
 	for _, c := range a.ready(ctx) {
@@ -184,6 +186,10 @@ func (f *fleet) share(ctx context.Context) error {
 			defer cancel()
 			return f.app.backend.board.Post(ctx, cut.Run, text, summaryLife)
 		}
+		if cut.Uses != nil && len(cut.Events) == 0 {
+			cut.Uses = nil
+			continue
+		}
 		cut.Worst, cut.Slowest, cut.Events = cut.Worst[:len(cut.Worst)/2], cut.Slowest[:len(cut.Slowest)/2], cut.Events[len(cut.Events)-len(cut.Events)/2:]
 	}
 }
@@ -239,6 +245,19 @@ func (f *fleet) others(ctx context.Context) (all []summary, err error) {
 		}
 	}
 	return slices.AppendSeq(all, maps.Values(silent)), err
+}
+
+// publishers answers GET /api/v1/publishers.
+func (f *fleet) publishers(ctx context.Context) []admin.Publisher {
+	list := f.app.publishers.list()
+	all, _ := f.others(ctx) // without the others, the counts are those of this hub
+	for i, p := range list {
+		list[i].Use = f.app.publishes.list()[p.Name]
+		for _, s := range all {
+			list[i].Add(s.Uses[p.Name])
+		}
+	}
+	return list
 }
 
 // self is this hub as the API has it.

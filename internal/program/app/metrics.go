@@ -64,10 +64,11 @@ func (a *App) isReady(ctx context.Context) bool {
 	return true
 }
 
-// both returns a function that reports an event to two others.
-func both[E any](a, b func(E)) func(E) {
+// all returns a function that calls each of these in turn.
+func all[E any](of ...func(E)) func(E) {
 	return func(e E) {
-		a(e)
-		b(e)
+		for _, f := range of {
+			f(e)
+		}
 	}
 }

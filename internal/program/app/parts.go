@@ -107,7 +107,7 @@ func (a *App) newDispatcher(client *egress.Client, shards *shards) (*delivery.Di
 		MaxInflightBytes: a.cfg.MaxInflightBytes,
 		PerHost:          a.cfg.PerHost,
 		CommitWindow:     a.cfg.CommitWindow,
-		Event:            both(a.metrics.Attempt, a.traces.Attempt),
+		Event:            all(a.metrics.Attempt, a.traces.Attempt),
 		Gap:              a.metrics.Gap,
 		Damaged:          a.metrics.Damaged,
 		Found:            a.found,
@@ -137,7 +137,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		Changed:           shards.dispatcher.Apply,
 		Clock:             a.clock,
 		StoreTime:         a.backend.time,
-		Event:             both(a.metrics.Subscription, logEvents(a.log.Named("subscriptions"))),
+		Event:             all(a.metrics.Subscription, logEvents(a.log.Named("subscriptions")), a.refusals.subscription),
 	})
 }
 
@@ -176,7 +176,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		MaxBody:                a.cfg.MaxBody,
 		AllowHosts:             a.cfg.AllowHost,
 		TrustedProxies:         a.cfg.TrustedProxy,
-		Event:                  both(a.metrics.Request, a.traces.Publish),
+		Event:                  all(a.metrics.Request, a.traces.Publish, a.refusals.request, a.publishes.count),
 		Log:                    a.log,
 	})
 }

@@ -3,12 +3,16 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/validate"
 )
@@ -19,6 +23,7 @@ type registry struct {
 	live validate.Publishers
 	log  *zap.Logger
 
+	mu      sync.Mutex // guards read
 	read    []config.Publisher
 	secrets []string // the files that the publishers file names
 }
@@ -39,7 +44,9 @@ func (r *registry) set(list []config.Publisher) error {
 	publishers, err := publishers(list)
 	if err == nil {
 		r.live.Replace(publishers)
+		r.mu.Lock()
 		r.read = list
+		r.mu.Unlock()
 	}
 	return err
 }
@@ -118,6 +125,48 @@ func difference(before, after []config.Publisher) (added, removed, changed []str
 		}
 	}
 	return added, removed, changed
+}
+
+// list returns the publishers that are in force, and the one without a name.
+func (r *registry) list() []admin.Publisher {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []admin.Publisher{{}}
+	for _, p := range r.read {
+		list = append(list, admin.Publisher{Name: p.Name, Topics: p.Topics, Token: len(p.TokenSHA256) > 0, Signature: p.Secret != ""})
+	}
+	slices.SortFunc(list, func(a, b admin.Publisher) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// publishes counts what publishers do. It may be shared between goroutines.
+type publishes struct {
+	mu sync.Mutex
+	of map[string]admin.Use // by name; they are those of the publishers file
+}
+
+func (p *publishes) count(e hub.Event) {
+	if e.Name != hub.EventPublish {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[string]admin.Use{}
+	}
+	one := admin.Use{LastAt: e.Start.UTC(), Accepted: 1}
+	if e.Err != nil {
+		one.Accepted, one.Refused = 0, 1
+	}
+	of := p.of[e.Publisher]
+	of.Add(one)
+	p.of[e.Publisher] = of
+}
+
+func (p *publishes) list() map[string]admin.Use {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.of)
 }
 
 // CheckPublishers returns an error that says why a hub cannot use these publishers; nil:

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// Publisher is somebody who may publish, and what came of it.
+type Publisher struct {
+	// Name is that of the publishers file; empty: everybody without a credential, whose
+	// publishes count if the topic itself serves them (or --publish-auth has open).
+	Name string `json:"name"`
+	// Topics are patterns of what it may publish.
+	Topics []string `json:"topics,omitempty"`
+	// Token and Signature say how it proves who it is. Neither is ever shown.
+	Token     bool `json:"token,omitempty"`
+	Signature bool `json:"signature,omitempty"`
+	Use
+}
+
+// Use is how often a publisher published, as all hubs on the store counted since they
+// started.
+type Use struct {
+	LastAt   time.Time `json:"last_at,omitzero"` // zero: not since then
+	Accepted int       `json:"accepted"`
+	Refused  int       `json:"refused"`
+}
+
+// Add adds what another hub counted.
+func (u *Use) Add(o Use) {
+	u.Accepted, u.Refused = u.Accepted+o.Accepted, u.Refused+o.Refused
+	if o.LastAt.After(u.LastAt) {
+		u.LastAt = o.LastAt
+	}
+}
+
+func (a *api) listPublishers(w http.ResponseWriter, r *http.Request) error {
+	return writeJSON(w, Page[Publisher]{Items: a.Publishers(r.Context())})
+}
+
+// Setting is one setting of the hub, and where its value comes from.
+type Setting struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"` // without secrets; empty: About says what that means
+	About   string `json:"about,omitempty"`
+	From    string `json:"from"` // "default", "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
+	Default bool   `json:"default"`
+}
+
+func (a *api) listSettings(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, Page[Setting]{Items: a.Settings()})
+}

@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// Refused is a request that the hub refused, or a subscription that it denied.
+type Refused struct {
+	At   time.Time `json:"at"`
+	Node string    `json:"node"` // the hub
+	// Kind is "publish", "ping", "fetch", "subscribe", "unsubscribe" or "post" (of something
+	// else).
+	Kind string `json:"kind"`
+	// Problem is the word of docs/problems.md. It is "denied" for a subscription whose callback
+	// was told so, and "not-verified" for a request that its callback did not confirm.
+	Problem string `json:"problem"`
+	Status  int    `json:"status,omitempty"` // of the answer; 0: the hub had accepted the request before
+	Topic   string `json:"topic,omitempty"`
+	// SubscriptionID and CallbackHost are those of a request to subscribe.
+	SubscriptionID string `json:"subscription_id,omitempty"`
+	CallbackHost   string `json:"callback_host,omitempty"`
+	Requester      string `json:"requester,omitempty"` // its address or network
+	Publisher      string `json:"publisher,omitempty"` // the name that goes with its credential
+	Detail         string `json:"detail"`              // the sentence that it got
+	RequestID      string `json:"request_id,omitempty"`
+	// LeftOut is how many of the same kind and requester were refused before it and are not
+	// in the list.
+	LeftOut int `json:"left_out,omitempty"`
+}
+
+// listRefusals answers with the latest refusals first.
+func (a *api) listRefusals(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return err
+	}
+	all, err := a.Refusals(r.Context())
+	if err != nil {
+		return err
+	}
+	page := Page[Refused]{Items: []Refused{}}
+	for _, f := range all {
+		if len(page.Items) == p.limit {
+			break
+		}
+		if (q.Get("topic") == "" || q.Get("topic") == f.Topic) && (q.Get("kind") == "" || q.Get("kind") == f.Kind) {
+			page.Items = append(page.Items, f)
+		}
+	}
+	return writeJSON(w, page)
+}

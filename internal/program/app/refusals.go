@@ -1,0 +1,173 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+const (
+	// refusalsEvery is how often refusals are stored, and refusalsFor how long they are
+	// shown.
+	refusalsEvery = time.Second
+	refusalsFor   = 24 * time.Hour
+	// maxWaiting is how many wait to be stored at most.
+	maxWaiting = 200
+	// Of one requester and kind, eachBurst refusals are kept at once, and then one each
+	// eachEvery. Of all that strangers cause, allBurst at once, and then one each allEvery: so
+	// they cannot push out those of the last hours.
+	eachBurst, eachEvery = 5, time.Minute
+	allBurst, allEvery   = 200, 2 * time.Second
+	// maxRequesters is how many requesters have a limit of their own.
+	maxRequesters = 10_000
+	// maxDetail bounds the sentence of a refusal, in bytes.
+	maxDetail = 1000
+)
+
+// refusals keeps what was refused, in the notebook of the store, so that each hub shows the
+// refusals of all. It may be shared between goroutines.
+type refusals struct {
+	node  string
+	store func() journal.Notebook // nil before the store is open
+	log   *zap.Logger
+	now   func() time.Time
+
+	mu      sync.Mutex
+	all     *rate.Limiter
+	each    *simplelru.LRU[string, *refusedOnes]
+	waiting [][]byte // the oldest first
+}
+
+// refusedOnes are the refusals of one requester and kind.
+type refusedOnes struct {
+	limit   *rate.Limiter
+	leftOut int // since the last one that was kept
+}
+
+func newRefusals(node string, store func() journal.Notebook, log *zap.Logger) *refusals {
+	each, _ := simplelru.NewLRU[string, *refusedOnes](maxRequesters, nil) // fails for a size below 1 only
+	return &refusals{node: node, store: store, log: log, now: time.Now, all: rate.NewLimiter(rate.Every(allEvery), allBurst), each: each}
+}
+
+// request adds a request that the hub refused.
+func (f *refusals) request(e hub.Event) {
+	if e.Err == nil {
+		return
+	}
+	f.add(admin.Refused{
+		Kind: e.Name, Problem: e.Outcome, Status: e.Status, Topic: e.Topic, Requester: e.Requester, Publisher: e.Publisher,
+		Detail: e.Err.Error(), RequestID: e.RequestID,
+	})
+}
+
+// subscription adds a request that came to nothing after the hub had accepted it.
+func (f *refusals) subscription(e subscriptions.Event) {
+	if e.Name != subscriptions.EventDenied && e.Name != subscriptions.EventDropped {
+		return
+	}
+	problem := "denied"
+	if e.Name == subscriptions.EventDropped {
+		problem = "not-verified"
+	}
+	f.add(admin.Refused{
+		Kind: cmp.Or(string(e.Mode), hub.EventSubscribe), Problem: problem, Topic: e.Topic, SubscriptionID: e.SubscriptionID.String(),
+		CallbackHost: e.CallbackHost, Requester: e.Requester, Detail: e.Reason,
+	})
+}
+
+func (f *refusals) add(r admin.Refused) {
+	r.At, r.Node = f.now().UTC(), f.node
+	r.Detail = r.Detail[:min(len(r.Detail), maxDetail)]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := r.Kind + " " + r.Problem + " " + r.Requester + " " + r.Publisher
+	of, ok := f.each.Get(key)
+	if !ok {
+		of = &refusedOnes{limit: rate.NewLimiter(rate.Every(eachEvery), eachBurst)}
+		f.each.Add(key, of)
+	}
+	if !of.limit.AllowN(r.At, 1) || r.Publisher == "" && !f.all.AllowN(r.At, 1) || len(f.waiting) >= maxWaiting {
+		of.leftOut++
+		return
+	}
+	r.LeftOut, of.leftOut = of.leftOut, 0
+	text, err := json.Marshal(r)
+	if err != nil {
+		return // strings and numbers encode
+	}
+	f.waiting = append(f.waiting, text)
+}
+
+// run stores refusals until ctx ends, and then those that still wait.
+func (f *refusals) run(ctx context.Context) error {
+	for failing, on := false, true; on; {
+		on = clock.Sleep(ctx, refusalsEvery)
+		err := f.flush(context.WithoutCancel(ctx))
+		if err != nil && !failing {
+			f.log.Warn("refusals could not be stored, so the operator's page misses some of them; it is tried again", zap.String("event", "refusals_failed"), zap.Error(err))
+		}
+		failing = err != nil
+	}
+	return nil
+}
+
+// flush stores those that wait. If that fails, they wait on.
+func (f *refusals) flush(ctx context.Context) error {
+	store := f.store()
+	f.mu.Lock()
+	texts := f.waiting
+	f.waiting = nil
+	f.mu.Unlock()
+	if len(texts) == 0 {
+		return nil
+	}
+	var err error
+	if store != nil {
+		ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+		defer cancel()
+		err = store.Note(ctx, texts...)
+	}
+	if store == nil || err != nil {
+		f.mu.Lock()
+		f.waiting = append(texts, f.waiting...)
+		f.waiting = f.waiting[:min(len(f.waiting), maxWaiting)]
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// list returns the refusals of the last day by all hubs, the latest first.
+func (f *refusals) list(ctx context.Context) (all []admin.Refused, err error) {
+	f.mu.Lock()
+	texts := slices.Clone(f.waiting)
+	f.mu.Unlock()
+	slices.Reverse(texts)
+	if store := f.store(); store != nil {
+		var stored [][]byte
+		if stored, err = store.Notes(ctx); err != nil {
+			return nil, err
+		}
+		texts = append(texts, stored...)
+	}
+	for _, text := range texts {
+		var r admin.Refused
+		if json.Unmarshal(text, &r) == nil && f.now().Sub(r.At) < refusalsFor { // another version may write other notes
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b admin.Refused) int { return b.At.Compare(a.At) })
+	return all, nil
+}

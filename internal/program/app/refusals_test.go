@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// failingNotebook is a notebook that may be out of order.
+type failingNotebook struct {
+	journal.Notebook
+	err error
+}
+
+func (n *failingNotebook) Note(ctx context.Context, texts ...[]byte) error {
+	if n.err != nil {
+		return n.err
+	}
+	return n.Notebook.Note(ctx, texts...)
+}
+
+func publishRefused(requester, topic string) hub.Event {
+	return hub.Event{Name: hub.EventPublish, Outcome: "gap", Status: 409, Topic: topic, Requester: requester, RequestID: "r1", Err: errors.New("it leaves out an hour")}
+}
+
+// Each hub shows the refusals of all for a day, also those that it could not store yet.
+func TestRefusalsOfAllHubs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.WarnLevel)
+		store := &failingNotebook{Notebook: storetest.NewMemory()}
+		one := newRefusals("one", func() journal.Notebook { return store }, zap.New(core))
+		two := newRefusals("two", func() journal.Notebook { return store }, zap.NewNop())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		for _, f := range []*refusals{one, two} {
+			go func() { done <- f.run(ctx) }()
+		}
+		one.request(hub.Event{Name: hub.EventPublish, Outcome: hub.OutcomeAccepted})
+		one.request(publishRefused("192.0.2.7", "https://example.org/t"))
+		time.Sleep(2 * refusalsEvery)
+		two.subscription(subscriptions.Event{Name: subscriptions.EventVerified})
+		two.subscription(subscriptions.Event{Name: subscriptions.EventDenied, Topic: "https://example.org/t", CallbackHost: "s.example:443", Reason: "no such topic"})
+		store.err = errors.New("no disk")
+		two.subscription(subscriptions.Event{Name: subscriptions.EventDropped, Topic: "https://example.org/t", Reason: "the callback answered 404"})
+		one.request(publishRefused("192.0.2.8", "https://example.org/u"))
+		time.Sleep(5 * refusalsEvery)
+		want := func(f *refusals, problems ...string) {
+			t.Helper()
+			list, err := f.list(ctx)
+			var got []string
+			for _, r := range list {
+				got = append(got, r.Node+" "+r.Kind+" "+r.Problem)
+			}
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(problems) {
+				t.Errorf("%q, %v, want %q", got, err, problems)
+			}
+		}
+		want(one, "one publish gap", "one publish gap") // the others are not stored
+		if logs.Len() != 1 || logs.All()[0].ContextMap()["event"] != "refusals_failed" {
+			t.Errorf("logged %v", logs.All())
+		}
+		store.err = nil
+		time.Sleep(2 * refusalsEvery)
+		want(one, "two subscribe not-verified", "two subscribe denied", "one publish gap", "one publish gap")
+		want(two, "two subscribe not-verified", "two subscribe denied", "one publish gap", "one publish gap")
+		if list, _ := one.list(ctx); list[3].Detail != "it leaves out an hour" || list[3].Status != 409 || list[3].Requester != "192.0.2.7" || list[3].RequestID != "r1" {
+			t.Errorf("%+v", list[3])
+		}
+		time.Sleep(refusalsFor)
+		want(one)
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// One requester cannot push out the refusals of others, nor can many strangers those of
+// publishers that are known (invariant 12).
+func TestRefusalsOfStrangersAreBounded(t *testing.T) {
+	store := storetest.NewMemory()
+	f := newRefusals("one", func() journal.Notebook { return store }, zap.NewNop())
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.now = func() time.Time { return now }
+	for range 1000 {
+		f.request(publishRefused("192.0.2.7", "https://example.org/t"))
+	}
+	if len(f.waiting) != eachBurst {
+		t.Fatalf("%d of one requester", len(f.waiting))
+	}
+	now = now.Add(eachEvery)
+	f.request(publishRefused("192.0.2.7", "https://example.org/t"))
+	var last struct {
+		LeftOut int `json:"left_out"`
+	}
+	if err := json.Unmarshal(f.waiting[eachBurst], &last); err != nil || last.LeftOut != 1000-eachBurst {
+		t.Errorf("%d were left out: %v", last.LeftOut, err)
+	}
+	for n := range 100_000 {
+		f.request(publishRefused(fmt.Sprint("stranger ", n), "https://example.org/t"))
+		if n%100 == 0 {
+			if err := f.flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	known := publishRefused("198.51.100.1", "https://example.org/known")
+	known.Publisher = "library"
+	f.request(known)
+	if err := f.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := f.list(t.Context())
+	if err != nil || len(list) > allBurst+eachBurst+2 || list[0].Publisher != "library" {
+		t.Errorf("%d are kept, the latest %+v: %v", len(list), list[0], err)
+	}
+	if f.each.Len() > maxRequesters {
+		t.Errorf("%d requesters", f.each.Len())
+	}
+}
