@@ -2,308 +2,211 @@ package resourcesync
 
 import (
 	"bytes"
-	"errors"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// metadata is one rs:md. Values that a check alone does not need are filled in
-// only by a reader that hands out entries.
+// metadata is one rs:md or rs:ln. Values that a check alone does not need are filled
+// in only by a reader that hands out entries.
 type metadata struct {
-	set          field
-	line, column int
+	set, wrong   field // the attributes with a good value, and those with a wrong one
+	line, column int   // of an rs:md; 0 if there is none
 
-	capability    string
-	change        ChangeType
-	at, completed time.Time
-	datetime      time.Time
-	from, until   time.Time
-	modified      time.Time
-	length        int64
-
-	hash, mediaType, encoding, path string
-	foreign                         []Attribute
+	times   [timeCount]time.Time
+	texts   [textCount]string
+	change  ChangeType
+	length  int64
+	pri     int
+	foreign []Attribute
 }
 
-func (m *metadata) has(f field) bool { return m.set&f != 0 }
+func (m *metadata) has(f field) bool        { return m.set&f != 0 }
+func (m *metadata) time(f field) time.Time  { return m.times[f.index()] }
+func (m *metadata) text(f field) string     { return m.texts[f.index()-timeCount] }
+func (m *metadata) textAt(f field) *string  { return &m.texts[f.index()-timeCount] }
+func (m *metadata) isZeroTime(f field) bool { return m.has(f) && m.time(f).IsZero() }
 
-// zeroTimes are the times of a document's interval and snapshot that are there
-// and the zero Time, which stands for none.
-func (m *metadata) zeroTimes() field {
-	return m.set & timeFields &^ (timeSet(fldAt, m.at) | timeSet(fldCompleted, m.completed) | timeSet(fldFrom, m.from) | timeSet(fldUntil, m.until))
+// link returns the rs:ln as a Link.
+func (m *metadata) link() Link {
+	return Link{
+		Rel: m.text(fldRel), Href: m.text(fldHref), Pri: m.pri, Modified: m.time(fldModified),
+		Length: m.length, HasLength: m.has(fldLength), Hash: m.text(fldHash), Path: m.text(fldPath),
+		Type: m.text(fldType), Encoding: m.text(fldEncoding), Profile: m.text(fldProfile), Attributes: m.foreign,
+	}
 }
 
-// errPassedOver says that an attribute is wrong, and is taken for one that is not
-// there.
-var errPassedOver = errors.New("passed over")
-
-// attributes walks the attributes of the current start tag that are its own,
-// and applies what holds for all elements of the two namespaces (DOC-10): such
-// an attribute has no prefix and is one of the allowed; others need a foreign
-// namespace, and are kept where that is wanted.
-func (d *document) attributes(allowed field, foreign *[]Attribute, each func(f field, a *attr) error) error {
+// attributes reads the attributes of the current start tag into m. It applies what
+// holds for all elements of the two namespaces (DOC-10): their attributes have no
+// prefix and are among the allowed ones. Other attributes need a foreign namespace.
+// A reader that hands out entries keeps those, unless m is nil.
+func (d *document) attributes(m *metadata, allowed field) {
 	for i := range d.xml.attrs {
 		a := &d.xml.attrs[i]
-		if a.declares {
-			continue
-		}
 		name := d.xml.attrName(a)
-		if a.ns != nsNone {
-			if a.ns == nsXML || a.ns >= nsForeign {
-				d.keepForeign(a, foreign)
-				continue
+		switch {
+		case a.declares:
+			continue
+		case a.ns == nsXML || a.ns >= nsForeign:
+			if d.keep && m != nil {
+				m.foreign = append(m.foreign, Attribute{Space: d.xml.scopes.uriOf(a.ns), Name: string(d.xml.attrLocal(a)), Value: string(d.xml.value(a))})
 			}
-			if err := d.prefixed(a); err != nil {
-				return err
-			}
+			continue
+		case a.ns != nsNone:
+			d.prefixed(a)
 			name = d.xml.attrLocal(a)
 		}
-		f := fieldOf(name)
-		if f&allowed == 0 {
-			if err := d.odd("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
-				quote(d.xml.attrName(a)), quote(d.xml.tag.name)); err != nil {
-				return err
-			}
-			continue
+		switch f := fieldOf(name); {
+		case f&allowed == 0:
+			d.odd("DOC-10", a.off, "the attribute %s is not known on %s; attributes of your own need the prefix of a namespace of your own",
+				quote(d.xml.attrName(a)), quote(d.xml.tag.name))
+		case d.attribute(m, f, a):
+			m.set |= f
+		default:
+			m.wrong |= f
 		}
-		if err := each(f, a); err != nil && err != errPassedOver { //nolint:errorlint // it is never wrapped
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *document) keepForeign(a *attr, to *[]Attribute) {
-	if d.keep && to != nil {
-		*to = append(*to, Attribute{Space: d.xml.scopes.uriOf(a.ns), Name: string(d.xml.attrLocal(a)), Value: string(d.xml.value(a))})
 	}
 }
 
-// prefixed judges an attribute of ResourceSync that has a prefix.
-func (d *document) prefixed(a *attr) error {
+// prefixed reports an attribute of ResourceSync that has a prefix.
+func (d *document) prefixed(a *attr) {
 	for i := range d.xml.attrs {
 		b := &d.xml.attrs[i]
 		if b.off != a.off && !b.declares && b.ns < nsXML && bytes.Equal(d.xml.attrLocal(a), d.xml.attrLocal(b)) {
-			return d.bad("DOC-10", a.off, "the attribute %s is there twice, once with a prefix and once as %s", quote(d.xml.attrLocal(a)), quote(d.xml.attrName(b)))
+			d.bad("DOC-10", a.off, "the attribute %s is there twice, once with a prefix and once as %s", quote(d.xml.attrLocal(a)), quote(d.xml.attrName(b)))
 		}
 	}
-	return d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
+	d.odd("DOC-10", a.off, "the attribute %s has a prefix; write %s, the attributes of ResourceSync have none",
 		quote(d.xml.attrName(a)), quote(d.xml.attrLocal(a)))
 }
 
-// readMetadata reads the rs:md whose start tag is current.
-func (d *document) readMetadata(m *metadata) error {
-	*m = metadata{}
-	m.line, m.column = d.xml.in.locate(d.xml.tok)
-	return d.attributes(mdFields, &m.foreign, func(f field, a *attr) (err error) {
-		switch f {
-		case fldAt:
-			m.at, err = d.datetime(a)
-		case fldCapability:
-			m.capability = intern(d.xml.value(a))
-		case fldChange:
-			known := false
-			if m.change, known = changeOf(d.xml.value(a)); !known {
-				err = d.bad("DOC-17", a.off, "change is %s; it must be %s", quote(d.xml.value(a)), changeWords)
-			}
-		case fldCompleted:
-			m.completed, err = d.datetime(a)
-		case fldDatetime:
-			m.datetime, err = d.datetime(a)
-		case fldFrom:
-			m.from, err = d.datetime(a)
-		case fldUntil:
-			m.until, err = d.datetime(a)
-		case fldModified:
-			m.modified, err = d.datetime(a)
-		case fldLength:
-			m.length, err = d.length(a)
-		case fldPath:
-			m.path, err = d.path(a)
-		case fldHash:
-			m.hash = d.kept(a)
-			d.noteHash(a)
-		case fldType:
-			m.mediaType = d.word(f, a)
-		case fldEncoding:
-			m.encoding = d.word(f, a)
+// attribute reads the attribute f into m. It returns false if the value is wrong; the
+// attribute then counts as absent.
+func (d *document) attribute(m *metadata, f field, a *attr) (ok bool) {
+	v := d.xml.value(a)
+	switch f {
+	case fldAt, fldCompleted, fldDatetime, fldFrom, fldModified, fldUntil:
+		m.times[f.index()], ok = d.datetime(d.xml.attrName(a), a.off, trimSpace(v))
+		return ok
+	case fldCapability:
+		*m.textAt(f) = intern(v)
+	case fldChange:
+		if m.change, ok = changeOf(v); !ok {
+			d.bad("DOC-17", a.off, "change is %s; it must be %s", quote(v), changeWords)
 		}
-		if err == nil {
-			m.set |= f
+	case fldLength:
+		if m.length, ok = integer(v, math.MaxInt64); !ok {
+			d.odd("DOC-56", a.off, "length is %s; it must be a number of bytes, 0 or more", quote(v))
 		}
-		return err
-	})
+		return ok
+	case fldPri:
+		n, whole := integer(v, 999_999)
+		if ok = whole && n > 0; !ok {
+			d.odd("DOC-52", a.off, "pri is %s; it must be a whole number from 1 to 999999", quote(v))
+		}
+		m.pri = int(n)
+		return ok
+	case fldPath:
+		return d.path(m, a)
+	case fldHash:
+		d.keepText(m, f, v)
+		d.noteHash(m, a)
+	default:
+		if d.keepText(m, f, v); f&(fldRel|fldHref) != 0 && isBlank(v) {
+			d.odd("DOC-52", a.off, "%s of an rs:ln is empty", d.xml.attrName(a))
+			return false
+		}
+	}
+	return true
 }
 
-// readLink reads the rs:ln whose start tag is current. It returns false where
-// that is not one, and was let pass.
-func (d *document) readLink(l *Link, rel *relation) (ok bool, err error) {
-	*l = Link{}
-	var set, empty field
-	err = d.attributes(lnFields, &l.Attributes, func(f field, a *attr) (err error) {
-		set |= f
-		switch f {
-		case fldRel, fldHref:
-			v := trimSpace(d.xml.value(a))
-			if len(v) == 0 {
-				empty |= f
-				return d.oddValue("DOC-52", a, "%s of an rs:ln is empty", d.xml.attrName(a))
-			}
-			if f == fldRel {
-				*rel = relationOf(v)
-				l.Rel = d.word(f, a)
-			} else {
-				l.Href = d.kept(a)
-			}
-		case fldLength:
-			l.Length, err = d.length(a)
-			l.HasLength = err == nil
-		case fldModified:
-			l.Modified, err = d.datetime(a)
-		case fldPri:
-			l.Pri, err = d.rank(a)
-		case fldPath:
-			l.Path, err = d.path(a)
-		case fldHash:
-			l.Hash = d.kept(a)
-			d.noteHash(a)
-		case fldType:
-			l.Type = d.word(f, a)
-		case fldEncoding:
-			l.Encoding = d.word(f, a)
-		case fldProfile:
-			l.Profile = d.word(f, a)
-		}
-		return err
-	})
-	switch {
-	case err != nil || empty != 0:
-		return false, err
-	case set&fldRel == 0:
-		return false, d.odd("DOC-52", d.xml.tok, "this rs:ln lacks rel, the relation of the linked resource")
-	case set&fldHref == 0:
-		return false, d.odd("DOC-52", d.xml.tok, "this rs:ln lacks href, the address of the linked resource")
+// keepText sets a text of m, without a copy if it is the one of the element before.
+func (d *document) keepText(m *metadata, f field, v []byte) {
+	if d.keep {
+		*m.textAt(f) = again(&d.words[f.index()-timeCount], trimSpace(v))
 	}
-	return true, nil
 }
 
-// kept is the value of a for a reader that hands out entries.
-func (d *document) kept(a *attr) string {
-	if !d.keep {
-		return ""
+// again returns b as a string: as last, if it is the same, without a copy.
+func again(last *string, b []byte) string {
+	if *last != string(b) {
+		*last = string(b)
 	}
-	return string(trimSpace(d.xml.value(a)))
+	return *last
+}
+
+// readLink reads the rs:ln whose start tag is current into d.ln. It returns false if
+// that is not a link and is passed over.
+func (d *document) readLink() bool {
+	d.ln = metadata{}
+	d.attributes(&d.ln, lnFields)
+	switch missing := (fldRel | fldHref) &^ d.ln.set; {
+	case missing == 0:
+		return true
+	case missing&d.ln.wrong != 0: // reported already
+	case missing&fldRel != 0:
+		d.odd("DOC-52", d.xml.tok, "this rs:ln lacks rel, the relation of the linked resource")
+	default:
+		d.odd("DOC-52", d.xml.tok, "this rs:ln lacks href, the address of the linked resource")
+	}
+	return false
 }
 
 // noteHash notes a hash that nothing can be compared with.
-func (d *document) noteHash(a *attr) {
+func (d *document) noteHash(m *metadata, a *attr) {
 	if d.oddHashes == nil {
 		return
 	}
-	if v := d.xml.value(a); len(trimSpace(v)) > 0 && !hasDigest(v) {
+	v, hash := d.xml.value(a), m.text(fldHash)
+	if !d.keep {
+		hash = string(v)
+	}
+	if !isBlank(v) && !hasDigest(hash) {
 		line, column := d.xml.in.locate(a.off)
 		d.oddHashes.add("DOC-55", line, column, "the hash %s has no hexadecimal digest of a known algorithm, so nothing can be compared with it", quote(v))
 	}
 }
 
-// word is kept for attributes that often have the same value again.
-func (d *document) word(f field, a *attr) string {
-	if !d.keep {
-		return ""
-	}
-	return again(&d.words[f.index()], trimSpace(d.xml.value(a)))
-}
-
-func (d *document) datetime(a *attr) (time.Time, error) {
-	v := trimSpace(d.xml.value(a))
+// datetime reads the value v of what, which stands at buf[off]. A tolerant reader reads
+// a time without a zone, as the type of the schema allows, as one in UTC.
+func (d *document) datetime(what []byte, off int, v []byte) (t time.Time, ok bool) {
 	t, fault := parseDatetime(v)
-	if fault == "" {
-		return t, nil
-	}
-	err := d.oddValue("DOC-59", a, "%s is %s, which is not a W3C datetime: %s", d.xml.attrName(a), quote(d.xml.value(a)), fault)
-	if t = withoutZone(v, fault); err == errPassedOver && !t.IsZero() { //nolint:errorlint // it is never wrapped
-		return t, nil
-	}
-	return time.Time{}, err
-}
-
-// withoutZone reads a datetime that has a time and no zone, as the type of the
-// schema allows, for one in UTC. Zero if it is something else.
-func withoutZone(v []byte, fault string) time.Time {
-	if fault != faultZone {
-		return time.Time{}
-	}
-	t, fault := parseDatetime(append(bytes.Clone(v), 'Z'))
 	if fault != "" {
-		return time.Time{}
+		d.odd("DOC-59", off, "%s is %s, which is not a W3C datetime: %s", what, quote(v), fault)
 	}
-	return t
+	if fault == faultZone {
+		t, fault = parseDatetime(append(bytes.Clone(v), 'Z'))
+		return t, fault == "" && !t.IsZero()
+	}
+	return t, fault == ""
 }
 
-func (d *document) length(a *attr) (int64, error) {
-	n, ok := integer(trimSpace(d.xml.value(a)), math.MaxInt64)
-	if !ok {
-		return 0, d.oddValue("DOC-56", a, "length is %s; it must be a number of bytes, 0 or more", quote(d.xml.value(a)))
-	}
-	return n, nil
-}
-
-func (d *document) rank(a *attr) (int, error) {
-	n, ok := integer(trimSpace(d.xml.value(a)), 999_999)
-	if !ok || n == 0 {
-		return 0, d.oddValue("DOC-52", a, "pri is %s; it must be a whole number from 1 to 999999", quote(d.xml.value(a)))
-	}
-	return int(n), nil
-}
-
-// path checks that a path stays within a package once it is unpacked (DOC-57).
-// Some libraries write it without the slash at its beginning.
-func (d *document) path(a *attr) (string, error) {
-	v := d.xml.value(a)
+// path checks that a path stays within a package once it is unpacked (DOC-57), and
+// keeps it. Some libraries write it without the slash at its beginning.
+func (d *document) path(m *metadata, a *attr) bool {
+	v := string(d.xml.value(a))
 	switch {
-	case isPath(v) && d.keep:
-		return string(v), nil
 	case isPath(v):
-		return "", nil
-	}
-	if rooted := "/" + string(v); d.general && isPath([]byte(rooted)) {
-		return rooted, d.odd("DOC-57", a.off, "path is %s and lacks the slash that it must begin with", quote(v))
-	}
-	return "", d.oddValue("DOC-57", a, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
-}
-
-func isPath(v []byte) bool {
-	if len(v) < 2 || v[0] != '/' || v[len(v)-1] == '/' {
+	case d.general && isPath("/"+v):
+		d.odd("DOC-57", a.off, "path is %s and lacks the slash that it must begin with", quote(v))
+		v = "/" + v
+	default:
+		d.odd("DOC-57", a.off, "path is %s; it must begin with a slash, not end with one, and have no \"..\" in it", quote(v))
 		return false
 	}
-	for seg := 1; seg < len(v); {
-		end := seg
-		for end < len(v) && v[end] != '/' {
-			end++
-		}
-		if string(v[seg:end]) == ".." {
-			return false
-		}
-		seg = end + 1
+	if d.keep {
+		*m.textAt(fldPath) = v
 	}
 	return true
 }
 
-// integer reads a whole number from 0 to most.
+func isPath(s string) bool {
+	return len(s) > 1 && s[0] == '/' && s[len(s)-1] != '/' && !strings.Contains(s, "/../") && !strings.HasSuffix(s, "/..")
+}
+
+// integer reads a whole number from 0 to most, which may have a plus sign.
 func integer(b []byte, most int64) (int64, bool) {
-	if len(b) > 1 && b[0] == '+' {
-		b = b[1:]
-	}
-	var n int64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		d := int64(c - '0')
-		if n > (most-d)/10 {
-			return 0, false
-		}
-		n = n*10 + d
-	}
-	return n, len(b) > 0
+	n, err := strconv.ParseUint(string(bytes.TrimPrefix(trimSpace(b), []byte("+"))), 10, 63)
+	return int64(n), err == nil && int64(n) <= most
 }

@@ -122,36 +122,24 @@ func ChangeSigns() string {
 	return strings.Join(texts, ", ")
 }
 
-// documentChanges returns how a document of a capability can change, for framework notifications
-// (DOC-20), and nil for a capability that these are not about.
-func documentChanges(capability string) []ChangeType {
-	switch capability {
-	case ResourceList, ChangeList, ChangeDump:
-		return anyChange[:2]
-	case ResourceDump:
-		return anyChange[:1]
-	case CapabilityList, Description, legacyDescription,
-		ResourceListArchive, ResourceDumpArchive, ChangeListArchive, ChangeDumpArchive:
-		return anyChange[:]
-	}
-	return nil
-}
+// anyChange are the types of change that a document can have.
+var anyChange = []ChangeType{Created, Updated, Deleted}
 
-// anyChange is what can happen to a document.
-var anyChange = [...]ChangeType{Created, Updated, Deleted}
-
-// pairFault says what is wrong with an entry of a framework notification: which
+// pairFault returns what is wrong with an entry of a framework notification: which
 // kind of document changed, and whether such a document can change that way
-// (DOC-20). It is empty where nothing is.
+// (DOC-20). It is empty if nothing is wrong.
 func pairFault(capability string, change ChangeType) string {
-	can := documentChanges(capability)
+	k := documents[capability]
+	if capability == legacyDescription {
+		k = documents[Description]
+	}
 	switch {
 	case capability == "":
 		return "this rs:md lacks capability, which says what kind of document changed"
-	case can == nil:
-		return fmt.Sprintf("the capability %s is no kind of document that a framework notification is about", quote([]byte(capability)))
-	case change.Known() && !slices.Contains(can, change):
-		return fmt.Sprintf("a document of the capability %s cannot be %s", quote([]byte(capability)), change)
+	case k == nil || k.changes == nil:
+		return fmt.Sprintf("the capability %s is no kind of document that a framework notification is about", quote(capability))
+	case change.Known() && !slices.Contains(k.changes, change):
+		return fmt.Sprintf("a document of the capability %s cannot be %s", quote(capability), change)
 	}
 	return ""
 }

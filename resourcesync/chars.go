@@ -11,11 +11,11 @@ const (
 	clsName                  // may stand in a name; the colon is not among them either
 	clsText                  // stands for itself in text and CDATA, whatever follows
 	clsValue                 // stands for itself in an attribute value
-	clsOpaque                // nothing special in a comment or a processing instruction
+	clsOpaque                // may stand in a comment or a processing instruction
 )
 
 var classes = func() (t [256]uint8) {
-	const specialText, specialValue, specialOpaque = "<&]\r", "<&\"'\t\n\r", "-?"
+	const specialText, specialValue = "<&]\r", "<&\"'\t\n\r"
 	for c := range 0x80 {
 		b := byte(c)
 		if isSpace(b) {
@@ -31,14 +31,12 @@ var classes = func() (t [256]uint8) {
 		if !isChar(rune(c)) {
 			continue
 		}
+		t[c] |= clsOpaque
 		if !has(specialText, b) {
 			t[c] |= clsText
 		}
 		if !has(specialValue, b) {
 			t[c] |= clsValue
-		}
-		if !has(specialOpaque, b) {
-			t[c] |= clsOpaque
 		}
 	}
 	return t

@@ -19,7 +19,7 @@ import (
 func ParseDatetime(s string) (time.Time, error) {
 	t, fault := parseDatetime([]byte(s))
 	if fault != "" {
-		return time.Time{}, fmt.Errorf("%s is not a W3C datetime: %s", quote([]byte(s)), fault)
+		return time.Time{}, fmt.Errorf("%s is not a W3C datetime: %s", quote(s), fault)
 	}
 	return t, nil
 }
@@ -48,61 +48,58 @@ const (
 // parseDatetime is ParseDatetime without allocations. The fault is empty where
 // there is none.
 func parseDatetime(b []byte) (t time.Time, fault string) {
-	year, month, day := 0, 1, 1
-	rest, ok := number(b, 4, &year)
-	if ok && len(rest) > 0 {
-		rest, ok = separated(rest, '-', &month)
-	}
-	if ok && len(rest) > 0 {
-		rest, ok = separated(rest, '-', &day)
-	}
-	if !ok {
+	const separators = "--T::"
+	n := [...]int{1: 1, 2: 1, 5: 0} // year, month, day, hour, minute, second
+	century, ok1 := twoDigits(b, 0)
+	year, ok2 := twoDigits(b, 2)
+	if !ok1 || !ok2 {
 		return t, faultForm
 	}
-	if month < 1 || month > 12 || day < 1 || day > daysIn(year, month) {
-		return t, faultRange
-	}
-	var seconds, nanos int
-	if len(rest) > 0 {
-		// Only a full date may be followed by a time.
-		if len(b)-len(rest) != len("2006-01-02") || rest[0] != 'T' {
+	n[0] = century*100 + year
+	parts, end := 1, len("2006")
+	for parts < len(n) && end < len(b) && b[end] == separators[parts-1] {
+		v, ok := twoDigits(b, end+1)
+		if !ok {
 			return t, faultForm
 		}
-		if seconds, nanos, fault = parseTime(rest[1:]); fault != "" {
-			return t, fault
+		n[parts] = v
+		parts, end = parts+1, end+len("-01")
+	}
+	rest := b[end:]
+	if parts == 4 || parts < 4 && len(rest) > 0 { // the hour alone, or something else
+		return t, faultForm
+	}
+	var nanos, offset int
+	if parts > 4 {
+		if parts == len(n) && len(rest) > 0 && rest[0] == '.' {
+			rest, nanos, fault = fraction(rest[1:])
+		}
+		if fault == "" {
+			offset, fault = zone(rest)
 		}
 	}
-	unix := int64(daysSinceEpoch(year, month, day))*secondsPerDay + int64(seconds)
-	if unix < minSeconds || unix > maxSeconds {
+	at := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5]-offset, nanos, time.UTC)
+	switch {
+	case fault != "":
+		return t, fault
+	case n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 28 && n[2] > daysIn(n[0], n[1]) || n[3] > 23 || n[4] > 59 || n[5] > 59,
+		at.Unix() < minSeconds, at.Unix() > maxSeconds:
 		return t, faultRange
 	}
-	return time.Unix(unix, int64(nanos)).UTC(), ""
+	return at, ""
 }
 
-// parseTime reads hh:mm, hh:mm:ss or hh:mm:ss.s and the zone. It returns the
-// seconds since the beginning of the day in UTC, which may lie in another day.
-func parseTime(b []byte) (seconds, nanos int, fault string) {
-	var hour, minute, second int
-	rest, ok := number(b, 2, &hour)
-	if ok {
-		rest, ok = separated(rest, ':', &minute)
+func daysIn(year, month int) int {
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
+}
+
+// twoDigits reads the number of two digits at b[at:].
+func twoDigits(b []byte, at int) (n int, ok bool) {
+	if len(b) < at+2 {
+		return 0, false
 	}
-	if ok && len(rest) > 0 && rest[0] == ':' {
-		rest, ok = separated(rest, ':', &second)
-		if ok && len(rest) > 0 && rest[0] == '.' {
-			if rest, nanos, fault = fraction(rest[1:]); fault != "" {
-				return 0, 0, fault
-			}
-		}
-	}
-	if !ok {
-		return 0, 0, faultForm
-	}
-	if hour > 23 || minute > 59 || second > 59 {
-		return 0, 0, faultRange
-	}
-	offset, fault := zone(rest)
-	return hour*3600 + minute*60 + second - offset, nanos, fault
+	tens, units := b[at]-'0', b[at+1]-'0'
+	return int(tens)*10 + int(units), tens < 10 && units < 10
 }
 
 // fraction reads one or more digits as nanoseconds.
@@ -124,72 +121,18 @@ func fraction(b []byte) (rest []byte, nanos int, fault string) {
 
 // zone reads Z, +hh:mm or -hh:mm, all there is, as seconds east of UTC.
 func zone(b []byte) (seconds int, fault string) {
-	if len(b) == 1 && b[0] == 'Z' {
+	if string(b) == "Z" {
 		return 0, ""
 	}
-	if len(b) == 0 || b[0] != '+' && b[0] != '-' {
-		return 0, faultZone
-	}
-	var hour, minute int
-	rest, ok := number(b[1:], 2, &hour)
-	if ok {
-		rest, ok = separated(rest, ':', &minute)
-	}
+	hours, ok1 := twoDigits(b, 1)
+	minutes, ok2 := twoDigits(b, 4)
 	switch {
-	case !ok || len(rest) > 0:
+	case !ok1 || !ok2 || len(b) != len("+hh:mm") || b[0] != '+' && b[0] != '-' || b[3] != ':':
 		return 0, faultZone
-	case hour > 23 || minute > 59:
+	case hours > 23 || minutes > 59:
 		return 0, faultRange
 	case b[0] == '-':
-		return -(hour*3600 + minute*60), ""
+		return -hours*3600 - minutes*60, ""
 	}
-	return hour*3600 + minute*60, ""
-}
-
-// separated reads a separator and two digits.
-func separated(b []byte, sep byte, v *int) (rest []byte, ok bool) {
-	if len(b) == 0 || b[0] != sep {
-		return b, false
-	}
-	return number(b[1:], 2, v)
-}
-
-// number reads n digits.
-func number(b []byte, n int, v *int) (rest []byte, ok bool) {
-	if len(b) < n {
-		return b, false
-	}
-	x := 0
-	for _, c := range b[:n] {
-		if c < '0' || c > '9' {
-			return b, false
-		}
-		x = x*10 + int(c-'0')
-	}
-	*v = x
-	return b[n:], true
-}
-
-func daysIn(year, month int) int {
-	switch month {
-	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	case 4, 6, 9, 11:
-		return 30
-	}
-	return 31
-}
-
-// daysSinceEpoch counts the days from 1970-01-01 in the Gregorian calendar, for
-// years from 0. Years are taken to begin in March, so that a leap day comes last.
-func daysSinceEpoch(year, month, day int) int {
-	if month <= 2 {
-		year--
-		month += 12
-	}
-	year += 400 // no negative division; 400 years are 146,097 days
-	return 365*year + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 + day - 1 - 719468 - 146097
+	return hours*3600 + minutes*60, ""
 }

@@ -119,16 +119,24 @@ func TestFormatDatetime_DOC59(t *testing.T) {
 	}
 }
 
-// Each day from 0000 to 9999 is the one that package time says.
+// Each day from 0000 to 9999 is the one that package time says, and no month has a day
+// more.
 func TestDaysAgainstPackageTime(t *testing.T) {
-	day := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
-	for ; day.Year() < 10_000; day = day.AddDate(0, 0, 1) {
-		y, m, d := day.Date()
-		if got := int64(daysSinceEpoch(y, int(m), d)) * secondsPerDay; got != day.Unix() {
-			t.Fatalf("%v: %d, want %d", day, got, day.Unix())
+	var b []byte
+	for day := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 10_000; {
+		b = day.AppendFormat(b[:0], time.DateOnly)
+		if got, fault := parseDatetime(b); !got.Equal(day) {
+			t.Fatalf("%s: %v, %s", b, got, fault)
 		}
-		if last := day.AddDate(0, 0, 1).Day() == 1; last != (d == daysIn(y, int(m))) {
-			t.Fatalf("%v: %d days in the month", day, daysIn(y, int(m)))
+		month := day.Month()
+		if day = day.AddDate(0, 0, 1); day.Month() != month {
+			b[len(b)-1]++
+			if b[len(b)-1] > '9' {
+				b[len(b)-2], b[len(b)-1] = b[len(b)-2]+1, '0'
+			}
+			if _, fault := parseDatetime(b); fault != faultRange {
+				t.Fatalf("%s is read", b)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package resourcesync
 
 import (
 	"archive/zip"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -50,18 +51,10 @@ const maxName = 1024
 const ratioFrom = 1 << 20
 
 func (l DumpLimits) withDefaults() DumpLimits {
-	if l.Files <= 0 {
-		l.Files = DefaultDumpLimits.Files
-	}
-	if l.FileBytes <= 0 {
-		l.FileBytes = DefaultDumpLimits.FileBytes
-	}
-	if l.Bytes <= 0 {
-		l.Bytes = DefaultDumpLimits.Bytes
-	}
-	if l.Ratio <= 0 {
-		l.Ratio = DefaultDumpLimits.Ratio
-	}
+	l.Files = cmp.Or(max(l.Files, 0), DefaultDumpLimits.Files)
+	l.FileBytes = cmp.Or(max(l.FileBytes, 0), DefaultDumpLimits.FileBytes)
+	l.Bytes = cmp.Or(max(l.Bytes, 0), DefaultDumpLimits.Bytes)
+	l.Ratio = cmp.Or(max(l.Ratio, 0), DefaultDumpLimits.Ratio)
 	return l
 }
 
@@ -100,7 +93,7 @@ func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
 	for _, f := range z.File {
 		name, folder := strings.CutSuffix(f.Name, "/")
 		if fault := nameFault(name); fault != "" {
-			return nil, badPackage("DOC-57", "the package has a file %s, a name that %s", quote([]byte(f.Name)), fault)
+			return nil, badPackage("DOC-57", "the package has a file %s, a name that %s", quote(f.Name), fault)
 		}
 		if err := checkFile(f, folder, l); err != nil {
 			return nil, err
@@ -110,7 +103,7 @@ func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
 			continue
 		}
 		if p.files[name] != nil {
-			return nil, badPackage("DOC-57", "the package has two files named %s", quote([]byte(name)))
+			return nil, badPackage("DOC-57", "the package has two files named %s", quote(name))
 		}
 		p.files[name] = f
 		p.names = append(p.names, name)
@@ -135,7 +128,7 @@ func (p *parcel) checkFolders(folders map[string]bool) error {
 	}
 	for _, name := range p.names {
 		if folders[name] {
-			return badPackage("DOC-57", "the package has %s both as a file and as a folder", quote([]byte(name)))
+			return badPackage("DOC-57", "the package has %s both as a file and as a folder", quote(name))
 		}
 	}
 	return nil
@@ -161,7 +154,7 @@ func nameFault(name string) string {
 
 // checkFile judges what the directory says of a file.
 func checkFile(f *zip.File, folder bool, l DumpLimits) error {
-	name, size, packed := quote([]byte(f.Name)), clamped(f.UncompressedSize64), clamped(f.CompressedSize64)
+	name, size, packed := quote(f.Name), clamped(f.UncompressedSize64), clamped(f.CompressedSize64)
 	switch mode := f.Mode(); {
 	case folder && (mode.Type() != fs.ModeDir || size > 0), !folder && mode.Type() != 0:
 		return badPackage("DOC-57", "%s in the package is neither a plain file nor a folder (%v)", name, mode)

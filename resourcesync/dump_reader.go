@@ -62,7 +62,7 @@ func NewDumpReader(r io.ReaderAt, size int64, o DumpReadOptions) (*DumpReader, e
 	d.head, err = d.reader.Head()
 	if err == nil && d.head.Capability != ResourceDumpManifest && d.head.Capability != ChangeDumpManifest {
 		err = badAt("DOC-38", d.head.Line, d.head.Column, "the capability of %s is %s; a manifest has %q or %q",
-			manifestName, quote([]byte(d.head.Capability)), ResourceDumpManifest, ChangeDumpManifest)
+			manifestName, quote(d.head.Capability), ResourceDumpManifest, ChangeDumpManifest)
 	}
 	if err != nil {
 		_ = d.manifest.Close() // only read
@@ -150,9 +150,9 @@ func (d *DumpReader) open(path string, hasLength bool, length int64, hash string
 	f := d.parcel.files[strings.TrimPrefix(path, "/")]
 	switch {
 	case f == nil:
-		return nil, badPackage(d.rule(), "the package has no file %s, which its manifest names", quote([]byte(path)))
+		return nil, badPackage(d.rule(), "the package has no file %s, which its manifest names", quote(path))
 	case hasLength && length != clamped(f.UncompressedSize64):
-		return nil, badPackage("DOC-56", "%s has %d bytes in the package; its manifest says %d", quote([]byte(path)), f.UncompressedSize64, length)
+		return nil, badPackage("DOC-56", "%s has %d bytes in the package; its manifest says %d", quote(path), f.UncompressedSize64, length)
 	}
 	r, err := d.parcel.open(f)
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *bitstream) Read(p []byte) (int, error) {
 	n, err := b.file.Read(p)
 	_, _ = b.hasher.Write(p[:n]) // it never fails
 	if errors.Is(err, io.EOF) && b.want.Compare(b.hasher.Digests()) == Different {
-		err = badPackage("DOC-55", "%s is not what its manifest says: its hashes are %v and not %v", quote([]byte(b.path)), b.hasher.Digests(), b.want)
+		err = badPackage("DOC-55", "%s is not what its manifest says: its hashes are %v and not %v", quote(b.path), b.hasher.Digests(), b.want)
 	}
 	return n, err
 }
@@ -217,7 +217,7 @@ func (d *damaged) Read(p []byte) (int, error) {
 // it.
 func (p *parcel) damage(name string, err error) error {
 	if broken := p.source.err.Load(); broken != nil {
-		return fmt.Errorf("reading %s in the package: %w", quote([]byte(name)), *broken)
+		return fmt.Errorf("reading %s in the package: %w", quote(name), *broken)
 	}
-	return badPackage("DOC-36", "%s in the package is damaged: %v", quote([]byte(name)), err)
+	return badPackage("DOC-36", "%s in the package is damaged: %v", quote(name), err)
 }

@@ -54,7 +54,7 @@ type DumpWriter struct {
 func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error) {
 	if h.Capability != ResourceDumpManifest && h.Capability != ChangeDumpManifest {
 		return nil, &Error{Kind: BadDocument, Rule: "DOC-38", Msg: fmt.Sprintf("the capability is %s; the manifest of a package has %q or %q",
-			quote([]byte(h.Capability)), ResourceDumpManifest, ChangeDumpManifest)}
+			quote(h.Capability), ResourceDumpManifest, ChangeDumpManifest)}
 	}
 	if o.Algorithms == nil {
 		o.Algorithms = []Algorithm{MD5, SHA256}
@@ -92,7 +92,7 @@ func (d *DumpWriter) Write(e Entry, bitstreams ...io.Reader) error {
 	e.Links = append([]Link(nil), e.Links...) // they are filled in
 	files := d.filesOf(&e)
 	if len(files) != len(bitstreams) {
-		return fmt.Errorf("the entry %s has %d paths, but %d bitstreams were given", quote([]byte(e.Loc)), len(files), len(bitstreams))
+		return fmt.Errorf("the entry %s has %d paths, but %d bitstreams were given", quote(e.Loc), len(files), len(bitstreams))
 	}
 	if err := d.admit(e, files); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (d *DumpWriter) admit(e Entry, files []dumpFile) error {
 	seen := make(map[string]bool)
 	for _, f := range files {
 		bad := func(format string, args ...any) error {
-			return &Error{Kind: BadDocument, Rule: "DOC-57", Msg: fmt.Sprintf("the path %s ", quote([]byte(f.path))) + fmt.Sprintf(format, args...)}
+			return &Error{Kind: BadDocument, Rule: "DOC-57", Msg: fmt.Sprintf("the path %s ", quote(f.path)) + fmt.Sprintf(format, args...)}
 		}
 		switch fault := nameFault(f.name()); {
 		case !strings.HasPrefix(f.path, "/"):
@@ -163,7 +163,7 @@ func (d *DumpWriter) admit(e Entry, files []dumpFile) error {
 
 // wouldTake returns what Write would, and writes nothing.
 func (d *Writer) wouldTake(e *Entry) error {
-	c := &d.composer
+	c := d.composer
 	before := c.now()
 	if err := c.entry(e); err != nil {
 		return err
@@ -199,14 +199,14 @@ func (d *DumpWriter) add(f dumpFile, modified time.Time, from io.Reader) error {
 	stated := ParseHashes(*f.hash)
 	hasher := NewHasher(append(stated.Algorithms(), d.options.Algorithms...)...)
 	if _, err := io.CopyBuffer(io.MultiWriter(to, hasher), from, d.buf); err != nil {
-		return fmt.Errorf("writing %s into the package: %w", quote([]byte(f.path)), err)
+		return fmt.Errorf("writing %s into the package: %w", quote(f.path), err)
 	}
 	found := hasher.Digests()
 	switch {
 	case *f.hasLength && *f.length != hasher.Length():
-		return badPackage("DOC-56", "the bitstream of %s has %d bytes; its entry says %d", quote([]byte(f.path)), hasher.Length(), *f.length)
+		return badPackage("DOC-56", "the bitstream of %s has %d bytes; its entry says %d", quote(f.path), hasher.Length(), *f.length)
 	case stated.Compare(found) == Different:
-		return badPackage("DOC-55", "the bitstream of %s is not what its entry says: its hashes are %v and not %v", quote([]byte(f.path)), found, stated)
+		return badPackage("DOC-55", "the bitstream of %s is not what its entry says: its hashes are %v and not %v", quote(f.path), found, stated)
 	}
 	*f.hasLength, *f.length = true, hasher.Length()
 	if *f.hash == "" {

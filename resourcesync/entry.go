@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// entry is one url or sitemap element. It is used again for the next.
+// entry is one url or sitemap element.
 type entry struct {
 	line, column         int
 	seen                 child  // the children that were there
@@ -31,166 +31,136 @@ const (
 	childLink // may stand before rs:md as well
 )
 
-// export makes an Entry of e, which keeps nothing of it.
+// childNames are the names of the children in the sitemap namespace, in the order of
+// the bits. A sitemap element has the first two only.
+var childNames = [...]string{"loc", "lastmod", "changefreq", "priority"}
+
+var lastMod = []byte("lastmod")
+
+// export returns e as an Entry.
 func (e *entry) export() Entry {
 	m := &e.md
 	return Entry{
 		Loc: e.loc, Written: e.written, LastMod: e.lastMod, ChangeFreq: e.changeFreq, Priority: e.priority,
-		Change: m.change, Datetime: m.datetime, Capability: m.capability,
-		At: m.at, Completed: m.completed, From: m.from, Until: m.until, Modified: m.modified,
+		Change: m.change, Datetime: m.time(fldDatetime), Capability: m.text(fldCapability),
+		At: m.time(fldAt), Completed: m.time(fldCompleted), From: m.time(fldFrom), Until: m.time(fldUntil), Modified: m.time(fldModified),
 		Length: m.length, HasLength: m.has(fldLength),
-		Hash: m.hash, Type: m.mediaType, Encoding: m.encoding, Path: m.path,
+		Hash: m.text(fldHash), Type: m.text(fldType), Encoding: m.text(fldEncoding), Path: m.text(fldPath),
 		Links: e.links, Attributes: m.foreign, Line: e.line, Column: e.column,
 	}
 }
 
 // readEntry reads a url or sitemap element whose start tag is current.
-func (d *document) readEntry() error {
+func (d *document) readEntry() {
 	e := &d.entry
-	*e = entry{links: e.links[:0]}
+	*e = entry{}
 	e.line, e.column = d.xml.in.locate(d.xml.tok)
 	if d.entries++; d.entries > d.xml.in.limits.Entries {
-		return d.xml.in.fail(OverLimit, "DOC-60", d.xml.tok, "the document has more than %d entries; %s", d.xml.in.limits.Entries, d.xml.in.advice)
+		d.overLimit("DOC-60", "the document has more than %d entries; %s", d.xml.in.limits.Entries, d.xml.in.advice)
 	}
 	for i := range d.xml.attrs {
 		if a := &d.xml.attrs[i]; !a.declares {
-			if err := d.odd("DOC-15", a.off, "%s has the attribute %s; it must have none", d.entryName(), quote(d.xml.attrName(a))); err != nil {
-				return err
-			}
+			d.odd("DOC-15", a.off, "%s has the attribute %s; it must have none", d.entryName, quote(d.xml.attrName(a)))
 		}
 	}
-	if d.keep {
-		e.links = nil // they are given away
-	}
-	for {
-		ev, err := d.xml.next()
+	for ev := d.xml.next(); ev == evStart || ev == evText; ev = d.xml.next() {
 		switch {
-		case err != nil:
-			return err
 		case ev == evText:
-			err = d.blank("DOC-15", d.entryName())
-		case ev == evEnd:
-			if e.seen&childLoc == 0 {
-				return badAt("DOC-16", e.line, e.column, "this %s lacks loc, the address of the resource", d.entryName())
-			}
-			return nil
+			d.blank("DOC-15", d.entryName)
 		case d.xml.ns == nsSitemap:
-			err = d.sitemapChild(e)
-		case d.xml.ns == nsRS && string(d.xml.local) == "md":
+			d.sitemapChild(e)
+		case d.is(nsRS, "md"):
 			if e.seen&childMD != 0 {
-				return d.bad("DOC-17", d.xml.tok, "a second rs:md in one %s; there must be one", d.entryName())
+				d.bad("DOC-17", d.xml.tok, "a second rs:md in one %s; there must be one", d.entryName)
 			}
 			e.seen |= childMD
-			if err = d.readMetadata(&e.md); err == nil {
-				err = d.empty("rs:md")
+			d.readMetadata(&e.md)
+			d.empty("rs:md")
+		case d.is(nsRS, "ln"):
+			e.seen |= childLink
+			if d.readLink() && d.keep {
+				e.links = d.addLink(e.links, d.ln.link())
 			}
-		case d.xml.ns == nsRS && string(d.xml.local) == "ln":
-			err = d.entryLink(e)
+			d.empty("rs:ln")
 		default:
-			err = d.skip()
+			d.skip()
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if e.seen&childLoc == 0 {
+		d.fail(badAt("DOC-16", e.line, e.column, "this %s lacks loc, the address of the resource", d.entryName))
 	}
 }
 
-func (d *document) entryLink(e *entry) error {
-	var rel relation
-	e.seen |= childLink
-	ok, err := d.readLink(&d.link, &rel)
-	if err != nil {
-		return err
+// addLink appends l to the links of one place.
+func (d *document) addLink(links []Link, l Link) []Link {
+	if len(links) == d.xml.in.limits.Links {
+		d.overLimit("XML", "more than %d links in one place", d.xml.in.limits.Links)
 	}
-	if ok && d.keep {
-		if len(e.links) == d.xml.in.limits.Links {
-			return d.tooManyLinks()
-		}
-		e.links = append(e.links, d.link)
-	}
-	return d.empty("rs:ln")
-}
-
-func (d *document) tooManyLinks() error {
-	return d.xml.in.fail(OverLimit, "XML", d.xml.tok, "more than %d links in one place", d.xml.in.limits.Links)
+	return append(links, l)
 }
 
 // sitemapChild reads an element of the sitemap namespace within an entry.
-func (d *document) sitemapChild(e *entry) error {
-	var c child
-	switch string(d.xml.local) {
-	case "loc":
-		c = childLoc
-	case "lastmod":
-		c = childLastMod
-	case "changefreq":
-		c = childChangeFreq
-	case "priority":
-		c = childPriority
-	case "md", "ln":
-		return d.stray()
+func (d *document) sitemapChild(e *entry) {
+	known := childNames[:]
+	if d.index {
+		known = childNames[:2]
 	}
-	if c == 0 || d.index && c > childLastMod {
-		if err := d.odd("DOC-15", d.xml.tok, "the element %s does not belong in a %s", quote(d.xml.tag.name), d.entryName()); err != nil {
-			return err
+	for i, name := range known {
+		if name != string(d.xml.local) {
+			continue
 		}
-		return d.skip()
-	}
-	if e.seen >= c {
-		if skip, err := d.misplaced(e, c); skip || err != nil {
-			return err
+		c := child(1) << i
+		if e.seen >= c && d.again(e, c) {
+			return
 		}
+		e.seen |= c
+		switch c {
+		case childLoc:
+			d.readLoc(e)
+		case childLastMod:
+			v := d.textOf("DOC-16", name)
+			e.lastMod, _ = d.datetime(lastMod, d.contentOff(), v)
+		case childChangeFreq:
+			e.changeFreq = d.readWord(name, &d.changeFreq)
+		case childPriority:
+			e.priority = d.readWord(name, &d.priority)
+		}
+		return
 	}
-	e.seen |= c
-	switch c {
-	case childLoc:
-		return d.readLoc(e)
-	case childLastMod:
-		return d.readLastMod(e)
-	case childChangeFreq:
-		return d.readWord("changefreq", &e.changeFreq, &d.changeFreq)
-	default:
-		return d.readWord("priority", &e.priority, &d.priority)
-	}
+	d.stray("DOC-15", d.entryName)
 }
 
-// misplaced judges a child that comes again, or after one that it belongs
-// before. One that comes again is skipped.
-func (d *document) misplaced(e *entry, c child) (skipped bool, err error) {
+// again checks a child that comes again, or after one that it belongs before. It
+// returns true if it passed over the child.
+func (d *document) again(e *entry, c child) bool {
 	switch {
 	case e.seen&c == 0 && d.general:
-		return false, d.odd("DOC-51", d.xml.tok, "%s stands after an element that it belongs before; the order is loc, lastmod, changefreq, priority, rs:md, rs:ln", d.xml.local)
+		d.odd("DOC-51", d.xml.tok, "%s stands after an element that it belongs before; the order is loc, lastmod, changefreq, priority, rs:md, rs:ln", d.xml.local)
+		return false
 	case e.seen&c == 0 || c > childLastMod && !d.general:
-		return false, nil
+		return false
 	case c == childLoc:
-		return true, d.bad("DOC-16", d.xml.tok, "a second loc in one %s; there must be one", d.entryName())
+		d.bad("DOC-16", d.xml.tok, "a second loc in one %s; there must be one", d.entryName)
 	}
-	if err := d.odd("DOC-16", d.xml.tok, "a second %s in one %s; there may be one", d.xml.local, d.entryName()); err != nil {
-		return true, err
-	}
-	return true, d.skip()
+	d.odd("DOC-16", d.xml.tok, "a second %s in one %s; there may be one", d.xml.local, d.entryName)
+	d.skip()
+	return true
 }
 
-func (d *document) readLoc(e *entry) error {
-	v, err := d.textOf("DOC-16", "loc")
+func (d *document) readLoc(e *entry) {
+	const notAbsolute = "loc is %s; it must be an absolute URI such as https://example.org/a"
+	v := d.textOf("DOC-16", "loc")
 	switch {
-	case err != nil:
-		return err
 	case len(v) == 0:
-		return d.badContent("DOC-16", "loc is empty; it must be the address of the resource")
-	case !isAbsoluteURI(v):
-		const msg = "loc is %s; it must be an absolute URI such as https://example.org/a"
-		end := bytes.IndexFunc(v, isBlankOrControl)
-		if absolute := end >= 0 && isAbsoluteURI(v[:end]); !absolute && !d.anyLoc {
-			return d.badContent("DOC-16", msg, quote(v))
+		d.bad("DOC-16", d.contentOff(), "loc is empty; it must be the address of the resource")
+	case isAbsoluteURI(v):
+		if d.general || d.oddLocs != nil {
+			d.toTheLetter(v)
 		}
-		if err := d.oddContent("DOC-16", msg, quote(v)); err != nil {
-			return err
-		}
-	case d.general || d.oddLocs != nil:
-		if err := d.toTheLetter(v); err != nil {
-			return err
-		}
+	case d.anyLoc, isAbsoluteURI(v[:max(bytes.IndexFunc(v, isBlankOrControl), 0)]):
+		d.odd("DOC-16", d.contentOff(), notAbsolute, quote(v))
+	default:
+		d.bad("DOC-16", d.contentOff(), notAbsolute, quote(v))
 	}
 	if d.keep {
 		written := string(v)
@@ -198,113 +168,66 @@ func (d *document) readLoc(e *entry) error {
 			e.written = written
 		}
 	}
-	return nil
 }
 
-// toTheLetter judges an absolute loc as a Writer does.
-func (d *document) toTheLetter(v []byte) error {
+// toTheLetter checks an absolute loc as a Writer does.
+func (d *document) toTheLetter(v []byte) {
 	plain := 0 // most have nothing else
 	for plain < len(v) && valueClasses[v[plain]]&isURIByte != 0 {
 		plain++
 	}
 	if plain < len(v) {
 		if fault := uriFault(string(v)); fault != "" {
-			if err := d.oddLoc("DOC-16", "loc is %s, which is not a URI: %s", quote(v), fault); err != nil {
-				return err
-			}
+			d.oddLoc("DOC-16", "loc is %s, which is not a URI: %s", quote(v), fault)
 		}
 	}
-	if len(v) <= maxLoc {
-		return nil
+	if len(v) > maxLoc && utf8.RuneCount(v) > maxLoc {
+		d.oddLoc("DOC-60", "loc has %d characters; the schema of sitemaps wants at most %d", utf8.RuneCount(v), maxLoc)
 	}
-	if n := utf8.RuneCount(v); n > maxLoc {
-		return d.oddLoc("DOC-60", "loc has %d characters; the schema of sitemaps wants at most %d", n, maxLoc)
-	}
-	return nil
 }
 
-func (d *document) oddLoc(rule, format string, args ...any) error {
+func (d *document) oddLoc(rule, format string, args ...any) {
+	line, column := d.xml.in.locate(d.contentOff())
 	if d.general {
-		return d.oddContent(rule, format, args...)
+		d.oddAt(rule, line, column, format, args...)
+	} else {
+		d.oddLocs.add(rule, line, column, format, args...)
 	}
-	line, column := d.xml.in.locate(int(max(d.contentAt-d.xml.in.base, 0)))
-	d.oddLocs.add(rule, line, column, format, args...)
-	return nil
 }
 
-func (d *document) readLastMod(e *entry) error {
-	v, err := d.textOf("DOC-16", "lastmod")
-	if err != nil {
-		return err
+// readWord reads an element that is not checked. Most have the same text as the one
+// before, last.
+func (d *document) readWord(name string, last *string) string {
+	text := d.textOf("DOC-15", name)
+	if !d.keep {
+		return ""
 	}
-	t, fault := parseDatetime(v)
-	if fault != "" {
-		if err := d.oddContent("DOC-59", "lastmod is %s, which is not a W3C datetime: %s", quote(v), fault); err != nil {
-			return err
-		}
-		t = withoutZone(v, fault)
-	}
-	e.lastMod = t
-	return nil
+	return again(last, text)
 }
 
-// readWord reads an element that is not checked into v. Most have the same text
-// as the one before, last, which then serves again.
-func (d *document) readWord(name string, v, last *string) error {
-	text, err := d.textOf("DOC-15", name)
-	if err == nil && d.keep {
-		*v = again(last, text)
-	}
-	return err
-}
-
-// again returns b as a string: as last, if it is the same, without a copy.
-func again(last *string, b []byte) string {
-	if *last != string(b) {
-		*last = string(b)
-	}
-	return *last
-}
-
-// textOf reads an element that holds text alone, and returns the text without
-// white space around it. It is good until the next call.
-func (d *document) textOf(rule, what string) ([]byte, error) {
-	if err := d.attributes(0, nil, nil); err != nil {
-		return nil, err
-	}
+// textOf reads an element that contains text alone, and returns the text without
+// white space around it. The text is valid until the next call.
+func (d *document) textOf(rule, what string) []byte {
+	d.attributes(nil, 0)
 	d.content = d.content[:0]
 	d.contentAt = d.xml.in.base + int64(d.xml.in.p)
-	for {
-		ev, err := d.xml.next()
+	for ev := d.xml.next(); ev == evStart || ev == evText; ev = d.xml.next() {
 		switch {
-		case err != nil:
-			return nil, err
-		case ev == evEnd:
-			return trimSpace(d.content), nil
 		case ev == evStart:
-			if err := d.odd(rule, d.xml.tok, "the element %s stands within %s, which may hold text only", quote(d.xml.tag.name), what); err != nil {
-				return nil, err
-			}
-			if err := d.skip(); err != nil {
-				return nil, err
-			}
+			d.odd(rule, d.xml.tok, "the element %s stands within %s, which may hold text only", quote(d.xml.tag.name), what)
+			d.skip()
 			continue
 		case len(d.content)+len(d.xml.text) > d.xml.in.limits.Token:
-			return nil, d.xml.in.fail(OverLimit, "XML", d.xml.tok, "the text of %s is longer than %d bytes", what, d.xml.in.limits.Token)
+			d.overLimit("XML", "the text of %s is longer than %d bytes", what, d.xml.in.limits.Token)
 		}
 		d.content = append(d.content, d.xml.text...)
 	}
+	return trimSpace(d.content)
 }
 
-// badContent is an error of the text that textOf returned last. Where its
-// beginning has left the window, the place is as near to it as is known.
-func (d *document) badContent(rule, format string, args ...any) error {
-	return d.bad(rule, int(max(d.contentAt-d.xml.in.base, 0)), format, args...)
-}
-
-func (d *document) oddContent(rule, format string, args ...any) error {
-	return d.odd(rule, int(max(d.contentAt-d.xml.in.base, 0)), format, args...)
-}
+// contentOff is where the text begins that textOf returned last. If its beginning has
+// left the window, it is the nearest place that is known.
+func (d *document) contentOff() int { return int(max(d.contentAt-d.xml.in.base, 0)) }
 
 func isBlankOrControl(r rune) bool { return r <= ' ' || r == 0x7F }
 

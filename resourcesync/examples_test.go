@@ -82,9 +82,9 @@ var exampleTolerations = map[string][]string{
 	"0.9.1/resourcesync_ex_2_4": {noUp("DOC-36")},
 	"0.9.1/resourcesync_ex_2_5": {noUp("DOC-38")},
 	"0.9.1/resourcesync_ex_2_8": {noUp("DOC-35")},
-	"0.9.1/test_ex_1":           allAttributes("Resource List", "DOC-34", "at", "capability", "change", "completed", "from", "path", "until"),
-	"0.9.1/test_ex_2":           allAttributes("Resource List Index", "DOC-35", "capability", "change", "from", "path", "until"),
-	"0.9.1/test_ex_3":           allAttributes("Resource List", "DOC-34", "at", "capability", "change", "completed", "from", "path", "until"),
+	"0.9.1/test_ex_1":           allAttributes("Resource List", "DOC-34", "at", "completed", "from", "until", "capability", "path", "change"),
+	"0.9.1/test_ex_2":           allAttributes("Resource List Index", "DOC-35", "from", "until", "capability", "path", "change"),
+	"0.9.1/test_ex_3":           allAttributes("Resource List", "DOC-34", "at", "completed", "from", "until", "capability", "path", "change"),
 
 	"1.1/resourcesync_ex_1": {noUp("DOC-34")},
 	"1.1/resourcesync_ex_2": {noUp("DOC-34")},

@@ -162,7 +162,7 @@ func checkOddHashes(t *testing.T, doc string, entries []Entry, odd int) {
 	t.Helper()
 	want := 0
 	count := func(hash string) {
-		if hash != "" && !hasDigest([]byte(hash)) {
+		if hash != "" && !hasDigest(hash) {
 			want++
 			if ParseHashes(hash) != (Digests{}) {
 				t.Errorf("%q: %q has a digest", doc, hash)

@@ -1,7 +1,6 @@
 package resourcesync
 
 import (
-	"bytes"
 	"crypto/md5"  //nolint:gosec // the specification names it; see Algorithm
 	"crypto/sha1" //nolint:gosec // as md5
 	"crypto/sha256"
@@ -9,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"iter"
 	"strings"
 )
 
@@ -62,20 +62,11 @@ type Digests struct{ sums [algorithmCount]string } // raw bytes, not digits
 func ParseHashes(s string) Digests {
 	var d Digests
 	var torn [algorithmCount]bool
-	for element := range strings.FieldsSeq(s) {
-		name, digits, _ := strings.Cut(element, ":")
-		for a := range algorithmCount {
-			if len(digits) != 2*algorithms[a].size || !strings.EqualFold(name, algorithms[a].name) {
-				continue
-			}
-			var sum [sha512.Size]byte
-			n, err := hex.Decode(sum[:], []byte(digits))
-			if err != nil {
-				continue
-			}
-			torn[a] = torn[a] || d.sums[a] != "" && d.sums[a] != string(sum[:n])
-			d.sums[a] = string(sum[:n])
-		}
+	for a, digits := range digestsOf(s) {
+		var sum [sha512.Size]byte
+		n, _ := hex.Decode(sum[:], []byte(digits)) // these are hexadecimal
+		torn[a] = torn[a] || d.sums[a] != "" && d.sums[a] != string(sum[:n])
+		d.sums[a] = string(sum[:n])
 	}
 	for a, t := range torn {
 		if t {
@@ -85,27 +76,29 @@ func ParseHashes(s string) Digests {
 	return d
 }
 
-// hasDigest reports whether a list of algorithm:digest has a digest that ParseHashes
-// takes, at least before it looks whether another contradicts it.
-func hasDigest(list []byte) bool {
-	for element := range bytes.FieldsSeq(list) {
-		name, digits, _ := bytes.Cut(element, []byte{':'})
-		for a := range algorithmCount {
-			if len(digits) == 2*algorithms[a].size && strings.EqualFold(string(name), algorithms[a].name) && isHex(digits) {
-				return true
+// digestsOf goes through the recognised algorithms in a list of algorithm:digest that
+// have a hexadecimal digest of their length.
+func digestsOf(list string) iter.Seq2[Algorithm, string] {
+	return func(yield func(Algorithm, string) bool) {
+		for element := range strings.FieldsSeq(list) {
+			name, digits, _ := strings.Cut(element, ":")
+			for a := range algorithmCount {
+				known := len(digits) == 2*algorithms[a].size && strings.EqualFold(name, algorithms[a].name) && all(digits, isHexByte)
+				if known && !yield(a, digits) {
+					return
+				}
 			}
 		}
 	}
-	return false
 }
 
-func isHex(digits []byte) bool {
-	for _, c := range digits {
-		if '0' > c || c > '9' && 'A' > c || c > 'F' && 'a' > c || c > 'f' {
-			return false
-		}
+// hasDigest reports whether ParseHashes finds a digest in list, whether or not another
+// one contradicts it.
+func hasDigest(list string) bool {
+	for range digestsOf(list) {
+		return true
 	}
-	return true
+	return false
 }
 
 // String writes the digests as version 1.1 does: algorithm:digest in lower case,

@@ -64,7 +64,7 @@ func TestParseHashes_DOC55(t *testing.T) {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 			// What contradicts itself is the one thing that parsing tells and this does not.
-			if has := hasDigest([]byte(tc.in)); has != (d != Digests{}) {
+			if has := hasDigest(tc.in); has != (d != Digests{}) {
 				t.Errorf("has a digest: %v", has)
 			}
 			if again := ParseHashes(d.String()); again != d {

@@ -16,6 +16,9 @@ type kind struct {
 	// in the interval of the document; 0 where there is no order that must be kept.
 	// That of a Change Dump only should (DOC-41): there only within is set.
 	order, within field
+	// changes are how such a document can change, for framework notifications (DOC-20);
+	// nil if these are not about such documents.
+	changes []ChangeType
 	// inputOnly says that such a document should no longer be written.
 	inputOnly bool
 }
@@ -43,41 +46,41 @@ var (
 // documents are the kinds of documents on urlset, by capability.
 var documents = map[string]*kind{
 	Description: {
-		name: "Source Description", rule: "DOC-30", entry: attributes{may: fldCapability},
+		name: "Source Description", rule: "DOC-30", entry: attributes{may: fldCapability}, changes: anyChange,
 	},
 	CapabilityList: {
-		name: "Capability List", rule: "DOC-32", up: true, entry: attributes{must: fldCapability},
+		name: "Capability List", rule: "DOC-32", up: true, entry: attributes{must: fldCapability}, changes: anyChange,
 	},
 	ResourceList: {
-		name: "Resource List", rule: "DOC-34", up: true, head: snapshot,
+		name: "Resource List", rule: "DOC-34", up: true, head: snapshot, changes: anyChange[:2],
 	},
 	ResourceDump: {
-		name: "Resource Dump", rule: "DOC-36", up: true, head: snapshot, entry: ofSnapshots,
+		name: "Resource Dump", rule: "DOC-36", up: true, head: snapshot, entry: ofSnapshots, changes: anyChange[:1],
 	},
 	ResourceDumpManifest: {
 		name: "Resource Dump Manifest", rule: "DOC-38", up: true, head: snapshot, entry: attributes{must: fldPath},
 	},
 	ChangeList: {
-		name: "Change List", rule: "DOC-39", up: true, head: interval, entry: ofChanges, order: fldDatetime,
+		name: "Change List", rule: "DOC-39", up: true, head: interval, entry: ofChanges, order: fldDatetime, changes: anyChange[:2],
 	},
 	ChangeDump: {
-		name: "Change Dump", rule: "DOC-41", up: true, head: interval, entry: ofIntervals, within: fldFrom,
+		name: "Change Dump", rule: "DOC-41", up: true, head: interval, entry: ofIntervals, within: fldFrom, changes: anyChange[:2],
 	},
 	ChangeDumpManifest: {
 		name: "Change Dump Manifest", rule: "DOC-43", up: true, head: interval,
 		entry: attributes{must: fldChange | pathButDeleted, may: fldDatetime}, order: fldDatetime,
 	},
 	ResourceListArchive: {
-		name: "Resource List Archive", rule: "DOC-44", up: true, entry: ofSnapshots,
+		name: "Resource List Archive", rule: "DOC-44", up: true, entry: ofSnapshots, changes: anyChange,
 	},
 	ResourceDumpArchive: {
-		name: "Resource Dump Archive", rule: "DOC-44", up: true, entry: ofSnapshots,
+		name: "Resource Dump Archive", rule: "DOC-44", up: true, entry: ofSnapshots, changes: anyChange,
 	},
 	ChangeListArchive: {
-		name: "Change List Archive", rule: "DOC-45", up: true, entry: ofIntervals, order: fldFrom,
+		name: "Change List Archive", rule: "DOC-45", up: true, entry: ofIntervals, order: fldFrom, changes: anyChange,
 	},
 	ChangeDumpArchive: {
-		name: "Change Dump Archive", rule: "DOC-45", up: true, entry: ofIntervals, order: fldFrom,
+		name: "Change Dump Archive", rule: "DOC-45", up: true, entry: ofIntervals, order: fldFrom, changes: anyChange,
 	},
 	ChangeNotification: {
 		name: "Change Notification", rule: "DOC-12", entryRule: "DOC-17", orderRule: "DOC-18",

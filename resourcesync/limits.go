@@ -1,5 +1,7 @@
 package resourcesync
 
+import "cmp"
+
 // Limits bounds what a reader takes in. A field that is zero or negative stands
 // for the one of DefaultLimits.
 type Limits struct {
@@ -35,24 +37,11 @@ var DefaultLimits = Limits{
 const minToken = 64
 
 func (l Limits) withDefaults() Limits {
-	if l.Bytes <= 0 {
-		l.Bytes = DefaultLimits.Bytes
-	}
-	if l.Depth <= 0 {
-		l.Depth = DefaultLimits.Depth
-	}
-	if l.Attributes <= 0 {
-		l.Attributes = DefaultLimits.Attributes
-	}
-	if l.Token <= 0 {
-		l.Token = DefaultLimits.Token
-	}
-	l.Token = max(l.Token, minToken)
-	if l.Entries <= 0 {
-		l.Entries = DefaultLimits.Entries
-	}
-	if l.Links <= 0 {
-		l.Links = DefaultLimits.Links
-	}
+	l.Bytes = cmp.Or(max(l.Bytes, 0), DefaultLimits.Bytes)
+	l.Depth = cmp.Or(max(l.Depth, 0), DefaultLimits.Depth)
+	l.Attributes = cmp.Or(max(l.Attributes, 0), DefaultLimits.Attributes)
+	l.Token = max(cmp.Or(max(l.Token, 0), DefaultLimits.Token), minToken)
+	l.Entries = cmp.Or(max(l.Entries, 0), DefaultLimits.Entries)
+	l.Links = cmp.Or(max(l.Links, 0), DefaultLimits.Links)
 	return l
 }

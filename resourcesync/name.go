@@ -32,17 +32,17 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 			broken := r == utf8.RuneError && n <= 1
 			switch {
 			case broken && p+utf8.UTFMax > s.in.w && !s.in.eof:
-				_ = s.in.short(what)
+				s.in.short(what)
 				return -1, -1
 			case broken:
-				_ = s.in.badChar(p, what)
+				s.in.badChar(p, what)
 				return -1, -1
 			case p == start && !isNameStart(r), !isName(r):
 				return p, colon
 			}
 			p += n
 		case p == s.in.w:
-			_ = s.in.short(what)
+			s.in.short(what)
 			return -1, -1
 		default:
 			if colon >= 0 && !startsNCName(b[start+colon+1:p]) {
@@ -64,9 +64,9 @@ func (s *scanner) unexpected(p int, what string) bool {
 func (s *scanner) expected(p int, sentence, what string) bool {
 	switch {
 	case p >= s.in.w, !s.in.eof && !utf8.FullRune(s.in.buf[p:s.in.w]):
-		_ = s.in.short(what)
+		s.in.short(what)
 	case classes[s.in.buf[p]]&(clsText|clsSpace) == 0 && !has("<&]", s.in.buf[p]) && s.in.chars(p) == 0:
-		_ = s.in.badChar(p, what)
+		s.in.badChar(p, what)
 	default:
 		r, _ := utf8.DecodeRune(s.in.buf[p:s.in.w])
 		s.in.refuse(p, "%s: found %s in %s", sentence, strconv.QuoteRune(r), what)

@@ -48,19 +48,13 @@ func CheckNotification(r io.Reader, l Limits) (Notification, error) {
 // Check reads the rest of the document as CheckNotification does, without handing
 // entries on.
 func (n *NotificationReader) Check() (Notification, error) {
-	if n.err != nil && !errors.Is(n.err, io.EOF) {
-		return Notification{}, n.err
-	}
 	n.doc.keep = false
-	for n.err == nil {
-		ok, err := n.advance()
-		if err != nil {
-			n.err = n.drain(err)
-			return Notification{}, n.err
-		}
-		if !ok {
-			n.err = io.EOF
-		}
+	for n.advance() {
+		continue
+	}
+	if n.doc.failed() {
+		n.drain()
+		return Notification{}, n.doc.err()
 	}
 	return n.n, nil
 }
@@ -78,19 +72,20 @@ func (n *NotificationReader) OddHashes() ([]Toleration, int) {
 	return slices.Clone(n.oddHashes.kept), n.oddHashes.count
 }
 
-// drain reads on after a broken rule, to see whether the document is
-// well-formed at all.
-func (n *NotificationReader) drain(broken error) error {
+// drain reads on after a broken rule, to check whether the document is well-formed at
+// all.
+func (n *NotificationReader) drain() {
+	broken, in := n.doc.err(), &n.doc.xml.in
 	var e *Error
 	if !errors.As(broken, &e) || e.Kind != BadDocument {
-		return broken
+		return
 	}
-	for {
-		if _, err := n.doc.xml.next(); errors.Is(err, io.EOF) {
-			return broken
-		} else if err != nil {
-			return err
-		}
+	in.err = nil
+	for n.doc.xml.next() != evNone {
+		continue
+	}
+	if !n.doc.failed() {
+		in.err = broken
 	}
 }
 
@@ -103,7 +98,6 @@ type NotificationReader struct {
 	n         Notification
 	oddHashes pardons
 	oddLocs   pardons
-	err       error // sticky
 
 	// The first and the last entry with a datetime. As entries come in order,
 	// these are the earliest and the latest, which is what remains to be checked
@@ -133,16 +127,8 @@ func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
 // underlying reader. An error is about the whole document, the entries returned
 // before it included. An Entry belongs to the caller.
 func (n *NotificationReader) Next() (Entry, error) {
-	if n.err != nil {
-		return Entry{}, n.err
-	}
-	ok, err := n.advance()
-	if err == nil && !ok {
-		err = io.EOF
-	}
-	if err != nil {
-		n.err = err
-		return Entry{}, err
+	if !n.advance() {
+		return Entry{}, n.doc.err()
 	}
 	return n.doc.entry.export(), nil
 }
@@ -152,126 +138,114 @@ func (n *NotificationReader) Next() (Entry, error) {
 // Until are there with the first entry, unless the document tells them late.
 func (n *NotificationReader) Notification() Notification { return n.n }
 
-// advance reads one entry into n.doc.entry and checks it. It returns false
-// after the last, when the document has been checked as a whole.
-func (n *NotificationReader) advance() (bool, error) {
-	ok, err := n.doc.nextEntry()
-	n.n.Up = n.doc.up
-	switch {
-	case err != nil:
-		return false, err
-	case !ok:
-		return false, n.checkEnd()
+// advance reads one entry into n.doc.entry and checks it. It returns false after an
+// error, and after the last entry, when the document has been checked as a whole.
+func (n *NotificationReader) advance() bool {
+	if n.doc.err() != nil {
+		return false
 	}
-	return true, n.checkEntry(&n.doc.entry)
+	ok := n.doc.nextEntry()
+	n.n.Up = n.doc.up
+	if ok {
+		n.checkEntry(&n.doc.entry)
+	} else {
+		n.checkEnd()
+	}
+	return ok && !n.doc.failed()
 }
 
 // checkRoot applies DOC-12, DOC-13 and DOC-20 to the rs:md of the document.
-func (n *NotificationReader) checkRoot() error {
-	m := &n.doc.root
-	bad := func(rule, format string, args ...any) error {
-		return badAt(rule, m.line, m.column, format, args...)
-	}
+func (n *NotificationReader) checkRoot() {
+	m, capability := &n.doc.root, n.doc.root.text(fldCapability)
+	bad := func(rule, format string, args ...any) { n.doc.fail(badAt(rule, m.line, m.column, format, args...)) }
 	switch {
 	case !m.has(fldCapability):
-		return bad("DOC-12", "the rs:md of the document lacks capability=%q", ChangeNotification)
-	case m.capability == ChangeNotification, m.capability == FrameworkNotification:
-		n.n.Capability = m.capability
-	case m.capability == ChangelistNotification, m.capability == ChangeList:
+		bad("DOC-12", "the rs:md of the document lacks capability=%q", ChangeNotification)
+	case capability == ChangeNotification, capability == FrameworkNotification:
+		n.n.Capability = capability
+	case capability == ChangelistNotification, capability == ChangeList:
 		n.n.Capability, n.n.Legacy = ChangeNotification, true
 	default:
-		return bad("DOC-12", "the capability of the document is %s; a notification has %q or %q",
-			quote([]byte(m.capability)), ChangeNotification, FrameworkNotification)
+		bad("DOC-12", "the capability of the document is %s; a notification has %q or %q",
+			quote(capability), ChangeNotification, FrameworkNotification)
 	}
-	n.n.From, n.n.Until = m.from, m.until
+	n.n.From, n.n.Until = m.time(fldFrom), m.time(fldUntil)
 	n.n.Line, n.n.Column = m.line, m.column
-	if n.n.Capability == ChangeNotification {
-		switch {
-		case !m.has(fldFrom):
-			return bad("DOC-12", "the rs:md of the document lacks from, the beginning of the interval")
-		case !m.has(fldUntil):
-			return bad("DOC-12", "the rs:md of the document lacks until, the end of the interval")
-		}
-	}
+	change := n.n.Capability == ChangeNotification
 	switch {
-	case m.has(fldFrom) && m.from.IsZero(), m.has(fldUntil) && m.until.IsZero():
-		return bad("DOC-13", "from and until must be later than 0001-01-01T00:00:00Z")
-	case m.has(fldFrom) && m.has(fldUntil) && m.from.After(m.until):
-		return bad("DOC-13", "from, %s, is later than until, %s", FormatDatetime(m.from), FormatDatetime(m.until))
+	case change && !m.has(fldFrom):
+		bad("DOC-12", "the rs:md of the document lacks from, the beginning of the interval")
+	case change && !m.has(fldUntil):
+		bad("DOC-12", "the rs:md of the document lacks until, the end of the interval")
+	case m.isZeroTime(fldFrom), m.isZeroTime(fldUntil):
+		bad("DOC-13", "from and until must be later than 0001-01-01T00:00:00Z")
+	case m.has(fldFrom) && m.has(fldUntil) && n.n.From.After(n.n.Until):
+		bad("DOC-13", "from, %s, is later than until, %s", FormatDatetime(n.n.From), FormatDatetime(n.n.Until))
 	}
-	return nil
 }
 
 // checkEntry applies DOC-17, DOC-18 and DOC-20 to one entry.
-func (n *NotificationReader) checkEntry(e *entry) error {
+func (n *NotificationReader) checkEntry(e *entry) {
 	m := &e.md
 	switch {
 	case e.seen&childMD == 0:
-		return badAt("DOC-17", e.line, e.column, "this url lacks rs:md, which says what changed; it must be in the namespace %s", rsURI)
+		n.doc.fail(badAt("DOC-17", e.line, e.column, "this url lacks rs:md, which says what changed; it must be in the namespace %s", rsURI))
 	case !m.has(fldChange):
-		return badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be %s", changeWords)
+		n.doc.fail(badAt("DOC-17", m.line, m.column, "this rs:md lacks change; it must be %s", changeWords))
 	}
 	n.n.Entries++
 	n.n.Counts.Add(m.change)
 	if m.has(fldDatetime) {
-		if err := n.checkDatetime(placed{m.datetime, m.line, m.column}); err != nil {
-			return err
-		}
+		n.checkDatetime(placed{m.time(fldDatetime), m.line, m.column})
 	}
 	switch {
 	case n.n.Capability == FrameworkNotification:
-		return frameworkFault(m)
+		n.doc.fail(frameworkFault(m))
 	case n.n.Capability == "" && n.frameworkFault == nil:
 		n.frameworkFault = frameworkFault(m)
 	}
-	return nil
 }
 
-func (n *NotificationReader) checkDatetime(p placed) error {
+func (n *NotificationReader) checkDatetime(p placed) {
 	if n.last.line != 0 && p.t.Before(n.last.t) {
-		return badAt("DOC-18", p.line, p.column, "the datetime %s is earlier than %s of an entry before it (line %d); entries must come in the order of their changes",
-			FormatDatetime(p.t), FormatDatetime(n.last.t), n.last.line)
+		n.doc.fail(badAt("DOC-18", p.line, p.column, "the datetime %s is earlier than %s of an entry before it (line %d); entries must come in the order of their changes",
+			FormatDatetime(p.t), FormatDatetime(n.last.t), n.last.line))
 	}
 	if n.first.line == 0 {
 		n.first = p
 	}
 	n.last = p
-	return n.checkInterval(p)
+	n.checkInterval(p)
 }
 
 // checkInterval checks that p lies in the interval, both ends included, as far
 // as that is known.
-func (n *NotificationReader) checkInterval(p placed) error {
-	m := &n.doc.root
-	switch {
-	case m.has(fldFrom) && p.t.Before(m.from):
-		return badAt("DOC-17", p.line, p.column, "the datetime %s is earlier than from, %s", FormatDatetime(p.t), FormatDatetime(m.from))
-	case m.has(fldUntil) && p.t.After(m.until):
-		return badAt("DOC-17", p.line, p.column, "the datetime %s is later than until, %s", FormatDatetime(p.t), FormatDatetime(m.until))
+func (n *NotificationReader) checkInterval(p placed) {
+	switch m := &n.doc.root; {
+	case m.has(fldFrom) && p.t.Before(n.n.From):
+		n.doc.fail(badAt("DOC-17", p.line, p.column, "the datetime %s is earlier than from, %s", FormatDatetime(p.t), FormatDatetime(n.n.From)))
+	case m.has(fldUntil) && p.t.After(n.n.Until):
+		n.doc.fail(badAt("DOC-17", p.line, p.column, "the datetime %s is later than until, %s", FormatDatetime(p.t), FormatDatetime(n.n.Until)))
 	}
-	return nil
 }
 
-// checkEnd applies what can be told only at the end.
-func (n *NotificationReader) checkEnd() error {
+// checkEnd applies the rules that can only be checked at the end.
+func (n *NotificationReader) checkEnd() {
 	if n.doc.root.line == 0 {
-		return badAt("DOC-12", n.doc.rootLine, n.doc.rootCol, "the urlset lacks an rs:md with capability, from and until; it must be in the namespace %s", rsURI)
+		n.doc.fail(badAt("DOC-12", n.doc.rootLine, n.doc.rootCol, "the urlset lacks an rs:md with capability, from and until; it must be in the namespace %s", rsURI))
 	}
-	if n.n.Capability == FrameworkNotification && n.frameworkFault != nil {
-		return n.frameworkFault
+	if n.n.Capability == FrameworkNotification {
+		n.doc.fail(n.frameworkFault)
 	}
-	if n.first.line == 0 {
-		return nil
+	if n.first.line != 0 {
+		n.checkInterval(n.first)
+		n.checkInterval(n.last)
 	}
-	if err := n.checkInterval(n.first); err != nil {
-		return err
-	}
-	return n.checkInterval(n.last)
 }
 
 // frameworkFault applies DOC-20 to an entry.
 func frameworkFault(m *metadata) error {
-	if fault := pairFault(m.capability, m.change); fault != "" {
+	if fault := pairFault(m.text(fldCapability), m.change); fault != "" {
 		return badAt("DOC-20", m.line, m.column, "%s", fault)
 	}
 	return nil

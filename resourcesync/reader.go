@@ -1,7 +1,6 @@
 package resourcesync
 
 import (
-	"errors"
 	"io"
 	"iter"
 	"slices"
@@ -49,7 +48,6 @@ type Reader struct {
 	begun        bool
 	entry        Entry  // that was read last
 	ahead        bool   // it is the first, and Head came upon it
-	err          error  // sticky; io.EOF at the end
 	line, column int    // of what the rules are being applied to
 	unchanged    placed // the first entry without change, before the rs:md of the document
 	oddHashes    pardons
@@ -82,18 +80,13 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 // An Entry belongs to the caller.
 func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for {
-			switch err := r.next(); {
-			case err == nil:
-				if !yield(r.entry, nil) {
-					return
-				}
-			case errors.Is(err, io.EOF):
-				return
-			default:
-				yield(Entry{}, err)
+		for r.next() {
+			if !yield(r.entry, nil) {
 				return
 			}
+		}
+		if r.doc.failed() {
+			yield(Entry{}, r.doc.err())
 		}
 	}
 }
@@ -104,14 +97,14 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 // is the one that Entries gives, comes what was read before it.
 func (r *Reader) Head() (Head, error) {
 	if !r.begun {
-		r.ahead = r.next() == nil
+		r.ahead = r.next()
 	}
 	h := r.head
 	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes)
-	if errors.Is(r.err, io.EOF) {
-		return h, nil
+	if r.doc.failed() {
+		return h, r.doc.err()
 	}
-	return h, r.err
+	return h, nil
 }
 
 // Tolerated returns what was let pass, in the order in which it was found, the
@@ -129,117 +122,102 @@ func (r *Reader) OddHashes() ([]Toleration, int) {
 	return slices.Clone(r.oddHashes.kept), r.oddHashes.count
 }
 
-// next reads the next entry into r.entry. It returns io.EOF after the last.
-func (r *Reader) next() error {
+// next reads the next entry into r.entry. It returns false after the last one and
+// after an error.
+func (r *Reader) next() bool {
 	if r.ahead {
 		r.ahead = false
-		return nil
+		return true
 	}
-	if r.err == nil {
-		r.begun = true
-		r.err = r.read()
+	if r.doc.err() != nil {
+		return false
 	}
-	return r.err
-}
-
-func (r *Reader) read() error {
-	ok, err := r.doc.nextEntry()
+	r.begun = true
+	ok := r.doc.nextEntry()
 	r.head.Index = r.doc.index
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		r.entry = r.doc.entry.export()
-		return r.check(&r.entry)
+	if !ok {
+		r.finish()
+		return false
 	}
-	if err := r.finish(); err != nil {
-		return err
-	}
-	return io.EOF
+	r.entry = r.doc.entry.export()
+	r.check(&r.entry)
+	return !r.doc.failed()
 }
 
-// fault notes a broken rule, or returns it where the reader is strict.
-func (r *Reader) fault(rule, format string, args ...any) error {
-	if r.doc.pardons == nil {
-		return badAt(rule, r.line, r.column, format, args...)
-	}
-	r.pardons.add(rule, r.line, r.column, format, args...)
-	return nil
+// fault notes a broken rule, or fails if the reader is strict.
+func (r *Reader) fault(rule, format string, args ...any) {
+	r.doc.oddAt(rule, r.line, r.column, format, args...)
 }
 
-// readHead takes over the root's rs:md.
-func (r *Reader) readHead() error {
+// readHead copies the root's rs:md and checks it.
+func (r *Reader) readHead() {
 	h, m := &r.head, &r.doc.root
-	h.Capability, h.Index = m.capability, r.doc.index
-	h.At, h.Completed, h.From, h.Until = m.at, m.completed, m.from, m.until
+	h.Capability, h.Index = m.text(fldCapability), r.doc.index
+	h.At, h.Completed, h.From, h.Until = m.time(fldAt), m.time(fldCompleted), m.time(fldFrom), m.time(fldUntil)
 	h.Attributes, h.Line, h.Column = m.foreign, m.line, m.column
 	r.line, r.column = m.line, m.column
-	if err := r.renewHead(); err != nil {
-		return err
-	}
+	r.renewHead()
 	set := h.set() | m.set&^headFields // what a Head has no place for does not belong
-	for lost := m.zeroTimes(); lost != 0; lost &= lost - 1 {
-		if err := r.fault("DOC-13", "%s must be later than 0001-01-01T00:00:00Z", lost.name()); err != nil {
-			return err
+	for times := m.set & headTimes; times != 0; times &= times - 1 {
+		if m.time(times).IsZero() {
+			r.fault("DOC-13", "%s must be later than 0001-01-01T00:00:00Z", times.name())
 		}
 	}
 	r.rules.kind = kindOf(h.Capability, h.Index)
 	switch {
 	case h.Capability == "":
-		return r.fault("DOC-12", "the rs:md of the document lacks capability, which says what kind of document this is")
+		r.fault("DOC-12", "the rs:md of the document lacks capability, which says what kind of document this is")
 	case r.rules.kind == nil && documents[h.Capability] != nil:
-		return r.fault("DOC-11", "there is no index of the capability %q", h.Capability)
+		r.fault("DOC-11", "there is no index of the capability %q", h.Capability)
 	case r.rules.kind == nil:
-		return r.fault("DOC-12", "the capability %s is none of ResourceSync", quote([]byte(h.Capability)))
-	case r.rules.inputOnly:
-		if err := r.fault(r.rules.rule, "a %s should no longer be written; list its members in the document above it", r.rules.name); err != nil {
-			return err
-		}
+		r.fault("DOC-12", "the capability %s is none of ResourceSync", quote(h.Capability))
+	}
+	if r.rules.kind == nil {
+		return
+	}
+	if r.rules.inputOnly {
+		r.fault(r.rules.rule, "a %s should no longer be written; list its members in the document above it", r.rules.name)
 	}
 	if r.unchanged.line != 0 && r.rules.entry.must&fldChange != 0 {
-		return r.lacksChange(r.unchanged)
+		r.lacksChange(r.unchanged)
 	}
-	return r.rules.checkHead(h, set)
+	r.rules.checkHead(h, set)
 }
 
-// lacksChange is an error whatever is tolerated: nobody could tell what to do.
-func (r *Reader) lacksChange(at placed) error {
-	return badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be %s", changeWords)
+// lacksChange fails whatever is tolerated: nobody could tell what to do.
+func (r *Reader) lacksChange(at placed) {
+	r.doc.fail(badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be %s", changeWords))
 }
 
-// check applies the rules of the document's kind to the entry that was read.
-// Entries before a late rs:md of the root are not held against them, but for the
-// change that they may lack.
-func (r *Reader) check(e *Entry) error {
+// check applies the rules of the document's kind to the entry that was read. If the
+// root's rs:md comes late, the entries before it are only checked for a change.
+func (r *Reader) check(e *Entry) {
 	m := &r.doc.entry.md
 	r.line, r.column = e.Line, e.Column
 	if m.line != 0 {
 		r.line, r.column = m.line, m.column
 	}
-	if err := r.renewCapability(&e.Capability); err != nil {
-		return err
-	}
-	switch {
-	case r.rules.kind == nil:
-		if e.Change == "" && r.unchanged.line == 0 {
+	r.renewCapability(&e.Capability)
+	lacks := e.Change == ""
+	if r.rules.kind == nil {
+		if lacks && r.unchanged.line == 0 {
 			r.unchanged = placed{line: r.line, column: r.column}
 		}
-		return nil
-	case r.rules.entry.must&fldChange != 0 && e.Change == "":
-		return r.lacksChange(placed{line: r.line, column: r.column})
+		return
 	}
-	return r.rules.checkEntry(e, e.set())
+	if lacks && r.rules.entry.must&fldChange != 0 {
+		r.lacksChange(placed{line: r.line, column: r.column})
+	}
+	r.rules.checkEntry(e, e.set())
 }
 
-// finish applies what can be told only at the end.
-func (r *Reader) finish() error {
+// finish applies the rules that can only be checked at the end.
+func (r *Reader) finish() {
 	if r.head.Line == 0 {
 		r.line, r.column = r.doc.rootLine, r.doc.rootCol
-		return r.fault("DOC-12", "the %s lacks an rs:md with a capability; it must be in the namespace %s", r.doc.rootName(), rsURI)
+		r.fault("DOC-12", "the %s lacks an rs:md with a capability; it must be in the namespace %s", r.doc.rootName, rsURI)
+	} else if r.rules.kind != nil {
+		r.line, r.column = r.head.Line, r.head.Column
+		r.rules.checkUp(&r.head)
 	}
-	if r.rules.kind == nil {
-		return nil
-	}
-	r.line, r.column = r.head.Line, r.head.Column
-	return r.rules.checkUp(&r.head)
 }

@@ -82,7 +82,7 @@ func checkReading(t *testing.T, doc string, got reading) {
 		}
 	}
 	for _, e := range got.entries {
-		if e.Loc == "" || e.Line < 1 || e.Column < 1 || e.Length < 0 || e.Path != "" && !isPath([]byte(e.Path)) {
+		if e.Loc == "" || e.Line < 1 || e.Column < 1 || e.Length < 0 || e.Path != "" && !isPath(e.Path) {
 			t.Fatalf("%q: %+v", doc, e)
 		}
 		for _, l := range e.Links {

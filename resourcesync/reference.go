@@ -57,7 +57,7 @@ func (s *scanner) characterReference(p int) (r rune, end int) {
 	case r > utf8.MaxRune, p > first && b[p] == ';' && !isChar(r):
 		s.in.refuse(at, "a character reference to a character that XML does not allow")
 	case p == s.in.w:
-		_ = s.in.short("a character reference")
+		s.in.short("a character reference")
 	case p == first || b[p] != ';':
 		s.in.refuse(at, "a character reference must be \"&#\", decimal digits, or \"x\" and hexadecimal ones, and \";\"")
 	default:

@@ -51,46 +51,42 @@ func newScanner(r io.Reader, l Limits) *scanner {
 	return &scanner{in: newWindow(r, l.withDefaults())}
 }
 
-// next returns the next event; evNone and io.EOF after the last, evNone and an
-// error if there is one. After either it says the same again.
-func (s *scanner) next() (event, error) {
+// next returns the next event. It returns evNone and sets in.err after an error, and
+// after the last event, when that is io.EOF. Then it returns evNone again.
+func (s *scanner) next() event {
 	if s.in.err != nil {
-		return evNone, s.in.err
+		return evNone
 	}
 	if s.selfEnd {
 		s.selfEnd = false
 		s.pop()
-		return evEnd, nil
+		return evEnd
 	}
-	for {
+	for s.in.err == nil {
 		s.in.need(s.in.limits.Token)
 		if !s.started {
-			if s.prolog() != nil {
-				return evNone, s.in.err
-			}
+			s.prolog()
 			continue
 		}
 		s.tok = s.in.p
 		switch {
 		case s.inCDATA:
 			if s.cdata() {
-				return evText, nil
+				return evText
 			}
 		case s.in.p == s.in.w:
-			return evNone, s.end()
+			s.end()
 		case s.in.buf[s.in.p] == '<':
 			if ev := s.markup(); ev != evNone {
-				return ev, nil
+				return ev
 			}
 		case len(s.open) == 0:
 			s.outside()
 		case s.charData():
-			return evText, nil
-		}
-		if s.in.err != nil {
-			return evNone, s.in.err
+			return evText
 		}
 	}
+	return evNone
 }
 
 // markup scans what begins with "<". It returns evNone where there is nothing
@@ -125,36 +121,33 @@ func (s *scanner) declaration() {
 	case bytes.HasPrefix(rest, []byte("<![CDATA[")):
 		s.in.refuse(s.in.p, "a CDATA section outside the root element")
 	case bytes.HasPrefix(rest, []byte("<!DOCTYPE")) && !s.rootSeen:
-		_ = s.in.fail(HasDTD, "XML", s.in.p, "the document has a document type declaration (<!DOCTYPE); remove it")
+		s.in.fail(HasDTD, "XML", s.in.p, "the document has a document type declaration (<!DOCTYPE); remove it")
 	default:
 		s.in.refuse(s.in.p, "\"<!\" begins neither a comment nor a CDATA section here")
 	}
 }
 
-// end judges the end of the input.
-func (s *scanner) end() error {
+// end checks the end of the input.
+func (s *scanner) end() {
 	switch {
 	case s.in.over || s.in.readErr != nil:
-		return s.in.short("the document")
+		s.in.short("the document")
 	case !s.rootSeen:
-		return s.in.malformed(s.in.p, "the document is empty: there is no root element")
+		s.in.refuse(s.in.p, "the document is empty: there is no root element")
 	case len(s.open) > 0:
-		return s.in.malformed(s.in.p, "the document ends before the end tag of %s", quote(s.openName()))
+		s.in.refuse(s.in.p, "the document ends before the end tag of %s", quote(s.openName()))
+	default:
+		s.in.err = io.EOF
 	}
-	s.in.err = io.EOF
-	return s.in.err
 }
 
 // outside passes over white space outside the root element.
 func (s *scanner) outside() {
-	p := s.in.p
-	for classes[s.in.buf[p]]&clsSpace != 0 {
-		p++
-	}
+	p := s.space(s.in.p)
 	if p == s.in.p {
 		switch {
 		case classes[s.in.buf[p]]&(clsText|clsValue) == 0 && s.in.chars(p) == 0:
-			_ = s.in.badChar(p, "the document")
+			s.in.badChar(p, "the document")
 		case s.rootSeen:
 			s.in.refuse(p, "text after the end of the root element")
 		default:
@@ -207,7 +200,7 @@ func (s *scanner) brokenText(p int, what string) bool {
 	if p > s.in.p && (p == s.in.w || p+4 > s.in.w && !s.in.eof) {
 		return s.piece(p)
 	}
-	_ = s.in.badChar(p, what)
+	s.in.badChar(p, what)
 	return false
 }
 

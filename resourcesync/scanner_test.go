@@ -18,14 +18,15 @@ func scan(r io.Reader, l Limits) (string, error) {
 	s := newScanner(r, l)
 	var b, text strings.Builder
 	for {
-		ev, err := s.next()
+		ev, err := s.next(), s.in.err
 		// How much of a text comes before an error is up to the window.
 		if (ev == evStart || ev == evEnd) && text.Len() > 0 {
 			fmt.Fprintf(&b, "text %q\n", text.String())
 			text.Reset()
 		}
 		if err != nil {
-			if _, again := s.next(); again != err { //nolint:errorlint // the very same
+			s.next()
+			if again := s.in.err; again != err { //nolint:errorlint // the very same
 				return "", fmt.Errorf("said %w, then %w", err, again)
 			}
 			if errors.Is(err, io.EOF) {
@@ -142,6 +143,8 @@ var malformed = []struct {
 	{name: "encoding after standalone", bad: "<?xml version='1.0' standalone='yes' encoding='UTF-8'?><a/>", good: "<?xml version='1.0' encoding='UTF-8' standalone='yes'?><a/>", at: "1:38", msg: "in this order"},
 	{name: "standalone maybe", bad: "<?xml version='1.0' standalone='maybe'?><a/>", good: "<?xml version='1.0' standalone='no'?><a/>", at: "1:21", msg: "yes"},
 	{name: "no space in the declaration", bad: "<?xml version='1.0'encoding='UTF-8'?><a/>", good: "<?xml version='1.0'\tencoding='UTF-8'?><a/>", at: "1:20", msg: "white space is missing"},
+	{name: "reference in the declaration", bad: "<?xml version='1.&#48;'?><a/>", good: "<?xml version='1.0'?><a/>", at: "1:7", msg: "stand for itself"},
+	{name: "another attribute in the declaration", bad: "<?xml version='1.0' é='1'?><a/>", good: "<?xml version='1.0'?><a/>", at: "1:21", msg: "in this order"},
 	{name: "unfinished declaration", bad: "<?xml version='1.0'>", good: "<?xml version='1.0'?><a/>", at: "1:20", msg: "declaration"},
 	{name: "bad name of an encoding", bad: "<?xml version='1.0' encoding=' UTF-8'?><a/>", good: "<?xml version='1.0' encoding='UTF-8'?><a/>", at: "1:21", msg: "no name of an encoding"},
 

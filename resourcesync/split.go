@@ -46,7 +46,7 @@ type Splitter struct {
 	sink     Sink
 	options  WriteOptions
 	head     Head // of the whole
-	composer composer
+	composer *composer
 	room     int64 // for the entries of a part, in bytes
 
 	splits, timed bool   // whether there may be parts, and whether each has its interval
@@ -118,9 +118,9 @@ func (p *Splitter) create() (err error) {
 func (p *Splitter) measure() error {
 	longest := time.Unix(maxSeconds, 999_999_999)
 	h := p.headOfPart(longest, longest)
-	c := &p.composer
+	c := p.composer
 	c.head(&h)
-	p.room = p.options.MaxBytes - int64(len(c.buf)+len(foot(&h)))
+	p.room = p.options.MaxBytes - int64(len(c.buf)+len(c.foot()))
 	c.buf = c.buf[:0]
 	if c.fault != nil {
 		return c.fault
@@ -154,10 +154,10 @@ func (p *Splitter) Write(e Entry) error {
 	case p.err != nil:
 		return p.err
 	}
-	c := &p.composer
+	c := p.composer
 	if p.head.Capability == ChangeDump && !e.From.IsZero() && e.From.Before(p.begun) {
-		return c.inEntry(&e, badAt("DOC-41", 0, 0, "from, %s, is earlier than %s of a package before it; where they may have to be split they must come in order",
-			FormatDatetime(e.From), FormatDatetime(p.begun)))
+		return c.inEntry(&e, &Error{Kind: BadDocument, Rule: "DOC-41", Msg: fmt.Sprintf("from, %s, is earlier than %s of a package before it; where they may have to be split they must come in order",
+			FormatDatetime(e.From), FormatDatetime(p.begun))})
 	}
 	if err := c.entry(&e); err != nil {
 		return err
@@ -221,5 +221,5 @@ func (p *Splitter) full(e *Entry, text []byte) error {
 	}
 	return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf(
 		"entry %d, %s: the document would be longer than %d entries or %d bytes, and %s",
-		p.composer.entries, quote([]byte(e.Loc)), p.options.MaxEntries, p.options.MaxBytes, why)}
+		p.composer.entries, quote(e.Loc), p.options.MaxEntries, p.options.MaxBytes, why)}
 }

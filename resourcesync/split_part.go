@@ -60,7 +60,7 @@ func (p *Splitter) begin(until time.Time) error {
 		return fmt.Errorf("creating part %d: %w", p.parts, err)
 	}
 	h := p.headOfPart(p.from, until)
-	p.open = &outlet{w, url, h, newWriter(w, composer{}, &h, p.options)}
+	p.open = &outlet{w, url, h, newWriter(w, &composer{}, &h, p.options)}
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (p *Splitter) finish() error {
 	}
 	w := p.zero
 	p.zero = nil // document closes it
-	return p.document(w, newWriter(w, composer{}, &p.head, p.options), p.held.size)
+	return p.document(w, newWriter(w, &composer{}, &p.head, p.options), p.held.size)
 }
 
 // Abort gives up, because of err, which is not nil: what is open is closed as a

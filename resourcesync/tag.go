@@ -58,70 +58,79 @@ func (s *scanner) startTag() bool {
 	s.tag.name = s.in.buf[s.in.p+1 : nameEnd]
 	s.local = s.tag.name[colon+1:]
 	s.attrs, s.values = s.attrs[:0], s.values[:0]
-	p := nameEnd
+	p := s.attributes(nameEnd, what)
+	switch {
+	case p < 0:
+		return false
+	case s.in.buf[p] == '>':
+		return s.push(p+1, colon)
+	case s.in.buf[p] != '/':
+		return s.unexpected(p, what)
+	case s.in.buf[p+1] != '>':
+		return s.expected(p+1, "\">\" must follow \"/\"", what)
+	}
+	s.selfEnd = true
+	return s.push(p+2, colon)
+}
+
+// attributes scans the attributes of what, which begin at p. It returns where the end
+// of what should be, or -1 after an error.
+func (s *scanner) attributes(p int, what string) int {
 	for {
 		start := p
-		for classes[s.in.buf[p]]&clsSpace != 0 {
-			p++
-		}
-		switch s.in.buf[p] {
-		case '>':
-			p++
-			return s.push(p, colon)
-		case '/':
-			if s.in.buf[p+1] != '>' {
-				return s.expected(p+1, "\">\" must follow \"/\"", what)
-			}
-			p += 2
-			s.selfEnd = true
-			return s.push(p, colon)
-		}
-		if p == start {
-			if len(s.attrs) > 0 && startsNCName(s.in.buf[p:s.in.w]) {
-				return s.in.refuse(p, "white space is missing between two attributes")
-			}
-			return s.unexpected(p, what)
+		p = s.space(p)
+		switch c := s.in.buf[p]; {
+		case c == '>' || c == '/' || c == '?':
+			return p
+		case p > start:
+		case len(s.attrs) > 0 && startsNCName(s.in.buf[p:s.in.w]):
+			s.in.refuse(p, "white space is missing between two attributes")
+			return -1
+		default:
+			s.unexpected(p, what)
+			return -1
 		}
 		if len(s.attrs) == s.in.limits.Attributes {
-			return s.in.overLimit(p, "the element %s has more than %d attributes", quote(s.tag.name), s.in.limits.Attributes)
+			s.in.overLimit(p, "%s has more than %d attributes", what, s.in.limits.Attributes)
+			return -1
 		}
-		if p = s.attribute(p); p < 0 {
-			return false
+		if p = s.attribute(p, what); p < 0 {
+			return -1
 		}
 	}
 }
 
-// attribute scans name="value" at p and returns where it ends, or -1.
-func (s *scanner) attribute(p int) int {
-	end, colon := s.name(p, "a start tag")
-	if end < 0 {
-		return -1
+// space returns where the white space at p ends.
+func (s *scanner) space(p int) int {
+	for classes[s.in.buf[p]]&clsSpace != 0 {
+		p++
 	}
-	if end == p {
-		s.unexpected(p, "a start tag")
-		return -1
-	}
+	return p
+}
+
+// attribute scans name="value" at p and returns where it ends, or -1 after an error.
+func (s *scanner) attribute(p int, what string) int {
+	end, colon := s.name(p, what)
 	a := attr{off: p, name: end - p, colon: colon}
-	p = end
-	for classes[s.in.buf[p]]&clsSpace != 0 {
-		p++
-	}
-	if s.in.buf[p] != '=' {
-		s.expected(p, "an attribute needs \"=\" and a quoted value", "a start tag")
+	switch {
+	case end == p:
+		s.unexpected(p, what)
+		return -1
+	case end < 0:
 		return -1
 	}
-	p++
-	for classes[s.in.buf[p]]&clsSpace != 0 {
-		p++
+	if p = s.space(end); s.in.buf[p] != '=' {
+		s.expected(p, "an attribute needs \"=\" and a quoted value", what)
+		return -1
 	}
+	p = s.space(p + 1)
 	q := s.in.buf[p]
 	if q != '"' && q != '\'' {
-		s.expected(p, "the value of an attribute must stand in quotes", "a start tag")
+		s.expected(p, "the value of an attribute must stand in quotes", what)
 		return -1
 	}
-	p++
-	a.val = p
-	if a.end = s.valueEnd(p, q, &a.moved); a.end < 0 {
+	a.val = p + 1
+	if a.end = s.valueEnd(a.val, q, &a.moved, what); a.end < 0 {
 		return -1
 	}
 	p = a.end + 1
@@ -134,7 +143,7 @@ func (s *scanner) attribute(p int) int {
 
 // valueEnd returns where the attribute value at p ends, or -1. It sets special
 // if the value is not yet what it stands for.
-func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
+func (s *scanner) valueEnd(p int, quote byte, special *bool, what string) int {
 	b := s.in.buf
 	for {
 		p = plainValue(b, p)
@@ -153,9 +162,9 @@ func (s *scanner) valueEnd(p int, quote byte, special *bool) int {
 			n := s.in.chars(p)
 			if n == 0 {
 				if p+utf8.UTFMax > s.in.w && !s.in.eof {
-					_ = s.in.short("a start tag")
+					s.in.short(what)
 				} else {
-					_ = s.in.badChar(p, "the value of an attribute")
+					s.in.badChar(p, "the value of an attribute")
 				}
 				return -1
 			}
@@ -207,11 +216,7 @@ func (s *scanner) endTag() bool {
 	p := s.in.p + 2
 	want := s.openName()
 	if bytes.HasPrefix(s.in.buf[p:s.in.w], want) {
-		p += len(want)
-		for classes[s.in.buf[p]]&clsSpace != 0 {
-			p++
-		}
-		if s.in.buf[p] == '>' {
+		if p = s.space(p + len(want)); s.in.buf[p] == '>' {
 			s.in.p = p + 1
 			s.pop()
 			return true

@@ -1,7 +1,5 @@
 package resourcesync
 
-import "bytes"
-
 // The capabilities of notifications (DOC-12, DOC-20). ChangelistNotification is
 // what versions 0.9 and 1.0 of the specification said for ChangeNotification.
 const (
@@ -32,58 +30,19 @@ const (
 	ChangeDumpManifest   = "changedump-manifest"
 )
 
-// intern returns b as a string, without a copy where it is a word of the
-// vocabulary.
+// vocabulary has each known capability, so that readers share its text.
+var vocabulary = func() map[string]string {
+	all := map[string]string{ChangelistNotification: ChangelistNotification, legacyDescription: legacyDescription}
+	for name := range documents {
+		all[name] = name
+	}
+	return all
+}()
+
+// intern returns b as a string, without a copy if it is a known capability.
 func intern(b []byte) string {
-	switch string(b) {
-	case ChangeNotification:
-		return ChangeNotification
-	case FrameworkNotification:
-		return FrameworkNotification
-	case ChangelistNotification:
-		return ChangelistNotification
-	case Description:
-		return Description
-	case CapabilityList:
-		return CapabilityList
-	case ResourceList:
-		return ResourceList
-	case ResourceDump:
-		return ResourceDump
-	case ChangeList:
-		return ChangeList
-	case ChangeDump:
-		return ChangeDump
-	case ResourceDumpManifest:
-		return ResourceDumpManifest
-	case ChangeDumpManifest:
-		return ChangeDumpManifest
-	case ResourceListArchive:
-		return ResourceListArchive
-	case ResourceDumpArchive:
-		return ResourceDumpArchive
-	case ChangeListArchive:
-		return ChangeListArchive
-	case ChangeDumpArchive:
-		return ChangeDumpArchive
-	case legacyDescription:
-		return legacyDescription
+	if name, ok := vocabulary[string(b)]; ok {
+		return name
 	}
 	return string(b)
-}
-
-// relation is a relation that the reader itself looks for.
-type relation int
-
-const (
-	relOther relation = iota
-	relUp
-)
-
-// relationOf compares as RFC 8288 does, without regard to case.
-func relationOf(rel []byte) relation {
-	if len(rel) == len("up") && bytes.EqualFold(rel, []byte("up")) {
-		return relUp
-	}
-	return relOther
 }

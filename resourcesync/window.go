@@ -108,63 +108,52 @@ func (s *window) locate(off int) (line, column int) {
 
 var newline = []byte{'\n'}
 
-// fail ends the scan with an error at buf[off].
-func (s *window) fail(kind ErrorKind, rule string, off int, format string, args ...any) error {
+// fail ends the scan with an error at buf[off]. It returns false, and so do all that
+// follow, for callers that report whether there is anything to return.
+func (s *window) fail(kind ErrorKind, rule string, off int, format string, args ...any) bool {
 	line, column := s.locate(off)
 	s.err = &Error{Kind: kind, Rule: rule, Line: line, Column: column, Msg: fmt.Sprintf(format, args...)}
-	return s.err
+	return false
 }
 
-// malformed fails with NotWellFormed.
-func (s *window) malformed(off int, format string, args ...any) error {
+// refuse fails with NotWellFormed.
+func (s *window) refuse(off int, format string, args ...any) bool {
 	return s.fail(NotWellFormed, "XML", off, format, args...)
 }
 
-// refuse is malformed for those who return that there is nothing to report.
-func (s *window) refuse(off int, format string, args ...any) bool {
-	return s.malformed(off, format, args...) == nil
-}
-
-// overLimit fails with OverLimit, in the same way.
+// overLimit fails with OverLimit.
 func (s *window) overLimit(off int, format string, args ...any) bool {
-	return s.fail(OverLimit, "XML", off, format, args...) == nil
+	return s.fail(OverLimit, "XML", off, format, args...)
 }
 
-// short fails because a token wants more than there is.
-func (s *window) short(what string) error {
+// short fails because a token needs more bytes than there are.
+func (s *window) short(what string) bool {
 	switch {
 	case !s.eof:
-		return s.fail(OverLimit, "XML", s.p, "%s is longer than %d bytes", what, s.limits.Token)
+		return s.overLimit(s.p, "%s is longer than %d bytes", what, s.limits.Token)
 	case s.readErr != nil:
 		s.err = fmt.Errorf("resourcesync: reading the document: %w", s.readErr)
-		return s.err
+		return false
 	case s.over:
 		return s.fail(OverLimit, "DOC-60", s.w, "the document is longer than %d bytes; %s", s.limits.Bytes, s.advice)
-	default:
-		return s.malformed(s.w, "the document ends within %s", what)
 	}
+	return s.refuse(s.w, "the document ends within %s", what)
 }
 
 // badChar fails on the byte at off, which cannot stand within what.
-func (s *window) badChar(off int, what string) error {
-	if off >= s.w {
-		return s.short(what)
-	}
-	if s.buf[off] < utf8.RuneSelf {
-		return s.malformed(off, "the control character U+%04X is not allowed in XML", s.buf[off])
-	}
+func (s *window) badChar(off int, what string) bool {
 	r, n := utf8.DecodeRune(s.buf[off:s.w])
-	switch {
+	switch cut := !utf8.FullRune(s.buf[off:s.w]); {
+	case off >= s.w, cut && (s.over || s.readErr != nil):
+		return s.short(what)
+	case r < utf8.RuneSelf:
+		return s.refuse(off, "the control character U+%04X is not allowed in XML", r)
 	case r != utf8.RuneError || n > 1:
-		return s.malformed(off, "the character %U is not allowed in XML", r)
-	case !utf8.FullRune(s.buf[off:s.w]):
-		if s.over || s.readErr != nil {
-			return s.short(what)
-		}
+		return s.refuse(off, "the character %U is not allowed in XML", r)
+	case cut:
 		return s.fail(BadEncoding, "XML", off, "the document ends within a UTF-8 character")
-	default:
-		return s.fail(BadEncoding, "XML", off, "the byte 0x%02X is not valid UTF-8 here; send the document in UTF-8", s.buf[off])
 	}
+	return s.fail(BadEncoding, "XML", off, "the byte 0x%02X is not valid UTF-8 here; send the document in UTF-8", s.buf[off])
 }
 
 // chars returns how long the run of characters from U+0080 at off is, as far as

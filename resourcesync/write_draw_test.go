@@ -171,7 +171,7 @@ func drawPath(t *rapid.T) string {
 		}
 		return r
 	}, drawText(t))
-	if s := "/" + strings.Trim(text, "/"); isPath([]byte(s)) {
+	if s := "/" + strings.Trim(text, "/"); isPath(s) {
 		return s
 	}
 	return "/resources/1"

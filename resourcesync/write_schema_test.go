@@ -67,7 +67,8 @@ func linksOf(entries []Entry) [][]Link {
 }
 
 func schemaOf(h *Head) string {
-	return filepath.Join("..", "..", "shared", "spec-examples", rootOf(h)+".xsd")
+	root, _ := elementNames(h.Index)
+	return filepath.Join("..", "..", "shared", "spec-examples", root+".xsd")
 }
 
 // xmllint checks a document with a schema.

@@ -46,7 +46,7 @@ var valueClasses = func() (t [256]uint8) {
 // 3986, RFC 3987); empty where nothing does.
 func uriFault(s string) string {
 	colon := strings.IndexByte(s, ':')
-	if colon < 1 || colon == len(s)-1 || !isScheme(s[:colon]) {
+	if colon < 0 || colon == len(s)-1 || !isScheme(s[:colon]) {
 		return "it must begin with a scheme, as https://example.org/a does"
 	}
 	rest := s[colon+1:]
@@ -88,15 +88,19 @@ func describe(c byte) string {
 	return string(rune(c))
 }
 
-func isScheme(s string) bool {
+func isScheme(s string) bool { return isWord(s, "+-.") }
+
+// isWord reports whether s begins with an ASCII letter, and has only letters, digits
+// and others after it.
+func isWord(s, others string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (i == 0 || c != '+' && c != '-' && c != '.' && (c < '0' || c > '9')) {
+		if !letter && (i == 0 || !has(others, c) && (c < '0' || c > '9')) {
 			return false
 		}
 	}
-	return true
+	return s != ""
 }
 
 // isRelation reports whether s is the name of a relation as they are registered,

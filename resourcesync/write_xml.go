@@ -69,7 +69,7 @@ func (x *encoder) escaped(what, s string) {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			switch {
 			case n == 1:
-				x.refuse(BadEncoding, "XML", "%s is %s, which is not UTF-8", what, quote([]byte(s)))
+				x.refuse(BadEncoding, "XML", "%s is %s, which is not UTF-8", what, quote(s))
 				return
 			case !isChar(r):
 				x.refuse(NotWellFormed, "XML", "%s holds the character %U, which no XML document can hold", what, r)
@@ -176,9 +176,9 @@ func (x *encoder) foreign(attrs []Attribute) {
 	for i, a := range attrs {
 		switch {
 		case a.Space == "" || a.Space == rsURI || a.Space == sitemapURI || a.Space == xmlnsURI:
-			x.refuse(BadDocument, "DOC-10", "the attribute %s is in the namespace %s; it must be in one of your own", quote([]byte(a.Name)), quote([]byte(a.Space)))
+			x.refuse(BadDocument, "DOC-10", "the attribute %s is in the namespace %s; it must be in one of your own", quote(a.Name), quote(a.Space))
 		case !isNCName(a.Name):
-			x.refuse(NotWellFormed, "XML", "%s is no name of an attribute; leave the prefix to the writer", quote([]byte(a.Name)))
+			x.refuse(NotWellFormed, "XML", "%s is no name of an attribute; leave the prefix to the writer", quote(a.Name))
 		}
 		first := i // which attribute is the first of this namespace
 		for j := range i {
@@ -186,7 +186,7 @@ func (x *encoder) foreign(attrs []Attribute) {
 				continue
 			}
 			if attrs[j].Name == a.Name {
-				x.refuse(NotWellFormed, "XML", "the attribute %s of the namespace %s is there twice", quote([]byte(a.Name)), quote([]byte(a.Space)))
+				x.refuse(NotWellFormed, "XML", "the attribute %s of the namespace %s is there twice", quote(a.Name), quote(a.Space))
 			}
 			first = min(first, j)
 		}

@@ -1,6 +1,7 @@
 package resourcesync
 
 import (
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -26,12 +27,8 @@ const (
 )
 
 func (o WriteOptions) withDefaults() WriteOptions {
-	if o.MaxEntries <= 0 || o.MaxEntries > mostEntries {
-		o.MaxEntries = mostEntries
-	}
-	if o.MaxBytes <= 0 || o.MaxBytes > mostBytes {
-		o.MaxBytes = mostBytes
-	}
+	o.MaxEntries = min(cmp.Or(max(o.MaxEntries, 0), mostEntries), mostEntries)
+	o.MaxBytes = min(cmp.Or(max(o.MaxBytes, 0), mostBytes), mostBytes)
 	return o
 }
 
@@ -58,8 +55,7 @@ const flushSize = 32 << 10
 type Writer struct {
 	out      io.Writer
 	zip      *gzip.Writer // nil unless compressing
-	composer composer
-	foot     string
+	composer *composer
 	left     int64 // how many bytes there is room for, foot excepted
 	room     int   // how many entries there is room for
 	err      error // of the underlying writer; sticky
@@ -87,14 +83,14 @@ func tooLong(o WriteOptions) error {
 
 // newWriter begins a document whose head has been checked. The options have their
 // defaults.
-func newWriter(w io.Writer, c composer, h *Head, o WriteOptions) *Writer {
-	d := &Writer{out: w, composer: c, foot: foot(h), room: o.MaxEntries}
+func newWriter(w io.Writer, c *composer, h *Head, o WriteOptions) *Writer {
+	d := &Writer{out: w, composer: c, room: o.MaxEntries}
 	if o.Gzip {
 		d.zip = gzip.NewWriter(w)
 		d.out = d.zip
 	}
-	d.composer.head(h)
-	d.left = o.MaxBytes - int64(len(d.composer.buf)+len(d.foot))
+	c.head(h)
+	d.left = o.MaxBytes - int64(len(c.buf)+len(c.foot()))
 	return d
 }
 
@@ -113,7 +109,7 @@ func (d *Writer) Write(e Entry) error {
 	case d.err != nil:
 		return d.err
 	}
-	c := &d.composer
+	c := d.composer
 	before := c.now()
 	if err := c.entry(&e); err != nil {
 		return err
@@ -139,7 +135,7 @@ func (d *Writer) Close() error {
 		return d.err
 	}
 	d.closed = true
-	d.composer.raw(d.foot)
+	d.composer.raw(d.composer.foot())
 	d.flush()
 	if d.zip != nil && d.err == nil {
 		d.fail(d.zip.Close())
