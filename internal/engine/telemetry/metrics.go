@@ -3,6 +3,7 @@ package telemetry
 import (
 	"net/http"
 	"runtime"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,22 +45,20 @@ type Metrics struct {
 	refused             counters[egress.Refusal]
 
 	operations [operationCount]timed
-	snapshot   snapshot
-	outlook    outlook
+
+	scraping sync.Mutex // one scrape at a time
+	ask      func() Now
+	now      Now // the answer at the last scrape; scraping guards it
 }
 
 // NewMetrics returns the metrics of a hub of a version that has done nothing yet.
-// What is asked of sources is asked at each scrape.
 func NewMetrics(version string, from Sources) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), live: make(map[string][]prometheus.Metric)}
-	m.gauge("rshub_build_info", "Always 1; the labels are this hub's version and build.",
-		prometheus.Labels{"version": version, "goversion": runtime.Version()}).Set(1)
+	m := &Metrics{registry: prometheus.NewRegistry(), live: make(map[string][]prometheus.Metric), ask: from.Now}
 	m.registerRequests()
 	m.registerAttempts()
 	m.registerSubscriptions()
 	m.registerStore()
-	m.registerSnapshot(from)
-	m.registerOutlook(from.Outlook)
+	m.registerGauges(prometheus.Labels{"version": version, "goversion": runtime.Version()}, from.LossAfter)
 	m.page = newPage(m.registry, m.live)
 	m.machine = newMachine(from.Space)
 	return m
@@ -115,12 +114,6 @@ func (m *Metrics) histogram(name, help string, buckets ...float64) prometheus.Hi
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	m.register(name, h)
 	return h
-}
-
-func (m *Metrics) gauge(name, help string, labels prometheus.Labels) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
-	m.register(name, g)
-	return g
 }
 
 // How a request that is no publish ended: the log and the API say more.

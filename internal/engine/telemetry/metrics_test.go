@@ -87,12 +87,13 @@ func TestLabelsAreBounded(t *testing.T) {
 // What a scrape gets is what the library would write of the same values.
 func TestPageIsAsTheLibraryWritesIt(t *testing.T) {
 	m := NewMetrics("v1.2.3", Sources{
-		Ready: func() bool { return true },
-		Subscriptions: func() subscriptions.Counts {
-			return subscriptions.Counts{Pending: 7, Ended: 1 << 40, Stored: 5, Most: 6}
-		},
-		Delivery: func() (delivery.Stats, delivery.LagReport) {
-			return delivery.Stats{Topics: 3, Away: 1, Damaged: 2, BytesInFlight: 1 << 33}, delivery.LagReport{At: time.UnixMilli(1234567), Active: 5, Lags: [6]uint64{1, 2, 3, 4, 5, 5}, LagSum: 12345}
+		Now: func() Now {
+			return Now{
+				Ready:         true,
+				Subscriptions: subscriptions.Counts{Pending: 7, Ended: 1 << 40, Stored: 5, Most: 6},
+				Delivery:      delivery.Stats{Topics: 3, Away: 1, Damaged: 2, BytesInFlight: 1 << 33},
+				Lags:          delivery.LagReport{At: time.UnixMilli(1234567), Active: 5, Lags: [6]uint64{1, 2, 3, 4, 5, 5}, LagSum: 12345},
+			}
 		},
 	})
 	m.Request(hub.Event{Name: hub.EventPublish, Outcome: "gap", Status: 409, Duration: 123456789})

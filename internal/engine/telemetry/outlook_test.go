@@ -9,17 +9,11 @@ import (
 	"github.com/rshub/rshub/admin"
 )
 
-// What is to come is told from what the sources say, and harmless as long as they say
-// nothing.
+// Gauges of what is to come follow from Now, and are harmless as long as that is empty.
 func TestOutlook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var retained *admin.JournalNow
-		var loss time.Time
-		ends, reloads := map[string]time.Time{}, map[Reloadable]Reload{}
-		m := NewMetrics("v1", Sources{Outlook: Outlook{
-			Journal: func() *admin.JournalNow { return retained }, FirstLoss: func() time.Time { return loss }, LossAfter: 72 * time.Hour,
-			Certificates: func() map[string]time.Time { return ends }, Reloads: func() map[Reloadable]Reload { return reloads },
-		}})
+		var now Now
+		m := NewMetrics("v1", Sources{LossAfter: 72 * time.Hour, Now: func() Now { return now }})
 		shows := func(lines ...string) {
 			t.Helper()
 			page := scrape(m)
@@ -31,16 +25,19 @@ func TestOutlook(t *testing.T) {
 		}
 		shows("rshub_first_loss_seconds +Inf", "rshub_loss_after_seconds 259200", "rshub_journal_bytes 0", "rshub_journal_used_ratio 0",
 			`rshub_certificate_not_after_timestamp_seconds{listener="admin"} 0`, `rshub_reload_success{what="publishers"} 1`, `rshub_reload_timestamp_seconds{what="certificate"} 0`)
-		retained = &admin.JournalNow{Topics: 2, Entries: 7, Bytes: 250, Limit: 1000}
-		loss = time.Now().Add(time.Hour)
-		ends[PublicListener] = time.Unix(1_800_000_000, 0)
-		reloads[ReloadCertificate], reloads[ReloadPublishers] = Reload{At: time.Unix(1_700_000_000, 0)}, Reload{At: time.Unix(1_700_000_001, 0), Failed: true}
+		now = Now{
+			Journal: admin.JournalNow{Topics: 2, Entries: 7, Bytes: 250, Limit: 1000}, FirstLoss: time.Now().Add(time.Hour),
+			Certificates: map[string]time.Time{PublicListener: time.Unix(1_800_000_000, 0)},
+			Reloads: map[Reloadable]Reload{
+				ReloadCertificate: {At: time.Unix(1_700_000_000, 0)}, ReloadPublishers: {At: time.Unix(1_700_000_001, 0), Failed: true},
+			},
+		}
 		shows("rshub_first_loss_seconds 3600", "rshub_journal_topics 2", "rshub_journal_notifications 7", "rshub_journal_bytes 250", "rshub_journal_limit_bytes 1000", "rshub_journal_used_ratio 0.25",
 			`rshub_certificate_not_after_timestamp_seconds{listener="public"} 1.8e+09`, `rshub_certificate_not_after_timestamp_seconds{listener="admin"} 0`,
 			`rshub_reload_success{what="publishers"} 0`, `rshub_reload_success{what="certificate"} 1`, `rshub_reload_timestamp_seconds{what="certificate"} 1.7e+09`)
 		time.Sleep(2 * time.Hour)
 		shows("rshub_first_loss_seconds 0")
-		loss = time.Time{}
+		now.FirstLoss = time.Time{}
 		shows("rshub_first_loss_seconds +Inf")
 	})
 }

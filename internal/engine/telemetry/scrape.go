@@ -15,7 +15,11 @@ func (m *Metrics) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		buffer, _ := buffers.Get().(*[]byte)
 		defer buffers.Put(buffer)
-		m.look()
+		m.scraping.Lock()
+		defer m.scraping.Unlock()
+		if m.ask != nil {
+			m.now = m.ask()
+		}
 		*buffer = append(m.page.append((*buffer)[:0]), *m.machine.text.Load()...)
 		w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 		w.Header().Set("Content-Length", strconv.Itoa(len(*buffer)))

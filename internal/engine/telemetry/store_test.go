@@ -21,10 +21,11 @@ import (
 // is counted by the suite's end.
 func TestCountedStoreIsTheSame(t *testing.T) {
 	m := fresh()
-	// What carries a topic from one store to another is not counted.
+	// Carrying a topic from one store to another is not counted, and neither are notes.
 	type whole struct {
 		Store
 		journal.Restorer
+		journal.Notebook
 	}
 	t.Run("suite", func(t *testing.T) {
 		storetest.Run(t, func(*testing.T) *storetest.Harness {
@@ -35,9 +36,9 @@ func TestCountedStoreIsTheSame(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				return whole{m.Store(s), s}, nil
+				return whole{m.Store(s), s, s}, nil
 			}
-			h.Store = whole{m.Store(h.Store), h.Store}
+			h.Store = whole{m.Store(h.Store), h.Store, h.Store}
 			h.Reopen = func() (storetest.Store, error) { return counted(reopen()) }
 			h.Snapshot = func() (func() (storetest.Store, error), error) {
 				rollback, err := snapshot()

@@ -4,52 +4,44 @@ import (
 	"context"
 	"time"
 
-	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/internal/engine/telemetry"
-	"github.com/rshub/rshub/subscriptions"
 )
 
 // startMetrics makes the metrics that every part reports to, and counts and times the store.
 func (a *App) startMetrics(ctx context.Context) {
 	lossAfter, _ := a.lossAfter()
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
-		Ready: func() bool { return a.isReady(ctx) },
-		Delivery: func() (s delivery.Stats, c delivery.LagReport) {
-			if d := a.dispatcher.Load(); d != nil {
-				s, c = d.Stats(), d.LagReport()
-			}
-			return s, c
-		},
-		Shares: func() (owned, live int) {
-			if s := a.shards.Load(); s != nil {
-				owned, live = s.Owned(), s.Live()
-			}
-			return owned, live
-		},
-		ClockStep: a.clock.Step,
-		Subscriptions: func() (c subscriptions.Counts) {
-			if s := a.service.Load(); s != nil {
-				c = s.Counts()
-			}
-			return c
-		},
-		Space: a.backend.Space,
-		Outlook: telemetry.Outlook{
-			Journal: a.usage.Load, FirstLoss: a.fleet.nextLoss, LossAfter: lossAfter, Reloads: a.reloads.latest,
-			Certificates: func() map[string]time.Time {
-				ends := map[string]time.Time{}
-				for name, l := range map[string]listener{telemetry.PublicListener: a.public, telemetry.AdminListener: a.admin} {
-					if l.certificate != nil {
-						ends[name] = l.certificate.Leaf().NotAfter
-					}
-				}
-				return ends
-			},
-		},
+		Now: func() telemetry.Now { return a.now(ctx) }, Space: a.backend.Space, LossAfter: lossAfter,
 	})
 	a.store = a.metrics.Store(a.backend)
 	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)
 	a.stops.background(ctx, "clock", a.watchClock, a.failed)
+}
+
+// now is the present state of this hub, for the metrics.
+func (a *App) now(ctx context.Context) telemetry.Now {
+	n := telemetry.Now{
+		Ready: a.isReady(ctx), ClockStep: a.clock.Step(), FirstLoss: a.fleet.nextLoss(), Reloads: a.reloads.latest(),
+		Certificates: map[string]time.Time{},
+	}
+	if d := a.dispatcher.Load(); d != nil {
+		n.Delivery, n.Lags = d.Stats(), d.LagReport()
+	}
+	if s := a.shards.Load(); s != nil {
+		n.ShardsOwned, n.HubsLive = s.Owned(), s.Live()
+	}
+	if s := a.service.Load(); s != nil {
+		n.Subscriptions = s.Counts()
+	}
+	if j := a.usage.Load(); j != nil {
+		n.Journal = *j
+	}
+	for name, l := range map[string]listener{telemetry.PublicListener: a.public, telemetry.AdminListener: a.admin} {
+		if l.certificate != nil {
+			n.Certificates[name] = l.certificate.Leaf().NotAfter
+		}
+	}
+	return n
 }
 
 // isReady returns for a metric what GET /readyz answers. It waits a second at most.

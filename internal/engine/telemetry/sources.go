@@ -1,0 +1,68 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/subscriptions"
+)
+
+// Sources say what nobody reports to Metrics. A nil one is not asked.
+type Sources struct {
+	// Now is asked at each scrape, and answers at once whatever the hub holds.
+	Now func() Now
+	// Space is how many bytes of the store are free, and under how many it stores
+	// nothing new; false: that is not known. It is asked every few seconds, since it
+	// may take a while.
+	Space func() (free, least int64, ok bool)
+	// LossAfter is how long after its first attempt a notification is lost; 0: never.
+	LossAfter time.Duration
+}
+
+// Now is the present state of a hub. Zero values stand for what is not known yet.
+type Now struct {
+	Ready bool
+	// ShardsOwned is how many shards the hub owns, and HubsLive how many hubs live.
+	ShardsOwned, HubsLive int
+	// ClockStep is how far the machine's clock is ahead of the time that the hub
+	// believes.
+	ClockStep     time.Duration
+	Subscriptions subscriptions.Counts
+	Delivery      delivery.Stats
+	Lags          delivery.LagReport
+	// Journal is what the topics of this hub retain.
+	Journal admin.JournalNow
+	// FirstLoss is when the next notification is lost; zero: none is in sight.
+	FirstLoss time.Time
+	// Certificates are when those that are in use expire, by listener.
+	Certificates map[string]time.Time
+	// Reloads are the latest of each thing that was read again.
+	Reloads map[Reloadable]Reload
+}
+
+// Reloadable is what a hub reads again when its files change.
+type Reloadable string
+
+// What a hub reads again.
+const (
+	ReloadPublishers       Reloadable = "publishers"
+	ReloadToken            Reloadable = "admin_token"
+	ReloadReadonlyToken    Reloadable = "admin_readonly_token"
+	ReloadCertificate      Reloadable = "certificate"
+	ReloadAdminCertificate Reloadable = "admin_certificate"
+)
+
+var reloadables = []Reloadable{ReloadPublishers, ReloadToken, ReloadReadonlyToken, ReloadCertificate, ReloadAdminCertificate}
+
+// Reload is the result of reading something again.
+type Reload struct {
+	At     time.Time
+	Failed bool // the hub goes on with what it read before
+}
+
+// The listeners, as labels name them.
+const (
+	PublicListener = "public"
+	AdminListener  = "admin"
+)
