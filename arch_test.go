@@ -101,7 +101,9 @@ var table = map[string]room{
 	"admin/ui": {layer: "2b", may: "admin journal internal/base/quantity", third: "uuid"},
 	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
-	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress journal subscriptions", third: "zap prometheus otel uuid"},
+	// Metrics of any program.
+	"internal/engine/figures":   {layer: "2", third: "prometheus"},
+	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "admin admin/ui cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3", may: "admin internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar uuid"},

@@ -74,14 +74,14 @@ func (m *Metrics) registerAttempts() {
 			}
 		}
 	}
-	m.register("rshub_deliveries_total", vec)
-	m.exchangeTime = m.histogram("rshub_delivery_duration_seconds",
+	m.set.Register("rshub_deliveries_total", vec)
+	m.exchangeTime = m.set.Histogram("rshub_delivery_duration_seconds",
 		"Time of one exchange with a callback, whatever came of it.",
 		.002, .01, .05, .2, 1, 5, 15, 60)
-	m.latency = m.histogram("rshub_delivery_latency_seconds",
+	m.latency = m.set.Histogram("rshub_delivery_latency_seconds",
 		"Time from accepting a notification to its delivery to one subscription; after a replay or a long wait that is long.",
 		.01, .05, .2, 1, 5, 30, 300, 1800, 7200, 21_600, 86_400, 259_200)
-	m.deliveredBytes = m.counter("rshub_delivered_bytes_total", "Bytes of the bodies that were delivered.")
+	m.deliveredBytes = m.set.Counter("rshub_delivered_bytes_total", "Bytes of the bodies that were delivered.")
 }
 
 // Attempt counts an attempt to deliver.
@@ -105,6 +105,6 @@ func (m *Metrics) Attempt(e delivery.Event) {
 		m.latency.Observe(e.Start.Add(e.Duration).Sub(e.ReceivedAt).Seconds())
 		m.deliveredBytes.Add(float64(e.Bytes))
 	case outcomes[delivery.End]:
-		m.ends.one(subscriptions.EndGone)
+		m.ends.One(subscriptions.EndGone)
 	}
 }

@@ -8,126 +8,86 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/internal/engine/figures"
 	"github.com/rshub/rshub/subscriptions"
 )
-
-// gauge is a figure of the present state, read when a scrape is written.
-type gauge struct {
-	name, help string
-	labels     prometheus.Labels
-	value      func() float64
-}
-
-// number is the value of a gauge that counts.
-func number[N int | int64](n *N) func() float64 { return func() float64 { return float64(*n) } }
-
-// seconds is the value of a gauge that is a time span.
-func seconds(d *time.Duration) func() float64 { return func() float64 { return d.Seconds() } }
-
-// truth is 1 or 0.
-func truth(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// unix is a time in seconds since 1970; 0 for the zero time.
-func unix(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
-}
 
 const (
 	lagName  = "rshub_subscription_lag_notifications"
 	spanName = "rshub_subscription_lag_seconds"
 
-	pausedHelp  = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
-	statesHelp  = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
-	expiresHelp = "When the certificate of a listener runs out; 0: the listener has none."
+	pausedHelp = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
+	statesHelp = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
 )
 
 // registerGauges registers what is read from m.now.
-func (m *Metrics) registerGauges(build prometheus.Labels, lossAfter time.Duration) {
+func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	n := &m.now
 	state := func(s subscriptions.State) prometheus.Labels { return prometheus.Labels{"state": string(s)} }
 	reason := func(why string) prometheus.Labels { return prometheus.Labels{"reason": why} }
-	expires := func(listener string) gauge {
-		return gauge{
-			"rshub_certificate_not_after_timestamp_seconds", expiresHelp,
-			prometheus.Labels{"listener": listener},
-			func() float64 { return unix(n.Certificates[listener]) },
+	gauge := m.set.Gauge
+	gauge("rshub_ready", "1 if GET /readyz says that the hub is ready, else 0.", nil, func() float64 { return figures.Truth(n.Ready) })
+	gauge("rshub_shards_owned", "Shards of the store that this hub works on, of 256.", nil, figures.Number(&n.ShardsOwned))
+	gauge("rshub_hubs_live", "Live hubs on the store, this one included, as this hub knows.", nil, figures.Number(&n.HubsLive))
+	gauge("rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.", nil, figures.Seconds(&n.ClockStep))
+
+	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StatePending), figures.Number(&n.Subscriptions.Pending))
+	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StateActive), figures.Number(&n.Lags.Active))
+	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StateFailing), figures.Number(&n.Lags.Failing))
+	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StatePaused), figures.Number(&n.Lags.Paused))
+	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StateEnded), figures.Number(&n.Subscriptions.Ended))
+	gauge("rshub_subscriptions_stored", "Subscriptions stored in the shards of this hub, including those that ended in the last 7 days.", nil, figures.Number(&n.Subscriptions.Stored))
+	gauge("rshub_subscriptions_stored_max", "How many there may be: this hub's fraction of --max-subscriptions; 0: no limit.", nil, figures.Number(&n.Subscriptions.Most))
+	gauge("rshub_subscription_requests_waiting", "Requests and denials that are in progress or queued.", nil, figures.Number(&n.Subscriptions.Waiting))
+	gauge("rshub_subscription_lag_oldest_seconds", "The longest time that an active subscription is behind its topic.", nil, figures.Seconds(&n.Lags.Oldest))
+	gauge("rshub_subscription_failing_longest_seconds", "For how long the subscription that fails the longest has failed with one notification.", nil, figures.Seconds(&n.Lags.Longest))
+	gauge("rshub_subscription_census_timestamp_seconds", "When the active subscriptions were last counted; 0: not yet.", nil, func() float64 { return figures.Unix(n.Lags.At) })
+
+	gauge("rshub_topics", "Topics that have subscriptions.", nil, figures.Number(&n.Delivery.Topics))
+	gauge("rshub_topics_paused", pausedHelp, reason("store"), figures.Number(&n.Delivery.Away))
+	gauge("rshub_topics_paused", pausedHelp, reason("damaged"), figures.Number(&n.Delivery.Damaged))
+	gauge("rshub_callback_hosts", "Hosts and ports of callbacks.", nil, figures.Number(&n.Delivery.Hosts))
+	gauge("rshub_suspect_hosts", "Callback hosts that time out or cannot be reached.", nil, figures.Number(&n.Delivery.Suspects))
+	gauge("rshub_deliveries_in_flight", "Deliveries in progress.", nil, figures.Number(&n.Delivery.InFlight))
+	gauge("rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for a sender.", nil, figures.Number(&n.Delivery.Ready))
+	gauge("rshub_deliveries_waiting", "Subscriptions that wait for their next attempt.", nil, figures.Number(&n.Delivery.Waiting))
+	gauge("rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.", nil, figures.Number(&n.Delivery.BytesInFlight))
+	gauge("rshub_bodies_cached_bytes", "Bytes of all bodies in memory.", nil, figures.Number(&n.Delivery.BytesCached))
+	gauge("rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.", nil, figures.Number(&n.Delivery.Uncommitted))
+
+	gauge("rshub_journal_topics", "Topics of this hub's shards that retain notifications.", nil, figures.Number(&n.Journal.Topics))
+	gauge("rshub_journal_notifications", "Notifications that these topics retain.", nil, figures.Number(&n.Journal.Entries))
+	gauge("rshub_journal_bytes", "Bytes of the bodies of these notifications.", nil, figures.Number(&n.Journal.Bytes))
+	gauge("rshub_journal_limit_bytes", "How many bytes they may be: this hub's fraction of --retention-total; 0: any number.", nil, figures.Number(&n.Journal.Limit))
+	gauge("rshub_journal_used_ratio", "The fraction of the limit that is used, 0 to 1; at 1 the oldest notifications are trimmed. 0 without a limit.", nil, func() float64 {
+		if n.Journal.Limit == 0 {
+			return 0
 		}
-	}
-	gauges := []gauge{
-		{"rshub_build_info", "Always 1; the labels are this hub's version and build.", build, func() float64 { return 1 }},
-		{"rshub_ready", "1 if GET /readyz says that the hub is ready, else 0.", nil, func() float64 { return truth(n.Ready) }},
-		{"rshub_shards_owned", "Shards of the store that this hub works on, of 256.", nil, number(&n.ShardsOwned)},
-		{"rshub_hubs_live", "Live hubs on the store, this one included, as this hub knows.", nil, number(&n.HubsLive)},
-		{"rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.", nil, seconds(&n.ClockStep)},
-
-		{"rshub_subscriptions", statesHelp, state(subscriptions.StatePending), number(&n.Subscriptions.Pending)},
-		{"rshub_subscriptions", statesHelp, state(subscriptions.StateActive), number(&n.Lags.Active)},
-		{"rshub_subscriptions", statesHelp, state(subscriptions.StateFailing), number(&n.Lags.Failing)},
-		{"rshub_subscriptions", statesHelp, state(subscriptions.StatePaused), number(&n.Lags.Paused)},
-		{"rshub_subscriptions", statesHelp, state(subscriptions.StateEnded), number(&n.Subscriptions.Ended)},
-		{"rshub_subscriptions_stored", "Subscriptions stored in the shards of this hub, including those that ended in the last 7 days.", nil, number(&n.Subscriptions.Stored)},
-		{"rshub_subscriptions_stored_max", "How many there may be: this hub's fraction of --max-subscriptions; 0: no limit.", nil, number(&n.Subscriptions.Most)},
-		{"rshub_subscription_requests_waiting", "Requests and denials that are in progress or queued.", nil, number(&n.Subscriptions.Waiting)},
-		{"rshub_subscription_lag_oldest_seconds", "The longest time that an active subscription is behind its topic.", nil, seconds(&n.Lags.Oldest)},
-		{"rshub_subscription_failing_longest_seconds", "For how long the subscription that fails the longest has failed with one notification.", nil, seconds(&n.Lags.Longest)},
-		{"rshub_subscription_census_timestamp_seconds", "When the active subscriptions were last counted; 0: not yet.", nil, func() float64 { return unix(n.Lags.At) }},
-
-		{"rshub_topics", "Topics that have subscriptions.", nil, number(&n.Delivery.Topics)},
-		{"rshub_topics_paused", pausedHelp, reason("store"), number(&n.Delivery.Away)},
-		{"rshub_topics_paused", pausedHelp, reason("damaged"), number(&n.Delivery.Damaged)},
-		{"rshub_callback_hosts", "Hosts and ports of callbacks.", nil, number(&n.Delivery.Hosts)},
-		{"rshub_suspect_hosts", "Callback hosts that time out or cannot be reached.", nil, number(&n.Delivery.Suspects)},
-		{"rshub_deliveries_in_flight", "Deliveries in progress.", nil, number(&n.Delivery.InFlight)},
-		{"rshub_deliveries_ready", "Subscriptions with something to deliver now that wait for a sender.", nil, number(&n.Delivery.Ready)},
-		{"rshub_deliveries_waiting", "Subscriptions that wait for their next attempt.", nil, number(&n.Delivery.Waiting)},
-		{"rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.", nil, number(&n.Delivery.BytesInFlight)},
-		{"rshub_bodies_cached_bytes", "Bytes of all bodies in memory.", nil, number(&n.Delivery.BytesCached)},
-		{"rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.", nil, number(&n.Delivery.Uncommitted)},
-
-		{"rshub_journal_topics", "Topics of this hub's shards that retain notifications.", nil, number(&n.Journal.Topics)},
-		{"rshub_journal_notifications", "Notifications that these topics retain.", nil, number(&n.Journal.Entries)},
-		{"rshub_journal_bytes", "Bytes of the bodies of these notifications.", nil, number(&n.Journal.Bytes)},
-		{"rshub_journal_limit_bytes", "How many bytes they may be: this hub's fraction of --retention-total; 0: any number.", nil, number(&n.Journal.Limit)},
-		{"rshub_journal_used_ratio", "The fraction of the limit that is used, 0 to 1; at 1 the oldest notifications are trimmed. 0 without a limit.", nil, func() float64 {
-			if n.Journal.Limit == 0 {
-				return 0
-			}
-			return float64(n.Journal.Bytes) / float64(n.Journal.Limit)
-		}},
-		{"rshub_first_loss_seconds", "In how many seconds a subscription of this hub loses its next notification, by --give-up or --retention-age, unless it accepts it before; +Inf: none fails.", nil, func() float64 {
-			if n.FirstLoss.IsZero() {
-				return math.Inf(1)
-			}
-			return max(time.Until(n.FirstLoss).Seconds(), 0)
-		}},
-		{"rshub_loss_after_seconds", "How long after its first attempt a notification is lost to a subscription: the smaller of --give-up and --retention-age; 0: it is not.", nil, seconds(&lossAfter)},
-		expires(PublicListener), expires(AdminListener),
+		return float64(n.Journal.Bytes) / float64(n.Journal.Limit)
+	})
+	gauge("rshub_first_loss_seconds", "In how many seconds a subscription of this hub loses its next notification, by --give-up or --retention-age, unless it accepts it before; +Inf: none fails.", nil, func() float64 {
+		if n.FirstLoss.IsZero() {
+			return math.Inf(1)
+		}
+		return max(time.Until(n.FirstLoss).Seconds(), 0)
+	})
+	gauge("rshub_loss_after_seconds", "How long after its first attempt a notification is lost to a subscription: the smaller of --give-up and --retention-age; 0: it is not.", nil, figures.Seconds(&lossAfter))
+	for _, listener := range []string{PublicListener, AdminListener} {
+		gauge("rshub_certificate_not_after_timestamp_seconds", "When the certificate of a listener runs out; 0: the listener has none.",
+			prometheus.Labels{"listener": listener}, func() float64 { return figures.Unix(n.Certificates[listener]) })
 	}
 	for _, what := range reloadables {
 		labels := prometheus.Labels{"what": string(what)}
-		gauges = append(gauges,
-			gauge{"rshub_reload_timestamp_seconds", "When something was last read again after the start; 0: it was not.", labels, func() float64 { return unix(n.Reloads[what].At) }},
-			gauge{"rshub_reload_success", "1 if the last read of it went well, 0 if the hub goes on with what it read before.", labels, func() float64 { return truth(!n.Reloads[what].Failed) }},
-		)
+		gauge("rshub_reload_timestamp_seconds", "When something was last read again after the start; 0: it was not.", labels, func() float64 { return figures.Unix(n.Reloads[what].At) })
+		gauge("rshub_reload_success", "1 if the last read of it went well, 0 if the hub goes on with what it read before.", labels, func() float64 { return figures.Truth(!n.Reloads[what].Failed) })
 	}
-	for _, g := range gauges {
-		m.register(g.name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: g.labels}, g.value))
-	}
-	m.register(lagName, distribution{
+	m.set.Register(lagName, distribution{
 		prometheus.NewDesc(lagName, "How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.", nil, nil),
 		func() *dto.Histogram {
 			return histogramOf(delivery.LagNotifications[:], func(b uint64) float64 { return float64(b) }, n.Lags.Lags[:], &n.Lags, float64(n.Lags.LagSum))
 		},
 	})
-	m.register(spanName, distribution{
+	m.set.Register(spanName, distribution{
 		prometheus.NewDesc(spanName, "How far the subscriptions in force are behind their topics in time, from the until of what they got last to that of the topic.", nil, nil),
 		func() *dto.Histogram {
 			return histogramOf(delivery.LagTimes[:], time.Duration.Seconds, n.Lags.LagSpans[:], &n.Lags, n.Lags.SpanSum.Seconds())

@@ -10,10 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -52,7 +50,7 @@ func changed(before, after string) []string {
 
 func TestNamesAndHelpsAreAsTheyShouldBe(t *testing.T) {
 	m := fresh()
-	for _, from := range []prometheus.Gatherer{m.registry, m.machine.registry} {
+	for _, from := range m.set.Gatherers() {
 		problems, err := testutil.GatherAndLint(from)
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +64,7 @@ func TestNamesAndHelpsAreAsTheyShouldBe(t *testing.T) {
 // Every label has values of a closed set, none of which says where something is.
 func TestLabelsAreBounded(t *testing.T) {
 	value := regexp.MustCompile(`^([a-z0-9][a-z0-9_-]*|v1\.2\.3|` + regexp.QuoteMeta(runtime.Version()) + `)$`)
-	families, err := fresh().registry.Gather()
+	families, err := fresh().set.Gatherers()[0].Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +98,7 @@ func TestPageIsAsTheLibraryWritesIt(t *testing.T) {
 	m.Attempt(delivery.Event{Outcome: "delivered", Status: 200, Duration: time.Hour / 7, Start: time.Unix(1, 1), Bytes: 1 << 50})
 	got := scrape(m)
 	var want bytes.Buffer
-	families, err := m.registry.Gather()
+	families, err := m.set.Gatherers()[0].Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +237,7 @@ func TestEveryLabelIsThereFromTheStart(t *testing.T) {
 		}
 	}
 	for _, o := range hub.PublishOutcomes() {
-		moves(o, func() { m.publishes.one(o) })
+		moves(o, func() { m.publishes.One(o) })
 	}
 	for _, o := range hub.FetchOutcomes() {
 		moves(o, func() { m.Request(hub.Event{Name: hub.EventFetch, Outcome: o}) })
@@ -270,23 +268,6 @@ func TestCountingAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations", e.Outcome, n)
 		}
 	}
-}
-
-// The figures of the process are looked at every few seconds, and not by a scrape.
-func TestMachineIsReadInTheBackground(t *testing.T) {
-	m := fresh()
-	text := m.machine.text.Load()
-	if scrape(m); m.machine.text.Load() != text {
-		t.Error("a scrape read them")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		go func() { _ = m.Run(t.Context()) }()
-		time.Sleep(machineEvery)
-		synctest.Wait()
-		if m.machine.text.Load() == text {
-			t.Error("nobody read them")
-		}
-	})
 }
 
 // BenchmarkCounting is what counting adds to a delivery, from several goroutines

@@ -70,8 +70,8 @@ func (m *Metrics) registerStore() {
 	for o := range operationCount {
 		m.operations[o] = timed{took.WithLabelValues(o.String()), failures.WithLabelValues(o.String())}
 	}
-	m.register("rshub_store_operation_duration_seconds", took)
-	m.register("rshub_store_operation_errors_total", failures)
+	m.set.Register("rshub_store_operation_duration_seconds", took)
+	m.set.Register("rshub_store_operation_errors_total", failures)
 }
 
 // done counts an operation that began at start and ended with *err.

@@ -1,4 +1,4 @@
-package telemetry
+package figures
 
 import (
 	"bytes"
@@ -17,13 +17,13 @@ import (
 // /proc.
 const machineEvery = 5 * time.Second
 
-// machine holds what the process, Go's runtime and the store's medium tell, as text.
+// machine holds what the process, Go's runtime and other slow collectors tell, as text.
 type machine struct {
 	registry *prometheus.Registry
 	text     *atomic.Pointer[[]byte]
 }
 
-func newMachine(space func() (free, least int64, ok bool)) machine {
+func newMachine(slow []prometheus.Collector) machine {
 	m := machine{registry: prometheus.NewRegistry(), text: new(atomic.Pointer[[]byte])}
 	m.registry.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -36,32 +36,29 @@ func newMachine(space func() (free, least int64, ok bool)) machine {
 			}),
 		),
 	)
-	if space != nil {
-		m.registry.MustRegister(medium(space))
-	}
+	m.registry.MustRegister(slow...)
 	m.look()
 	return m
 }
 
-// medium collects how much room a store has.
-type medium func() (free, least int64, ok bool)
-
-var (
-	freeBytes  = prometheus.NewDesc("rshub_store_free_bytes", "Free bytes on the disk of the data folder, or of the maxmemory of Redis.", nil, nil)
-	leastBytes = prometheus.NewDesc("rshub_store_free_min_bytes", "With fewer free bytes the hub stores nothing new: publishes and subscription requests get 503.", nil, nil)
-)
+// Space collects how much room there is on a disk, or in a store. Ask returns false if that
+// is unknown; Free and Least are the names and explanations of the two metrics.
+type Space struct {
+	Ask         func() (free, least int64, ok bool)
+	Free, Least *prometheus.Desc
+}
 
 // Describe implements prometheus.Collector.
-func (m medium) Describe(out chan<- *prometheus.Desc) {
-	out <- freeBytes
-	out <- leastBytes
+func (s Space) Describe(out chan<- *prometheus.Desc) {
+	out <- s.Free
+	out <- s.Least
 }
 
 // Collect implements prometheus.Collector.
-func (m medium) Collect(out chan<- prometheus.Metric) {
-	if free, least, ok := m(); ok {
-		out <- prometheus.MustNewConstMetric(freeBytes, prometheus.GaugeValue, float64(free))
-		out <- prometheus.MustNewConstMetric(leastBytes, prometheus.GaugeValue, float64(least))
+func (s Space) Collect(out chan<- prometheus.Metric) {
+	if free, least, ok := s.Ask(); ok {
+		out <- prometheus.MustNewConstMetric(s.Free, prometheus.GaugeValue, float64(free))
+		out <- prometheus.MustNewConstMetric(s.Least, prometheus.GaugeValue, float64(least))
 	}
 }
 
@@ -78,7 +75,7 @@ func (m *machine) look() {
 
 // Run keeps what a scrape shows of the process and of Go's runtime fresh until
 // ctx ends; that is some seconds old, all else is of the moment. It returns nil.
-func (m *Metrics) Run(ctx context.Context) error {
+func (s *Set) Run(ctx context.Context) error {
 	tick := time.NewTicker(machineEvery)
 	defer tick.Stop()
 	for {
@@ -86,7 +83,7 @@ func (m *Metrics) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			m.machine.look()
+			s.machine.look()
 		}
 	}
 }
