@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
+	"github.com/rshub/rshub/internal/base/logs"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
@@ -143,15 +143,9 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 // newLogger writes to w in the format of the settings. The default is lines for people
 // on a terminal, and JSON elsewhere.
 func newLogger(w io.Writer, cfg config.Config) *zap.Logger {
-	level, _ := zapcore.ParseLevel(cfg.LogLevel) // config accepts only those that zap knows
-	enc := zap.NewProductionEncoderConfig()
-	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	enc.EncodeDuration = zapcore.SecondsDurationEncoder
-	encoder := zapcore.NewJSONEncoder(enc)
-	if cfg.LogFormat == "console" || cfg.LogFormat == "" && cli.IsTerminal(w) {
-		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		enc.EncodeLevel = zapcore.CapitalLevelEncoder
-		encoder = zapcore.NewConsoleEncoder(enc)
+	log, err := logs.New(w, cfg.LogLevel, cfg.LogFormat == "console" || cfg.LogFormat == "" && cli.IsTerminal(w))
+	if err != nil {
+		panic(err) // config accepts only the levels that there are
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
+	return log
 }

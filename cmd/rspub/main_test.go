@@ -316,7 +316,7 @@ func TestServe(t *testing.T) {
 	} else {
 		_ = resp.Body.Close()
 	}
-	if log := p.stop(); strings.Contains(log, `"level":"WARN"`) || strings.Contains(log, `"level":"ERROR"`) {
+	if log := p.stop(); strings.Contains(log, `"level":"warn"`) || strings.Contains(log, `"level":"error"`) {
 		t.Errorf("it warns of something:\n%s", log)
 	}
 	p = start(t, args...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/base/logs"
 	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
@@ -83,7 +84,7 @@ func hostOf(valid string) string {
 
 // server is what serves one of the two listeners.
 func (a *App) server(o ingress.Options) *http.Server {
-	o.Log = slogOf(a.log.Named("http"))
+	o.Log = logs.Slog(a.log.Named("http"))
 	return ingress.NewServer(o)
 }
 
@@ -116,4 +117,4 @@ func (a *App) serve(ctx context.Context, l listener, o ingress.Options) {
 
 // ErrorLog is the output for package log. Net/http writes to it about answers that nobody
 // waits for, so any callback could cause lines in the hub's log. ErrorLog limits them.
-func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", slogOf(a.log.Named("http"))) }
+func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", logs.Slog(a.log.Named("http"))) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/base/logs"
 )
 
 // certificate is the reloadable certificate of one of the listeners.
@@ -19,7 +20,7 @@ type certificate struct {
 // newCertificate reads the pair of a listener for the first time. One that has expired,
 // or is not valid yet, is an error. The flags are those that name the files.
 func newCertificate(listener, flags, certFile, keyFile string, log *zap.Logger) (*certificate, error) {
-	c, err := ingress.ReadCertificate(certFile, keyFile, slogOf(log.With(zap.String("listener", listener))))
+	c, err := ingress.ReadCertificate(certFile, keyFile, logs.Slog(log.With(zap.String("listener", listener))))
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of the %s (%s): %w", listener, flags, err)
 	}

@@ -4,11 +4,13 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/logs"
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
@@ -52,31 +54,17 @@ func (f *LogFlags) Add(flags *pflag.FlagSet) {
 // Logger writes to w as the flags say. An error has ExitUsage.
 func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) { return NewLog(w, f.level, f.format) }
 
-// NewLog writes to w from a level on: text if w is a terminal or format is console, else
-// JSON. An error has ExitUsage.
+// NewLog writes to w from a level on, as rshub does: for people if w is a terminal or format
+// is console, else JSON. An error has ExitUsage.
 func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
-	var o slog.HandlerOptions
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, Fail(ExitUsage, "--log-level %q is none of debug, info, warn and error", level)
+	if !slices.Contains([]string{"", "json", "console"}, format) {
+		return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
 	}
-	o.Level = l
-	switch {
-	case format == "console", format == "" && IsTerminal(w):
-		return slog.New(slog.NewTextHandler(w, &o)), nil
-	case format == "json", format == "":
-		o.ReplaceAttr = inSeconds
-		return slog.New(slog.NewJSONHandler(w, &o)), nil
+	log, err := logs.New(w, level, format == "console" || format == "" && IsTerminal(w))
+	if err != nil {
+		return nil, Fail(ExitUsage, "--log-level %w", err)
 	}
-	return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
-}
-
-// inSeconds writes durations as seconds, as the log of rshub has them.
-func inSeconds(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
-	}
-	return a
+	return logs.Slog(log), nil
 }
 
 // IsTerminal reports whether w is a terminal.

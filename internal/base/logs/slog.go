@@ -1,18 +1,29 @@
-package app
+package logs
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// slogOf returns a slog.Logger that writes to the log of the hub.
-func slogOf(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log.Core(), log.Name()}) }
+// Slog returns a slog.Logger that writes to log.
+func Slog(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log.Core(), log.Name()}) }
 
-// zapHandler is a slog.Handler. It ignores groups, which no package of the hub uses.
+// Zap returns the log that a logger of Slog writes to; for another one, a log that drops all
+// lines.
+func Zap(log *slog.Logger) *zap.Logger {
+	if h, ok := log.Handler().(zapHandler); ok {
+		return zap.New(h.core).Named(h.name)
+	}
+	return zap.NewNop()
+}
+
+// zapHandler is a slog.Handler. It ignores groups, which no package of ours uses.
 type zapHandler struct {
 	core zapcore.Core
 	name string
@@ -24,21 +35,34 @@ func zapLevel(l slog.Level) zapcore.Level {
 	return zapcore.Level(min(max(l, slog.LevelDebug), slog.LevelError) >> 2)
 }
 
-// zapField returns an attribute as a field of zap. These are the types that the packages of
-// the hub log. A value of any other type is left out, so that the log never shows a whole
-// struct.
+// zapField returns an attribute as a field of zap. A value that is neither simple nor says
+// itself how it is written is left out, so that the log never shows a whole struct.
 func zapField(a slog.Attr) zap.Field {
 	switch v := a.Value.Resolve().Any().(type) {
+	case error:
+		return zap.NamedError(a.Key, v)
 	case string:
 		return zap.String(a.Key, v)
 	case int64:
 		return zap.Int64(a.Key, v)
+	case uint64:
+		return zap.Uint64(a.Key, v)
+	case float64:
+		return zap.Float64(a.Key, v)
+	case bool:
+		return zap.Bool(a.Key, v)
 	case time.Time:
 		return zap.Time(a.Key, v)
-	case error:
-		return zap.NamedError(a.Key, v)
+	case time.Duration:
+		return zap.Duration(a.Key, v)
 	case []string:
 		return zap.Strings(a.Key, v)
+	case fmt.Stringer:
+		return zap.Stringer(a.Key, v)
+	default:
+		if v := reflect.ValueOf(v); v.Kind() == reflect.String { // a type of its own
+			return zap.String(a.Key, v.String())
+		}
 	}
 	return zap.Skip()
 }
