@@ -284,13 +284,12 @@ func (a *audit) compare(ctx context.Context, w desired) {
 	if known && c.reconciler.outdated(&f, &w) { // the description of another set counts
 		w.length, w.digests = f.Length, resourcesync.ParseHashes(f.Hash)
 	}
-	info, err := c.tree.root.Lstat(f.Path)
-	switch {
-	case err != nil || !info.Mode().IsRegular():
+	switch size, ok := c.tree.size(f.Path); {
+	case !ok:
 		a.found(Missing, w, f, "there is no such file")
 		return
-	case w.length >= 0 && info.Size() != w.length:
-		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", info.Size(), w.length))
+	case w.length >= 0 && size != w.length:
+		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", size, w.length))
 		return
 	}
 	algorithms, copied := w.digests.Algorithms(), resourcesync.ParseHashes(f.Hash)

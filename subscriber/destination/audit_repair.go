@@ -101,13 +101,13 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 // found extra.
 func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	const why = "the Source does not list it"
-	if err := r.deleteAll(ctx, a.extra, t, why); err != nil {
+	if err := r.deleteAll(ctx, a.extra, t, why, nil); err != nil {
 		return err
 	}
 	if err := r.deleteStrays(a.strays, t, why); err != nil || len(a.lacking) == 0 {
 		return err
 	}
-	return r.carryOut(ctx, t, "repair", len(a.lacking), values(a.lacking))
+	return r.carryOut(ctx, t, "repair", len(a.lacking), each(a.lacking))
 }
 
 // deleteStrays deletes files of which nothing is recorded, all or none as deleteAll
@@ -119,7 +119,7 @@ func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 	r.deleting.Lock()
 	defer r.deleting.Unlock()
 	held := r.tooMany(len(strays), why)
-	d := newRecords()
+	deleted := 0
 	for _, p := range strays {
 		e := Event{What: Deleted, Path: p}
 		if e.Err = held; held != nil {
@@ -127,10 +127,9 @@ func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 		} else if e.Err = r.tree.unlink(p); e.Err != nil {
 			e.What = Failed
 		} else {
-			d.deleted++
+			deleted++
 		}
-		t.event(e)
-		r.o.Event(e)
+		r.report(t, e)
 	}
-	return r.state.store(d, r.tree.fold, time.Now())
+	return r.state.update(func(w *writer) { w.countDeletes(deleted, time.Now()) })
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"time"
 
@@ -13,26 +12,26 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// errNoBaseline says that a set has nothing that a baseline can be taken from.
+// errNoBaseline says that a set has no document to make a baseline from.
 var errNoBaseline = errors.New("the Source offers neither a Resource List nor a Resource Dump")
 
-// ErrBehind says that the Source's list or dump is older than changes that were
-// missed and can't be had: the copy can be in step again once the Source makes a new one.
+// ErrBehind says that the Source's list or dump is older than changes that were missed and
+// are lost. The copy can be in step again once the Source makes a new list or dump.
 var ErrBehind = errors.New("what changed since is in no Change List any more; try again when the Source has made a new one")
 
-// needsBaseline reports whether a set has none yet, or one is due since changes were
-// missed, or there was nothing that it could be taken from and now is.
+// needsBaseline reports whether a set has no baseline yet, or needs a new one because
+// changes were missed, or had no document to make one from and has one now.
 func needsBaseline(set namedSet, st setState) bool {
 	return st.BaselineAt.IsZero() || !st.Due.IsZero() || st.From == "" && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump)
 }
 
-// newBaseline takes a baseline, and remembers that it is there.
+// newBaseline makes a baseline, and records it.
 func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	next, err := s.baseline(ctx, set, st, t)
 	switch {
 	case errors.Is(err, errUnchanged):
 		return st, nil
-	case errors.Is(err, errNoBaseline): // changes only: whatever they say from the beginning on
+	case errors.Is(err, errNoBaseline): // changes only: apply all of them
 		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(beginning) {
 			s.log.Error("changes were missed, and the Source has no list to make up for them", "event", "changes_lost", "set", set.name)
 		}
@@ -52,14 +51,14 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 var beginning = time.Unix(1, 0).UTC()
 
 // baseline brings the copy of a set in step with the Source's Resource List or
-// Resource Dump. What is there and as it should be is not fetched again, so that a
-// baseline that was cut off goes on where it stopped.
+// Resource Dump. Resources that are as they should be are not fetched again, so a
+// baseline that was interrupted continues where it stopped.
 func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
 	useDump := dump != "" && (list == "" || s.o.Baseline == BaselineDump ||
 		s.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && s.state.count() < 100)
 	if useDump && !s.o.DryRun {
-		next, err := s.fromDump(ctx, set, dump, st, t)
+		next, err := s.baselineFrom(ctx, set, resourcesync.ResourceDump, st, t)
 		if err == nil || list == "" || ctx.Err() != nil || fatal(err) {
 			return next, err
 		}
@@ -67,20 +66,24 @@ func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tal
 	}
 	switch {
 	case list != "":
-		return s.fromList(ctx, set, list, st, t)
+		return s.baselineFrom(ctx, set, resourcesync.ResourceList, st, t)
 	case dump != "":
 		return st, fmt.Errorf("a dry run does not fetch dumps, and there is no Resource List that says what is in %s", dump)
 	}
 	return st, errNoBaseline
 }
 
-// fromList takes a baseline from a Resource List.
-func (s *syncer) fromList(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
-	last := st
-	if needsBaseline(set, st) {
-		last = setState{} // the same list will not do
+// baselineFrom makes a baseline from a Resource List or a Resource Dump.
+func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability string, st setState, t *tally) (setState, error) {
+	address, apply := set.Documents[capability], s.applyDump
+	var last setState
+	if capability == resourcesync.ResourceList {
+		apply = s.applyList
+		if !needsBaseline(set, st) { // else the same list is of no use
+			last = st
+		}
 	}
-	docs, err := s.lists.download(ctx, address, resourcesync.ResourceList, last)
+	docs, err := s.lists.download(ctx, address, capability, last)
 	if err != nil {
 		return st, err
 	}
@@ -88,59 +91,37 @@ func (s *syncer) fromList(ctx context.Context, set namedSet, address string, st 
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}
-	listed, err := docs.resources()
-	if err != nil {
-		return st, fmt.Errorf("reading %s: %w", address, err)
-	}
 	newer, err := s.leftToChanges(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
 	}
 	t.baseline(address)
-	var failed error
-	wants := func(yield func(desired) bool) {
-		for e, err := range docs.entries() {
-			if err != nil {
-				failed = err
-				return
-			}
-			if _, ok := newer[e.Loc]; !ok && !yield(asListed(desiredFrom(set.name, &e))) {
-				return
-			}
-		}
-		marks(newer)(yield)
-	}
-	if err := s.reconciler.carryOut(ctx, t, "baseline", len(listed), wants); err != nil {
+	listed, err := apply(ctx, set, docs, newer, t)
+	if err != nil {
 		return st, err
 	}
-	if failed != nil {
-		return st, fmt.Errorf("reading %s: %w", address, failed)
-	}
-	for url := range newer { // theirs is the stream's business
+	for url := range newer { // the stream of changes decides about these
 		listed[keyOf(url)] = struct{}{}
 	}
 	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
 		return st, err
 	}
-	next := setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}
-	return next, nil
+	return setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}, nil
 }
 
-// marks note of resources that a baseline leaves to the changes since that their set
-// lists them.
-func marks(left map[string]desired) iter.Seq[desired] {
-	return func(yield func(desired) bool) {
-		for url, w := range left {
-			if !w.change.Removes() && !yield(desired{url: url, set: w.set, length: -1, change: w.change, changedAt: w.changedAt, mark: true}) {
-				return
-			}
-		}
+// applyList fetches what a Resource List has, and returns the resources that it lists.
+func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, t *tally) (map[key]struct{}, error) {
+	listed, err := docs.resources()
+	if err != nil {
+		return nil, err
 	}
+	return listed, s.reconciler.carryOut(ctx, t, "baseline", len(listed), docs.wants(set, newer))
 }
 
-// leftToChanges are the resources of a set that a baseline leaves to the changes since: those
-// that changed, where st tells of a baseline before it, as they were carried out
-// already; of a first one those that were deleted, which would come only to go again.
+// leftToChanges returns the resources of a set that a baseline leaves to the changes since.
+// These are the resources that changed, if st has an earlier baseline: the changes were
+// applied already. For a first baseline they are the deleted resources, which would be
+// fetched only to be deleted.
 func (s *syncer) leftToChanges(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]desired, error) {
 	newer, _, err := s.changesSince(ctx, set, since)
 	if st.BaselineAt.IsZero() {
@@ -149,8 +130,8 @@ func (s *syncer) leftToChanges(ctx context.Context, set namedSet, since time.Tim
 	return newer, err
 }
 
-// changesSince are the resources of a set that changed since its list was made, by the
-// last change of each, and until when that is known.
+// changesSince returns the last change of each resource of a set since its list was made,
+// and until when the changes are known.
 func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time) (map[string]desired, time.Time, error) {
 	out, until := map[string]desired{}, since
 	var err error
@@ -162,18 +143,19 @@ func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time
 		})
 	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
 		defer s.state.addPushed(set, since, out)
-		err = s.lists.changeDumps(ctx, set, since, func(wants []desired) error {
+		err = s.lists.changeDumps(ctx, set, since, func(wants []desired, to time.Time) error {
 			for _, w := range wants {
 				w.open = nil // the package will be gone
 				out[w.url] = w
 			}
+			until = to
 			return nil
-		}, func(to time.Time) error { until = to; return nil })
+		})
 	default:
 		s.state.addPushed(set, since, out)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("the changes since the list was made can't be had", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
+		s.log.Warn("the changes since the list was made are unavailable", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
 		return map[string]desired{}, since, nil
 	}
 	return out, until, err

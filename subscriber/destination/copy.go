@@ -46,39 +46,42 @@ type Copy struct {
 }
 
 // Open opens the copy in Options.Dir, or begins one. With Options.DryRun it writes
-// nothing there. The error says which option is wrong (*OptionsError), or what is wrong
-// with the folder.
+// nothing there. The error says which option is wrong (it wraps an *OptionsError), or what
+// is wrong with the folder.
 func Open(o Options) (*Copy, error) {
-	if err := o.setDefaults(); err != nil {
-		return nil, &OptionsError{err}
-	}
-	c := &Copy{log: o.Log}
-	if o.DryRun {
-		if err := c.standIn(&o); err != nil {
-			return nil, fmt.Errorf("destination: %w", err)
-		}
-	}
-	c.o, c.space = o, newSpace(&o)
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil { //nolint:gosec // a copy is for others to read
-		return nil, fmt.Errorf("destination: %w", err)
-	}
-	var err error
-	c.state, err = openState(o.StateDir, c.space)
-	if o.Beside && errors.Is(err, ErrInUse) {
-		err = c.openBeside()
-	}
-	if err != nil {
-		_ = os.RemoveAll(c.temp) // nothing, where it is empty
-		return nil, err
-	}
-	if err := c.assemble(); err != nil {
-		_ = c.Close()
+	c := &Copy{o: o}
+	if err := c.open(); err != nil {
+		_ = c.Close() // the first error says more
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	return c, nil
 }
 
-// assemble makes the parts, and readies the folder of the copy.
+func (c *Copy) open() error {
+	if err := c.o.setDefaults(); err != nil {
+		return &OptionsError{err}
+	}
+	if c.o.DryRun {
+		if err := c.standIn(&c.o); err != nil {
+			return err
+		}
+	}
+	c.log, c.space = c.o.Log, newSpace(&c.o)
+	if err := os.MkdirAll(c.o.Dir, 0o755); err != nil { //nolint:gosec // a copy is for others to read
+		return err
+	}
+	var err error
+	c.state, err = openState(c.o.StateDir, c.space)
+	if c.o.Beside && errors.Is(err, ErrInUse) {
+		err = c.openBeside()
+	}
+	if err != nil {
+		return err
+	}
+	return c.assemble()
+}
+
+// assemble makes the parts, and prepares the folder of the copy.
 func (c *Copy) assemble() error {
 	root, err := os.OpenRoot(c.o.Dir)
 	if err != nil {
@@ -92,18 +95,13 @@ func (c *Copy) assemble() error {
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
 	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer}
-	if !c.o.DryRun {
-		if err := root.MkdirAll(partsDir, 0o700); err != nil {
-			return err
-		}
-		if err := errors.Join(disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp(), c.fetcher.countPartials()); err != nil {
-			return err
-		}
-	}
-	c.state.moved.Store(true) // the last run may have ended before it wrote the status
 	if c.o.DryRun {
 		c.tree.folds = c.live != "" && c.tree.foldsState()
 		return nil
+	}
+	err = root.MkdirAll(partsDir, 0o700)
+	if err := errors.Join(err, disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp(), c.fetcher.countPartials()); err != nil {
+		return err
 	}
 	c.tree.folds = c.tree.probeFolding()
 	return c.tree.rename()
@@ -131,32 +129,27 @@ func (c *Copy) standIn(o *Options) error {
 	return nil
 }
 
-// cleanUp removes what a run that was killed left.
+// cleanUp removes what a killed run left behind.
 func (c *Copy) cleanUp() error {
 	lists, err := filepath.Glob(filepath.Join(c.o.StateDir, "list-*.xml"))
-	if err != nil {
-		return err
-	}
 	for _, l := range lists {
-		if err := os.Remove(l); err != nil {
-			return err
-		}
+		err = errors.Join(err, os.Remove(l))
 	}
 	c.cleanSnapshots()
-	return c.fetcher.cleanPartials()
+	return errors.Join(err, c.fetcher.cleanPartials())
 }
 
-// Close ends it.
+// Close releases the folder. The Copy must not be in use.
 func (c *Copy) Close() error {
-	err := errors.Join(c.writeStatus(), c.state.db.Close())
+	var err error
+	if c.state != nil {
+		err = errors.Join(c.writeStatus(), c.state.db.Close())
+	}
 	if c.tree != nil {
 		_ = c.tree.root.Close()
 	}
 	if c.o.end != nil {
 		c.o.end()
 	}
-	if c.temp != "" {
-		err = errors.Join(err, os.RemoveAll(c.temp))
-	}
-	return err
+	return errors.Join(err, os.RemoveAll(c.temp)) // nothing, if it is empty
 }

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -27,10 +28,11 @@ type desired struct {
 	// deletion is remembered.
 	unlisted bool
 
-	force bool // what the copy has is not to be trusted
-	tries int  // of earlier runs
-	again bool // it comes from a failure, and is of no interest if that is not there any more
-	mark  bool // nothing is to be done but to note that the set lists it
+	force bool  // the file in the copy is not to be trusted
+	tries int   // of earlier runs
+	again bool  // it comes from a failure, and is dropped if the failure is gone
+	mark  bool  // only record that the set lists it
+	held  error // why its file must not be deleted now; nil: it may
 
 	open func() (io.ReadCloser, error) // its content, where that is at hand
 }
@@ -69,13 +71,13 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		w.mirrors = append(w.mirrors, m)
 	}
 	slices.SortStableFunc(w.mirrors, func(a, b mirror) int {
-		if a.Alternate != b.Alternate {
-			if a.Alternate {
-				return 1
-			}
-			return -1
+		switch {
+		case a.Alternate == b.Alternate:
+			return cmp.Compare(a.Pri, b.Pri)
+		case a.Alternate:
+			return 1
 		}
-		return a.Pri - b.Pri
+		return -1
 	})
 	w.mirrors = w.mirrors[:min(len(w.mirrors), mirrorsMax)]
 	return w
@@ -99,12 +101,12 @@ func backoff(tries int, most time.Duration) time.Duration {
 	return min(againFirst<<min(tries, 12), most)
 }
 
-// failure is what is remembered of a resource that could not be had.
-func (w *desired) failure(why error) failure {
+// failure is what is stored of a resource that could not be fetched or deleted.
+func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
-	return failure{
+	return &failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
-		Why: why.Error(), Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
+		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
 

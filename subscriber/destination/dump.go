@@ -2,64 +2,42 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
-// fromDump takes a baseline from a Resource Dump.
-func (s *syncer) fromDump(ctx context.Context, set namedSet, address string, st setState, t *tally) (setState, error) {
-	docs, err := s.lists.download(ctx, address, resourcesync.ResourceDump, setState{})
-	if err != nil {
-		return st, err
-	}
-	defer docs.remove()
-	if docs.at.Before(st.Due) {
-		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
-	}
-	newer, err := s.leftToChanges(ctx, set, docs.at, st)
-	if err != nil {
-		return st, err
-	}
-	t.baseline(address)
+// applyDump puts what a Resource Dump has into the copy, and returns the resources that it lists.
+func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, t *tally) (map[key]struct{}, error) {
 	listed := map[key]struct{}{}
-	for url := range newer {
-		listed[keyOf(url)] = struct{}{}
-	}
 	for e, err := range docs.entries() {
 		if err != nil {
-			return st, fmt.Errorf("reading %s: %w", address, err)
+			return nil, err
 		}
 		err = s.lists.withPackage(ctx, &e, resourcesync.ResourceDumpManifest, func(d *resourcesync.DumpReader) error {
-			return s.unpack(ctx, set, d, t, func(e *resourcesync.Entry) bool {
-				listed[keyOf(e.Loc)] = struct{}{}
-				_, ok := newer[e.Loc]
-				return !ok
+			return s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(desired, error) bool) {
+				for w, err := range packed(set, d, s.o.MaxEntries) {
+					listed[keyOf(w.url)] = struct{}{}
+					if _, left := newer[w.url]; (err != nil || !left) && !yield(asListed(w), err) {
+						return
+					}
+				}
 			})
 		})
 		if err != nil {
-			return st, err
+			return nil, err
 		}
 	}
-	if err := s.reconciler.carryOut(ctx, t, "baseline", len(newer), marks(newer)); err != nil {
-		return st, err
-	}
-	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
-		return st, err
-	}
-	return setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at}, nil
+	return listed, s.reconciler.carryOut(ctx, t, "baseline", len(newer), marks(newer))
 }
 
-// errHole says that something is missing before a package.
-var errHole = errors.New("no package of the Change Dump has what happened")
-
-// changeDumps goes over the packages of a Change Dump that end after since. With each it
-// calls use, for what it says and has, and then reached with how far that is.
-func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func([]desired) error, reached func(time.Time) error) error {
+// changeDumps reads the packages of a Change Dump that end after since. For each it calls
+// use with the changes in it, and until when they are.
+func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func(wants []desired, until time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
 	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
@@ -70,61 +48,50 @@ func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, 
 	for e, err := range docs.entries() {
 		switch {
 		case err != nil:
-			return fmt.Errorf("reading %s: %w", address, err)
+			return err
 		case !e.Until.IsZero() && !e.Until.After(since):
 			continue
 		case e.From.After(until):
 			return &holeError{address, until, e.From}
 		}
+		until = later(until, e.Until)
 		err = l.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
-			wants, last, err := changesOf(set, d, since)
-			if err != nil {
-				return err
-			}
-			for _, t := range []time.Time{last, e.Until} {
-				if t.After(until) {
-					until = t
+			var wants []desired
+			for w, err := range packed(set, d, l.most) {
+				if err != nil {
+					return err
+				}
+				until = later(until, w.changedAt)
+				if w.changedAt.IsZero() || !w.changedAt.Before(since) {
+					wants = append(wants, w)
 				}
 			}
-			return use(wants)
+			return use(wants, until)
 		})
 		if err != nil {
-			return err
-		}
-		if err := reached(until); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changesOf are the changes of a package from since on, and when the last was.
-func changesOf(set namedSet, d *resourcesync.DumpReader, since time.Time) (wants []desired, last time.Time, err error) {
-	for e, err := range d.Entries() {
-		if err != nil {
-			return nil, last, err
-		}
-		if e.Datetime.After(last) {
-			last = e.Datetime
-		}
-		if e.Datetime.IsZero() || !e.Datetime.Before(since) {
-			wants = append(wants, packed(set.name, d, &e))
-		}
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	return wants, last, nil
+	return a
 }
 
-// holeError says what a Change Dump lacks.
+// holeError says that a Change Dump lacks what happened within an interval.
 type holeError struct {
 	dump        string
 	from, until time.Time
 }
 
 func (e *holeError) Error() string {
-	return fmt.Sprintf("%s: %v between %s and %s", e.dump, errHole, resourcesync.FormatDatetime(e.from), resourcesync.FormatDatetime(e.until))
+	return fmt.Sprintf("%s: no package of the Change Dump has what happened between %s and %s",
+		e.dump, resourcesync.FormatDatetime(e.from), resourcesync.FormatDatetime(e.until))
 }
-
-func (e *holeError) Unwrap() error { return errHole }
 
 // withPackage fetches a package, verifies it and opens it.
 func (l *lists) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
@@ -166,30 +133,18 @@ func (l *lists) openPackage(name, capability string, use func(*resourcesync.Dump
 	return use(d)
 }
 
-// unpack takes the resources of a package into the copy that take says.
-func (s *syncer) unpack(ctx context.Context, set namedSet, d *resourcesync.DumpReader, t *tally, take func(*resourcesync.Entry) bool) error {
-	var failed error
-	err := s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(desired) bool) {
+// packed yields the entries of a package, with their content. Content that the package
+// lacks is fetched from the address of the resource.
+func packed(set namedSet, d *resourcesync.DumpReader, most int) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
 		for e, err := range d.Entries() {
-			if err != nil {
-				failed = biglist.Explain(err, s.o.MaxEntries)
-				return
+			w := desiredFrom(set.name, &e)
+			if e.Path != "" {
+				w.open = func() (io.ReadCloser, error) { return d.Open(e) }
 			}
-			if take(&e) && !yield(asListed(packed(set.name, d, &e))) {
+			if !yield(w, biglist.Explain(err, most)) {
 				return
 			}
 		}
-	})
-	return errors.Join(err, failed)
-}
-
-// packed is what an entry of a package says, with its content. What the package lacks
-// is fetched by itself.
-func packed(set string, d *resourcesync.DumpReader, e *resourcesync.Entry) desired {
-	w := desiredFrom(set, e)
-	if e.Path != "" {
-		in := *e // the next one takes its place
-		w.open = func() (io.ReadCloser, error) { return d.Open(in) }
 	}
-	return w
 }

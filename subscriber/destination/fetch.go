@@ -99,8 +99,7 @@ func (ft *fetcher) adopt(ctx context.Context, w desired, p string) (file, bool) 
 	if len(w.digests.Algorithms()) == 0 {
 		return file{}, false
 	}
-	info, err := ft.tree.root.Lstat(p)
-	if err != nil || !info.Mode().IsRegular() || w.length >= 0 && info.Size() != w.length {
+	if size, ok := ft.tree.size(p); !ok || w.length >= 0 && size != w.length {
 		return file{}, false
 	}
 	got, n, err := ft.tree.hashFile(ctx, p, w.digests.Algorithms()...)
@@ -246,7 +245,7 @@ func (ft *fetcher) unlessChanged(w desired, p string, header http.Header) (file,
 	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
 		return f, false
 	}
-	if info, err := ft.tree.root.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length || w.length >= 0 && w.length != f.Length {
+	if size, ok := ft.tree.size(p); !ok || size != f.Length || w.length >= 0 && w.length != size {
 		return f, false
 	}
 	return f, ifChanged(header, f.ETag, f.Modified)

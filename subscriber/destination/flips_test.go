@@ -23,14 +23,14 @@ func TestDamagedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for round := range 3 {
-				d := newRecords()
+				d := records{}
 				for i := round * 20; i < 100; i++ {
 					url := fmt.Sprint("https://source.example/data/", i)
 					if i%7 == 0 {
-						d.failed[url] = failure{Set: "set", Why: strings.Repeat("away ", 10)}
+						d[url] = record{failed: &failure{Set: "set", Why: strings.Repeat("away ", 10)}}
 						continue
 					}
-					d.files[url] = file{Path: fmt.Sprintf("data/%d", i), Set: "set", Length: int64(i), Hash: fmt.Sprint("hash ", round, i)}
+					d[url] = record{file: &file{Path: fmt.Sprintf("data/%d", i), Set: "set", Length: int64(i), Hash: fmt.Sprint("hash ", round, i)}}
 				}
 				if err := s.store(d, same, now); err != nil {
 					t.Fatal(err)
@@ -56,10 +56,36 @@ func TestDamagedBytes(t *testing.T) {
 			for url, f := range s.failures() {
 				out["failed "+url] = fmt.Sprintf("%+v", f)
 			}
-			for name, st := range s.sets() {
+			for name, st := range setsTable.all(s) {
 				out["set "+name] = fmt.Sprintf("%+v", st)
 			}
 			return out, nil
 		},
 	})
+}
+
+// A number of bytes that cannot be read is counted again.
+func TestDamagedByteCount(t *testing.T) {
+	dir := t.TempDir()
+	s, err := openState(dir, newSpace(&Options{Dir: dir}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := records{"https://source.example/a": {file: &file{Path: "a", Length: 7}}, "https://source.example/b": {file: &file{Path: "b", Length: 5}}}
+	if err := s.store(d, strings.ToLower, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.update(func(w *writer) { w.keep(w.Bucket(metaBucket).Put([]byte(bytesKey), nil)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openState(dir, newSpace(&Options{Dir: dir})); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.db.Close() }()
+	if s.count() != 2 || s.space.files != 12 {
+		t.Errorf("%d files with %d bytes", s.count(), s.space.files)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -51,7 +53,7 @@ type follower struct {
 	handlers handlers
 }
 
-// run follows all sets, and those that the Source comes to have, until ctx ends.
+// run follows all sets, and those that the Source gets later, until ctx ends.
 func (f *follower) run(ctx context.Context) error {
 	sets, err := f.firstSets(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -59,21 +61,18 @@ func (f *follower) run(ctx context.Context) error {
 	}
 	f.handlers.expect(len(sets))
 	following := map[string]*followed{}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failed := make(chan error, 1)
-	wg.Go(func() { f.retryFailed(ctx) })
-	tick := time.NewTicker(setsEvery)
-	defer tick.Stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		f.retryFailed(ctx)
+		return nil
+	})
 	for {
 		for _, set := range sets {
 			was := following[set.name]
 			if was != nil && reflect.DeepEqual(was.set, set) {
 				continue
 			}
-			if was != nil { // it offers something else by now, such as a channel
+			if was != nil { // the set offers other documents or channels now
 				was.cancel()
 				<-was.ended
 			}
@@ -81,23 +80,17 @@ func (f *follower) run(ctx context.Context) error {
 			var within context.Context
 			within, one.cancel = context.WithCancel(ctx)
 			following[set.name] = one
-			wg.Go(func() {
+			group.Go(func() error {
 				defer close(one.ended)
 				defer one.cancel()
 				if err := f.followSet(within, set); err != nil && within.Err() == nil {
-					select {
-					case failed <- fmt.Errorf("following the set %s: %w", set.name, err):
-					default:
-					}
+					return fmt.Errorf("following the set %s: %w", set.name, err)
 				}
+				return nil
 			})
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return err
-		case <-tick.C:
+		if !clock.Sleep(ctx, setsEvery) {
+			return group.Wait()
 		}
 		if more, err := f.syncer.source.sets(ctx); err == nil {
 			sets = more
@@ -229,11 +222,8 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	for {
 		select {
 		case first, more := <-feed:
-			if !more && ctx.Err() == nil {
-				return s.Err()
-			}
 			if !more {
-				return nil
+				return s.Err()
 			}
 			if err := f.applyBatch(ctx, set, s, gatherFrom(feed, first)); err != nil {
 				return err
@@ -299,20 +289,13 @@ func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscr
 	return batch
 }
 
-// retryFailed tries what could not be had until ctx ends.
+// retryFailed tries failures again until ctx ends.
 func (f *follower) retryFailed(ctx context.Context) {
 	for wait := retrySweep; clock.Sleep(ctx, wait); {
-		wait = retrySweep
 		began := time.Now()
-		if next := f.syncer.state.retry.Load(); next == 0 || next > began.UnixNano() {
-			continue
+		if err := f.syncer.reconciler.tryAgain(ctx, newTally(f.o.Source), began); err != nil && ctx.Err() == nil {
+			f.log.Warn("what failed could not be tried again", "event", "retry_failed", "error", err)
 		}
-		f.syncer.state.retry.Store(0)
-		err := f.syncer.reconciler.tryAgain(ctx, newTally(f.o.Source), began)
-		f.syncer.state.nextRetry()
-		if err != nil && ctx.Err() == nil {
-			f.log.Warn("what could not be had could not be tried again", "event", "retry_failed", "error", err)
-		}
-		wait = max(wait, retryShare*time.Since(began))
+		wait = max(retrySweep, retryShare*time.Since(began))
 	}
 }

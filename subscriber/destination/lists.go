@@ -44,19 +44,13 @@ type documents struct {
 	capability string // of all of them; a sitemap has none
 	most       int    // entries of each; 0: as many as the protocol allows
 	large      func(list string, entries int)
-	parts      []listPart
+	parts      []fetched
 	bytes      int64
 	// at is as of when they describe the Source: what changed later is not
 	// in them, what changed earlier is.
 	at time.Time
 	// etag and modified are the validators of the list, where it has no parts.
 	etag, modified string
-}
-
-// listPart is a document on disk.
-type listPart struct {
-	name string // of the file
-	url  string // that it came from
 }
 
 // fetched is one of the documents.
@@ -91,7 +85,7 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	}
 	d.at = top.at
 	if !top.head.Index {
-		d.parts = []listPart{{top.name, top.url}}
+		d.parts = []fetched{top}
 		d.etag, d.modified = top.resp.Header.Get("ETag"), top.resp.Header.Get("Last-Modified")
 		return d, nil
 	}
@@ -115,12 +109,12 @@ func (l *lists) downloadParts(ctx context.Context, d *documents, index fetched) 
 		if err != nil {
 			return err
 		}
-		d.parts = append(d.parts, listPart{part.name, part.url})
+		d.parts = append(d.parts, part)
 		if part.head.Index {
 			return fmt.Errorf("%s is an index within the index %s", address, index.url)
 		}
-		if index.head.At.IsZero() && part.at.Before(d.at) {
-			d.at = part.at
+		if index.head.At.IsZero() {
+			d.at = earlier(d.at, part.at)
 		}
 	}
 	return nil
@@ -223,15 +217,19 @@ func asOf(d *fetched, began time.Time) time.Time {
 	if at.IsZero() {
 		at = began
 		for _, name := range []string{"Date", "Last-Modified"} {
-			if t, err := http.ParseTime(d.resp.Header.Get(name)); err == nil && t.Before(at) {
-				at = t
+			if t, err := http.ParseTime(d.resp.Header.Get(name)); err == nil {
+				at = earlier(at, t)
 			}
 		}
 	}
-	if at.After(began) {
-		at = began
+	return earlier(at, began).UTC()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
 	}
-	return at.UTC()
+	return a
 }
 
 // read reads a downloaded document.
@@ -248,11 +246,11 @@ func (d *documents) read(name string, read func(*resourcesync.Reader) error) err
 	}))
 }
 
-// entries goes over the resources, or packages, of all parts.
+// entries yields the resources, or packages, of all parts. After an error it yields nothing more.
 func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		for _, p := range d.parts {
-			left := false
+			more := true
 			err := d.read(p.name, func(r *resourcesync.Reader) error {
 				for e, err := range biglist.Entries(r, p.url, d.most, d.large) {
 					if err != nil {
@@ -261,18 +259,42 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 					if d.capability != resourcesync.ResourceList {
 						e.Loc = against(p.url, e.Loc)
 					}
-					if !yield(e, nil) {
-						left = true
-						return nil
+					if more = yield(e, nil); !more {
+						break
 					}
 				}
 				return nil
 			})
-			if left {
+			if err != nil {
+				more = false
+				yield(resourcesync.Entry{}, fmt.Errorf("reading %s: %w", p.url, err))
+			}
+			if !more {
 				return
 			}
-			if err != nil {
-				yield(resourcesync.Entry{}, err)
+		}
+	}
+}
+
+// wants yields the resources of a Resource List that are not in newer, and then those of newer as marks does.
+func (d *documents) wants(set namedSet, newer map[string]desired) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
+		for e, err := range d.entries() {
+			if _, left := newer[e.Loc]; (err != nil || !left) && !yield(asListed(desiredFrom(set.name, &e)), err) {
+				return
+			}
+		}
+		marks(newer)(yield)
+	}
+}
+
+// marks yields resources for which a baseline only records that their set lists them: it
+// leaves them to the changes since.
+func marks(newer map[string]desired) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
+		for _, w := range newer {
+			w.mark = true
+			if !w.change.Removes() && !yield(w, nil) {
 				return
 			}
 		}
@@ -291,8 +313,8 @@ func against(base, ref string) string {
 	return ref
 }
 
-// resources are the keys of all that is listed. A list that can't be read to its
-// end gives an error, before anything is done about it.
+// resources returns the keys of all resources that are listed. It fails if the list cannot
+// be read to its end, before anything else is done with it.
 func (d *documents) resources() (map[key]struct{}, error) {
 	out := map[key]struct{}{}
 	for e, err := range d.entries() {

@@ -2,7 +2,6 @@ package destination
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"maps"
 	"os"
@@ -42,87 +41,37 @@ func (m members) after(s membershipChange) {
 // equal reports whether two have the same sets and times.
 func (m members) equal(other members) bool { return maps.EqualFunc(m, other, time.Time.Equal) }
 
-// membersOf are the members of a resource.
+// membersOf returns the members of a resource.
 func membersOf(tx *boltfile.Tx, url string) members {
-	var m members
-	if raw := tx.Bucket(membersBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &m) == nil && m != nil {
+	if m, ok := membersTable.get(tx, url); ok && m != nil {
 		return m
 	}
 	return recordedMembers(tx, url)
 }
 
-// recordedMembers are those that the other records of a resource tell of: the set that
-// its file came from, or else the one that wants it.
+// recordedMembers returns the members that the other records of a resource imply: the set
+// that its file came from, or else the set that wants it.
 func recordedMembers(tx *boltfile.Tx, url string) members {
-	var f file
-	if raw := tx.Bucket(filesBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &f) == nil {
+	if f, ok := filesTable.get(tx, url); ok {
 		return members{f.Set: f.ChangedAt}
 	}
-	var failed failure
-	if raw := tx.Bucket(failedBucket).Get([]byte(url)); raw != nil && json.Unmarshal(raw, &failed) == nil && !failed.Change.Removes() {
-		return members{failed.Set: failed.ChangedAt}
+	if f, ok := failedTable.get(tx, url); ok && !f.Change.Removes() {
+		return members{f.Set: f.ChangedAt}
 	}
 	return members{}
 }
 
-// members are those of each resource that d is about, as they are with it.
-func (d *records) members(tx *boltfile.Tx) map[string]members {
-	out := make(map[string]members, d.len())
-	had := func(url string) {
-		if _, ok := out[url]; !ok {
-			out[url] = membersOf(tx, url)
-		}
-	}
-	for url := range d.files {
-		had(url)
-	}
-	for url := range d.failed {
-		had(url)
-	}
-	for url := range d.well {
-		had(url)
-	}
-	for url := range d.gone {
-		had(url)
-	}
-	for url, s := range d.says {
-		had(url)
-		out[url].after(s)
-	}
-	return out
-}
-
-// putMembers stores members, behind the other records of their resources.
-func putMembers(tx *boltfile.Tx, listed map[string]members) error {
-	b := tx.Bucket(membersBucket)
-	for _, url := range slices.Sorted(maps.Keys(listed)) {
-		var err error
-		if m := listed[url]; !m.equal(recordedMembers(tx, url)) {
-			err = putJSON(b, url, m)
-		} else if b.Get([]byte(url)) != nil {
-			err = b.Delete([]byte(url))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// members are the sets that list a resource.
+// members returns the sets that list a resource.
 func (s *state) members(url string) (m members) {
-	s.view(func(tx *boltfile.Tx) error { m = membersOf(tx, url); return nil })
+	s.view(func(tx *boltfile.Tx) { m = membersOf(tx, url) })
 	return m
 }
 
 // othersList reports whether sets other than some list a resource.
 func (s *state) othersList(url string, than []string) bool {
-	for set := range s.members(url) {
-		if !slices.Contains(than, set) {
-			return true
-		}
-	}
-	return false
+	m := s.members(url)
+	m.after(membershipChange{sets: than, leaves: true})
+	return len(m) > 0
 }
 
 // recordSource notes that the address of the Source leads to a set.
@@ -137,7 +86,7 @@ func (s *syncer) recordSource(set namedSet, st *setState) error {
 // forgetSets forgets sets that the Source has not any more: the same address led to
 // them before. What no other set lists is deleted, as far as Options.MaxDelete allows.
 func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
-	for name, st := range s.state.sets() {
+	for name, st := range setsTable.all(s.state) {
 		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
 			continue
 		}
@@ -146,7 +95,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 		for url := range s.state.listedBy(name) {
 			wants = append(wants, absent(name, url))
 		}
-		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more"); err != nil || s.o.DryRun {
+		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", nil); err != nil || s.o.DryRun {
 			return err
 		}
 		if err := s.state.forgetSet(name); err != nil {
@@ -188,14 +137,4 @@ func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
 			}
 		}
 	}
-}
-
-// sets are the sets of which there is a state.
-func (s *state) sets() map[string]setState {
-	return maps.Collect(all[setState](s, setsBucket))
-}
-
-// forgetSet forgets how far a set is.
-func (s *state) forgetSet(name string) error {
-	return s.update(func(tx *boltfile.Tx) error { return tx.Bucket(setsBucket).Delete([]byte(name)) })
 }

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,64 +176,17 @@ type OptionsError struct{ error }
 // Unwrap returns what it says.
 func (e *OptionsError) Unwrap() error { return e.error }
 
+// setDefaults checks the options, and replaces zeros by the defaults.
 func (o *Options) setDefaults() error {
-	u, err := url.Parse(o.Source)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("destination: %q is no address of a Source; give an http or https URL", o.Source)
-	}
-	if o.Dir == "" {
-		return errors.New("destination: Options.Dir is missing: name the folder of the copy")
-	}
-	if o.MaxEntries < 0 {
-		return errors.New("destination: Options.MaxEntries is negative; leave it out for its default")
-	}
-	if o.Callback != "" {
-		if err := websub.CheckURL("Options.Callback", o.Callback); err != nil {
-			return fmt.Errorf("destination: %w", err)
-		}
-	}
-	if o.MinSignature != "" {
-		if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); err != nil {
-			return fmt.Errorf("destination: Options.MinSignature: %w", err)
-		}
-	}
-	for _, p := range o.HiddenAllow {
-		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
-			return fmt.Errorf("destination: Options.HiddenAllow: %q is no pattern of a name; write it like .well-known or .*", p)
-		}
-	}
-	o.Roots = slices.Clone(o.Roots)
-	for i := range o.Roots {
-		o.Roots[i].URL = resourcesync.EncodeURI(o.Roots[i].URL) // as the addresses are that it is compared with
-		if err := o.Roots[i].check(); err != nil {
-			return err
-		}
-	}
-	switch o.Baseline {
-	case BaselineAuto, BaselineList, BaselineDump:
-	default:
-		return fmt.Errorf("destination: %q is no baseline; it is %q or %q", o.Baseline, BaselineList, BaselineDump)
-	}
-	if o.StateDir == "" {
-		o.StateDir = filepath.Join(o.Dir, stateName)
-	} else if err := o.checkStateDir(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
-	if o.Parallel <= 0 {
-		o.Parallel = 8
-	}
-	if o.MaxFile <= 0 {
-		o.MaxFile = 16 << 30
-	}
-	if o.MaxTotal == 0 {
-		o.MaxTotal = 1 << 40
-	}
-	if o.MinFree == 0 {
-		o.MinFree = disk.DefaultMinFree
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.StateDir = cmp.Or(o.StateDir, filepath.Join(o.Dir, stateName))
+	o.Parallel = cmp.Or(max(o.Parallel, 0), 8)
+	o.MaxFile = cmp.Or(max(o.MaxFile, 0), 16<<30)
+	o.MaxTotal = cmp.Or(o.MaxTotal, 1<<40)
+	o.MinFree = cmp.Or(o.MinFree, disk.DefaultMinFree)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
@@ -242,63 +196,91 @@ func (o *Options) setDefaults() error {
 	if o.Client == nil {
 		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub", PerHost: o.Parallel})
 		if err != nil {
-			return fmt.Errorf("destination: %w", err)
+			return err
 		}
 		o.Client, o.end = client, client.CloseIdleConnections
 	}
 	return nil
 }
 
+func (o *Options) check() error {
+	u, err := url.Parse(o.Source)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is no address of a Source; give an http or https URL", o.Source)
+	case o.Dir == "":
+		return errors.New("Options.Dir is missing: name the folder of the copy")
+	case o.MaxEntries < 0:
+		return errors.New("Options.MaxEntries is negative; leave it out for its default")
+	case !slices.Contains([]Baseline{BaselineAuto, BaselineList, BaselineDump}, o.Baseline):
+		return fmt.Errorf("%q is no baseline; it is %q or %q", o.Baseline, BaselineList, BaselineDump)
+	}
+	if err := websub.CheckURL("Options.Callback", o.Callback); o.Callback != "" && err != nil {
+		return err
+	}
+	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); o.MinSignature != "" && err != nil {
+		return fmt.Errorf("Options.MinSignature: %w", err)
+	}
+	for _, p := range o.HiddenAllow {
+		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
+			return fmt.Errorf("Options.HiddenAllow: %q is no pattern of a name; write it like .well-known or .*", p)
+		}
+	}
+	o.Roots = slices.Clone(o.Roots)
+	for i := range o.Roots {
+		o.Roots[i].URL = resourcesync.EncodeURI(o.Roots[i].URL) // like the addresses that it is compared with
+		if err := o.Roots[i].check(); err != nil {
+			return err
+		}
+	}
+	if o.StateDir == "" {
+		return nil
+	}
+	return o.checkStateDir()
+}
+
 // checkStateDir refuses a folder that resources could be written to.
 func (o *Options) checkStateDir() error {
 	dir, err := realPath(o.Dir)
-	if err != nil {
-		return fmt.Errorf("destination: %w", err)
-	}
-	state, err := realPath(o.StateDir)
-	if err != nil {
-		return fmt.Errorf("destination: %w", err)
+	state, other := realPath(o.StateDir)
+	if err := errors.Join(err, other); err != nil {
+		return err
 	}
 	within, err := filepath.Rel(dir, state)
 	if err != nil || !filepath.IsLocal(within) {
 		return nil //nolint:nilerr // it has nothing to do with the copy
 	}
 	if top, _, _ := strings.Cut(filepath.ToSlash(within), "/"); top != stateName {
-		return fmt.Errorf("destination: the state folder %s is in the copy, where resources go; name one outside of it, or below %s",
+		return fmt.Errorf("the state folder %s is in the copy, where resources go; name one outside of it, or below %s",
 			o.StateDir, filepath.Join(o.Dir, stateName))
 	}
 	return nil
 }
 
-// realPath is the absolute path of a folder without links. What of it is not there yet
-// will be made by its own name.
+// realPath returns the absolute path of a folder without links. Folders that do not exist
+// yet keep their names.
 func realPath(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	rest := ""
-	for at := dir; ; at = filepath.Dir(at) {
-		real, err := filepath.EvalSymlinks(at)
-		if err == nil {
-			return filepath.Join(real, rest), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return "", err
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
+	real, err := filepath.EvalSymlinks(dir)
+	if above := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != dir {
+		real, err = realPath(above)
+		return filepath.Join(real, filepath.Base(dir)), err
 	}
+	return real, err
 }
 
 func (r Root) check() error {
 	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
-		return fmt.Errorf("destination: a root's URL %q is no http URL that ends with a slash", r.URL)
+		return fmt.Errorf("a root's URL %q is no http URL that ends with a slash", r.URL)
 	}
 	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) || path.Clean(r.Dir) != r.Dir {
-		return fmt.Errorf("destination: a root's folder %q leads out of the copy, or is not written in its shortest form", r.Dir)
+		return fmt.Errorf("a root's folder %q leads out of the copy, or is not written in its shortest form", r.Dir)
 	}
 	if top, _, _ := strings.Cut(r.Dir, "/"); isOwn(seen(top)) {
-		return fmt.Errorf("destination: a root's folder %q is that of the copy's own state", r.Dir)
+		return fmt.Errorf("a root's folder %q is that of the copy's own state", r.Dir)
 	}
 	return nil
 }

@@ -72,10 +72,9 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*par
 	if resume {
 		if raw, err := ft.tree.root.ReadFile(p.name + notes); err == nil {
 			p.noted = true
-			info, err := ft.tree.root.Lstat(p.name)
-			if json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" &&
-				err == nil && info.Mode().IsRegular() && (w.length < 0 || info.Size() < w.length) {
-				p.have, how = info.Size(), os.O_RDWR|os.O_CREATE
+			size, ok := ft.tree.size(p.name)
+			if json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" && ok && (w.length < 0 || size < w.length) {
+				p.have, how = size, os.O_RDWR|os.O_CREATE
 			}
 		}
 	}

@@ -3,10 +3,10 @@ package destination
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -29,45 +29,24 @@ type deletion struct {
 // deletionKey is that of the deletion of a resource by a set.
 func deletionKey(set, url string) string { return digest(set, 8) + " " + url }
 
-// putDeletions remembers deletions, and forgets those by sets that list their resources
-// again.
-func putDeletions(b boltfile.Bucket, d *records, listed map[string]members) error {
-	for url, was := range d.pushed {
-		if err := putJSON(b, deletionKey(was.Set, url), was); err != nil {
-			return err
-		}
-	}
-	for url, sets := range listed {
-		for set := range sets {
-			if err := b.Delete([]byte(deletionKey(set, url))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// forgetDeletions forgets those of a set up to an instant, and all that are too old.
+// forgetDeletions forgets the deletions of a set up to an instant, and those that are too old.
 func (s *state) forgetDeletions(set string, until time.Time) error {
 	if old := time.Now().Add(-keepDeletions); old.After(until) {
 		until = old
 	}
-	var stale [][]byte
-	for key, was := range all[deletion](s, goneBucket) {
+	var stale []string
+	for key, was := range goneTable.all(s) {
 		if was.Set == set && !was.At.After(until) {
-			stale = append(stale, []byte(key))
+			stale = append(stale, key)
 		}
 	}
 	if len(stale) == 0 {
 		return nil
 	}
-	return s.update(func(tx *boltfile.Tx) error {
+	return s.update(func(w *writer) {
 		for _, key := range stale {
-			if err := tx.Bucket(goneBucket).Delete(key); err != nil {
-				return err
-			}
+			goneTable.delete(w, key)
 		}
-		return nil
 	})
 }
 
@@ -86,7 +65,7 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 			add(w)
 		}
 	}
-	for key, was := range all[deletion](s, goneBucket) {
+	for key, was := range goneTable.all(s) {
 		if _, url, _ := strings.Cut(key, " "); was.Set == set.name && was.At.After(since) {
 			w := absent(set.name, url)
 			w.changedAt = was.At
@@ -101,7 +80,7 @@ func (s *state) isStale(w desired) bool {
 	if w.changedAt.IsZero() {
 		return false
 	}
-	was, _ := read[deletion](s, goneBucket, deletionKey(w.set, w.url))
+	was, _ := goneTable.read(s, deletionKey(w.set, w.url))
 	return was.At.After(w.changedAt) || s.members(w.url)[w.set].After(w.changedAt)
 }
 
@@ -152,13 +131,5 @@ func (s *syncer) catchUp(ctx context.Context, set namedSet, st setState, t *tall
 // inForce reports whether a hub pushes changes to a subscriber.
 func inForce(s *subscriber.Subscriber) bool {
 	st, err := s.Status()
-	if err != nil {
-		return false
-	}
-	for _, sub := range st.Subscriptions {
-		if sub.State == "active" {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(st.Subscriptions, func(sub subscriber.SubscriptionStatus) bool { return sub.State == "active" })
 }

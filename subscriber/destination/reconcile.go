@@ -20,16 +20,16 @@ type reconciler struct {
 	state   *state
 
 	claims   claims
-	deleting sync.Mutex // held by the one who uses up the share of deletions
+	deleting sync.Mutex // held while deletions use up Options.MaxDelete
 }
 
 func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 	return &reconciler{o: o, log: o.Log, source: source, tree: f.tree, fetcher: f, state: f.state, claims: claims{of: map[string]chan struct{}{}}}
 }
 
-// change carries out changes that came one after the other: of each resource the last
-// one, deletions first, so that a folder may take the place of a file. So may it where
-// there is no file yet, but somebody tries again to have it.
+// change carries out changes that came one after the other: the last one of each resource,
+// and deletions first, so that a folder may replace a file. If the file was never fetched,
+// a failure to fetch it ends too.
 func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) error {
 	last := map[string]int{}
 	for i := range wants {
@@ -45,33 +45,36 @@ func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) erro
 			others = append(others, w)
 		}
 	}
-	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || len(others) == 0 {
+	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", nil); err != nil || len(others) == 0 {
 		return err
 	}
-	return r.carryOut(ctx, t, "changes", len(others), values(others))
+	return r.carryOut(ctx, t, "changes", len(others), each(others))
 }
 
-// tryAgain tries what could not be had, where its time has come by now; at the zero
-// time that is all.
+// tryAgain tries the failures again that are due by now; all of them if now is zero.
 func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) error {
+	due := func(yield func(desired) bool) {
+		for url, f := range r.state.failures() {
+			if (now.IsZero() || !f.NextAt.After(now)) && !t.tried(url) && !yield(f.again(url)) {
+				return
+			}
+		}
+	}
 	var deletes []desired
 	n := 0
-	for url, f := range r.state.failures() {
-		switch {
-		case !now.IsZero() && f.NextAt.After(now), t.tried(url):
-		case f.Change.Removes():
-			deletes = append(deletes, f.again(url))
-		default:
+	for w := range due {
+		if w.change.Removes() {
+			deletes = append(deletes, w)
+		} else {
 			n++
 		}
 	}
-	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it"); err != nil || n == 0 {
+	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", nil); err != nil || n == 0 {
 		return err
 	}
-	return r.carryOut(ctx, t, "changes", n, func(yield func(desired) bool) {
-		for url, f := range r.state.failures() {
-			due := now.IsZero() || !f.NextAt.After(now)
-			if due && !f.Change.Removes() && !t.tried(url) && !yield(f.again(url)) {
+	return r.carryOut(ctx, t, "changes", n, func(yield func(desired, error) bool) {
+		for w := range due {
+			if !w.change.Removes() && !yield(w, nil) {
 				return
 			}
 		}
@@ -82,48 +85,62 @@ func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) erro
 // wanted any more.
 func (r *reconciler) reconcileOne(ctx context.Context, w desired) (res result, ok bool) {
 	res = result{desired: w, what: Unchanged}
-	if w.again {
-		f, failed := r.state.failure(w.url)
-		if !failed || f.Change != w.change || !f.ChangedAt.Equal(w.changedAt) {
-			return res, false
-		}
-	}
-	if w.mark || r.isBehindFailure(&w) {
+	f, failed := r.state.failure(w.url)
+	switch {
+	case w.again && (!failed || f.Change != w.change || !f.ChangedAt.Equal(w.changedAt)):
+		return res, false
+	case w.mark, failed && r.isBehindFailure(&f, &w):
 		res.apart = true
-	} else if w.change.Removes() {
-		if r.state.othersList(w.url, w.leavingSets()) {
-			f, _ := r.state.failure(w.url)
-			res.apart = !f.Change.Removes()
-		} else if r.tree.has(w.url) {
-			res.what = Deleted
-			if !r.o.DryRun {
-				res.file, res.err = r.tree.remove(w)
-			}
-		}
-	} else if have, there := r.isInStep(w); there {
-		res.file = have
-		res.touched = r.refresh(&res.file, w)
-	} else {
-		res.what = Copied
-		if r.o.DryRun {
-			res.file.Length = max(0, w.length)
-		} else {
-			before := r.tree.recordedHash(w)
-			res.file, res.err = r.fetcher.fetch(ctx, w)
-			res.file.ChangedAt = w.changedAt
-			if res.err == nil && before != "" && res.file.Hash == before {
-				res.what, res.touched = Unchanged, true
-			}
-		}
+	case w.change.Removes():
+		r.removeOne(&res, &f)
+	default:
+		r.bringOne(ctx, &res)
 	}
-	if res.err != nil {
+	if res.err != nil && w.held == nil {
 		res.what = Failed
 	}
 	return res, true
 }
 
-// refresh brings what is remembered of a file up to date, where the Source tells
-// another time of the same bytes, or has the resource in another set.
+// removeOne deletes the file of a resource, unless another set lists it. F is its failure,
+// zero if there is none.
+func (r *reconciler) removeOne(res *result, f *failure) {
+	switch {
+	case r.state.othersList(res.url, res.leavingSets()):
+		res.apart = !f.Change.Removes()
+	case !r.tree.has(res.url):
+	case res.held != nil:
+		res.what, res.err = HeldBack, res.held
+	default:
+		res.what = Deleted
+		if !r.o.DryRun {
+			res.file, res.err = r.tree.remove(res.desired)
+		}
+	}
+}
+
+// bringOne fetches a resource, unless it is in step.
+func (r *reconciler) bringOne(ctx context.Context, res *result) {
+	if have, there := r.isInStep(res.desired); there {
+		res.file = have
+		res.touched = r.refresh(&res.file, res.desired)
+		return
+	}
+	res.what = Copied
+	if r.o.DryRun {
+		res.file.Length = max(0, res.length)
+		return
+	}
+	before := r.tree.recordedHash(res.desired)
+	res.file, res.err = r.fetcher.fetch(ctx, res.desired)
+	res.file.ChangedAt = res.changedAt
+	if res.err == nil && before != "" && res.file.Hash == before {
+		res.what, res.touched = Unchanged, true
+	}
+}
+
+// refresh updates the record of a file, if the Source states another time for the same
+// bytes, or lists the resource in another set.
 func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	if r.o.DryRun {
 		return false
@@ -141,17 +158,16 @@ func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	return touched
 }
 
-// isInStep reports whether a resource is in the copy as it is wanted, as far as can be
-// told without reading it. The time of modification does not count for a change that
-// has a time of its own: that may have kept it. It does for one without, as lists of
-// such changes are handed on again when their beginning changes.
+// isInStep reports whether a resource is in the copy as it is wanted, without reading the
+// file. The time of modification does not count for a change that has a time: the change
+// may have kept it. It counts for a change without a time, because lists of such changes
+// are applied again when their beginning changes.
 func (r *reconciler) isInStep(w desired) (file, bool) {
 	f, ok := r.state.file(w.url)
 	if !ok || w.force {
 		return f, false
 	}
-	info, err := r.tree.root.Lstat(f.Path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Length {
+	if size, ok := r.tree.size(f.Path); !ok || size != f.Length {
 		return f, false
 	}
 	if r.outdated(&f, &w) {
@@ -160,43 +176,36 @@ func (r *reconciler) isInStep(w desired) (file, bool) {
 	if w.length >= 0 && w.length != f.Length {
 		return f, false
 	}
-	switch resourcesync.ParseHashes(f.Hash).Compare(w.digests) {
-	case resourcesync.Equal:
-		return f, true
-	case resourcesync.Different:
-		return f, false
+	if c := resourcesync.ParseHashes(f.Hash).Compare(w.digests); c == resourcesync.Equal || c == resourcesync.Different {
+		return f, c == resourcesync.Equal
 	}
 	return f, (w.change == "" || w.changedAt.IsZero()) && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
 }
 
 // isBehindFailure reports whether another set that lists the same resource described a
 // later state of it, which could not be fetched yet. The failure stays, and is tried again.
-func (r *reconciler) isBehindFailure(w *desired) bool {
-	f, failed := r.state.failure(w.url)
-	if !failed || w.again || f.Set == w.set || f.Change.Removes() || w.change.Removes() || !isLater(f.ChangedAt, f.LastMod, w) {
-		return false
-	}
-	_, lists := r.state.members(w.url)[f.Set]
-	return lists
+func (r *reconciler) isBehindFailure(f *failure, w *desired) bool {
+	return !w.again && !f.Change.Removes() && !w.change.Removes() && r.listsLater(f.Set, f.ChangedAt, f.LastMod, w)
 }
 
-// outdated reports whether another set that lists the same resource described a later
-// state of it, of which the copy has the bytes: sets may be behind each other, and the
-// copy would go back and forth between them.
+// outdated reports whether the copy has the bytes of a later state that another set
+// described. Sets may be behind each other, and the copy would go back and forth between
+// them.
 func (r *reconciler) outdated(f *file, w *desired) bool {
-	if !f.Said || f.Set == w.set || !isLater(f.ChangedAt, f.LastMod, w) {
-		return false
-	}
-	_, lists := r.state.members(w.url)[f.Set]
-	return lists
+	return f.Said && r.listsLater(f.Set, f.ChangedAt, f.LastMod, w)
 }
 
-// isLater reports whether a state that is described with these times is later than w: by
-// the times of the changes where both have one, or else, for w of a list, by the times of
-// modification.
-func isLater(changedAt, lastMod time.Time, w *desired) bool {
+// listsLater reports whether a set other than that of w lists the resource, and described
+// a later state of it, with these times. The times of the changes decide if both have one.
+// Else, if w is of a list, the times of modification do.
+func (r *reconciler) listsLater(set string, changedAt, lastMod time.Time, w *desired) bool {
+	isLater := w.change == "" && !w.lastMod.IsZero() && lastMod.After(w.lastMod)
 	if !w.changedAt.IsZero() && !changedAt.IsZero() {
-		return changedAt.After(w.changedAt)
+		isLater = changedAt.After(w.changedAt)
 	}
-	return w.change == "" && !w.lastMod.IsZero() && lastMod.After(w.lastMod)
+	if set == w.set || !isLater {
+		return false
+	}
+	_, lists := r.state.members(w.url)[set]
+	return lists
 }

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,13 +33,13 @@ func (t *tree) rename() error {
 			return err
 		}
 	}
-	moved, d := 0, newRecords()
+	moved, d := 0, records{}
 	store := func() error {
 		err := t.state.store(d, t.fold, time.Now())
-		for _, f := range d.files {
-			t.release(f.Path)
+		for _, r := range d {
+			t.release(r.file.Path)
 		}
-		d = newRecords()
+		d = records{}
 		return err
 	}
 	for url, f := range t.state.files() {
@@ -56,8 +55,8 @@ func (t *tree) rename() error {
 			return fmt.Errorf("giving %s in the copy the safe name %s: %w", f.Path, to, err)
 		}
 		f.Path = to
-		d.files[url] = f
-		if moved++; d.len() < storeSome {
+		d[url] = record{file: &f}
+		if moved++; len(d) < storeSome {
 			continue
 		}
 		if err := store(); err != nil {
@@ -109,53 +108,12 @@ func (t *tree) move(from, to string) error {
 	return err
 }
 
-// rule is what putRule stored; empty: nothing.
+// rule returns the stored rule; empty: there is none.
 func (s *state) rule() (rule string) {
-	s.view(func(tx *boltfile.Tx) error {
-		rule = string(tx.Bucket(metaBucket).Get(namesKey))
-		return nil
-	})
+	s.view(func(tx *boltfile.Tx) { rule = string(tx.Bucket(metaBucket).Get(namesKey)) })
 	return rule
 }
 
 func (s *state) putRule(rule string) error {
-	return s.update(func(tx *boltfile.Tx) error { return tx.Bucket(metaBucket).Put(namesKey, []byte(rule)) })
-}
-
-// rekey finds files by their paths as fold has them now. Where that makes one of two paths
-// the second file is forgotten, and fetched again to a place of its own.
-func (s *state) rekey(fold func(string) string) error {
-	var forgotten, bytes int64
-	err := s.update(func(tx *boltfile.Tx) error {
-		forgotten, bytes = 0, 0
-		if err := tx.Clear(pathsBucket); err != nil {
-			return err
-		}
-		paths := tx.Bucket(pathsBucket)
-		var twice []string
-		err := tx.Bucket(filesBucket).ForEach(func(url, raw []byte) error {
-			var f file
-			if json.Unmarshal(raw, &f) != nil {
-				return nil
-			}
-			key := []byte(fold(f.Path))
-			if paths.Get(key) != nil {
-				twice = append(twice, string(url))
-				return nil
-			}
-			return paths.Put(key, url)
-		})
-		for _, url := range twice {
-			bytes += lengthOf(tx.Bucket(filesBucket).Get([]byte(url)))
-			err = errors.Join(err, tx.Bucket(filesBucket).Delete([]byte(url)))
-			forgotten++
-		}
-		return errors.Join(err, addBytes(tx, -bytes))
-	})
-	if err != nil {
-		return fmt.Errorf("writing the state of the copy: %w", err)
-	}
-	s.n.Add(-forgotten)
-	s.space.recorded(-bytes, nil)
-	return nil
+	return s.update(func(w *writer) { w.keep(w.Bucket(metaBucket).Put(namesKey, []byte(rule))) })
 }

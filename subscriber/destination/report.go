@@ -2,6 +2,7 @@ package destination
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -56,12 +57,11 @@ func (r *Report) InSync() bool { return r.Failed == 0 && r.Held == 0 }
 // tally counts a Report from several goroutines.
 type tally struct {
 	mu sync.Mutex
-	// undone are the resources, by URL or path, that are not as they should be
-	// now; what comes right later in a run is no problem any more.
-	undone map[string]undone
-	// counted is as what each resource is counted, by its URL or path: a run may come to
-	// it several times, and it counts once.
+	// counted says as what each resource is counted, by its URL or path. A run may meet a
+	// resource several times, and it counts once.
 	counted map[key]counted
+	// problems are some of the resources that are counted as Failed or HeldBack.
+	problems map[key]Problem
 	Report
 }
 
@@ -71,60 +71,52 @@ type counted struct {
 	bytes int64
 }
 
-type undone struct {
-	held bool
-	why  *Problem // nil: there were many before it
-}
-
 func newTally(source string) *tally {
-	return &tally{Report: Report{Source: source, Began: time.Now(), Problems: []Problem{}}, undone: map[string]undone{}, counted: map[key]counted{}}
+	return &tally{Report: Report{Source: source, Began: time.Now()}, problems: map[key]Problem{}, counted: map[key]counted{}}
 }
 
-// event counts an event.
+// event counts an event in place of what its resource counted as before. What was copied or
+// deleted in this run stays so if it is found unchanged after that.
 func (t *tally) event(e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	name := e.URL
-	if name == "" {
-		name = e.Path
-	}
-	delete(t.undone, name)
-	t.count(keyOf(name), counted{e.What, e.Bytes})
-	switch e.What {
-	case Failed, HeldBack:
-		u := undone{held: e.What == HeldBack}
-		if len(t.undone) < 10*maxProblems {
-			u.why = &Problem{URL: e.URL, Change: e.Change, Why: e.Err.Error()}
-			if e.URL == "" {
-				u.why.Path = e.Path
-			}
-		}
-		t.undone[name] = u
-	}
-}
-
-// count counts what became of a resource in place of what it counted as before. What was
-// copied or deleted in this run stays so when it is found unchanged after that. Called
-// with mu held.
-func (t *tally) count(name key, now counted) {
+	name := keyOf(cmp.Or(e.URL, e.Path))
+	delete(t.problems, name)
 	was := t.counted[name]
-	if now.what == Unchanged && (was.what == Copied || was.what == Deleted) {
+	if e.What == Unchanged && (was.what == Copied || was.what == Deleted) {
 		return
 	}
-	add := func(c counted, n int) {
-		switch c.what {
-		case Copied:
-			t.Copied += n
-			t.Bytes += int64(n) * c.bytes
-		case Deleted:
-			t.Deleted += n
-		case Unchanged:
-			t.Unchanged += n
-		}
-	}
-	add(was, -1)
-	add(now, 1)
+	now := counted{e.What, e.Bytes}
+	t.count(was, -1)
+	t.count(now, 1)
 	t.counted[name] = now
+	if !now.isProblem() || len(t.problems) >= 10*maxProblems {
+		return
+	}
+	p := Problem{URL: e.URL, Change: e.Change, Why: e.Err.Error()}
+	if e.URL == "" {
+		p.Path = e.Path
+	}
+	t.problems[name] = p
+}
+
+func (c counted) isProblem() bool { return c.what == Failed || c.what == HeldBack }
+
+// count adds a resource n times. Called with mu held.
+func (t *tally) count(c counted, n int) {
+	switch c.what {
+	case Copied:
+		t.Copied += n
+		t.Bytes += int64(n) * c.bytes
+	case Deleted:
+		t.Deleted += n
+	case Unchanged:
+		t.Unchanged += n
+	case Failed:
+		t.Failed += n
+	case HeldBack:
+		t.Held += n
+	}
 }
 
 // baseline notes where a baseline comes from.
@@ -160,26 +152,16 @@ func (t *tally) end(until time.Time, err error) {
 func (t *tally) tried(url string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.undone[url]
-	return ok
+	return t.counted[keyOf(url)].isProblem()
 }
 
-// report is the Report of a run that has ended.
+// report returns the Report of a run that has ended.
 func (t *tally) report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.Report
 	r.Took = time.Since(r.Began)
-	for _, u := range t.undone {
-		if u.held {
-			r.Held++
-		} else {
-			r.Failed++
-		}
-		if u.why != nil {
-			r.Problems = append(r.Problems, *u.why)
-		}
-	}
+	r.Problems = slices.AppendSeq([]Problem{}, maps.Values(t.problems))
 	slices.SortFunc(r.Problems, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Path, b.Path)) })
 	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
 	return r

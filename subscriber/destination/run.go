@@ -11,43 +11,38 @@ import (
 
 const (
 	queued    = 1024 // resources that wait for one host
-	storeSome = 4096 // results that are stored together, at the latest after storeIn
+	storeSome = 4096 // results that are stored together, after storeIn at the latest
 	storeIn   = 500 * time.Millisecond
 )
 
-// result is what became of a resource.
+// result is what was done about a resource.
 type result struct {
 	desired
 	what    string
-	touched bool // Unchanged, and yet the record is another
-	apart   bool // Unchanged, and a failure to have it is none the less
+	touched bool // Unchanged, but its record changed
+	apart   bool // Unchanged, and a failure of it stays
 	file    file
 	err     error
 	took    time.Duration
 }
 
 // run carries out what is wanted: each host has its own workers, and one goroutine
-// stores what became of it.
+// stores the results.
 type run struct {
+	Progress
 	reconciler *reconciler
 	tally      *tally
-	what       string
-	total      int
-	began      time.Time
-	done       int
-	bytes      int64
-	failed     int
 	results    chan result
 	stop       context.CancelCauseFunc
 }
 
-// carryOut fetches, or deletes, what is wanted, and stores what became of each. It
-// returns when all is stored; an error is that of the state or of the disk, or says
-// that ctx ended.
-func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq[desired]) error {
+// carryOut fetches, or deletes, what is wanted, and stores the results. It returns when all
+// is stored. An error is that of the state, of the disk or of wants, or says that ctx ended.
+func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq2[desired, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	one := &run{reconciler: r, tally: t, what: what, total: total, began: time.Now(), results: make(chan result, storeSome), stop: cancel}
+	one := &run{reconciler: r, tally: t, results: make(chan result, storeSome), stop: cancel}
+	one.Progress = Progress{What: what, Total: total, Began: time.Now(), CurrentlyFor: r.o.Source}
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
@@ -55,7 +50,12 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 	}()
 	var workers sync.WaitGroup
 	queues := map[string]chan desired{}
-	for w := range wants {
+	var failed error
+	for w, err := range wants {
+		if err != nil {
+			failed = err
+			break
+		}
 		host := r.fetcher.web.queueOf(w.url)
 		q := queues[host]
 		if q == nil {
@@ -83,7 +83,18 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 	workers.Wait()
 	close(one.results)
 	<-stored
-	return context.Cause(ctx)
+	return errors.Join(context.Cause(ctx), failed)
+}
+
+// each yields resources without an error.
+func each(wants []desired) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
+		for _, w := range wants {
+			if !yield(w, nil) {
+				return
+			}
+		}
+	}
 }
 
 // work does what is wanted of one resource.
@@ -97,7 +108,7 @@ func (r *run) work(ctx context.Context, w desired) {
 	case fatal(res.err):
 		r.stop(res.err)
 		ok = false
-	case ctx.Err() != nil && res.err != nil: // cut off: that was no failure
+	case ctx.Err() != nil && res.err != nil: // interrupted: that is no failure
 		ok = false
 	}
 	if !ok {
@@ -109,8 +120,8 @@ func (r *run) work(ctx context.Context, w desired) {
 	r.results <- res
 }
 
-// fatal reports whether an error is one of the disk, and no resource's: then nothing
-// else will do better.
+// fatal reports whether an error is one of the disk and not of a resource. Other resources
+// would fail as well.
 func fatal(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO)
 }
@@ -122,7 +133,7 @@ func (r *run) record() {
 	var batch []result
 	flush := func() {
 		if err := r.store(batch); err != nil {
-			r.stop(err) // nothing is fetched that can't be recorded
+			r.stop(err) // fetch nothing that cannot be recorded
 		}
 		batch = batch[:0]
 		r.progress(false)
@@ -145,9 +156,9 @@ func (r *run) record() {
 	}
 }
 
-// store makes results durable, and tells of them.
+// store makes results durable, and reports them.
 func (r *run) store(batch []result) error {
-	c, d := r.reconciler, newRecords()
+	c, d := r.reconciler, records{}
 	defer func() {
 		for i := range batch {
 			c.claims.release(batch[i].url)
@@ -157,56 +168,67 @@ func (r *run) store(batch []result) error {
 		}
 	}()
 	for i := range batch { // each of another URL, as they are claimed
-		res := &batch[i]
-		if res.unlisted && res.change.Removes() && res.what != Failed {
-			d.pushed[res.url] = deletion{res.set, res.changedAt}
-		}
-		switch res.what {
-		case Copied:
-			d.files[res.url] = res.file
-		case Deleted:
-			d.gone[res.url] = res.file.Path
-			d.deleted++
-		case Failed:
-			d.failed[res.url] = res.failure(res.err)
-		case Unchanged:
-			if _, failed := c.state.failure(res.url); res.touched {
-				d.files[res.url] = res.file
-			} else if failed && !res.apart {
-				d.well[res.url] = true
-			}
-		}
-		if s := res.membershipChange(); s != nil && (res.what != Unchanged || c.state.changesMembership(res.url, s)) {
-			d.says[res.url] = *s
+		if rec := c.recordOf(&batch[i]); rec != (record{}) {
+			d[batch[i].url] = rec
 		}
 	}
-	if d.len() > 0 && !c.o.DryRun {
+	if len(d) > 0 && !c.o.DryRun {
 		if err := c.state.store(d, c.tree.fold, time.Now()); err != nil {
 			return err
 		}
 	}
 	for i := range batch {
-		res := &batch[i]
-		r.done++
-		switch res.what {
+		e := batch[i].event()
+		r.Done++
+		switch e.What {
 		case Copied:
-			r.bytes += res.file.Length
+			r.Bytes += e.Bytes
 		case Failed:
-			r.failed++
+			r.Failed++
 		}
-		e := res.event()
-		r.tally.event(e)
-		if e.What != Unchanged {
-			c.o.Event(e)
-		}
+		c.report(r.tally, e)
 	}
 	return nil
 }
 
+// recordOf returns what is to be stored of a result.
+func (r *reconciler) recordOf(res *result) (rec record) {
+	switch res.what {
+	case Copied:
+		rec.file = &res.file
+	case Deleted:
+		rec.gone = true
+	case Failed, HeldBack:
+		rec.failed = res.failure(res.err)
+	case Unchanged:
+		if _, failed := r.state.failure(res.url); res.touched {
+			rec.file = &res.file
+		} else {
+			rec.well = failed && !res.apart
+		}
+	}
+	if res.unlisted && res.change.Removes() && res.err == nil {
+		rec.pushed = &deletion{res.set, res.changedAt}
+	}
+	if s := res.membershipChange(); s != nil && (res.what != Unchanged || r.state.changesMembership(res.url, s)) {
+		rec.says = s
+	}
+	return rec
+}
+
+// report counts an event, and passes it on unless nothing changed.
+func (r *reconciler) report(t *tally, e Event) {
+	t.event(e)
+	if e.What != Unchanged {
+		r.o.Event(e)
+	}
+}
+
+// progress reports how far the run is, unless there is nothing to do.
 func (r *run) progress(finished bool) {
-	r.reconciler.o.Progress(Progress{
-		What: r.what, Done: r.done, Total: r.total, Failed: r.failed, Bytes: r.bytes, Began: r.began, Finished: finished, CurrentlyFor: r.reconciler.o.Source,
-	})
+	if r.Finished = finished; r.Done+r.Total > 0 {
+		r.reconciler.o.Progress(r.Progress)
+	}
 }
 
 func (res *result) event() Event {

@@ -59,7 +59,7 @@ func (c *Copy) openBeside() error {
 // requestSnapshot asks the process that has a state for a snapshot, and returns its folder.
 func requestSnapshot(state string) (dir string, err error) {
 	if dir, err = os.MkdirTemp(state, snapshotPrefix); err != nil {
-		return "", fmt.Errorf("destination: %w", err)
+		return "", err
 	}
 	want := filepath.Join(dir, wantName)
 	if err = os.WriteFile(want, nil, 0o600); err == nil {
@@ -71,7 +71,7 @@ func requestSnapshot(state string) (dir string, err error) {
 		err = fmt.Errorf("%s %w, which did not answer within %v; end that one", state, ErrInUse, lendPatience)
 	}
 	_ = os.RemoveAll(dir) // of no use
-	return "", fmt.Errorf("destination: %w", err)
+	return "", err
 }
 
 // renewSnapshot takes a snapshot of the state as it is by now.

@@ -77,12 +77,13 @@ func (s *space) put(part string, bytes int64) {
 	}
 }
 
-// recorded says that records changed by so many bytes, and that parts are among them now.
-func (s *space) recorded(by int64, files map[string]file) {
+// record adds to the bytes of the recorded files. The files of urls are among them now, so
+// their parts do not count any more.
+func (s *space) record(bytes int64, urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files += by
-	for url := range files {
+	s.files += bytes
+	for _, url := range urls {
 		s.put(partialName(url), 0)
 	}
 }

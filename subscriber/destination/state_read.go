@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"iter"
@@ -10,119 +11,107 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
-// file returns what is known of a URL. A record that can't be read counts as none:
-// the next one takes its place.
-func (s *state) file(url string) (f file, ok bool) {
-	return read[file](s, filesBucket, url)
-}
+// table is a bucket of records, which are stored as JSON.
+type table[T any] struct{ bucket []byte }
 
-// failure returns why a resource could not be had, if it could not.
-func (s *state) failure(url string) (f failure, ok bool) {
-	return read[failure](s, failedBucket, url)
-}
-
-// set returns how far a set is.
-func (s *state) set(name string) setState {
-	st, _ := read[setState](s, setsBucket, name)
-	return st
-}
-
-// read reads a record. It can fail only when the state is closed.
-func read[T any](s *state, bucket []byte, key string) (v T, ok bool) {
-	s.view(func(tx *boltfile.Tx) error {
-		raw := tx.Bucket(bucket).Get([]byte(key))
-		ok = raw != nil && json.Unmarshal(raw, &v) == nil
-		return nil
-	})
-	if !ok {
-		var none T
-		return none, false
+// get returns a record. A record that cannot be read counts as missing: the next one
+// replaces it.
+func (t table[T]) get(tx *boltfile.Tx, key string) (v T, ok bool) {
+	raw := tx.Bucket(t.bucket).Get([]byte(key))
+	if raw == nil || json.Unmarshal(raw, &v) != nil {
+		return *new(T), false
 	}
 	return v, true
 }
 
-// owner is the URL that is kept at a path; empty: none.
-func (s *state) owner(key string) (url string) {
-	s.view(func(tx *boltfile.Tx) error {
-		url = string(tx.Bucket(pathsBucket).Get([]byte(key)))
+// read is get in a transaction of its own.
+func (t table[T]) read(s *state, key string) (v T, ok bool) {
+	s.view(func(tx *boltfile.Tx) { v, ok = t.get(tx, key) })
+	return v, ok
+}
+
+// all yields the records that can be read. It reads them in pages, so the table may be
+// changed meanwhile.
+func (t table[T]) all(s *state) iter.Seq2[string, T] {
+	const page = 1000
+	type record struct {
+		key   string
+		value T
+	}
+	return func(yield func(string, T) bool) {
+		for from := []byte{}; from != nil; {
+			var got []record
+			var next []byte
+			s.view(func(tx *boltfile.Tx) {
+				c := tx.Bucket(t.bucket).Cursor()
+				k, raw := c.Seek(from)
+				for ; k != nil && len(got) < page; k, raw = c.Next() {
+					if r := (record{key: string(k)}); json.Unmarshal(raw, &r.value) == nil {
+						got = append(got, r)
+					}
+				}
+				next = bytes.Clone(k)
+			})
+			for _, r := range got {
+				if !yield(r.key, r.value) {
+					return
+				}
+			}
+			from = next
+		}
+	}
+}
+
+// view reads. If a page cannot be read, its records count as missing, and nothing more is
+// written.
+func (s *state) view(fn func(tx *boltfile.Tx)) {
+	err := s.db.View(func(tx *boltfile.Tx) error {
+		fn(tx)
 		return nil
 	})
+	if err != nil {
+		s.fault.CompareAndSwap(nil, &err)
+	}
+}
+
+func (s *state) file(url string) (f file, ok bool)       { return filesTable.read(s, url) }
+func (s *state) failure(url string) (f failure, ok bool) { return failedTable.read(s, url) }
+func (s *state) files() iter.Seq2[string, file]          { return filesTable.all(s) }
+func (s *state) failures() iter.Seq2[string, failure]    { return failedTable.all(s) }
+
+// set returns the progress of a set.
+func (s *state) set(name string) setState {
+	st, _ := setsTable.read(s, name)
+	return st
+}
+
+// owner returns the URL whose file has a path; empty: there is none.
+func (s *state) owner(key string) (url string) {
+	s.view(func(tx *boltfile.Tx) { url = string(tx.Bucket(pathsBucket).Get([]byte(key))) })
 	return url
 }
 
-// below reports whether anything is kept in the folder of a path.
+// below reports whether any file is in the folder of a path.
 func (s *state) below(key string) (found bool) {
-	s.view(func(tx *boltfile.Tx) error {
+	s.view(func(tx *boltfile.Tx) {
 		k, _ := tx.Bucket(pathsBucket).Cursor().Seek([]byte(key + "/"))
 		found = strings.HasPrefix(string(k), key+"/")
-		return nil
 	})
 	return found
 }
 
-// files goes over all files, and failures over what could not be had, some at a time, so
-// that changes may be made meanwhile.
-func (s *state) files() iter.Seq2[string, file]       { return all[file](s, filesBucket) }
-func (s *state) failures() iter.Seq2[string, failure] { return all[failure](s, failedBucket) }
-
-func all[T any](s *state, bucket []byte) iter.Seq2[string, T] {
-	const page = 1000
-	type pair struct {
-		url string
-		v   T
-	}
-	return func(yield func(string, T) bool) {
-		var after []byte
-		for more := true; more; {
-			got := make([]pair, 0, page)
-			more = false
-			s.view(func(tx *boltfile.Tx) error {
-				c := tx.Bucket(bucket).Cursor()
-				k, raw := c.Seek(after)
-				for ; k != nil && len(got) < page; k, raw = c.Next() {
-					var p pair
-					if json.Unmarshal(raw, &p.v) == nil {
-						p.url = string(k)
-						got = append(got, p)
-					}
-				}
-				if more = k != nil; more {
-					after = append(after[:0], k...)
-				}
-				return nil
-			})
-			for _, p := range got {
-				if !yield(p.url, p.v) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// nextRetry finds out when the next failure is to be tried again, after retry was set to 0.
-func (s *state) nextRetry() {
-	for _, f := range s.failures() {
-		at := f.NextAt.UnixNano()
-		if have := s.retry.Load(); have == 0 || at < have {
-			s.retry.Store(at)
-		}
-	}
-}
-
-// deletes is how many files were deleted within the window.
+// deletes returns how many files were deleted within the window.
 func (s *state) deletes(now time.Time) (n int) {
-	s.view(func(tx *boltfile.Tx) error {
-		c := tx.Bucket(deletesBucket).Cursor()
-		for k, raw := c.Seek(instant(now.Add(-deleteWindow))); k != nil; k, raw = c.Next() {
-			var one int
-			_ = json.Unmarshal(raw, &one)
-			n += one
+	old := instant(now.Add(-deleteWindow))
+	for at, deleted := range deletesTable.all(s) {
+		if at >= old {
+			n += deleted
 		}
-		return nil
-	})
+	}
 	return n
 }
 
 // instant is a time as a key.
-func instant(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
+func instant(t time.Time) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())))
+}

@@ -63,7 +63,7 @@ func (c *Copy) writeStatus() error {
 		}
 		return sets[name]
 	}
-	for name, st := range all[setState](c.state, setsBucket) {
+	for name, st := range setsTable.all(c.state) {
 		of(name).BaselineAt = st.BaselineAt
 	}
 	for url, f := range c.state.failures() {

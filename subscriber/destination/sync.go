@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -38,12 +39,12 @@ type syncer struct {
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
 	t.DryRun = c.o.DryRun
-	lending, end := context.WithCancel(ctx)
-	lent := make(chan struct{})
-	go func() { defer close(lent); c.serveSnapshots(lending) }()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { c.serveSnapshots(serving) })
 	err := c.syncer.sync(ctx, t)
-	end()
-	<-lent
 	return t.report(), err
 }
 
@@ -161,14 +162,13 @@ func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally
 // pullChangeDumps takes what the Change Dumps have, or else a baseline.
 func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
-	err := s.lists.changeDumps(ctx, set, since,
-		func(wants []desired) error {
-			return s.reconciler.change(ctx, t, slices.DeleteFunc(wants, s.state.isStale))
-		},
-		func(until time.Time) error {
-			st.DumpsUntil = until
-			return s.state.putSet(set.name, st)
-		})
+	err := s.lists.changeDumps(ctx, set, since, func(wants []desired, until time.Time) error {
+		if err := s.reconciler.change(ctx, t, slices.DeleteFunc(wants, s.state.isStale)); err != nil {
+			return err
+		}
+		st.DumpsUntil = until
+		return s.state.putSet(set.name, st)
+	})
 	var hole *holeError
 	if errors.As(err, &hole) {
 		s.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)
@@ -264,8 +264,6 @@ func (s *syncer) missed(set namedSet, change *subscriber.Change) error {
 		return err
 	}
 	st := s.state.set(set.name)
-	if change.Until.After(st.Due) {
-		st.Due = change.Until
-	}
+	st.Due = later(st.Due, change.Until)
 	return s.state.putSet(set.name, st)
 }

@@ -12,14 +12,20 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// recordedHash is the hash of what the copy has of a resource; empty: it has nothing, or
-// nothing that can be trusted.
-func (t *tree) recordedHash(w desired) string {
-	f, ok := t.state.file(w.url)
-	if !ok || w.force {
-		return ""
+// size returns the size of the file at a path; false: there is none, or it is no regular file.
+func (t *tree) size(p string) (int64, bool) {
+	info, err := t.root.Lstat(p)
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
 	}
-	if info, err := t.root.Lstat(f.Path); err != nil || !info.Mode().IsRegular() || info.Size() != f.Length {
+	return info.Size(), true
+}
+
+// recordedHash returns the hash of the file that the copy has of a resource; empty: it has
+// none that can be trusted.
+func (t *tree) recordedHash(w desired) string {
+	f, _ := t.state.file(w.url)
+	if size, ok := t.size(f.Path); !ok || size != f.Length || w.force {
 		return ""
 	}
 	return f.Hash
@@ -96,8 +102,8 @@ func (t *tree) unrecorded(url string) (string, bool) {
 	t.placing.Lock()
 	owner := t.owner(t.fold(p))
 	t.placing.Unlock()
-	info, err := t.root.Lstat(p)
-	return p, (owner == "" || owner == url) && err == nil && info.Mode().IsRegular()
+	_, ok := t.size(p)
+	return p, ok && (owner == "" || owner == url)
 }
 
 // remove deletes the file of a resource, and the folders that it leaves empty.
