@@ -86,7 +86,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.hidden, "hidden", false, "publish names that begin with a dot, such as .env and .ssh, too; without it they are left out, except .well-known/")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` without changes after which a file counts as written")
-	flags.Var(cli.Share(&f.maxDeleted), "max-deleted", "`SHARE` of all resources, such as 50% or 0.5, that may be gone at one look; if more are, none is published as deleted until they are back")
+	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "`SHARE` of all resources, such as 50% or 0.5, that may be gone at one look; if more are, none is published as deleted until they are back")
 }
 
 // resolve returns the sets.

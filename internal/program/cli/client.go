@@ -148,7 +148,7 @@ func (c *client) stranger(why string) error {
 
 // foreign is the error if this version cannot read an answer.
 func (c *client) foreign(err error) error {
-	return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version? `rshub info` and `rshub version` tell", c.base, err)
+	return Fail(ExitFailure, "the answer of the hub at %s can't be read: %w; is it of another version? `rshub info` and `rshub version` report both", c.base, err)
 }
 
 // refused turns an answer that is neither 200 nor 202 into an error.
@@ -170,7 +170,7 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 	case code == http.StatusNotFound && (!ours || strings.HasPrefix(detail, "There is nothing here")): // the public listener says that
 		return c.stranger(detail)
 	case code == http.StatusMethodNotAllowed, code == http.StatusNotFound && strings.HasPrefix(detail, "There is nothing at "):
-		return Fail(ExitFailure, "the hub at %s does not know this call: %s\nIs it of another version? `rshub info` and `rshub version` tell", c.base, detail)
+		return Fail(ExitFailure, "the hub at %s does not know this call: %s\nIs it of another version? `rshub info` and `rshub version` report both", c.base, detail)
 	case code == http.StatusNotFound:
 		return Fail(ExitNotFound, "%s", detail)
 	case code >= 400 && code < 500:
@@ -184,6 +184,26 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 	default:
 		return Fail(ExitFailure, "the hub at %s answers %d: %s", c.base, code, detail)
 	}
+}
+
+// ask asks the API for path and returns the answer, also as its JSON. If is says that no hub
+// gives such an answer, the error says why.
+func ask[A any](ctx context.Context, c *client, path, why string, is func(A) bool) (raw json.RawMessage, answer A, err error) {
+	if err = c.get(ctx, path, nil, &raw); err == nil && (json.Unmarshal(raw, &answer) != nil || !is(answer)) {
+		err = c.stranger(why)
+	}
+	return raw, answer, err
+}
+
+// filters is the query of the values that are not empty.
+func filters(values map[string]string) url.Values {
+	query := url.Values{}
+	for name, value := range values {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
 }
 
 // pages requests the pages of a list one after the other, and calls do with each.

@@ -11,9 +11,9 @@ import (
 type Credential struct {
 	flag, name string
 
-	mu    sync.Mutex
-	taken os.FileInfo
-	line  string
+	mu   sync.Mutex
+	file os.FileInfo // as it was read last
+	line string
 }
 
 // ReadCredential reads the file for the first time; an empty name means no file.
@@ -23,7 +23,7 @@ func ReadCredential(flag, name string) (*Credential, error) {
 	if name == "" {
 		return c, nil
 	}
-	c.taken, _ = os.Stat(name) // reading it says why
+	c.file, _ = os.Stat(name) // reading it reports the error
 	var err error
 	c.line, err = c.read()
 	return c, err
@@ -38,11 +38,11 @@ func (c *Credential) Get() string {
 		return ""
 	}
 	now, err := os.Stat(c.name)
-	if err != nil || c.taken != nil && os.SameFile(now, c.taken) && now.Size() == c.taken.Size() && now.ModTime().Equal(c.taken.ModTime()) {
+	if err != nil || c.file != nil && os.SameFile(now, c.file) && now.Size() == c.file.Size() && now.ModTime().Equal(c.file.ModTime()) {
 		return c.line
 	}
 	if line, err := c.read(); err == nil {
-		c.line, c.taken = line, now
+		c.line, c.file = line, now
 	}
 	return c.line
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,11 +57,7 @@ changed, losses and damage. Each hub remembers its latest 50.`,
 func printEvent(r *run, e admin.Event) error {
 	out := r.cmd.OutOrStdout()
 	if r.json {
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		return printJSON(out, text)
+		return WriteJSON(out, e)
 	}
 	_, err := fmt.Fprintln(out, Line(fmt.Sprintf("%s %s %s", e.At.UTC().Format(time.RFC3339), e.Node, eventText(e))))
 	return err

@@ -69,7 +69,7 @@ func (f *failure) Unwrap() error { return f.err }
 // has, or if it joins several errors.
 func message(err error) string {
 	var text []string
-	switch e := err.(type) { //nolint:errorlint // what is wrapped further down is part of another message
+	switch e := err.(type) { //nolint:errorlint // an error that is wrapped deeper belongs to another message
 	case *Error:
 		return message(e.Err)
 	case *failure:

@@ -3,12 +3,11 @@ package cli
 import (
 	"cmp"
 	"io"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // widest is how wide help is at most: longer lines are hard to read.
@@ -18,69 +17,48 @@ const widest = 100
 // terminal: COLUMNS, or what the terminal says, or 80. Examples stay as they are, so
 // that they can be copied.
 func WrapHelp(root *cobra.Command, env Env) {
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		_, _ = io.WriteString(cmd.OutOrStdout(), help(cmd, env.helpWidth(cmd.OutOrStdout()))) // nobody reads it
-	})
-	root.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := io.WriteString(cmd.OutOrStderr(), usage(cmd, env.helpWidth(cmd.OutOrStderr())))
+	cobras := root.UsageFunc()
+	write := func(cmd *cobra.Command, out io.Writer, long string) error {
+		var usage strings.Builder
+		cmd.SetOut(&usage)
+		err := cobras(cmd)
+		cmd.SetOut(out)
+		width := env.helpWidth(out)
+		say(out, "%s%s", reflow(long, width), wrapUsage(usage.String(), width))
 		return err
+	}
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return write(cmd, cmd.OutOrStderr(), "") })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_ = write(cmd, cmd.OutOrStdout(), strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short))+"\n\n") // nobody reads it
 	})
 }
 
 func (e Env) helpWidth(out io.Writer) int {
-	columns, ok := e.terminal(out)
-	if n, err := strconv.Atoi(e.Getenv("COLUMNS")); err == nil && n > 0 {
-		columns, ok = n, true
-	}
-	if !ok {
-		columns = narrow
-	}
-	return min(columns, widest)
+	columns, _ := e.terminal(out)
+	return min(cmp.Or(e.columns(), columns, narrow), widest)
 }
 
-// help is what a command is for, and how it is used.
-func help(cmd *cobra.Command, width int) string {
-	return reflow(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)), width) + "\n\n" + usage(cmd, width)
-}
+// labelled is a line about a flag or a command: its name, and the text after it.
+var labelled = regexp.MustCompile(`^( +(?:-.*?   +|\S+ +))(.+)$`)
 
-// usage is what cobra's own template gives, in lines of width characters.
-func usage(cmd *cobra.Command, width int) string {
-	var parts []string
-	part := func(head, text string) { parts = append(parts, head+"\n"+strings.TrimRight(text, " \n")) }
-	var lines []string
-	if cmd.Runnable() {
-		lines = append(lines, "  "+cmd.UseLine())
-	}
-	if cmd.HasAvailableSubCommands() {
-		lines = append(lines, "  "+cmd.CommandPath()+" [command]")
-	}
-	part("Usage:", strings.Join(lines, "\n"))
-	if len(cmd.Aliases) > 0 {
-		part("Aliases:", "  "+cmd.NameAndAliases())
-	}
-	if cmd.HasExample() {
-		part("Examples:", cmd.Example)
-	}
-	if cmd.HasAvailableSubCommands() {
-		var text strings.Builder
-		for _, child := range cmd.Commands() {
-			if child.IsAvailableCommand() || child.Name() == "help" {
-				name := "  " + child.Name() + strings.Repeat(" ", max(child.NamePadding()-len(child.Name()), 0)+1)
-				text.WriteString(hang(name, child.Short, width) + "\n")
-			}
+// wrapUsage breaks the lines of what cobra says about the use of a command, except those that
+// people copy.
+func wrapUsage(usage string, width int) string {
+	lines := strings.Split(usage, "\n")
+	section := ""
+	for i, line := range lines {
+		if line != "" && line[0] != ' ' {
+			section = line
 		}
-		part("Available Commands:", text.String())
+		switch parts := labelled.FindStringSubmatch(line); {
+		case section == "Usage:", section == "Aliases:", section == "Examples:":
+		case parts != nil:
+			lines[i] = hang(parts[1], parts[2], width)
+		case line == section:
+			lines[i] = hang("", line, width)
+		}
 	}
-	if cmd.HasAvailableLocalFlags() {
-		part("Flags:", flagUsages(cmd.LocalFlags(), width))
-	}
-	if cmd.HasAvailableInheritedFlags() {
-		part("Global Flags:", flagUsages(cmd.InheritedFlags(), width))
-	}
-	if cmd.HasAvailableSubCommands() {
-		parts = append(parts, reflow("Use \""+cmd.CommandPath()+" [command] --help\" for more information about a command.", width))
-	}
-	return strings.Join(parts, "\n\n") + "\n"
+	return strings.Join(lines, "\n")
 }
 
 // leastText is how wide the text beside a label is at least, and narrowIndent where
@@ -89,27 +67,6 @@ const (
 	leastText    = 24
 	narrowIndent = 10
 )
-
-// flagUsages is what pflag says of flags, which breaks no lines where a word is long.
-func flagUsages(flags *pflag.FlagSet, width int) string {
-	var text strings.Builder
-	lines := strings.Split(flags.FlagUsages(), "\n")
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Deprecated != "" {
-			return
-		}
-		line := lines[0]
-		lines = lines[1:]
-		_, what := pflag.UnquoteUsage(f)
-		at := strings.Index(line, "   "+what)
-		if what == "" || at < 0 {
-			text.WriteString(line + "\n")
-			return
-		}
-		text.WriteString(hang(line[:at+3], line[at+3:], width) + "\n")
-	})
-	return text.String()
-}
 
 // reflow breaks the paragraphs of a text anew. Lines that begin with a space, or end
 // a paragraph before one, are a layout of their own and stay.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -21,22 +20,15 @@ func Info(env Env) *cobra.Command {
   rshub info --admin-url https://hub.example.org:8081 --admin-token-file token
   rshub info --json`,
 	}, func(r *run, _ []string) error {
-		c, out := r.client, r.cmd.OutOrStdout()
-		var raw json.RawMessage
-		if err := c.get(r.cmd.Context(), "/api/v1/info", nil, &raw); err != nil {
+		out := r.cmd.OutOrStdout()
+		raw, i, err := ask(r.cmd.Context(), r.client, "/api/v1/info", "it does not give a version", func(i admin.Info) bool { return i.Version != "" })
+		if err != nil {
 			return err
-		}
-		var i admin.Info
-		if err := json.Unmarshal(raw, &i); err != nil {
-			return c.stranger(err.Error())
-		}
-		if i.Version == "" {
-			return c.stranger("it does not give a version")
 		}
 		if r.json {
 			return printJSON(out, raw)
 		}
-		err := details(out, [][2]string{
+		err = details(out, [][2]string{
 			{"version", i.Version},
 			{"hub", i.HubURL},
 			{"listens", i.Addresses.Public},

@@ -67,12 +67,17 @@ func exactly(noun string) cobra.PositionalArgs {
 	}
 }
 
-// report makes a call, and prints the result: with show, or as the API's JSON.
+// report makes a call, and prints the answer as output does.
 func report[A any](r *run, method, path string, body any, show func(A) error) error {
 	var raw json.RawMessage
 	if err := r.client.call(r.cmd.Context(), method, path, nil, body, &raw); err != nil {
 		return err
 	}
+	return output(r, raw, show)
+}
+
+// output prints what the API gave: with show, or with --json as it is.
+func output[A any](r *run, raw json.RawMessage, show func(A) error) error {
 	if r.json {
 		return printJSON(r.cmd.OutOrStdout(), raw)
 	}

@@ -54,18 +54,14 @@ func (t table[T]) print(r *run) error {
 	err := r.client.pages(r.cmd.Context(), t.path, t.query, func(items []json.RawMessage) error {
 		var rows [][]string
 		for _, raw := range items {
-			if r.json {
-				if err := printJSON(out, raw); err != nil {
-					return err
-				}
-				continue
-			}
-			item, err := decode[T](r.client, raw)
+			err := output(r, raw, func(item T) error {
+				_, texts := split(t.row(item, time.Now()))
+				rows = append(rows, texts)
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			_, texts := split(t.row(item, time.Now()))
-			rows = append(rows, texts)
 		}
 		return g.write(rows)
 	})

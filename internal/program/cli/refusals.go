@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,18 +27,17 @@ there were.`,
   rshub refusals --kind publish --topic https://example.org/changes/
   rshub refusals --json | jq -r .detail`,
 	}, func(r *run, _ []string) error {
-		query := url.Values{"limit": {strconv.Itoa(admin.MaxLimit)}}
-		for name, value := range map[string]string{"topic": topic, "kind": kind} {
-			if value != "" {
-				query.Set(name, value)
-			}
-		}
+		query := filters(map[string]string{"limit": strconv.Itoa(admin.MaxLimit), "topic": topic, "kind": kind})
 		var page admin.Page[json.RawMessage]
 		if err := r.client.get(r.cmd.Context(), "/api/v1/refusals", query, &page); err != nil {
 			return err
 		}
 		for _, raw := range slices.Backward(page.Items) {
-			if err := printRefusal(r, raw); err != nil {
+			err := output(r, raw, func(f admin.Refused) error {
+				_, err := fmt.Fprintln(r.cmd.OutOrStdout(), Line(refusalText(f)))
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -53,27 +51,16 @@ there were.`,
 	return cmd
 }
 
-func printRefusal(r *run, raw json.RawMessage) error {
-	if r.json {
-		return printJSON(r.cmd.OutOrStdout(), raw)
-	}
-	f, err := decode[admin.Refused](r.client, raw)
-	if err != nil {
-		return err
-	}
-	parts := []string{f.At.UTC().Format(time.RFC3339), f.Kind, f.Problem}
+// refusalText is a refusal in a line.
+func refusalText(f admin.Refused) string {
+	status := ""
 	if f.Status > 0 {
-		parts = append(parts, strconv.Itoa(f.Status))
+		status = strconv.Itoa(f.Status)
 	}
-	for _, part := range []string{f.Requester, f.Publisher, f.CallbackHost, f.Topic} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	text := strings.Join(parts, " ") + ": " + f.Detail
+	parts := []string{f.At.UTC().Format(time.RFC3339), f.Kind, f.Problem, status, f.Requester, f.Publisher, f.CallbackHost, f.Topic}
+	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ") + ": " + f.Detail
 	if f.LeftOut > 0 {
 		text += fmt.Sprintf(" (+%d)", f.LeftOut)
 	}
-	_, err = fmt.Fprintln(r.cmd.OutOrStdout(), Line(text))
-	return err
+	return text
 }

@@ -26,7 +26,7 @@ type screen struct {
 	flags *strings.Replacer // from options to flags; nil: none
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character whose end comes with the next Write
+	rest []byte // the first bytes of a character; the next Write has the others
 }
 
 // Write implements io.Writer.
@@ -45,7 +45,7 @@ func (s *screen) Write(p []byte) (int, error) {
 }
 
 // flagNames replaces the options that have flags, by their names, in messages: after a
-// space or a parenthesis, so that nothing in a URL is taken for one.
+// space or a parenthesis, so that nothing in a URL looks like one.
 func flagNames(options map[string]string) *strings.Replacer {
 	var pairs []string
 	for option, flag := range options {

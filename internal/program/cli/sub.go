@@ -61,17 +61,12 @@ func (f *subFilter) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
-// query returns the filter as the API takes it.
+// query returns the filter as a query of the API.
 func (f *subFilter) query(r *run) (url.Values, error) {
 	if f.state != "" && !slices.Contains(states, f.state) {
 		return nil, Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(f.state), strings.Join(states, ", "), nearest.DidYouMean(f.state, states))
 	}
-	query := url.Values{}
-	for name, value := range map[string]string{"topic": f.topic, "state": f.state, "host": f.host} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := filters(map[string]string{"topic": f.topic, "state": f.state, "host": f.host})
 	if part := strings.ToLower(f.topic); isPart(part) {
 		found, err := topics.find(r.cmd.Context(), r.client, part)
 		if err != nil {
@@ -144,7 +139,7 @@ func expires(s admin.Subscription, now time.Time) string {
 	case s.ExpiresAt.After(now):
 		return away(s.ExpiresAt, now)
 	default:
-		return "expired" // and may be taken up again
+		return "expired" // and may be renewed
 	}
 }
 

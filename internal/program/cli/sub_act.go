@@ -83,7 +83,7 @@ func subRetry(env Env) *cobra.Command {
 }
 
 func subReplay(env Env) *cobra.Command {
-	var from string
+	var from time.Time
 	cmd := &cobra.Command{
 		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
 		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n\n" + subArgs,
@@ -94,21 +94,17 @@ func subReplay(env Env) *cobra.Command {
 	}
 	cmd.Flags().Var(since(&from), "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if from == "" {
+		if from.IsZero() {
 			return Fail(ExitUsage, "since when? Say --since 2h, or --since and a datetime")
 		}
 		return nil
 	}
 	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
-		at, err := sinceAt(from, j.now)
-		if err != nil {
-			return err
-		}
-		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: at.UTC()}, func(r admin.Replay) string {
+		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: from.UTC()}, func(r admin.Replay) string {
 			if r.Notifications == 0 {
-				return "Nothing that is kept ends after " + instant(at) + "; nothing is delivered again."
+				return "Nothing that is kept ends after " + instant(from) + "; nothing is delivered again."
 			}
-			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(at) + "."
+			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from) + "."
 		})
 	})
 }

@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ var manyActions = []manyAction{
 func subAll(env Env) *cobra.Command {
 	var f subFilter
 	var yes bool
-	var from string
+	var from time.Time
 	var names []string
 	for _, a := range manyActions {
 		names = append(names, a.name)
@@ -46,42 +47,25 @@ something that subscribers notice.`,
   rshub sub all pause --host reader.example.net
   rshub sub all replay --topic https://example.org/changes/ --since 2h --yes`,
 		ValidArgs: names,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return Fail(ExitUsage, "which action? %s", cmd.UseLine())
-			}
-			return nil
-		},
+		Args:      exactly("action"),
 	}
 	f.add(cmd)
 	cmd.Flags().Var(since(&from), "since", "`TIME` of a replay, after which notifications end: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return new(clientFlags).onHub(env, jsonWhole, cmd, func(r *run, args []string) error {
-		at := len(names)
-		for i, name := range names {
-			if name == args[0] {
-				at = i
-			}
-		}
-		if at == len(names) {
+		at := slices.Index(names, args[0])
+		if at < 0 {
 			return Fail(ExitUsage, "%s is not an action: these are %s%s", Line(args[0]), strings.Join(names, ", "), nearest.DidYouMean(args[0], names))
 		}
 		action := manyActions[at]
-		if (action.name == "replay") != (from != "") {
+		if (action.name == "replay") != !from.IsZero() {
 			return Fail(ExitUsage, "--since goes with replay, and only with that")
 		}
 		query, err := f.query(r)
 		if err != nil {
 			return err
 		}
-		req := admin.ManyRequest{Action: action.call}
-		if from != "" {
-			since, err := sinceAt(from, r.now)
-			if err != nil {
-				return err
-			}
-			req.Since = since.UTC()
-		}
+		req := admin.ManyRequest{Action: action.call, Since: from.UTC()}
 		if action.asks != "" && !yes {
 			count := req
 			count.DryRun = true
@@ -98,11 +82,7 @@ something that subscribers notice.`,
 			return err
 		}
 		if r.json {
-			raw, err := json.Marshal(m)
-			if err != nil {
-				return err
-			}
-			return printJSON(r.cmd.OutOrStdout(), raw)
+			return WriteJSON(r.cmd.OutOrStdout(), m)
 		}
 		text := quantity.Count(int64(m.Done), "subscription", "subscriptions") + " " + action.done + "."
 		if m.Skipped > 0 {
@@ -113,8 +93,8 @@ something that subscribers notice.`,
 	})
 }
 
-// changeMany repeats the call until the hub has come to the last subscription, and returns
-// the sum.
+// changeMany repeats the call until the hub has reached the last subscription, and returns
+// the sums.
 func changeMany(r *run, query url.Values, req admin.ManyRequest) (sum admin.Many, err error) {
 	query.Del("after")
 	for {

@@ -24,7 +24,7 @@ const (
 func (f fit) url() bool { return f == asURL || f == asHost || f == droppedURL }
 
 const (
-	shownID  = 8  // what is left of an id; the commands take that much
+	shownID  = 8  // what is left of an id; the commands accept that much
 	shownURL = 16 // what is left of a URL at least
 	gutter   = 2  // between columns
 )

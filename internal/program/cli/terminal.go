@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"strconv"
@@ -8,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// narrow is the width of a terminal that does not tell its own.
+// narrow is the width of a terminal that does not report its own.
 const narrow = 80
 
-// terminal tells whether a stream of a command is a terminal, and how many
-// columns that has.
+// terminal reports whether a stream of a command is a terminal, and how many columns it
+// has.
 func (e Env) terminal(stream any) (columns int, ok bool) {
 	ask := e.Terminal
 	if ask == nil {
@@ -21,29 +22,26 @@ func (e Env) terminal(stream any) (columns int, ok bool) {
 	if w, isWriter := stream.(io.Writer); isWriter {
 		stream = Raw(w)
 	}
-	columns, ok = ask(stream)
-	if !ok {
+	if columns, ok = ask(stream); !ok {
 		return 0, false
 	}
-	// Whoever sets COLUMNS means it.
-	if n, err := strconv.Atoi(e.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n, true
-	}
-	if columns <= 0 {
-		columns = narrow
-	}
-	return columns, true
+	return cmp.Or(e.columns(), max(columns, 0), narrow), true
 }
 
-// width is how wide what is written to out may be; 0: as wide as it is, because
-// no terminal shows it.
+// columns is COLUMNS, which says more than the terminal; 0: it is not set.
+func (e Env) columns() int {
+	n, _ := strconv.Atoi(e.Getenv("COLUMNS"))
+	return max(n, 0)
+}
+
+// width is how many columns text for out may have; 0: any number, because no terminal
+// shows it.
 func (e Env) width(out io.Writer) int {
 	columns, _ := e.terminal(out)
 	return columns
 }
 
-// askTerminal asks the operating system. Columns is 0 where a terminal does not
-// know.
+// askTerminal asks the operating system. Columns is 0 if the terminal does not know.
 func askTerminal(stream any) (columns int, ok bool) {
 	f, ok := stream.(*os.File)
 	if !ok {

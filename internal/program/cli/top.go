@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,13 +67,7 @@ listener.`,
 
 // askNow asks a hub how all hubs are.
 func askNow(ctx context.Context, c *client) (raw json.RawMessage, now admin.Now, err error) {
-	if err = c.get(ctx, nowPath, nil, &raw); err != nil {
-		return nil, now, err
-	}
-	if err = json.Unmarshal(raw, &now); err != nil || len(now.Hubs) == 0 {
-		return nil, now, c.stranger("it does not say how the hubs are")
-	}
-	return raw, now, nil
+	return ask(ctx, c, nowPath, "it does not say how the hubs are", func(now admin.Now) bool { return len(now.Hubs) > 0 })
 }
 
 // screenful is what `rshub top` shows.
@@ -85,7 +78,7 @@ type screenful struct {
 	trouble     error     // why there is nothing newer
 }
 
-// add takes a newer answer.
+// add shows a newer answer.
 func (s *screenful) add(now admin.Now) {
 	s.now, s.trouble = now, nil
 	s.deliveries = append(s.deliveries, now.Total().DeliveriesPerSecond)
@@ -142,12 +135,7 @@ func (s *screenful) text() string {
 	t, n := s.now.Total(), &s.now
 	line := func(format string, args ...any) { b.WriteString(Line(fmt.Sprintf(format, args...)) + "\n") }
 	line("%s, as of %s", quantity.Count(len(n.Hubs), "hub", "hubs"), n.AsOf.UTC().Format("15:04:05 UTC"))
-	var failed *Error
-	switch {
-	case s.trouble == nil:
-	case errors.As(s.trouble, &failed):
-		line("! these figures are old: %v", failed)
-	default:
+	if s.trouble != nil {
 		line("! these figures are old: %v", s.trouble)
 	}
 	wrong := n.Wrong()

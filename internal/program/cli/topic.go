@@ -56,7 +56,7 @@ func subscribers(t admin.Topic, unknown string) string {
 	return strconv.Itoa(*t.Subscriptions)
 }
 
-// ping says what came of the last ping of a topic; nothing where there was none.
+// ping is the result of the last ping of a topic; empty if there was none.
 func ping(f *admin.Fetch, now time.Time) string {
 	switch {
 	case f == nil:
@@ -158,7 +158,7 @@ func lost(n uint64) string {
 }
 
 func topicNotifications(env Env) *cobra.Command {
-	var from string
+	var from time.Time
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
 		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts the changes: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
@@ -169,13 +169,9 @@ func topicNotifications(env Env) *cobra.Command {
 	cmd.Flags().Var(since(&from), "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query, none := url.Values{}, "No notification of this topic is kept."
-		if from != "" {
-			t, err := sinceAt(from, j.now)
-			if err != nil {
-				return err
-			}
-			query.Set("since", t.UTC().Format(time.RFC3339Nano))
-			none = "No notification of this topic that ends after " + t.UTC().Format(time.RFC3339) + " is kept."
+		if !from.IsZero() {
+			query.Set("since", from.UTC().Format(time.RFC3339Nano))
+			none = "No notification of this topic that ends after " + from.UTC().Format(time.RFC3339) + " is kept."
 		}
 		return table[admin.Notification]{
 			path: topics.path + "/" + j.id + "/notifications", query: query, none: none,

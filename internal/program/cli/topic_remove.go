@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 
@@ -19,7 +18,7 @@ func topicRemove(env Env) *cobra.Command {
 Its Source may publish again at any time, and then starts anywhere.
 
 A topic with active subscriptions is refused (exit code 4). --force ends them first:
-what they did not get is recorded as a gap, and each callback is told so
+what they did not get is recorded as a gap, and each callback is notified
 (hub.mode=denied). A command that was broken off is finished by the same command.
 
 ` + topicArgs,
@@ -74,11 +73,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		}
 		done.Ended = ended
 		if j.json {
-			raw, err := json.Marshal(done)
-			if err != nil {
-				return err
-			}
-			return printJSON(j.cmd.OutOrStdout(), raw)
+			return WriteJSON(j.cmd.OutOrStdout(), done)
 		}
 		text := "Forgotten: " + j.item.URL + "."
 		if ended > 0 {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -63,9 +64,9 @@ func Size(n *int64, least int64) pflag.Value {
 	return value[int64]{n, "size", parse, quantity.SizeText}
 }
 
-// Share makes f a flag for a fraction such as 50% or 0.5, which must be more than 0. The value
+// Fraction makes f a flag for a fraction such as 50% or 0.5, which must be more than 0. The value
 // of f is the default.
-func Share(f *float64) pflag.Value {
+func Fraction(f *float64) pflag.Value {
 	parse := func(text string) (float64, error) {
 		f, err := quantity.Share(text)
 		if err == nil && f == 0 {
@@ -88,26 +89,15 @@ func Positive(s *Span) pflag.Value {
 	return value[Span]{s, "duration", parse, func(s Span) string { return s.String() }}
 }
 
-// since makes text a flag for a datetime, or for how long ago that was. The flag keeps the
-// text, because sinceAt needs the time of the call.
-func since(text *string) pflag.Value {
-	parse := func(text string) (string, error) {
+// since makes t a flag for a datetime, or for how long ago that was. The zero time is no flag.
+func since(t *time.Time) pflag.Value {
+	parse := func(text string) (time.Time, error) {
 		if text == "" { // the same as no flag
-			return "", nil
+			return time.Time{}, nil
 		}
-		_, err := parseSince(text, time.Now())
-		return text, err
+		return parseSince(text, time.Now())
 	}
-	return value[string]{text, "TIME", parse, func(text string) string { return text }}
-}
-
-// sinceAt returns the instant that the text of a since flag names.
-func sinceAt(text string, now time.Time) (time.Time, error) {
-	t, err := parseSince(text, now)
-	if err != nil {
-		return t, Fail(ExitUsage, "--since: %w", err)
-	}
-	return t, nil
+	return value[time.Time]{t, "TIME", parse, func(t time.Time) string { return strings.TrimPrefix(instant(t), "-") }}
 }
 
 // CheckAddress returns an error for ExitUsage unless raw, the argument called name, is an
