@@ -15,63 +15,54 @@ import "strings"
 // Reader and NotificationReader apply it to every loc, so that two documents that
 // write one address differently mean the same resource.
 func EncodeURI(s string) string {
-	at := behindHost(s)
-	extra, fragment := 0, false
-	for i := at; i < len(s); i++ {
-		if valueClasses[s[i]]&isURIByte != 0 && s[i] < 0x80 || staysInURI(s, i, &fragment) {
-			continue
-		}
-		extra += 2
+	const digits = "0123456789ABCDEF"
+	var out []byte
+	done, fragment := 0, false
+	for at := misfit(s, behindHost(s, behindScheme(s)), isURIByte, &fragment); at < len(s); at = misfit(s, at+1, isURIByte, &fragment) {
+		out = append(append(out, s[done:at]...), '%', digits[s[at]>>4], digits[s[at]&15])
+		done = at + 1
 	}
-	if extra == 0 || len(s)+extra > DefaultLimits.Token {
+	if done == 0 || len(out)+len(s)-done > DefaultLimits.Token {
 		return s
 	}
-	const digits = "0123456789ABCDEF"
-	var out strings.Builder
-	out.Grow(len(s) + extra)
-	out.WriteString(s[:at])
-	fragment = false
-	for i := at; i < len(s); i++ {
-		if c := s[i]; staysInURI(s, i, &fragment) {
-			out.WriteByte(c)
-		} else {
-			out.WriteByte('%')
-			out.WriteByte(digits[c>>4])
-			out.WriteByte(digits[c&15])
-		}
-	}
-	return out.String()
+	return string(append(out, s[done:]...))
 }
 
-// behindHost is where in a URI or reference the path begins, or what comes in
-// place of one.
-func behindHost(s string) int {
-	at := 0
-	if colon := strings.IndexByte(s, ':'); colon > 0 && isScheme(s[:colon]) {
-		at = colon + 1
+// behindScheme is where in s its scheme and the colon end; 0 if it has no scheme.
+func behindScheme(s string) int {
+	if colon := strings.IndexByte(s, ':'); colon > 0 && isWord(s[:colon], "+-.") {
+		return colon + 1
 	}
+	return 0
+}
+
+// behindHost is where the path begins, or what comes in place of one, if the scheme
+// ends at at.
+func behindHost(s string, at int) int {
 	if !strings.HasPrefix(s[at:], "//") {
 		return at
 	}
-	at += len("//")
-	if end := strings.IndexAny(s[at:], "/?#"); end >= 0 {
-		return at + end
+	for at += len("//"); at < len(s) && s[at] != '/' && s[at] != '?' && s[at] != '#'; {
+		at++
 	}
-	return len(s)
+	return at
 }
 
-// staysInURI reports whether the byte at i, behind the host, may stand where it is.
-// Fragment says, and is told, whether there was a # before.
-func staysInURI(s string, i int, fragment *bool) bool {
-	c := s[i]
-	switch {
-	case valueClasses[c]&isURIByte != 0:
-		return c < 0x80
-	case c == '%':
-		return i+2 < len(s) && valueClasses[s[i+1]]&isHexByte != 0 && valueClasses[s[i+2]]&isHexByte != 0
-	case c == '#' && !*fragment:
-		*fragment = true
-		return true
+// misfit returns the first place from i, behind the host, of a byte that cannot stand
+// there as it is, and len(s) if there is none. Bytes of class stand for themselves.
+// Fragment is whether there was a # before i, and is updated.
+func misfit(s string, i int, class uint8, fragment *bool) int {
+	for ; i < len(s); i++ {
+		if valueClasses[s[i]]&class != 0 {
+			continue
+		}
+		switch c := s[i]; {
+		case c == '%' && i+2 < len(s) && all(s[i+1:i+3], isHexByte):
+		case c == '#' && !*fragment:
+			*fragment = true
+		default:
+			return i
+		}
 	}
-	return false
+	return i
 }

@@ -173,7 +173,7 @@ func (d *document) readLoc(e *entry) {
 // toTheLetter checks an absolute loc as a Writer does.
 func (d *document) toTheLetter(v []byte) {
 	plain := 0 // most have nothing else
-	for plain < len(v) && valueClasses[v[plain]]&isURIByte != 0 {
+	for plain < len(v) && valueClasses[v[plain]]&isIRIByte != 0 {
 		plain++
 	}
 	if plain < len(v) {

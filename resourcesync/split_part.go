@@ -88,6 +88,11 @@ func (p *Splitter) document(w io.WriteCloser, d *Writer, size int64) error {
 	if d.err == nil {
 		d.fail(p.held.moveTo(d.out, size))
 	}
+	return end(w, d)
+}
+
+// end ends d, and closes w, to which it is written.
+func end(w io.WriteCloser, d *Writer) error {
 	if err := d.Close(); err != nil {
 		discard(w, err)
 		return err
@@ -118,23 +123,16 @@ func (p *Splitter) finish() error {
 		if err := p.part(p.held.size, p.count, p.head.Until); err != nil || p.index == nil {
 			return err
 		}
-		if err := p.index.Close(); err != nil {
-			return err
-		}
-		zero := p.zero
-		p.zero = nil
-		if err := zero.Close(); err != nil {
-			return fmt.Errorf("closing the index: %w", err)
-		}
-		return nil
-	}
-	if p.zero == nil {
+	} else if p.zero == nil {
 		if err := p.create(); err != nil {
 			return err
 		}
 	}
 	w := p.zero
-	p.zero = nil // document closes it
+	p.zero = nil // it is closed below
+	if p.index != nil {
+		return end(w, p.index)
+	}
 	return p.document(w, newWriter(w, &composer{}, &p.head, p.options), p.held.size)
 }
 

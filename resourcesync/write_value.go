@@ -10,7 +10,8 @@ import (
 
 // Classes of bytes in values.
 const (
-	isURIByte   = 1 << iota // may stand in a URI or an IRI, except for % [ ] and #
+	isURIByte   = 1 << iota // may stand in a URI, except for % [ ] and #
+	isIRIByte               // the same for an IRI
 	isTokenByte             // may stand in a token of HTTP, as in a media type
 	isRelByte               // may stand in the name of a relation
 	isHexByte
@@ -20,15 +21,15 @@ var valueClasses = func() (t [256]uint8) {
 	for c := range 256 {
 		switch {
 		case c >= utf8.RuneSelf:
-			t[c] = isURIByte
+			t[c] = isIRIByte
 		case c >= '0' && c <= '9':
-			t[c] = isURIByte | isTokenByte | isRelByte | isHexByte
+			t[c] = isURIByte | isIRIByte | isTokenByte | isRelByte | isHexByte
 		case c >= 'a' && c <= 'z':
-			t[c] = isURIByte | isTokenByte | isRelByte
+			t[c] = isURIByte | isIRIByte | isTokenByte | isRelByte
 		case c >= 'A' && c <= 'Z':
-			t[c] = isURIByte | isTokenByte
+			t[c] = isURIByte | isIRIByte | isTokenByte
 		case strings.IndexByte("-._~!$&'()*+,;=:@/?", byte(c)) >= 0:
-			t[c] = isURIByte
+			t[c] = isURIByte | isIRIByte
 		}
 		if strings.IndexByte("abcdefABCDEF", byte(c)) >= 0 {
 			t[c] |= isHexByte
@@ -45,37 +46,20 @@ var valueClasses = func() (t [256]uint8) {
 // uriFault returns what keeps s from being a URI or an IRI with a scheme (RFC
 // 3986, RFC 3987); empty where nothing does.
 func uriFault(s string) string {
-	colon := strings.IndexByte(s, ':')
-	if colon < 0 || colon == len(s)-1 || !isScheme(s[:colon]) {
+	at := behindScheme(s)
+	if at == 0 || at == len(s) {
 		return "it must begin with a scheme, as https://example.org/a does"
 	}
-	rest := s[colon+1:]
-	host := 0 // how far square brackets may stand
-	if strings.HasPrefix(rest, "//") {
-		for host = len("//"); host < len(rest) && rest[host] != '/' && rest[host] != '?' && rest[host] != '#'; {
-			host++
-		}
-	}
-	fragment := false
-	for i := 0; ; i++ {
-		for i < len(rest) && valueClasses[rest[i]]&isURIByte != 0 {
-			i++
-		}
-		if i == len(rest) {
-			return ""
-		}
-		switch c := rest[i]; {
+	host, fragment := behindHost(s, at), false // square brackets may stand in the host
+	for at = misfit(s, at, isIRIByte, &fragment); at < len(s); at = misfit(s, at+1, isIRIByte, &fragment) {
+		switch c := s[at]; {
 		case c == '%':
-			if i+2 >= len(rest) || valueClasses[rest[i+1]]&isHexByte == 0 || valueClasses[rest[i+2]]&isHexByte == 0 {
-				return "a % that no two hexadecimal digits follow; write %25"
-			}
-		case c == '#' && !fragment:
-			fragment = true
-		case (c == '[' || c == ']') && i < host:
-		default:
+			return "a % that no two hexadecimal digits follow; write %25"
+		case c != '[' && c != ']' || at >= host:
 			return "percent-encode the " + describe(c) + " in it"
 		}
 	}
+	return ""
 }
 
 func describe(c byte) string {
@@ -87,8 +71,6 @@ func describe(c byte) string {
 	}
 	return string(rune(c))
 }
-
-func isScheme(s string) bool { return isWord(s, "+-.") }
 
 // isWord reports whether s begins with an ASCII letter, and has only letters, digits
 // and others after it.
