@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	neturl "net/url" // the tests of this package have a function url
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -199,10 +200,8 @@ func Sitemaps(r io.Reader, base string) ([]string, error) {
 		}
 	}
 	var all []string
-	seen := make(map[string]bool)
 	for _, l := range resolveAll(found, parseBase(base)) {
-		if !seen[l.Href] {
-			seen[l.Href] = true
+		if !slices.Contains(all, l.Href) {
 			all = append(all, l.Href)
 		}
 	}

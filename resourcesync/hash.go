@@ -150,13 +150,9 @@ const (
 
 // String returns the outcome in words.
 func (c Comparison) String() string {
-	switch c {
-	case CannotTell:
-		return "cannot tell"
-	case Different:
-		return "different"
-	case Equal:
-		return "equal"
+	names := [...]string{CannotTell: "cannot tell", Different: "different", Equal: "equal"}
+	if c >= 0 && int(c) < len(names) {
+		return names[c]
 	}
 	return fmt.Sprintf("Comparison(%d)", int(c))
 }

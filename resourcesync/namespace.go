@@ -39,24 +39,35 @@ type binding struct {
 func (sc *scopes) prefix(b *binding) []byte { return sc.arena[b.prefix:b.uri] }
 func (sc *scopes) uri(b *binding) []byte    { return sc.arena[b.uri:b.end] }
 
+// namespaces are the names of the namespaces below nsForeign.
+var namespaces = [...]string{nsNone: "", nsSitemap: sitemapURI, nsRS: rsURI, nsXML: xmlURI}
+
 // uriOf returns the name of a namespace.
 func (sc *scopes) uriOf(ns namespace) string {
-	switch ns {
-	case nsNone:
-		return ""
-	case nsSitemap:
-		return sitemapURI
-	case nsRS:
-		return rsURI
-	case nsXML:
-		return xmlURI
-	default:
-		b := &sc.bindings[ns-nsForeign]
-		if b.name == "" {
-			b.name = string(sc.uri(b))
-		}
-		return b.name
+	if ns < nsForeign {
+		return namespaces[ns]
 	}
+	b := &sc.bindings[ns-nsForeign]
+	if b.name == "" {
+		b.name = string(sc.uri(b))
+	}
+	return b.name
+}
+
+// namespaceOf returns the namespace of a name, which is a new one if no binding has it.
+// Two prefixes may stand for the same namespace.
+func (sc *scopes) namespaceOf(uri []byte) namespace {
+	for ns, known := range namespaces {
+		if known == string(uri) {
+			return namespace(ns)
+		}
+	}
+	for i := range sc.bindings {
+		if b := &sc.bindings[i]; b.ns >= nsForeign && bytes.Equal(sc.uri(b), uri) {
+			return b.ns
+		}
+	}
+	return nsForeign + namespace(len(sc.bindings))
 }
 
 // resolve returns the namespace of a prefix, the empty one being that of names
@@ -77,30 +88,11 @@ func (sc *scopes) resolve(prefix []byte) (namespace, bool) {
 }
 
 func (sc *scopes) add(prefix, uri []byte) {
-	b := binding{prefix: len(sc.arena)}
+	b := binding{prefix: len(sc.arena), ns: sc.namespaceOf(uri)}
 	sc.arena = append(sc.arena, prefix...)
 	b.uri = len(sc.arena)
 	sc.arena = append(sc.arena, uri...)
 	b.end = len(sc.arena)
-	switch string(uri) {
-	case "":
-		b.ns = nsNone
-	case sitemapURI:
-		b.ns = nsSitemap
-	case rsURI:
-		b.ns = nsRS
-	case xmlURI:
-		b.ns = nsXML
-	default:
-		b.ns = nsForeign + namespace(len(sc.bindings))
-		// One name, one number: two prefixes may stand for the same.
-		for i := range sc.bindings {
-			if o := &sc.bindings[i]; o.ns >= nsForeign && bytes.Equal(sc.uri(o), uri) {
-				b.ns = o.ns
-				break
-			}
-		}
-	}
 	sc.bindings = append(sc.bindings, b)
 }
 

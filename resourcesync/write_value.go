@@ -1,6 +1,7 @@
 package resourcesync
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -88,24 +89,18 @@ func isWord(s, others string) bool {
 // isRelation reports whether s is the name of a relation as they are registered,
 // or a URI (DOC-53).
 func isRelation(s string) bool {
-	if s == "" {
-		return false
-	}
-	if s[0] >= 'a' && s[0] <= 'z' && all(s, isRelByte) {
-		return true
-	}
-	return uriFault(s) == ""
+	return s != "" && s[0] >= 'a' && s[0] <= 'z' && all(s, isRelByte) || uriFault(s) == ""
 }
 
 // isMediaType reports whether s is a type and a subtype, whatever parameters
 // follow (DOC-58).
 func isMediaType(s string) bool {
-	s, _, parameters := strings.Cut(s, ";")
+	bare, _, parameters := strings.Cut(s, ";")
 	if parameters {
-		s = strings.TrimRight(s, " \t")
+		bare = strings.TrimRight(bare, " \t")
 	}
-	kind, sub, ok := strings.Cut(s, "/")
-	return ok && kind != "" && sub != "" && all(kind, isTokenByte) && all(sub, isTokenByte)
+	kind, sub, _ := strings.Cut(bare, "/")
+	return kind != "" && sub != "" && all(kind, isTokenByte) && all(sub, isTokenByte)
 }
 
 // isHashList reports whether s is a list of algorithm:digest (DOC-55).
@@ -134,11 +129,7 @@ func isHashList(s string) bool {
 
 // isChangeFreq and isPriority are what the schema of sitemaps wants.
 func isChangeFreq(s string) bool {
-	switch s {
-	case "always", "hourly", "daily", "weekly", "monthly", "yearly", "never":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"always", "hourly", "daily", "weekly", "monthly", "yearly", "never"}, s)
 }
 
 func isPriority(s string) bool {
@@ -146,13 +137,8 @@ func isPriority(s string) bool {
 	if len(s) > 32 || whole+fraction == "" || strings.Trim(fraction, "0123456789") != "" {
 		return false
 	}
-	switch strings.TrimLeft(whole, "0") {
-	case "":
-		return true
-	case "1":
-		return strings.Trim(fraction, "0") == ""
-	}
-	return false
+	whole = strings.TrimLeft(whole, "0")
+	return whole == "" || whole == "1" && strings.Trim(fraction, "0") == ""
 }
 
 func all(s string, class uint8) bool {
