@@ -1,9 +1,11 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,7 +33,8 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 		}
 		defer func() { _ = resp.Body.Close() }()
 	}
-	if err := c.judge(resp, topic); err != nil {
+	_, named, err := c.inspect(resp, topic, resp.Body)
+	if err = cmp.Or(err, named); err != nil {
 		return err
 	}
 	confirm()
@@ -39,17 +42,18 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	return nil
 }
 
-// judge says what the answer of a topic URI means: nil where it names the topic and
-// this hub.
-func (c *TopicChecker) judge(resp *http.Response, topic string) error {
+// inspect checks what the answer of a topic URI means. Named is nil if it names the
+// topic and this hub. Read is what was read of body to find that out, and err why it
+// cannot be found out.
+func (c *TopicChecker) inspect(resp *http.Response, topic string, body io.Reader) (read []byte, named, err error) {
 	if err := answered(resp, called(topic, topic)); err != nil {
-		return err
+		return nil, nil, err
 	}
-	links, _, err := linksOf(resp, topic, resp.Body)
+	links, read, err := linksOf(resp, topic, body)
 	if err != nil {
-		return &UnsureError{Reason: "the topic URI broke off or was too slow"}
+		return nil, nil, err
 	}
-	return c.names(links, topic, topic)
+	return read, c.names(links, topic, topic), nil
 }
 
 // do makes one request within the budget, for a purpose that has a place of its own in

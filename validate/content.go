@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,9 +150,8 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 // which may be off: here it ends a good answer of before, or gives the place in the
 // budget back.
 func (c *TopicChecker) about(resp *http.Response, confirm func(), topic, target string) (io.Reader, error) {
-	what := called(topic, target)
-	err := answered(resp, what)
 	if target != topic {
+		err := answered(resp, called(topic, target))
 		if err == nil {
 			err = c.names(headerLinks(resp), topic, target)
 		}
@@ -160,18 +160,13 @@ func (c *TopicChecker) about(resp *http.Response, confirm func(), topic, target 
 		}
 		return resp.Body, mismatched(err)
 	}
-	if err != nil {
-		c.unsay(topic, err)
+	read, named, err := c.inspect(resp, topic, resp.Body)
+	if c.unsay(topic, cmp.Or(err, named)); err != nil {
 		return nil, mismatched(err)
 	}
-	links, read, err := linksOf(resp, topic, resp.Body)
-	if err != nil {
-		return nil, &UnsureError{Reason: what + " broke off or took too long"}
-	}
-	if err = c.names(links, topic, topic); err == nil {
+	if named == nil {
 		confirm()
 	}
-	c.unsay(topic, err)
 	return io.MultiReader(bytes.NewReader(read), resp.Body), nil
 }
 

@@ -27,22 +27,15 @@ const (
 	Overlap
 )
 
+var verdictNames = [...]string{
+	Append: "append", Duplicate: "duplicate", Conflict: "conflict", OtherKind: "other_kind", Gap: "gap", Overlap: "overlap",
+}
+
 func (v Verdict) String() string {
-	switch v {
-	case Append:
-		return "append"
-	case Duplicate:
-		return "duplicate"
-	case Conflict:
-		return "conflict"
-	case OtherKind:
-		return "other_kind"
-	case Gap:
-		return "gap"
-	case Overlap:
-		return "overlap"
+	if v < 0 || int(v) >= len(verdictNames) {
+		return "unknown"
 	}
-	return "unknown"
+	return verdictNames[v]
 }
 
 // Decision is the outcome of Continuity.

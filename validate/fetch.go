@@ -40,34 +40,23 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 		return Fetched{}, err
 	}
 	f := Fetched{Status: resp.StatusCode, Header: resp.Header, Length: resp.ContentLength}
-	body := &fetchedBody{ReadCloser: resp.Body}
-	if body.read, err = c.judgeFetched(resp, confirm, topic, egress.AskerOf(ctx), body); err != nil {
+	read, named, err := c.inspect(resp, topic, resp.Body)
+	switch {
+	case err != nil:
+		c.unsay(topic, err)
+	case named == nil:
+		confirm()
+	}
+	if err == nil && c.o.Mode != TopicOff {
+		c.remember(topic, egress.AskerOf(ctx), named)
+		err = c.enforced(named)
+	}
+	if err != nil {
 		_ = resp.Body.Close()
 		return f, err
 	}
-	f.Body = body
+	f.Body = &fetchedBody{ReadCloser: resp.Body, read: read, total: int64(len(read))}
 	return f, nil
-}
-
-// judgeFetched judges an answer whose content is wanted, and returns what it read
-// of it.
-func (c *TopicChecker) judgeFetched(resp *http.Response, confirm func(), topic string, a egress.Asker, body io.Reader) ([]byte, error) {
-	if err := answered(resp, called(topic, topic)); err != nil {
-		c.unsay(topic, err)
-		return nil, err
-	}
-	links, read, err := linksOf(resp, topic, body)
-	if err != nil {
-		return nil, err
-	}
-	if err = c.names(links, topic, topic); err == nil {
-		confirm()
-	}
-	if c.o.Mode == TopicOff {
-		return read, nil
-	}
-	c.remember(topic, a, err)
-	return read, c.enforced(err)
 }
 
 // fetchedBody is a body whose errors are of this package.

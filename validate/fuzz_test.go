@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -32,7 +33,8 @@ func FuzzTopicAnswer(f *testing.F) {
 	f.Cleanup(c.Close)
 	f.Fuzz(func(t *testing.T, status int, link, after string) {
 		resp := &http.Response{StatusCode: status, Header: http.Header{"Link": {link}, "Retry-After": {after}}, Body: http.NoBody}
-		err := c.judge(resp, fakeTopic)
+		_, named, err := c.inspect(resp, fakeTopic, resp.Body)
+		err = cmp.Or(err, named)
 		var unsure *UnsureError
 		switch outcome(err) {
 		case "good":
@@ -72,7 +74,8 @@ func FuzzPage(f *testing.F) {
 			t.Fatalf("%q: %d bytes, %v", page, len(read), err)
 		}
 		resp.Body = io.NopCloser(strings.NewReader(page))
-		switch err := c.judge(resp, fakeTopic); outcome(err) {
+		_, named, err := c.inspect(resp, fakeTopic, resp.Body)
+		switch outcome(cmp.Or(err, named)) {
 		case "good":
 			if low := strings.ToLower(page); !strings.Contains(low, "self") || !strings.Contains(low, "hub") || !strings.Contains(low, "href") {
 				t.Errorf("%q is good", page)

@@ -37,7 +37,7 @@ func embedder(resp *http.Response) func(r io.Reader, base string) ([]resourcesyn
 
 // linksOf returns the links of topic's answer that count, and what it read of body
 // to find them: maxPage bytes at most, and nothing where the headers are enough. An
-// error is that of body.
+// error is an *UnsureError.
 func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks, read []byte, err error) {
 	links = headerLinks(resp)
 	embedded := embedder(resp)
@@ -45,7 +45,7 @@ func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks
 		return links, nil, nil
 	}
 	if read, err = io.ReadAll(io.LimitReader(body, maxPage)); err != nil {
-		return links, read, err
+		return links, read, &UnsureError{Reason: called(topic, topic) + " broke off or was too slow"}
 	}
 	links.page = true
 	found, _ := embedded(bytes.NewReader(read), topic) // which reads without an error

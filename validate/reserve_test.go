@@ -177,7 +177,7 @@ func TestChecksUnderWayAreShared(t *testing.T) {
 			t.Error("an established topic is not asked")
 		}
 		wg.Wait()
-		if len(c.flights)+c.busy[0][everybody]+c.busy[1][everybody] > 0 || len(c.busy[0])+len(c.busy[1]) > 2 {
+		if len(c.flights)+c.busy[false].all+c.busy[true].all+len(c.busy[false].by)+len(c.busy[true].by) > 0 {
 			t.Errorf("%d flights are left, and %v", len(c.flights), c.busy)
 		}
 	})

@@ -1,10 +1,12 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,7 +119,7 @@ type TopicChecker struct {
 
 	mu       sync.Mutex
 	flights  map[route]*flight  // the checks under way
-	busy     [2]map[uint64]int  // how many of them, for strangers and with a reserve, by requester
+	busy     map[bool]*quota    // how many of them, for strangers (false) and with a reserve
 	readings map[route]*reading // the latest comparison with what a topic serves
 	wg       sync.WaitGroup     // counts what is under way
 }
@@ -142,22 +144,12 @@ type verdict struct {
 
 // NewTopicChecker returns a TopicChecker. Close ends it.
 func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
-	if o.Mode == "" {
-		o.Mode = TopicRequire
-	}
-	switch o.Mode {
-	case TopicRequire, TopicWarn, TopicOff:
-	default:
-		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
-	}
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.Remember <= 0 {
-		o.Remember = 10_000
+	o.Mode, o.Timeout, o.Remember = cmp.Or(o.Mode, TopicRequire), cmp.Or(max(o.Timeout, 0), 15*time.Second), cmp.Or(max(o.Remember, 0), 10_000)
+	if !slices.Contains([]TopicMode{TopicRequire, TopicWarn, TopicOff}, o.Mode) {
+		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
 	}
 	known, err := lru.New[uuid.UUID, verdict](o.Remember)
 	if err != nil {
@@ -170,7 +162,7 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	c := &TopicChecker{
 		o: o, known: known, established: established,
 		flights: make(map[route]*flight), readings: make(map[route]*reading),
-		busy: [2]map[uint64]int{make(map[uint64]int), make(map[uint64]int)},
+		busy: map[bool]*quota{false: {limit: maxFlights, by: make(map[uint64]int)}, true: {limit: reservedFlights, by: make(map[uint64]int)}},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -263,7 +255,7 @@ func (c *TopicChecker) join(topic string, a egress.Asker) (*flight, error) {
 	if c.ctx.Err() != nil {
 		return nil, &UnsureError{Reason: "this hub is shutting down"}
 	}
-	if !c.takeOff(to.reserve, a.Requester) {
+	if !c.busy[to.reserve].acquire(a.Requester) {
 		return nil, &UnsureError{Reason: "this hub is asking too many topic URIs at the moment", After: time.Second, Passing: true}
 	}
 	f := &flight{done: make(chan struct{})}
@@ -272,44 +264,34 @@ func (c *TopicChecker) join(topic string, a egress.Asker) (*flight, error) {
 		f.err = c.look(topic, a)
 		c.mu.Lock()
 		delete(c.flights, to)
-		c.land(to.reserve, a.Requester)
+		c.busy[to.reserve].release(a.Requester)
 		c.mu.Unlock()
 		close(f.done)
 	})
 	return f, nil
 }
 
-// everybody is the key of busy for all requesters together.
-const everybody = 0
+// quota counts the checks under way, in all and by requester.
+type quota struct {
+	limit, all int
+	by         map[uint64]int
+}
 
-// takeOff counts one more check under way, if there is room for one of a requester,
-// and land one less. They are called with mu held.
-func (c *TopicChecker) takeOff(reserve bool, requester uint64) bool {
-	busy, limit := c.busy[0], maxFlights
-	if reserve {
-		busy, limit = c.busy[1], reservedFlights
-	}
-	if busy[everybody] >= limit || requester != 0 && busy[requester] >= limit/flightsPart {
+// acquire counts one more check of a requester, and returns false if there is no room
+// for it. Requester 0 is nobody in particular.
+func (q *quota) acquire(requester uint64) bool {
+	if q.all >= q.limit || requester != 0 && q.by[requester] >= q.limit/flightsPart {
 		return false
 	}
-	busy[everybody]++
-	if requester != 0 {
-		busy[requester]++
-	}
+	q.all++
+	q.by[requester]++
 	return true
 }
 
-func (c *TopicChecker) land(reserve bool, requester uint64) {
-	busy := c.busy[0]
-	if reserve {
-		busy = c.busy[1]
-	}
-	busy[everybody]--
-	if requester == 0 {
-		return
-	}
-	if busy[requester]--; busy[requester] == 0 {
-		delete(busy, requester)
+func (q *quota) release(requester uint64) {
+	q.all--
+	if q.by[requester]--; q.by[requester] == 0 {
+		delete(q.by, requester)
 	}
 }
 

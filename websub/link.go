@@ -1,6 +1,10 @@
 package websub
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Link is one link of a Link header (RFC 8288).
 type Link struct {
@@ -19,13 +23,10 @@ type Link struct {
 // Has reports whether the link has a relation type. Upper and lower case are
 // the same (RFC 8288, 2.1).
 func (l Link) Has(rel string) bool {
-	for _, r := range l.Rels {
+	return slices.ContainsFunc(l.Rels, func(r string) bool {
 		// Equal lengths keep letters beyond ASCII out, some of which fold into it.
-		if len(r) == len(rel) && strings.EqualFold(r, rel) {
-			return true
-		}
-	}
-	return false
+		return len(r) == len(rel) && strings.EqualFold(r, rel)
+	})
 }
 
 // Targets returns the targets of those links that have a relation type, in
@@ -44,11 +45,7 @@ func Targets(links []Link, rel string) []string {
 // its fields hold, the text is one link and safe in a header: characters that
 // could end the target are percent-encoded, quotes are escaped, control
 // characters become underscores, and parameters that can't be are left out.
-func (l Link) String() string {
-	var b strings.Builder
-	l.write(&b)
-	return b.String()
-}
+func (l Link) String() string { return FormatLinks(l) }
 
 // FormatLinks writes links as the value of a single Link header (HUB-43).
 func FormatLinks(links ...Link) string {
@@ -65,15 +62,11 @@ func FormatLinks(links ...Link) string {
 func (l Link) write(b *strings.Builder) {
 	b.WriteByte('<')
 	for i := range len(l.Target) {
-		c := l.Target[i]
-		if urlByte(c) {
+		if c := l.Target[i]; urlByte(c) {
 			b.WriteByte(c)
-			continue
+		} else {
+			fmt.Fprintf(b, "%%%02X", c)
 		}
-		const digits = "0123456789ABCDEF"
-		b.WriteByte('%')
-		b.WriteByte(digits[c>>4])
-		b.WriteByte(digits[c&15])
 	}
 	b.WriteByte('>')
 	writeParam(b, "rel", strings.Join(l.Rels, " "))
@@ -88,9 +81,7 @@ func (l Link) write(b *strings.Builder) {
 }
 
 func writeParam(b *strings.Builder, name, value string) {
-	b.WriteString("; ")
-	b.WriteString(name)
-	b.WriteString(`="`)
+	b.WriteString("; " + name + `="`)
 	for i := range len(value) {
 		switch c := value[i]; {
 		case c == '"' || c == '\\':

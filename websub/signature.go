@@ -37,26 +37,14 @@ var (
 
 // ParseSignatureMethod returns the method of that name, which is in lower case.
 func ParseSignatureMethod(s string) (SignatureMethod, error) {
-	if m := SignatureMethod(s); m.hash() != nil {
+	if m := SignatureMethod(s); hashes[m] != nil {
 		return m, nil
 	}
 	return "", fmt.Errorf("there is no signature method %s: use sha1, sha256, sha384 or sha512", quote(s, 20))
 }
 
-// hash returns the method's hash function, nil for an unknown one.
-func (m SignatureMethod) hash() func() hash.Hash {
-	switch m {
-	case SHA1:
-		return sha1.New
-	case SHA256:
-		return sha256.New
-	case SHA384:
-		return sha512.New384
-	case SHA512:
-		return sha512.New
-	}
-	return nil
-}
+// hashes are the hash functions of the methods.
+var hashes = map[SignatureMethod]func() hash.Hash{SHA1: sha1.New, SHA256: sha256.New, SHA384: sha512.New384, SHA512: sha512.New}
 
 // Sign returns the value of X-Hub-Signature for a body: the method, = and the
 // HMAC in lower-case hexadecimal (HUB-45). It panics if m is not one of the
@@ -68,7 +56,7 @@ func (m SignatureMethod) Sign(secret string, body []byte) string {
 }
 
 func (m SignatureMethod) sum(secret string, body []byte) []byte {
-	h := m.hash()
+	h := hashes[m]
 	if h == nil {
 		panic("websub: there is no signature method " + quote(string(m), 20))
 	}
@@ -100,7 +88,7 @@ func VerifySignature(header, secret string, body []byte, accepted ...SignatureMe
 	if len(accepted) > 0 && !slices.Contains(accepted, m) {
 		return fmt.Errorf("%w: %s", ErrSignatureMethod, m)
 	}
-	if len(digits) != hex.EncodedLen(m.hash()().Size()) {
+	if len(digits) != hex.EncodedLen(hashes[m]().Size()) {
 		return fmt.Errorf("%w: that of %s has another length", ErrSignatureMalformed, m)
 	}
 	sum, err := hex.DecodeString(digits)
