@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rshub/rshub/delivery"
@@ -8,51 +10,43 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// What can become of an attempt at a delivery, and what its answer can be.
+// The outcomes of an attempt at a delivery, and the codes of its answer.
 var (
 	outcomes = [...]string{
 		delivery.Deliver.String(), delivery.Retry.String(), delivery.PassOver.String(), delivery.End.String(),
 		delivery.OutcomeSuperseded, delivery.OutcomeCutOff,
 	}
-	answerCodes = [...]string{"2xx", "3xx", "4xx", "5xx", "timeout", "connect", "refused", "error", "none"}
+	answerCodes = [...]string{"2xx", "3xx", "4xx", "5xx", "timeout", "connect", "refused", codeError, codeNone}
+	// unanswered are the codes of attempts without an answer of HTTP, by status.
+	unanswered = map[int]string{
+		journal.StatusTimeout: "timeout", journal.StatusConnect: "connect", journal.StatusRefused: "refused",
+	}
 )
 
-// The indexes of answerCodes; those from codeTimeout on had no answer of HTTP.
 const (
-	codeOK = iota
-	_      // 3xx
-	codeClient
-	_ // 5xx
-	codeTimeout
-	codeConnect
-	codeRefused
-	codeError
-	codeNone
+	codeOK    = "2xx"
+	codeError = "error"
+	codeNone  = "none" // the hub cut the attempt off
 )
 
-// codeOf is the index in answerCodes of a status as delivery tells it.
-func codeOf(status int) int {
-	switch status {
-	case journal.StatusTimeout:
-		return codeTimeout
-	case journal.StatusConnect:
-		return codeConnect
-	case journal.StatusRefused:
-		return codeRefused
-	}
+// attempt is what rshub_deliveries_total counts by.
+type attempt struct{ outcome, code string }
+
+// codeOf is the code of a status, as in delivery.Event.
+func codeOf(status int) string {
 	if status >= 200 && status <= 599 {
-		return status/100 - 2
+		return answerCodes[status/100-2]
 	}
-	return codeError // also an answer that is none, such as 101
+	return cmp.Or(unanswered[status], codeError) // also of an answer that ends no exchange, such as 101
 }
 
-// possible tells whether an attempt with this answer can have this outcome.
-func possible(outcome string, code int) bool {
+// possible reports whether an attempt with this answer can have this outcome.
+func possible(outcome, code string) bool {
 	switch outcome {
 	case delivery.Deliver.String():
 		return code == codeOK
 	case delivery.End.String():
-		return code == codeClient // 410
+		return code == "4xx" // 410
 	case delivery.OutcomeCutOff:
 		return code == codeNone
 	case delivery.OutcomeSuperseded:
@@ -67,10 +61,11 @@ func (m *Metrics) registerAttempts() {
 		Name: "rshub_deliveries_total",
 		Help: "Attempts to deliver by outcome and by the class of the answer, or why there was none.",
 	}, []string{"outcome", "code"})
-	for i, outcome := range outcomes {
-		for j, code := range answerCodes {
-			if possible(outcome, j) {
-				m.attempts[i][j] = vec.WithLabelValues(outcome, code)
+	m.attempts = make(map[attempt]prometheus.Counter)
+	for _, outcome := range outcomes {
+		for _, code := range answerCodes {
+			if possible(outcome, code) {
+				m.attempts[attempt{outcome, code}] = vec.WithLabelValues(outcome, code)
 			}
 		}
 	}
@@ -90,11 +85,8 @@ func (m *Metrics) Attempt(e delivery.Event) {
 	if e.Outcome == delivery.OutcomeCutOff {
 		code = codeNone
 	}
-	for i, outcome := range outcomes {
-		if outcome == e.Outcome && m.attempts[i][code] != nil {
-			m.attempts[i][code].Inc()
-			break
-		}
+	if c := m.attempts[attempt{e.Outcome, code}]; c != nil {
+		c.Inc()
 	}
 	if code == codeNone {
 		return

@@ -1,10 +1,8 @@
-// Package telemetry turns what the parts of a hub tell of themselves into figures
-// for Prometheus and traces for OpenTelemetry. The parts know neither: each has
-// a function in its options that it calls with what happened, and internal/program/app
-// connects the two. Nothing here may hold up what it measures.
+// Package telemetry turns the events of a hub into figures for Prometheus and traces for
+// OpenTelemetry. The other packages know neither: each calls a function in its options with
+// every event, and internal/program/app connects the two. Nothing here may delay what it measures.
 //
-// Metrics counts in memory and is read by scrapes; Traces sends spans to the
-// collector that the operator names, and to nobody else. Both read what they are
-// told and change nothing: the store that Metrics puts around another one passes
-// on what it is asked, and times it.
+// Metrics counts in memory, and scrapes read it. Traces sends spans to the collector that the
+// operator names, and to nobody else. Both only read: the store that Metrics puts around another
+// one passes every call on, and times it.
 package telemetry

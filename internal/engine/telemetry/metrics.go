@@ -23,17 +23,17 @@ import (
 type Metrics struct {
 	set *figures.Set
 
-	publishes       figures.Counters[string]
-	publishTime     prometheus.Histogram
-	publishedBytes  prometheus.Counter
-	requests        [2]figures.Counters[string] // subscribe, unsubscribe
-	pings, fetches  figures.Counters[string]
+	// Of requests by the names of their events: by their outcome, or by the class of their status.
+	outcomes, answers map[string]figures.Counters[string]
+	publishTime       prometheus.Histogram
+	publishedBytes    prometheus.Counter
+
 	gaps, gapCounts figures.Counters[string]
 	damaged         prometheus.Counter
 	crossSite       prometheus.Counter
 	operator        figures.Counters[admin.Refusal]
 
-	attempts       [len(outcomes)][len(answerCodes)]prometheus.Counter // nil: cannot be
+	attempts       map[attempt]prometheus.Counter // those that are possible
 	exchangeTime   prometheus.Histogram
 	latency        prometheus.Histogram
 	deliveredBytes prometheus.Counter
@@ -104,22 +104,25 @@ func requestOutcome(status int) string {
 }
 
 func (m *Metrics) registerRequests() {
-	m.publishes = figures.Family(m.set, "rshub_publishes_total",
+	publishes := figures.Family(m.set, "rshub_publishes_total",
 		"Publishes by outcome: accepted, duplicate, or the problem that they were refused with.", "outcome", hub.PublishOutcomes()...)
 	m.publishTime = m.set.Histogram("rshub_publish_duration_seconds",
 		"Time from the header of a publish to its answer, the body and the topic check included.",
 		.001, .005, .02, .1, .5, 2, 10, 60)
 	m.publishedBytes = m.set.Counter("rshub_published_bytes_total", "Bytes of the bodies of accepted publishes and fetches.")
 	all := []string{requestAccepted, requestRefused, requestLimited, requestUnavailable}
-	for i, mode := range []string{hub.EventSubscribe, hub.EventUnsubscribe} {
-		m.requests[i] = figures.FamilyOf(m.set, "rshub_subscription_requests_total",
+	m.answers = make(map[string]figures.Counters[string])
+	for _, mode := range []string{hub.EventSubscribe, hub.EventUnsubscribe} {
+		m.answers[mode] = figures.FamilyOf(m.set, "rshub_subscription_requests_total",
 			"Requests to subscribe and to unsubscribe by outcome; an accepted one is not verified yet.",
 			"outcome", prometheus.Labels{"mode": mode}, all...)
 	}
-	m.pings = figures.Family(m.set, "rshub_pings_total", "Pings (hub.mode=publish) by outcome; an accepted one is not fetched yet.", "outcome", all...)
-	m.fetches = figures.Family(m.set, "rshub_fetches_total",
+	m.answers[hub.EventPing] = figures.Family(m.set, "rshub_pings_total", "Pings (hub.mode=publish) by outcome; an accepted one is not fetched yet.", "outcome", all...)
+	fetches := figures.Family(m.set, "rshub_fetches_total",
 		"Tries to fetch a topic after a ping, by outcome: accepted, duplicate, or the problem that what came was refused with.",
 		"outcome", hub.FetchOutcomes()...)
+	// A client that posts another media type most likely meant to publish.
+	m.outcomes = map[string]figures.Counters[string]{hub.EventPublish: publishes, hub.EventPost: publishes, hub.EventFetch: fetches}
 	m.crossSite = m.set.Counter("rshub_cross_site_refused_total", "POSTs that a web page of another origin or host name had a browser send.")
 	m.operator = figures.Family(m.set, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before they were read, by reason.",
 		"reason", admin.Refusals()...)
@@ -142,49 +145,42 @@ func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Request counts a request that was answered, or a topic that was fetched.
 func (m *Metrics) Request(e hub.Event) {
-	if e.Outcome == hub.OutcomeCrossSite { // what it was to be is not known
+	if e.Outcome == hub.OutcomeCrossSite { // which request it is, is not known
 		m.crossSite.Inc()
 		return
 	}
-	switch e.Name {
-	case hub.EventPublish, hub.EventPost: // whoever posts another media type most likely meant to publish
-		m.publishes.One(e.Outcome)
-		if e.Name == hub.EventPublish {
-			m.publishTime.Observe(e.Duration.Seconds())
-		}
-	case hub.EventSubscribe:
-		m.requests[0].One(requestOutcome(e.Status))
-	case hub.EventUnsubscribe:
-		m.requests[1].One(requestOutcome(e.Status))
-	case hub.EventPing:
-		m.pings.One(requestOutcome(e.Status))
-	case hub.EventFetch:
-		m.fetches.One(e.Outcome)
+	m.outcomes[e.Name].One(e.Outcome)
+	m.answers[e.Name].One(requestOutcome(e.Status))
+	if e.Name == hub.EventPublish {
+		m.publishTime.Observe(e.Duration.Seconds())
 	}
 	if e.Outcome == hub.OutcomeAccepted && (e.Name == hub.EventPublish || e.Name == hub.EventFetch) {
 		m.publishedBytes.Add(float64(e.Bytes))
 	}
-	if e.Gap.Reason != "" {
-		m.Gap(e.Gap)
-	}
+	m.Gap(e.Gap)
 }
 
-// Gap counts a gap that was recorded.
+// Gap counts a gap that was recorded. A gap without a reason is none.
 func (m *Metrics) Gap(g journal.Gap) {
 	m.gaps.One(g.Reason)
-	if c, ok := m.gapCounts[g.Reason]; ok {
-		c.Add(float64(g.Count))
-	}
+	m.gapCounts.Add(g.Reason, int(g.Count)) //nolint:gosec // notifications of one topic
 }
 
-// What verified subscription requests come to.
+// The results of subscription requests.
 const (
 	verified     = "verified"     // a subscribe is in force
 	unsubscribed = "unsubscribed" // an unsubscribe is
 	failed       = "failed"       // one try of a verification, a denial or a topic check
-	dropped      = "dropped"      // the request came to nothing
-	denied       = "denied"       // and the callback was told so
+	dropped      = "dropped"      // the request had no effect
+	denied       = "denied"       // the same, and the callback was notified
 )
+
+// verifications are the results by the names of events. The end of a subscription is one only
+// if it was unsubscribed.
+var verifications = map[string]string{
+	subscriptions.EventVerified: verified, subscriptions.EventFailed: failed,
+	subscriptions.EventDropped: dropped, subscriptions.EventDenied: denied,
+}
 
 func (m *Metrics) registerSubscriptions() {
 	m.verifications = figures.Family(m.set, "rshub_verifications_total",
@@ -200,24 +196,14 @@ func (m *Metrics) registerSubscriptions() {
 
 // Subscription counts what happened to a subscription or a request for one.
 func (m *Metrics) Subscription(e subscriptions.Event) {
-	switch e.Name {
-	case subscriptions.EventVerified:
-		m.verifications.One(verified)
-	case subscriptions.EventFailed:
-		m.verifications.One(failed)
-	case subscriptions.EventDropped:
-		m.verifications.One(dropped)
-	case subscriptions.EventDenied:
-		m.verifications.One(denied)
-	case subscriptions.EventEnded:
+	m.verifications.One(verifications[e.Name])
+	if e.Name == subscriptions.EventEnded {
 		m.ends.One(e.Reason)
 		if e.Reason == subscriptions.EndUnsubscribed {
 			m.verifications.One(unsubscribed)
 		}
 	}
-	if e.Gap.Reason != "" {
-		m.Gap(e.Gap)
-	}
+	m.Gap(e.Gap)
 }
 
 // Refused counts an address that was not called.

@@ -237,7 +237,7 @@ func TestEveryLabelIsThereFromTheStart(t *testing.T) {
 		}
 	}
 	for _, o := range hub.PublishOutcomes() {
-		moves(o, func() { m.publishes.One(o) })
+		moves(o, func() { m.Request(hub.Event{Name: hub.EventPublish, Outcome: o}) })
 	}
 	for _, o := range hub.FetchOutcomes() {
 		moves(o, func() { m.Request(hub.Event{Name: hub.EventFetch, Outcome: o}) })

@@ -90,7 +90,7 @@ func expected(err error) bool {
 		errors.Is(err, journal.ErrTooManyPings) || errors.Is(err, context.Canceled)
 }
 
-// Store is a store as the parts of a hub need it.
+// Store is a store as the packages of a hub need it.
 type Store interface {
 	journal.Journal
 	journal.Pings
@@ -108,7 +108,7 @@ type timedStore struct {
 	timedSubscriptions
 }
 
-// timedJournal passes Hints on as they are.
+// timedJournal does not time Hints.
 type timedJournal struct {
 	journal.Journal
 	m *Metrics

@@ -53,5 +53,5 @@ func (t timedSubscriptions) Commit(ctx context.Context, commits []subscriptions.
 	return t.next.Commit(ctx, commits)
 }
 
-// Room is not timed: it takes no time.
+// Room is not timed, because it needs no time.
 func (t timedSubscriptions) Room(ctx context.Context) error { return t.next.Room(ctx) }

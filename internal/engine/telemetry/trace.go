@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -25,10 +26,10 @@ import (
 // longestText bounds texts of strangers, in bytes.
 const longestText = 1024
 
-// What a hub traces. Each publish or fetch that was stored has a span. Of the
-// three kinds below each has spansBurst spans at once and spansRate a second
-// after that, so that a fan-out to a million callbacks costs the collector, and
-// the hub, no more than it should.
+// The limits of tracing. Each publish or fetch that was stored has a span. Refused requests,
+// failed deliveries and successful first deliveries each have a limit of their own: spansBurst
+// spans at once, and spansRate a second after that. So a fan-out to a million callbacks does not
+// overload the collector or the hub.
 const (
 	spansRate  = 100
 	spansBurst = 1000
@@ -42,10 +43,10 @@ const (
 //	└── deliver            ...
 //
 // The trace id is the notification's id, and the id of the first span follows
-// from it. So whoever delivers a notification, after a restart or on another
-// hub, adds to the same trace with nothing stored or sent along, and a
-// Webhook-Id is all that is needed to find it. A request that was refused, and
-// has no notification, is a trace of its own.
+// from it. So a hub that delivers the notification after a restart, or another
+// hub, adds to the same trace, though nothing is stored or sent for that. The
+// Webhook-Id is enough to find a trace. A refused request has no notification, so
+// it has a separate trace.
 //
 // All methods may be called from many goroutines, on a nil Traces too, which
 // does nothing. Publish and Attempt never wait.
@@ -64,7 +65,7 @@ func (t *Traces) limit() {
 	t.delivered = rate.NewLimiter(spansRate, spansBurst)
 }
 
-// The hub's own attributes. They are called what they are called in the log.
+// The hub's own attributes. They have the names that the log uses.
 const (
 	keyTopic        = attribute.Key("rshub.topic")
 	keyNotification = attribute.Key("rshub.notification_id")
@@ -163,7 +164,7 @@ func (t *Traces) Attempt(e delivery.Event) {
 	t.end(span, end)
 }
 
-// failure says why an attempt failed; nil: it did not, or nobody knows.
+// failure is why an attempt failed; nil: it did not fail, or the hub cut it off.
 func failure(e delivery.Event) error {
 	switch {
 	case e.Outcome == delivery.OutcomeCutOff || e.Status >= 200 && e.Status <= 299:
@@ -175,20 +176,12 @@ func failure(e delivery.Event) error {
 	}
 }
 
-// errorType is what kind of failure a delivery's status is, of a bounded set.
+// errorType is the kind of failure of a delivery's status, from a bounded set.
 func errorType(status int) string {
-	switch status {
-	case journal.StatusTimeout:
-		return "timeout"
-	case journal.StatusConnect:
-		return "connect"
-	case journal.StatusRefused:
-		return "refused"
-	case journal.StatusError:
+	if status == journal.StatusError {
 		return semconv.ErrorTypeOther.Value.AsString()
-	default:
-		return strconv.Itoa(status)
 	}
+	return cmp.Or(unanswered[status], strconv.Itoa(status))
 }
 
 // server is the host and the port of a callback.
@@ -204,7 +197,7 @@ func server(hostport string) []attribute.KeyValue {
 	return attrs
 }
 
-// links leads to the span of whoever sent a request, if it said which.
+// links leads to the span that the sender of a request named, if it named one.
 func links(traceParent string) []trace.Link {
 	if traceParent == "" {
 		return nil
@@ -223,9 +216,9 @@ func fail(span trace.Span, err error) {
 	}
 }
 
-// short is a text that a stranger may have had a hand in, as it can be sent: one
-// that is not UTF-8 would have the whole batch refused, and long ones would fill
-// the memory while they wait.
+// short returns a text that may come from a stranger, so that it can be sent. The collector
+// would refuse the whole batch for text that is not UTF-8, and long texts would fill the
+// memory while they wait.
 func short(s string) string {
 	if len(s) > longestText {
 		s = strings.Clone(s[:longestText])
@@ -233,7 +226,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// end hands a span on. It is counted first, so that what is lost can be told.
+// end ends a span. It counts the span first, so that lost ones can be reported.
 func (t *Traces) end(span trace.Span, at time.Time) {
 	t.exporter.ended.Add(1)
 	span.End(trace.WithTimestamp(at))

@@ -19,29 +19,28 @@ import (
 
 // How spans travel to the collector.
 const (
-	queueSize   = 4096            // spans that wait; what comes on top is dropped
+	queueSize   = 4096            // spans that wait; more are dropped
 	batchSize   = 512             // spans sent together
 	batchDelay  = 5 * time.Second // that a span waits for others
 	sendTimeout = 10 * time.Second
-	flushTime   = 3 * time.Second // for what is left when the hub ends
+	flushTime   = 3 * time.Second // for the last spans when the hub ends
 	complain    = time.Minute     // at most one log line in this time
 )
 
-// TraceOptions say where traces go, and whose they are.
+// TraceOptions say where traces go, and which hub makes them.
 type TraceOptions struct {
 	// Endpoint is the URL that spans are POSTed to, in OTLP over HTTP
 	// (`--otlp-endpoint`). Empty: nothing is traced.
 	Endpoint string
-	// RootCAs are whom an https endpoint's certificate has to be from; nil:
-	// the system's.
+	// RootCAs are the authorities of an https endpoint's certificate; nil: the system's.
 	RootCAs         *x509.CertPool
 	Version, NodeID string
 	Log             *zap.Logger // nil: no log
 }
 
-// NewTraces returns what makes and sends spans, or nil where there is no
-// endpoint. It does not wait for the collector, which may be down: spans wait
-// for it in a bounded queue, and are dropped when that is full. Stop ends it.
+// NewTraces returns Traces that send spans to the endpoint, or nil if there is no endpoint.
+// It does not wait for the collector, which may be down: spans wait for it in a bounded queue,
+// and are dropped when that is full. Stop ends it.
 //
 // The OpenTelemetry library reads OTEL_EXPORTER_OTLP_HEADERS, for a collector
 // that wants a token, and OTEL_RESOURCE_ATTRIBUTES from the environment.
@@ -52,9 +51,9 @@ func NewTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	// A transport of its own: no proxy from the environment, and no connection
-	// left when it ends. A collector is no stranger, so that internal/base/egress,
-	// which refuses private addresses, is not what it needs.
+	// This transport uses no proxy from the environment, and leaves no connection when it ends.
+	// It is not that of internal/base/egress, which refuses private addresses: the operator
+	// chose the collector.
 	transport := &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: sendTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2,
@@ -76,14 +75,14 @@ func NewTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	return t, nil
 }
 
-// newTraces makes traces that go to a given exporter.
+// newTraces returns Traces that send spans to an exporter.
 func newTraces(to sdktrace.SpanExporter, o TraceOptions) *Traces {
 	life, end := context.WithCancel(context.Background())
 	t := &Traces{exporter: &exporter{to: to, life: life, log: o.Log.Named("traces")}, cutOff: end}
 	t.limit()
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithIDGenerator(ids{}),
-		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not wanted is not even made
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the limits in Traces decide before
 		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL,
 			semconv.ServiceName("rshub"), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.NodeID))),
 		sdktrace.WithBatcher(t.exporter,
@@ -94,8 +93,8 @@ func newTraces(to sdktrace.SpanExporter, o TraceOptions) *Traces {
 	return t
 }
 
-// Stop sends what is left, for at most 3 s, and ends. A collector that is down is
-// no error. What is traced after that is dropped.
+// Stop sends the spans that wait, for at most 3 s, and ends. A collector that is down is
+// no error. Later spans are dropped.
 func (t *Traces) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -104,19 +103,18 @@ func (t *Traces) Stop(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(limit, t.cutOff)()
 	defer t.cutOff()
-	// Not limited itself: it is soon done once sending is cut off, and then
-	// nothing is left running.
+	// Shutdown has no limit: it ends soon after sending is cut off, and then nothing runs any
+	// more.
 	err := t.provider.Shutdown(context.WithoutCancel(ctx))
 	t.exporter.conclude()
 	return err
 }
 
-// exporter hands batches on to another one, and keeps the books of what got
-// lost. It never fails: the library tells the whole process of an error, and
-// this is where it is handled.
+// exporter passes batches on to another exporter, and counts the spans that got lost. It
+// never fails: the library would report an error to the whole process, so exporter logs it.
 type exporter struct {
 	to         sdktrace.SpanExporter
-	disconnect func()          // closes connections; nil: there are none
+	disconnect func()          // closes connections; nil: there are no connections
 	life       context.Context // its end cuts off what is being sent
 	log        *zap.Logger
 
@@ -147,7 +145,7 @@ func (x *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		x.lost += int64(len(spans))
 		x.err = err
 	}
-	// What is neither sent nor can be waiting was dropped.
+	// Spans that were not sent, and for which the queue has no room, were dropped.
 	x.count(x.ended.Load() - x.handled - queueSize - batchSize)
 	x.report(time.Now())
 	return nil
@@ -161,7 +159,7 @@ func (x *exporter) Shutdown(ctx context.Context) error {
 	return x.to.Shutdown(ctx)
 }
 
-// conclude tells what is left to tell.
+// conclude reports the spans that got lost since the last line.
 func (x *exporter) conclude() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // first is the identity of the first span of a notification's trace: the trace
 // id is the notification's, the span's id the first 8 bytes of its SHA-256.
-// Every version of the hub has to answer alike, since hubs of several versions
+// Every version of the hub has to compute the same, since hubs of several versions
 // add to one trace.
 func first(id uuid.UUID) trace.SpanContext {
 	sum := sha256.Sum256(id[:])
@@ -59,7 +59,7 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// random is not zero, which would be no id.
+// random is never zero, because zero is no id.
 func random() uint64 {
 	return rand.Uint64() | 1 //nolint:gosec // it names a span and protects nothing
 }
