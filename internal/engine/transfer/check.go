@@ -65,9 +65,11 @@ func (l *subscriptionLine) check() error {
 		}
 	}
 	if l.Request != nil {
-		return l.Request.check()
+		if err := l.Request.check(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return l.read()
 }
 
 func (l *inForceLine) check() error {

@@ -59,8 +59,8 @@ func gapsOf(lines []gapLine) []journal.Gap {
 	return out
 }
 
-func ofTopic(h journal.Head, remembered []journal.Interval) topicLine {
-	l := topicLine{
+func ofTopic(h journal.Head, remembered []journal.Interval) *topicLine {
+	l := &topicLine{
 		Type: typeTopic, Topic: h.Topic, Kind: string(h.Kind), From: utc(h.From), Until: utc(h.Until), Reset: h.Reset,
 		Removed: h.Forgotten(), Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
 	}
@@ -98,8 +98,8 @@ func (l *cursorLine) cursor() journal.Cursor {
 	}
 }
 
-func ofRecord(rec subscriptions.Record, secrets *secrets) subscriptionLine {
-	l := subscriptionLine{Type: typeSubscription}
+func ofRecord(rec subscriptions.Record, secrets *secrets) *subscriptionLine {
+	l := &subscriptionLine{Type: typeSubscription}
 	if s := rec.Subscription; s != nil {
 		l.ID, l.Topic, l.Callback = s.ID, s.Topic, s.Callback
 		l.InForce = &inForceLine{
@@ -120,33 +120,28 @@ func ofRecord(rec subscriptions.Record, secrets *secrets) subscriptionLine {
 	return l
 }
 
-// record is what the line says, once it was validated. Where a secret was left
-// out it has none; see secretLine.LeftOut.
-func (l *subscriptionLine) record(secrets *secrets) (rec subscriptions.Record, err error) {
+// read sets rec from what the line says.
+func (l *subscriptionLine) read() (err error) {
 	if f := l.InForce; f != nil {
-		s := subscriptions.Subscription{
+		l.rec.Subscription = &subscriptions.Subscription{
 			ID: l.ID, Topic: l.Topic, Callback: l.Callback,
 			CreatedAt: utc(f.CreatedAt), VerifiedAt: utc(f.VerifiedAt), ExpiresAt: utc(f.ExpiresAt),
 			Start: f.Start.anchor(), Cursor: f.Cursor.cursor(), Gaps: gapsOf(f.Gaps),
 			EndedAt: utc(f.EndedAt), EndReason: f.EndReason, Requester: f.Requester,
 		}
-		if s.Secret, err = secrets.read(f.secretLine, ofSubscription, l.Topic, l.Callback); err != nil {
-			return rec, err
+		if l.rec.Subscription.Secret, err = l.secrets.read(f.secretLine, ofSubscription, l.Topic, l.Callback); err != nil {
+			return err
 		}
-		rec.Subscription = &s
 	}
 	if f := l.Request; f != nil {
-		r := subscriptions.Request{
+		l.rec.Request = &subscriptions.Request{
 			ID: f.ID, Topic: l.Topic, Callback: l.Callback, Lease: time.Duration(f.LeaseSeconds) * time.Second,
 			AcceptedAt: utc(f.AcceptedAt), Start: f.Start.anchor(), Denied: f.Denied, Tries: f.Tries, NextAt: utc(f.NextAt), Requester: f.Requester,
 		}
-		set(&r.Mode, f.Mode)
-		if r.Secret, err = secrets.read(f.secretLine, ofRequest, l.Topic, l.Callback); err != nil {
-			return rec, err
-		}
-		rec.Request = &r
+		set(&l.rec.Request.Mode, f.Mode)
+		l.rec.Request.Secret, err = l.secrets.read(f.secretLine, ofRequest, l.Topic, l.Callback)
 	}
-	return rec, nil
+	return err
 }
 
 // set stores a text in a variable of a text type of a package that is not

@@ -118,29 +118,27 @@ func (x *exporter) run(ctx context.Context, o ExportOptions) error {
 	return x.out.Flush()
 }
 
-// each asks for the pages of a list one after the other and hands on what is in
-// them.
-func each[T any](ctx context.Context, partition int, list func(context.Context, int, uuid.UUID, int) ([]T, error), id func(*T) uuid.UUID, do func(T) error) error {
+// each reads the pages of a list one after the other. It calls do with each item; do
+// returns the ID of the item.
+func each[T any](ctx context.Context, partition int, list func(context.Context, int, uuid.UUID, int) ([]T, error), do func(T) (uuid.UUID, error)) error {
 	for after := uuid.Nil; ; {
 		items, err := list(ctx, partition, after, page)
 		if err != nil {
 			return err
 		}
-		for i := range items {
-			if err := do(items[i]); err != nil {
+		for _, item := range items {
+			if after, err = do(item); err != nil {
 				return err
 			}
 		}
 		if len(items) < page {
 			return nil
 		}
-		after = id(&items[len(items)-1])
 	}
 }
 
 func (x *exporter) topics(ctx context.Context, partition int) error {
-	id := func(h *journal.Head) uuid.UUID { return journal.TopicID(h.Topic) }
-	return each(ctx, partition, x.from.Topics, id, func(h journal.Head) error { return x.topic(ctx, h) })
+	return each(ctx, partition, x.from.Topics, func(h journal.Head) (uuid.UUID, error) { return journal.TopicID(h.Topic), x.topic(ctx, h) })
 }
 
 func (x *exporter) topic(ctx context.Context, h journal.Head) error {
@@ -149,32 +147,22 @@ func (x *exporter) topic(ctx context.Context, h journal.Head) error {
 		return err
 	}
 	x.last[h.Topic] = h.Last
-	x.done.Topics++
 	return x.write(ofTopic(h, remembered))
 }
 
 func (x *exporter) pings(ctx context.Context, partition int) error {
-	id := func(m *journal.PingRecord) uuid.UUID { return journal.TopicID(m.Topic) }
-	return each(ctx, partition, x.from.PingRecords, id, func(m journal.PingRecord) error {
-		if !m.Waiting() {
-			return nil
+	return each(ctx, partition, x.from.PingRecords, func(m journal.PingRecord) (id uuid.UUID, err error) {
+		if m.Waiting() {
+			err = x.write(&pingLine{typePing, m.Topic, utc(m.PingedAt)})
 		}
-		x.done.Pings++
-		return x.write(pingLine{typePing, m.Topic, utc(m.PingedAt)})
+		return journal.TopicID(m.Topic), err
 	})
 }
 
 func (x *exporter) subscriptions(ctx context.Context, shard int) error {
-	id := func(rec *subscriptions.Record) uuid.UUID {
-		if rec.Subscription != nil {
-			return rec.Subscription.ID
-		}
-		return rec.Request.SubscriptionID()
-	}
-	return each(ctx, shard, x.from.List, id, func(rec subscriptions.Record) error {
+	return each(ctx, shard, x.from.List, func(rec subscriptions.Record) (uuid.UUID, error) {
 		x.look(rec)
-		x.done.Subscriptions++
-		return x.write(ofRecord(rec, x.secrets))
+		return subscriptions.ID(rec.Pair()), x.write(ofRecord(rec, x.secrets))
 	})
 }
 
@@ -198,9 +186,10 @@ func (x *exporter) look(rec subscriptions.Record) {
 	}
 }
 
-func (x *exporter) write(line any) error {
+func (x *exporter) write(l line) error {
+	*l.counter(&x.done.Counts)++
 	if n := x.done.Topics + x.done.Subscriptions; x.progress != nil && n%page == 0 {
 		x.progress(x.done.Counts)
 	}
-	return x.encode.Encode(line)
+	return x.encode.Encode(l)
 }

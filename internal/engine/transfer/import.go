@@ -74,18 +74,13 @@ func (i *Imported) Partial() bool { return i.RefusedLines > 0 || i.Secretless > 
 // wrong with a line is told, and the others are imported all the same. After an
 // error some of it may have been imported; to import it again does no harm.
 func Import(ctx context.Context, r io.Reader, to Target, o ImportOptions) (Imported, error) {
-	i := &importer{to: to, dry: o.DryRun, refused: map[string]bool{}}
+	if o.DryRun {
+		to = dryTarget{to}
+	}
+	i := &importer{to: to, refused: map[string]bool{}}
 	i.begin(ctx)
 	counts, err := read(ctx, r, o.Keys, handler{
-		topic: func(h journal.Head, remembered []journal.Interval) error {
-			return i.run(ctx, func(ctx context.Context) error { return i.topic(ctx, h, remembered) })
-		},
-		ping: func(topic string, at time.Time) error {
-			return i.run(ctx, func(ctx context.Context) error { return i.ping(ctx, topic, at) })
-		},
-		subscription: func(l *subscriptionLine, rec subscriptions.Record) error {
-			return i.run(ctx, func(ctx context.Context) error { return i.record(ctx, l, rec) })
-		},
+		line:     func(l line) error { return i.run(ctx, l) },
 		next:     func() error { return i.wait(ctx) }, // the topics are there before their subscriptions are
 		progress: o.Progress,
 	})
@@ -96,9 +91,22 @@ func Import(ctx context.Context, r io.Reader, to Target, o ImportOptions) (Impor
 	return i.done, err
 }
 
+// dryTarget is a Target that stores nothing.
+type dryTarget struct{ Target }
+
+func (dryTarget) Restore(context.Context, journal.Head, []journal.Interval) error { return nil }
+func (dryTarget) Ping(context.Context, time.Time, []string) error                 { return nil }
+
+func (t dryTarget) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
+	stored, err := t.Get(ctx, id)
+	if err != nil {
+		return stored, err
+	}
+	return change(stored)
+}
+
 type importer struct {
-	to  Target
-	dry bool
+	to Target
 
 	// Lines that are stored at the same time, until the first error of them.
 	group  *errgroup.Group
@@ -114,15 +122,15 @@ func (i *importer) begin(ctx context.Context) {
 	i.group.SetLimit(atOnce)
 }
 
-// run does something beside others. Its error is one of any that began before.
+// run merges a line beside others. Its error is one of any line before.
 //
 //nolint:contextcheck // within is made of ctx, by begin
-func (i *importer) run(ctx context.Context, do func(ctx context.Context) error) error {
-	if i.within.Err() != nil {
+func (i *importer) run(ctx context.Context, l line) error {
+	within := i.within
+	if within.Err() != nil {
 		return i.wait(ctx)
 	}
-	within := i.within
-	i.group.Go(func() error { return do(within) })
+	i.group.Go(func() error { return l.merge(within, i) })
 	return nil
 }
 
@@ -147,13 +155,14 @@ func (i *importer) count(stored bool) {
 	}
 }
 
-func (i *importer) topic(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
+func (l *topicLine) merge(ctx context.Context, i *importer) error {
+	h, remembered := l.topic()
 	stored, err := i.to.Head(ctx, h.Topic)
 	if err != nil {
 		return err
 	}
 	_, news, err := journal.Restored(stored, h)
-	if err == nil && news && !i.dry {
+	if err == nil && news {
 		err = i.to.Restore(ctx, h, remembered)
 	}
 	switch {
@@ -188,19 +197,18 @@ func (i *importer) isRefused(topic string) bool {
 	return i.refused[topic]
 }
 
-func (i *importer) ping(ctx context.Context, topic string, at time.Time) error {
-	if i.isRefused(topic) {
+func (l *pingLine) merge(ctx context.Context, i *importer) error {
+	if i.isRefused(l.Topic) {
 		return nil
 	}
-	ping, err := i.to.PingRecord(ctx, topic)
-	if err != nil {
-		return err
+	stored, err := i.to.PingRecord(ctx, l.Topic)
+	at := utc(l.PingedAt)
+	news := stored.PingedAt.Before(at)
+	if err == nil && news {
+		err = i.to.Ping(ctx, at, []string{l.Topic})
 	}
-	news := ping.PingedAt.Before(at)
-	if news && !i.dry {
-		if err := i.to.Ping(ctx, at, []string{topic}); err != nil {
-			return fmt.Errorf("the ping of %s: %w", topic, err)
-		}
+	if err != nil {
+		return fmt.Errorf("the ping of %s: %w", l.Topic, err)
 	}
 	i.count(news)
 	return nil
@@ -209,26 +217,17 @@ func (i *importer) ping(ctx context.Context, topic string, at time.Time) error {
 // errSecretless keeps a record as it is, as its secret is not known.
 var errSecretless = errors.New("its secret was left out")
 
-func (i *importer) record(ctx context.Context, l *subscriptionLine, rec subscriptions.Record) error {
+func (l *subscriptionLine) merge(ctx context.Context, i *importer) error {
 	if i.isRefused(l.Topic) {
 		return nil
 	}
-	change := func(stored subscriptions.Record) (subscriptions.Record, error) {
-		given, err := withSecrets(l, stored, rec)
+	_, err := i.to.Update(ctx, l.ID, func(stored subscriptions.Record) (subscriptions.Record, error) {
+		given, err := l.withSecrets(stored)
 		if err != nil {
 			return stored, err
 		}
 		return merge(stored, given)
-	}
-	var err error
-	if i.dry {
-		var stored subscriptions.Record
-		if stored, err = i.to.Get(ctx, l.ID); err == nil {
-			_, err = change(stored)
-		}
-	} else {
-		_, err = i.to.Update(ctx, l.ID, change)
-	}
+	})
 	switch {
 	case errors.Is(err, errSecretless):
 		i.mu.Lock()
@@ -242,12 +241,13 @@ func (i *importer) record(ctx context.Context, l *subscriptionLine, rec subscrip
 	return nil
 }
 
-// withSecrets returns rec with the stored secrets where the file left them out.
-// A subscription whose secret is known to nobody can't be delivered to, as
-// nobody would believe an unsigned delivery; one that ended needs none.
-func withSecrets(l *subscriptionLine, stored, rec subscriptions.Record) (subscriptions.Record, error) {
+// withSecrets returns the record of the line, with the stored secrets if the file left them
+// out. A subscription without its secret cannot be delivered to, because subscribers do not
+// believe an unsigned delivery. A subscription that ended needs no secret.
+func (l *subscriptionLine) withSecrets(stored subscriptions.Record) (subscriptions.Record, error) {
+	rec := l.rec
 	if l.InForce != nil && l.InForce.LeftOut && rec.Subscription.EndedAt.IsZero() {
-		// Only what was verified then, or after that, has the secret of then.
+		// The stored secret fits only if it is of this verification or of a later one.
 		if stored.Subscription == nil || stored.Subscription.VerifiedAt.Before(rec.Subscription.VerifiedAt) {
 			return rec, errSecretless
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/subscriptions"
 )
 
 // Format is the version of the lines that this package writes. It reads this
@@ -117,6 +118,9 @@ type subscriptionLine struct {
 	Callback string       `json:"callback"`
 	InForce  *inForceLine `json:"in_force,omitempty"`
 	Request  *requestLine `json:"request,omitempty"`
+
+	secrets *secrets             // of the file
+	rec     subscriptions.Record // what the line says, after check; without secrets that were left out
 }
 
 type inForceLine struct {
@@ -157,6 +161,10 @@ type Counts struct {
 	Pings         int `json:"pings"`
 	Subscriptions int `json:"subscriptions"`
 }
+
+func (*topicLine) counter(c *Counts) *int        { return &c.Topics }
+func (*pingLine) counter(c *Counts) *int         { return &c.Pings }
+func (*subscriptionLine) counter(c *Counts) *int { return &c.Subscriptions }
 
 // Total is the number of lines.
 func (c Counts) Total() int64 { return int64(c.Topics + c.Pings + c.Subscriptions) }

@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
-	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/seal"
-	"github.com/rshub/rshub/subscriptions"
 )
 
 // Errors of a file.
@@ -42,29 +39,35 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns Err.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// handler is given the lines of a file once they were validated. An error of it
-// ends the reading.
+// line is a line of a file between the first one and the last one.
+type line interface {
+	check() error                                    // is an error unless the line makes sense by itself
+	counter(c *Counts) *int                          // the count of such lines
+	merge(ctx context.Context, into *importer) error // stores what a checked line says
+}
+
+// lineTypes make an empty line of each type.
+var lineTypes = map[string]func(secrets *secrets) line{
+	typeTopic:        func(*secrets) line { return new(topicLine) },
+	typePing:         func(*secrets) line { return new(pingLine) },
+	typeSubscription: func(secrets *secrets) line { return &subscriptionLine{secrets: secrets} },
+}
+
+// handler gets the lines of a file after they were checked. An error of it ends the
+// reading.
 type handler struct {
-	topic        func(h journal.Head, remembered []journal.Interval) error
-	ping         func(topic string, at time.Time) error
-	subscription func(l *subscriptionLine, rec subscriptions.Record) error
+	line func(line) error
 	// next is called before the first line of another type than the one before,
 	// and after the last line; progress after every page of lines.
 	next     func() error
 	progress func(Counts)
 }
 
-// Check validates a whole file and tells what is in it. An error joins one for
+// Check validates a whole file and returns what is in it. An error joins one for
 // each wrong line, maxProblems at most, or wraps ErrRefused or ErrTruncated.
 // Progress, which may be nil, is called now and then with what was read.
 func Check(ctx context.Context, r io.Reader, keys *seal.Keys, progress func(Counts)) (Counts, error) {
-	return read(ctx, r, keys, handler{
-		topic:        func(journal.Head, []journal.Interval) error { return nil },
-		ping:         func(string, time.Time) error { return nil },
-		subscription: func(*subscriptionLine, subscriptions.Record) error { return nil },
-		next:         func() error { return nil },
-		progress:     progress,
-	})
+	return read(ctx, r, keys, handler{line: func(line) error { return nil }, next: func() error { return nil }, progress: progress})
 }
 
 // read hands the lines of a file to h.
@@ -88,7 +91,7 @@ func read(ctx context.Context, r io.Reader, keys *seal.Keys, h handler) (Counts,
 		if err := ctx.Err(); err != nil {
 			return f.counts, err
 		}
-		if err := f.line(n, lines.Bytes()); err != nil {
+		if err := f.add(n, lines.Bytes()); err != nil {
 			return f.counts, err
 		}
 		if h.progress != nil && n%page == 0 {
@@ -109,7 +112,7 @@ func read(ctx context.Context, r io.Reader, keys *seal.Keys, h handler) (Counts,
 	return f.counts, errors.Join(f.problems...)
 }
 
-// file is what is known of a file that is read.
+// file is the state of reading a file.
 type file struct {
 	handler
 	secrets  *secrets
@@ -119,7 +122,7 @@ type file struct {
 	problems []error
 }
 
-// begin judges the first line.
+// begin checks the first line.
 func begin(line []byte, keys *seal.Keys) (*secrets, error) {
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil || h.Type != typeHeader || h.Format < 1 {
@@ -134,74 +137,47 @@ func begin(line []byte, keys *seal.Keys) (*secrets, error) {
 	return secretsOf(h, keys)
 }
 
-// line validates one line and hands it on. What is wrong with it is kept as a
-// problem; an error is the handler's.
-func (f *file) line(n int, text []byte) error {
-	var l struct {
+// add checks one line and passes it to the handler. What is wrong with the line is kept as
+// a problem; an error is the handler's.
+func (f *file) add(n int, text []byte) error {
+	var of struct {
 		Type string `json:"type"`
 	}
-	notJSON := json.Unmarshal(text, &l)
-	if l.Type != f.before {
+	notJSON := json.Unmarshal(text, &of)
+	if of.Type != f.before {
 		if err := f.next(); err != nil {
 			return err
 		}
-		f.before = l.Type
+		f.before = of.Type
 	}
-	var wrong, failed error
-	switch {
+	var wrong error
+	switch newLine := lineTypes[of.Type]; {
 	case f.ended:
 		wrong = errors.New("it stands after the last line")
 	case notJSON != nil:
 		wrong = fmt.Errorf("it is no JSON object: %w", notJSON)
-	case l.Type == typeTopic:
-		wrong, failed = f.topicLine(text)
-	case l.Type == typePing:
-		wrong, failed = f.pingLine(text)
-	case l.Type == typeSubscription:
-		wrong, failed = f.subscriptionLine(text)
-	case l.Type == typeEnd:
-		wrong = f.endLine(text)
+	case of.Type == typeEnd:
+		wrong = f.end(text)
+	case newLine == nil:
+		wrong = fmt.Errorf("%q is no type of line", of.Type)
 	default:
-		wrong = fmt.Errorf("%q is no type of line", l.Type)
+		l := newLine(f.secrets)
+		if wrong = strictly(text, l); wrong == nil {
+			wrong = l.check()
+		}
+		if wrong == nil {
+			*l.counter(&f.counts)++
+			return f.line(l)
+		}
 	}
 	if wrong != nil {
 		f.problems = append(f.problems, &LineError{n, wrong})
 	}
-	return failed
+	return nil
 }
 
-func (f *file) topicLine(text []byte) (wrong, failed error) {
-	var l topicLine
-	if err := valid(text, &l); err != nil {
-		return err, nil
-	}
-	f.counts.Topics++
-	return nil, f.topic(l.topic())
-}
-
-func (f *file) pingLine(text []byte) (wrong, failed error) {
-	var l pingLine
-	if err := valid(text, &l); err != nil {
-		return err, nil
-	}
-	f.counts.Pings++
-	return nil, f.ping(l.Topic, utc(l.PingedAt))
-}
-
-func (f *file) subscriptionLine(text []byte) (wrong, failed error) {
-	var l subscriptionLine
-	if err := valid(text, &l); err != nil {
-		return err, nil
-	}
-	rec, err := l.record(f.secrets)
-	if err != nil {
-		return err, nil
-	}
-	f.counts.Subscriptions++
-	return nil, f.subscription(&l, rec)
-}
-
-func (f *file) endLine(text []byte) error {
+// end reads the last line.
+func (f *file) end(text []byte) error {
 	var l endLine
 	if err := strictly(text, &l); err != nil {
 		return err
@@ -221,11 +197,4 @@ func strictly(line []byte, into any) error {
 		return fmt.Errorf("it is not as it was written: %w", err)
 	}
 	return nil
-}
-
-func valid(line []byte, into interface{ check() error }) error {
-	if err := strictly(line, into); err != nil {
-		return err
-	}
-	return into.check()
 }
