@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
-type attemptKey struct{}
-
-// attempt is what one call of dial learns of the addresses of a name. The dialer
+// attempt is what one call of dial finds out about the addresses of a name. The dialer
 // may try two of them at once.
 type attempt struct {
+	client *Client
+
 	mu      sync.Mutex
 	seen    int
 	allowed int
@@ -19,8 +20,13 @@ type attempt struct {
 	spent   *BudgetError
 }
 
-// admit decides on one address and port. A nil place has no budget.
-func (a *attempt) admit(p policy, pl *place, to netip.AddrPort) error {
+// control runs before each connect(2), with the address that will be connected to: this is
+// the guard. The context is that of the request.
+func (a *attempt) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &RefusedError{Addr: address, Reason: "is not an address of a host", Kind: RefusedForm}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen++
@@ -28,11 +34,12 @@ func (a *attempt) admit(p policy, pl *place, to netip.AddrPort) error {
 		return fmt.Errorf("more than %d addresses were tried", maxAddresses)
 	}
 	addr := to.Addr()
-	if refused := p.checkTo(to); refused != nil {
+	if refused := a.client.policy.checkTo(to); refused != nil {
 		a.refused = refused
+		a.client.refused(refused.Kind)
 		return refused
 	}
-	if wait := pl.take(addrTarget(addr)); wait > 0 {
+	if wait := placeOf(ctx).acquire(addrTarget(addr)); wait > 0 {
 		a.spent = &BudgetError{Target: addr.Unmap().String(), Wait: wait}
 		return a.spent
 	}
@@ -40,23 +47,19 @@ func (a *attempt) admit(p policy, pl *place, to netip.AddrPort) error {
 	return nil
 }
 
-// verdict turns the dialer's error, which is that of the first address, into
-// that of all of them: where one address could be tried, what failed is the
-// connection.
-func (a *attempt) verdict(ctx context.Context, addr string, err error) error {
+// result turns the dialer's error, which is that of the first address, into that of all
+// addresses: if one address could be tried, the connection failed.
+func (a *attempt) result(ctx context.Context, addr string, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.allowed > 0 && (a.refused != nil || a.spent != nil):
-		return &connectError{fmt.Errorf("connect to %s: none of the addresses that may be called answers", addr)}
+	case a.refused == nil && a.spent == nil:
+		return &failedError{FailureConnect, err}
 	case a.allowed > 0:
-		return &connectError{err}
+		return noConnection("connect to %s: none of the addresses that may be called answers", addr)
 	case a.spent != nil:
 		placeOf(ctx).confirm() // nothing was sent, so the host's place is free again
 		return a.spent
-	case a.refused != nil:
-		return a.refused
-	default:
-		return &connectError{err}
 	}
+	return a.refused
 }

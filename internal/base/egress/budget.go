@@ -64,11 +64,11 @@ func NewBudget(perMinute int) *Budget {
 // places back, and may be called more than once. If the host has no place, wait is
 // above 0 and says after how long there will be one, and confirm is nil.
 func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration) {
-	if b.unlimited() {
+	if b == nil || b.perMinute <= 0 {
 		return ctx, func() {}, 0 // there is nothing to count
 	}
 	pl := &place{budget: b, asker: AskerOf(ctx), now: now, begun: time.Now()}
-	if wait := pl.take("host " + host); wait > 0 {
+	if wait := pl.acquire("host " + host); wait > 0 {
 		return ctx, nil, wait
 	}
 	return context.WithValue(ctx, placeKey{}, pl), pl.confirm, 0
@@ -109,14 +109,18 @@ func (pl *place) confirm() {
 	pl.taken = nil
 }
 
-// take takes a place of a target and returns 0, or the time to wait for one. A
-// place counts from when it is taken: looking the name up may have taken a while.
-func (pl *place) take(target string) time.Duration {
-	if pl == nil || pl.budget.unlimited() {
+// acquire acquires a place of a target and returns 0, or the time to wait for one. A
+// place counts from when it is acquired: looking the name up may have taken a while.
+// A nil place has no budget.
+func (pl *place) acquire(target string) time.Duration {
+	if pl == nil {
 		return 0
 	}
-	t, wait := pl.budget.take(pl.now.Add(time.Since(pl.begun)), target, pl.asker)
+	t, wait := pl.budget.spend(pl.now.Add(time.Since(pl.begun)).Sub(pl.budget.start), target, pl.asker)
 	if wait > 0 {
+		if pl.budget.Refused != nil {
+			pl.budget.Refused(RefusedBudget)
+		}
 		return wait
 	}
 	pl.mu.Lock()
@@ -130,17 +134,7 @@ func (pl *place) take(target string) time.Duration {
 func addrTarget(addr netip.Addr) string { return "addr " + addr.WithZone("").Unmap().String() }
 func nameTarget(name string) string     { return "name " + name }
 
-func (b *Budget) unlimited() bool { return b == nil || b.perMinute <= 0 }
-
-// take returns the place that a takes of a target, or how long to wait for one.
-func (b *Budget) take(now time.Time, target string, a Asker) (t *taken, wait time.Duration) {
-	t, wait = b.spend(now.Sub(b.start), target, a)
-	if wait > 0 && b.Refused != nil {
-		b.Refused(RefusedBudget)
-	}
-	return t, wait
-}
-
+// spend returns the place that an Asker acquires of a target, or how long to wait for one.
 func (b *Budget) spend(now time.Duration, target string, a Asker) (*taken, time.Duration) {
 	t := &taken{target: target, at: now, requester: a.Requester}
 	if a.Reserve != "" {

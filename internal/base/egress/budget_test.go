@@ -100,7 +100,7 @@ func TestBudgetWithoutLimits(t *testing.T) {
 			}
 		}
 		ctx, confirm, wait := b.Begin(context.Background(), noon, "a:80")
-		if wait != 0 || placeOf(ctx).take("addr 192.0.2.1") != 0 {
+		if wait != 0 || placeOf(ctx).acquire("addr 192.0.2.1") != 0 {
 			t.Errorf("%s: an address had to wait", name)
 		}
 		confirm()
@@ -118,21 +118,21 @@ func TestBudgetOfAnAddress(t *testing.T) {
 		if wait > 0 {
 			t.Fatal("a new name had to wait")
 		}
-		if wait := pl.take(addr); (wait > 0) != (i == 2) {
+		if wait := pl.acquire(addr); (wait > 0) != (i == 2) {
 			t.Fatalf("dialling %d: wait %v", i, wait)
 		}
 		places = append(places, pl)
 	}
 	places[2].confirm() // dialled nothing: gives back its name only
-	if places[2].take(v4) == 0 {
+	if places[2].acquire(v4) == 0 {
 		t.Error("who dialled nothing gave back a place of the address")
 	}
 	places[0].confirm()
 	places[0].confirm()
-	if places[2].take(v4) != 0 {
+	if places[2].acquire(v4) != 0 {
 		t.Error("the confirmed place did not come back")
 	}
-	if places[2].take(v4) == 0 {
+	if places[2].acquire(v4) == 0 {
 		t.Error("a place came back twice")
 	}
 }
@@ -221,12 +221,12 @@ func TestPlaceCountsFromWhenItIsTaken(t *testing.T) {
 		b := NewBudget(1)
 		slow, _ := begin(b, time.Now(), "a:80")
 		time.Sleep(5 * time.Second) // of looking the name up
-		if wait := slow.take("addr 192.0.2.1"); wait != 0 {
+		if wait := slow.acquire("addr 192.0.2.1"); wait != 0 {
 			t.Fatalf("wait %v", wait)
 		}
 		time.Sleep(56 * time.Second)
 		next, _ := begin(b, time.Now(), "b:80")
-		if wait := next.take("addr 192.0.2.1"); wait != 4*time.Second {
+		if wait := next.acquire("addr 192.0.2.1"); wait != 4*time.Second {
 			t.Errorf("wait %v, want 4 s", wait)
 		}
 	})
@@ -337,9 +337,9 @@ func TestBudgetCountsRequesters(t *testing.T) {
 			t.Fatalf("another requester has to wait %v", wait)
 		}
 		for range want {
-			pl.take("addr 192.0.2.1")
+			pl.acquire("addr 192.0.2.1")
 		}
-		if wait := pl.take("addr 192.0.2.1"); wait <= 0 || wait > time.Minute {
+		if wait := pl.acquire("addr 192.0.2.1"); wait <= 0 || wait > time.Minute {
 			t.Errorf("at an address it waits %v", wait)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -77,7 +76,7 @@ type Client struct {
 	policy     policy
 	refused    func(Refusal)
 	userAgent  string
-	dialer     net.Dialer
+	unguarded  net.Dialer // dials every address: dial adds the guard
 	tls        *tls.Config
 	tlsTimeout time.Duration
 	proxy      *proxy // nil: there is none
@@ -109,10 +108,9 @@ func New(o Options) (*Client, error) {
 			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
 		},
 	}
-	c.dialer = net.Dialer{
-		Timeout:        cmp.Or(max(o.ConnectTimeout, 0), DefaultConnectTimeout),
-		Resolver:       o.Resolver,
-		ControlContext: c.control,
+	c.unguarded = net.Dialer{
+		Timeout:  cmp.Or(max(o.ConnectTimeout, 0), DefaultConnectTimeout),
+		Resolver: o.Resolver,
 	}
 	if o.Proxy != nil {
 		if c.proxy, err = newProxy(o.Proxy, o.UserAgent); err != nil {
@@ -193,15 +191,17 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that are kept and not in use.
 func (c *Client) CloseIdleConnections() { c.kept.CloseIdleConnections() }
 
-// dial connects and tells the failures apart: an address that is not called, one
-// whose budget is spent, or no connection.
+// dial connects. Its error distinguishes an address that is not called, a spent budget, and
+// a connection that cannot be made.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	a := new(attempt)
-	conn, err := c.dialer.DialContext(context.WithValue(ctx, attemptKey{}, a), network, addr)
-	if err == nil {
-		return conn, nil
+	a := &attempt{client: c}
+	dialer := c.unguarded
+	dialer.ControlContext = a.control
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, a.result(ctx, addr, err)
 	}
-	return nil, a.verdict(ctx, addr, err)
+	return conn, nil
 }
 
 // dialTLS is dial, or a tunnel through the proxy, and a handshake in the name of
@@ -209,7 +209,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, &connectError{fmt.Errorf("connect to %s: %w", addr, err)}
+		return nil, noConnection("connect to %s: %w", addr, err)
 	}
 	dial := c.dial
 	if c.proxy != nil {
@@ -221,7 +221,7 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	}
 	secure, err := c.handshake(ctx, conn, host)
 	if err != nil {
-		return nil, &connectError{fmt.Errorf("TLS handshake with %s: %w", addr, err)}
+		return nil, noConnection("TLS handshake with %s: %w", addr, err)
 	}
 	return secure, nil
 }
@@ -244,25 +244,6 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net
 		err = &CertificateError{bad.Err}
 	}
 	return nil, err
-}
-
-// control runs before each connect(2), with the address that will be connected
-// to: this is the guard.
-func (c *Client) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return &RefusedError{Addr: address, Reason: "is not an address of a host", Kind: RefusedForm}
-	}
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	if a == nil {
-		return &RefusedError{Addr: address, Reason: "was dialled outside of the guarded client", Kind: RefusedOther}
-	}
-	err = a.admit(c.policy, placeOf(ctx), ap)
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		c.refused(refused.Kind)
-	}
-	return err
 }
 
 // ErrTooLarge is wrapped by what ReadBody returns for a body over its limit.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -135,14 +134,10 @@ func TestHostsInOtherDigits(t *testing.T) {
 }
 
 func TestLongAnswersAreNoPortScan(t *testing.T) {
-	a := new(attempt)
-	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := &attempt{client: newClient(t, Options{})}
 	allowed := 0
 	for range 100 {
-		if a.admit(p, nil, netip.MustParseAddrPort("8.8.8.8:443")) == nil {
+		if a.control(t.Context(), "tcp", "8.8.8.8:443", nil) == nil {
 			allowed++
 		}
 	}

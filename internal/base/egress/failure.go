@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Failure is what became of a request, as far as the caller's next step depends
-// on it.
+// Failure is why a request failed, as far as the caller's next step depends on it.
 type Failure int
 
 // The failures.
 const (
-	// FailureNone: there is an answer.
+	// FailureNone: there is a response.
 	FailureNone Failure = iota
 	// FailureRefused: the address is one that is not called (*RefusedError).
 	// Trying again does not help until DNS or the hub's flags change.
@@ -28,34 +27,30 @@ const (
 	// FailureOther: the exchange broke off, or what came is not HTTP, or the
 	// caller cancelled it.
 	FailureOther
-	// FailureProxy: the proxy can't be reached, or wants another password; nothing
-	// was sent. It says nothing of the host that was to be called, which can't
-	// bring it about.
+	// FailureProxy: the proxy cannot be reached, or wants another password; nothing
+	// was sent. The host that was to be called has no part in it, and cannot cause it.
 	FailureProxy
 	// FailureBudget: nothing was sent because too many unconfirmed requests
 	// went to the address; *BudgetError says how long to wait.
 	FailureBudget
 )
 
-// Classify tells what kind of failure an error of Client.Do, or of reading an
-// answer's body, is. A cancel cause of the caller's own counts as a timeout if
-// it has a method Timeout that returns true.
+// Classify returns the kind of failure of an error of Client.Do, or of reading the body of
+// a response. A cancel cause of the caller counts as a timeout if it has a method Timeout
+// that returns true.
 func Classify(err error) Failure {
 	if err == nil {
 		return FailureNone
 	}
 	var (
-		proxy   *proxyError
-		connect *connectError
+		failed  *failedError
 		refused *RefusedError
 		spent   *BudgetError
 		timeout net.Error
 	)
 	switch {
-	case errors.As(err, &proxy):
-		return FailureProxy
-	case errors.As(err, &connect):
-		return FailureConnect
+	case errors.As(err, &failed):
+		return failed.failure
 	case errors.As(err, &refused):
 		return FailureRefused
 	case errors.As(err, &spent):
@@ -87,25 +82,38 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("too many unconfirmed requests to %s: wait %s (--verify-budget)", e.Target, e.Wait.Round(time.Second))
 }
 
-// CertificateError says that a server's certificate is not accepted. Classify
-// takes it for a FailureConnect.
+// CertificateError says that a server's certificate is not accepted. For Classify it is a
+// FailureConnect.
 type CertificateError struct{ Err error }
 
 func (e *CertificateError) Error() string {
 	return e.Err.Error() + ": the certificate is the server's to mend, unless its authority belongs into --ca-file"
 }
 
-// Unwrap returns what crypto/x509 has against the certificate.
+// Unwrap returns the error of crypto/x509.
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// connectError marks an error as one of making the connection.
-type connectError struct{ err error }
+// failedError is an error of making the connection, or of the proxy.
+type failedError struct {
+	failure Failure
+	error
+}
 
-func (e *connectError) Error() string { return e.err.Error() }
-func (e *connectError) Unwrap() error { return e.err }
+func (e *failedError) Unwrap() error { return e.error }
 
-// WithoutURL takes the URL out of an error about one, since a callback's URL may
-// be a secret of its owner.
+// noConnection returns a FailureConnect. The arguments are those of fmt.Errorf.
+func noConnection(format string, args ...any) error {
+	return &failedError{FailureConnect, fmt.Errorf(format, args...)}
+}
+
+// noProxy returns a FailureProxy: the host that was to be called has no part in it, and
+// cannot cause it.
+func noProxy(doing string, err error) error {
+	return &failedError{FailureProxy, fmt.Errorf("%s%w (--egress-proxy)", doing, err)}
+}
+
+// WithoutURL removes the URL from an error about one: the URL of a callback may be a secret
+// of its owner.
 func WithoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -21,18 +21,18 @@ func (c *Client) CheckLiteral(rawURL string) error {
 	if err != nil {
 		return fmt.Errorf("not a URL: %w", WithoutURL(err))
 	}
-	_, err = c.judge(u)
+	_, err = c.checkURL(u)
 	return err
 }
 
-// judge tells of a URL what its text alone can tell, and which target it is for
-// a Budget: an address, or a name.
-func (c *Client) judge(u *url.URL) (target string, err error) {
+// checkURL checks a URL by its text alone, and returns its target for a Budget: an address,
+// or a name.
+func (c *Client) checkURL(u *url.URL) (target string, err error) {
 	host := u.Hostname()
 	if host == "" {
 		return "", errors.New("the URL has no host: write it like https://example.org/")
 	}
-	target, refused := c.judgeHost(host)
+	target, refused := c.checkHost(host)
 	if refused == nil {
 		refused = c.policy.checkOwn(u)
 	}
@@ -46,7 +46,8 @@ func (c *Client) judge(u *url.URL) (target string, err error) {
 	return target, nil
 }
 
-func (c *Client) judgeHost(host string) (target string, refused *RefusedError) {
+// checkHost is checkURL for a host.
+func (c *Client) checkHost(host string) (target string, refused *RefusedError) {
 	name := strings.TrimRight(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(name); err == nil {
 		return addrTarget(addr), c.policy.check(addr)

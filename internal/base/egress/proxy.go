@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,16 +13,14 @@ import (
 )
 
 // proxy is the HTTP proxy that all requests go through: CONNECT for https, the
-// absolute form for http. Hosts that are addresses are judged before anything is
-// sent; names are the proxy's to look up and to judge.
+// absolute form for http. Hosts that are addresses are checked before anything is sent.
+// Names are looked up and checked by the proxy.
 type proxy struct {
-	addr, host string // host:port, and host alone
-	tls        bool   // it is spoken to by TLS
-	// header goes with CONNECT, and authorization in it with what is sent in the
-	// absolute form.
-	header http.Header
-	// url is what net/http's Transport is told. It dials nothing but the proxy by
-	// it, so the scheme says nothing of how.
+	addr, host string      // host:port, and host alone
+	tls        bool        // connections to it use TLS
+	header     http.Header // of CONNECT; the authorization in it also goes with the absolute form
+	// url is for net/http's Transport, which always dials the proxy by dialProxy: the scheme
+	// has no meaning.
 	url *url.URL
 }
 
@@ -55,22 +52,15 @@ func (p *proxy) forPlain(req *http.Request) (*url.URL, error) {
 	return p.url, nil
 }
 
-// proxyError marks an error as one of the proxy: the host that was to be called
-// has no part in it, and can't bring it about.
-type proxyError struct{ err error }
-
-func (e *proxyError) Error() string { return e.err.Error() + " (--egress-proxy)" }
-func (e *proxyError) Unwrap() error { return e.err }
-
-// throughProxy judges a request by its URL, takes a place in the budget of what
-// it names, and returns it as it is to be sent.
+// throughProxy checks the URL of a request, acquires a place of its target in the budget,
+// and returns the request as it is to be sent.
 func (c *Client) throughProxy(req *http.Request) (*http.Request, error) {
-	target, err := c.judge(req.URL)
+	target, err := c.checkURL(req.URL)
 	if err != nil {
 		return nil, err
 	}
 	pl := placeOf(req.Context())
-	if wait := pl.take(target); wait > 0 {
+	if wait := pl.acquire(target); wait > 0 {
 		pl.confirm() // nothing was sent, so the host's place is free again
 		_, name, _ := strings.Cut(target, " ")
 		return nil, &BudgetError{Target: name, Wait: wait}
@@ -84,40 +74,38 @@ func (c *Client) throughProxy(req *http.Request) (*http.Request, error) {
 	return req, nil
 }
 
-// refusedByProxy turns an answer that only a proxy gives into an error: it says
-// nothing of what was asked for. It is a failure to connect and not the proxy's,
-// since by http a host can say the same.
+// refusedByProxy turns a response that only a proxy gives into an error, because it is not a
+// response of the host. It is a FailureConnect and not a FailureProxy: by http a host can
+// answer the same.
 func refusedByProxy(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || req.URL.Scheme != "http" || resp.StatusCode != http.StatusProxyAuthRequired {
 		return resp, err
 	}
 	_ = resp.Body.Close()
-	return nil, &connectError{fmt.Errorf("connect to %s: %w", req.URL.Host, errWrongPassword)}
+	return nil, noConnection("connect to %s: %w", req.URL.Host, errWrongPassword)
 }
 
 var errWrongPassword = errors.New("the proxy wants another user name and password (407 Proxy Authentication Required)")
 
 // dialProxy connects to the proxy, whichever address net/http names.
 func (c *Client) dialProxy(ctx context.Context, network, _ string) (net.Conn, error) {
-	dialer := c.dialer
-	dialer.ControlContext = nil // the operator chose it, on a private network most likely
-	conn, err := dialer.DialContext(ctx, network, c.proxy.addr)
+	conn, err := c.unguarded.DialContext(ctx, network, c.proxy.addr) // the operator chose the proxy
 	if err != nil {
-		return nil, &proxyError{fmt.Errorf("connect to the proxy: %w", err)}
+		return nil, noProxy("connect to the proxy: ", err)
 	}
 	if !c.proxy.tls {
 		return conn, nil
 	}
 	secure, err := c.handshake(ctx, conn, c.proxy.host)
 	if err != nil {
-		return nil, &proxyError{fmt.Errorf("TLS handshake with the proxy: %w", err)}
+		return nil, noProxy("TLS handshake with the proxy: ", err)
 	}
 	return secure, nil
 }
 
 // tunnel has the proxy connect to addr, within the time to connect.
 func (c *Client) tunnel(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.dialer.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.unguarded.Timeout)
 	defer cancel()
 	conn, err := c.dialProxy(ctx, network, addr)
 	if err != nil {
@@ -126,7 +114,7 @@ func (c *Client) tunnel(ctx context.Context, network, addr string) (net.Conn, er
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	err = c.connect(conn, addr)
 	if !stop() { // the time was over, and the connection is closed
-		return nil, &connectError{fmt.Errorf("connect to %s through the proxy: %w", addr, context.Cause(ctx))}
+		return nil, noConnection("connect to %s through the proxy: %w", addr, context.Cause(ctx))
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -135,23 +123,23 @@ func (c *Client) tunnel(ctx context.Context, network, addr string) (net.Conn, er
 	return conn, nil
 }
 
-// connect speaks CONNECT on a connection to the proxy. What breaks off may do so
-// because of the host.
+// connect sends CONNECT on a connection to the proxy. If the proxy breaks it off, the host
+// may be the cause.
 func (c *Client) connect(conn net.Conn, addr string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: c.proxy.header}
 	if err := req.Write(conn); err != nil {
-		return &connectError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
+		return noConnection("ask the proxy for %s: %w", addr, err)
 	}
-	// What is read too far is lost, and there is none: the other side of TLS
-	// speaks when it is spoken to.
+	// Bytes behind the response would be lost. There are none: the other side of TLS does
+	// not send first.
 	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxHeaderBytes)), req) //nolint:bodyclose // closing reads to the end; the connection is closed, or has no body
 	switch {
 	case err != nil:
-		return &connectError{fmt.Errorf("ask the proxy for %s: %w", addr, err)}
+		return noConnection("ask the proxy for %s: %w", addr, err)
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return &proxyError{errWrongPassword}
+		return noProxy("", errWrongPassword)
 	case resp.StatusCode/100 != 2:
-		return &connectError{fmt.Errorf("connect to %s: the proxy answered %d %s", addr, resp.StatusCode, http.StatusText(resp.StatusCode))}
+		return noConnection("connect to %s: the proxy answered %d %s", addr, resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	return nil
 }
