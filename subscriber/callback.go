@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,17 +15,19 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/websub"
 )
 
-// Handler is what answers at Options.Callback and below it: hubs that verify
-// (GET) and deliver (POST). It works as soon as the Subscriber is open, and may
-// be mounted in any server; only the last segment of the path counts.
+// Handler answers hubs at Options.Callback and below it. They verify (GET) and deliver
+// (POST). It works as soon as the Subscriber is open, and any server can mount it: only
+// the last segment of the path counts.
 //
-// A delivery is answered 204 once it is on disk, was there before, or cannot be
-// of use; 503 where there is no room for it now. A verification is answered 404
-// unless the subscriber itself asked for it within the last three minutes (DST-07).
+// A delivery is answered 204 once it is on disk, was there before, or cannot be of use;
+// 503 if there is no room for it now. A verification is answered 404 unless the subscriber
+// itself asked for it within the last three minutes (DST-07).
 func (s *Subscriber) Handler() http.Handler { return http.HandlerFunc(s.receiver.serve) }
 
 // receiver answers hubs.
@@ -33,7 +36,7 @@ type receiver struct {
 	log      *slog.Logger
 	inbox    *inbox
 	repairer *repairer
-	logLimit *logLimit
+	quiet    *quiet.Limit
 
 	bodies atomic.Int64 // bytes of deliveries that are being read
 }
@@ -51,22 +54,19 @@ func (c *receiver) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errNotAsked says that a hub wants something confirmed that was not asked for.
+// errNotAsked says that a hub verifies a request that the subscriber did not make.
 var errNotAsked = errors.New("not asked for")
 
-// verify answers a verification of intent, or takes a denial (DST-07 to DST-09).
-// What was not asked for costs no more than a look.
+// verify answers a verification of intent or a denial (DST-07 to DST-09). Only a request
+// that the subscriber made is worth a write to the disk.
 func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) {
-	q, _ := url.ParseQuery(r.URL.RawQuery) // what can't be read was not asked for
+	q, _ := url.ParseQuery(r.URL.RawQuery) // a query that cannot be read names no request
 	mode, topic, challenge := websub.Mode(q.Get(websub.ParamMode)), q.Get(websub.ParamTopic), q.Get(websub.ParamChallenge)
 	lease, _ := strconv.ParseInt(q.Get(websub.ParamLeaseSeconds), 10, 64)
 	var sub subscription
 	var renewed, again bool
 	answer := func(tx *boltfile.Tx) error {
-		have, found, err := readSubscription(tx, token)
-		if err != nil {
-			return err
-		}
+		have, found := readSubscription(tx, token)
 		if !found || have.Topic != topic || challenge == "" && mode != websub.ModeDenied {
 			return errNotAsked
 		}
@@ -77,7 +77,7 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 		}
 		return nil
 	}
-	err := c.inbox.state.view(answer)
+	err := c.inbox.db.View(answer)
 	if err == nil && !again {
 		err = c.inbox.update(func(tx *boltfile.Tx) error {
 			if err := answer(tx); err != nil {
@@ -88,15 +88,14 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 	}
 	switch {
 	case errors.Is(err, errNotAsked):
-		c.refused(r, "unasked")
-		http.Error(w, "This was not asked for.", http.StatusNotFound)
+		c.refuse(w, r, "unasked", "This was not asked for.", http.StatusNotFound)
 		return
 	case err != nil:
 		c.unstored(w, err)
 		return
 	}
 	switch {
-	case again: // whoever repeats it fills neither log nor disk
+	case again: // repeated denials fill neither the log nor the disk
 	case mode == websub.ModeDenied:
 		c.log.Warn("the hub denies the subscription", "event", "subscription_denied", "topic", topic, "hub", sub.Hub, "reason", sub.Denied)
 	case mode == websub.ModeSubscribe:
@@ -107,7 +106,7 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 	default:
 		c.log.Info("the subscription is ended", "event", "subscription_ended", "topic", topic, "hub", sub.Hub)
 	}
-	c.inbox.wakeUp()
+	c.inbox.wake.Broadcast()
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -115,19 +114,17 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 	_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such, to whoever knows the token
 }
 
-// answer takes what a hub asks of a subscription, and reports whether it was asked
-// for. A lease that the hub does not tell is a day; it runs from now (DST-08).
+// answer changes a subscription as a hub verifies it, and reports whether the subscriber
+// asked for that. A lease without a length is a day. It runs from now (DST-08).
 //
-// A denial is taken at any time (DST-09). It lets nobody in, and the hub is asked again
-// an hour after the first, however often it is repeated.
+// A denial counts at any time (DST-09). It lets nobody in, and the subscriber asks the hub
+// again an hour after the first one, however often the hub repeats it.
 func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now time.Time) bool {
 	switch {
 	case mode == websub.ModeDenied && b.EndedAt.IsZero() && !b.DeniedAt.IsZero():
+		// It is repeated.
 	case mode == websub.ModeDenied && b.EndedAt.IsZero():
-		b.Denied, b.DeniedAt = egress.Excerpt([]byte(reason), maxText), now
-		if b.Denied == "" {
-			b.Denied = "no reason given"
-		}
+		b.Denied, b.DeniedAt = cmp.Or(egress.Excerpt([]byte(reason), maxText), "no reason given"), now
 		b.Wanted, b.ExpiresAt = "", time.Time{}
 	case !b.expects(mode, now):
 		return false
@@ -146,17 +143,13 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 	return true
 }
 
-// expects reports whether the hub may ask now to have mode confirmed (DST-07). That is
-// so for verifyWithin after the subscriber asked for it, also if it was confirmed
-// already, since the hub may not have got the answer. At any other time somebody else
-// asked the hub, with a secret of their own.
+// expects reports whether the hub may verify mode now (DST-07). It may for verifyWithin
+// after the subscriber asked for it, and more than once, since the hub may not have got the
+// answer. At any other time somebody else asked the hub, with another secret.
 func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
-	asked := b.AskedAt
-	if b.AcceptedAt.After(asked) {
-		asked = b.AcceptedAt
-	}
+	asked := clock.Later(b.AskedAt, b.AcceptedAt)
 	switch {
-	case now.Sub(asked).Abs() > verifyWithin: // a clock that was set back does not keep it open
+	case now.Sub(asked).Abs() > verifyWithin: // also if the clock was set back
 		return false
 	case b.Wanted != "":
 		return b.Wanted == mode && b.EndedAt.IsZero()
@@ -167,31 +160,24 @@ func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
 	}
 }
 
-// receive takes a delivery. Which subscription it is for, and with which secret it
-// is signed, its callback says and nothing else (DST-12).
+// receive stores and answers a delivery. Its callback alone says which subscription it is
+// for, and with which secret it is signed (DST-12).
 func (c *receiver) receive(w http.ResponseWriter, r *http.Request, token string) {
 	var sub subscription
-	var found, changesOnly bool
-	err := c.inbox.state.view(func(tx *boltfile.Tx) (err error) {
-		if sub, found, err = readSubscription(tx, token); err != nil {
-			return err
-		}
-		var t tail
-		changesOnly, err = getJSON(tx.Bucket(metaBucket), tailKey, &t)
-		changesOnly = changesOnly || !c.o.Start.IsZero()
-		return err
+	var found bool
+	until, err := read(c.inbox, func(tx *boltfile.Tx) time.Time {
+		sub, found = readSubscription(tx, token)
+		return c.inbox.tail(tx).Until
 	})
 	switch {
 	case err != nil:
 		c.unstored(w, err)
 		return
 	case !found:
-		c.refused(r, "unknown callback")
-		http.Error(w, "There is no such callback.", http.StatusNotFound)
+		c.refuse(w, r, "unknown callback", "There is no such callback.", http.StatusNotFound)
 		return
 	case !sub.EndedAt.IsZero():
-		c.refused(r, "ended")
-		http.Error(w, "The subscription is ended.", http.StatusGone)
+		c.refuse(w, r, "ended", "The subscription is ended.", http.StatusGone)
 		return
 	}
 	body, done, ok := c.read(w, r)
@@ -205,18 +191,17 @@ func (c *receiver) receive(w http.ResponseWriter, r *http.Request, token string)
 			return
 		}
 	}
-	b, err := examine(r.Header.Get("Content-Type"), body, changesOnly)
+	b, err := examine(r.Header.Get("Content-Type"), body, !until.IsZero())
 	if err != nil {
-		c.refused(r, "invalid")
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		c.refuse(w, r, "invalid", err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
 	b.ID = r.Header.Get("Webhook-Id")
-	c.store(w, b, body)
+	c.store(w, r, b, body)
 }
 
-// read reads a delivery, and answers one that can't be read. What all deliveries have
-// in memory, and the time that one takes, are bounded; done gives the memory back.
+// read reads a delivery, and answers one that it cannot read. The memory of all deliveries
+// and the time of one are bounded. Done releases the memory.
 func (c *receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
 	size := r.ContentLength
 	if size < 0 {
@@ -232,7 +217,7 @@ func (c *receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, do
 		c.postpone(w)
 		return nil, nil, false
 	}
-	wire := http.NewResponseController(w) // not every server can do this; then its own timeouts have to do
+	wire := http.NewResponseController(w) // a server without deadlines has its own timeouts
 	_ = wire.SetReadDeadline(time.Now().Add(time.Minute + time.Duration(size/slowest)*time.Second))
 	body, err := egress.ReadBody(r.Body, c.o.MaxBody)
 	if err == nil {
@@ -249,90 +234,96 @@ func (c *receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, do
 }
 
 func (c *receiver) tooLarge(w http.ResponseWriter, r *http.Request) {
-	c.refused(r, "too large")
-	http.Error(w, "The notification is larger than this subscriber takes.", http.StatusRequestEntityTooLarge)
+	c.refuse(w, r, "too large", "The notification is larger than this subscriber accepts.", http.StatusRequestEntityTooLarge)
 }
 
-// postpone tells the hub to come again.
+// postpone asks the hub to send a notification again later, since there is no room for it.
 func (c *receiver) postpone(w http.ResponseWriter) {
 	c.inbox.count(func(c *Counts) { c.Postponed++ })
-	w.Header().Set("Retry-After", "10")
-	http.Error(w, "There is no room for more notifications now.", http.StatusServiceUnavailable)
+	unavailable(w, "There is no room for more notifications now.")
 }
 
-// forged answers what is not signed, or not rightly (DST-13). A right signature by a
-// method that is too weak is told apart: its hub gets nothing through until
-// MinSignature allows it, and people have to learn why.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "10")
+	http.Error(w, why, http.StatusServiceUnavailable)
+}
+
+// forged answers a delivery without a signature, or with a wrong one (DST-13). It tells a
+// right signature by a method that is too weak apart: that hub gets nothing through until
+// MinSignature allows the method, so its operator has to learn why.
 func (c *receiver) forged(w http.ResponseWriter, r *http.Request, secret string, body []byte, err error) {
 	header := r.Header.Get(websub.HeaderSignature)
+	why, text, status := "wrong signature", "The signature is not accepted: "+err.Error(), http.StatusForbidden
 	switch {
 	case errors.Is(err, websub.ErrSignatureMissing):
-		c.refused(r, "unsigned")
-		http.Error(w, "The notification is not signed.", http.StatusUnauthorized)
-		return
+		why, text, status = "unsigned", "The notification is not signed.", http.StatusUnauthorized
 	case errors.Is(err, websub.ErrSignatureMethod) && websub.VerifySignature(header, secret, body) == nil:
 		method, _, _ := strings.Cut(header, "=")
-		c.refused(r, fmt.Sprintf("weak signature: the hub signs with %s, and Options.MinSignature is %s", method, c.o.MinSignature))
-	default:
-		c.refused(r, "wrong signature")
+		why = fmt.Sprintf("weak signature: the hub signs with %s, and Options.MinSignature is %s", method, c.o.MinSignature)
 	}
-	http.Error(w, "The signature is not accepted: "+err.Error(), http.StatusForbidden)
+	c.refuse(w, r, why, text, status)
+}
+
+// received says what is logged about each outcome of a delivery.
+var received = map[outcome]struct {
+	level slog.Level
+	text  string
+}{
+	appended:  {slog.LevelDebug, "a notification came"},
+	duplicate: {slog.LevelDebug, "a notification that was there came again"},
+	held:      {slog.LevelInfo, "a notification came before the one that it follows, and waits"},
+	first:     {slog.LevelInfo, "the first notification came, and waits a moment for one that it may have overtaken"},
 }
 
 // store makes a delivery durable and answers it.
-func (c *receiver) store(w http.ResponseWriter, b batch, body []byte) {
+func (c *receiver) store(w http.ResponseWriter, r *http.Request, b batch, body []byte) {
 	var became outcome
 	err := c.inbox.update(func(tx *boltfile.Tx) (err error) {
 		became, err = c.inbox.accept(tx, b, body)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		c.unstored(w, err)
 		return
+	case became == appended:
+		c.inbox.more.Broadcast()
+	case became != duplicate:
+		c.inbox.wake.Broadcast()
 	}
-	log := c.log.With("notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
-	switch became {
-	case noRoom:
-		c.inbox.wakeUp()
+	if became == noRoom {
 		c.postpone(w)
 		return
-	case duplicate:
-		c.inbox.count(func(c *Counts) { c.Duplicates++ })
-		log.Debug("a notification that was there came again", "event", "notification_received")
-	case held:
-		c.inbox.count(func(c *Counts) { c.Received++; c.Early++; c.LastReceived = b.Received })
-		log.Info("a notification came before the one that it follows, and waits", "event", "notification_received")
-		c.inbox.wakeUp()
-	case first:
-		c.inbox.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
-		log.Info("the first notification came, and waits a moment for one that it may have overtaken", "event", "notification_received")
-		c.inbox.wakeUp()
-	case appended:
-		c.inbox.count(func(c *Counts) { c.Received++; c.LastReceived = b.Received })
-		log.Debug("a notification came", "event", "notification_received")
-		c.inbox.more.tell()
 	}
+	c.inbox.count(func(c *Counts) {
+		if became == duplicate {
+			c.Duplicates++
+			return
+		}
+		if became == held {
+			c.Early++
+		}
+		c.Received++
+		c.LastReceived = b.Received
+	})
+	c.log.Log(r.Context(), received[became].level, received[became].text, "event", "notification_received",
+		"notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
 	w.WriteHeader(http.StatusNoContent)
 }
 
 func (c *receiver) unstored(w http.ResponseWriter, err error) {
-	if c.logLimit.allows("state_failed") {
-		c.log.Error("what a hub sent could not be stored; it is told to come again", "event", "state_failed", "error", err)
+	if _, ok := c.quiet.Line(time.Now(), "state_failed"); ok {
+		c.log.Error("what a hub sent could not be stored; it is asked to send it again", "event", "state_failed", "error", err)
 	}
-	w.Header().Set("Retry-After", "10")
-	http.Error(w, "It could not be stored.", http.StatusServiceUnavailable)
+	unavailable(w, "It could not be stored.")
 }
 
-// refused counts and logs what was not let in.
-func (c *receiver) refused(r *http.Request, why string) {
-	c.inbox.count(func(c *Counts) {
-		if c.Refused == nil {
-			c.Refused = map[string]uint64{}
-		}
-		c.Refused[why]++
-	})
-	if c.logLimit.allows(why) {
+// refuse answers, counts and logs a request that the subscriber does not accept.
+func (c *receiver) refuse(w http.ResponseWriter, r *http.Request, why, text string, status int) {
+	c.inbox.count(func(c *Counts) { c.Refused[why]++ })
+	if _, ok := c.quiet.Line(time.Now(), why); ok {
 		c.log.Warn("a request to the callback was refused; more of the kind are only counted for a minute",
 			"event", "refused", "reason", why, "method", r.Method, "remote", r.RemoteAddr)
 	}
+	http.Error(w, text, status)
 }

@@ -118,7 +118,7 @@ func TestUnaskedInAnyState_DST07_DST14(t *testing.T) {
 	} {
 		c.b.Token, c.b.Topic = token, topic
 		read := func() (b subscription) {
-			if err := s.state.view(func(tx *tx) (err error) { b, _, err = readSubscription(tx, token); return err }); err != nil {
+			if err := s.inbox.db.View(func(tx *tx) (err error) { b, _ = readSubscription(tx, token); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			return b
@@ -295,8 +295,8 @@ func TestDurableBefore204_DST10(t *testing.T) {
 				l.Fatal(err)
 			}
 			n := 0
-			_ = st.view(func(tx *tx) error { n = tx.Bucket(inboxBucket).Len(); return nil })
-			_ = st.close()
+			_ = st.View(func(tx *tx) error { n = tx.Bucket(inboxBucket).Len(); return nil })
+			_ = st.Close()
 			if n != i+1 {
 				l.Fatalf("after %d answers of 204 there are %d notifications on disk", i+1, n)
 			}
@@ -312,7 +312,7 @@ func TestSynced_DST10(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if db := s.state.db.Bolt(); db.NoSync || db.NoGrowSync {
+	if db := s.inbox.db.Bolt(); db.NoSync || db.NoGrowSync {
 		t.Error("commits are not synced")
 	}
 }
@@ -323,7 +323,7 @@ func TestDiskFull(t *testing.T) {
 	subscribed(t, nil, func(l *lab) {
 		l.pushed(0, 1, 0.5)
 		before := l.status().Counts
-		l.sub.state.db.Bolt().MaxSize = 1
+		l.sub.inbox.db.Bolt().MaxSize = 1
 		body := l.notification(1, 2, append(l.changes(1.5), l.change(1.6))...)
 		big := append(body, []byte("<!--"+strings.Repeat("x", 8<<20)+"-->")...) //nolint:gocritic // another slice is meant
 		if w := l.post("application/xml", big); w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -332,8 +332,8 @@ func TestDiskFull(t *testing.T) {
 		if now := l.status().Counts; now.Backlog != before.Backlog || now.Batches != before.Batches {
 			l.Errorf("%+v, was %+v", now, before)
 		}
-		l.sub.state.db.Intercept(func(commit func() error) error {
-			l.sub.state.db.Intercept(nil)
+		l.sub.inbox.db.Intercept(func(commit func() error) error {
+			l.sub.inbox.db.Intercept(nil)
 			return errors.Join(commit(), syscall.ENOSPC)
 		})
 		failed := l.lastWrite()

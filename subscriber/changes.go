@@ -4,23 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// ListLimit is how many entries a list may have that is read.
+// ListLimit is how many entries a list may have.
 type ListLimit struct {
 	// Entries is the number; 0: the 50,000 of the protocol. The bytes that a list may
 	// have grow with it.
 	Entries int
-	// Large is told, at its end, of a list that was let in with more entries than the
-	// protocol allows. Nil: nobody is.
+	// Large, if not nil, is called after a list with more entries than the protocol
+	// allows.
 	Large func(list string, entries int)
 }
 
-// ReadChanges reads the changes of a set after an instant from its Change Lists,
-// oldest first, and keeps nothing of them: for whoever compares. It returns how
-// far the lists are known to be complete. Without a Change List there are no
-// changes. A list that is over the limit is an error that names Options.MaxEntries.
+// ReadChanges reads the changes of a set after an instant from its Change Lists, oldest
+// first, and stores nothing. It is for comparisons. It returns how far the lists are known
+// to be complete. Without a Change List there are no changes. The error about a list over
+// the limit names Options.MaxEntries.
 func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, limit ListLimit, each func(resourcesync.Entry) error) (until time.Time, err error) {
 	list := set.Documents[resourcesync.ChangeList]
 	if list == "" {
@@ -42,9 +43,7 @@ func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, lim
 				return until, err
 			}
 		}
-		if got.until.After(until) {
-			until = got.until
-		}
+		until = clock.Later(until, got.until)
 	}
 	return until, nil
 }

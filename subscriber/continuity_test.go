@@ -246,7 +246,7 @@ func TestContent(t *testing.T) {
 			l.post("text/plain", []byte("x"), "Webhook-Id", fmt.Sprint(i))
 		}
 		n := 0
-		_ = l.sub.state.view(func(tx *tx) error { n = tx.Bucket(idsBucket).Len(); return nil })
+		_ = l.sub.inbox.db.View(func(tx *tx) error { n = tx.Bucket(idsBucket).Len(); return nil })
 		if n != 2*keptIDs {
 			t.Errorf("%d ids are kept", n/2)
 		}

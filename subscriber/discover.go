@@ -12,26 +12,25 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Discovery is what a topic says of itself.
+// Discovery is what a topic says about itself.
 type Discovery struct {
 	// Topic is what to subscribe to: the topic's rel="self", or where it has none
 	// the address at which it was found.
 	Topic string
-	// Hubs are those that the topic names, in its order and never none.
+	// Hubs are those that the topic names, in its order. There is at least one.
 	Hubs []string
 	// CapabilityList is where a rel="resourcesync" leads; empty: there is none.
 	CapabilityList string
 }
 
-// ErrNoHub says that a topic names no hub, so that it can't be subscribed to.
+// ErrNoHub says that a topic names no hub. Nobody can subscribe to it.
 var ErrNoHub = errors.New("it names no hub: neither a Link header with rel=\"hub\" nor, in HTML, Atom or RSS, a link element")
 
 // Discover finds the hubs of a topic, and the address under which it wants to be
-// subscribed to (DST-01, DST-02). Redirects are followed. Links count from Link
-// headers, or where these name no hub, from the head of an HTML page or the feed
-// of Atom or RSS; relative ones are resolved against where the topic was found.
-// ErrNoHub is wrapped where there is none, and what the topic answered comes as
-// a *StatusError.
+// subscribed to (DST-01, DST-02). It follows redirects. It reads Link headers, and if
+// these name no hub, the head of an HTML page or the feed of Atom or RSS. Relative links
+// are resolved against the address at which the topic was found. The error wraps ErrNoHub
+// if there is no hub, or a *StatusError with the topic's answer.
 func Discover(ctx context.Context, client Doer, topic string) (Discovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -41,28 +40,18 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 	}
 	defer func() { _ = p.Body.Close() }()
 	links := headerLinks(p)
-	if !hasHub(links) {
+	if len(only(links, websub.RelHub)) == 0 {
 		links = append(embeddedLinks(p), links...)
 	}
-	d := Discovery{}
-	for _, l := range links {
-		switch strings.ToLower(l.Rel) {
-		case websub.RelSelf:
-			if d.Topic == "" {
-				d.Topic = l.Href
-			}
-		case websub.RelHub:
-			if !websub.HasHub(d.Hubs, l.Href) {
-				d.Hubs = append(d.Hubs, l.Href)
-			}
-		case websub.RelResourceSync:
-			if d.CapabilityList == "" {
-				d.CapabilityList = l.Href
-			}
+	self := append(only(links, websub.RelSelf), resourcesync.Link{Href: p.URL})
+	d := Discovery{Topic: self[0].Href}
+	for _, l := range only(links, websub.RelHub) {
+		if !websub.HasHub(d.Hubs, l.Href) {
+			d.Hubs = append(d.Hubs, l.Href)
 		}
 	}
-	if d.Topic == "" {
-		d.Topic = p.URL
+	if capabilities := only(links, websub.RelResourceSync); len(capabilities) > 0 {
+		d.CapabilityList = capabilities[0].Href
 	}
 	if len(d.Hubs) == 0 {
 		return d, fmt.Errorf("%s: %w", p.URL, ErrNoHub)
@@ -74,11 +63,8 @@ func Discover(ctx context.Context, client Doer, topic string) (Discovery, error)
 func headerLinks(p page) []resourcesync.Link {
 	var out []resourcesync.Link
 	for _, l := range websub.ParseLinks(p.Header.Values("Link")) {
-		if l.Anchor != "" {
-			continue
-		}
 		target, err := web.Absolute(p.URL, l.Target)
-		if err != nil {
+		if err != nil || l.Anchor != "" {
 			continue
 		}
 		for _, rel := range l.Rels {
@@ -88,7 +74,7 @@ func headerLinks(p page) []resourcesync.Link {
 	return out
 }
 
-// embeddedLinks are those in a page's content, if it is of a kind that has any.
+// embeddedLinks are the links in a page's content, if its media type can have any.
 func embeddedLinks(p page) []resourcesync.Link {
 	read := resourcesync.LinkReader(p.Header.Get("Content-Type"))
 	if read == nil {
@@ -96,26 +82,18 @@ func embeddedLinks(p page) []resourcesync.Link {
 	}
 	links, err := read(p.Body, p.URL)
 	if err != nil {
-		return nil // the connection broke: what stood before it may be half of a link
+		return nil // the connection broke, perhaps within a link
 	}
 	return links
 }
 
-func hasHub(links []resourcesync.Link) bool { return len(only(links, websub.RelHub)) > 0 }
-
-// only are the links of one relation.
+// only returns the links of one relation.
 func only(links []resourcesync.Link, rel string) []resourcesync.Link {
-	var out []resourcesync.Link
-	for _, l := range links {
-		if strings.EqualFold(l.Rel, rel) {
-			out = append(out, l)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(links), func(l resourcesync.Link) bool { return !strings.EqualFold(l.Rel, rel) })
 }
 
-// choose is the hub to subscribe at: https before http (DST-03), and the one that it
-// was before as long as the topic names it, in whatever order.
+// choose returns the hub to subscribe at: an https one before an http one (DST-03), and the
+// hub that it was before as long as the topic names it.
 func choose(hubs []string, before string) string {
 	secure := func(h string) bool { return strings.HasPrefix(strings.ToLower(h), "https:") }
 	first := hubs[0]

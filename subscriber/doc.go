@@ -6,17 +6,16 @@
 //	                             |                             ^                    |
 //	                         gap found --> Change Lists -------+        Commit <----+
 //
-// A Subscriber finds the hub of a topic (Discover, DiscoverSource), subscribes
-// with a callback that nobody can guess, renews the lease ahead of its end, and
-// answers 2xx to a notification only once it is on disk. The intervals of
-// ResourceSync Change Notifications have to follow one on the other: what comes
-// twice is dropped, what comes early is held for a while, and what does not come
-// is taken from the Source's Change Lists and handed on as if it had been
-// pushed. Each gap is recorded with what became of it; where no list reaches
-// back far enough the application is told that it needs a new baseline. Content
-// of any other kind passes through in the order in which it came.
+// A Subscriber finds the hub of a topic (Discover, DiscoverSource), subscribes with a
+// callback that nobody can guess, renews the lease ahead of its end, and answers 2xx to a
+// notification only once it is on disk. The intervals of ResourceSync Change Notifications
+// have to be continuous: duplicates are dropped, and a notification that comes early waits
+// for those before it. If these do not come, the Subscriber reads the Source's Change Lists
+// and hands their changes on as if they had been pushed. Each gap is recorded with its
+// result. If no list reaches back far enough, the application learns that it needs a new
+// baseline. Content of any other kind passes through in the order in which it came.
 //
-// The package is for embedding: it logs through log/slog, keeps its state in one
-// folder, and calls other hosts through a guarded client unless it is given
-// another. Package subscriber/destination keeps a copy of a Source with it.
+// The package is for embedding. It logs through log/slog, keeps its state in one folder,
+// and calls other hosts through a guarded client unless it is given another. Package
+// subscriber/destination keeps a copy of a Source with it.
 package subscriber

@@ -10,8 +10,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// What was pulled is stored as it was read, and not as a notification: others write
-// what a Writer refuses, and nothing of it may get lost.
+// What was pulled is stored as it was read, and not as a notification: a Writer refuses
+// some of what others write, and nothing of that may get lost.
 
 // packEntries packs the changes of a batch that was pulled.
 func packEntries(all []resourcesync.Entry) ([]byte, error) {

@@ -36,13 +36,12 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// Away reports whether an error of DiscoverSource or Discover says that a host is away
-// or not ready, which may pass by itself: there was no answer, or it was 408, 425, 429
-// or a 5xx. What a person has to change is none of it: an answer such as 401 or 404, an
-// address that may not be called, a certificate that is not accepted, a server that
-// speaks no HTTP, a page that is no document of ResourceSync. Of several errors joined,
-// one that is Away is enough. A name that does not resolve counts as Away, since on many
-// networks it begins to do so when its host has started.
+// Away reports whether an error of DiscoverSource or Discover is transient: the host gave
+// no answer, or answered 408, 425, 429 or a 5xx. It returns false for what a person has to
+// change: an answer such as 401 or 404, an address that may not be called, a certificate
+// that is not accepted, a server that does not speak HTTP, a page that is no document of
+// ResourceSync. Of several errors joined, one that is Away is enough. A name that does not
+// resolve counts as Away: on many networks it resolves once its host has started.
 func Away(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it goes through the tree itself
 	case nil:
@@ -54,7 +53,7 @@ func Away(err error) bool {
 		}
 		return e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented
 	case *web.UnansweredError:
-		return !isForGood(e)
+		return !isPermanent(e)
 	case interface{ Unwrap() []error }:
 		return slices.ContainsFunc(e.Unwrap(), Away)
 	case interface{ Unwrap() error }:
@@ -63,8 +62,8 @@ func Away(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// isForGood reports whether an exchange without an answer is not going to have one.
-func isForGood(err error) bool {
+// isPermanent reports whether an exchange without an answer would get none next time.
+func isPermanent(err error) bool {
 	var refused *egress.RefusedError
 	var certificate *egress.CertificateError
 	var record tls.RecordHeaderError
@@ -73,14 +72,14 @@ func isForGood(err error) bool {
 		errors.As(err, &permanent) && permanent.Permanent() || strings.Contains(err.Error(), "malformed HTTP ")
 }
 
-// page is an answer of 2xx. Its Body is to be closed.
+// page is an answer of 2xx. The caller closes its Body.
 type page struct{ web.Answer }
 
 // get asks for a URL and follows redirects.
 func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) {
 	answer, err := web.Ask(ctx, client, web.Request{Method: http.MethodGet, URL: rawURL, Header: http.Header{
 		"Accept":        {accept},
-		"Cache-Control": {"no-cache"}, // a cache's copy may lack what is looked for
+		"Cache-Control": {"no-cache"}, // the copy of a cache may be old
 	}})
 	if err != nil {
 		return page{}, fmt.Errorf("asking %w", err)
@@ -88,7 +87,7 @@ func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) 
 	return page{answer}, failure(answer)
 }
 
-// failure returns nil for an answer of 2xx. Else it closes the answer.
+// failure returns nil for an answer of 2xx. Otherwise it closes the answer.
 func failure(a web.Answer) error {
 	if a.StatusCode/100 == 2 {
 		return nil
@@ -101,12 +100,12 @@ func failure(a web.Answer) error {
 	}
 }
 
-// maxRetryAfter is the longest StatusError.RetryAfter. A program that keeps to it looks
-// again once a day at least, whatever a stranger writes.
+// maxRetryAfter is the longest StatusError.RetryAfter. A program that obeys it tries again
+// at least once a day, whatever a stranger writes.
 const maxRetryAfter = 24 * time.Hour
 
-// maxText is how much is shown of what a stranger says, in characters, and maxPage how
-// much is read of it, in bytes: a page begins with what is not shown.
+// maxText is how much of a stranger's text is shown, in characters, and maxPage how much of
+// it is read, in bytes: markup comes first, and is not shown.
 const (
 	maxText = 300
 	maxPage = 8 << 10
@@ -121,37 +120,30 @@ type document struct {
 	close    func() error
 }
 
-// end closes the answer. What it says of the connection is of no interest any more.
+// end closes the answer. An error of the connection does not matter any more.
 func (d *document) end() { _ = d.close() }
 
-// open asks for a document and reads its head. It is to be closed.
-func open(ctx context.Context, client Doer, rawURL string) (*document, error) {
-	return openLimited(ctx, client, rawURL, 0)
-}
-
-// openLimited is open for a list of up to so many entries.
-func openLimited(ctx context.Context, client Doer, rawURL string, most int) (*document, error) {
+// open asks for a document of up to so many entries and reads its head; 0: the 50,000 of
+// the protocol. The caller calls end.
+func open(ctx context.Context, client Doer, rawURL string, most int) (*document, error) {
 	p, err := get(ctx, client, rawURL, "application/xml, text/xml;q=0.9, */*;q=0.1")
 	if err != nil {
 		return nil, err
 	}
-	return p.limited(most)
+	return p.document(most)
 }
 
-// document reads the head of a page that may be a document of ResourceSync. The
-// page is closed with the document, or else here.
-func (p page) document() (*document, error) { return p.limited(0) }
-
-func (p page) limited(most int) (*document, error) {
+// document reads the head of a page that may be a document of ResourceSync of up to so
+// many entries; 0: the 50,000 of the protocol. The document closes the page, or this
+// function does after an error.
+func (p page) document(most int) (*document, error) {
 	body := bufio.NewReader(io.LimitReader(p.Body, biglist.Sent(most)))
 	magic, _ := body.Peek(2)
 	d := &document{url: p.URL, close: p.Body.Close}
 	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
 		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})
-	if t, err := http.ParseTime(p.Header.Get("Last-Modified")); err == nil {
-		d.modified = t
-	}
+	d.modified, _ = http.ParseTime(p.Header.Get("Last-Modified"))
 	var err error
 	if d.head, err = d.Head(); err != nil {
 		_ = p.Body.Close()

@@ -50,13 +50,13 @@ func TestDamagedBytes(t *testing.T) {
 				raw, _ := json.Marshal(st)
 				out["status"] = string(raw)
 			}
-			err = errors.Join(err, s.state.view(func(tx *tx) error {
+			err = errors.Join(err, s.inbox.db.View(func(tx *tx) error {
 				return errors.Join(tx.Bucket(inboxBucket).ForEach(func(k, v []byte) error {
 					b, payload, err := unpackBatch(v)
 					out[fmt.Sprint("batch ", fromNumber(k))] = fmt.Sprintf("%+v %s", b, payload)
 					return err
 				}))
-			}), s.state.view(func(tx *tx) error {
+			}), s.inbox.db.View(func(tx *tx) error {
 				for i := range 40 {
 					if id := fmt.Sprint("id ", i); known(tx.Bucket(idsBucket), id) {
 						out[id] = "known"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"slices"
 	"strings"
@@ -14,80 +15,75 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// inbox holds what was received until the application has committed it. It knows what
-// follows on what. It may be shared between goroutines.
+// inbox stores what was received until the application has committed it, and knows which
+// notification follows which. It may be shared between goroutines.
 type inbox struct {
-	state      *state
+	db         *boltfile.DB
 	dir        string
 	maxBacklog int64 // Options.MaxBacklog
 	maxHeld    int
 	start      time.Time
 
-	more    signal // it has something new
-	wake    signal // the subscription or the gaps are to be looked at
-	changed signal // the status may be another
+	more    clock.Signal // there is something new in it
+	wake    clock.Signal // look at the subscription and the gaps
+	changed clock.Signal // the status may be another
 
 	mu     sync.Mutex
 	counts Counts
-	loaded bool // counts has what was stored of it
 }
 
-// update changes the state, with the counts that go with it.
+// update changes the state together with the counts. It is on disk when nil is returned.
+// After an error nothing is changed. The last call of change counts, if there are several.
 func (in *inbox) update(change func(*boltfile.Tx) error) error {
-	defer in.changed.tell()
-	return in.state.update(func(tx *boltfile.Tx) error {
+	defer in.changed.Broadcast()
+	return in.db.Update(func(tx *boltfile.Tx) error {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		return change(tx)
 	})
 }
 
-// count changes the counts that are kept in memory.
+// count changes the counts that are only in memory.
 func (in *inbox) count(change func(*Counts)) {
-	defer in.changed.tell()
+	defer in.changed.Broadcast()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	change(&in.counts)
 }
 
-// counted returns what was counted.
+// counted returns a copy of the counts.
 func (in *inbox) counted() Counts {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.counts.clone()
+	c := in.counts
+	c.Refused = maps.Clone(c.Refused)
+	return c
 }
 
-// recount counts what is on disk.
+// recount counts what is on disk. It reads the other counts when it is first called.
 func (in *inbox) recount(tx *boltfile.Tx) error {
-	var c Counts
-	if _, err := getJSON(tx.Bucket(metaBucket), countsKey, &c); err != nil {
-		return err
-	}
-	c.Backlog, c.Batches, c.Held = 0, 0, 0
-	for bucket, n := range map[string]*int{string(inboxBucket): &c.Batches, string(heldBucket): &c.Held} {
-		err := tx.Bucket([]byte(bucket)).ForEach(func(_, raw []byte) error {
-			*n++
-			c.Backlog += int64(len(raw))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.loaded {
-		in.counts, in.loaded = c, true
+	c := &in.counts
+	if c.Refused == nil {
+		c.Refused = map[string]uint64{}
+		tx.Bucket(metaBucket).GetJSON(countsKey, c)
 	}
-	in.counts.Backlog, in.counts.Batches, in.counts.Held = c.Backlog, c.Batches, c.Held
+	c.Backlog, c.Batches, c.Held = 0, 0, 0
+	for _, raw := range tx.Bucket(inboxBucket).From(nil) {
+		c.Batches++
+		c.Backlog += int64(len(raw))
+	}
+	for _, raw := range tx.Bucket(heldBucket).From(nil) {
+		c.Held++
+		c.Backlog += int64(len(raw))
+	}
 	return nil
 }
-
-// wakeUp has the subscription and the gaps looked at now.
-func (in *inbox) wakeUp() { in.wake.tell() }
 
 // batch describes changes, or a piece of content, that wait for the application.
 type batch struct {
@@ -96,17 +92,17 @@ type batch struct {
 	Until     time.Time `json:"until,omitzero"` // zero: no continuity
 	MediaType string    `json:"type,omitempty"`
 	Received  time.Time `json:"received"`
-	Repaired  bool      `json:"repaired,omitempty"` // taken from a Change List
+	Repaired  bool      `json:"repaired,omitempty"` // read from a Change List
 	Packed    bool      `json:"packed,omitempty"`   // the payload is that of packEntries
-	Baseline  bool      `json:"baseline,omitempty"` // nothing but that the interval can't be had
+	Baseline  bool      `json:"baseline,omitempty"` // the interval is lost; there is no payload
 	Content   bool      `json:"content,omitempty"`  // the payload is no document about changes
 	Empty     bool      `json:"empty,omitempty"`    // nothing changed in the interval
-	// After and Skip tell which changes of an interval that overlaps were handed
-	// on before: those earlier than After, and those at After that Skip names.
+	// After and Skip say which changes of an interval that overlaps were handed on
+	// before: those earlier than After, and those at After that Skip names.
 	After time.Time `json:"after,omitzero"`
 	Skip  []string  `json:"skip,omitempty"`
 
-	edge []string // the changes at Until, for the next one's Skip; of one that is held, they stand in Skip
+	edge []string // the changes at Until, for the Skip of the next one; of an early one, Skip stores them
 }
 
 // tail is how far the inbox is complete.
@@ -117,7 +113,7 @@ type tail struct {
 	Edge []string `json:"edge,omitempty"`
 }
 
-// name names a change, to tell it from others at the same instant.
+// name identifies a change among those at the same instant.
 func name(e *resourcesync.Entry) string {
 	sum := sha256.Sum256([]byte(e.Loc + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.Datetime)))
 	return base64.RawStdEncoding.EncodeToString(sum[:12])
@@ -138,9 +134,9 @@ func (b *batch) had(e *resourcesync.Entry, skip map[string]bool) bool {
 // errNotification wraps why a payload is no notification.
 var errNotification = errors.New("it is no valid notification")
 
-// examine reads a payload as far as continuity needs it. What is not XML, and
-// XML of another kind where the topic is not known to carry notifications, is
-// content.
+// examine reads a payload as far as continuity needs it. A payload that is not XML is
+// content. So is XML that is no notification, unless the topic is known to carry only
+// changes.
 func examine(mediaType string, body []byte, changesOnly bool) (batch, error) {
 	b := batch{MediaType: mediaType, Received: time.Now()}
 	media, _, _ := mime.ParseMediaType(mediaType)
@@ -171,8 +167,8 @@ func examine(mediaType string, body []byte, changesOnly bool) (batch, error) {
 	if !n.From.IsZero() && !n.Until.IsZero() {
 		b.From, b.Until = n.From, n.Until
 	}
-	if b.Until.Sub(b.Received) > ahead { // nothing would follow on it
-		return b, fmt.Errorf("%w: it lasts until %s, and that is yet to come", errNotification, resourcesync.FormatDatetime(b.Until))
+	if b.Until.Sub(b.Received) > ahead { // no notification could follow it
+		return b, fmt.Errorf("%w: its interval ends at %s, which is in the future", errNotification, resourcesync.FormatDatetime(b.Until))
 	}
 	return b, nil
 }
@@ -184,16 +180,13 @@ const (
 	appended outcome = iota
 	duplicate
 	held
-	first  // held, and nothing is known of the topic yet
+	first  // held, and nothing was received before
 	noRoom // nothing was stored
 )
 
 // accept stores a notification where it belongs, in tx.
 func (in *inbox) accept(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
-	t, err := in.tail(tx)
-	if err != nil {
-		return noRoom, err
-	}
+	t := in.tail(tx)
 	ids := tx.Bucket(idsBucket)
 	continuous := !b.Until.IsZero()
 	switch full := in.isFull(len(payload)); {
@@ -213,15 +206,15 @@ func (in *inbox) accept(tx *boltfile.Tx, b batch, payload []byte) (outcome, erro
 	return appended, errors.Join(in.extend(tx, t, b, payload), in.releaseRetained(tx))
 }
 
-// isFull reports whether there is no room in the inbox. One that is empty takes
+// isFull reports whether there is no room in the inbox. An empty one has room for
 // anything.
 func (in *inbox) isFull(more int) bool {
 	return in.counts.Batches > 0 && in.counts.Backlog+int64(more) > in.maxBacklog
 }
 
-// isIn reports whether all of a notification that does not begin behind the tail was
-// there before. Two intervals that meet may each have changes of that instant
-// which the other lacks.
+// isIn reports whether the inbox had all of a notification that does not begin after the
+// tail. Of two intervals that meet, each may have changes of that instant that the other
+// lacks.
 func (b *batch) isIn(t *tail) bool {
 	if !b.Until.Equal(t.Until) {
 		return b.Until.Before(t.Until)
@@ -230,8 +223,8 @@ func (b *batch) isIn(t *tail) bool {
 	return !slices.ContainsFunc(b.edge, func(n string) bool { return !had[n] })
 }
 
-// extend appends a notification that begins at the tail or before it, without what
-// was there before, and moves the tail to its end.
+// extend appends what is new in a notification that begins at the tail or before it, and
+// moves the tail to its end.
 func (in *inbox) extend(tx *boltfile.Tx, t tail, b batch, payload []byte) error {
 	to := tail{Until: b.Until, Edge: b.edge}
 	if b.Until.Equal(t.Until) {
@@ -244,17 +237,15 @@ func (in *inbox) extend(tx *boltfile.Tx, t tail, b batch, payload []byte) error 
 			return err
 		}
 	}
-	return putJSON(tx.Bucket(metaBucket), tailKey, to)
+	return tx.Bucket(metaBucket).PutJSON(tailKey, to)
 }
 
 // tail returns how far the inbox is complete.
-func (in *inbox) tail(tx *boltfile.Tx) (tail, error) {
-	var t tail
-	found, err := getJSON(tx.Bucket(metaBucket), tailKey, &t)
-	if !found {
+func (in *inbox) tail(tx *boltfile.Tx) (t tail) {
+	if !tx.Bucket(metaBucket).GetJSON(tailKey, &t) {
 		t.Until = in.start
 	}
-	return t, err
+	return t
 }
 
 // append puts a batch at the end of the inbox.
@@ -273,8 +264,8 @@ func (in *inbox) append(tx *boltfile.Tx, b batch, payload []byte) error {
 	return inbox.Put(number(n), raw)
 }
 
-// retain keeps a notification that came early, or, where nothing is known of the
-// topic yet, the first. The half of the room is for those before it.
+// retain stores a notification that came early, or the first one of the topic. Half of
+// the room stays for the notifications before it.
 func (in *inbox) retain(tx *boltfile.Tx, b batch, payload []byte) (outcome, error) {
 	bucket := tx.Bucket(heldBucket)
 	key := append([]byte(sortable(b.From)), sortable(b.Until)...)
@@ -294,28 +285,25 @@ func (in *inbox) retain(tx *boltfile.Tx, b batch, payload []byte) (outcome, erro
 	return held, bucket.Put(key, raw)
 }
 
-// releaseRetained takes those that were held and now follow on.
+// releaseRetained appends the retained notifications that follow the tail now.
 func (in *inbox) releaseRetained(tx *boltfile.Tx) error {
 	bucket := tx.Bucket(heldBucket)
 	for {
-		t, err := in.tail(tx)
-		if err != nil {
-			return err
-		}
 		key, raw := bucket.Cursor().First()
 		if key == nil {
 			return nil
 		}
-		b, payload, err := unpackBatch(bytes.Clone(raw))
-		if err != nil || t.Until.IsZero() || b.From.After(t.Until) {
-			return err
+		t := in.tail(tx)
+		b, payload := readBatch(bucket, key, raw)
+		if t.Until.IsZero() || b.From.After(t.Until) {
+			return nil
 		}
 		in.counts.Held--
 		in.counts.Backlog -= int64(len(raw))
 		if err := bucket.Delete(bytes.Clone(key)); err != nil {
 			return err
 		}
-		in.wake.tell() // a gap may be closed by this
+		in.wake.Broadcast() // this may close a gap
 		if b.edge, b.Skip = b.Skip, nil; b.isIn(&t) {
 			continue // a repair has had it
 		}
@@ -325,14 +313,15 @@ func (in *inbox) releaseRetained(tx *boltfile.Tx) error {
 	}
 }
 
-// firstHeld returns where the earliest of those begins that wait; false: none does.
-func firstHeld(tx *boltfile.Tx) (first batch, ok bool, err error) {
-	key, raw := tx.Bucket(heldBucket).Cursor().First()
-	if key == nil {
-		return first, false, nil
+// firstRetained returns the earliest of the notifications that wait for others; false:
+// none does.
+func firstRetained(tx *boltfile.Tx) (batch, bool) {
+	bucket := tx.Bucket(heldBucket)
+	for key, raw := range bucket.From(nil) {
+		b, _ := readBatch(bucket, key, raw)
+		return b, true
 	}
-	first, _, err = unpackBatch(raw)
-	return first, err == nil, err
+	return batch{}, false
 }
 
 // sortable writes an instant so that the order of texts is that of instants.
@@ -349,7 +338,7 @@ func idKey(id string) []byte {
 // known reports whether a Webhook-Id was remembered.
 func known(ids boltfile.Bucket, id string) bool { return id != "" && ids.Get(idKey(id)) != nil }
 
-// remember notes a Webhook-Id. The latest keptIDs are kept, by number and by id.
+// remember stores a Webhook-Id. The latest keptIDs stay, by number and by id.
 func remember(ids boltfile.Bucket, id string) error {
 	if id == "" {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -21,8 +22,8 @@ func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, j
 			part[i] = changes[k]
 		}
 		until := times[order[size-1]]
-		if size == len(order) && last.After(until) {
-			until = last
+		if size == len(order) {
+			until = clock.Later(until, last)
 		}
 		handed, err := in.appendChanges(part, until, job)
 		if err != nil {
@@ -33,8 +34,8 @@ func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, j
 	return n, nil
 }
 
-// inTime returns the order of changes by time, where those without one stay behind
-// the change before them, and the time of each.
+// inTime returns the order of changes by time, and the time of each. Changes without a
+// time stay behind the change before them.
 func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []time.Time) {
 	at := from
 	times, order = make([]time.Time, len(changes)), make([]int, len(changes))
@@ -49,13 +50,10 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 }
 
 // appendChanges appends changes from a list to the inbox; all up to until are among them.
-// It returns how many there were that nobody had had.
+// It returns how many of them were new.
 func (in *inbox) appendChanges(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
 	err = in.update(func(tx *boltfile.Tx) error {
-		t, err := in.tail(tx)
-		if err != nil {
-			return err
-		}
+		t := in.tail(tx)
 		if job.why != GapPulled && in.isFull(0) {
 			return errFull
 		}
@@ -93,19 +91,16 @@ func (in *inbox) appendChanges(all []resourcesync.Entry, until time.Time, job *r
 	return n, err
 }
 
-// advance moves the tail on, where it is not further already, and takes what was
-// held and now follows.
+// advance moves the tail forward, unless it is further already, and appends the retained
+// notifications that follow now.
 func (in *inbox) advance(tx *boltfile.Tx, to tail) error {
-	t, err := in.tail(tx)
-	if err != nil {
-		return err
-	}
+	t := in.tail(tx)
 	if to.Until.Equal(t.Until) {
 		to.Edge = append(to.Edge, t.Edge...)
 	}
 	if !to.Until.Before(t.Until) {
 		to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
-		if err := putJSON(tx.Bucket(metaBucket), tailKey, to); err != nil {
+		if err := tx.Bucket(metaBucket).PutJSON(tailKey, to); err != nil {
 			return err
 		}
 	}
@@ -115,15 +110,13 @@ func (in *inbox) advance(tx *boltfile.Tx, to tail) error {
 // begin begins with the first notification.
 func (in *inbox) begin(at time.Time) error {
 	err := in.update(func(tx *boltfile.Tx) error { return in.advance(tx, tail{Until: at}) })
-	in.more.tell()
+	in.more.Broadcast()
 	return err
 }
 
 // until is how far the inbox is complete.
 func (in *inbox) until() (time.Time, error) {
-	var t tail
-	err := in.state.view(func(tx *boltfile.Tx) (err error) { t, err = in.tail(tx); return err })
-	return t.Until, err
+	return read(in, func(tx *boltfile.Tx) time.Time { return in.tail(tx).Until })
 }
 
 func named(edge []string) map[string]bool {

@@ -88,7 +88,7 @@ func (l *lab) start() {
 	if l.sub, err = Open(l.o); err != nil {
 		l.Fatal(err)
 	}
-	l.sub.state.db.Bolt().NoSync = true // what is written can be read; more is not asked of it here
+	l.sub.inbox.db.Bolt().NoSync = true // what is written can be read; more is not asked of it here
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.sub.Run(ctx) }()
@@ -344,7 +344,7 @@ type tx = boltfile.Tx
 // lastWrite is the number of the last transaction that was written.
 func (l *lab) lastWrite() (id int) {
 	l.Helper()
-	if err := l.sub.state.view(func(tx *tx) error { id = tx.ID(); return nil }); err != nil {
+	if err := l.sub.inbox.db.View(func(tx *tx) error { id = tx.ID(); return nil }); err != nil {
 		l.Error(err)
 	}
 	return id

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -17,21 +18,21 @@ import (
 type plan struct {
 	root  string // the Change List, or its index
 	lists []changeList
-	// unproven says that a list does not tell when it begins, so that nobody can
-	// say whether the lists reach back far enough.
+	// unproven says that a list does not say when it begins, so the lists may not reach
+	// back far enough.
 	unproven bool
 }
 
-// changeList is one Change List; until is zero where it is open or unknown.
+// changeList is one Change List. A zero until is open or unknown.
 type changeList struct {
 	url         string
 	from, until time.Time
 }
 
-// makePlan finds the lists for what came after since: the Change List itself; where
-// it is closed or begins later, also the members of its index, or else the list that
-// its Capability List names by now; and where all of these begin later, those of
-// the archive (DST-19). The error is a tooOldError where even these do.
+// makePlan finds the lists for the changes after since: first the Change List itself. If it
+// is closed or begins later, also the members of its index, or else the list that its
+// Capability List names now. If all of these begin later, also those of the archive
+// (DST-19). The error is a tooOldError if the archive begins later, too.
 func makePlan(ctx context.Context, client Doer, list, archive string, since time.Time) (plan, error) {
 	p := plan{root: list}
 	index, err := p.read(ctx, client, list, 0)
@@ -57,7 +58,7 @@ func makePlan(ctx context.Context, client Doer, list, archive string, since time
 	return p, &tooOldError{list, hole}
 }
 
-// isGone reports whether a document is not there, and not only now.
+// isGone reports whether a document is permanently missing.
 func isGone(err error) bool {
 	var status *StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
@@ -76,7 +77,7 @@ func (r *repairer) changeLists(ctx context.Context) (list, archive string, err e
 	if err != nil && d.Topic == "" {
 		return "", "", err
 	}
-	source, err := DiscoverSource(ctx, r.o.Client, orElse(d.CapabilityList, d.Topic))
+	source, err := DiscoverSource(ctx, r.o.Client, cmp.Or(d.CapabilityList, d.Topic))
 	if err != nil {
 		return "", "", fmt.Errorf("looking for the Change List of %s: %w", d.Topic, err)
 	}
@@ -91,23 +92,15 @@ func (r *repairer) changeLists(ctx context.Context) (list, archive string, err e
 	return docs[resourcesync.ChangeList], docs[resourcesync.ChangeListArchive], nil
 }
 
-// asWritten is the address of an entry as its document writes it, which stands for the
-// document, or topic, that it leads to: there they are compared byte by byte.
-func asWritten(e *resourcesync.Entry) string { return orElse(e.Written, e.Loc) }
+// asWritten is the address of an entry as its document writes it. Documents and topics are
+// compared byte by byte.
+func asWritten(e *resourcesync.Entry) string { return cmp.Or(e.Written, e.Loc) }
 
-func orElse(s, or string) string {
-	if s == "" {
-		return or
-	}
-	return s
-}
-
-// read adds a Change List, or all that an index, an archive or a Capability List
-// names, to the plan, and returns where there may be more: the index that the list
-// is a part of, or of a closed one without any, its Capability List. What a document
-// is, its root says (DST-18).
+// read adds a Change List, or all that an index, an archive or a Capability List names, to
+// the plan. It returns where there may be more: the index of the list, or the Capability
+// List of a closed list without an index. The root of a document says what it is (DST-18).
 func (p *plan) read(ctx context.Context, client Doer, address string, depth int) (index string, err error) {
-	d, err := open(ctx, client, address)
+	d, err := open(ctx, client, address, 0)
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +134,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 		case len(p.lists)+len(within) >= maxLists:
 			return "", fmt.Errorf("%s leads to more than %d Change Lists", d.url, maxLists)
 		case d.head.Index && archive, e.From.IsZero():
-			within = append(within, target) // only the list itself tells
+			within = append(within, target) // only the list itself says when it begins
 		default:
 			p.add(changeList{target, e.From, e.Until})
 		}
@@ -164,9 +157,9 @@ func (p *plan) add(l changeList) {
 }
 
 // covers sorts the lists by when they begin, drops those that ended before since, and
-// reports where there is a hole: the instant at which it ends, zero if there is none.
-// Open says that the last list goes on. A list that does not tell when it begins is
-// taken for one that reaches back, and that is noted.
+// returns the end of the first hole between them; zero: there is none. Open says that the
+// last list goes on. A list that does not say when it begins counts as one that reaches
+// back, and makes the plan unproven.
 func (p *plan) covers(since time.Time) (hole time.Time, open bool) {
 	p.lists = slices.DeleteFunc(p.lists, func(l changeList) bool { return !l.until.IsZero() && l.until.Before(since) })
 	slices.SortStableFunc(p.lists, func(a, b changeList) int {
@@ -182,9 +175,7 @@ func (p *plan) covers(since time.Time) (hole time.Time, open bool) {
 		if l.until.IsZero() {
 			return time.Time{}, true
 		}
-		if l.until.After(reached) {
-			reached = l.until
-		}
+		reached = clock.Later(reached, l.until)
 	}
 	return time.Time{}, false
 }

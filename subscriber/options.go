@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,56 +33,53 @@ type Options struct {
 	// Hub is the hub to subscribe at. Empty: the first https one that the topic
 	// names, or else its first (DST-03).
 	Hub string
-	// Hubs are those to choose from where the topic itself names none: a Capability List
-	// may name them, and the topic be nothing that can be asked (SRC-11, Set.Hubs).
+	// Hubs are those to choose from if the topic itself names none. A Capability List may
+	// name them instead (SRC-11, Set.Hubs).
 	Hubs []string
-	// Callback is the public URL of Handler. Each subscription gets a path of its
-	// own below it that cannot be guessed (DST-04). Empty: it subscribes to nothing,
-	// and has only what CatchUp takes from the Change Lists.
+	// Callback is the public URL of Handler. Each subscription gets a path below it that
+	// nobody can guess (DST-04). Empty: it subscribes to nothing, and has only what
+	// CatchUp reads from the Change Lists.
 	Callback string
-	// Lease is what is asked for; the hub decides. 10 days.
+	// Lease is the lease to ask for, 10 days. The hub decides.
 	Lease time.Duration
-	// InsecureSecret sends a secret to an http hub that is not on loopback as
-	// well. Without it such a subscription has none, and deliveries are unsigned.
+	// InsecureSecret sends a secret also to an http hub that is not on loopback. Without
+	// it, such a subscription has none, and its deliveries are unsigned.
 	InsecureSecret bool
-	// MinSignature is the weakest method that is accepted of signatures: SHA256.
+	// MinSignature is the weakest accepted method of signatures: SHA256.
 	MinSignature websub.SignatureMethod
 
-	// MaxBody bounds a notification in bytes, 64 MiB, and MaxBacklog what is on
-	// disk and not committed yet, 1 GiB. Over it the hub is told to come again.
+	// MaxBody bounds a notification in bytes, 64 MiB, and MaxBacklog what is on disk and
+	// not committed yet, 1 GiB. Over it, the hub is asked to send again later.
 	MaxBody, MaxBacklog int64
-	// HoldFor is how long a notification that came early waits for those before
-	// it, 10 s, and MaxHeld how many wait: 64. After that the gap is repaired.
+	// HoldFor is how long a notification that came early waits for those before it, 10 s,
+	// and MaxHeld how many can wait: 64. After that the gap is repaired.
 	HoldFor time.Duration
 	MaxHeld int
 
-	// ChangeList is where gaps are repaired from, and ChangeListArchive where older
-	// lists are found. Both empty: as the Capability List says that the topic names,
-	// or that of its host.
+	// ChangeList repairs gaps, and ChangeListArchive has older lists. Both empty: those
+	// of the Capability List that the topic names, or of its host.
 	ChangeList, ChangeListArchive string
 	// MaxEntries is how many entries a Change List may have: the 50,000 of the protocol.
-	// One that is let in with more is told of once in Log. Its bytes may be 1 KiB for
-	// each, and its changes are held in memory while it is read.
+	// Log has one line about each list with more. Such a list may have 1 KiB for each
+	// entry, and its changes are in memory while it is read.
 	MaxEntries int
-	// Look, where not nil, takes the place of a Change List that there is not. It is
-	// called where the list would be asked whether anything was not pushed, and must not
-	// wait: the application then looks by other means. A gap becomes a NeedsBaseline at
-	// once.
+	// Look, if not nil, replaces a Change List that the Source does not have. It is called
+	// when the list would be checked for what was not pushed, so that the application
+	// looks by other means. It must not wait. A gap becomes a NeedsBaseline at once.
 	Look func()
-	// Start is how far the application is in step with the Source already, for
-	// instance the time of its baseline. It counts as long as nothing was
-	// received.
+	// Start is the instant up to which the application has everything already, for
+	// instance the time of its baseline. It counts until something is received.
 	Start time.Time
-	// CheckEvery is how often the Change List is asked whether anything was not
-	// pushed, the first time when Run begins. An hour; negative: never.
+	// CheckEvery is how often the Change List is checked for what was not pushed, first
+	// when Run begins. An hour; negative: never.
 	CheckEvery time.Duration
 
-	// Allow lists ranges that may be called besides public addresses, such as
-	// loopback for trying things out. It has no meaning with a Client.
+	// Allow lists ranges that may be called besides public addresses, such as loopback
+	// for trials. A Client ignores it.
 	Allow []netip.Prefix
 	// Client calls hubs, topics and lists. Nil: a guarded one.
 	Client Doer
-	// Log is told what happens. Nil: nobody is.
+	// Log receives what happens. Nil: nothing is logged.
 	Log *slog.Logger
 
 	ownClient bool // Client was made here
@@ -93,13 +91,13 @@ const (
 	subscribeMax   = 10 * time.Minute
 	verifyWithin   = 3 * time.Minute     // for the hub to verify an accepted request
 	renewWithin    = 31 * 24 * time.Hour // of a lease that is longer than any hub should give
-	beginAfter     = time.Second         // the first notification, which may have overtaken another
+	beginAfter     = time.Second         // after the first notification, which may have overtaken another
 	bodiesAtOnce   = 4                   // of the largest size, in memory
 	slowest        = 64 << 10            // bytes a second of a delivery
 	repairFirst    = 2 * time.Second     // between tries to repair, doubled up to
 	repairMax      = 5 * time.Minute
 	repairPatience = 10 * time.Minute // for lists that are behind the hub
-	repairGiveUp   = 24 * time.Hour   // for lists that can't be had
+	repairGiveUp   = 24 * time.Hour   // for lists that cannot be fetched
 	underWay       = time.Minute      // for which a change may be on its way through the hub
 	ahead          = 24 * time.Hour   // of our clock that another's may be
 	keptGaps       = 100
@@ -157,13 +155,8 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// methods are those that a signature may have, from the weakest accepted on.
+// methods are the accepted methods of signatures: MinSignature and the stronger ones.
 func (o *Options) methods() []websub.SignatureMethod {
 	all := []websub.SignatureMethod{websub.SHA1, websub.SHA256, websub.SHA384, websub.SHA512}
-	for i, m := range all {
-		if m == o.MinSignature {
-			return all[i:]
-		}
-	}
-	return nil
+	return all[slices.Index(all, o.MinSignature):]
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -18,7 +19,7 @@ var (
 	errBehind = errors.New("the Change List does not have it yet")
 	// errNoList says that the Source offers no Change List.
 	errNoList = errors.New("the Source offers no Change List for the topic")
-	// errFull says that the application has to take something first.
+	// errFull says that the application has to commit something first.
 	errFull = errors.New("there is no room for more before the application has committed some of what waits")
 )
 
@@ -41,34 +42,27 @@ type repairer struct {
 	renewal  *renewal
 	troubles *troubles
 
-	running sync.Mutex // one repair at a time
-	mu      sync.Mutex
-	wanted  string // why the Change List is to be asked; empty: it is not
+	running sync.Mutex             // one repair at a time
+	wanted  atomic.Pointer[string] // why a check of the Change Lists is requested; nil: none is
 }
 
-// catchUp has the Change List asked what was not pushed.
+// catchUp requests a check of the Change Lists for what was not pushed.
 func (r *repairer) catchUp(why string) {
-	r.mu.Lock()
-	if r.wanted == "" {
-		r.wanted = why
-	}
-	r.mu.Unlock()
-	r.inbox.wakeUp()
+	r.wanted.CompareAndSwap(nil, &why)
+	r.inbox.wake.Broadcast()
 }
 
-// CatchUp takes what the Change Lists have after what was received, and hands it
-// on as Changes. It is for whoever pulls, and may be called while Run runs. It
-// needs to know where to begin: Options.Start, or something that was received.
+// CatchUp reads what the Change Lists have after what was received, and hands it on as
+// Changes. It is for programs that pull, and may be called while Run runs. It needs a
+// place to begin: Options.Start, or something that was received.
 func (s *Subscriber) CatchUp(ctx context.Context) error {
 	from, err := s.inbox.until()
 	if err != nil {
 		return err
 	}
 	if from.IsZero() {
-		return errors.New("subscriber: nothing was received yet, so there is nothing to catch up from; take a baseline and give its time as Options.Start")
+		return errors.New("subscriber: nothing was received yet, so there is nothing to catch up from; make a baseline and set Options.Start to its time")
 	}
-	s.repairer.running.Lock()
-	defer s.repairer.running.Unlock()
 	return s.repairer.repair(ctx, &repairJob{why: GapPulled})
 }
 
@@ -77,19 +71,16 @@ func (r *repairer) keepComplete(ctx context.Context) {
 	rest := repairFirst
 	lastCheck := time.Now()
 	if r.o.CheckEvery > 0 {
-		r.catchUp(GapStart) // nobody knows what was pushed while it did not run
+		r.catchUp(GapStart) // notifications may have been pushed while it did not run
 	}
 	for {
-		woken := r.inbox.wake.wait()
+		woken := r.inbox.wake.Wait()
 		job, wait, err := r.next(lastCheck)
 		if err == nil && job != nil {
-			r.running.Lock()
-			err = r.repair(ctx, job)
-			r.running.Unlock()
-			if err == nil {
+			if err = r.repair(ctx, job); err == nil {
 				if job.target.IsZero() {
 					lastCheck = time.Now()
-					r.caughtUp(job.why)
+					r.wanted.CompareAndSwap(job.wanted, nil)
 				}
 				rest = repairFirst
 				continue
@@ -113,39 +104,31 @@ func (r *repairer) keepComplete(ctx context.Context) {
 // repairJob is what is to be repaired.
 type repairJob struct {
 	why string
-	// target is how far; zero: as far as the lists go. beyond is the end of the
+	// target is where it ends; zero: where the lists end. beyond is the end of the
 	// notification that begins at target.
 	target, beyond time.Time
 	// limit leaves out what happened after it.
-	limit time.Time
+	limit  time.Time
+	wanted *string // the request for this job; nil: nobody requested it
 }
 
-// next is what is to be repaired now; nil: nothing for a time.
+// next returns the next repair; nil: there is none for the time that it returns.
 func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) {
-	var t tail
 	var first batch
 	var waits bool
 	var gaps []Gap
-	err := r.inbox.state.view(func(tx *boltfile.Tx) (err error) {
-		if t, err = r.inbox.tail(tx); err != nil {
-			return err
-		}
-		if gaps, err = readGaps(tx); err != nil {
-			return err
-		}
-		first, waits, err = firstHeld(tx)
-		return err
+	until, err := read(r.inbox, func(tx *boltfile.Tx) time.Time {
+		gaps = readGaps(tx)
+		first, waits = firstRetained(tx)
+		return r.inbox.tail(tx).Until
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	if slices.ContainsFunc(gaps, func(g Gap) bool { return g.isClosedBy(t.Until) }) {
+	if slices.ContainsFunc(gaps, func(g Gap) bool { return g.isClosedBy(until) }) {
 		return nil, 0, r.closeFilled()
 	}
-	r.mu.Lock()
-	wanted := r.wanted
-	r.mu.Unlock()
-	begun, now := !t.Until.IsZero(), time.Now()
+	wanted, begun, now := r.wanted.Load(), !until.IsZero(), time.Now()
 	if waits {
 		hold := r.o.HoldFor
 		if !begun {
@@ -163,9 +146,9 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 	check := lastCheck.Add(r.o.CheckEvery).Sub(now)
 	switch {
 	case !begun: // nothing was received that anything could follow
-		r.caughtUp(wanted)
-	case wanted != "":
-		return &repairJob{why: wanted, limit: now.Add(ahead)}, 0, nil
+		r.wanted.CompareAndSwap(wanted, nil)
+	case wanted != nil:
+		return &repairJob{why: *wanted, limit: now.Add(ahead), wanted: wanted}, 0, nil
 	case r.o.CheckEvery > 0 && check <= 0:
 		return &repairJob{why: GapCheck, limit: now.Add(-underWay)}, 0, nil
 	case r.o.CheckEvery > 0:
@@ -174,17 +157,11 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 	return nil, lookAgain, nil
 }
 
-func (r *repairer) caughtUp(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.wanted == why {
-		r.wanted = ""
-	}
-}
-
 // repair hands on what the Change Lists have after the tail, in order, as if it
 // had been pushed, up to the target.
 func (r *repairer) repair(ctx context.Context, job *repairJob) error {
+	r.running.Lock()
+	defer r.running.Unlock()
 	from, err := r.inbox.until()
 	if err != nil {
 		return err
@@ -210,7 +187,7 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 		if r.o.Look != nil {
 			r.o.Look()
 		}
-		return nil // nobody can be asked; if anything is missing, the next notification tells
+		return nil // there is nothing to ask; the next notification shows whether anything is missing
 	case missed && (errors.Is(err, errNoList) || errors.Is(err, errBehind) && age > repairPatience || !errors.Is(err, errFull) && age > repairGiveUp):
 		return r.giveUp(job, gap, job.target, err)
 	}
@@ -248,9 +225,7 @@ func (r *repairer) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 		if err != nil {
 			return err
 		}
-		if until.After(reached) {
-			reached = until
-		}
+		reached = clock.Later(reached, until)
 	}
 	if reached.Before(job.target) {
 		return fmt.Errorf("%s: %w", plan.root, errBehind)

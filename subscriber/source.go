@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// WellKnown is where a host has its Source Description (SRC-12).
+// WellKnown is the path of the Source Description of a host (SRC-12).
 const WellKnown = "/.well-known/resourcesync"
 
 const (
@@ -24,10 +25,10 @@ const (
 
 // Source is what a Source offers.
 type Source struct {
-	// Description is the Source Description; empty where discovery began below it
-	// and nothing leads up to one.
+	// Description is the Source Description; empty if discovery began below it and
+	// nothing leads up to one.
 	Description string
-	Sets        []Set // never none
+	Sets        []Set // at least one
 }
 
 // Set is one set of resources and what its Capability List names.
@@ -36,8 +37,8 @@ type Set struct {
 	CapabilityList string
 	// Documents are the URLs by capability, such as resourcesync.ResourceList.
 	Documents map[string]string
-	// Topic and Hubs are the channel of change notifications (SRC-11). Hubs may be
-	// empty where Topic is not: then the topic itself names them (Discover).
+	// Topic and Hubs are the channel of change notifications (SRC-11). With a Topic and
+	// without Hubs, the topic itself names them (Discover).
 	Topic string
 	Hubs  []string
 }
@@ -64,22 +65,13 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	if found {
 		return d.source, nil
 	}
-	// A sitemap is what a host has that does not know ResourceSync, and not what takes
-	// the place of lists that are away.
+	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away.
 	if !Away(first) && !Away(err) && d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String()) {
 		return d.source, nil
 	}
-	if first == nil {
-		first = errors.New("it is no document of ResourceSync and links to none")
-	}
-	return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, orNothing(err))
-}
-
-func orNothing(err error) error {
-	if err == nil {
-		return errors.New("no document of ResourceSync")
-	}
-	return err
+	first = cmp.Or(first, errors.New("it is no document of ResourceSync and links to none"))
+	err = cmp.Or(err, errors.New("no document of ResourceSync"))
+	return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, err)
 }
 
 type discoverer struct {
@@ -102,7 +94,7 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 	if len(links) == 0 && strings.Contains(p.Header.Get("Content-Type"), "html") {
 		links = only(embeddedLinks(p), websub.RelResourceSync)
 	}
-	doc, err := p.document() // closes p, now or with doc
+	doc, err := p.document(0) // closes p, now or with doc
 	if err == nil {
 		defer doc.end()
 		if found, err := d.document(ctx, doc, ups); found || err != nil {
@@ -124,11 +116,12 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 	return found, nil
 }
 
-// document takes what a document says.
+// document adds the sets that a document leads to.
 func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool, error) {
 	switch capability := doc.head.Capability; {
 	case capability == resourcesync.Description:
-		return d.description(ctx, doc)
+		d.source.Description = cmp.Or(d.source.Description, doc.url)
+		return d.below(ctx, doc)
 	case capability == resourcesync.CapabilityList && doc.head.Index: // of former versions (DOC-33)
 		return d.below(ctx, doc)
 	case capability == resourcesync.CapabilityList:
@@ -162,17 +155,8 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 	}
 }
 
-// description reads the Capability Lists that a Source Description, or an index of
-// such, names.
-func (d *discoverer) description(ctx context.Context, doc *document) (bool, error) {
-	if d.source.Description == "" {
-		d.source.Description = doc.url
-	}
-	return d.below(ctx, doc)
-}
-
-// below reads the documents that one names. One that cannot be read fails the whole: a
-// set would be missing.
+// below reads the Capability Lists that a Source Description or an index of such lists
+// names. One that cannot be read fails the whole: a set would be missing.
 func (d *discoverer) below(ctx context.Context, doc *document) (bool, error) {
 	var below []string
 	for e, err := range doc.Entries() {
@@ -225,9 +209,7 @@ func readSet(doc *document) (Set, error) {
 		if err != nil || e.Capability == "" {
 			continue
 		}
-		if _, twice := set.Documents[e.Capability]; !twice {
-			set.Documents[e.Capability] = loc
-		}
+		set.Documents[e.Capability] = cmp.Or(set.Documents[e.Capability], loc)
 		if e.Capability != resourcesync.ChangeNotification || set.Topic != "" && set.Topic != loc {
 			continue
 		}

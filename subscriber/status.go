@@ -20,8 +20,8 @@ import (
 type Counts struct {
 	Received     uint64            `json:"received"` // notifications that were stored
 	Duplicates   uint64            `json:"duplicates"`
-	Early        uint64            `json:"early"`     // of the received, those that had to wait for others
-	Postponed    uint64            `json:"postponed"` // the hub was told to come again
+	Early        uint64            `json:"early"`     // the received ones that had to wait for others
+	Postponed    uint64            `json:"postponed"` // the hub was asked to send them again later
 	Refused      map[string]uint64 `json:"refused,omitempty"`
 	LastReceived time.Time         `json:"last_received,omitzero"`
 	// Backlog is the bytes, Batches the notifications that wait for the
@@ -31,12 +31,12 @@ type Counts struct {
 	Held    int   `json:"held"`
 }
 
-// Status is what there is to know about a Subscriber.
+// Status is what a Subscriber is doing.
 type Status struct {
 	AsOf          time.Time            `json:"as_of"`
 	Topic         string               `json:"topic"` // as in Options
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
-	// Until is how far everything was received, pushed or repaired.
+	// Until is the instant up to which everything was received, pushed or repaired.
 	Until  time.Time `json:"until,omitzero"`
 	Cursor Cursor    `json:"cursor"`
 	Counts Counts    `json:"counts"`
@@ -60,36 +60,15 @@ type SubscriptionStatus struct {
 // Status returns it as of now.
 func (s *Subscriber) Status() (Status, error) {
 	st := Status{AsOf: time.Now(), Topic: s.o.Topic}
-	err := s.state.view(func(tx *boltfile.Tx) error {
-		t, err := s.inbox.tail(tx)
-		if err != nil {
-			return err
-		}
-		st.Until = t.Until
-		if _, err := getJSON(tx.Bucket(metaBucket), cursorKey, &st.Cursor); err != nil {
-			return err
-		}
-		subs, err := readSubscriptions(tx)
-		if err != nil {
-			return err
-		}
-		for _, sub := range subs {
+	err := s.inbox.db.View(func(tx *boltfile.Tx) error {
+		st.Until, st.Cursor, st.Gaps = s.inbox.tail(tx).Until, readCursor(tx), readGaps(tx)
+		for _, sub := range readSubscriptions(tx) {
 			st.Subscriptions = append(st.Subscriptions, sub.status(st.AsOf))
 		}
-		st.Gaps, err = readGaps(tx)
-		return err
+		return nil
 	})
 	st.Counts, st.Trouble = s.inbox.counted(), s.troubles.String()
 	return st, err
-}
-
-func (c *Counts) clone() Counts {
-	out := *c
-	out.Refused = make(map[string]uint64, len(c.Refused))
-	for k, v := range c.Refused {
-		out.Refused[k] = v
-	}
-	return out
 }
 
 func (b *subscription) status(now time.Time) SubscriptionStatus {
@@ -111,19 +90,21 @@ func (b *subscription) status(now time.Time) SubscriptionStatus {
 	return out
 }
 
-// statusFile is what ReadStatus reads, and statusEvery how often it is written.
+// statusFile is what ReadStatus reads. It is written at most each statusEvery.
 const (
 	statusFile  = "status.json"
 	statusEvery = 2 * time.Second
-	statusRest  = time.Minute // and where nothing changed but the time
+	statusRest  = time.Minute // between looks, if nothing changed
 )
 
-// keepStatus writes the status for those who look from outside.
+// keepStatus writes the status for other processes until ctx ends.
 func (s *Subscriber) keepStatus(ctx context.Context) {
 	for {
-		changed := s.inbox.changed.wait()
-		if err := s.writeStatus(); err != nil && ctx.Err() == nil && s.logLimit.allows("status_failed") {
-			s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
+		changed := s.inbox.changed.Wait()
+		if err := s.writeStatus(); err != nil && ctx.Err() == nil {
+			if _, ok := s.quiet.Line(time.Now(), "status_failed"); ok {
+				s.log.Warn("the status could not be written", "event", "status_failed", "error", err)
+			}
 		}
 		if !clock.Wait(ctx, statusRest, changed) || !clock.Sleep(ctx, statusEvery) {
 			return
@@ -131,8 +112,7 @@ func (s *Subscriber) keepStatus(ctx context.Context) {
 	}
 }
 
-// writeStatus stores the counts, and writes the status beside them where it is
-// another than it was.
+// writeStatus stores the counts, and writes the status file, if the status has changed.
 func (s *Subscriber) writeStatus() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -146,8 +126,8 @@ func (s *Subscriber) writeStatus() error {
 	if reflect.DeepEqual(was, s.written) {
 		return nil
 	}
-	err = s.state.update(func(tx *boltfile.Tx) error {
-		return putJSON(tx.Bucket(metaBucket), countsKey, st.Counts)
+	err = s.inbox.db.Update(func(tx *boltfile.Tx) error {
+		return tx.Bucket(metaBucket).PutJSON(countsKey, st.Counts)
 	})
 	if err != nil {
 		return err
@@ -160,13 +140,13 @@ func (s *Subscriber) writeStatus() error {
 }
 
 // ReadStatus reads the status of the Subscriber whose folder is dir, which may be
-// running in another process. Status.AsOf is when it last became another, which a
-// running one writes down within seconds.
+// running in another process. Status.AsOf is when it last changed. A running Subscriber
+// writes a change within seconds.
 func ReadStatus(dir string) (Status, error) {
 	var st Status
 	raw, err := os.ReadFile(filepath.Join(dir, statusFile)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
-		return st, fmt.Errorf("no subscriber has worked in %s yet; one that waits for its Source begins when that answers: %w", dir, err)
+		return st, fmt.Errorf("no subscriber has worked in %s yet; one that waits for its Source begins once the Source answers: %w", dir, err)
 	}
 	if err != nil {
 		return st, err

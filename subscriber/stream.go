@@ -1,7 +1,6 @@
 package subscriber
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +13,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// Cursor says how far the application got. The zero Cursor stands at the
-// beginning; cursors of one Subscriber are ordered, and may be stored as text.
+// Cursor is a position in the stream. The zero Cursor is the beginning. Cursors of one
+// Subscriber are ordered, and may be stored as text.
 type Cursor struct {
 	Batch  uint64 `json:"batch"`
 	Change int    `json:"change"` // changes of Batch that are done with
@@ -25,40 +24,39 @@ func (c Cursor) before(d Cursor) bool {
 	return c.Batch < d.Batch || c.Batch == d.Batch && c.Change < d.Change
 }
 
-// Change is what the stream hands on: one change of a resource, a piece of
-// content where the topic carries something else, or word that a new baseline is
-// needed.
+// Change is an item of the stream: one change of a resource, a piece of content if the
+// topic carries something else, or the message that a new baseline is needed.
 type Change struct {
 	resourcesync.Entry
 	// Cursor is what to Commit once the change is done with.
 	Cursor Cursor
-	// NotificationID is the Webhook-Id; empty for what was taken from a Change
-	// List. From and Until are the notification's interval, zero where it has none.
+	// NotificationID is the Webhook-Id; empty for what was read from a Change List.
+	// From and Until are the notification's interval, zero if it has none.
 	NotificationID string
 	From, Until    time.Time
 	// Last says that it is the last of its notification.
 	Last bool
-	// Repaired says that it was not pushed but taken from a Change List.
+	// Repaired says that it was not pushed but read from a Change List.
 	Repaired bool
-	// Content and MediaType are the body of what is no change notification.
-	// Entry is zero then.
+	// Content and MediaType are the body of a delivery that is no change
+	// notification. Then Entry is zero.
 	Content   []byte
 	MediaType string
-	// NeedsBaseline says that what happened from From to Until can't be had: the
-	// application is to take everything anew, as of Until or later. Entry is zero.
+	// NeedsBaseline says that the changes from From to Until are lost. The application
+	// has to copy everything again, as of Until or later. Entry is zero.
 	NeedsBaseline bool
 }
 
-// Changes hands on what was received and not committed yet, and then what comes,
-// in order, until ctx ends or the range is left; it waits where there is nothing.
-// Each change comes at least once: again after a restart if it was not committed.
-// It is for one range at a time; a second one ends at once. Err tells why a range
-// ended that the caller did not end. A change's Content belongs to the caller.
+// Changes yields what was received and not committed yet, and then what comes, in order,
+// until ctx ends or the caller leaves the range. It waits for more. Each change comes at
+// least once: again after a restart if it was not committed. Only one range is possible at
+// a time; a second one ends at once. If a range ends by itself, Err says why. A change's
+// Content belongs to the caller.
 func (s *Subscriber) Changes(ctx context.Context) iter.Seq[Change] {
 	return s.reading.changes(ctx, true)
 }
 
-// Waiting is Changes, but ends when everything that is there was handed on.
+// Waiting is Changes, but it does not wait for more.
 func (s *Subscriber) Waiting(ctx context.Context) iter.Seq[Change] {
 	return s.reading.changes(ctx, false)
 }
@@ -66,7 +64,7 @@ func (s *Subscriber) Waiting(ctx context.Context) iter.Seq[Change] {
 // stream hands the inbox on to the application.
 type stream struct {
 	inbox   *inbox
-	reading sync.Mutex // held by the one who ranges over it
+	reading sync.Mutex // locked during a range
 
 	mu     sync.Mutex
 	failed error // why the last range ended
@@ -75,14 +73,14 @@ type stream struct {
 func (s *stream) changes(ctx context.Context, wait bool) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if !s.reading.TryLock() {
-			s.ended(errors.New("subscriber: somebody else ranges over Changes already"))
+			s.ended(errors.New("subscriber: a range over Changes is running already"))
 			return
 		}
 		defer s.reading.Unlock()
 		s.ended(nil)
-		at, err := s.inbox.committed()
+		at, err := read(s.inbox, readCursor)
 		for err == nil && ctx.Err() == nil {
-			more := s.inbox.more.wait() // also told by Close, after which next fails
+			more := s.inbox.more.Wait() // Close broadcasts, too; then next fails
 			var b batch
 			var payload []byte
 			var n uint64
@@ -112,7 +110,7 @@ func (s *stream) changes(ctx context.Context, wait bool) iter.Seq[Change] {
 	}
 }
 
-// Err is why the last range over Changes ended, nil if by its caller.
+// Err is why the last range over Changes ended by itself; nil if its caller ended it.
 func (s *Subscriber) Err() error {
 	s.reading.mu.Lock()
 	defer s.reading.mu.Unlock()
@@ -127,15 +125,13 @@ func (s *stream) ended(err error) {
 
 // next returns the first batch at or after a cursor; number 0: there is none.
 func (in *inbox) next(at Cursor) (n uint64, b batch, payload []byte, err error) {
-	err = in.state.view(func(tx *boltfile.Tx) error {
-		key, raw := tx.Bucket(inboxBucket).Cursor().Seek(number(at.Batch))
-		if key == nil {
-			return nil
+	err = in.db.View(func(tx *boltfile.Tx) error {
+		bucket := tx.Bucket(inboxBucket)
+		if key, raw := bucket.Cursor().Seek(number(at.Batch)); key != nil {
+			n = fromNumber(key)
+			b, payload = readBatch(bucket, key, raw)
 		}
-		n = fromNumber(key)
-		var err error
-		b, payload, err = unpackBatch(bytes.Clone(raw))
-		return err
+		return nil
 	})
 	return n, b, payload, err
 }
@@ -156,7 +152,7 @@ func (s *stream) handOut(ctx context.Context, at Cursor, b batch, payload []byte
 	for i := 0; ctx.Err() == nil; i++ {
 		e, err := next()
 		if err != nil && !errors.Is(err, io.EOF) {
-			return false, fmt.Errorf("subscriber: a stored notification can't be read any more: %w", err)
+			return false, fmt.Errorf("subscriber: a stored notification cannot be read any more: %w", err)
 		}
 		if err == nil && (i < at.Change || b.had(&e, skip)) {
 			continue
@@ -176,34 +172,25 @@ func (s *stream) handOut(ctx context.Context, at Cursor, b batch, payload []byte
 }
 
 // Committed is the cursor that was committed last.
-func (s *Subscriber) Committed() (Cursor, error) { return s.inbox.committed() }
+func (s *Subscriber) Committed() (Cursor, error) { return read(s.inbox, readCursor) }
 
-// Commit says that everything up to a cursor is done with. It is durable when it
-// returns, and what was committed does not come again. A cursor that is older
-// than the committed one changes nothing, and one that no change had is an error. It
-// costs an fsync, shared by those who commit at once: whoever has many small changes
-// commits every so many.
-func (s *Subscriber) Commit(c Cursor) error { return s.inbox.commit(c) }
-
-func (in *inbox) committed() (Cursor, error) {
-	var c Cursor
-	err := in.state.view(func(tx *boltfile.Tx) error {
-		_, err := getJSON(tx.Bucket(metaBucket), cursorKey, &c)
-		return err
-	})
-	return c, err
+func readCursor(tx *boltfile.Tx) (c Cursor) {
+	tx.Bucket(metaBucket).GetJSON(cursorKey, &c)
+	return c
 }
 
-func (in *inbox) commit(c Cursor) error {
+// Commit says that the application is done with everything up to a cursor. It is durable
+// when it returns, and what was committed does not come again. A cursor before the
+// committed one changes nothing. One that no change had is an error. Each Commit costs an
+// fsync, which concurrent calls share: with many small changes, commit only every so many.
+func (s *Subscriber) Commit(c Cursor) error {
+	in := s.inbox
 	return in.update(func(tx *boltfile.Tx) error {
-		meta, inbox := tx.Bucket(metaBucket), tx.Bucket(inboxBucket)
-		var have Cursor
-		switch _, err := getJSON(meta, cursorKey, &have); {
-		case err != nil:
-			return err
+		inbox := tx.Bucket(inboxBucket)
+		switch {
 		case c.Batch > inbox.Sequence()+1:
 			return fmt.Errorf("subscriber: the cursor %d.%d is not one of %s", c.Batch, c.Change, in.dir)
-		case !have.before(c):
+		case !readCursor(tx).before(c):
 			return nil
 		}
 		at := inbox.Cursor()
@@ -214,6 +201,6 @@ func (in *inbox) commit(c Cursor) error {
 				return err
 			}
 		}
-		return putJSON(meta, cursorKey, c)
+		return tx.Bucket(metaBucket).PutJSON(cursorKey, c)
 	})
 }

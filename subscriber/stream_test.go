@@ -177,7 +177,7 @@ func TestGroupsAreUndone(t *testing.T) {
 		var group sync.WaitGroup
 		release := make(chan struct{})
 		group.Go(func() {
-			_ = l.sub.state.update(func(*tx) error { <-release; return nil })
+			_ = l.sub.inbox.db.Update(func(*tx) error { <-release; return nil })
 		})
 		synctest.Wait()
 		for i := range errs {

@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,12 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-var currentKey = []byte("current") // the token of the subscription that is wanted
+var currentKey = []byte("current") // the token of the current subscription
 
 const (
 	deniedRest  = time.Hour          // after a hub said no
 	lookAgain   = time.Hour          // at the subscription, if nothing else is due
-	forgetEnded = 7 * 24 * time.Hour // for so long an ended callback answers 410
+	forgetEnded = 7 * 24 * time.Hour // in which an ended callback answers 410
 )
 
 // renewal subscribes, and renews the lease.
@@ -38,7 +39,7 @@ type renewal struct {
 func (r *renewal) keepSubscribed(ctx context.Context) {
 	rest := subscribeFirst
 	for {
-		woken := r.inbox.wake.wait()
+		woken := r.inbox.wake.Wait()
 		wait, err := r.subscribe(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -52,7 +53,7 @@ func (r *renewal) keepSubscribed(ctx context.Context) {
 			rest = min(2*rest, subscribeMax)
 			r.log.Warn("subscribing failed; it is tried again", "event", "subscribe_failed", "topic", r.o.Topic, "error", err, "wait", wait)
 			r.troubles.set(subscribing, err)
-			woken = nil // whoever wakes it does not shorten this
+			woken = nil // nothing shortens this wait
 		default:
 			rest = subscribeFirst
 		}
@@ -95,8 +96,8 @@ func (r *renewal) subscribe(ctx context.Context) (time.Duration, error) {
 	return 2 * time.Second, r.request(ctx, current, websub.ModeSubscribe)
 }
 
-// due is how long there is nothing to do for a subscription. No time of the past
-// keeps it from being looked at longer than it could if the clock was right.
+// due is how long there is nothing to do for a subscription. A clock that was set back
+// does not make it longer than its usual limit.
 func (b *subscription) due(now time.Time) time.Duration {
 	switch {
 	case b.Token == "" || !b.EndedAt.IsZero():
@@ -107,73 +108,57 @@ func (b *subscription) due(now time.Time) time.Duration {
 		return min(b.AcceptedAt.Add(verifyWithin).Sub(now), verifyWithin)
 	case b.Wanted == websub.ModeSubscribe || !b.inForce(now):
 		return 0
-	case b.VerifiedAt.Sub(now) > verifyWithin: // the clock was set back: who knows what the hub takes for the end
+	case b.VerifiedAt.Sub(now) > verifyWithin: // the clock was set back, so the end of the lease is unknown
 		return 0
 	default:
 		return min(b.RenewAt.Sub(now), lookAgain)
 	}
 }
 
-// renewNow has the subscription in force renewed, since the hub may have lost it.
+// renewNow renews the current subscription at once, since the hub may have lost it.
 func (r *renewal) renewNow() error {
 	current, _, err := r.subscriptions()
-	if err != nil || current.Token == "" {
+	if err != nil {
 		return err
 	}
-	defer r.inbox.wakeUp()
-	return r.inbox.update(func(tx *boltfile.Tx) error {
-		sub, found, err := readSubscription(tx, current.Token)
-		if err != nil || !found {
-			return err
-		}
+	defer r.inbox.wake.Broadcast()
+	return r.inbox.changeSubscription(current.Token, func(sub *subscription) bool {
 		sub.RenewAt = time.Now()
-		return putSubscription(tx, sub)
+		return true
 	})
 }
 
-// subscriptions reads the subscription that is wanted, and those that are not any more.
+// subscriptions reads the current subscription, and the ones that it replaced.
 func (r *renewal) subscriptions() (current subscription, others []subscription, err error) {
-	err = r.inbox.state.view(func(tx *boltfile.Tx) error {
-		token := string(tx.Bucket(metaBucket).Get(currentKey))
-		all, err := readSubscriptions(tx)
-		for _, sub := range all {
-			if sub.Token == token {
-				current = sub
-			} else {
-				others = append(others, sub)
-			}
-		}
-		return err
+	err = r.inbox.db.View(func(tx *boltfile.Tx) error {
+		current, _ = readSubscription(tx, string(tx.Bucket(metaBucket).Get(currentKey)))
+		others = slices.DeleteFunc(readSubscriptions(tx), func(sub subscription) bool { return sub.Token == current.Token })
+		return nil
 	})
 	return current, others, err
 }
 
-// discover finds the topic and its hubs. A topic that cannot be asked is subscribed to
-// as it is named where the hub is given, and so is one that names no hub, or that there
-// is no page of, where others know its hubs.
+// discover finds the topic and its hubs. With Options.Hub, the topic need not answer. With
+// Options.Hubs, it need not have a page or name a hub. Then the topic is the one of
+// Options.
 func (r *renewal) discover(ctx context.Context) (Discovery, error) {
 	d, err := Discover(ctx, r.o.Client, r.o.Topic)
 	if r.o.Hub != "" {
-		if d.Topic == "" {
-			d.Topic = r.o.Topic
-		}
-		d.Hubs = []string{r.o.Hub}
+		d.Topic, d.Hubs = cmp.Or(d.Topic, r.o.Topic), []string{r.o.Hub}
 		return d, nil
 	}
 	if err != nil && len(r.o.Hubs) > 0 && !Away(err) {
-		d.Topic, d.Hubs = orElse(d.Topic, r.o.Topic), r.o.Hubs
+		d.Topic, d.Hubs = cmp.Or(d.Topic, r.o.Topic), r.o.Hubs
 		return d, nil
 	}
 	return d, err
 }
 
-// request sends a request to subscribe or unsubscribe. What is asked for is on disk
-// before, since the hub may verify it before it answers (DST-07).
+// request sends a request to subscribe or unsubscribe. It is on disk before, since the hub
+// may verify it before it answers (DST-07).
 func (r *renewal) request(ctx context.Context, sub subscription, mode websub.Mode) error {
 	err := r.inbox.update(func(tx *boltfile.Tx) error {
-		if have, found, err := readSubscription(tx, sub.Token); err != nil {
-			return err
-		} else if found { // a hub may have said something meanwhile
+		if have, found := readSubscription(tx, sub.Token); found { // a hub may have changed it meanwhile
 			sub = have
 		}
 		sub.Wanted, sub.AskedAt, sub.AcceptedAt = mode, time.Now(), time.Time{}
@@ -197,15 +182,15 @@ func (r *renewal) request(ctx context.Context, sub subscription, mode websub.Mod
 		if sub.Secret != "" {
 			form.Set(websub.ParamSecret, sub.Secret)
 		} else {
-			r.log.Warn("the hub is reached over plain http, so that deliveries will not be signed; InsecureSecret sends it a secret all the same",
+			r.log.Warn("the hub is reached over plain http, so its deliveries will not be signed; set InsecureSecret to send it a secret all the same",
 				"event", "unsigned", "hub", sub.Hub)
 		}
 	}
 	err = r.post(ctx, sub.Hub, form.Encode())
 	var status *StatusError
 	if form.Has(websub.ParamLeaseSeconds) && errors.As(err, &status) && status.Status == http.StatusBadRequest {
-		// Some hubs accept no lease but their own. Whatever else the hub refuses,
-		// its second answer says so again.
+		// Some hubs refuse any lease in a request. If the hub refuses something else, its
+		// second answer says so again.
 		r.log.Info("the hub answered 400, and is asked again without a lease", "event", "lease_refused", "hub", sub.Hub, "lease", r.o.Lease, "error", err)
 		form.Del(websub.ParamLeaseSeconds)
 		err = r.post(ctx, sub.Hub, form.Encode())
@@ -214,21 +199,14 @@ func (r *renewal) request(ctx context.Context, sub subscription, mode websub.Mod
 		return fmt.Errorf("asking the hub to %s: %w", mode, err)
 	}
 	r.log.Info("the hub accepted the request and will verify it", "event", "accepted", "mode", string(mode), "topic", sub.Topic, "hub", sub.Hub)
-	return r.inbox.update(func(tx *boltfile.Tx) error {
-		now, found, err := readSubscription(tx, sub.Token)
-		if err != nil {
-			return err
-		}
-		if !found || now.Wanted != mode {
-			return nil // it was verified or denied meanwhile
-		}
-		now.AcceptedAt = time.Now()
-		return putSubscription(tx, now)
+	return r.inbox.changeSubscription(sub.Token, func(sub *subscription) bool {
+		sub.AcceptedAt = time.Now()
+		return sub.Wanted == mode // otherwise it was verified or denied meanwhile
 	})
 }
 
-// post sends a form to a hub, and again where a 307 or 308 leads (DST-05, DST-06). A
-// secret does not follow to a place that it would not have been sent to.
+// post sends a form to a hub, and follows 307 and 308 (DST-05, DST-06). It sends a secret
+// only to URLs that may have one.
 func (r *renewal) post(ctx context.Context, hub, form string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -249,8 +227,8 @@ func (r *renewal) post(ctx context.Context, hub, form string) error {
 	return failure(answer)
 }
 
-// endOthers ends the subscriptions that are not wanted any more, and forgets those
-// that ended long ago.
+// endOthers ends the subscriptions that were replaced, and deletes those that ended long
+// ago.
 func (r *renewal) endOthers(ctx context.Context, others []subscription) error {
 	now := time.Now()
 	var failed error
@@ -267,23 +245,14 @@ func (r *renewal) endOthers(ctx context.Context, others []subscription) error {
 }
 
 // Unsubscribe asks the hub to end every subscription that is in force (DST-14).
-// The hub verifies that at Handler, which therefore has to be served still; until
-// it has done so deliveries may come. It must not be called while Run runs, which
-// would subscribe again.
-func (s *Subscriber) Unsubscribe(ctx context.Context) error { return s.renewal.unsubscribe(ctx) }
-
-// unsubscribe ends every subscription that is in force.
-func (r *renewal) unsubscribe(ctx context.Context) error {
-	current, others, err := r.subscriptions()
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	var failed error
-	for _, sub := range slices.Concat([]subscription{current}, others) {
-		if sub.Token != "" && sub.inForce(now) {
-			failed = errors.Join(failed, r.request(ctx, sub, websub.ModeUnsubscribe))
+// The hub verifies that at Handler, so keep serving it. Until then, deliveries may come.
+// It must not be called while Run runs, which would subscribe again.
+func (s *Subscriber) Unsubscribe(ctx context.Context) error {
+	all, err := read(s.inbox, readSubscriptions)
+	for _, sub := range all {
+		if sub.inForce(time.Now()) {
+			err = errors.Join(err, s.renewal.request(ctx, sub, websub.ModeUnsubscribe))
 		}
 	}
-	return failed
+	return err
 }

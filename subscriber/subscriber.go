@@ -3,34 +3,35 @@ package subscriber
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
 // Subscriber receives what one topic publishes. Its methods may be called from
 // several goroutines.
 //
-// It puts its parts together, each of which knows only those above it:
+// It has these parts, and each knows only those above it:
 //
-//	state     the file that holds all that has to survive a restart
-//	inbox     the order: what follows on what was received, what is early, what was there
+//	inbox     the file of the state, and the order: which notification follows, is early, or is a duplicate
 //	renewal   finds the hub, subscribes and renews the lease
 //	repairer  fills gaps from the Source's Change Lists
 //	receiver  the callback: verifications, signatures, deliveries
 type Subscriber struct {
 	o        Options
 	log      *slog.Logger
-	state    *state
 	inbox    *inbox
 	renewal  *renewal
 	repairer *repairer
 	receiver *receiver
 	troubles *troubles
-	logLimit *logLimit
+	quiet    *quiet.Limit
 
 	closing sync.Once
 	reading stream     // of Changes
@@ -46,15 +47,15 @@ const (
 
 // troubles are what keeps the Subscriber from subscribing, and from repairing.
 type troubles struct {
-	changed *signal // the status
+	changed *clock.Signal // the status may be another
 
 	mu    sync.Mutex
 	about [2]string
 }
 
-// set notes an error; nil: there is no trouble any more.
+// set stores an error; nil: there is no trouble any more.
 func (t *troubles) set(about int, err error) {
-	defer t.changed.tell()
+	defer t.changed.Broadcast()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.about[about] = ""; err != nil {
@@ -69,53 +70,8 @@ func (t *troubles) String() string {
 	return strings.Trim(strings.Join(t.about[:], "; "), "; ")
 }
 
-// logLimit lets one log line of a kind through in a minute: strangers can bring them about.
-type logLimit struct {
-	mu sync.Mutex
-	at map[string]time.Time // when one was logged, by its kind
-}
-
-// allows reports whether a line is to be logged, and counts it.
-func (l *logLimit) allows(what string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at, ok := l.at[what]; ok && time.Since(at) < time.Minute {
-		return false
-	}
-	if l.at == nil {
-		l.at = map[string]time.Time{}
-	}
-	l.at[what] = time.Now()
-	return true
-}
-
-// signal tells any number of waiters that something came.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns what is closed when tell is called next.
-func (g *signal) wait() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ch == nil {
-		g.ch = make(chan struct{})
-	}
-	return g.ch
-}
-
-func (g *signal) tell() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ch != nil {
-		close(g.ch)
-		g.ch = nil
-	}
-}
-
-// Open opens the state in Options.Dir, or begins a new one. Handler answers from
-// then on; Run subscribes and repairs. The error says which option is wrong, or
+// Open opens the state in Options.Dir, or begins a new one. From then on, Handler
+// answers. Run subscribes and repairs. The error says which option is wrong, or
 // what is wrong with the folder.
 func Open(o Options) (*Subscriber, error) {
 	if err := o.setDefaults(); err != nil {
@@ -123,22 +79,22 @@ func Open(o Options) (*Subscriber, error) {
 	}
 	in := &inbox{dir: o.Dir, maxBacklog: o.MaxBacklog, maxHeld: o.MaxHeld, start: o.Start}
 	var err error
-	if in.state, err = openState(o.Dir, in.recount); err != nil {
-		return nil, err
+	if in.db, err = openState(o.Dir, in.recount); err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
 	}
-	s := &Subscriber{o: o, log: o.Log, state: in.state, inbox: in, troubles: &troubles{changed: &in.changed}, logLimit: &logLimit{}, reading: stream{inbox: in}}
+	s := &Subscriber{o: o, log: o.Log, inbox: in, troubles: &troubles{changed: &in.changed}, quiet: quiet.New(time.Minute, 1), reading: stream{inbox: in}}
 	s.renewal = &renewal{o: &s.o, log: o.Log, inbox: in, troubles: s.troubles}
 	s.repairer = &repairer{o: &s.o, log: o.Log, large: biglist.Warner(o.Log), inbox: in, renewal: s.renewal, troubles: s.troubles}
-	s.receiver = &receiver{o: &s.o, log: o.Log, inbox: in, repairer: s.repairer, logLimit: s.logLimit}
+	s.receiver = &receiver{o: &s.o, log: o.Log, inbox: in, repairer: s.repairer, quiet: s.quiet}
 	return s, nil
 }
 
-// Close ends it, and a range over Changes with it. A notification that comes after
-// it is answered 503, so that the hub comes again. End Run before.
+// Close ends the Subscriber, and a range over Changes with it. A notification that comes
+// later is answered 503, so that the hub sends it again. End Run before.
 func (s *Subscriber) Close() (err error) {
 	s.closing.Do(func() {
-		err = errors.Join(s.writeStatus(), s.state.close())
-		s.inbox.more.tell()
+		err = errors.Join(s.writeStatus(), s.inbox.db.Close())
+		s.inbox.more.Broadcast()
 		if c, ok := s.o.Client.(interface{ CloseIdleConnections() }); ok && s.o.ownClient {
 			c.CloseIdleConnections()
 		}

@@ -19,13 +19,13 @@ type subscription struct {
 	// Callback is its whole callback, and Asked what Options named when it was asked for.
 	Callback string `json:"callback"`
 	Asked    string `json:"asked"`
-	// Secret signs its deliveries; empty: they are unsigned. It stays the same
-	// over renewals, so that what is under way stays valid.
+	// Secret signs its deliveries; empty: they are unsigned. A renewal does not change
+	// it, so that deliveries under way stay valid.
 	Secret string `json:"secret,omitempty"`
-	// Wanted is what was asked for last and not verified yet: subscribe,
-	// unsubscribe or empty.
+	// Wanted is the last request that is not verified yet: subscribe, unsubscribe or
+	// empty.
 	Wanted websub.Mode `json:"wanted,omitempty"`
-	// AskedAt is when that was, and AcceptedAt when the hub accepted it.
+	// AskedAt is when it was sent, and AcceptedAt when the hub accepted it.
 	AskedAt    time.Time `json:"asked_at,omitzero"`
 	AcceptedAt time.Time `json:"accepted_at,omitzero"`
 	// VerifiedAt and ExpiresAt are the lease; zero: there is none.
@@ -33,14 +33,14 @@ type subscription struct {
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	// RenewAt is when the lease is to be renewed.
 	RenewAt time.Time `json:"renew_at,omitzero"`
-	// Denied is the reason with which the hub refused or ended it, and DeniedAt when.
+	// Denied is the reason with which the hub denied or ended it, and DeniedAt when.
 	Denied   string    `json:"denied,omitempty"`
 	DeniedAt time.Time `json:"denied_at,omitzero"`
 	// EndedAt says that it was unsubscribed: deliveries are answered 410 (DST-11).
 	EndedAt time.Time `json:"ended_at,omitzero"`
 }
 
-// newSubscription makes one with a callback of its own.
+// newSubscription makes a subscription with a new callback.
 func (o *Options) newSubscription(topic, hub string) subscription {
 	sub := subscription{Token: rand.Text(), Topic: topic, Hub: hub}
 	sub.Callback = o.callbackOf(sub.Token)
@@ -50,7 +50,7 @@ func (o *Options) newSubscription(topic, hub string) subscription {
 	return sub
 }
 
-// asked is what Options name of a subscription.
+// asked is what Options say about a subscription.
 func (o *Options) asked() string { return o.Topic + "\n" + o.Hub }
 
 // sameAsked reports whether two texts of asked name the same topic and the same hub.
@@ -62,8 +62,7 @@ func sameAsked(a, b string) bool {
 
 func sameHub(a, b string) bool { return websub.HubURL(a) == websub.HubURL(b) }
 
-// moved reports whether the Options are not those any more with which a
-// subscription was asked for.
+// moved reports whether the Options changed since a subscription was asked for.
 func (o *Options) moved(b *subscription) bool {
 	return !sameAsked(b.Asked, o.asked()) || b.Callback != o.callbackOf(b.Token)
 }
@@ -72,11 +71,7 @@ func (o *Options) moved(b *subscription) bool {
 // within this machine (DST-04).
 func secretIsSafe(hub string) bool {
 	u, err := url.Parse(hub)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && (u.Scheme == "https" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // inForce reports whether it has a lease at now.
@@ -88,27 +83,34 @@ func (o *Options) callbackOf(token string) string {
 	return strings.TrimSuffix(o.Callback, "/") + "/" + token
 }
 
-// readSubscription reads that of a token.
-func readSubscription(tx *boltfile.Tx, token string) (sub subscription, found bool, err error) {
-	if token == "" {
-		return sub, false, nil
-	}
-	found, err = getJSON(tx.Bucket(subsBucket), []byte(token), &sub)
+// readSubscription reads the subscription of a token. Found: there is one.
+func readSubscription(tx *boltfile.Tx, token string) (sub subscription, found bool) {
+	found = token != "" && tx.Bucket(subsBucket).GetJSON([]byte(token), &sub)
 	sub.Token = token
-	return sub, found, err
+	return sub, found
 }
 
 func putSubscription(tx *boltfile.Tx, sub subscription) error {
-	return putJSON(tx.Bucket(subsBucket), []byte(sub.Token), sub)
+	return tx.Bucket(subsBucket).PutJSON([]byte(sub.Token), sub)
 }
 
 // readSubscriptions reads all of them.
-func readSubscriptions(tx *boltfile.Tx) ([]subscription, error) {
-	var out []subscription
-	err := tx.Bucket(subsBucket).ForEach(func(token, _ []byte) error {
-		sub, _, err := readSubscription(tx, string(token))
-		out = append(out, sub)
-		return err
+func readSubscriptions(tx *boltfile.Tx) (all []subscription) {
+	for token := range tx.Bucket(subsBucket).From(nil) {
+		sub, _ := readSubscription(tx, string(token))
+		all = append(all, sub)
+	}
+	return all
+}
+
+// changeSubscription changes the stored subscription of a token, if there is one and
+// change returns true.
+func (in *inbox) changeSubscription(token string, change func(*subscription) bool) error {
+	return in.update(func(tx *boltfile.Tx) error {
+		sub, found := readSubscription(tx, token)
+		if !found || !change(&sub) {
+			return nil
+		}
+		return putSubscription(tx, sub)
 	})
-	return out, err
 }

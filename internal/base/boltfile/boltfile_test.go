@@ -323,3 +323,53 @@ func TestNewFile(t *testing.T) {
 	}
 	write(t, open(t, empty, options()), map[string][]byte{"large/a": {1}})
 }
+
+// A reader that can make nothing of a value ends its transaction as a wrong checksum does,
+// and a write with it leaves nothing behind.
+func TestRefusedValue(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "a.db"), options())
+	defer func() { _ = d.Close() }()
+	write(t, d, map[string][]byte{"small/a": []byte(`{"n": 1}`), "small/b": []byte("no JSON"), "small/c": []byte(`{"n": 3}`)})
+	var v struct {
+		N int `json:"n"`
+	}
+	err := d.Update(func(tx *Tx) error {
+		b := tx.Bucket(small)
+		if !b.GetJSON([]byte("a"), &v) || v.N != 1 || b.GetJSON([]byte("none"), &v) {
+			t.Errorf("read %+v", v)
+		}
+		v.N = 2
+		if err := b.PutJSON([]byte("a"), v); err != nil {
+			t.Error(err)
+		}
+		b.GetJSON([]byte("b"), &v)
+		t.Error("a value that is no JSON was read")
+		return nil
+	})
+	if damaged := new(*DamagedError); !errors.As(err, damaged) || !strings.Contains(err.Error(), `the value of "b" in small`) {
+		t.Error(err)
+	}
+	err = d.View(func(tx *Tx) error {
+		b, keys := tx.Bucket(small), ""
+		for k := range b.From(nil) {
+			keys += string(k)
+		}
+		for k := range b.From([]byte("bb")) {
+			keys += " " + string(k)
+		}
+		for k := range b.From(nil) {
+			keys += " " + string(k)
+			break
+		}
+		if b.GetJSON([]byte("a"), &v); v.N != 1 || keys != "abc c a" {
+			t.Errorf("%+v and the keys %q", v, keys)
+		}
+		if err := b.PutJSON([]byte("a"), func() {}); err == nil {
+			t.Error("a function was stored")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -2,8 +2,10 @@ package boltfile
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"iter"
 
 	"go.etcd.io/bbolt"
 )
@@ -109,6 +111,34 @@ func (b Bucket) value(key, v []byte) []byte {
 	panic(b.tx.d.damaged(fmt.Errorf("the checksum of the value of %q in %s is wrong", key, b.name)))
 }
 
+// Refuse ends the transaction with a *DamagedError: the checksum of a value is right, and
+// its reader can make nothing of it. Options.PassDamage does not matter.
+func (b Bucket) Refuse(key []byte, why error) {
+	panic(b.tx.d.damaged(fmt.Errorf("the value of %q in %s: %w", key, b.name, why)))
+}
+
+// GetJSON decodes the value of a key into v, and returns false if there is none. A value
+// that cannot be decoded ends the transaction with a *DamagedError.
+func (b Bucket) GetJSON(key []byte, v any) bool {
+	raw := b.Get(key)
+	if raw == nil {
+		return false
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		b.Refuse(key, err)
+	}
+	return true
+}
+
+// PutJSON stores v as JSON. The error also says that v cannot be encoded.
+func (b Bucket) PutJSON(key []byte, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return b.Put(key, raw)
+}
+
 // Put stores a value. Both key and value are the caller's again when it returns.
 func (b Bucket) Put(key, value []byte) error {
 	v := make([]byte, sumSize, sumSize+len(value))
@@ -165,6 +195,18 @@ func (b Bucket) ForEach(fn func(k, v []byte) error) error {
 		}
 	}
 	return nil
+}
+
+// From goes through the keys and values from a key on, in the order of ForEach; nil: all of
+// them. What is written to the bucket meanwhile makes it useless.
+func (b Bucket) From(key []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		c := b.Cursor()
+		k, v := c.Seek(key)
+		for k != nil && yield(k, v) {
+			k, v = c.Next()
+		}
+	}
 }
 
 // Cursor returns a Cursor that stands before the first key.

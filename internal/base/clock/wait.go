@@ -20,3 +20,11 @@ func Wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	}
 	return ctx.Err() == nil
 }
+
+// Later returns the later one of two instants.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -35,6 +35,17 @@ func Mark(dir string) error {
 	return nil
 }
 
+// Make makes a folder of state, if it is missing, and the folders above it. Its names are
+// durable when it returns, except those above the folder's parent.
+func Make(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// The parent may belong to somebody else. Then it cannot be synced, and was there before.
+	_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(dir)))
+	return Mark(dir)
+}
+
 // Marked reports whether the folder at a path is one of state, as lstat sees it: os.Lstat,
 // or that of an os.Root. What can't be told is none: nor can anything in that folder be
 // read then.

@@ -39,3 +39,19 @@ func TestMark(t *testing.T) {
 		t.Error("a folder is marked that is not there")
 	}
 }
+
+func TestMake(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "above", "state")
+	for range 2 {
+		if err := Make(dir); err != nil || !Marked(os.Lstat, dir) {
+			t.Fatalf("the folder was not made: %v", err)
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	file := filepath.Join(dir, Marker)
+	if err := Make(file); err == nil {
+		t.Error("a folder was made in the place of a file")
+	}
+}
