@@ -1,8 +1,8 @@
 package destination
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -174,31 +174,20 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	}
 	listed, err := docs.resources()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading %s: %w", list, err)
+		return time.Time{}, err
 	}
 	a.total += len(listed)
-	var failed error
-	err = a.compareAll(ctx, func(yield func(desired) bool) {
-		for e, err := range docs.entries() {
-			if err != nil {
-				failed = err
-				return
-			}
-			if _, ok := newer[e.Loc]; !ok && !yield(a.orPushed(asListed(desiredFrom(set.name, &e)), until)) {
-				return
-			}
-		}
-		for _, w := range newer {
-			if !w.change.Removes() && !yield(a.orPushed(w, until)) {
+	return until, a.compareAll(ctx, func(yield func(desired, error) bool) {
+		for w, err := range docs.wants(set, newer) {
+			if !yield(a.orPushed(w, until), err) {
 				return
 			}
 		}
 	})
-	return until, errors.Join(failed, err)
 }
 
-// orPushed is what the lists of a set say of a resource; or of one that was pushed
-// after they were written, what was said then.
+// orPushed returns what the lists of a set say of a resource. If the resource was pushed
+// after they were written, it returns what was pushed.
 func (a *audit) orPushed(w desired, until time.Time) desired {
 	if !a.c.state.members(w.url)[w.set].After(until) {
 		return w
@@ -209,8 +198,8 @@ func (a *audit) orPushed(w desired, until time.Time) desired {
 	return w
 }
 
-// isPushed reports whether a set told of a resource after its lists were written, as of
-// which an audit is: they will have it soon.
+// isPushed reports whether a set pushed a resource after its lists were written: they will
+// have it soon.
 func (a *audit) isPushed(url string) bool {
 	for set, at := range a.c.state.members(url) {
 		if asOf, ok := a.asOf[set]; ok && at.After(asOf) {
@@ -220,21 +209,18 @@ func (a *audit) isPushed(url string) bool {
 	return false
 }
 
-// recorded are the resources of a set as they were copied.
-func (a *audit) recorded(set namedSet) iter.Seq[desired] {
-	return func(yield func(desired) bool) {
+// recorded yields the resources of a set as they were copied.
+func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
 		for url, f := range a.c.state.files() {
-			if _, ok := a.c.state.members(url)[set.name]; !ok {
-				continue
-			}
-			if !yield(recordedWant(url, set.name, f)) {
+			if _, ok := a.c.state.members(url)[set.name]; ok && !yield(recordedWant(url, set.name, f), nil) {
 				return
 			}
 		}
 	}
 }
 
-// recordedWant is what a set said of a resource when it was copied.
+// recordedWant returns what a set said of a resource when it was copied.
 func recordedWant(url, set string, f file) desired {
 	w := desired{url: url, set: set, length: f.Length, lastMod: f.LastMod}
 	if f.Said {
@@ -244,7 +230,7 @@ func recordedWant(url, set string, f file) desired {
 }
 
 // compareAll compares resources with their files, on all processors.
-func (a *audit) compareAll(ctx context.Context, wants iter.Seq[desired]) error {
+func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error]) error {
 	work := make(chan desired, 256)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -254,8 +240,9 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq[desired]) error {
 			}
 		})
 	}
-	for w := range wants {
-		if ctx.Err() != nil {
+	var failed error
+	for w, err := range wants {
+		if failed = cmp.Or(err, ctx.Err()); failed != nil {
 			break
 		}
 		a.listed[keyOf(w.url)] = struct{}{}
@@ -265,7 +252,7 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq[desired]) error {
 	}
 	close(work)
 	workers.Wait()
-	return ctx.Err()
+	return cmp.Or(failed, ctx.Err())
 }
 
 // compare compares one resource with its file.
@@ -345,7 +332,7 @@ func (a *audit) found(what string, w desired, f file, why string) {
 		return
 	}
 	if a.repair && what != Unverifiable {
-		w.change, w.changedAt, w.force = "", f.ChangedAt, true
+		w.change, w.changedAt, w.force, w.mark = "", f.ChangedAt, true, false
 		a.lacking = append(a.lacking, w)
 	}
 	a.note(Finding{what, w.url, f.Path, why})
@@ -354,7 +341,7 @@ func (a *audit) found(what string, w desired, f file, why string) {
 // note counts a finding, and keeps the first of each kind.
 func (a *audit) note(f Finding) {
 	if f.What != Unverifiable {
-		a.problems[keyOf(first(f.URL, f.Path))] = struct{}{}
+		a.problems[keyOf(cmp.Or(f.URL, f.Path))] = struct{}{}
 	}
 	if a.counts[f.What]++; a.counts[f.What] <= maxProblems {
 		a.report.Findings = append(a.report.Findings, f)

@@ -5,32 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 	"time"
 )
 
-// findExtra finds what is in the copy and not listed: files of resources, and
-// files of which nothing is known below the folders that resources go to. What was
-// pushed and is not listed yet it compares with what was said then.
+// findExtra finds what is in the copy and not listed: files of resources, and unknown files
+// below the folders that resources go to. What was pushed and is not listed yet it compares
+// with what was pushed.
 func (a *audit) findExtra(ctx context.Context) error {
 	c := a.c
-	var roots []string
-	add := func(dir string) {
-		if !slices.Contains(roots, dir) {
-			roots = append(roots, dir)
-		}
-	}
-	add(c.tree.rootOf(c.o.Source).Dir)
+	folders := map[string]bool{c.tree.rootOf(c.o.Source).Dir: true}
 	for _, r := range c.o.Roots {
-		add(r.Dir)
+		folders[r.Dir] = true
 	}
 	for url, f := range c.state.files() {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		add(c.tree.rootOf(url).Dir)
+		folders[c.tree.rootOf(url).Dir] = true
 		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
 			continue
 		}
@@ -38,36 +33,37 @@ func (a *audit) findExtra(ctx context.Context) error {
 			a.compare(ctx, recordedWant(url, f.Set, f))
 			continue
 		}
-		if info, err := c.tree.root.Lstat(f.Path); err != nil || info.IsDir() {
-			continue
+		if info, err := c.tree.root.Lstat(f.Path); err == nil && !info.IsDir() {
+			a.foundExtra(url, f)
 		}
-		other := ""
-		for set := range c.state.members(url) {
-			if !slices.Contains(a.sets, set) {
-				other = set
-			}
-		}
-		if other != "" { // nothing was said of it, so that it stays
-			a.note(Finding{Extra, url, f.Path, "it is of the set " + other + ", to which this address of the Source does not lead"})
-			continue
-		}
-		if a.repair {
-			w := absent(f.Set, url)
-			w.more = a.sets // none of them lists it
-			a.extra = append(a.extra, w)
-		}
-		a.note(Finding{Extra, url, f.Path, "the Source does not list it"})
 	}
+	roots := slices.Sorted(maps.Keys(folders))
 	for _, dir := range roots {
 		within := func(other string) bool { return other != dir && (other == "." || strings.HasPrefix(dir, other+"/")) }
 		if slices.ContainsFunc(roots, within) {
-			continue // it is looked through with that
+			continue // it is searched together with the other folder
 		}
 		if err := a.findStrays(ctx, path.Clean(dir)); err != nil {
 			return fmt.Errorf("looking through the copy: %w", err)
 		}
 	}
 	return nil
+}
+
+// foundExtra notes the file of a resource that no set lists which was compared.
+func (a *audit) foundExtra(url string, f file) {
+	why := "the Source does not list it"
+	others := a.c.state.members(url)
+	others.after(membershipChange{sets: a.sets, leaves: true})
+	for set := range others { // nothing is known of it, so the file stays
+		why = "it is of the set " + set + ", to which this address of the Source does not lead"
+	}
+	if a.repair && len(others) == 0 {
+		w := absent(f.Set, url)
+		w.more = a.sets // none of them lists it
+		a.extra = append(a.extra, w)
+	}
+	a.note(Finding{Extra, url, f.Path, why})
 }
 
 // findStrays finds the files of a folder that belong to no resource.
@@ -110,8 +106,7 @@ func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	return r.carryOut(ctx, t, "repair", len(a.lacking), each(a.lacking))
 }
 
-// deleteStrays deletes files of which nothing is recorded, all or none as deleteAll
-// does.
+// deleteStrays deletes files that have no record, all or none as deleteAll does.
 func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 	if len(strays) == 0 {
 		return nil

@@ -32,12 +32,12 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 	case errors.Is(err, errUnchanged):
 		return st, nil
 	case errors.Is(err, errNoBaseline): // changes only: apply all of them
-		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(beginning) {
+		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(firstInstant) {
 			s.log.Error("changes were missed, and the Source has no list to make up for them", "event", "changes_lost", "set", set.name)
 		}
 		next, err = st, nil
 		if next.BaselineAt.IsZero() {
-			next.BaselineAt, next.DumpsUntil = beginning, beginning
+			next.BaselineAt, next.DumpsUntil = firstInstant, firstInstant
 		}
 	}
 	if err != nil || s.o.DryRun {
@@ -47,8 +47,8 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 	return next, errors.Join(s.state.putSet(set.name, next), s.state.forgetDeletions(set.name, next.BaselineAt))
 }
 
-// beginning is before all changes.
-var beginning = time.Unix(1, 0).UTC()
+// firstInstant is before all changes.
+var firstInstant = time.Unix(1, 0).UTC()
 
 // baseline brings the copy of a set in step with the Source's Resource List or
 // Resource Dump. Resources that are as they should be are not fetched again, so a

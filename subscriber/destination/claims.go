@@ -5,26 +5,23 @@ import (
 	"sync"
 )
 
-// claims are the resources that somebody works on, until what became of them is
-// recorded: so the record is always of what was done last.
+// claims are the resources that are being worked on, until the result is recorded: so the
+// record is always of the latest work. The zero value is ready for use, also by several
+// goroutines.
 type claims struct {
-	mu sync.Mutex
-	of map[string]chan struct{}
+	of sync.Map // URL: chan struct{}, which is closed at the release
 }
 
-// acquire waits until nobody else has a resource; false: ctx ended before.
+// acquire waits until nothing else works on a resource; false: ctx ended before.
 func (c *claims) acquire(ctx context.Context, url string) bool {
+	mine := make(chan struct{})
 	for {
-		c.mu.Lock()
-		busy := c.of[url]
-		if busy == nil {
-			c.of[url] = make(chan struct{})
-			c.mu.Unlock()
+		busy, taken := c.of.LoadOrStore(url, mine)
+		if !taken {
 			return true
 		}
-		c.mu.Unlock()
 		select {
-		case <-busy:
+		case <-busy.(chan struct{}): //nolint:errcheck // there is nothing else in it
 		case <-ctx.Done():
 			return false
 		}
@@ -32,8 +29,7 @@ func (c *claims) acquire(ctx context.Context, url string) bool {
 }
 
 func (c *claims) release(url string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.of[url])
-	delete(c.of, url)
+	if mine, ok := c.of.LoadAndDelete(url); ok {
+		close(mine.(chan struct{})) //nolint:errcheck // as above
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -94,13 +95,13 @@ func (c *Copy) assemble() error {
 	c.lists = &lists{dir: &c.o.StateDir, most: c.o.MaxEntries, large: biglist.Warner(c.log), web: c.web, fetcher: c.fetcher}
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
-	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer}
+	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]http.Handler{}}}
 	if c.o.DryRun {
 		c.tree.folds = c.live != "" && c.tree.foldsState()
 		return nil
 	}
 	err = root.MkdirAll(partsDir, 0o700)
-	if err := errors.Join(err, disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp(), c.fetcher.countPartials()); err != nil {
+	if err := errors.Join(err, disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp()); err != nil {
 		return err
 	}
 	c.tree.folds = c.tree.probeFolding()

@@ -40,7 +40,7 @@ func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, w
 	defer r.deleting.Unlock()
 	files := 0
 	for i := range wants {
-		if w := &wants[i]; r.tree.has(w.url) && !r.state.othersList(w.url, w.leavingSets()) {
+		if _, ok := r.tree.existing(wants[i].url); ok && !r.state.othersList(wants[i].url, wants[i].leavingSets()) {
 			files++
 		}
 	}

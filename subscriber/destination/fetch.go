@@ -215,7 +215,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 	if err != nil {
 		var status *subscriber.StatusError
 		if errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable {
-			part.discard()
+			part.keep = false
 		}
 		return file{}, err
 	}
@@ -228,6 +228,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 		return have, nil
 	}
 	if err := part.begin(resp, address, ft.limit(w)); err != nil {
+		part.keep = false
 		return file{}, err
 	}
 	if err := part.receive(resp.Body, ft.limit(w)); err != nil {

@@ -26,9 +26,6 @@ func (h *handlers) get(path string) (http.Handler, bool) {
 func (h *handlers) set(name string, to http.Handler) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by == nil {
-		h.by = map[string]http.Handler{}
-	}
 	h.by[name] = to
 	h.waiting--
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// host is what is known of one that is called: how many requests it takes at once,
-// and until when it asked to be left alone.
+// host is the state of a host: how many requests it gets at once, and until when it asked
+// to be left alone.
 type host struct {
 	name  string
 	slots chan struct{} // has one for each request that may be sent now
@@ -33,7 +33,7 @@ func newHost(name string, parallel int) *host {
 	return h
 }
 
-// enter waits for one of the requests that may be sent at once. Leave ends it.
+// enter waits until another request may be sent. Leave ends it.
 func (h *host) enter(ctx context.Context) error {
 	select {
 	case <-h.slots:
@@ -93,13 +93,6 @@ func (h *host) wait(ctx context.Context) error {
 	}
 }
 
-// failed notes that the host did not answer.
-func (h *host) failed() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.worse()
-}
-
 // worse counts a failure, and has the host rest after many in a row. Called with mu held.
 func (h *host) worse() {
 	if h.bad++; h.bad >= 20+2*cap(h.slots) {
@@ -107,8 +100,9 @@ func (h *host) worse() {
 	}
 }
 
-// answered notes an answer. One that asks for less (429, 503) halves the requests
-// that are sent at once, and holds them back for a while; good ones raise them again.
+// answered counts a response; status 0: the host did not answer. A response that asks for
+// less (429, 503) halves the requests that are sent at once, and delays them for a while;
+// good ones raise their number again.
 func (h *host) answered(status int, after time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,11 +114,9 @@ func (h *host) answered(status int, after time.Duration) {
 		if now.After(h.until) { // those that were under way are not counted twice
 			h.surplus += open / 2
 		}
-		if t := now.Add(max(after, time.Second)); t.After(h.until) {
-			h.until = t
-		}
+		h.until = later(h.until, now.Add(max(after, time.Second)))
 		h.good = 0
-	case status >= http.StatusInternalServerError:
+	case status == 0 || status >= http.StatusInternalServerError:
 		h.worse()
 	default:
 		h.bad = 0

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"os"
@@ -98,10 +99,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", nil); err != nil || s.o.DryRun {
 			return err
 		}
-		if err := s.state.forgetSet(name); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(s.subscriberDir(name)); err != nil {
+		if err := errors.Join(s.state.forgetSet(name), os.RemoveAll(s.subscriberDir(name))); err != nil {
 			return err
 		}
 	}

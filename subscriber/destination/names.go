@@ -131,18 +131,19 @@ func meant(rest string) bool {
 		len(rest) > 1 && strings.ContainsRune(hex, rune(rest[0])) && strings.ContainsRune(hex, rune(rest[1]))
 }
 
+// devices are the names that Windows keeps for devices.
+var devices = func() map[string]bool {
+	names := map[string]bool{"CON": true, "PRN": true, "AUX": true, "NUL": true, "CONIN$": true, "CONOUT$": true}
+	for _, port := range "0123456789¹²³" {
+		names["COM"+string(port)], names["LPT"+string(port)] = true, true
+	}
+	return names
+}()
+
 // reserved reports whether Windows keeps a name for a device.
 func reserved(s string) bool {
 	base, _, _ := strings.Cut(s, ".")
-	switch base = strings.ToUpper(strings.TrimRight(base, " ")); base {
-	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
-		return true
-	}
-	port, ok := strings.CutPrefix(base, "COM")
-	if !ok {
-		port, ok = strings.CutPrefix(base, "LPT")
-	}
-	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
+	return devices[strings.ToUpper(strings.TrimRight(base, " "))]
 }
 
 // shorten makes a name that is too long short enough.
@@ -150,11 +151,24 @@ func shorten(name string) string {
 	if len(name) <= nameMax {
 		return name
 	}
-	cut := nameMax - 40
-	for !utf8.RuneStart(name[cut]) {
-		cut--
+	return beginning(name, nameMax-40) + "%~" + digest(name, 16)
+}
+
+// beside returns the name of what cannot have its own name.
+func beside(name, of string) string {
+	const hash = "%~0123456789abcdef"
+	return beginning(name, nameMax-len(hash)) + "%~" + digest(of, 8)
+}
+
+// beginning returns at most so many bytes of a name, which end with a whole character.
+func beginning(name string, most int) string {
+	if len(name) <= most {
+		return name
 	}
-	return name[:cut] + "%~" + digest(name, 16)
+	for !utf8.RuneStart(name[most]) {
+		most--
+	}
+	return name[:most]
 }
 
 func digest(s string, n int) string {

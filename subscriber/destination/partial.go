@@ -138,14 +138,13 @@ func (p *partial) header() http.Header {
 	return h
 }
 
-// begin readies the part for the body of an answer of 200 or 206.
+// begin prepares the part for the body of a response of 200 or 206.
 func (p *partial) begin(resp *http.Response, address string, limit int64) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which nobody asked for", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
 		if p.have == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") {
-			p.discard()
 			return errors.New("a part of it came that was not asked for")
 		}
 		if _, err := io.Copy(p.hash, io.NewSectionReader(p.f, 0, p.have)); err != nil {
@@ -165,17 +164,14 @@ func (p *partial) begin(resp *http.Response, address string, limit int64) error 
 			return err
 		}
 	}
-	if n := resp.ContentLength; n >= 0 && p.have+n > limit {
-		p.discard()
-		return &mismatchError{what: fmt.Sprintf("it has %d bytes, and may have %d", p.have+n, limit)}
-	} else if n >= 0 && p.have+n > p.reserved {
-		err := p.reserve(p.have + n)
-		if err != nil {
-			p.discard()
-		}
-		return err
+	switch size := p.have + resp.ContentLength; {
+	case resp.ContentLength < 0 || size <= min(limit, p.reserved):
+		return nil
+	case size > limit:
+		return &mismatchError{what: fmt.Sprintf("it has %d bytes, and may have %d", size, limit)}
+	default:
+		return p.reserve(size)
 	}
-	return nil
 }
 
 // remember notes how to go on with a large part.
@@ -185,10 +181,7 @@ func (p *partial) remember(resp *http.Response, address string) error {
 	if !p.keep {
 		return nil
 	}
-	raw, err := json.Marshal(validator{ETag: tag, URL: address})
-	if err != nil {
-		return err
-	}
+	raw, _ := json.Marshal(validator{ETag: tag, URL: address}) // cannot fail
 	p.noted = true
 	return p.fetcher.tree.root.WriteFile(p.name+notes, raw, 0o600)
 }
@@ -198,12 +191,12 @@ func (p *partial) receive(body io.Reader, limit int64) error {
 	n, err := io.Copy(io.MultiWriter(p, p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
 		if full(err) {
-			p.discard()
+			p.keep = false
 		}
 		return egress.WithoutURL(err)
 	}
 	if p.have+n > limit {
-		p.discard()
+		p.keep = false
 		return &mismatchError{what: fmt.Sprintf("it has more than the %d bytes that it may have", limit)}
 	}
 	return nil
@@ -222,13 +215,12 @@ func (p *partial) verify(w desired, got resourcesync.Digests) error {
 
 // moveIn renames a part to its place, once it is verified, and returns the record.
 func (p *partial) moveIn(w desired, to string) (file, error) {
+	p.keep = false
 	got := p.hash.Digests()
 	if err := p.verify(w, got); err != nil {
-		p.discard()
 		return file{}, err
 	}
 	err := p.f.Close()
-	p.f = nil
 	if err == nil {
 		p.fetcher.tree.setTime(p.name, w.lastMod)
 		err = p.fetcher.tree.root.Rename(p.name, to)
@@ -239,7 +231,6 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 		}
 	}
 	if err != nil {
-		p.discard()
 		return file{}, err
 	}
 	p.moved = true
@@ -248,15 +239,10 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	}, nil
 }
 
-// discard leaves nothing to go on with.
-func (p *partial) discard() { p.keep = false }
-
-// close ends a part, and removes it unless it can be gone on with.
+// close ends a part, and removes it unless a later try can continue it.
 func (p *partial) close() {
-	if p.f != nil {
-		_ = p.f.Close()
-	}
-	if p.keep && !p.moved {
+	_ = p.f.Close() // again, perhaps
+	if p.keep {
 		p.fetcher.space.set(p.name, p.size)
 		return
 	}
@@ -269,31 +255,22 @@ func (p *partial) close() {
 	}
 }
 
-// cleanPartials removes what earlier runs left and nobody goes on with any more.
+// cleanPartials counts the parts that earlier runs left, and removes those that nothing
+// continues any more.
 func (ft *fetcher) cleanPartials() error {
-	dir, err := ft.tree.root.Open(partsDir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	there := map[string]bool{}
+	root := ft.tree.root
+	entries, err := fs.ReadDir(root.FS(), partsDir)
 	for _, e := range entries {
-		there[e.Name()] = true
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		name := e.Name()
-		noted := there[strings.TrimSuffix(name, notes)+notes] || strings.HasSuffix(name, whole)
-		if err == nil && noted && time.Since(info.ModTime()) < partsKept {
-			continue
-		}
-		if err := ft.tree.root.RemoveAll(partsDir + "/" + name); err != nil {
-			return err
+		name := partsDir + "/" + e.Name()
+		isNotes, isPackage := strings.HasSuffix(name, notes), strings.HasSuffix(name, whole)
+		info, gone := e.Info()
+		_, alone := root.Lstat(strings.TrimSuffix(name, notes) + notes)
+		switch {
+		case gone != nil || alone != nil && !isPackage || time.Since(info.ModTime()) >= partsKept:
+			err = errors.Join(err, root.RemoveAll(name))
+		case !isNotes && !isPackage:
+			ft.space.set(name, info.Size())
 		}
 	}
-	return nil
+	return err
 }

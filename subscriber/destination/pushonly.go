@@ -40,9 +40,6 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 			stale = append(stale, key)
 		}
 	}
-	if len(stale) == 0 {
-		return nil
-	}
 	return s.update(func(w *writer) {
 		for _, key := range stale {
 			goneTable.delete(w, key)
@@ -77,11 +74,8 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 // isStale reports whether a change of a Change Dump is older than one of its resource
 // that was pushed meanwhile, for the same set.
 func (s *state) isStale(w desired) bool {
-	if w.changedAt.IsZero() {
-		return false
-	}
 	was, _ := goneTable.read(s, deletionKey(w.set, w.url))
-	return was.At.After(w.changedAt) || s.members(w.url)[w.set].After(w.changedAt)
+	return !w.changedAt.IsZero() && later(was.At, s.members(w.url)[w.set]).After(w.changedAt)
 }
 
 // syncNow takes what a set without Change Lists has, where something may not have been

@@ -24,7 +24,7 @@ type reconciler struct {
 }
 
 func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
-	return &reconciler{o: o, log: o.Log, source: source, tree: f.tree, fetcher: f, state: f.state, claims: claims{of: map[string]chan struct{}{}}}
+	return &reconciler{o: o, log: o.Log, source: source, tree: f.tree, fetcher: f, state: f.state}
 }
 
 // change carries out changes that came one after the other: the last one of each resource,
@@ -105,16 +105,16 @@ func (r *reconciler) reconcileOne(ctx context.Context, w desired) (res result, o
 // removeOne deletes the file of a resource, unless another set lists it. F is its failure,
 // zero if there is none.
 func (r *reconciler) removeOne(res *result, f *failure) {
-	switch {
+	switch have, ok := r.tree.existing(res.url); {
 	case r.state.othersList(res.url, res.leavingSets()):
 		res.apart = !f.Change.Removes()
-	case !r.tree.has(res.url):
+	case !ok:
 	case res.held != nil:
 		res.what, res.err = HeldBack, res.held
 	default:
 		res.what = Deleted
 		if !r.o.DryRun {
-			res.file, res.err = r.tree.remove(res.desired)
+			res.file, res.err = have, r.tree.unlink(have.Path)
 		}
 	}
 }

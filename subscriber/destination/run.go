@@ -43,12 +43,8 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 	defer cancel(nil)
 	one := &run{reconciler: r, tally: t, results: make(chan result, storeSome), stop: cancel}
 	one.Progress = Progress{What: what, Total: total, Began: time.Now(), CurrentlyFor: r.o.Source}
-	stored := make(chan struct{})
-	go func() {
-		defer close(stored)
-		one.record()
-	}()
-	var workers sync.WaitGroup
+	var recorder, workers sync.WaitGroup
+	recorder.Go(one.record)
 	queues := map[string]chan desired{}
 	var failed error
 	for w, err := range wants {
@@ -82,7 +78,7 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 	}
 	workers.Wait()
 	close(one.results)
-	<-stored
+	recorder.Wait()
 	return errors.Join(context.Cause(ctx), failed)
 }
 

@@ -154,10 +154,3 @@ func (a *audit) amend(again *audit) {
 	}
 	r.Sets, a.problems = now.Sets, again.problems
 }
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}

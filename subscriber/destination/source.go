@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,14 +33,11 @@ func (s *source) sets(ctx context.Context) ([]namedSet, error) {
 	var out []namedSet
 	var names []string
 	for _, one := range found.Sets {
-		n := namedSet{Set: one, name: one.CapabilityList}
-		for _, d := range copyable {
-			if n.name == "" {
-				n.name = one.Documents[d]
-			}
-		}
+		docs := one.Documents
+		n := namedSet{Set: one, name: cmp.Or(one.CapabilityList,
+			docs[resourcesync.ResourceList], docs[resourcesync.ResourceDump], docs[resourcesync.ChangeList], docs[resourcesync.ChangeDump])}
 		switch {
-		case !n.offers(copyable...):
+		case !n.offers(resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump):
 			s.log.Warn("a set of the Source offers nothing to copy", "event", "set_empty", "set", n.name)
 		case !slices.Contains(names, n.name):
 			out, names = append(out, n), append(names, n.name)
@@ -56,9 +54,6 @@ func (s *source) sets(ctx context.Context) ([]namedSet, error) {
 
 // errNothing says that a Source is there, and does not offer anything yet.
 var errNothing = errors.New("the Source offers no Resource List, dump or Change List")
-
-// copyable are the documents that a copy can be made from.
-var copyable = []string{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
 
 // isSet reports whether the Source has a set of that name.
 func (s *source) isSet(name string) bool {

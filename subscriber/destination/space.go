@@ -3,8 +3,6 @@ package destination
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"strings"
 	"sync"
 
 	"github.com/rshub/rshub/internal/base/disk"
@@ -86,16 +84,4 @@ func (s *space) record(bytes int64, urls []string) {
 	for _, url := range urls {
 		s.put(partialName(url), 0)
 	}
-}
-
-// countPartials counts what an earlier run left in partsDir.
-func (ft *fetcher) countPartials() error {
-	entries, err := fs.ReadDir(ft.tree.root.FS(), partsDir)
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone == nil && !strings.HasSuffix(e.Name(), notes) && !strings.HasSuffix(e.Name(), whole) {
-			ft.space.set(partsDir+"/"+e.Name(), info.Size())
-		}
-	}
-	return err
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -136,18 +135,6 @@ func (t *tree) assignNew(rawURL string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s has no place in the copy: %s is taken", rawURL, wish)
-}
-
-// beside is the name of what can't have the name that it should have.
-func beside(name, of string) string {
-	const marked = 2 + 16
-	if len(name)+marked > nameMax {
-		name = name[:nameMax-marked]
-		for !utf8.ValidString(name) {
-			name = name[:len(name)-1]
-		}
-	}
-	return name + "%~" + digest(of, 8)
 }
 
 // folderAt reports whether a path is that of a folder, or may become one: no file is

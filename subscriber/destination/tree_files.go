@@ -82,41 +82,22 @@ func (t *tree) setTime(p string, at time.Time) {
 	}
 }
 
-// has reports whether there is anything of a resource to delete: what is
-// recorded, or what was fetched and not recorded before a crash.
-func (t *tree) has(url string) bool {
-	if _, known := t.state.file(url); known {
-		return true
+// existing returns the file of a resource that may be deleted: the recorded one, or one
+// that was fetched and not recorded before a crash. False: there is none.
+func (t *tree) existing(url string) (file, bool) {
+	f, known := t.state.file(url)
+	if known {
+		return f, true
 	}
-	_, ok := t.unrecorded(url)
-	return ok
-}
-
-// unrecorded is the path of a file that is where a resource of which nothing is known
-// would be.
-func (t *tree) unrecorded(url string) (string, bool) {
 	p, err := t.preferredPath(url)
 	if err != nil {
-		return "", false
+		return f, false
 	}
 	t.placing.Lock()
 	owner := t.owner(t.fold(p))
 	t.placing.Unlock()
 	_, ok := t.size(p)
-	return p, ok && (owner == "" || owner == url)
-}
-
-// remove deletes the file of a resource, and the folders that it leaves empty.
-func (t *tree) remove(w desired) (file, error) {
-	f, known := t.state.file(w.url)
-	if !known {
-		p, ok := t.unrecorded(w.url)
-		if !ok {
-			return f, nil
-		}
-		f.Path = p
-	}
-	return f, t.unlink(f.Path)
+	return file{Path: p}, ok && (owner == "" || owner == url)
 }
 
 // unlink deletes a file, if there is one at that path, and the folders that it leaves

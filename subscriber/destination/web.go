@@ -117,7 +117,7 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	resp, err := web.Pace{Stall: stallTimeout, Rate: slowest}.Do(w.client, req)
 	if err != nil {
 		if req.Context().Err() == nil {
-			h.failed()
+			h.answered(0, 0)
 		}
 		return nil, err
 	}
@@ -134,12 +134,10 @@ func retryAfter(header http.Header) time.Duration {
 // queueOf is the queue of a URL: that of its host, or of all that are not called.
 func (w *hosts) queueOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		return ""
+	if err == nil {
+		if h, err := w.host(u); err == nil {
+			return h.name
+		}
 	}
-	h, err := w.host(u)
-	if err != nil {
-		return ""
-	}
-	return h.name
+	return ""
 }

@@ -366,7 +366,7 @@ func TestTokens(t *testing.T) {
 // A resource is worked on by one at a time, and whoever waits for it ends with ctx.
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := claims{of: map[string]chan struct{}{}}
+		c := claims{}
 		if !c.acquire(t.Context(), "a") || !c.acquire(t.Context(), "b") {
 			t.Fatal("not taken")
 		}

@@ -53,7 +53,7 @@ func (c *Client) checkHost(host string) (target string, refused *RefusedError) {
 		return addrTarget(addr), c.policy.check(addr)
 	}
 	switch {
-	case name == "localhost", strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
+	case isLocalhost(name):
 		if c.policy.check(netip.IPv6Loopback()) == nil {
 			return nameTarget(name), nil
 		}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -26,31 +27,20 @@ func ownRefusal(at string) *RefusedError {
 // isOwn reports whether one of the process's own listeners answers at an address.
 func (p policy) isOwn(to netip.AddrPort) bool {
 	addr := to.Addr().Unmap().WithZone("")
-	for _, own := range p.own {
-		if own.Port() == to.Port() && (own.Addr().Unmap().WithZone("") == addr || own.Addr().IsUnspecified() && ofThisMachine(addr)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.own, func(own netip.AddrPort) bool {
+		return own.Port() == to.Port() && (own.Addr().Unmap().WithZone("") == addr || own.Addr().IsUnspecified() && ofThisMachine(addr))
+	})
 }
 
-// ofThisMachine reports whether an address is one of the machine's own. They may
-// change at any time, so they are asked for anew; that is rare, as the port has to
-// be a listener's.
+// ofThisMachine reports whether an address is one of the machine. The addresses may change at
+// any time, so they are read for each call. Calls are rare, because the port must be that of
+// a listener.
 func ofThisMachine(addr netip.Addr) bool {
-	if addr.IsLoopback() {
-		return true
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().WithZone("") == addr {
-			return true
-		}
-	}
-	return false
+	all, _ := net.InterfaceAddrs() // without them only loopback is known
+	return addr.IsLoopback() || slices.ContainsFunc(all, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap().WithZone("") == addr
+	})
 }
 
 // checkOwn refuses a URL whose host is an address of an own listener, or stands
@@ -61,7 +51,7 @@ func (p policy) checkOwn(u *url.URL) *RefusedError {
 		return nil
 	}
 	hosts := []string{host}
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if isLocalhost(host) {
 		hosts = []string{"127.0.0.1", "::1"}
 	}
 	for _, host := range hosts {
@@ -70,4 +60,9 @@ func (p policy) checkOwn(u *url.URL) *RefusedError {
 		}
 	}
 	return nil
+}
+
+// isLocalhost reports whether a name stands for the machine (RFC 6761, 6.3).
+func isLocalhost(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
