@@ -39,36 +39,37 @@ func (a *agreement) breaks(rule string, e *resourcesync.Entry, format string, ar
 func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document) {
 	twice := a.listed[d]
 	a.listed[d] = true
-	expected := a.expected(e)
 	a.bytes(e, d)
 	switch {
 	case slices.Contains(above, d):
 		a.fail(e, "%s leads back to where it is listed", e.Loc)
+		return
 	case twice:
 		a.fail(e, "%s is listed twice", e.Loc)
-	case d.broken:
-		a.missed = true // why was reported with the document
+		return
+	case a.list.head.Index:
+		a.list.InParts += d.Entries
+	}
+	expected, missed := a.expected(e), a.missed
+	a.missed = true
+	switch {
+	case d.broken: // why was reported with the document
 	case d.Capability == "" || d.head.Line == 0:
-		a.missed = true
 		if expected != "" {
 			a.fail(e, "%s is a sitemap without ResourceSync; it should be a %s", e.Loc, expected)
 		}
 	case expected != "" && d.Capability != expected:
-		a.missed = true
 		a.fail(e, "the capability of %s is %s; it should be %s", e.Loc, d.Capability, expected)
 	case d.head.Index && a.list.head.Index:
-		a.missed = true
 		a.fail(e, "%s is an index; the members of an index are none", e.Loc)
 	default:
+		a.missed = missed
 		a.links(e, d)
 		a.times(e, d)
 		if a.list.head.Index {
 			a.within(e, d)
 			a.follows(e, d)
 		}
-	}
-	if a.list.head.Index && !twice && !slices.Contains(above, d) {
-		a.list.InParts += d.Entries
 	}
 }
 

@@ -137,25 +137,21 @@ func (x *examination) tooLarge(d *Document, what string) {
 	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not looked at; see --max-package", what, quantity.BytesText(x.o.MaxPackage))})
 }
 
-// listRule is the rule of a document whose entries are other documents of
-// ResourceSync, or packages. It is empty for all other documents.
-func listRule(h resourcesync.Head) string {
-	archive := isArchive(h.Capability)
-	switch {
-	case h.Index && archive:
-		return "DOC-46"
-	case h.Index:
-		return map[string]string{
-			resourcesync.Description: "DOC-31", resourcesync.CapabilityList: "DOC-33", resourcesync.ResourceList: "DOC-35",
-			resourcesync.ResourceDump: "DOC-37", resourcesync.ChangeList: "DOC-40", resourcesync.ChangeDump: "DOC-42",
-		}[h.Capability]
-	}
-	return map[string]string{
-		resourcesync.Description: "DOC-30", resourcesync.CapabilityList: "DOC-32", resourcesync.ResourceDump: "DOC-36", resourcesync.ChangeDump: "DOC-41",
-		resourcesync.ResourceListArchive: "DOC-44", resourcesync.ResourceDumpArchive: "DOC-44",
-		resourcesync.ChangeListArchive: "DOC-45", resourcesync.ChangeDumpArchive: "DOC-45",
-	}[h.Capability]
+// listRules are the rules of the documents whose entries are other documents of
+// ResourceSync, or packages, by resourcesync.Head.Kind.
+var listRules = map[string]string{
+	"Source Description": "DOC-30", "Source Description Index": "DOC-31",
+	"Capability List": "DOC-32", "Capability List Index": "DOC-33", "Resource List Index": "DOC-35",
+	"Resource Dump": "DOC-36", "Resource Dump Index": "DOC-37", "Change List Index": "DOC-40",
+	"Change Dump": "DOC-41", "Change Dump Index": "DOC-42",
+	"Resource List Archive": "DOC-44", "Resource Dump Archive": "DOC-44",
+	"Change List Archive": "DOC-45", "Change Dump Archive": "DOC-45",
+	"Resource List Archive Index": "DOC-46", "Resource Dump Archive Index": "DOC-46",
+	"Change List Archive Index": "DOC-46", "Change Dump Archive Index": "DOC-46",
 }
+
+// listRule is one of listRules. It is empty for all other documents.
+func listRule(h resourcesync.Head) string { return listRules[h.Kind()] }
 
 const archiveSuffix = "-archive"
 
