@@ -23,7 +23,7 @@ func busyTopic() error {
 // decision, and decides again if it has (invariant 2).
 func (h *Handler) append(ctx context.Context, p *publication) error {
 	for range maxAppends {
-		if p.decision.Verdict == validate.Duplicate {
+		if p.decision.Result == validate.Duplicate {
 			p.accept(p.decision.ID, p.decision.Position, true)
 			return nil
 		}

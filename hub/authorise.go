@@ -11,7 +11,7 @@ import (
 // duplicate, which passed it the first time and is not stored again, nor for what was
 // fetched from the topic.
 func (h *Handler) authorise(ctx context.Context, p *publication) error {
-	if p.fetched || p.decision.Verdict == validate.Duplicate {
+	if p.fetched || p.decision.Result == validate.Duplicate {
 		return nil
 	}
 	ctx = asking(ctx, egress.RequesterID(p.network), p.topic, p.head, p.publisher)

@@ -83,7 +83,7 @@ func discontinuity(d validate.Decision, e *journal.Entry) error {
 		expected = "the next notification may start anywhere"
 	}
 	var r *refusal
-	switch d.Verdict {
+	switch d.Result {
 	case validate.Append, validate.Duplicate:
 		return nil
 	case validate.Conflict:

@@ -9,7 +9,7 @@ import (
 )
 
 // metadata is one rs:md or rs:ln. Values that a check alone does not need are filled
-// in only by a reader that hands out entries.
+// in only by a reader that returns entries.
 type metadata struct {
 	set, wrong   field // the attributes with a good value, and those with a wrong one
 	line, column int   // of an rs:md; 0 if there is none
@@ -37,10 +37,10 @@ func (m *metadata) link() Link {
 	}
 }
 
-// attributes reads the attributes of the current start tag into m. It applies what
-// holds for all elements of the two namespaces (DOC-10): their attributes have no
-// prefix and are among the allowed ones. Other attributes need a foreign namespace.
-// A reader that hands out entries keeps those, unless m is nil.
+// attributes reads the attributes of the current start tag into m. It applies the rule
+// for all elements of the two namespaces (DOC-10): their attributes have no prefix and
+// are among the allowed ones. Other attributes need a foreign namespace. A reader that
+// returns entries keeps those, unless m is nil.
 func (d *document) attributes(m *metadata, allowed field) {
 	for i := range d.xml.attrs {
 		a := &d.xml.attrs[i]
@@ -136,8 +136,8 @@ func again(last *string, b []byte) string {
 	return *last
 }
 
-// readLink reads the rs:ln whose start tag is current into d.ln. It returns false if
-// that is not a link and is passed over.
+// readLink reads the rs:ln whose start tag is current into d.ln. It returns false if that
+// is no link, which a tolerant reader skips.
 func (d *document) readLink() bool {
 	d.ln = metadata{}
 	d.attributes(&d.ln, lnFields)
@@ -168,8 +168,8 @@ func (d *document) noteHash(m *metadata, a *attr) {
 	}
 }
 
-// datetime reads the value v of what, which stands at buf[off]. A tolerant reader reads
-// a time without a zone, as the type of the schema allows, as one in UTC.
+// datetime reads v, the value of what at buf[off]. A tolerant reader reads a time without
+// a zone, as the type of the schema allows, as one in UTC.
 func (d *document) datetime(what []byte, off int, v []byte) (t time.Time, ok bool) {
 	t, fault := parseDatetime(v)
 	if fault != "" {

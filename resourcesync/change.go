@@ -10,9 +10,10 @@ import (
 // in entries that report no change, as those of a Resource List.
 type ChangeType string
 
-// The types of change (DOC-17). Each has its row in changeTypes; everything else asks the methods of
-// ChangeType. A new one needs a constant, a row and a count here, a count in journal.Counts, and its
-// packing in journal/codec_values.go; the compiler leads from one to the next.
+// The types of change (DOC-17). Each has its row in changeTypes, and all other code calls
+// the methods of ChangeType. A new one needs a constant, a row and a count here, a count
+// in journal.Counts, and its packing in journal/codec_values.go; the compiler leads from
+// one to the next.
 const (
 	Created ChangeType = "created"
 	Updated ChangeType = "updated"

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// ParseDatetime reads a W3C datetime (DOC-59) in any of its six forms: YYYY,
-// YYYY-MM, YYYY-MM-DD, and YYYY-MM-DD with Thh:mm, Thh:mm:ss or Thh:mm:ss.s and
-// a zone, which is Z, +hh:mm or -hh:mm and mandatory with a time. What the
-// shorter forms leave out is the beginning of the period, in UTC.
+// ParseDatetime reads a W3C datetime (DOC-59) in any of its six forms: YYYY, YYYY-MM,
+// YYYY-MM-DD, and YYYY-MM-DD with Thh:mm, Thh:mm:ss or Thh:mm:ss.s and a zone, which is
+// Z, +hh:mm or -hh:mm and mandatory with a time. The shorter forms stand for the
+// beginning of their period, in UTC.
 //
 // The result is in UTC and exact: a fraction of a second has up to nine digits,
 // and one with more is refused unless the rest are zeros, since cutting it would
@@ -24,10 +24,9 @@ func ParseDatetime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// FormatDatetime writes t as a W3C datetime in UTC with Z, the form that every
-// reader understands, with seconds and as many digits of their fraction as it
-// takes to be exact, none for a whole second. t must be in the years 0000 to
-// 9999 of UTC.
+// FormatDatetime writes t as a W3C datetime in UTC with Z, the form that every reader
+// understands, with seconds and as many digits of their fraction as are needed to be
+// exact, none for a whole second. t must be in the years 0000 to 9999 of UTC.
 func FormatDatetime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.999999999Z07:00")
 }
@@ -45,8 +44,8 @@ const (
 	maxSeconds    = 253402300799 // 9999-12-31T23:59:59Z
 )
 
-// parseDatetime is ParseDatetime without allocations. The fault is empty where
-// there is none.
+// parseDatetime is ParseDatetime without allocations. The fault is empty if there is
+// none.
 func parseDatetime(b []byte) (t time.Time, fault string) {
 	const separators = "--T::"
 	n := [...]int{1: 1, 2: 1, 5: 0} // year, month, day, hour, minute, second

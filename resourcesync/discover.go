@@ -15,17 +15,17 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// What the discovery of links reads of one page, feed or robots.txt, and how
-// much it hands out. What is beyond is passed over.
+// How much the discovery of links reads of one page, feed or robots.txt, and how much it
+// returns. It ignores the rest.
 const (
 	maxDiscovery  = 1 << 20 // bytes of a document
 	maxDiscovered = 256     // links
 	maxMarkup     = 64 << 10
 )
 
-// LinkReader returns what reads the links within content of a media type:
-// LinksFromHTML for pages, LinksFromFeed for every other type that ends with "xml",
-// and nil for content that has none. ContentType is the header's value.
+// LinkReader returns the function that reads the links within content of a media type:
+// LinksFromHTML for pages, LinksFromFeed for every other type that ends with "xml", and
+// nil for other content, which has none. ContentType is the header's value.
 func LinkReader(contentType string) func(r io.Reader, base string) ([]Link, error) {
 	switch media, _, _ := mime.ParseMediaType(contentType); {
 	case media == "text/html" || media == "application/xhtml+xml":
@@ -36,23 +36,22 @@ func LinkReader(contentType string) func(r io.Reader, base string) ([]Link, erro
 	return nil
 }
 
-// LinksFromHTML returns the link elements in the head of an HTML page, such as
-// the rel="resourcesync" that leads to a Capability List (SRC-13) and the self
-// and hub of WebSub. There is one Link for each relation of an element, with
-// Rel, Href and Type alone; relations are as the page writes them, and to be
-// compared without regard to case.
+// LinksFromHTML returns the link elements in the head of an HTML page, such as the
+// rel="resourcesync" that leads to a Capability List (SRC-13) and the self and hub of
+// WebSub. There is one Link for each relation of an element, with Rel, Href and Type
+// alone. Relations are as the page writes them; compare them without regard to case.
 //
-// Links in the body don't count, since readers of a page may be allowed to write
-// there (WebSub 8.1); nor do those in comments, scripts, templates and noscript.
-// The head ends as it does for a browser, at the first thing that can't be in it.
+// Links in the body don't count, since readers of a page may be able to write there
+// (WebSub 8.1). Nor do links in comments, scripts, templates and noscript. The head ends
+// as it does for a browser, at the first thing that can't be in it.
 //
-// Targets are resolved against the page's base element, if it has one, and
-// against base, the URL that the page came from. Only http and https URLs are
-// returned; without a base, relative ones are left out.
+// Targets are resolved against the page's base element, if it has one, and against base,
+// the URL that the page came from. It returns only http and https URLs, and without a
+// base no relative ones.
 //
-// It is lenient: the worst page has no links. It reads a mebibyte at most and
-// returns 256 links at most, and its error is that of r. What was found before
-// an error is returned with it.
+// It is lenient: the worst page has no links. It reads a mebibyte at most and returns 256
+// links at most. Its error is that of r, and comes with the links that were found before
+// it.
 func LinksFromHTML(r io.Reader, base string) ([]Link, error) {
 	source := &failing{r: io.LimitReader(r, maxDiscovery)}
 	h := htmlHead{tokens: html.NewTokenizer(withoutMark(source))}
@@ -64,7 +63,7 @@ func LinksFromHTML(r io.Reader, base string) ([]Link, error) {
 
 const byteOrderMark = "\ufeff"
 
-// withoutMark passes over a byte order mark, which is no text of a page.
+// withoutMark skips a byte order mark, which is no text of a page.
 func withoutMark(r io.Reader) io.Reader {
 	b := bufio.NewReader(r)
 	if mark, _ := b.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // an error comes again
@@ -94,7 +93,7 @@ type htmlHead struct {
 	base   string // href of the first base element that has one
 }
 
-// next takes one token, and returns false where the head has ended.
+// next reads one token, and returns false after the end of the head.
 func (h *htmlHead) next() bool {
 	switch h.tokens.Next() {
 	case html.ErrorToken:
@@ -103,7 +102,7 @@ func (h *htmlHead) next() bool {
 		return len(bytes.TrimSpace(h.tokens.Text())) == 0 // other text is the body's
 	case html.EndTagToken:
 		switch name, _ := h.tokens.TagName(); atom.Lookup(name) {
-		case atom.Head, atom.Body, atom.Html, atom.Br: // other ends are passed over
+		case atom.Head, atom.Body, atom.Html, atom.Br: // other end tags are ignored
 			return false
 		}
 	case html.StartTagToken, html.SelfClosingTagToken:
@@ -113,7 +112,7 @@ func (h *htmlHead) next() bool {
 	return true // a comment or the doctype
 }
 
-// element takes a start tag. What may stand in a head is what the parser of the
+// element handles a start tag. A head may contain the elements that the parser of the
 // HTML standard knows in its mode "in head".
 func (h *htmlHead) element(tag atom.Atom, more bool) bool {
 	switch tag {
@@ -129,7 +128,7 @@ func (h *htmlHead) element(tag atom.Atom, more bool) bool {
 	return true
 }
 
-// skip passes over an element and those of its name within.
+// skip skips an element and those of its name within.
 func (h *htmlHead) skip(tag atom.Atom) bool {
 	for depth := 1; depth > 0; {
 		kind := h.tokens.Next()
@@ -151,7 +150,7 @@ func (h *htmlHead) skip(tag atom.Atom) bool {
 	return true
 }
 
-// link takes the attributes of a link or base element.
+// link reads the attributes of a link or base element.
 func (h *htmlHead) link(tag atom.Atom, more bool) {
 	var rel string
 	var l Link
@@ -182,10 +181,10 @@ func (h *htmlHead) link(tag atom.Atom, more bool) {
 	}
 }
 
-// Sitemaps returns the URLs that the Sitemap lines of a robots.txt name, which
-// may be Resource Lists (SRC-14), in order and each once. Relative ones, which
-// should not be, are resolved against base, the URL of the robots.txt. It is as
-// lenient and as bounded as LinksFromHTML.
+// Sitemaps returns the URLs that the Sitemap lines of a robots.txt name, which may be
+// Resource Lists (SRC-14), in order and each once. Relative ones, which the format does
+// not allow, are resolved against base, the URL of the robots.txt. It is as lenient and
+// has the same bounds as LinksFromHTML.
 func Sitemaps(r io.Reader, base string) ([]string, error) {
 	source := &failing{r: io.LimitReader(r, maxDiscovery)}
 	lines := bufio.NewScanner(source)
@@ -208,8 +207,8 @@ func Sitemaps(r io.Reader, base string) ([]string, error) {
 	return all, source.err
 }
 
-// splitLines is a bufio.SplitFunc for lines that end with LF, CR or both. A
-// line that does not fit the buffer is no line of anybody's.
+// splitLines is a bufio.SplitFunc for lines that end with LF, CR or both. A line that
+// does not fit the buffer is ignored.
 func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
 		return i + 1, data[:i], nil
@@ -223,13 +222,12 @@ func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
-// parseBase returns nil where base is no URL that others can be relative to.
+// parseBase returns nil if base is no URL that others can be relative to.
 func parseBase(base string) *neturl.URL {
 	return resolve(nil, base)
 }
 
-// resolve returns where ref leads from base, or base where that is no http or
-// https URL.
+// resolve returns where ref leads from base, or base if that is no http or https URL.
 func resolve(base *neturl.URL, ref string) *neturl.URL {
 	if u := target(base, ref); u != nil {
 		return u
@@ -237,8 +235,8 @@ func resolve(base *neturl.URL, ref string) *neturl.URL {
 	return base
 }
 
-// target returns where ref leads from base, which may be nil. It returns nil
-// where that is no http or https URL.
+// target returns where ref leads from base, which may be nil. It returns nil if that is
+// no http or https URL.
 func target(base *neturl.URL, ref string) *neturl.URL {
 	if ref == "" || !utf8.ValidString(ref) {
 		return nil
@@ -256,8 +254,8 @@ func target(base *neturl.URL, ref string) *neturl.URL {
 	return u
 }
 
-// resolveAll makes the targets of links absolute and leaves out those that can't
-// be.
+// resolveAll makes the targets of links absolute, and drops the links whose targets
+// cannot be.
 func resolveAll(links []Link, base *neturl.URL) []Link {
 	var good []Link
 	for _, l := range links {

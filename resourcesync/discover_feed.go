@@ -19,10 +19,10 @@ const (
 // entries and items don't count. A link without rel has the relation
 // "alternate" (RFC 4287).
 //
-// Targets are resolved against xml:base, where the feed has it, and against
-// base, the URL that the feed came from. The rest is as for LinksFromHTML. Feeds
-// are read even where they are no well-formed XML; a DTD is passed over and
-// entities beyond those of HTML stay as they are.
+// Targets are resolved against xml:base, if the feed has it, and against base, the URL
+// that the feed came from. The rest is as for LinksFromHTML. Feeds need not be
+// well-formed XML. A DTD is skipped, and entities other than those of HTML stay as they
+// are.
 func LinksFromFeed(r io.Reader, base string) ([]Link, error) {
 	source := &failing{r: io.LimitReader(r, maxDiscovery)}
 	d := xml.NewDecoder(source)
@@ -60,13 +60,13 @@ type feed struct {
 	found []Link
 	base  *neturl.URL // as the elements say that are open, outside of links
 	depth int         // of elements, the root being at 0
-	// links is the depth of the links of the feed as a whole, and inChannel says
-	// that the element above that depth is a channel, where there has to be one.
+	// links is the depth of the links of the feed as a whole, and inChannel says that the
+	// element above that depth is a channel, if the format has one.
 	links     int
 	inChannel bool
 }
 
-// start takes a start tag. It returns false where this is no feed.
+// start handles a start tag. It returns false if this is no feed.
 func (f *feed) start(tag xml.StartElement) bool {
 	depth := f.depth
 	f.depth++
@@ -91,7 +91,7 @@ func (f *feed) start(tag xml.StartElement) bool {
 	return true
 }
 
-// link takes a link of the feed.
+// link adds a link of the feed.
 func (f *feed) link(tag xml.StartElement) {
 	l := Link{Rel: "alternate"}
 	for _, a := range tag.Attr {
@@ -109,7 +109,7 @@ func (f *feed) link(tag xml.StartElement) {
 	f.found = append(f.found, resolveAll([]Link{l}, xmlBase(f.base, tag))...)
 }
 
-// xmlBase returns what URLs within an element are relative to.
+// xmlBase returns the URL to which the URLs within an element are relative.
 func xmlBase(outside *neturl.URL, tag xml.StartElement) *neturl.URL {
 	for _, a := range tag.Attr {
 		if a.Name.Local == "base" && a.Name.Space == xmlURI {
@@ -122,7 +122,7 @@ func xmlBase(outside *neturl.URL, tag xml.StartElement) *neturl.URL {
 // latin1 makes UTF-8 of ISO 8859-1.
 type latin1 struct{ r io.Reader }
 
-// Read wants room for two bytes, which a buffered reader gives.
+// Read needs room for two bytes, which a buffered reader gives.
 func (l latin1) Read(p []byte) (int, error) {
 	raw := make([]byte, len(p)/2)
 	n, err := l.r.Read(raw)

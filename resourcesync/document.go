@@ -16,20 +16,21 @@ import (
 // an error.
 type document struct {
 	xml *scanner
-	// keep says that the values of entries are wanted, not only checked.
+	// keep says that the values of entries are returned, not only checked.
 	keep bool
 	// general says that any document is read, and not only notifications: indexes as
 	// well, and the order of the elements is checked.
 	general bool
 	// anyLoc says that a tolerant reader accepts a loc that is not absolute.
 	anyLoc bool
-	// pardons, if set, collects what leaves no doubt about the meaning, instead of errors.
-	pardons *pardons
+	// tolerated, if set, collects deviations whose meaning is clear. Otherwise they are
+	// errors.
+	tolerated *tolerations
 	// oddLocs, if set, collects the addresses that a Writer would not write. They are
 	// no errors unless general is set.
-	oddLocs *pardons
+	oddLocs *tolerations
 	// oddHashes, if set, collects the hashes that nothing can be compared with.
-	oddHashes *pardons
+	oddHashes *tolerations
 	// onRoot, if set, is called after the root's rs:md, and onLink after each of its
 	// rs:ln, which is in ln.
 	onRoot, onLink func()
@@ -99,10 +100,10 @@ func (d *document) odd(rule string, off int, format string, args ...any) {
 func (d *document) oddAt(rule string, line, column int, format string, args ...any) {
 	switch {
 	case d.failed():
-	case d.pardons == nil:
+	case d.tolerated == nil:
 		d.fail(badAt(rule, line, column, format, args...))
 	default:
-		d.pardons.add(rule, line, column, format, args...)
+		d.tolerated.add(rule, line, column, format, args...)
 	}
 }
 
@@ -177,7 +178,7 @@ func (d *document) strayInRoot() {
 	}
 }
 
-// stray passes over an element of the sitemap namespace that belongs neither in the
+// stray reports and skips an element of the sitemap namespace that belongs neither in the
 // root nor in an entry.
 func (d *document) stray(rule, within string) {
 	if local := string(d.xml.local); local == "md" || local == "ln" {
@@ -216,7 +217,7 @@ func (d *document) readMetadata(m *metadata) {
 func (d *document) rootLink() {
 	d.late("an rs:ln")
 	keep := d.keep
-	d.keep = true // there are few of them, and one is wanted in any case
+	d.keep = true // there are few of them, and up is needed in any case
 	if d.readLink() && !d.failed() {
 		if d.up == "" && strings.EqualFold(d.ln.text(fldRel), "up") {
 			d.up = d.ln.text(fldHref)
@@ -250,7 +251,7 @@ func (d *document) empty(what string) {
 	}
 }
 
-// skip passes over the element whose start tag is current and all that is in it.
+// skip skips the element whose start tag is current, with its content.
 func (d *document) skip() {
 	depth := len(d.xml.open)
 	for d.xml.next() != evNone && len(d.xml.open) >= depth {

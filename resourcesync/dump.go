@@ -12,23 +12,23 @@ import (
 	"sync/atomic"
 )
 
-// manifestName is where a package says what it holds (DOC-38).
+// manifestName is the file that lists the content of a package (DOC-38).
 const manifestName = "manifest.xml"
 
-// ErrNoBitstream says that an entry of a manifest has no path in the package, as
-// those of deleted resources have none (DOC-43).
+// ErrNoBitstream says that an entry of a manifest has no path in the package, as for a
+// deleted resource (DOC-43).
 var ErrNoBitstream = errors.New("the entry has no bitstream in the package")
 
-// DumpLimits bounds what a DumpReader takes. A field that is zero or negative
-// stands for the one of DefaultDumpLimits.
+// DumpLimits bounds what a DumpReader accepts. A field that is zero or negative has the
+// value of DefaultDumpLimits.
 type DumpLimits struct {
 	// Files is how many files and folders a package may have, manifest included.
 	Files int
 	// FileBytes is the size of its largest file, and Bytes that of all of them
 	// together, in bytes and unpacked.
 	FileBytes, Bytes int64
-	// Ratio is how many times larger than in the package its content may be when
-	// it is unpacked: all of it, and each file of more than a mebibyte.
+	// Ratio bounds how many times larger the unpacked content may be than the packed one:
+	// all of it, and each file of more than a mebibyte.
 	Ratio int
 	// Manifest bounds the manifest.
 	Manifest Limits
@@ -43,11 +43,11 @@ var DefaultDumpLimits = DumpLimits{
 	Ratio:     200,
 }
 
-// maxName is the longest name of a file in a package, in bytes. It keeps the work
-// on names short, and there are systems that have no longer ones.
+// maxName is the longest name of a file in a package, in bytes. It bounds the work on
+// names, and some systems have no longer ones.
 const maxName = 1024
 
-// ratioFrom is the size of files that any ratio is good for.
+// ratioFrom is the size in bytes up to which files may have any ratio.
 const ratioFrom = 1 << 20
 
 func (l DumpLimits) withDefaults() DumpLimits {
@@ -66,8 +66,8 @@ func overPackage(format string, args ...any) error {
 	return &Error{Kind: OverLimit, Rule: "DOC-36", Msg: fmt.Sprintf(format, args...)}
 }
 
-// parcel is a ZIP package whose names and declared sizes have been found safe.
-// That each file holds what is declared is seen when it is read.
+// parcel is a ZIP package whose names and declared sizes are safe. Reading a file checks
+// that it has the declared size.
 type parcel struct {
 	source *fence
 	files  map[string]*zip.File // by name, folders left out
@@ -83,7 +83,7 @@ func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
 		return nil, overPackage("the package has more than %d files, or a directory that is too large for so many", l.Files)
 	case fence.err.Load() != nil:
 		return nil, fmt.Errorf("reading the package: %w", *fence.err.Load())
-	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are judged below
+	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are checked below
 		return nil, badPackage("DOC-36", "the package is no ZIP file, or a damaged one: %v", err)
 	}
 	fence.open = true
@@ -108,11 +108,11 @@ func openParcel(r io.ReaderAt, size int64, l DumpLimits) (*parcel, error) {
 		p.files[name] = f
 		p.names = append(p.names, name)
 		if total += clamped(f.UncompressedSize64); total > l.Bytes || total < 0 {
-			return nil, overPackage("the package holds more than %d bytes when it is unpacked", l.Bytes)
+			return nil, overPackage("the package has more than %d bytes when it is unpacked", l.Bytes)
 		}
 	}
 	if total > ratioFrom && total/int64(l.Ratio) > size {
-		return nil, overPackage("the package of %d bytes holds %d when it is unpacked, more than %d times as much", size, total, l.Ratio)
+		return nil, overPackage("the package of %d bytes has %d when it is unpacked, more than %d times as much", size, total, l.Ratio)
 	}
 	return p, p.checkFolders(folders)
 }
@@ -134,8 +134,8 @@ func (p *parcel) checkFolders(folders map[string]bool) error {
 	return nil
 }
 
-// nameFault says why the name of a file in a package is not safe to unpack on
-// any system, or too long (DOC-57). It is empty where the name is good.
+// nameFault returns why the name of a file in a package is not safe to unpack on any
+// system, or is too long (DOC-57). It is empty if the name is good.
 func nameFault(name string) string {
 	switch {
 	case len(name) > maxName:
@@ -152,7 +152,7 @@ func nameFault(name string) string {
 	return ""
 }
 
-// checkFile judges what the directory says of a file.
+// checkFile checks what the directory says of a file.
 func checkFile(f *zip.File, folder bool, l DumpLimits) error {
 	name, size, packed := quote(f.Name), clamped(f.UncompressedSize64), clamped(f.CompressedSize64)
 	switch mode := f.Mode(); {
@@ -170,20 +170,19 @@ func checkFile(f *zip.File, folder bool, l DumpLimits) error {
 	return nil
 }
 
-// clamped makes a signed number of one that only a liar needs the last bit of.
+// clamped makes n signed. Only a wrong size is larger than that.
 func clamped(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// What reading the directory of a package may take: the search for its end, and
-// for each file its record with a name of usual length. Short names let more
-// files in than there should be, of which each costs some 300 bytes until they
-// are counted.
+// How many bytes of a package may be read as its directory: the search for its end, and
+// for each file its record with a name of usual length. With short names more files than
+// allowed fit in. Each costs some 300 bytes until they are counted.
 const (
 	fenceFixed   = 256 << 10
 	fencePerFile = 256
 )
 
-// fence is a reader that bounds how much of a package is read as its directory,
-// since archive/zip believes the package about its size.
+// fence is a reader that bounds how much of a package is read as its directory, since
+// archive/zip trusts the size that the package declares.
 type fence struct {
 	r    io.ReaderAt
 	left int64
@@ -193,7 +192,7 @@ type fence struct {
 
 func (f *fence) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, zip.ErrFormat // it added up what the package says
+		return 0, zip.ErrFormat // a sum of what the package declares
 	}
 	if !f.open {
 		if f.left -= int64(len(p)); f.left < 0 {

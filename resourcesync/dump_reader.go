@@ -19,20 +19,19 @@ type DumpReadOptions struct {
 	AnyLoc bool
 }
 
-// DumpReader reads a package of a Resource Dump or Change Dump: a ZIP file with
-// a manifest (DOC-36, 38, 41, 43) and the bitstreams that the manifest names. No
-// bitstream is held in memory, and of the manifest only its paths.
+// DumpReader reads a package of a Resource Dump or Change Dump: a ZIP file with a
+// manifest (DOC-36, 38, 41, 43) and the bitstreams that the manifest names. It keeps no
+// bitstream in memory, and of the manifest only the paths.
 //
-// A package is not trusted. Before anything is unpacked, its names and declared
-// sizes are checked: no path out of the package, no links or devices, no
-// name twice, nothing over DumpLimits. Nothing more is unpacked than was
-// declared, and each bitstream is compared with the length and hashes that the
-// manifest states. What is wrong with a package is an *Error of the kind
-// BadPackage or OverLimit, and what is wrong with its manifest one of the kinds
-// that Reader has; other errors are those of the underlying reader.
+// A package is not trusted. Before anything is unpacked, its names and declared sizes are
+// checked: no path out of the package, no links or devices, no name twice, nothing over
+// DumpLimits. Nothing is unpacked beyond the declared size, and each bitstream is
+// compared with the length and hashes in the manifest. An error of a package is an *Error
+// of the kind BadPackage or OverLimit, and an error of its manifest is one of the kinds
+// that Reader has. Other errors are those of the underlying reader.
 //
-// It is for one goroutine, but for Open and OpenLink, which several may call while
-// that one goes over the entries. Each bitstream is for one goroutine.
+// It is for one goroutine, except that several may call Open and OpenLink while that one
+// goes over the entries. Each bitstream is for one goroutine.
 type DumpReader struct {
 	parcel   *parcel
 	manifest io.ReadCloser
@@ -52,7 +51,7 @@ func NewDumpReader(r io.ReaderAt, size int64, o DumpReadOptions) (*DumpReader, e
 	}
 	f := p.files[manifestName]
 	if f == nil {
-		return nil, badPackage("DOC-38", "the package has no %s at its top, so nobody knows what it holds", manifestName)
+		return nil, badPackage("DOC-38", "the package has no %s at its top, which lists its content", manifestName)
 	}
 	d := &DumpReader{parcel: p, named: map[string]bool{manifestName: true}}
 	if d.manifest, err = d.parcel.open(f); err != nil {
@@ -71,19 +70,19 @@ func NewDumpReader(r io.ReaderAt, size int64, o DumpReadOptions) (*DumpReader, e
 	return d, nil
 }
 
-// Head returns what the manifest says of the package as a whole. Its capability
-// is ResourceDumpManifest or ChangeDumpManifest.
+// Head returns the head of the manifest. Its capability is ResourceDumpManifest or
+// ChangeDumpManifest.
 func (d *DumpReader) Head() Head { return d.head }
 
-// Tolerated returns what was let pass in the manifest, as Reader.Tolerated does.
+// Tolerated returns what was tolerated in the manifest, as Reader.Tolerated does.
 func (d *DumpReader) Tolerated() []Toleration { return d.reader.Tolerated() }
 
-// TolerationCount returns how many things were let pass in the manifest.
+// TolerationCount returns how many things were tolerated in the manifest.
 func (d *DumpReader) TolerationCount() int { return d.reader.TolerationCount() }
 
-// Entries returns the entries of the manifest, in its order and once. An error
-// ends them. A file that is missing is no such error: Open says so, and Missing
-// does when all entries have been read.
+// Entries returns the entries of the manifest, in its order and once. An error ends them.
+// A missing file is no such error: Open returns one, and Missing lists it when all
+// entries have been read.
 func (d *DumpReader) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		defer func() { _ = d.manifest.Close() }() // only read
@@ -112,12 +111,11 @@ func (d *DumpReader) name(path string) {
 	}
 }
 
-// Missing returns the paths that the entries read so far have and the package
-// lacks.
+// Missing returns the paths of the entries read so far that the package lacks.
 func (d *DumpReader) Missing() []string { return d.missing }
 
-// Extra returns the names of files in the package that no entry read so far
-// has named, which after the last entry means that none does.
+// Extra returns the names of files in the package that no entry read so far has named.
+// After the last entry that means that no entry names them.
 func (d *DumpReader) Extra() []string {
 	var extra []string
 	for _, name := range d.parcel.names {
@@ -128,11 +126,11 @@ func (d *DumpReader) Extra() []string {
 	return extra
 }
 
-// Open opens the bitstream of an entry. Its last Read returns io.EOF only if
-// length, hashes and the package's own checksum are right, else an *Error; so
-// what was read before is not to be relied upon until then. Algorithms that
-// are not recognised are no obstacle (DOC-55). An entry without a path is
-// ErrNoBitstream, and a path that the package lacks an *Error.
+// Open opens the bitstream of an entry. Its last Read returns io.EOF only if length,
+// hashes and the package's own checksum are right, else an *Error. Do not rely on the
+// content before that. Hashes of unknown algorithms are ignored (DOC-55). For an entry
+// without a path the error is ErrNoBitstream, and for a path that the package lacks an
+// *Error.
 func (d *DumpReader) Open(e Entry) (io.ReadCloser, error) {
 	return d.open(e.Path, e.HasLength, e.Length, e.Hash)
 }
@@ -162,7 +160,7 @@ func (d *DumpReader) open(path string, hasLength bool, length int64, hash string
 	return &bitstream{file: r, path: path, want: want, hasher: NewHasher(want.Algorithms()...)}, nil
 }
 
-// rule is the one that the manifest as a whole is under.
+// rule is the rule of the manifest as a whole.
 func (d *DumpReader) rule() string {
 	if d.head.Capability == ChangeDumpManifest {
 		return "DOC-43"
@@ -170,7 +168,7 @@ func (d *DumpReader) rule() string {
 	return "DOC-38"
 }
 
-// bitstream is one that is verified while it is read.
+// bitstream verifies a bitstream while it is read.
 type bitstream struct {
 	file   io.ReadCloser
 	path   string
@@ -198,7 +196,7 @@ func (p *parcel) open(f *zip.File) (io.ReadCloser, error) {
 	return &damaged{r, p, f.Name}, nil
 }
 
-// damaged calls what archive/zip finds wrong by its name.
+// damaged turns the errors of archive/zip into those of this package.
 type damaged struct {
 	io.ReadCloser
 	parcel *parcel
@@ -213,8 +211,7 @@ func (d *damaged) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// damage tells an error that the package itself gave rise to from one of reading
-// it.
+// damage distinguishes an error of reading the package from damage of the package itself.
 func (p *parcel) damage(name string, err error) error {
 	if broken := p.source.err.Load(); broken != nil {
 		return fmt.Errorf("reading %s in the package: %w", quote(name), *broken)

@@ -157,8 +157,8 @@ func TestDumpWriterRefuses_DOC38_DOC57(t *testing.T) {
 		rule  string
 		msg   string
 	}{
-		{"taken", entry("/a"), "DOC-57", "taken"},
-		{"the manifest's", entry("/manifest.xml"), "DOC-57", "taken"},
+		{"of another file", entry("/a"), "DOC-57", "of another file"},
+		{"the manifest's", entry("/manifest.xml"), "DOC-57", "of another file"},
 		{"no slash", entry("b"), "DOC-57", "begin with a slash"},
 		{"climbs", entry("/../b"), "DOC-57", "climbs"},
 		{"a folder", entry("/b/"), "DOC-57", "path"},
@@ -171,8 +171,8 @@ func TestDumpWriterRefuses_DOC38_DOC57(t *testing.T) {
 	}
 	wantDumpError(t, d.Write(Entry{Loc: "https://example.org/a", Path: "/b", Encoding: "\x00"}, body()), NotWellFormed, "XML", "U+0000")
 	wantDumpError(t, d.Write(entry("")), BadDocument, "DOC-38", "path")
-	wantDumpError(t, d.Write(entry("/b", Link{Rel: patchRel, Href: "https://example.org/p", Path: "/b"}), body(), body()), BadDocument, "DOC-57", "taken")
-	wantDumpError(t, d.Write(entry("/b", patch), body(), body()), BadDocument, "DOC-57", "taken")
+	wantDumpError(t, d.Write(entry("/b", Link{Rel: patchRel, Href: "https://example.org/p", Path: "/b"}), body(), body()), BadDocument, "DOC-57", "of another file")
+	wantDumpError(t, d.Write(entry("/b", patch), body(), body()), BadDocument, "DOC-57", "of another file")
 	if err := d.Write(entry("/b")); err == nil || !strings.Contains(err.Error(), "1 paths, but 0 bitstreams") {
 		t.Errorf("no bitstream: %v", err)
 	}

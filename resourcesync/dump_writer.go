@@ -13,10 +13,10 @@ import (
 
 // DumpWriteOptions say how a package is written. The zero value is good for most.
 type DumpWriteOptions struct {
-	// Algorithms are those of the hashes that entries get which have none. Nil
-	// stands for MD5 and SHA256, as most readers want (DOC-55).
+	// Algorithms are those of the hashes that a DumpWriter adds to entries without one.
+	// Nil stands for MD5 and SHA256, which most readers expect (DOC-55).
 	Algorithms []Algorithm
-	// Store leaves bitstreams as they are instead of deflating them, for what is
+	// Store writes bitstreams as they are instead of deflating them, for content that is
 	// compressed already.
 	Store bool
 	// MaxEntries and MaxBytes bound the manifest, as in WriteOptions.
@@ -24,10 +24,10 @@ type DumpWriteOptions struct {
 	MaxBytes   int64
 }
 
-// DumpWriter writes a package of a Resource Dump or Change Dump (DOC-36, 38, 41,
-// 43): a ZIP file of bitstreams, and the manifest.xml that says what they are.
-// Bitstreams are passed on as they are read. Memory grows by the directory of the
-// ZIP file and the compressed manifest, some hundred bytes for each entry.
+// DumpWriter writes a package of a Resource Dump or Change Dump (DOC-36, 38, 41, 43): a
+// ZIP file of bitstreams, and the manifest.xml that describes them. It writes bitstreams
+// as it reads them. Its memory grows with the directory of the ZIP file and the
+// compressed manifest, by some hundred bytes for each entry.
 //
 // The same entries, bitstreams and options make the same bytes: files come in
 // the order of the entries and the manifest last; the time of a file is the
@@ -49,8 +49,8 @@ type DumpWriter struct {
 }
 
 // NewDumpWriter begins a package on w. The head is that of the manifest, with the
-// capability ResourceDumpManifest or ChangeDumpManifest. An *Error says what is
-// wrong with it.
+// capability ResourceDumpManifest or ChangeDumpManifest. The error is an *Error if the
+// head breaks a rule.
 func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error) {
 	if h.Capability != ResourceDumpManifest && h.Capability != ChangeDumpManifest {
 		return nil, &Error{Kind: BadDocument, Rule: "DOC-38", Msg: fmt.Sprintf("the capability is %s; the manifest of a package has %q or %q",
@@ -72,16 +72,16 @@ func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error)
 	return d, nil
 }
 
-// Write adds an entry and its bitstreams: first that of e.Path, then one for each
-// of e.Links that has a Path, in their order; none for an entry without paths,
-// which is one that was deleted. Each is read to its end.
+// Write adds an entry and its bitstreams: first that of e.Path, then one for each of
+// e.Links that has a Path, in their order; none for an entry without paths, such as a
+// deletion. Each is read to its end.
 //
-// Length and Hash are filled in where the entry or the link has none, and compared
-// where it has: a bitstream that is something else is an *Error of the kind
-// BadPackage. An entry that breaks a rule (Writer.Write), or whose path is taken
-// or not safe, is an *Error of another kind, and one that the manifest has no
-// room for is ErrFull; after these, and where there are too few or too many
-// bitstreams, the package is as it was. All other errors leave it unusable.
+// Length and Hash are filled in if the entry or the link has none, and compared if it
+// has: for a bitstream that differs the error is an *Error of the kind BadPackage. For an
+// entry that breaks a rule (Writer.Write), or whose path is in use or not safe, it is an
+// *Error of another kind, and if the manifest has no room, ErrFull. After these, and if
+// there are too few or too many bitstreams, the package is as it was. All other errors
+// leave it unusable.
 func (d *DumpWriter) Write(e Entry, bitstreams ...io.Reader) error {
 	switch {
 	case d.closed:
@@ -117,7 +117,7 @@ type dumpFile struct {
 
 func (f dumpFile) name() string { return strings.TrimPrefix(f.path, "/") }
 
-// filesOf returns the files of an entry, which are to be filled in.
+// filesOf returns the files of an entry, whose lengths and hashes are filled in later.
 func (d *DumpWriter) filesOf(e *Entry) []dumpFile {
 	var files []dumpFile
 	if e.Path != "" {
@@ -131,7 +131,7 @@ func (d *DumpWriter) filesOf(e *Entry) []dumpFile {
 	return files
 }
 
-// admit refuses what can be seen to be wrong before a bitstream is written.
+// admit refuses an entry whose errors can be found before a bitstream is written.
 func (d *DumpWriter) admit(e Entry, files []dumpFile) error {
 	seen := make(map[string]bool)
 	for _, f := range files {
@@ -144,11 +144,11 @@ func (d *DumpWriter) admit(e Entry, files []dumpFile) error {
 		case fault != "":
 			return bad("leads to a file whose name %s", fault)
 		case d.paths[f.name()] || seen[f.name()]:
-			return bad("is taken by another file of the package")
+			return bad("is that of another file of the package")
 		}
 		seen[f.name()] = true
 	}
-	// A trial with the largest that is going to be filled in.
+	// Try it with the largest values that can be filled in.
 	e.Links = append([]Link(nil), e.Links...)
 	for _, f := range d.filesOf(&e) {
 		if *f.hash == "" {
@@ -158,11 +158,11 @@ func (d *DumpWriter) admit(e Entry, files []dumpFile) error {
 			*f.hasLength, *f.length = true, math.MaxInt64
 		}
 	}
-	return d.manifest.wouldTake(&e)
+	return d.manifest.wouldWrite(&e)
 }
 
-// wouldTake returns what Write would, and writes nothing.
-func (d *Writer) wouldTake(e *Entry) error {
+// wouldWrite returns the error that Write would, and writes nothing.
+func (d *Writer) wouldWrite(e *Entry) error {
 	c := d.composer
 	before := c.now()
 	if err := c.entry(e); err != nil {
@@ -186,7 +186,7 @@ func (d *DumpWriter) timeOf(e *Entry) time.Time {
 	return time.Time{}
 }
 
-// add writes a file and fills in what was found of it.
+// add writes a file and fills in its length and hash.
 func (d *DumpWriter) add(f dumpFile, modified time.Time, from io.Reader) error {
 	header := headerOf(f.name(), modified)
 	if d.options.Store {
@@ -215,7 +215,7 @@ func (d *DumpWriter) add(f dumpFile, modified time.Time, from io.Reader) error {
 	return nil
 }
 
-// headerOf leaves the time out where a ZIP file can't tell it.
+// headerOf omits a time that a ZIP file cannot store.
 func headerOf(name string, modified time.Time) *zip.FileHeader {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 	if modified = modified.UTC(); modified.Year() >= 1980 && modified.Year() < 2107 {
@@ -228,9 +228,9 @@ func headerOf(name string, modified time.Time) *zip.FileHeader {
 // writer so far: when it is time for another package.
 func (d *DumpWriter) Size() int64 { return d.out.n }
 
-// Close writes the manifest and ends the package. It does not close the
-// underlying writer. A package that Close has not ended without an error is
-// none. Closing again does nothing and returns what it returned before.
+// Close writes the manifest and ends the package. It does not close the underlying
+// writer. A package is complete only after a Close without an error. A second Close does
+// nothing and returns the same again.
 func (d *DumpWriter) Close() error {
 	if d.closed || d.err != nil {
 		return d.err

@@ -2,15 +2,14 @@ package resourcesync
 
 import "strings"
 
-// EncodeURI returns the URI that an address means which is written without all of
-// its percent-encoding: each byte behind the host that cannot stand in a URI (RFC
-// 3986) becomes %XX, such as a space, a |, what is not ASCII, and a % that no two
-// hexadecimal digits follow. All else stays as it is written, existing encodings
-// included; so a URI comes back as it is, and what came back does, too. An IRI
-// becomes the URI that it stands for (RFC 3987, 3.1), except for its host, which
-// HTTP clients write in a way of its own. A relative reference is encoded likewise.
+// EncodeURI adds the percent-encoding that an address lacks. Each byte behind the host
+// that cannot stand in a URI (RFC 3986) becomes %XX: a space, a |, a byte that is not
+// ASCII, or a % that no two hexadecimal digits follow. All else stays as it is written,
+// existing encodings included, so a URI is returned unchanged. An IRI becomes the URI
+// that it stands for (RFC 3987, 3.1), except for its host, which HTTP clients encode in
+// another way. Relative references are encoded likewise.
 //
-// What would become longer than any loc may be, 16 KiB, comes back as it is.
+// If the result would be longer than any loc may be, 16 KiB, s is returned unchanged.
 //
 // Reader and NotificationReader apply it to every loc, so that two documents that
 // write one address differently mean the same resource.
@@ -28,7 +27,7 @@ func EncodeURI(s string) string {
 	return string(append(out, s[done:]...))
 }
 
-// behindScheme is where in s its scheme and the colon end; 0 if it has no scheme.
+// behindScheme returns where the scheme of s and its colon end; 0 if s has no scheme.
 func behindScheme(s string) int {
 	if colon := strings.IndexByte(s, ':'); colon > 0 && isWord(s[:colon], "+-.") {
 		return colon + 1
@@ -36,8 +35,7 @@ func behindScheme(s string) int {
 	return 0
 }
 
-// behindHost is where the path begins, or what comes in place of one, if the scheme
-// ends at at.
+// behindHost returns where the host ends, if the scheme ends at at.
 func behindHost(s string, at int) int {
 	if !strings.HasPrefix(s[at:], "//") {
 		return at

@@ -11,7 +11,7 @@ import (
 type entry struct {
 	line, column         int
 	seen                 child  // the children that were there
-	loc, written         string // written: where it is not loc
+	loc, written         string // written: if it is not loc
 	lastMod              time.Time
 	changeFreq, priority string
 	md                   metadata
@@ -130,8 +130,8 @@ func (d *document) sitemapChild(e *entry) {
 	d.stray("DOC-15", d.entryName)
 }
 
-// again checks a child that comes again, or after one that it belongs before. It
-// returns true if it passed over the child.
+// again checks a child that comes again, or after one that it belongs before. It returns
+// true if it skipped the child.
 func (d *document) again(e *entry, c child) bool {
 	switch {
 	case e.seen&c == 0 && d.general:
@@ -182,7 +182,7 @@ func (d *document) toTheLetter(v []byte) {
 		}
 	}
 	if len(v) > maxLoc && utf8.RuneCount(v) > maxLoc {
-		d.oddLoc("DOC-60", "loc has %d characters; the schema of sitemaps wants at most %d", utf8.RuneCount(v), maxLoc)
+		d.oddLoc("DOC-60", "loc has %d characters; the schema of sitemaps allows at most %d", utf8.RuneCount(v), maxLoc)
 	}
 }
 
@@ -214,7 +214,7 @@ func (d *document) textOf(rule, what string) []byte {
 	for ev := d.xml.next(); ev == evStart || ev == evText; ev = d.xml.next() {
 		switch {
 		case ev == evStart:
-			d.odd(rule, d.xml.tok, "the element %s stands within %s, which may hold text only", quote(d.xml.tag.name), what)
+			d.odd(rule, d.xml.tok, "the element %s stands within %s, which may contain text only", quote(d.xml.tag.name), what)
 			d.skip()
 			continue
 		case len(d.content)+len(d.xml.text) > d.xml.in.limits.Token:
@@ -225,8 +225,8 @@ func (d *document) textOf(rule, what string) []byte {
 	return trimSpace(d.content)
 }
 
-// contentOff is where the text begins that textOf returned last. If its beginning has
-// left the window, it is the nearest place that is known.
+// contentOff is where the text of the last textOf begins. If that has left the window, it
+// is the nearest known place.
 func (d *document) contentOff() int { return int(max(d.contentAt-d.xml.in.base, 0)) }
 
 func isBlankOrControl(r rune) bool { return r <= ' ' || r == 0x7F }

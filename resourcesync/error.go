@@ -45,18 +45,18 @@ func (k ErrorKind) String() string {
 // of this type; they come back wrapped.
 type Error struct {
 	Kind ErrorKind
-	// Rule is the ID of the broken rule, as docs/conformance.md lists them
-	// ("DOC-17"), or "XML" where it is one of XML itself.
+	// Rule is the ID of the broken rule, as docs/conformance.md lists them ("DOC-17"), or
+	// "XML" for a rule of XML itself.
 	Rule string
-	// Line and Column tell where, counted from 1. Lines end at a line feed;
-	// columns count characters (Unicode code points), as an editor shows them,
-	// a tab being one character and a byte order mark none.
+	// Line and Column are the place, counted from 1. Lines end at a line feed; columns
+	// count characters (Unicode code points), as an editor shows them, where a tab is one
+	// character and a byte order mark none.
 	Line, Column int
-	// Msg says in one sentence what is wrong and, where it helps, what to do.
+	// Msg says in one sentence what is wrong and, if it helps, what to do.
 	Msg string
 }
 
-// Error returns the position, where there is one, the sentence and the rule.
+// Error returns the position, if there is one, the sentence and the rule.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s (%s)", e.Msg, e.Rule)

@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// gzipSlack is by how much a compressed document may be longer than Limits.Bytes
-// allows the document itself to be, as what can't be compressed grows a little.
+// gzipSlack is by how much a compressed document may be longer than Limits.Bytes allows
+// the document itself to be, as content that cannot be compressed grows a little.
 const gzipSlack = 64 << 10
 
-// gunzip undoes gzip. It begins with the first Read, so that making a Reader
-// reads nothing. The window bounds what comes out of it; it bounds what goes in,
-// since any number of empty parts decompress to nothing.
+// gunzip decompresses gzip. It begins with the first Read, so that NewReader reads
+// nothing. The window bounds its output. It bounds its input itself, since any number of
+// empty parts decompress to nothing.
 type gunzip struct {
 	packed io.Reader
 	left   int64 // how much more of it may be read
@@ -32,10 +32,10 @@ func (g *gunzip) Read(p []byte) (int, error) {
 }
 
 func gunzipError(err error) error {
-	if err == nil || err == io.EOF { //nolint:errorlint // what the window looks for, as it is
+	if err == nil || err == io.EOF { //nolint:errorlint // gzip returns it as it is
 		return err
 	}
-	return fmt.Errorf("undoing gzip: %w", err)
+	return fmt.Errorf("decompressing gzip: %w", err)
 }
 
 // countdown is the compressed document, as far as the limit.

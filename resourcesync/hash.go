@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Algorithm is a way to compute a digest (DOC-55). MD5 and SHA-1 find bytes that
-// were damaged, not bytes that somebody chose.
+// Algorithm is a way to compute a digest (DOC-55). MD5 and SHA-1 detect damage, but not
+// forgery.
 type Algorithm uint8
 
 // The algorithms that are recognised, the weakest first.
@@ -47,18 +47,17 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("Algorithm(%d)", int(a))
 }
 
-// Digests are what a document says, or a Hasher found, of one sequence of bytes:
-// at most one digest of each algorithm. The zero value has none. Digests with
-// the same content are equal by ==.
+// Digests are the digests of one sequence of bytes, from a document or a Hasher: at most
+// one of each algorithm. The zero value has none. Digests with the same content are equal
+// by ==.
 type Digests struct{ sums [algorithmCount]string } // raw bytes, not digits
 
-// ParseHashes reads a list of algorithm:digest as it stands in the attribute
-// hash of Entry and Link (DOC-55). It is lenient: white space of any kind may
-// stand between the elements, and names and digits may be of either case. What is
-// not a recognised algorithm with a hexadecimal digest of its length is passed
-// over, the MD5 in base64 that old versions of a library wrote among it. An
-// algorithm that comes twice with different digests says nothing, and counts as
-// absent.
+// ParseHashes reads a list of algorithm:digest as it stands in the attribute hash of
+// Entry and Link (DOC-55). It is lenient: white space of any kind may stand between the
+// elements, and names and digits may be of either case. It ignores elements that are not
+// a recognised algorithm with a hexadecimal digest of its length, such as the MD5 in
+// base64 that old versions of a library wrote. An algorithm with two different digests
+// counts as absent.
 func ParseHashes(s string) Digests {
 	var d Digests
 	var torn [algorithmCount]bool
@@ -101,8 +100,8 @@ func hasDigest(list string) bool {
 	return false
 }
 
-// String writes the digests as version 1.1 does: algorithm:digest in lower case,
-// the weakest first, with a space between. It is empty where there are none.
+// String writes the digests as version 1.1 does: algorithm:digest in lower case, the
+// weakest first, with a space between. It is empty if there are none.
 func (d Digests) String() string {
 	var b strings.Builder
 	for _, a := range d.Algorithms() {
@@ -114,7 +113,7 @@ func (d Digests) String() string {
 	return b.String()
 }
 
-// Algorithms returns those that there is a digest of, the weakest first.
+// Algorithms returns the algorithms of the digests, the weakest first.
 func (d Digests) Algorithms() []Algorithm {
 	var has []Algorithm
 	for a := range algorithmCount {
@@ -125,8 +124,8 @@ func (d Digests) Algorithms() []Algorithm {
 	return has
 }
 
-// Sum returns the digest of an algorithm, or nil where there is none. It belongs
-// to the caller.
+// Sum returns the digest of an algorithm, or nil if there is none. It belongs to the
+// caller.
 func (d Digests) Sum(a Algorithm) []byte {
 	if a >= algorithmCount || d.sums[a] == "" {
 		return nil
@@ -134,7 +133,7 @@ func (d Digests) Sum(a Algorithm) []byte {
 	return []byte(d.sums[a])
 }
 
-// Comparison is what two Digests say of the bytes behind them.
+// Comparison is the result of comparing two Digests.
 type Comparison int
 
 // The outcomes of Digests.Compare.
@@ -157,8 +156,8 @@ func (c Comparison) String() string {
 	return fmt.Sprintf("Comparison(%d)", int(c))
 }
 
-// Compare says whether d and other can be of the same bytes. Each algorithm that
-// both have has a veto: a matching MD5 does not outweigh a SHA-256 that differs.
+// Compare reports whether d and other can be digests of the same bytes. Each algorithm
+// that both have has a veto: a matching MD5 does not outweigh a SHA-256 that differs.
 func (d Digests) Compare(other Digests) Comparison {
 	result := CannotTell
 	for a := range algorithmCount {
@@ -173,16 +172,16 @@ func (d Digests) Compare(other Digests) Comparison {
 	return result
 }
 
-// Hasher computes the digests of what is written to it, all in one pass, and
-// counts the bytes. It is for one goroutine.
+// Hasher computes several digests of the bytes that are written to it in one pass, and
+// counts them. It is for one goroutine.
 type Hasher struct {
 	hashes [algorithmCount]hash.Hash
 	length int64
 }
 
-// NewHasher returns a Hasher of the given algorithms. Without any it only
-// counts; to check what a document says, give those of its Digests. It panics on
-// an Algorithm that is none of the constants.
+// NewHasher returns a Hasher of the given algorithms. Without any it only counts. To
+// check the hashes in a document, pass the algorithms of its Digests. It panics for an
+// Algorithm that is none of the constants.
 func NewHasher(of ...Algorithm) *Hasher {
 	h := new(Hasher)
 	for _, a := range of {
@@ -191,7 +190,7 @@ func NewHasher(of ...Algorithm) *Hasher {
 	return h
 }
 
-// Write takes all of p in, and never fails.
+// Write hashes all of p and never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	for _, x := range h.hashes {
 		if x != nil {
@@ -205,7 +204,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 // Length returns how many bytes were written.
 func (h *Hasher) Length() int64 { return h.length }
 
-// Digests returns those of what was written so far.
+// Digests returns the digests of the bytes written so far.
 func (h *Hasher) Digests() Digests {
 	var d Digests
 	for a, x := range h.hashes {

@@ -1,20 +1,20 @@
 package resourcesync
 
-// kind is what the specification says of one kind of document: of the documents
-// of one capability, as a urlset or as an index. Attributes are those of rs:md.
+// kind is what the specification says about the documents of one capability, as a urlset
+// or as an index. Attributes are those of rs:md.
 type kind struct {
 	name string
-	// rule is its row in docs/conformance.md. That of the entries, and of their
-	// order, is another where these are set.
+	// rule is its row in docs/conformance.md. entryRule and orderRule, if set, are those
+	// of the entries and of their order.
 	rule, entryRule, orderRule string
 	// up says that the root must have a link to the document above it.
 	up bool
-	// head and entry are the attributes of the root and of each entry, beside
-	// the root's capability and what describes a representation.
+	// head and entry are the attributes of the root and of each entry, in addition to the
+	// root's capability and those of a representation.
 	head, entry attributes
-	// order is the attribute by whose time the entries are ordered, and which lies
-	// in the interval of the document; 0 where there is no order that must be kept.
-	// That of a Change Dump only should (DOC-41): there only within is set.
+	// order is the attribute by whose time the entries must be ordered, and which lies in
+	// the interval of the document; 0 if they need no order. In a Change Dump the order
+	// is a "should" (DOC-41), so only within is set.
 	order, within field
 	// changes are how such a document can change, for framework notifications (DOC-20);
 	// nil if these are not about such documents.
@@ -31,7 +31,7 @@ func (a attributes) known() field { return a.must | a.may }
 const (
 	// representation describes a resource's bytes, and may stand in any entry.
 	representation = fldHash | fldLength | fldType | fldEncoding | fldModified
-	pathButDeleted = fldPath // what of a must does not hold for what was deleted
+	pathButDeleted = fldPath // in must: except for deletions
 )
 
 var (
@@ -120,8 +120,7 @@ var indexes = map[string]*kind{
 	ChangeDumpArchive:   {name: "Change Dump Archive Index", rule: "DOC-46", up: true},
 }
 
-// kindOf returns what is said of a kind of document; nil where there is no such
-// kind.
+// kindOf returns the kind of a document; nil if there is no such kind.
 func kindOf(capability string, index bool) *kind {
 	if index {
 		return indexes[capability]

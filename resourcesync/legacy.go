@@ -2,12 +2,11 @@ package resourcesync
 
 import "strings"
 
-// The words of versions 0.9 to 1.0 that a Reader gives back as those of 1.1.
+// The words of versions 0.9 to 1.0 that a Reader returns as those of 1.1.
 const (
 	// legacyDescription is what version 0.9 said for Description.
 	legacyDescription = "resourcesync"
-	// legacyUp is what version 0.9 said for the relation up, by which it meant the
-	// way to an index.
+	// legacyUp is what version 0.9 said for the relation up. Its own up led to an index.
 	legacyUp = "resourcesync"
 )
 

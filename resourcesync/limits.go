@@ -2,8 +2,8 @@ package resourcesync
 
 import "cmp"
 
-// Limits bounds what a reader takes in. A field that is zero or negative stands
-// for the one of DefaultLimits.
+// Limits bounds what a reader accepts. A field that is zero or negative has the value of
+// DefaultLimits.
 type Limits struct {
 	// Bytes is the longest document, in bytes.
 	Bytes int64
@@ -12,19 +12,19 @@ type Limits struct {
 	// Attributes is how many attributes, namespace declarations among them, one
 	// element may have, and how many namespace declarations may be in scope.
 	Attributes int
-	// Token is the longest tag and the longest text of an element that is read
-	// as one value, such as loc, in bytes; so no name and no attribute value is
-	// longer. At least 64. A reader needs a buffer of four times this size.
+	// Token is the longest tag, and the longest text of an element that is read as one
+	// value, such as loc, in bytes. So no name and no attribute value is longer. At least
+	// 64. A reader needs a buffer of four times this size.
 	Token int
 	// Entries is how many url or sitemap elements a document may have (DOC-60).
 	Entries int
-	// Links is how many links the root, and each entry, may have where they are
-	// handed out; what only counts and checks does not mind.
+	// Links is how many links the root, and each entry, may have for a reader that
+	// returns them. A reader that only checks ignores it.
 	Links int
 }
 
-// DefaultLimits are the limits of the specification, 50,000 entries and 50 MiB
-// (DOC-60), and generous ones of our own for the rest.
+// DefaultLimits are the limits of the specification, 50,000 entries and 50 MiB (DOC-60),
+// and generous ones for the rest.
 var DefaultLimits = Limits{
 	Bytes:      50 << 20,
 	Depth:      64,

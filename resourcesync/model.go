@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// Head is what a document says as a whole: the rs:md and the rs:ln elements of
-// its root. A time that is zero is one that the document does not say.
+// Head is what a document says as a whole: the rs:md and the rs:ln elements of its root.
+// A time that is zero is absent in the document.
 type Head struct {
 	// Capability is what kind of document this is, one of the constants such as
-	// ResourceList. An index has the capability of its members. Empty where the
-	// document, being a plain sitemap, does not say.
+	// ResourceList. An index has the capability of its members. Empty in a plain sitemap.
 	Capability string
 	// Index says that the root is a sitemapindex, whose entries are the parts of
 	// one large document (DOC-31, 33, 35, 37, 40, 42, 46).
@@ -26,13 +25,13 @@ type Head struct {
 	Links []Link
 	// Attributes are those of the root's rs:md that ResourceSync does not define.
 	Attributes []Attribute
-	// Line and Column are where the root's rs:md begins, as in Error; 0 where
-	// there is none, and without meaning to a writer.
+	// Line and Column are where the root's rs:md begins, as in Error; 0 if there is none.
+	// Writers ignore them.
 	Line, Column int
 }
 
-// Link returns the first link of a relation, which is compared without regard to
-// case (RFC 8288). It returns false where there is none.
+// Link returns the first link of a relation, which is compared without regard to case
+// (RFC 8288). It returns false if there is none.
 func (h *Head) Link(rel string) (Link, bool) {
 	for _, l := range h.Links {
 		if strings.EqualFold(l.Rel, rel) {
@@ -42,9 +41,8 @@ func (h *Head) Link(rel string) (Link, bool) {
 	return Link{}, false
 }
 
-// Kind says what kind of document this is, in the words of the specification:
-// "Resource List Index". Empty where the specification knows none of this
-// capability.
+// Kind returns the kind of document in the words of the specification, such as "Resource
+// List Index". It is empty if the specification has none of this capability.
 func (h *Head) Kind() string {
 	if k := kindOf(h.Capability, h.Index); k != nil {
 		return k.name
@@ -52,15 +50,14 @@ func (h *Head) Kind() string {
 	return ""
 }
 
-// Entry is one url or, in an index, sitemap element: a resource, a change, a
-// package or another document. A time that is zero and a string that is empty is
-// what the document does not say.
+// Entry is one url or, in an index, sitemap element: a resource, a change, a package or
+// another document. A time that is zero and a string that is empty is absent in the
+// document.
 type Entry struct {
-	// Loc is the address of what the entry is about (DOC-16). Never empty. Readers
-	// percent-encode what should have been (EncodeURI).
+	// Loc is the address of what the entry is about (DOC-16). Never empty. Readers add
+	// missing percent-encoding (EncodeURI).
 	Loc string
-	// Written is loc as the document has it, where Loc is not the same. It has no
-	// meaning to a writer.
+	// Written is loc as the document has it, if Loc is not the same. Writers ignore it.
 	Written string
 	// LastMod is when the resource was last modified, which need not be when it
 	// changed. It is written to the millisecond.
@@ -71,17 +68,17 @@ type Entry struct {
 	Change ChangeType
 	// Datetime is when the change happened. Entries come in its order (DOC-18).
 	Datetime time.Time
-	// At, Completed, From and Until are those of the document or package that
-	// the entry is about (DOC-35, 36, 40, 41, 44, 45).
+	// At, Completed, From and Until are the times of the document or package that the
+	// entry is about (DOC-35, 36, 40, 41, 44, 45).
 	At, Completed, From, Until time.Time
-	// Modified is an attribute of rs:md that the schema knows and the
-	// specification gives no meaning.
+	// Modified is an attribute of rs:md in the schema. The specification gives it no
+	// meaning.
 	Modified time.Time
-	// Capability is of which kind the document is that the entry is about. The
-	// entries of Source Descriptions, Capability Lists and framework
-	// notifications have one (DOC-20, 30, 32).
+	// Capability is the kind of the document that the entry is about. The entries of
+	// Source Descriptions, Capability Lists and framework notifications have one (DOC-20,
+	// 30, 32).
 	Capability string
-	// Length is in bytes, where HasLength is set (DOC-56).
+	// Length is in bytes, if HasLength is set (DOC-56).
 	Length    int64
 	HasLength bool
 	// Hash is a list of algorithm:digest, not checked (DOC-55), Path a place
@@ -91,8 +88,7 @@ type Entry struct {
 	Links []Link
 	// Attributes are those of the entry's rs:md that ResourceSync does not define.
 	Attributes []Attribute
-	// Line and Column are where the element begins, as in Error. They have no
-	// meaning to a writer.
+	// Line and Column are where the element begins, as in Error. Writers ignore them.
 	Line, Column int
 }
 
@@ -101,16 +97,16 @@ type Link struct {
 	// Rel is the relation, a registered name or a URI, and Href the target.
 	// Neither is empty.
 	Rel, Href string
-	// Pri ranks links of one relation from 1, the best, to 999999; 0 where the
-	// document does not say, which ranks as 999999.
+	// Pri ranks links of one relation from 1, the best, to 999999; 0 if absent, which
+	// ranks as 999999.
 	Pri int
-	// Length is in bytes, where HasLength is set.
+	// Length is in bytes, if HasLength is set.
 	Length    int64
 	HasLength bool
-	// Modified is zero where the document does not say.
+	// Modified is zero if absent.
 	Modified time.Time
-	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty, as
-	// the others are, where the document does not say.
+	// Hash is a list of algorithm:digest, not checked (DOC-55). It is empty if absent, as
+	// the others are.
 	Hash, Path, Type, Encoding, Profile string
 	// Attributes are those that ResourceSync does not define.
 	Attributes []Attribute

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// name scans a name at p, within what. It returns where the name ends, p itself
-// if none begins there and -1 after an error, and where in it the first colon
-// is, or -1. Something must follow a name.
+// name scans a name at p, within what. It returns where the name ends: p itself if none
+// begins there, and -1 after an error. Colon is the place of its first colon, or -1. A
+// name must not end the document.
 func (s *scanner) name(p int, what string) (end, colon int) {
 	b, start := s.in.buf, p
 	colon = -1
@@ -59,8 +59,8 @@ func (s *scanner) unexpected(p int, what string) bool {
 	return s.expected(p, "unexpected character", what)
 }
 
-// expected fails at p with a sentence, unless the real trouble is that the
-// document ends there or that there is no character.
+// expected fails at p with a sentence, or because the document ends there or has no valid
+// character there.
 func (s *scanner) expected(p int, sentence, what string) bool {
 	switch {
 	case p >= s.in.w, !s.in.eof && !utf8.FullRune(s.in.buf[p:s.in.w]):

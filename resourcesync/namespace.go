@@ -21,7 +21,7 @@ const (
 	nsForeign                  // any other; nsForeign + i is that of binding i
 )
 
-// scopes holds the namespace declarations that are in scope, innermost last.
+// scopes are the namespace declarations in scope, innermost last.
 type scopes struct {
 	bindings []binding
 	arena    []byte // their prefixes and names
@@ -31,8 +31,8 @@ type scopes struct {
 type binding struct {
 	prefix, uri, end int
 	ns               namespace
-	// name is the URI once it has been handed out: a document can make thousands
-	// of attributes of one long namespace, and they share it.
+	// name is the URI once it has been returned: thousands of attributes can have one
+	// long namespace, and share it.
 	name string
 }
 
@@ -96,7 +96,7 @@ func (sc *scopes) add(prefix, uri []byte) {
 	sc.bindings = append(sc.bindings, b)
 }
 
-// drop takes the scope back to its first n bindings.
+// drop cuts the scope to its first n bindings.
 func (sc *scopes) drop(n int) {
 	if n < len(sc.bindings) {
 		sc.arena = sc.arena[:sc.bindings[n].prefix]

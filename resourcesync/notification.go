@@ -7,46 +7,42 @@ import (
 	"time"
 )
 
-// Notification is what a notification says as a whole.
+// Notification is the head of a notification, and the counts of its entries.
 type Notification struct {
-	// Capability is ChangeNotification or FrameworkNotification. The legacy
-	// names of the former are reported as it, with Legacy set.
+	// Capability is ChangeNotification or FrameworkNotification. The legacy names of the
+	// former are reported as ChangeNotification, with Legacy set.
 	Capability string
 	// Legacy says that the document is of version 0.9 or 1.0, with the
 	// capability "changelist-notification", or a closed Change List.
 	Legacy bool
-	// From and Until are the interval (DOC-13), in UTC. Either is zero where a
-	// framework notification lacks it; a change notification has both.
+	// From and Until are the interval (DOC-13), in UTC. Either is zero if a framework
+	// notification lacks it; a change notification has both.
 	From, Until time.Time
-	// Line and Column are where the document's rs:md is, which says all this, as
-	// in Error.
+	// Line and Column are the place of the document's rs:md, as in Error.
 	Line, Column int
-	// Up is where the first rs:ln rel="up" of the document leads, the Capability
-	// List; empty where there is none (DOC-14).
+	// Up is where the first rs:ln rel="up" of the document leads, the Capability List;
+	// empty if there is none (DOC-14).
 	Up string
 	// Counts is by change, and Entries how many there are in all.
 	Counts  Counts
 	Entries int
 }
 
-// CheckNotification reads a whole change or framework notification and applies
-// every rule of DOC-10 to DOC-20, and those of DOC-50 to DOC-60 that concern
-// notifications. The error is the first one in the document; but where one of
-// the rules is broken the rest is still checked for XML, so that BadDocument
-// says that the document is well-formed.
+// CheckNotification reads a whole change or framework notification and applies every rule
+// of DOC-10 to DOC-20, and those of DOC-50 to DOC-60 that concern notifications. The
+// error is the first one in the document. After a broken rule the rest is still checked
+// for XML errors, so BadDocument means that the document is well-formed.
 //
-// Memory is bounded by Limits.Token and Limits.Depth, whatever the size of the
-// document. Errors other than those of r are of type *Error. The hub takes a
-// NotWellFormed, BadEncoding or HasDTD for a 400, OverLimit for a 413 and
-// BadDocument for a 422.
+// Memory is bounded by Limits.Token and Limits.Depth, whatever the size of the document.
+// Errors other than those of r are of type *Error. The hub answers 400 to NotWellFormed,
+// BadEncoding and HasDTD, 413 to OverLimit and 422 to BadDocument.
 func CheckNotification(r io.Reader, l Limits) (Notification, error) {
 	n := NewNotificationReader(r, l)
 	n.doc.oddHashes, n.doc.oddLocs = nil, nil
 	return n.Check()
 }
 
-// Check reads the rest of the document as CheckNotification does, without handing
-// entries on.
+// Check reads the rest of the document as CheckNotification does, and returns no entries.
 func (n *NotificationReader) Check() (Notification, error) {
 	n.doc.keep = false
 	for n.advance() {
@@ -59,15 +55,15 @@ func (n *NotificationReader) Check() (Notification, error) {
 	return n.n, nil
 }
 
-// OddLocs returns the addresses that are read and should have been written otherwise,
-// percent-encoded or shorter (DOC-16, DOC-60): the first 20 of each kind, and how many
-// there are. No hub refuses them.
+// OddLocs returns the accepted addresses that should be percent-encoded or shorter
+// (DOC-16, DOC-60): the first 20 of each kind, and how many there are. No hub refuses
+// them.
 func (n *NotificationReader) OddLocs() ([]Toleration, int) {
 	return slices.Clone(n.oddLocs.kept), n.oddLocs.count
 }
 
-// OddHashes returns the hashes that nothing can be compared with, as none of their
-// digests is of a known algorithm (DOC-55): the first 20, and how many there are.
+// OddHashes returns the hashes without a digest of a known algorithm, with which nothing
+// can be compared (DOC-55): the first 20, and how many there are.
 func (n *NotificationReader) OddHashes() ([]Toleration, int) {
 	return slices.Clone(n.oddHashes.kept), n.oddHashes.count
 }
@@ -89,26 +85,25 @@ func (n *NotificationReader) drain() {
 	}
 }
 
-// NotificationReader reads a change or framework notification entry by entry,
-// under the same rules as CheckNotification, and Limits.Links for the links of an
-// entry. It reads ahead of what it returns, by Limits.Token bytes or more. It is
-// for one goroutine.
+// NotificationReader reads a change or framework notification entry by entry, under the
+// same rules as CheckNotification, and Limits.Links for the links of an entry. It reads
+// ahead by Limits.Token bytes or more. It is for one goroutine.
 type NotificationReader struct {
 	doc       document
 	n         Notification
-	oddHashes pardons
-	oddLocs   pardons
+	oddHashes tolerations
+	oddLocs   tolerations
 
-	// The first and the last entry with a datetime. As entries come in order,
-	// these are the earliest and the latest, which is what remains to be checked
-	// if the interval is told only after them (DOC-51).
+	// The first and the last entry with a datetime. Entries come in order, so these are
+	// the earliest and the latest. They are checked at the end if the interval comes
+	// after them (DOC-51).
 	first, last placed
-	// frameworkFault is what the first entry lacks if this turns out to be a
-	// framework notification.
+	// frameworkFault is the error of the first entry if this turns out to be a framework
+	// notification.
 	frameworkFault error
 }
 
-// placed is an instant and where the document tells it.
+// placed is an instant and its place in the document.
 type placed struct {
 	t            time.Time
 	line, column int // 0 before there is any
@@ -122,10 +117,9 @@ func NewNotificationReader(r io.Reader, l Limits) *NotificationReader {
 	return n
 }
 
-// Next returns the next entry, io.EOF after the last when the whole document
-// has been found good, or else what is wrong: an *Error, or an error of the
-// underlying reader. An error is about the whole document, the entries returned
-// before it included. An Entry belongs to the caller.
+// Next returns the next entry, io.EOF after the last one if the whole document is valid,
+// or else an *Error or the error of the underlying reader. An error concerns the whole
+// document, including the entries returned before it. An Entry belongs to the caller.
 func (n *NotificationReader) Next() (Entry, error) {
 	if !n.advance() {
 		return Entry{}, n.doc.err()
@@ -133,9 +127,9 @@ func (n *NotificationReader) Next() (Entry, error) {
 	return n.doc.entry.export(), nil
 }
 
-// Notification returns what is known of the document as a whole. It is complete
-// after Next has returned io.EOF, and grows before that: Capability, From and
-// Until are there with the first entry, unless the document tells them late.
+// Notification returns what has been read of the document as a whole. It is complete
+// after Next has returned io.EOF. Capability, From and Until are set with the first
+// entry, unless the document has them after it.
 func (n *NotificationReader) Notification() Notification { return n.n }
 
 // advance reads one entry into n.doc.entry and checks it. It returns false after an

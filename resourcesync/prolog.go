@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// prolog looks at the first bytes: byte order mark, encoding, XML declaration.
+// prolog checks the first bytes: byte order mark, encoding, XML declaration.
 func (s *scanner) prolog() {
 	s.started = true
 	head := s.in.buf[s.in.p:s.in.w]
@@ -26,7 +26,7 @@ func (s *scanner) prolog() {
 	}
 	if bytes.HasPrefix(head, []byte("\uFEFF")) {
 		s.in.p += len("\uFEFF")
-		s.in.mark.off = s.in.p // it takes no column
+		s.in.known.off = s.in.p // it has no column
 	}
 	s.tok = s.in.p
 	if bytes.HasPrefix(s.in.buf[s.in.p:s.in.w], []byte("<?xml")) && isSpace(s.in.buf[s.in.p+5]) {
@@ -62,7 +62,7 @@ func (s *scanner) xmlDecl() {
 		case which < first, i == 0 && which > 0:
 			s.in.refuse(a.off, "%s does not belong here: %s may have version, encoding and standalone, in this order", quote(s.attrName(a)), what)
 		case a.moved:
-			s.in.refuse(a.off, "the value of %s must stand for itself in %s", quote(s.attrName(a)), what)
+			s.in.refuse(a.off, "the value of %s has a reference or white space, which %s must not have", quote(s.attrName(a)), what)
 		case which == 0 && value != "1.0":
 			s.in.refuse(a.off, "the XML version is %s; only 1.0 is read", quote(value))
 		case which == 1 && !isWord(value, "._-"):

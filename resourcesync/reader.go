@@ -9,48 +9,47 @@ import (
 // ReadOptions says how a document is read. The zero value is the right one for
 // documents of others.
 type ReadOptions struct {
-	// Limits bounds what is taken in.
+	// Limits bounds the document.
 	Limits Limits
-	// Strict makes an error of the first thing that would be tolerated.
+	// Strict returns an error for the first thing that would otherwise be tolerated.
 	Strict bool
-	// AnyLoc hands out an entry whose loc is no absolute URI as well, and notes that.
-	// It is for callers that judge each address by itself, so that one of them does
-	// not keep the others out. It has no meaning with Strict.
+	// AnyLoc tolerates entries whose loc is no absolute URI. It is for callers that check
+	// each address themselves, so that a bad one does not hide the others. Strict
+	// overrides it.
 	AnyLoc bool
 	// Gzip says that the document is compressed. Limits.Bytes bounds it both
 	// before and after decompression.
 	Gzip bool
 }
 
-// Reader reads any document of ResourceSync: those of DOC-30 to DOC-46,
-// notifications, and plain sitemaps. It goes through the document once, in
-// memory that does not grow with it, and reads ahead of what it returns.
+// Reader reads any document of ResourceSync: those of DOC-30 to DOC-46, notifications,
+// and plain sitemaps. It reads the document once and somewhat ahead. Its memory does not
+// grow with the document.
 //
-// It is tolerant, unless it is told to be strict: what leaves no doubt about the
-// meaning is let pass and noted (Tolerated). An attribute whose value is wrong is
-// taken for one that is not there; what a document of its kind lacks, or has too
-// much, or in the wrong order, comes back as it is. The vocabularies of versions
-// 0.9, 0.9.1 and 1.0 come back in the terms of 1.1.
+// By default it is tolerant: it accepts and notes deviations whose meaning is clear
+// (Tolerated). An attribute with a wrong value counts as absent. Attributes and elements
+// that a document of its kind lacks, or should not have, or has in the wrong order, are
+// returned as they are. The vocabularies of versions 0.9, 0.9.1 and 1.0 are returned in
+// the terms of 1.1.
 //
-// What is never let pass is the rest: whatever is not namespace-well-formed XML
-// in UTF-8, a DTD, what is over the limits, an entry without a loc, or (unless
-// ReadOptions.AnyLoc allows it) without an absolute one, and in documents about
-// changes one without a change; and what is there twice where one of the two would
-// have to be chosen.
+// It never tolerates the following: anything but namespace-well-formed XML in UTF-8, a
+// DTD, a document over the limits, an entry without a loc or, unless ReadOptions.AnyLoc
+// is set, without an absolute one, in documents about changes an entry without a change,
+// and anything that is there twice if one of the two would have to be chosen.
 //
 // A Reader is for one goroutine.
 type Reader struct {
-	doc     document
-	pardons pardons
-	head    Head
-	rules   rules // without a kind before the root's rs:md was read
+	doc       document
+	tolerated tolerations
+	head      Head
+	rules     rules // without a kind until the root's rs:md is read
 
 	begun        bool
-	entry        Entry  // that was read last
-	ahead        bool   // it is the first, and Head came upon it
-	line, column int    // of what the rules are being applied to
+	entry        Entry  // the last one read
+	ahead        bool   // it is the first, and was read by Head
+	line, column int    // the place that the rules are applied to
 	unchanged    placed // the first entry without change, before the rs:md of the document
-	oddHashes    pardons
+	oddHashes    tolerations
 	oldUp        bool // the root has the link to the Capability List of version 0.9
 }
 
@@ -66,18 +65,17 @@ func NewReader(r io.Reader, o ReadOptions) *Reader {
 	d.keep, d.general, d.anyLoc, d.oddHashes = true, true, o.AnyLoc, &rd.oddHashes
 	d.xml.in.advice = "split it, and list the parts in an index"
 	if !o.Strict {
-		d.pardons = &rd.pardons
+		d.tolerated = &rd.tolerated
 	}
 	d.onRoot, d.onLink = rd.readHead, rd.readLink
 	rd.rules.fault = rd.fault
 	return rd
 }
 
-// Entries goes through the entries, in the order of the document. An error ends
-// it, and is about the whole document, the entries before it included: it is an
-// *Error, or that of the underlying reader. There is one pass: who stops and
-// calls Entries again goes on after the last entry, or gets the same error again.
-// An Entry belongs to the caller.
+// Entries returns the entries in the order of the document. An error ends the sequence
+// and concerns the whole document, including the entries before it. It is an *Error, or
+// that of the underlying reader. There is one pass: after a break, a second call goes on
+// after the last entry, or returns the same error again. An Entry belongs to the caller.
 func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for r.next() {
@@ -91,10 +89,10 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
-// Head returns what the document says as a whole. Called before Entries, it reads
-// as far as the first entry; what some documents say only after it, which is
-// noted (DOC-51), is there when Entries has come to its end. With an error, which
-// is the one that Entries gives, comes what was read before it.
+// Head returns the head of the document. Called before Entries, it reads as far as the
+// first entry. Parts of the head that come later, which is noted (DOC-51), are there at
+// the end of Entries. The error is the one that Entries returns, and comes with what was
+// read before it.
 func (r *Reader) Head() (Head, error) {
 	if !r.begun {
 		r.ahead = r.next()
@@ -107,17 +105,16 @@ func (r *Reader) Head() (Head, error) {
 	return h, nil
 }
 
-// Tolerated returns what was let pass, in the order in which it was found, the
-// first 20 of each kind; TolerationCount counts all. It is complete when Entries
-// has come to its end.
-func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.pardons.kept) }
+// Tolerated returns what was tolerated, in the order in which it was found, the first 20
+// of each kind; TolerationCount counts all. It is complete at the end of Entries.
+func (r *Reader) Tolerated() []Toleration { return slices.Clone(r.tolerated.kept) }
 
-// TolerationCount returns how many things were let pass.
-func (r *Reader) TolerationCount() int { return r.pardons.count }
+// TolerationCount returns how many things were tolerated.
+func (r *Reader) TolerationCount() int { return r.tolerated.count }
 
-// OddHashes returns the hashes that nothing can be compared with, as none of their
-// digests is of a known algorithm (DOC-55): the first 20, and how many there are.
-// They are not against the format, and no error to a strict reader either.
+// OddHashes returns the hashes without a digest of a known algorithm, with which nothing
+// can be compared (DOC-55): the first 20, and how many there are. The format allows them,
+// so they are no error for a strict reader.
 func (r *Reader) OddHashes() ([]Toleration, int) {
 	return slices.Clone(r.oddHashes.kept), r.oddHashes.count
 }
@@ -157,7 +154,7 @@ func (r *Reader) readHead() {
 	h.Attributes, h.Line, h.Column = m.foreign, m.line, m.column
 	r.line, r.column = m.line, m.column
 	r.renewHead()
-	set := h.set() | m.set&^headFields // what a Head has no place for does not belong
+	set := h.set() | m.set&^headFields // a Head has no field for attributes that do not belong
 	for times := m.set & headTimes; times != 0; times &= times - 1 {
 		if m.time(times).IsZero() {
 			r.fault("DOC-13", "%s must be later than 0001-01-01T00:00:00Z", times.name())
@@ -170,7 +167,7 @@ func (r *Reader) readHead() {
 	case r.rules.kind == nil && documents[h.Capability] != nil:
 		r.fault("DOC-11", "there is no index of the capability %q", h.Capability)
 	case r.rules.kind == nil:
-		r.fault("DOC-12", "the capability %s is none of ResourceSync", quote(h.Capability))
+		r.fault("DOC-12", "the capability %s is not one of ResourceSync", quote(h.Capability))
 	}
 	if r.rules.kind == nil {
 		return
@@ -184,7 +181,7 @@ func (r *Reader) readHead() {
 	r.rules.checkHead(h, set)
 }
 
-// lacksChange fails whatever is tolerated: nobody could tell what to do.
+// lacksChange always fails: without a change the entry has no meaning.
 func (r *Reader) lacksChange(at placed) {
 	r.doc.fail(badAt(r.rules.ofEntries(), at.line, at.column, "the entry lacks change; it must be %s", changeWords))
 }

@@ -2,9 +2,9 @@ package resourcesync
 
 import "unicode/utf8"
 
-// parseReference scans the reference at p. It returns what it stands for and
-// where it ends, or -1. Only characters and the five predefined entities are
-// known; a DTD, which could declare others, is never read.
+// parseReference scans the reference at p. It returns the character and where the
+// reference ends, or -1. Only characters and the five predefined entities are known; a
+// DTD, which could declare others, is never read.
 func (s *scanner) parseReference(p int) (r rune, end int) {
 	b := s.in.buf
 	if b[p+1] == '#' {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// rules applies to one document what kinds.go says of its kind. The reader, in
-// its tolerant and its strict mode, and the writer share it; so what a Writer
-// writes is what a strict Reader reads. It knows values alone: XML, and the form
-// of single attributes, are the business of whoever reads or writes them.
+// rules applies the rules of kinds.go to one document. The reader, in its tolerant and
+// its strict mode, and the writer share it. So a strict Reader accepts what a Writer
+// writes. It checks values alone. The readers and writers check XML, and the form of
+// single attributes.
 //
-// Call checkHead once, checkEntry for each entry in turn, and checkUp when all
-// links of the root are known, which for a writer is at once:
+// Call checkHead once, checkEntry for each entry in turn, and checkUp when all links of
+// the root are known:
 //
 //	r := rules{kind: kindOf(h.Capability, h.Index), fault: fault} // no kind: refuse
 //	r.checkHead(&h, h.set())
@@ -24,7 +24,7 @@ type rules struct {
 
 	from, until time.Time // of the head
 	last        time.Time // the latest time by which the entries are ordered
-	listed      []string  // the capabilities that a Capability List had before, each once
+	listed      []string  // the capabilities of the entries of a Capability List, each once
 }
 
 // patchRel is the relation of a patch (DOC-54).
@@ -76,10 +76,10 @@ func (r *rules) checkEntry(e *Entry, set field) {
 	}
 }
 
-// ofEntries is the rule that entries answer to.
+// ofEntries is the rule of entries.
 func (r *rules) ofEntries() string { return cmp.Or(r.entryRule, r.rule) }
 
-// fields compares the attributes that are there with those that are wanted.
+// fields compares the attributes in set with the required and allowed ones.
 func (r *rules) fields(rule, what string, set field, want attributes) {
 	for lacks := want.must &^ set; lacks != 0; lacks &= lacks - 1 {
 		r.fault(rule, "%s lacks %s, which a %s must have", what, lacks.name(), r.name)
@@ -89,7 +89,7 @@ func (r *rules) fields(rule, what string, set field, want attributes) {
 	}
 }
 
-// periods checks that what begins does not end before.
+// periods checks that no period ends before it begins.
 func (r *rules) periods(rule string, at, completed, from, until time.Time) {
 	if !completed.IsZero() && completed.Before(at) {
 		r.fault(rule, "completed, %s, is earlier than at, %s", FormatDatetime(completed), FormatDatetime(at))
@@ -99,8 +99,8 @@ func (r *rules) periods(rule string, at, completed, from, until time.Time) {
 	}
 }
 
-// place checks that the entries come in the order of their times, and lie within
-// the interval of the document, both ends included.
+// place checks that the entries are in the order of their times, and in the interval of
+// the document, both ends included.
 func (r *rules) place(rule string, e *Entry) {
 	by := r.order | r.within
 	begins, ends := e.Datetime, e.Datetime
@@ -146,9 +146,8 @@ func (r *rules) capability(rule string, e *Entry) {
 	}
 }
 
-// listing checks an entry of a Capability List: that there is such a capability,
-// that it is the only entry of it, and that who wants to subscribe to a channel
-// for notifications learns where (DOC-32).
+// listing checks an entry of a Capability List: that there is such a capability, that no
+// other entry has it, and that a channel for notifications names its hub (DOC-32).
 func (r *rules) listing(rule string, e *Entry) {
 	switch e.Capability {
 	case ResourceList, ResourceDump, ChangeList, ChangeDump,
@@ -158,7 +157,7 @@ func (r *rules) listing(rule string, e *Entry) {
 			r.fault(rule, "a channel for notifications lacks an rs:ln rel=\"hub\" to its hub")
 		}
 	default:
-		r.fault(rule, "the capability %s is none that a Capability List lists", quote(e.Capability))
+		r.fault(rule, "the capability %s is not one that a Capability List lists", quote(e.Capability))
 		return
 	}
 	if slices.Contains(r.listed, e.Capability) {
@@ -168,8 +167,8 @@ func (r *rules) listing(rule string, e *Entry) {
 	}
 }
 
-// patch checks a link to a patch: what it says, and that it stands where changes
-// do.
+// patch checks the attributes of a link to a patch, and that the document is about
+// changes.
 func (r *rules) patch(l *Link) {
 	if r.head.known()&fldFrom == 0 { // it is about resources
 		r.fault("DOC-54", "a link to a patch, which does not belong in a %s", r.name)
@@ -188,7 +187,7 @@ func (e *Entry) hasLink(rel string) bool {
 	return ok
 }
 
-// metadata returns what the rs:md of the root says, as that of an entry.
+// metadata returns the rs:md of the root as that of an entry.
 func (h *Head) metadata() Entry {
 	return Entry{Capability: h.Capability, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until, Attributes: h.Attributes}
 }
@@ -209,7 +208,7 @@ func (e *Entry) set() field {
 		given(fldLength, e.HasLength)
 }
 
-// given returns f if it is there.
+// given returns f if there is true, else 0.
 func given(f field, there bool) field {
 	if there {
 		return f

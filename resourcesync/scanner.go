@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// event is what scanner.next came to.
+// event is the result of scanner.next.
 type event int
 
 const (
@@ -16,14 +16,14 @@ const (
 	evText               // a piece of character data: text
 )
 
-// scanner cuts a document into events and refuses whatever is not namespace-
-// well-formed. Comments, processing instructions and the XML declaration are
-// checked and passed over.
+// scanner splits a document into events and refuses everything that is not
+// namespace-well-formed. It checks and skips comments, processing instructions and the
+// XML declaration.
 //
-// What an event points to, the byte slices among it, is good until the next
-// call of next. The scanner allocates nothing per event: names and values are
-// offsets into the window, and what has to outlive it (open elements,
-// namespaces in scope) lies in arenas that are used again.
+// The data of an event, including its byte slices, is valid until the next call of next.
+// The scanner allocates nothing per event: names and values are offsets into the window.
+// Data that lives longer (open elements, namespaces in scope) is in arenas that are
+// reused.
 type scanner struct {
 	in window
 
@@ -36,7 +36,7 @@ type scanner struct {
 	names    []byte  // their names, one after the other
 	selfEnd  bool    // the start tag just reported was of an empty element
 	inCDATA  bool
-	started  bool // the byte order mark and the XML declaration are behind us
+	started  bool // the byte order mark and the XML declaration were read
 	rootSeen bool
 	ref      [4]byte // room for one replaced reference
 }
@@ -89,8 +89,8 @@ func (s *scanner) next() event {
 	return evNone
 }
 
-// markup scans what begins with "<". It returns evNone where there is nothing
-// to report, or an error.
+// markup scans what begins with "<". It returns evNone if there is nothing to report, and
+// after an error.
 func (s *scanner) markup() event {
 	switch s.in.buf[s.in.p+1] {
 	case '/':
@@ -141,7 +141,7 @@ func (s *scanner) end() {
 	}
 }
 
-// outside passes over white space outside the root element.
+// outside skips white space outside the root element.
 func (s *scanner) outside() {
 	p := s.space(s.in.p)
 	if p == s.in.p {

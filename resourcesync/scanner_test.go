@@ -143,7 +143,7 @@ var malformed = []struct {
 	{name: "encoding after standalone", bad: "<?xml version='1.0' standalone='yes' encoding='UTF-8'?><a/>", good: "<?xml version='1.0' encoding='UTF-8' standalone='yes'?><a/>", at: "1:38", msg: "in this order"},
 	{name: "standalone maybe", bad: "<?xml version='1.0' standalone='maybe'?><a/>", good: "<?xml version='1.0' standalone='no'?><a/>", at: "1:21", msg: "yes"},
 	{name: "no space in the declaration", bad: "<?xml version='1.0'encoding='UTF-8'?><a/>", good: "<?xml version='1.0'\tencoding='UTF-8'?><a/>", at: "1:20", msg: "white space is missing"},
-	{name: "reference in the declaration", bad: "<?xml version='1.&#48;'?><a/>", good: "<?xml version='1.0'?><a/>", at: "1:7", msg: "stand for itself"},
+	{name: "reference in the declaration", bad: "<?xml version='1.&#48;'?><a/>", good: "<?xml version='1.0'?><a/>", at: "1:7", msg: "has a reference"},
 	{name: "another attribute in the declaration", bad: "<?xml version='1.0' é='1'?><a/>", good: "<?xml version='1.0'?><a/>", at: "1:21", msg: "in this order"},
 	{name: "unfinished declaration", bad: "<?xml version='1.0'>", good: "<?xml version='1.0'?><a/>", at: "1:20", msg: "declaration"},
 	{name: "bad name of an encoding", bad: "<?xml version='1.0' encoding=' UTF-8'?><a/>", good: "<?xml version='1.0' encoding='UTF-8'?><a/>", at: "1:21", msg: "no name of an encoding"},

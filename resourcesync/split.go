@@ -9,16 +9,16 @@ import (
 
 // Sink is where a Splitter puts its documents.
 type Sink interface {
-	// Create begins a document and returns where it is to be written and at which
-	// URL it will be found. Number 0 is the document that everything fits into,
-	// or else the index of parts 1, 2 and so on; so it has the same URL either way.
+	// Create begins a document. It returns a writer for it and its future URL. Number 0
+	// is the only document if everything fits into one, or else the index of parts 1, 2
+	// and so on. So it has the same URL either way.
 	//
-	// The Splitter closes what it gets: with Close when the document is complete,
-	// and when it failed with CloseWithError(error) error, as io.PipeWriter has it.
-	// Without such a method it is Close as well, so that what should appear only
-	// when it is complete wants one. Number 0 is created first and closed last;
-	// beside it, one part is open at a time. Notifications have no index, and
-	// their number 0 is created only if it is the whole.
+	// The Splitter calls Close on the writer when the document is complete. When it
+	// failed, it calls CloseWithError(error) error, as io.PipeWriter has it, or Close if
+	// there is no such method. A writer whose document may only appear when it is
+	// complete needs that method. Number 0 is created first and closed last. Besides it,
+	// one part is open at a time. Notifications have no index; their number 0 is created
+	// only if everything fits into it.
 	Create(part int) (w io.WriteCloser, url string, err error)
 }
 
@@ -27,21 +27,20 @@ type Sink interface {
 // (DOC-60). The parts have the links of the head and an rs:ln rel="index", the
 // index names them in order.
 //
-// Parts of documents about resources have the snapshot times of the whole. Those
-// about changes have consecutive intervals, from included and until not, which
-// begin with the head's From and end with its Until; so the last part is open if
-// the head is (DOC-39 to DOC-42). A part ends between an entry and a strictly
-// later one, never within one instant, and not next to an entry that has no time,
-// which is Datetime, or From of a package. Notifications are split in the same
-// way into several, without an index (DOC-11). Capability Lists and manifests
-// are never split. What fits is what fits with the head of a part, its link to the
-// index included.
+// Parts of documents about resources have the snapshot times of the whole. Those about
+// changes have consecutive intervals, from included and until not, which begin with the
+// head's From and end with its Until; so the last part is open if the head is (DOC-39 to
+// DOC-42). A part ends between an entry and a strictly later one, never within one
+// instant, and not next to an entry that has no time, which is Datetime, or From of a
+// package. Notifications are split in the same way into several, without an index
+// (DOC-11). Capability Lists and manifests are never split. The limits include the head
+// of a part with its link to the index.
 //
-// A Splitter is as strict as a Writer, and wants the packages of a Change Dump in
-// order besides. It holds the text of one part at most, MaxBytes and no more: of
-// the first, which may be the whole, and of others where a part has to tell at its
-// beginning when it ends. It ends with Close or, where the entries break off, with
-// Abort. It is for one goroutine.
+// A Splitter is as strict as a Writer. The packages of a Change Dump must also be in
+// order. It keeps the text of one part in memory, at most MaxBytes: of the first, since
+// it may be the only one, and of every part whose head says when the part ends. End it
+// with Close or, if no more entries are available because of an error, with Abort. It is
+// for one goroutine.
 type Splitter struct {
 	sink     Sink
 	options  WriteOptions
@@ -54,30 +53,30 @@ type Splitter struct {
 	zero          io.WriteCloser
 	index         *Writer // on zero, once there is a part
 
-	held        queue   // the entries of the next part
-	open        *outlet // the part that is being written; nil where entries are held
-	passed      int64   // the entries that it has got, in bytes
-	count       int     // how many entries are held, or in the open part
+	queued      queue   // the entries of the next part
+	open        *outlet // the part that is being written; nil while entries are queued
+	passed      int64   // the entries in it, in bytes
+	count       int     // how many entries are queued, or in the open part
 	parts       int     // how many parts have been begun
 	from        time.Time
 	cut         cut       // where the next part may end
-	told        bool      // whether the last entry had a time
+	timedLast   bool      // whether the last entry had a time
 	begun, done time.Time // the latest time at which an entry begins, and ends
 
 	err    error // sticky
 	closed bool
 }
 
-// cut is a place between two entries that are held, and the time of the later.
+// cut is a place between two queued entries, and the time of the later.
 type cut struct {
 	size  int64
 	count int
 	at    time.Time
 }
 
-// NewSplitter begins a document with the head h, which must not be an index or
-// have a link to one. The error is an *Error where h breaks a rule, or that of the
-// sink. In the options, MaxEntries and MaxBytes hold for the parts.
+// NewSplitter begins a document with the head h, which must not be an index or have a
+// link to one. The error is an *Error if h breaks a rule, or that of the sink. In the
+// options, MaxEntries and MaxBytes bound each part.
 func NewSplitter(h Head, s Sink, o WriteOptions) (*Splitter, error) {
 	if _, part := h.Link("index"); part || h.Index {
 		return nil, badAt("DOC-60", 0, 0, "only a document without an index can be split; leave the index, and the link to it, to the Splitter")
@@ -86,7 +85,7 @@ func NewSplitter(h Head, s Sink, o WriteOptions) (*Splitter, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes) // they are wanted later
+	h.Links, h.Attributes = slices.Clone(h.Links), slices.Clone(h.Attributes) // they are used later
 	index := kindOf(h.Capability, true)
 	indexed := index != nil && !index.inputOnly
 	p := &Splitter{
@@ -131,7 +130,7 @@ func (p *Splitter) measure() error {
 	return nil
 }
 
-// headOfPart returns the head of a part whose interval is this, if it has one.
+// headOfPart returns the head of a part with this interval, if the document has one.
 func (p *Splitter) headOfPart(from, until time.Time) Head {
 	h := p.head
 	if p.url != "" {
@@ -143,10 +142,9 @@ func (p *Splitter) headOfPart(from, until time.Time) Head {
 	return h
 }
 
-// Write appends an entry. An entry that breaks a rule is refused as by
-// Writer.Write, and others may follow. One that no part has room for, which is an
-// *Error of kind OverLimit by DOC-60, ends the whole, and so does an error of the
-// sink.
+// Write appends an entry. An entry that breaks a rule is refused as by Writer.Write, and
+// others may follow. An entry that no part has room for, which is an *Error of kind
+// OverLimit by DOC-60, ends the Splitter, and so does an error of the sink.
 func (p *Splitter) Write(e Entry) error {
 	switch {
 	case p.closed:
@@ -177,15 +175,15 @@ func (p *Splitter) Write(e Entry) error {
 	if p.parts > 0 && !p.timed {
 		return p.pass(text)
 	}
-	p.held.append(text)
+	p.queued.append(text)
 	return nil
 }
 
 func (p *Splitter) fits(text []byte) bool {
-	return p.count < p.options.MaxEntries && p.held.size+p.passed+int64(len(text)) <= p.room
+	return p.count < p.options.MaxEntries && p.queued.size+p.passed+int64(len(text)) <= p.room
 }
 
-// consider notes that the next part may end before e, if it may.
+// consider records that the next part may end before e, if it may.
 func (p *Splitter) consider(e *Entry) {
 	may := p.splits && p.count > 0
 	var begins time.Time
@@ -194,12 +192,12 @@ func (p *Splitter) consider(e *Entry) {
 		if begins = e.Datetime; p.head.Capability == ChangeDump {
 			begins, ends = e.From, e.Until
 		}
-		may = may && p.told && begins.After(p.begun) && !begins.Before(p.done)
-		p.told = !begins.IsZero()
+		may = may && p.timedLast && begins.After(p.begun) && !begins.Before(p.done)
+		p.timedLast = !begins.IsZero()
 		p.begun, p.done = latest(p.begun, begins), latest(p.done, ends)
 	}
 	if may {
-		p.cut = cut{p.held.size, p.count, begins}
+		p.cut = cut{p.queued.size, p.count, begins}
 	}
 }
 
@@ -210,9 +208,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// full says why e cannot be taken.
+// full returns why there is no room for e.
 func (p *Splitter) full(e *Entry, text []byte) error {
-	why := "it can be split only between entries of different times, and each has to tell its own"
+	why := "it can be split only between entries of different times, and each entry must have one"
 	switch {
 	case int64(len(text)) > p.room:
 		why = "this entry alone is too long"

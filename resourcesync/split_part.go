@@ -15,8 +15,7 @@ type outlet struct {
 	doc  *Writer
 }
 
-// part ends a part at until: the one that is open, or else one of what comes first
-// in held.
+// part ends a part at until: the open one, or else one of the first queued entries.
 func (p *Splitter) part(size int64, count int, until time.Time) error {
 	if p.open == nil {
 		if err := p.begin(until); err != nil {
@@ -31,7 +30,7 @@ func (p *Splitter) part(size int64, count int, until time.Time) error {
 	p.count -= count
 	p.from, p.cut = until, cut{}
 	if !p.timed {
-		p.held = queue{} // no more will be
+		p.queued = queue{} // no more entries will be queued
 	}
 	if p.index == nil {
 		return nil
@@ -39,7 +38,7 @@ func (p *Splitter) part(size int64, count int, until time.Time) error {
 	h := &o.head
 	err := p.index.Write(Entry{Loc: o.url, At: h.At, Completed: h.Completed, From: h.From, Until: h.Until})
 	if errors.Is(err, ErrFull) {
-		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more parts than an index can hold, which is %d", mostEntries)}
+		return &Error{Kind: OverLimit, Rule: "DOC-60", Msg: fmt.Sprintf("there are more than %d parts, the most that an index can list", mostEntries)}
 	}
 	return err
 }
@@ -64,7 +63,7 @@ func (p *Splitter) begin(until time.Time) error {
 	return nil
 }
 
-// pass passes an entry on to the open part, whose end need not be known for that.
+// pass writes an entry to the open part, whose head does not say when it ends.
 func (p *Splitter) pass(text []byte) error {
 	if p.open == nil {
 		if err := p.begin(time.Time{}); err != nil {
@@ -82,11 +81,11 @@ func (p *Splitter) pass(text []byte) error {
 	return nil
 }
 
-// document ends d with what comes first in held, and closes w.
+// document ends d with the first queued entries, and closes w.
 func (p *Splitter) document(w io.WriteCloser, d *Writer, size int64) error {
 	d.flush()
 	if d.err == nil {
-		d.fail(p.held.moveTo(d.out, size))
+		d.fail(p.queued.moveTo(d.out, size))
 	}
 	return end(w, d)
 }
@@ -103,9 +102,9 @@ func end(w io.WriteCloser, d *Writer) error {
 	return nil
 }
 
-// Close writes what has not been written: the one document, or the last part and
-// the index. After an error it only returns that; the parts that were complete
-// by then are of no use. Closing again returns what it returned before.
+// Close writes the rest: the one document, or the last part and the index. After an error
+// it only returns that error; discard the parts that were completed before it. A second
+// Close returns the same again.
 func (p *Splitter) Close() error {
 	if p.closed || p.err != nil {
 		p.closed = true
@@ -120,7 +119,7 @@ func (p *Splitter) Close() error {
 
 func (p *Splitter) finish() error {
 	if p.parts > 0 {
-		if err := p.part(p.held.size, p.count, p.head.Until); err != nil || p.index == nil {
+		if err := p.part(p.queued.size, p.count, p.head.Until); err != nil || p.index == nil {
 			return err
 		}
 	} else if p.zero == nil {
@@ -133,12 +132,11 @@ func (p *Splitter) finish() error {
 	if p.index != nil {
 		return end(w, p.index)
 	}
-	return p.document(w, newWriter(w, &composer{}, &p.head, p.options), p.held.size)
+	return p.document(w, newWriter(w, &composer{}, &p.head, p.options), p.queued.size)
 }
 
-// Abort gives up, because of err, which is not nil: what is open is closed as a
-// document that failed, and Write and Close return err. It does nothing after an
-// error or Close.
+// Abort ends the Splitter because of err, which is not nil. Open documents are closed as
+// failed, and Write and Close return err. It does nothing after an error or Close.
 func (p *Splitter) Abort(err error) {
 	if p.err == nil && !p.closed {
 		_ = p.fail(err)
@@ -156,7 +154,7 @@ func (p *Splitter) fail(err error) error {
 		discard(p.zero, err)
 		p.zero = nil
 	}
-	p.held = queue{}
+	p.queued = queue{}
 	return err
 }
 

@@ -2,11 +2,11 @@ package resourcesync
 
 import "io"
 
-// queue is a queue of bytes, in pieces that are used again. Unlike a growing
-// slice it never holds more than one piece beyond what is in it, nor copies it.
+// queue is a queue of bytes, in pieces that are used again. Unlike a growing slice it
+// needs at most one piece more than its content, and never copies it.
 type queue struct {
 	pieces [][]byte
-	read   int // how much of the first piece has been taken
+	read   int // how much of the first piece was written
 	size   int64
 	spare  [][]byte
 }
@@ -38,10 +38,10 @@ func (q *queue) piece() []byte {
 	return p[:0]
 }
 
-// moveTo takes out the first n bytes, which there must be, and writes them to w.
+// moveTo removes the first n bytes, which must be there, and writes them to w.
 func (q *queue) moveTo(w io.Writer, n int64) error {
 	q.size -= n
-	done := 0 // how many pieces have been taken whole
+	done := 0 // how many whole pieces were written
 	defer func() {
 		q.spare = append(q.spare, q.pieces[:done]...)
 		q.pieces = append(q.pieces[:0], q.pieces[done:]...)

@@ -331,8 +331,8 @@ func TestSplitterPassesEntriesOn(t *testing.T) {
 		if f := d.files[2]; (f != nil && f.Len() > 0) != want {
 			t.Errorf("%s: the second part has been written to: %v", capability, !want)
 		}
-		if held := s.held.size == 0; held != want {
-			t.Errorf("%s: %d bytes are held", capability, s.held.size)
+		if held := s.queued.size == 0; held != want {
+			t.Errorf("%s: %d bytes are held", capability, s.queued.size)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Most bytes of a document are plain: text and attribute values. These are
-// passed over eight at a time, with a word as a vector of bytes.
+// Most bytes of a document are plain: text and attribute values. These are skipped eight
+// at a time, with a word as a vector of bytes.
 
 const (
 	ones  = 0x0101010101010101
@@ -24,7 +24,7 @@ func zeros(v uint64) uint64 { return (v - ones) &^ v }
 // below flags the lowest byte of v that is less than n, in the same way.
 func below(v, n uint64) uint64 { return (v - n*ones) &^ v }
 
-// plainValue returns the first place from p that holds no byte of clsValue.
+// plainValue returns the first place from p of a byte that is not of clsValue.
 func plainValue(b []byte, p int) int {
 	for {
 		v := binary.LittleEndian.Uint64(b[p:])
@@ -37,8 +37,8 @@ func plainValue(b []byte, p int) int {
 	}
 }
 
-// plainText returns the first place from p that holds no byte of clsText, or a
-// tab or a line feed.
+// plainText returns the first place from p of a byte that is not of clsText, or of a tab
+// or a line feed.
 func plainText(b []byte, p int) int {
 	for {
 		v := binary.LittleEndian.Uint64(b[p:])

@@ -20,7 +20,7 @@ type attr struct {
 	off      int // of the name, in buf
 	name     int // length of the name
 	colon    int // in the name; -1 if there is none
-	val, end int // of the value, in buf, or in tag.values where moved is set
+	val, end int // of the value, in buf, or in tag.values if moved is set
 	moved    bool
 	declares bool // xmlns or xmlns:prefix
 	ns       namespace
@@ -141,8 +141,8 @@ func (s *scanner) attribute(p int, what string) int {
 	return p
 }
 
-// valueEnd returns where the attribute value at p ends, or -1. It sets special
-// if the value is not yet what it stands for.
+// valueEnd returns where the attribute value at p ends, or -1. It sets special if the
+// value must be normalised.
 func (s *scanner) valueEnd(p int, quote byte, special *bool, what string) int {
 	b := s.in.buf
 	for {

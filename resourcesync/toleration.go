@@ -2,8 +2,8 @@ package resourcesync
 
 import "fmt"
 
-// Toleration is something that a Reader let pass, which in strict mode would
-// have been its error.
+// Toleration is something that a tolerant Reader accepted, and that is an error in strict
+// mode.
 type Toleration struct {
 	// Rule, Line, Column and Msg are as in Error.
 	Rule         string
@@ -16,18 +16,18 @@ func (t Toleration) String() string {
 	return (&Error{Rule: t.Rule, Line: t.Line, Column: t.Column, Msg: t.Msg}).Error()
 }
 
-// mostAlike is how many tolerations of one kind are kept, so that a document in
-// which every entry has one neither fills the memory nor hides what else there is.
+// mostAlike is how many tolerations of one kind are kept. So a document in which every
+// entry has one neither fills the memory nor hides other kinds.
 const mostAlike = 20
 
-// pardons are the tolerations of one document.
-type pardons struct {
+// tolerations are the tolerations of one document.
+type tolerations struct {
 	kept  []Toleration
 	count int
 	alike map[string]int // how many there were of each kind, by its format
 }
 
-func (p *pardons) add(rule string, line, column int, format string, args ...any) {
+func (p *tolerations) add(rule string, line, column int, format string, args ...any) {
 	p.count++
 	if p.alike == nil {
 		p.alike = make(map[string]int)

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// window is the part of the document that is in memory: buf[p:w] is still to be
-// scanned. One NUL stands at buf[w], which no class of bytes holds, so that the
-// inner loops need no check for the end; a word can be loaded from there.
+// window is the part of the document that is in memory: buf[p:w] is still to be scanned.
+// At buf[w] is a NUL, which is in no class of bytes, so the inner loops need no check for
+// the end. A word can be loaded from there.
 //
 // More is read only between tokens (need), never within one: offsets into buf
 // stay good for as long as a token is worked on.
@@ -23,19 +23,19 @@ type window struct {
 	p, w int
 	base int64 // offset of buf[0] in the document
 
-	// eof says that nothing more will come: the document ended, or readErr is
-	// set, or it is over limits.Bytes. What was read before is scanned first,
-	// so that a result does not depend on how the reader cuts its chunks.
+	// eof says that no more can be read: the document ended, or readErr is set, or it is
+	// over limits.Bytes. The bytes before that are scanned first, so the result does not
+	// depend on the chunks of the reader.
 	eof     bool
 	over    bool
 	readErr error
 
-	mark mark
-	err  error // what next returned last; sticky
+	known place
+	err   error // the first error; io.EOF after the end
 }
 
-// mark is a place whose line and column are known. It moves forward only.
-type mark struct {
+// place is an offset whose line and column are known. It moves forward only.
+type place struct {
 	off       int // in buf
 	line, col int // from 0
 }
@@ -49,8 +49,8 @@ func newWindow(r io.Reader, l Limits) window {
 	return window{r: r, limits: l, advice: "split it in two notifications", buf: make([]byte, size+1+slack)}
 }
 
-// need makes sure that at least n bytes, limits.Token at most, are there to be
-// scanned, or else that nothing more will come.
+// need reads until at least n bytes, limits.Token at most, can be scanned, or until no
+// more can be read.
 func (s *window) need(n int) {
 	if s.w-s.p < n && !s.eof {
 		s.fill(n)
@@ -59,7 +59,7 @@ func (s *window) need(n int) {
 
 func (s *window) fill(n int) {
 	s.locate(s.p)
-	s.mark.off = 0
+	s.known.off = 0
 	s.base += int64(s.p)
 	copy(s.buf, s.buf[s.p:s.w])
 	s.w -= s.p
@@ -90,20 +90,20 @@ func (s *window) fill(n int) {
 	s.buf[s.w] = 0
 }
 
-// locate moves the mark to off and returns the place. An offset before the mark
-// gives the mark.
+// locate moves s.known to off and returns its line and column. For an offset before
+// s.known it returns those of s.known.
 func (s *window) locate(off int) (line, column int) {
-	if off > s.mark.off {
-		part := s.buf[s.mark.off:off]
+	if off > s.known.off {
+		part := s.buf[s.known.off:off]
 		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
-			s.mark.line += bytes.Count(part[:i+1], newline)
-			s.mark.col = 0
+			s.known.line += bytes.Count(part[:i+1], newline)
+			s.known.col = 0
 			part = part[i+1:]
 		}
-		s.mark.col += utf8.RuneCount(part)
-		s.mark.off = off
+		s.known.col += utf8.RuneCount(part)
+		s.known.off = off
 	}
-	return s.mark.line + 1, s.mark.col + 1
+	return s.known.line + 1, s.known.col + 1
 }
 
 var newline = []byte{'\n'}

@@ -47,7 +47,7 @@ func newComposer(h *Head) (*composer, error) {
 	default:
 		c.rules.checkHead(h, h.set())
 		c.rules.checkUp(h)
-		c.head(h) // for what is wrong with it
+		c.head(h) // finds what is wrong with it
 		c.buf = c.buf[:0]
 	}
 	if c.fault != nil {
@@ -91,7 +91,7 @@ func (c *composer) entry(e *Entry) error {
 	return nil
 }
 
-// state is what an entry changes, and a refusal restores.
+// state is what composing an entry changes, and a refusal restores.
 type state struct {
 	size, entries int
 	rules         rules
@@ -115,7 +115,7 @@ func (c *composer) compose(e *Entry, set field) {
 	c.raw(">\n")
 	c.text("loc", e.Loc)
 	if !e.LastMod.IsZero() {
-		// Readers of sitemaps lose what has more digits.
+		// Readers of sitemaps do not understand more digits.
 		c.when("lastmod", e.LastMod.Truncate(time.Millisecond))
 	}
 	if e.ChangeFreq != "" {
@@ -157,7 +157,7 @@ func (c *composer) metadata(indent string, e *Entry) {
 
 func (c *composer) links(indent string, all []Link) {
 	if n := len(all); n > DefaultLimits.Links {
-		c.refuse(OverLimit, "XML", "there are %d links in one place; readers take up to %d", n, DefaultLimits.Links)
+		c.refuse(OverLimit, "XML", "there are %d links in one place; readers accept up to %d", n, DefaultLimits.Links)
 		return
 	}
 	for i := range all {
@@ -186,14 +186,14 @@ func (c *composer) link(indent string, l *Link) {
 	c.close("rs:ln")
 }
 
-// checkValues refuses values that have not the form of what they are.
+// checkValues refuses values of the wrong form.
 func (c *composer) checkValues(e *Entry) {
 	if e.Loc == "" {
 		c.broken("DOC-16", "loc is empty; it must be the address of the resource")
 	} else if fault := uriFault(e.Loc); fault != "" {
 		c.broken("DOC-16", "loc is not a URI: %s", fault)
 	} else if !fitsLoc(e.Loc) {
-		c.broken("DOC-60", "loc has %d characters; the schema of sitemaps wants %d to %d", utf8.RuneCountInString(e.Loc), minLoc, maxLoc)
+		c.broken("DOC-60", "loc has %d characters; the schema of sitemaps allows %d to %d", utf8.RuneCountInString(e.Loc), minLoc, maxLoc)
 	}
 	switch {
 	case c.child == "sitemap" && (e.ChangeFreq != "" || e.Priority != ""):

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// What the writer wants of single values, which is more than the reader does:
-// who reads has to live with what others write.
+// The form of single values. The writer is stricter than the reader, which has to accept
+// what others write.
 
 // Classes of bytes in values.
 const (
@@ -44,8 +44,8 @@ var valueClasses = func() (t [256]uint8) {
 	return t
 }()
 
-// uriFault returns what keeps s from being a URI or an IRI with a scheme (RFC
-// 3986, RFC 3987); empty where nothing does.
+// uriFault returns why s is no URI or IRI with a scheme (RFC 3986, RFC 3987); empty if it
+// is one.
 func uriFault(s string) string {
 	at := behindScheme(s)
 	if at == 0 || at == len(s) {
@@ -127,7 +127,7 @@ func isHashList(s string) bool {
 	}
 }
 
-// isChangeFreq and isPriority are what the schema of sitemaps wants.
+// isChangeFreq and isPriority check values by the schema of sitemaps.
 func isChangeFreq(s string) bool {
 	return slices.Contains([]string{"always", "hourly", "daily", "weekly", "monthly", "yearly", "never"}, s)
 }

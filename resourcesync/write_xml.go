@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// encoder appends XML to a buffer. It writes what it is told, in the form that
-// every reader understands, and keeps the first thing that has no such form.
-// Which elements and attributes there are is the business of its callers.
+// encoder appends XML to a buffer, in the form that every reader understands. It keeps
+// the first error: a value that has no such form. Its callers decide on elements and
+// attributes.
 type encoder struct {
 	buf   []byte
 	fault *Error // nil while all is well
 
-	tag  int // where the current start tag begins in buf
-	held int // how many attributes it has, namespace declarations among them
+	tag   int // where the current start tag begins in buf
+	count int // how many attributes it has, namespace declarations among them
 }
 
-// references are what the characters that don't stand for themselves are written
-// as, in text and in attribute values alike. Sitemaps want both quotes escaped
-// everywhere; ">" is for "]]>" in text, and white space for attribute values,
-// where a parser would make it a space (XML 1.0, 2.4 and 3.3.3).
+// references replace the characters that don't stand for themselves, in text and in
+// attribute values alike. In sitemaps both quotes must be escaped everywhere; ">" is for
+// "]]>" in text, and white space for attribute values, where a parser would make it a
+// space (XML 1.0, 2.4 and 3.3.3).
 var references = [utf8.RuneSelf]string{
 	'&': "&amp;", '<': "&lt;", '>': "&gt;", '"': "&quot;", '\'': "&apos;",
 	'\t': "&#9;", '\n': "&#10;", '\r': "&#13;",
 }
 
-// plain tells the ASCII characters that stand for themselves.
+// plain marks the ASCII characters that stand for themselves.
 var plain = func() (t [256]bool) {
 	for c := range references {
 		t[c] = c >= ' ' && references[c] == ""
@@ -72,14 +72,14 @@ func (x *encoder) escaped(what, s string) {
 				x.refuse(BadEncoding, "XML", "%s is %s, which is not UTF-8", what, quote(s))
 				return
 			case !isChar(r):
-				x.refuse(NotWellFormed, "XML", "%s holds the character %U, which no XML document can hold", what, r)
+				x.refuse(NotWellFormed, "XML", "%s has the character %U, which XML does not allow", what, r)
 				return
 			}
 			i += n
 			continue
 		}
 		if references[c] == "" {
-			x.refuse(NotWellFormed, "XML", "%s holds the character %U, which no XML document can hold", what, c)
+			x.refuse(NotWellFormed, "XML", "%s has the character %U, which XML does not allow", what, c)
 			return
 		}
 		x.buf = append(append(x.buf, s[from:i]...), references[c]...)
@@ -91,14 +91,14 @@ func (x *encoder) escaped(what, s string) {
 
 func (x *encoder) raw(s string) { x.buf = append(x.buf, s...) }
 
-// text appends an element that holds text alone, on a line of its own.
+// text appends an element that contains text alone, on a line of its own.
 func (x *encoder) text(name, s string) {
 	x.openText(name)
 	x.escaped(name, s)
 	x.closeText(name)
 }
 
-// when appends an element that holds a datetime.
+// when appends an element that contains a datetime.
 func (x *encoder) when(name string, t time.Time) {
 	x.openText(name)
 	x.datetime(name, t)
@@ -124,7 +124,7 @@ func (x *encoder) datetime(what string, t time.Time) {
 // open begins an element that has attributes alone.
 func (x *encoder) open(indent, name string) {
 	x.raw(indent)
-	x.tag, x.held = len(x.buf), 0
+	x.tag, x.count = len(x.buf), 0
 	x.raw("<")
 	x.raw(name)
 }
@@ -133,16 +133,16 @@ func (x *encoder) open(indent, name string) {
 func (x *encoder) close(name string) {
 	x.raw("/>\n")
 	if n := len(x.buf) - x.tag; n > DefaultLimits.Token {
-		x.refuse(OverLimit, "XML", "an %s takes %d bytes; readers take up to %d", name, n, DefaultLimits.Token)
+		x.refuse(OverLimit, "XML", "an %s has %d bytes; readers accept up to %d", name, n, DefaultLimits.Token)
 	}
 	// The root's own declarations are in scope too.
-	if most := DefaultLimits.Attributes - 2; x.held > most {
-		x.refuse(OverLimit, "XML", "an %s has %d attributes and namespaces; readers take up to %d", name, x.held, most)
+	if most := DefaultLimits.Attributes - 2; x.count > most {
+		x.refuse(OverLimit, "XML", "an %s has %d attributes and namespaces; readers accept up to %d", name, x.count, most)
 	}
 }
 
 func (x *encoder) attrName(name string) {
-	x.held++
+	x.count++
 	x.buf = append(append(append(x.buf, ' '), name...), '=', '"')
 }
 

@@ -12,10 +12,9 @@ import (
 type WriteOptions struct {
 	// Gzip compresses the document.
 	Gzip bool
-	// MaxEntries and MaxBytes are how much a document may hold, the bytes before
-	// compression. What is not positive, or above the limits of the
-	// specification, stands for these: 50,000 entries and 52,428,800 bytes
-	// (DOC-60).
+	// MaxEntries and MaxBytes bound a document, in bytes before compression. A value that
+	// is not positive, or above the limit of the specification, stands for that limit:
+	// 50,000 entries and 52,428,800 bytes (DOC-60).
 	MaxEntries int
 	MaxBytes   int64
 }
@@ -32,24 +31,23 @@ func (o WriteOptions) withDefaults() WriteOptions {
 	return o
 }
 
-// ErrFull says that an entry would take a document over WriteOptions.MaxEntries
-// or MaxBytes. The document is as it was before, and may be closed.
+// ErrFull says that with the entry a document would exceed WriteOptions.MaxEntries or
+// MaxBytes. The document is unchanged and may be closed.
 var ErrFull = errors.New("the document is full")
 
 var errClosed = errors.New("the document is closed")
 
-// flushSize is how much a Writer gathers before it passes it on, in bytes.
+// flushSize is how many bytes a Writer collects before it writes them.
 const flushSize = 32 << 10
 
-// Writer writes one document of version 1.1, entry by entry: a urlset, or, where
-// Head.Index is set, a sitemapindex. It holds no more of it than a buffer.
+// Writer writes one document of version 1.1, entry by entry: a urlset, or, if Head.Index
+// is set, a sitemapindex. It keeps only a buffer of it in memory.
 //
-// Writing is strict: a Writer refuses what the rules of the document's kind do
-// not allow (DOC-30 to DOC-46, and DOC-12 to DOC-20 of notifications), values that
-// have not the form of what they are (DOC-50 to DOC-60), and characters that XML
-// cannot hold. A refusal is an *Error with the rule and without a position. What
-// is written has its elements in the order of the schema (DOC-51), and all times
-// in UTC with Z (DOC-59).
+// Writing is strict: a Writer refuses what the rules of the document's kind do not allow
+// (DOC-30 to DOC-46, and DOC-12 to DOC-20 for notifications), values of the wrong form
+// (DOC-50 to DOC-60), and characters that XML does not allow. A refusal is an *Error with
+// the rule and without a position. Elements are written in the order of the schema
+// (DOC-51), and all times in UTC with Z (DOC-59).
 //
 // A Writer is for one goroutine.
 type Writer struct {
@@ -62,8 +60,8 @@ type Writer struct {
 	closed   bool
 }
 
-// NewWriter begins a document on w. The error is an *Error where h breaks a rule;
-// nothing has been written to w by then.
+// NewWriter begins a document on w. The error is an *Error if h breaks a rule. Then
+// nothing has been written to w.
 func NewWriter(w io.Writer, h Head, o WriteOptions) (*Writer, error) {
 	c, err := newComposer(&h)
 	if err != nil {
@@ -94,14 +92,14 @@ func newWriter(w io.Writer, c *composer, h *Head, o WriteOptions) *Writer {
 	return d
 }
 
-// Write appends an entry. It returns an *Error, which names the entry, where e
-// breaks a rule, and ErrFull where there is no room for it; in both cases the
-// document is as it was, and may be gone on with. Any other error is of the
-// underlying writer, and ends the document.
+// Write appends an entry. It returns an *Error, which names the entry, if e breaks a
+// rule, and ErrFull if there is no room for it. In both cases the document is unchanged,
+// and other entries may follow. Any other error is that of the underlying writer, and
+// ends the document.
 //
-// Entries come in the order of time where the kind of document wants it: by
-// Datetime in documents about changes, by From in archives and indexes of them.
-// Those without such a time may stand anywhere. What e holds is not kept.
+// Entries must be in the order of time if the kind of document demands it: by Datetime in
+// documents about changes, by From in archives and indexes of them. Entries without such
+// a time may stand anywhere. The Writer does not keep e.
 func (d *Writer) Write(e Entry) error {
 	switch {
 	case d.closed:
@@ -127,9 +125,9 @@ func (d *Writer) Write(e Entry) error {
 	return d.err
 }
 
-// Close ends the document and writes out what is left of it. It does not close
-// the underlying writer. A document without entries is a legal one (DOC-50).
-// Closing again does nothing and returns what it returned before.
+// Close ends the document and writes the rest of it. It does not close the underlying
+// writer. A document without entries is a legal one (DOC-50). A second Close does nothing
+// and returns the same again.
 func (d *Writer) Close() error {
 	if d.closed {
 		return d.err

@@ -16,8 +16,8 @@ import (
 	"github.com/rshub/rshub/internal/base/web"
 )
 
-// ask makes the request: HEAD, and GET where HEAD is not offered, or where links
-// within the content may count.
+// ask makes the request: HEAD, and GET if HEAD is not offered or links within the content
+// may count.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	resp, confirm, err := c.do(ctx, "check", http.MethodHead, topic)
 	if err != nil {
@@ -56,12 +56,12 @@ func (c *TopicChecker) inspect(resp *http.Response, topic string, body io.Reader
 	return read, c.names(links, topic, topic), nil
 }
 
-// do makes one request within the budget, for a purpose that has a place of its own in
-// the reserve. Its error is one of this package's.
+// do makes one request within the budget, for a purpose with its own place in the
+// reserve. Its error is one of this package.
 func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (_ *http.Response, confirm func(), _ error) {
 	u, err := url.Parse(target)
 	if err != nil {
-		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
+		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be requested"}
 	}
 	host := egress.HostPort(u)
 	if a := egress.AskerOf(ctx); a.Reserve != "" {
@@ -74,9 +74,9 @@ func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
 	if err != nil {
-		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be asked"}
+		return nil, nil, &DeniedError{Reason: "the topic is not a URL that can be requested"}
 	}
-	// The comparison is about the bytes themselves.
+	// Content is compared byte by byte.
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := c.pace().Do(c.o.Client, req)
 	if err != nil {
@@ -85,13 +85,13 @@ func (c *TopicChecker) do(ctx context.Context, purpose, method, target string) (
 	return resp, confirm, nil
 }
 
-// slowest is the pace below which a topic's body is given up, in bytes a second.
+// slowest is the pace below which reading a topic's body is given up, in bytes a second.
 const slowest = 128 << 10
 
 // pace is how slow a topic may be.
 func (c *TopicChecker) pace() web.Pace { return web.Pace{Stall: c.o.Timeout, Rate: slowest} }
 
-// unanswered says what it means that there is no answer.
+// unanswered returns the error of this package for a request without an answer.
 func unanswered(host string, err error) error {
 	var (
 		refused     *egress.RefusedError
@@ -130,11 +130,11 @@ func called(topic, target string) string {
 	return "the copy that Content-Location names"
 }
 
-// answered tells an answer that may say yes, nil, from one that says no and one
-// that says nothing (HUB-54).
+// answered distinguishes by the status: nil, the answer may name the hub; *DeniedError,
+// it does not; *UnsureError, it says nothing (HUB-54).
 func answered(resp *http.Response, what string) error {
 	switch s := resp.StatusCode; {
-	case s/100 == 2: // 204 too, as N 0.9 wanted it (HUB-54)
+	case s/100 == 2: // 204 too, which N 0.9 demanded (HUB-54)
 		return nil
 	case s == http.StatusTooManyRequests || s >= 500:
 		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: web.RetryAfter(resp.Header, time.Now(), maxRetryAfter), Passing: s >= 500}
@@ -145,7 +145,7 @@ func answered(resp *http.Response, what string) error {
 	}
 }
 
-// absolute resolves a link where it is relative, and leaves it as it is where not.
+// absolute resolves a relative link, and returns other links as they are.
 func absolute(base *url.URL, link string) string {
 	if base == nil || strings.Contains(link, "://") {
 		return link
@@ -157,8 +157,8 @@ func absolute(base *url.URL, link string) string {
 	return ref.String()
 }
 
-// maxRetryAfter is the longest Retry-After of a topic that a publisher is told to wait.
-// It passes it on to a Source, which may have a notification of minutes ago to send.
+// maxRetryAfter is the longest Retry-After of a topic that the hub passes on to a
+// publisher. The notification of the Source may be only minutes old.
 const maxRetryAfter = time.Hour
 
 // seconds rounds up, and is 1 at least.

@@ -15,20 +15,20 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
-// MismatchError says that what the topic URI serves is not what was posted.
+// MismatchError says that the topic URI serves something other than what was posted.
 type MismatchError struct{ Reason string }
 
 func (e *MismatchError) Error() string { return e.Reason }
 
-// Content compares body, as it was posted, with what the topic URI serves now,
-// or with the immutable copy that location names; location is the POST's
-// Content-Location, or empty (HUB-53). At most len(body) bytes and one
-// buffer are read, and 64 KiB where links within the content may count. Four things can happen: nil, one of the two has these bytes;
-// *MismatchError, both answered and neither has; *WaitError; and another error
-// where that could not be told.
+// Content compares body, as it was posted, with what the topic URI serves now, or with
+// the immutable copy that location names; location is the POST's Content-Location, or
+// empty (HUB-53). It reads at most len(body) bytes and one buffer, and 64 KiB if links
+// within the content may count. Four things can happen: nil, one of the two has these
+// bytes; *MismatchError, both answered and neither has; *WaitError; and another error if
+// the comparison was not possible.
 //
-// The topic URI is asked by one request at a time, which begins after those came whose
-// bodies it is compared with: however many post to a topic, none of them waits for more
+// There is one request to the topic URI at a time. It begins after the bodies that it is
+// compared with were posted. So however many post to a topic, none of them waits for more
 // than two requests.
 func (c *TopicChecker) Content(ctx context.Context, topic, location string, body []byte) error {
 	var copied error
@@ -41,7 +41,7 @@ func (c *TopicChecker) Content(ctx context.Context, topic, location string, body
 			}
 		}
 	}
-	err := c.share(egress.AskerOf(ctx), topic, body) //nolint:contextcheck // the request is shared, and outlives who came first
+	err := c.share(egress.AskerOf(ctx), topic, body) //nolint:contextcheck // the request is shared, and outlives the first caller
 	if err == nil || copied == nil {
 		return err
 	}
@@ -64,15 +64,15 @@ type reading struct {
 	done   chan struct{}
 }
 
-// posted is a body, and whether it is what is served.
+// posted is a body, and the result of its comparison.
 type posted struct {
 	body []byte
-	err  error // to be read when the comparison is over
-	at   int   // up to where it is
+	err  error // valid when the comparison is over
+	at   int   // how much of it was equal so far
 }
 
-// share compares body with what the topic URI serves by the next request that begins.
-// It waits for that whatever happens, as the body is in use.
+// share compares body with what the topic URI serves to the next request. It always waits
+// for the end, since the body is in use until then.
 func (c *TopicChecker) share(a egress.Asker, topic string, body []byte) error {
 	to, p := route{topic, a.Reserve != ""}, &posted{body: body}
 	c.mu.Lock()
@@ -95,7 +95,7 @@ func (c *TopicChecker) share(a egress.Asker, topic string, body []byte) error {
 	return p.err
 }
 
-// read makes the request of r when its turn has come.
+// read makes the request of r when the one before it is over.
 func (c *TopicChecker) read(to route, r *reading) {
 	if r.before != nil {
 		<-r.before
@@ -112,8 +112,8 @@ func (c *TopicChecker) read(to route, r *reading) {
 	close(r.done)
 }
 
-// compare asks target and says of each body whether that is what it serves. A copy has
-// to name the topic and this hub itself.
+// compare requests target and sets for each body whether target serves it. A copy has to
+// name the topic and this hub itself.
 func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies ...*posted) {
 	longest := 0
 	for _, p := range bodies {
@@ -129,7 +129,7 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 		defer func() { _ = resp.Body.Close() }()
 		served, err = c.about(resp, confirm, topic, target)
 	}
-	var left []*posted // that may still be it
+	var left []*posted // that may still be equal
 	for _, p := range bodies {
 		switch {
 		case err != nil:
@@ -145,10 +145,10 @@ func (c *TopicChecker) compare(ctx context.Context, topic, target string, bodies
 	}
 }
 
-// about returns what target serves, to be compared. A copy that does not name the topic
-// and this hub is refused. Of the topic URI itself that is the topic check's business,
-// which may be off: here it ends a good answer of before, or gives the place in the
-// budget back.
+// about returns the content of target for the comparison. It refuses a copy that does not
+// name the topic and this hub. For the topic URI itself only the topic check decides
+// that, which may be off. Here it ends an earlier good answer, or returns the place in
+// the budget.
 func (c *TopicChecker) about(resp *http.Response, confirm func(), topic, target string) (io.Reader, error) {
 	if target != topic {
 		err := answered(resp, called(topic, target))
@@ -161,7 +161,7 @@ func (c *TopicChecker) about(resp *http.Response, confirm func(), topic, target 
 		return resp.Body, mismatched(err)
 	}
 	read, named, err := c.inspect(resp, topic, resp.Body)
-	if c.unsay(topic, cmp.Or(err, named)); err != nil {
+	if c.forget(topic, cmp.Or(err, named)); err != nil {
 		return nil, mismatched(err)
 	}
 	if named == nil {
@@ -180,8 +180,8 @@ func mismatched(err error) error {
 	return err
 }
 
-// equal says of each body whether r holds exactly that. It reads no further than where
-// the last one differs.
+// equal sets for each body whether r has exactly these bytes. It stops when the last one
+// differs.
 func equal(r io.Reader, left []*posted, what string) {
 	buf := make([]byte, 32<<10)
 	other := &MismatchError{Reason: what + " serves other bytes than were posted"}
@@ -204,11 +204,10 @@ func equal(r io.Reader, left []*posted, what string) {
 	}
 }
 
-// checkCopy reports, as a *MismatchError, why location can't be the address of
-// an immutable copy of one of topic's notifications: it has to be the topic
-// URI, a `/` if that lacks one, and more path, without a query, a dot segment
-// or an encoded slash, nor such as a server that decodes twice would find. So a
-// copy is always under its topic owner's control.
+// checkCopy returns, as a *MismatchError, why location cannot be the address of an
+// immutable copy of one of topic's notifications. It has to be the topic URI, a `/` if
+// that lacks one, and more path. It must have no query, dot segment or encoded slash, not
+// even after decoding twice. So a copy is always under its topic owner's control.
 func checkCopy(topic, location string) error {
 	bad := func(why string) error {
 		return &MismatchError{Reason: "Content-Location " + why}

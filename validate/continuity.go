@@ -8,13 +8,13 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Verdict is what Continuity makes of an entry.
-type Verdict int
+// Result is what Continuity finds about an entry.
+type Result int
 
-// The verdicts.
+// The results.
 const (
 	// Append: it is the topic's next entry.
-	Append Verdict = iota
+	Append Result = iota
 	// Duplicate: it was accepted before, with the same bytes.
 	Duplicate
 	// Conflict: its interval was accepted before, with other bytes.
@@ -27,32 +27,32 @@ const (
 	Overlap
 )
 
-var verdictNames = [...]string{
+var resultNames = [...]string{
 	Append: "append", Duplicate: "duplicate", Conflict: "conflict", OtherKind: "other_kind", Gap: "gap", Overlap: "overlap",
 }
 
-func (v Verdict) String() string {
-	if v < 0 || int(v) >= len(verdictNames) {
+func (v Result) String() string {
+	if v < 0 || int(v) >= len(resultNames) {
 		return "unknown"
 	}
-	return verdictNames[v]
+	return resultNames[v]
 }
 
 // Decision is the outcome of Continuity.
 type Decision struct {
-	Verdict Verdict
-	// ID and Position are those of the entry that was accepted first, where the
-	// verdict is Duplicate or Conflict.
+	Result Result
+	// ID and Position are those of the entry that was accepted first, if the result is
+	// Duplicate or Conflict.
 	ID       uuid.UUID
 	Position journal.Position
-	// ExpectedFrom is where the topic's next interval has to start; zero where
-	// it may start anywhere.
+	// ExpectedFrom is where the topic's next interval has to start; zero if it may start
+	// anywhere.
 	ExpectedFrom time.Time
-	// Kind is the topic's, where it has one.
+	// Kind is the topic's, if it has one.
 	Kind journal.Kind
-	// Gap is what the entry leaves out after the topic's end: with Append the
-	// gap that is accepted with it and belongs in Entry.Gap, with Gap the one
-	// that was refused. Its At is left to whoever records it.
+	// Gap is what the entry leaves out after the topic's end: with Append the gap that is
+	// accepted with it and belongs in Entry.Gap, with Gap the one that was refused. The
+	// caller sets its At when it records it.
 	Gap *journal.Gap
 }
 
@@ -60,25 +60,24 @@ type Decision struct {
 // place where this is decided (invariant 2 of docs/architecture.md): stores only
 // check that the head is still the one that was looked at.
 //
-// Known is what the journal remembers of e's interval, nil where it is not
-// remembered or e has none. Flag says that a Source may leave out intervals
-// (`--continuity=flag`). The rule, in this order; instants are compared, never
-// their spelling:
+// Known is what the journal remembers of e's interval, nil if it is not remembered or e
+// has none. Flag says that a Source may leave out intervals (`--continuity=flag`). The
+// rule, in this order; instants are compared, never their spelling:
 //
-//   - the same interval with the same bytes is a Duplicate; an entry without an
-//     interval is one where it has the bytes of the head, but plain content never
-//     is: that it was told to be new is all there is to know (HUB-60);
+//   - the same interval with the same bytes is a Duplicate; an entry without an interval
+//     is one if it has the bytes of the head. Plain content never is: the ping says
+//     that it is new (HUB-60);
 //   - the same interval with other bytes is a Conflict;
-//   - on a topic of notifications every other kind is OtherKind (HUB-57); plain
-//     content settles no kind, so that a notification may follow it, and since it
-//     has no interval, start anywhere;
+//   - on a topic of notifications every other kind is OtherKind (HUB-57); plain content
+//     fixes no kind, so a notification may follow it and, since content has no
+//     interval, start anywhere;
 //   - without an interval, or as the topic's first with one, it is an Append;
 //   - starting where the topic ends it is an Append;
 //   - starting later it is a Gap, or with flag an Append that records one;
 //   - starting earlier it is an Overlap.
 //
-// A topic that was reset takes the next interval wherever it starts and whatever its
-// kind, and records a gap where that is later than its end.
+// A topic that was reset accepts the next interval wherever it starts and whatever its
+// kind, and records a gap if that is later than its end.
 func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, flag bool) Decision {
 	d := Decision{Kind: head.Kind}
 	if !head.Reset {
@@ -86,16 +85,16 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 	}
 	switch {
 	case e.Timed() && known != nil:
-		d.ID, d.Position, d.Verdict = known.ID, known.Position, Conflict
+		d.ID, d.Position, d.Result = known.ID, known.Position, Conflict
 		if known.SHA256 == e.SHA256 {
-			d.Verdict = Duplicate
+			d.Result = Duplicate
 		}
 		return d
 	case !e.Timed() && e.Kind != journal.KindContent && head.Kind == e.Kind && head.SHA256 == e.SHA256:
-		d.ID, d.Position, d.Verdict = head.ID, head.Last.Position, Duplicate
+		d.ID, d.Position, d.Result = head.ID, head.Last.Position, Duplicate
 		return d
 	case head.Kind.Then(e.Kind) != e.Kind:
-		d.Verdict = OtherKind
+		d.Result = OtherKind
 		return d
 	case !e.Timed() || head.Until.IsZero():
 		return d
@@ -111,9 +110,9 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 	case order > 0 && flag:
 		d.Gap = missing
 	case order > 0:
-		d.Verdict, d.Gap = Gap, missing
+		d.Result, d.Gap = Gap, missing
 	default:
-		d.Verdict = Overlap
+		d.Result = Overlap
 	}
 	return d
 }

@@ -62,36 +62,36 @@ func TestContinuity(t *testing.T) {
 		},
 		{
 			"the same again", head, known, timed(0, 10, 1), false,
-			Decision{Verdict: Duplicate, ID: first, Position: 7, ExpectedFrom: at(10)},
+			Decision{Result: Duplicate, ID: first, Position: 7, ExpectedFrom: at(10)},
 		},
 		{
 			"the same again after a reset", reset, known, timed(0, 10, 1), false,
-			Decision{Verdict: Duplicate, ID: first, Position: 7},
+			Decision{Result: Duplicate, ID: first, Position: 7},
 		},
 		{
 			"the same interval with other bytes", head, known, timed(0, 10, 2), true,
-			Decision{Verdict: Conflict, ID: first, Position: 7, ExpectedFrom: at(10)},
+			Decision{Result: Conflict, ID: first, Position: 7, ExpectedFrom: at(10)},
 		},
 		{
 			"a gap is refused", head, nil, timed(11, 20, 2), false,
-			Decision{Verdict: Gap, ExpectedFrom: at(10), Gap: missing(11, journal.GapSource)},
+			Decision{Result: Gap, ExpectedFrom: at(10), Gap: missing(11, journal.GapSource)},
 		},
 		{
 			"a gap is accepted and recorded under flag", head, nil, timed(11, 20, 2), true,
 			Decision{ExpectedFrom: at(10), Gap: missing(11, journal.GapSource)},
 		},
-		{"an overlap", head, nil, timed(9, 20, 2), false, Decision{Verdict: Overlap, ExpectedFrom: at(10)}},
-		{"an overlap under flag", head, nil, timed(9, 20, 2), true, Decision{Verdict: Overlap, ExpectedFrom: at(10)}},
+		{"an overlap", head, nil, timed(9, 20, 2), false, Decision{Result: Overlap, ExpectedFrom: at(10)}},
+		{"an overlap under flag", head, nil, timed(9, 20, 2), true, Decision{Result: Overlap, ExpectedFrom: at(10)}},
 		{"later after a reset", reset, nil, timed(50, 60, 2), false, Decision{Gap: missing(50, journal.GapReset)}},
 		{"earlier after a reset", reset, nil, timed(5, 60, 2), false, Decision{}},
 		{"going on after a reset", reset, nil, timed(10, 60, 2), false, Decision{}},
 		{
 			"another kind", head, nil, untimed(journal.KindFramework, 2), false,
-			Decision{Verdict: OtherKind, ExpectedFrom: at(10)},
+			Decision{Result: OtherKind, ExpectedFrom: at(10)},
 		},
 		{
 			"another kind with an interval that would fit", framework, nil, timed(10, 20, 2), true,
-			Decision{Verdict: OtherKind},
+			Decision{Result: OtherKind},
 		},
 		{"content after a reset", reset, nil, untimed(journal.KindContent, 2), false, Decision{}},
 		{"another kind after a reset", reset, nil, untimed(journal.KindFramework, 2), false, Decision{}},
@@ -102,7 +102,7 @@ func TestContinuity(t *testing.T) {
 		{"without an interval", framework, nil, untimed(journal.KindFramework, 2), false, Decision{}},
 		{
 			"without an interval, the head's bytes", framework, nil, untimed(journal.KindFramework, 1), false,
-			Decision{Verdict: Duplicate, ID: first, Position: 7},
+			Decision{Result: Duplicate, ID: first, Position: 7},
 		},
 		{"the first with an interval, after some without", framework, nil, func() journal.Entry {
 			e := timed(3, 4, 2)
@@ -110,7 +110,7 @@ func TestContinuity(t *testing.T) {
 			return e
 		}(), false, Decision{}},
 		{"plain content is never a duplicate (HUB-60)", content, nil, untimed(journal.KindContent, 1), false, Decision{}},
-		{"plain content after notifications", head, nil, untimed(journal.KindContent, 1), false, Decision{Verdict: OtherKind, ExpectedFrom: at(10)}},
+		{"plain content after notifications", head, nil, untimed(journal.KindContent, 1), false, Decision{Result: OtherKind, ExpectedFrom: at(10)}},
 		{"a first one of no bytes is no duplicate of nothing", journal.Head{}, nil, untimed(journal.KindContent, 0), false, Decision{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func (m *model) publish(e journal.Entry, flag bool) Decision {
 		}
 	}
 	d := Continuity(m.head, known, e, flag)
-	if d.Verdict == Append {
+	if d.Result == Append {
 		e.Gap = d.Gap
 		m.entries = append(m.entries, e)
 		m.head = journal.Head{Version: "x", Kind: e.Kind, From: e.From, Until: e.Until, SHA256: e.SHA256}
@@ -206,13 +206,13 @@ func TestPublishingAgainChangesNothing(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "publishes") {
 			from := rapid.IntRange(0, 6).Draw(t, "from")
 			e := timed(from, from+rapid.IntRange(1, 3).Draw(t, "length"), rapid.Byte().Draw(t, "bytes")%3)
-			if m.publish(e, false).Verdict == Append {
+			if m.publish(e, false).Result == Append {
 				sent = append(sent, e)
 			}
 		}
 		for _, e := range sent {
-			if d := m.publish(e, false); d.Verdict != Duplicate {
-				t.Fatalf("sent again: %v", d.Verdict)
+			if d := m.publish(e, false); d.Result != Duplicate {
+				t.Fatalf("sent again: %v", d.Result)
 			}
 		}
 		if len(m.entries) != len(sent) {

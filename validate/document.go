@@ -8,9 +8,9 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// MaxAhead is how far a notification's `until` may lie in the hub's future.
-// Without a bound, one that ends in 2099 would make its topic refuse everything
-// until then.
+// MaxAhead is how far a notification's `until` may lie in the hub's future. Without a
+// bound, a notification that ends in 2099 would make its topic refuse everything until
+// then.
 const MaxAhead = 5 * time.Minute
 
 // RuleEntries is the Rule of a DocumentError that is about too many entries.
@@ -35,14 +35,13 @@ type Doc struct {
 	Kind journal.Kind
 }
 
-// Timed reports whether the notification has both instants. One about changes
-// always has.
+// Timed reports whether the notification has both instants. A change notification always
+// has.
 func (d *Doc) Timed() bool { return !d.From.IsZero() && !d.Until.IsZero() }
 
-// Document checks a notification: every rule of DOC-10 to DOC-20, and that its
-// `until` is at most MaxAhead after now. An error is a *DocumentError; where it
-// has no line, it is about the whole. How long the body may be is for the
-// caller to bound.
+// Document checks a notification: every rule of DOC-10 to DOC-20, and that its `until` is
+// at most MaxAhead after now. An error is a *DocumentError; without a line, it is about
+// the whole. The caller bounds the length of the body.
 func Document(body []byte, now time.Time) (Doc, error) {
 	limits := resourcesync.DefaultLimits
 	limits.Bytes = max(limits.Bytes, int64(len(body)))

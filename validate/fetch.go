@@ -14,25 +14,25 @@ import (
 type Fetched struct {
 	Status int // 0: there was no answer
 	Header http.Header
-	// Length is that of the body, in bytes; -1 where the answer does not say.
+	// Length is that of the body, in bytes; -1 if the answer does not say.
 	Length int64
-	// Body is to be closed, and nil with an error. Reading it is limited in time;
-	// an error other than io.EOF is an *UnsureError.
+	// Body is nil with an error; else the caller closes it. Reading it is limited in
+	// time. An error other than io.EOF is an *UnsureError.
 	Body io.ReadCloser
 }
 
-// Fetch asks the topic's URL for its content (HUB-60), within the budget. Whether
-// the topic names itself and this hub is told from the same answer, as the mode
-// says, and remembered for Check. Four things can happen:
+// Fetch requests the topic's content (HUB-60), within the budget. The same answer shows
+// whether the topic names itself and this hub. The mode decides what follows from that,
+// and Check remembers it. Four things can happen:
 //
-//   - nil: there is a body to be read;
+//   - nil: there is a body to read;
 //   - *DeniedError: it answered and does not name this hub, or with 3xx or 4xx,
 //     or its address is refused;
-//   - *WaitError: its host may not be asked before some time has passed;
-//   - *UnsureError: it could not be asked, or answered with 429 or 5xx.
+//   - *WaitError: its host may not be requested before some time has passed;
+//   - *UnsureError: there was no answer, or one with 429 or 5xx.
 //
-// Status is set with an error too. The header may take the Timeout to come, the
-// body that and what it needs at 128 KiB/s, and no part of it longer than the
+// Status is set with an error too. The header has to come within the Timeout, the body
+// within that plus the time that it needs at 128 KiB/s, and each part of it within the
 // Timeout.
 func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error) {
 	resp, confirm, err := c.do(ctx, "fetch", http.MethodGet, topic)
@@ -43,7 +43,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 	read, named, err := c.inspect(resp, topic, resp.Body)
 	switch {
 	case err != nil:
-		c.unsay(topic, err)
+		c.forget(topic, err)
 	case named == nil:
 		confirm()
 	}
@@ -62,7 +62,7 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 // fetchedBody is a body whose errors are of this package.
 type fetchedBody struct {
 	io.ReadCloser
-	read  []byte // of the body already, and to be read once more
+	read  []byte // of the body already; returned first
 	total int64
 }
 

@@ -14,20 +14,20 @@ import (
 // maxPage is how many bytes of a page or feed are read for its links.
 const maxPage = 64 << 10
 
-// pageLinks are the links of one answer, and where they were looked for.
+// pageLinks are the links of one answer, and where they come from.
 type pageLinks struct {
 	all  []websub.Link
-	page bool // within the content, too
+	page bool // also from the content
 }
 
-// headerLinks are those of the Link headers.
+// headerLinks are the links of the Link headers.
 func headerLinks(resp *http.Response) pageLinks {
 	return pageLinks{all: websub.ParseLinks(resp.Header.Values("Link"))}
 }
 
-// embedder returns what reads the links within the content of an answer. They count
-// only where no Link header names any hub (DST-01); nil: they do not, or there are
-// none in such content.
+// embedder returns the function that reads the links within the content of an answer.
+// They count only if no Link header names any hub (DST-01). It is nil if they do not
+// count, or such content has none.
 func embedder(resp *http.Response) func(r io.Reader, base string) ([]resourcesync.Link, error) {
 	if len(websub.Targets(headerLinks(resp).all, websub.RelHub)) > 0 {
 		return nil
@@ -35,9 +35,9 @@ func embedder(resp *http.Response) func(r io.Reader, base string) ([]resourcesyn
 	return resourcesync.LinkReader(resp.Header.Get("Content-Type"))
 }
 
-// linksOf returns the links of topic's answer that count, and what it read of body
-// to find them: maxPage bytes at most, and nothing where the headers are enough. An
-// error is an *UnsureError.
+// linksOf returns the links of topic's answer that count, and what it read of body to
+// find them: maxPage bytes at most, and nothing if the headers are enough. An error is an
+// *UnsureError.
 func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks, read []byte, err error) {
 	links = headerLinks(resp)
 	embedded := embedder(resp)
@@ -48,7 +48,7 @@ func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks
 		return links, read, &UnsureError{Reason: called(topic, topic) + " broke off or was too slow"}
 	}
 	links.page = true
-	found, _ := embedded(bytes.NewReader(read), topic) // which reads without an error
+	found, _ := embedded(bytes.NewReader(read), topic) // reading from memory does not fail
 	for _, l := range found {
 		links.all = append(links.all, websub.Link{Target: l.Href, Rels: []string{l.Rel}})
 	}

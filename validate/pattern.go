@@ -12,16 +12,15 @@ import (
 // Pattern matches topic URLs, for example `https://example.org/*`. The zero
 // Pattern matches nothing. It may be shared between goroutines.
 //
-// A `*` in the path stands for any run of characters, slashes and the query
-// included; `*.` before the host stands for any of its subdomains; `*` alone
-// matches every URL. URLs are compared by what they mean: scheme and host
-// without regard to case, the port only where it is not the scheme's own, the
-// path decoded and without dot segments. So nobody gets around a pattern by
-// another spelling.
+// A `*` in the path stands for any run of characters, slashes and the query included;
+// `*.` before the host stands for any of its subdomains; `*` alone matches every URL.
+// URLs are compared by what they mean: scheme and host without regard to case, the port
+// only if it is not the scheme's own, the path decoded and without dot segments. So
+// another spelling does not get around a pattern.
 //
-// Servers differ in what an encoded slash or a backslash is: a character of a segment,
-// or the end of it. A Pattern knows both readings. What it lets in ([Pattern.Match])
-// matches by both, and what it keeps out ([Pattern.Touches]) by one of them.
+// For some servers an encoded slash or a backslash is a character of a segment, for
+// others it ends the segment. A Pattern knows both readings. To let a URL in
+// ([Pattern.Match]) both must match; to keep it out ([Pattern.Touches]) one is enough.
 type Pattern struct {
 	raw        string
 	all        bool
@@ -37,9 +36,9 @@ type readings[T any] struct {
 	loose  T // they are slashes
 }
 
-// ParsePattern reads a pattern: `*`, or an http or https URL with a path. A
-// path has to be there so that `https://example.org*`, which looks right and
-// also matches `https://example.org.evil.example/`, can't be written.
+// ParsePattern reads a pattern: `*`, or an http or https URL with a path. The path is
+// required because `https://example.org*` looks right and would also match
+// `https://example.org.evil.example/`.
 func ParsePattern(s string) (Pattern, error) {
 	if s == "*" {
 		return Pattern{raw: s, all: true}, nil
@@ -74,8 +73,8 @@ func ParsePattern(s string) (Pattern, error) {
 // String returns the pattern as it was written.
 func (p Pattern) String() string { return p.raw }
 
-// Match reports whether rawURL is one that the pattern means, however a server reads
-// its path. What is not an http or https URL matches no pattern but `*`.
+// Match reports whether the pattern matches rawURL, however a server reads its path.
+// Anything but an http or https URL matches only the pattern `*`.
 func (p Pattern) Match(rawURL string) bool {
 	if p.all {
 		return true
@@ -84,8 +83,8 @@ func (p Pattern) Match(rawURL string) bool {
 	return ok && glob(p.parts.strict, path.strict) && glob(p.parts.loose, path.loose)
 }
 
-// Touches reports whether there is a server to which rawURL is one that the pattern
-// means. It is Match for patterns that keep something out.
+// Touches reports whether the pattern matches rawURL as some server may read it. It is
+// Match for patterns that keep something out.
 func (p Pattern) Touches(rawURL string) bool {
 	if p.all {
 		return true
@@ -94,7 +93,7 @@ func (p Pattern) Touches(rawURL string) bool {
 	return ok && (glob(p.parts.strict, path.strict) || glob(p.parts.loose, path.loose))
 }
 
-// pathOf is the path of rawURL, where scheme and host are those of the pattern.
+// pathOf is the path of rawURL. Ok says whether scheme and host match the pattern.
 func (p Pattern) pathOf(rawURL string) (path readings[string], ok bool) {
 	if p.host == "" {
 		return path, false
@@ -108,7 +107,7 @@ func (p Pattern) pathOf(rawURL string) (path readings[string], ok bool) {
 	} else {
 		ok = u.host == p.host
 	}
-	// A star in a URL is none of a pattern.
+	// A star in a URL is not that of a pattern.
 	star := strings.NewReplacer("*", "%2A")
 	return readings[string]{star.Replace(u.path.strict), star.Replace(u.path.loose)}, ok
 }
@@ -147,7 +146,7 @@ type canonicalURL struct {
 	path         readings[string] // with the query behind it
 }
 
-// canonical takes a URL apart so that two spellings of one are equal.
+// canonical splits a URL so that two spellings of it are equal.
 func canonical(raw string) (canonicalURL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -158,7 +157,7 @@ func canonical(raw string) (canonicalURL, error) {
 	case c.scheme != "http" && c.scheme != "https":
 		return c, errors.New("the scheme is not http or https")
 	case u.User != nil:
-		return c, errors.New("it holds a user name")
+		return c, errors.New("it has a user name")
 	}
 	c.host = strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if c.host == "" {
@@ -178,8 +177,8 @@ func canonical(raw string) (canonicalURL, error) {
 	return c, nil
 }
 
-// decode decodes an escaped path, except for what would then be taken for something
-// else: a slash, the start of a query, a star of a pattern, or another escape.
+// decode decodes an escaped path, except for characters with another meaning: a slash,
+// the start of a query, a star of a pattern, or another escape.
 func decode(escaped string) string {
 	var b strings.Builder
 	for i := 0; i < len(escaped); i++ {
@@ -203,7 +202,7 @@ func decode(escaped string) string {
 // clean removes dot segments.
 func clean(decoded string) string {
 	out := path.Clean("/" + decoded)
-	// Clean drops the slash at the end, which a dot segment stands for, too.
+	// Clean drops the slash at the end. A dot segment at the end means a slash, too.
 	switch _, last := path.Split(decoded); {
 	case out == "/":
 	case last == "", last == ".", last == "..":

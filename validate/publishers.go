@@ -9,15 +9,15 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Publisher is someone who may publish by a credential (HUB-53).
+// Publisher may publish with a credential (HUB-53).
 type Publisher struct {
 	Name string
-	// Topics says what it may publish to.
+	// Topics are the topics that it may publish to.
 	Topics []Pattern
-	// TokenSHA256 holds the hashes of its bearer tokens. The tokens themselves
-	// are stored nowhere.
+	// TokenSHA256 are the hashes of its bearer tokens. The tokens themselves are not
+	// stored.
 	TokenSHA256 [][sha256.Size]byte
-	// Secret is what it signs bodies with; empty: it does not.
+	// Secret is the secret with which it signs bodies; empty: it does not sign.
 	Secret string
 }
 
@@ -32,9 +32,8 @@ var (
 	ErrNotCovered = errors.New("the credential does not cover this topic")
 )
 
-// foreignSignatureWork bounds, in bytes hashed, how far a signature is looked
-// for among the publishers that do not cover the topic anyway. It is only there
-// to say 403 rather than 401.
+// foreignSignatureWork bounds, in bytes hashed, the search for a signature among the
+// publishers that do not cover the topic. It only serves to answer 403 instead of 401.
 const foreignSignatureWork = 64 << 20
 
 // Publishers is the registry of publishers. The zero Publishers is empty. It
@@ -48,7 +47,7 @@ func NewPublishers(list []Publisher) *Publishers {
 	return p
 }
 
-// Replace puts list, which it keeps, in the place of what was there.
+// Replace replaces the list by list, which it keeps.
 func (p *Publishers) Replace(list []Publisher) { p.list.Store(&list) }
 
 func (p *Publishers) all() []Publisher {
@@ -58,9 +57,9 @@ func (p *Publishers) all() []Publisher {
 	return nil
 }
 
-// ByToken returns the publisher that has this bearer token and covers topic, or
-// ErrUnknownCredential, or with ErrNotCovered the one that has it. Every hash is
-// compared, each in constant time.
+// ByToken returns the publisher that has this bearer token and covers topic. Otherwise
+// the error is ErrUnknownCredential, or ErrNotCovered with the publisher that has the
+// token. Every hash is compared, each in constant time.
 func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 	sum := sha256.Sum256([]byte(token))
 	found, covering := -1, -1
@@ -85,10 +84,10 @@ func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 	return list[covering], nil
 }
 
-// BySignature returns the publisher that covers topic and whose secret signed
-// body like header, an X-Hub-Signature, says; else ErrUnknownCredential, or with
-// ErrNotCovered the one whose secret it was. Before body is hashed with each secret,
-// room is asked whether it may be; an error of it ends the search and comes back.
+// BySignature returns the publisher that covers topic and with whose secret header, an
+// X-Hub-Signature, signs body. Otherwise the error is ErrUnknownCredential, or
+// ErrNotCovered with the publisher of the secret. It calls room before it hashes body
+// with each secret. An error of room ends the search and is returned.
 func (p *Publishers) BySignature(header string, body []byte, topic string, room func() error) (Publisher, error) {
 	list := p.all()
 	var foreign []int

@@ -157,15 +157,15 @@ func TestChecksUnderWayAreShared(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		from(1, maxFlights)
-		if got := d.count(); got != maxFlights/flightsPart {
-			t.Errorf("%d checks of one requester are under way, want %d", got, maxFlights/flightsPart)
+		from(1, maxChecks)
+		if got := d.count(); got != maxChecks/requesterFraction {
+			t.Errorf("%d checks of one requester are under way, want %d", got, maxChecks/requesterFraction)
 		}
 		for requester := 2; requester < 10; requester++ {
-			from(requester, maxFlights/flightsPart)
+			from(requester, maxChecks/requesterFraction)
 		}
-		if got := d.count(); got != maxFlights {
-			t.Errorf("%d checks of strangers are under way, want %d", got, maxFlights)
+		if got := d.count(); got != maxChecks {
+			t.Errorf("%d checks of strangers are under way, want %d", got, maxChecks)
 		}
 		wg.Go(func() {
 			if err := c.Check(forEstablished(t.Context()), fakeTopic); err != nil {
@@ -173,7 +173,7 @@ func TestChecksUnderWayAreShared(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if got := d.count(); got != maxFlights+1 {
+		if got := d.count(); got != maxChecks+1 {
 			t.Error("an established topic is not asked")
 		}
 		wg.Wait()

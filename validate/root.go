@@ -5,12 +5,12 @@ import "bytes"
 // maxProlog is how far into a document its root is looked for.
 const maxProlog = 64 << 10
 
-// IsSitemap reports whether a document of application/xml is to be judged as one of
-// ResourceSync: its root is urlset or sitemapindex, of whatever namespace, or there
-// is none to be found in its first 64 KiB. Others, such as feeds, are plain content.
+// IsSitemap reports whether a document of application/xml must follow the rules of
+// ResourceSync: its root is urlset or sitemapindex, of whatever namespace, or no root is
+// found in its first 64 KiB. Others, such as feeds, are plain content.
 //
-// It decodes nothing: comments, instructions and a document type declaration are
-// passed over, and entities stay what they are.
+// It skips comments, instructions and a document type declaration, and does not resolve
+// entities.
 func IsSitemap(doc []byte) bool {
 	switch string(rootName(doc)) {
 	case "urlset", "sitemapindex", "":
@@ -19,7 +19,7 @@ func IsSitemap(doc []byte) bool {
 	return false
 }
 
-// rootName returns the local name of doc's root element; nil where it finds none.
+// rootName returns the local name of doc's root element; nil if it finds none.
 func rootName(doc []byte) []byte {
 	doc = narrowed(doc[:min(len(doc), maxProlog)])
 	for {
@@ -40,7 +40,7 @@ func rootName(doc []byte) []byte {
 }
 
 // narrowed returns doc without a byte order mark, and one byte for each character of
-// UTF-16, which is enough where all that matters is ASCII.
+// UTF-16, which is enough to find names in ASCII.
 func narrowed(doc []byte) []byte {
 	var low int // which byte of each pair
 	switch {
@@ -61,21 +61,21 @@ func narrowed(doc []byte) []byte {
 	for ; len(doc) >= 2; doc = doc[2:] {
 		c := doc[low]
 		if doc[1-low] != 0 {
-			c = 0x80 // a letter, as far as anybody here can tell
+			c = 0x80 // any letter beyond ASCII
 		}
 		out = append(out, c)
 	}
 	return out
 }
 
-// after returns what comes after the first end in doc; nil where there is none.
+// after returns what comes after the first end in doc; nil if there is none.
 func after(doc []byte, end string) []byte {
 	_, rest, _ := bytes.Cut(doc, []byte(end))
 	return rest
 }
 
-// afterDoctype passes over a document type declaration and the declarations in it,
-// whose literals, comments and instructions may hold anything.
+// afterDoctype skips a document type declaration and the declarations in it, whose
+// literals, comments and instructions may contain anything.
 func afterDoctype(doc []byte) []byte {
 	for depth := 0; len(doc) > 0; {
 		switch c := doc[0]; {
@@ -100,8 +100,8 @@ func afterDoctype(doc []byte) []byte {
 	return nil
 }
 
-// localName returns the name that begins a start tag, without its prefix; nil where
-// it does not end, or is none.
+// localName returns the name that begins a start tag, without its prefix; nil if it does
+// not end, or is no name.
 func localName(tag []byte) []byte {
 	end := bytes.IndexAny(tag, " \t\r\n/>")
 	if end <= 0 || !startsName(tag[0]) {

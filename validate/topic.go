@@ -23,42 +23,42 @@ type TopicMode string
 // The modes. The empty one is TopicRequire.
 const (
 	TopicRequire TopicMode = "require" // a topic that does not name this hub is refused
-	TopicWarn    TopicMode = "warn"    // it is let through with a warning
-	TopicOff     TopicMode = "off"     // nothing is asked
+	TopicWarn    TopicMode = "warn"    // it is accepted with a warning
+	TopicOff     TopicMode = "off"     // nothing is requested
 )
 
-// How long what a topic URI said is remembered. StayGood is how long a good answer of
-// an established topic counts while the topic URI can't be asked again.
+// How long the answer of a topic URI is remembered. StayGood is how long a good answer of
+// an established topic counts while the topic URI cannot be requested again.
 const (
 	RememberGood = 5 * time.Minute
 	RememberBad  = 10 * time.Second
 	StayGood     = 24 * time.Hour
 )
 
-// warnWait is how long a check whose outcome is only a warning may hold up
-// whoever asked. The check itself goes on.
+// warnWait is how long a caller waits for a check whose result is only a warning. The
+// check itself goes on.
 const warnWait = 2 * time.Second
 
-// maxFlights is how many topics are asked at once for strangers, and reservedFlights
-// how many for what is established, beside these. One requester may have one in
-// flightsPart of either.
+// maxChecks is how many topics are checked at once for strangers, and reservedChecks how
+// many in addition for established ones. One requester may use a quarter of
+// either.
 const (
-	maxFlights      = 1000
-	reservedFlights = 500
-	flightsPart     = 4
+	maxChecks         = 1000
+	reservedChecks    = 500
+	requesterFraction = 4
 )
 
-// DeniedError says that the topic URI gave an answer, and that it is no.
+// DeniedError says that the answer of the topic URI is negative.
 type DeniedError struct{ Reason string }
 
 func (e *DeniedError) Error() string { return e.Reason }
 
-// UnsureError says that the topic URI could not be asked; later it may be.
+// UnsureError says that the topic URI gave no usable answer. It may later.
 type UnsureError struct {
 	Reason string
-	After  time.Duration // when to try again; zero: it did not say
-	// Passing says that it was a 5xx, a failure of DNS, a time limit, or that this hub
-	// was asking too many at once: nothing that speaks against the topic.
+	After  time.Duration // when to try again; zero: unknown
+	// Passing says that the cause was a 5xx, a failure of DNS, a time limit, or too many
+	// checks of this hub at once. None of these speaks against the topic.
 	Passing bool
 }
 
@@ -80,11 +80,11 @@ type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// Budget limits the requests to hosts that did not confirm that they want them.
+// Budget limits the requests to hosts that have not confirmed them.
 type Budget interface {
-	// Begin asks for one request to a host. If wait is 0 the request may be sent now
-	// with the returned context, and confirm is called if the host wanted it; else it
-	// may be asked for again after wait. Begin is called from many goroutines.
+	// Begin reserves one request to a host. If wait is 0, send the request with the
+	// returned context, and call confirm if the host confirms it. Else try again after
+	// wait. Many goroutines may call Begin.
 	Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration)
 }
 
@@ -101,20 +101,20 @@ type TopicOptions struct {
 	// Remember is how many topics are remembered at most, and ten times as many
 	// established ones apart from these. Zero: 10,000.
 	Remember int
-	// Warn is told what TopicWarn lets through; nil: nobody is.
+	// Warn, if set, is called for each topic that TopicWarn accepts with a warning.
 	Warn func(topic string, err error)
 }
 
-// TopicChecker asks topic URIs whether they name this hub (HUB-53, HUB-54) and
-// whether they serve what was posted. On whose behalf it asks, the contexts of its
-// methods say (egress.WithAsker). It may be shared between goroutines.
+// TopicChecker requests topic URIs, and checks whether they name this hub (HUB-53,
+// HUB-54) and whether they serve what was posted. The contexts of its methods say on
+// whose behalf (egress.WithAsker). It may be shared between goroutines.
 type TopicChecker struct {
 	o      TopicOptions
 	ctx    context.Context // of the checks under way; Close cancels it
 	cancel context.CancelFunc
-	known  *lru.Cache[uuid.UUID, verdict] // by journal.TopicID
-	// established are the latest good answers of established topics, which other names
-	// do not push out. An answer that is not good takes a topic out.
+	known  *lru.Cache[uuid.UUID, pastAnswer] // by journal.TopicID
+	// established are the latest good answers of established topics, which other names do
+	// not evict. A bad answer removes a topic.
 	established *lru.Cache[uuid.UUID, time.Time]
 
 	mu       sync.Mutex
@@ -124,20 +124,20 @@ type TopicChecker struct {
 	wg       sync.WaitGroup     // counts what is under way
 }
 
-// route is a topic, and whether it is asked out of the reserve: what a stranger's
-// request comes to says nothing of what one with a reserve would come to.
+// route is a topic, and whether it is requested out of the reserve. The result of a
+// stranger's request does not predict that of one with a reserve.
 type route struct {
 	topic   string
 	reserve bool
 }
 
-// flight is one check under way. Err is to be read after done is closed.
+// flight is one check under way. Read err only after done is closed.
 type flight struct {
 	done chan struct{}
 	err  error
 }
 
-type verdict struct {
+type pastAnswer struct {
 	err   error
 	until time.Time
 }
@@ -151,7 +151,7 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if !slices.Contains([]TopicMode{TopicRequire, TopicWarn, TopicOff}, o.Mode) {
 		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
 	}
-	known, err := lru.New[uuid.UUID, verdict](o.Remember)
+	known, err := lru.New[uuid.UUID, pastAnswer](o.Remember)
 	if err != nil {
 		return nil, err
 	}
@@ -162,35 +162,34 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	c := &TopicChecker{
 		o: o, known: known, established: established,
 		flights: make(map[route]*flight), readings: make(map[route]*reading),
-		busy: map[bool]*quota{false: {limit: maxFlights, by: make(map[uint64]int)}, true: {limit: reservedFlights, by: make(map[uint64]int)}},
+		busy: map[bool]*quota{false: {limit: maxChecks, by: make(map[uint64]int)}, true: {limit: reservedChecks, by: make(map[uint64]int)}},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Close breaks off the checks that are under way and waits for them. A Check
-// after it fails.
+// Close cancels the checks under way and waits for them. A Check after it fails.
 func (c *TopicChecker) Close() {
 	c.cancel()
 	c.wg.Wait()
 }
 
-// Check asks the topic URI whether it names itself and this hub: in Link headers, or
-// where these name no hub, in the first 64 KiB of its HTML page or feed (DST-01). Four
-// things can happen:
+// Check requests the topic URI, and checks whether it names itself and this hub: in Link
+// headers, or if these name no hub, in the first 64 KiB of its HTML page or feed
+// (DST-01). Four things can happen:
 //
 //   - nil: it does, or the mode lets it pass;
 //   - *DeniedError: it answered and does not, or its address is refused;
-//   - *WaitError: its host may not be asked before some time has passed;
-//   - another error: it could not be asked, or the caller's ctx ended.
+//   - *WaitError: its host may not be requested before some time has passed;
+//   - another error: there was no answer, or the caller's ctx ended.
 //
-// An answer is remembered, 5 minutes where it is good and 10 seconds where it
-// is not. After that the good answer of a topic that is established counts on, for 24
-// hours at most, as long as asking again comes to a *WaitError or to an *UnsureError
-// that is Passing. Any answer that does not name this hub ends it.
+// An answer is remembered, 5 minutes if it is good and 10 seconds if not. After that the
+// good answer of an established topic still counts, for 24 hours at most, as long as new
+// requests end with a *WaitError or with an *UnsureError that is Passing. Any answer that
+// does not name this hub ends that.
 //
-// Callers that ask for one topic at once share one request, which a caller that goes
-// away does not end; those with a reserve share none with strangers.
+// Concurrent calls for one topic share one request, which goes on if a caller leaves.
+// Calls with a reserve share none with strangers.
 func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	if c.o.Mode == TopicOff {
 		return nil
@@ -199,7 +198,7 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	if v, ok := c.remembered(id); ok {
 		return c.enforced(v.err)
 	}
-	f, err := c.join(topic, a) //nolint:contextcheck // the check is shared, and outlives the one who asked first
+	f, err := c.join(topic, a) //nolint:contextcheck // the check is shared, and outlives its first caller
 	if err != nil {
 		return c.enforced(c.excused(id, a, err))
 	}
@@ -219,18 +218,18 @@ func (c *TopicChecker) Check(ctx context.Context, topic string) error {
 	}
 }
 
-// remembered is what a topic URI said, while that needs no asking again.
-func (c *TopicChecker) remembered(id uuid.UUID) (v verdict, ok bool) {
+// remembered is the answer of a topic URI, as long as it needs no new request.
+func (c *TopicChecker) remembered(id uuid.UUID) (v pastAnswer, ok bool) {
 	now := time.Now()
 	if v, ok = c.known.Get(id); ok && now.Before(v.until) {
 		return v, true
 	}
 	at, ok := c.established.Get(id)
-	return verdict{}, ok && now.Before(at.Add(RememberGood))
+	return pastAnswer{}, ok && now.Before(at.Add(RememberGood))
 }
 
-// excused is nil where err says nothing against an established topic whose good
-// answer still counts; else it is err.
+// excused is nil if err says nothing against an established topic whose good answer still
+// counts; else it is err.
 func (c *TopicChecker) excused(id uuid.UUID, a egress.Asker, err error) error {
 	var wait *WaitError
 	var unsure *UnsureError
@@ -277,10 +276,10 @@ type quota struct {
 	by         map[uint64]int
 }
 
-// acquire counts one more check of a requester, and returns false if there is no room
-// for it. Requester 0 is nobody in particular.
+// acquire counts one more check of a requester, and returns false if there is no room for
+// it. Requester 0 stands for unknown ones.
 func (q *quota) acquire(requester uint64) bool {
-	if q.all >= q.limit || requester != 0 && q.by[requester] >= q.limit/flightsPart {
+	if q.all >= q.limit || requester != 0 && q.by[requester] >= q.limit/requesterFraction {
 		return false
 	}
 	q.all++
@@ -303,7 +302,7 @@ func (c *TopicChecker) enforced(err error) error {
 	return err
 }
 
-// look asks the topic URI for a and remembers the answer.
+// look requests the topic URI for a and remembers the answer.
 func (c *TopicChecker) look(topic string, a egress.Asker) error {
 	ctx, cancel := context.WithTimeout(egress.WithAsker(c.ctx, a), c.o.Timeout)
 	defer cancel()
@@ -312,28 +311,29 @@ func (c *TopicChecker) look(topic string, a egress.Asker) error {
 	return err
 }
 
-// remember keeps what a topic URI said, and tells of what is let pass.
+// remember stores the answer of a topic URI, and warns about topics that are accepted
+// nevertheless.
 func (c *TopicChecker) remember(topic string, a egress.Asker, err error) {
 	_, denied := err.(*DeniedError) //nolint:errorlint // this package makes them itself and wraps none
 	id := journal.TopicID(topic)
 	switch now := time.Now(); {
 	case err == nil:
-		c.known.Add(id, verdict{until: now.Add(RememberGood)})
+		c.known.Add(id, pastAnswer{until: now.Add(RememberGood)})
 		if a.Established || c.established.Contains(id) {
 			c.established.Add(id, now)
 		}
 	case denied:
 		c.established.Remove(id)
-		c.known.Add(id, verdict{err: err, until: now.Add(RememberBad)})
+		c.known.Add(id, pastAnswer{err: err, until: now.Add(RememberBad)})
 	}
 	if err != nil && c.o.Mode == TopicWarn && c.o.Warn != nil {
 		c.o.Warn(topic, err)
 	}
 }
 
-// unsay ends the good answer of an established topic where err is that of an answer
-// which does not name this hub, though it was asked for something else.
-func (c *TopicChecker) unsay(topic string, err error) {
+// forget ends the good answer of an established topic if err is that of an answer that
+// does not name this hub, whatever it was requested for.
+func (c *TopicChecker) forget(topic string, err error) {
 	var denied *DeniedError
 	if errors.As(err, &denied) {
 		c.established.Remove(journal.TopicID(topic))

@@ -12,25 +12,24 @@ import (
 const (
 	// MaxParams is how many parameters a form may have, known or not.
 	MaxParams = 256
-	// MaxFormBytes is room enough for every form that is within the other
-	// limits: a ping of MaxPing topics of MaxURL bytes, all percent-encoded.
-	// ParseForm does not check it: whoever reads a body need not read more. A
-	// hub that takes no pings does with less.
+	// MaxFormBytes is room enough for every form that is within the other limits: a ping
+	// of MaxPing topics of MaxURL bytes, all percent-encoded. ParseForm does not check
+	// it: a server need not read more of a body. A hub without pings needs less.
 	MaxFormBytes = 1 << 20
 )
 
 // FormError says what is wrong with a request, so that a hub can answer it with
 // 400 and one plain sentence (HUB-14).
 type FormError struct {
-	// Param is the parameter at fault, empty where it is the form as a whole.
+	// Param is the parameter at fault, empty if it is the form as a whole.
 	Param string
-	// Reason goes on from the parameter's name: what is wrong with it, and
-	// what to send instead.
+	// Reason continues the parameter's name: what is wrong with it, and what to send
+	// instead.
 	Reason string
 }
 
-// Error returns the whole sentence, without a full stop. It never holds a
-// secret or a URL.
+// Error returns the whole sentence, without a full stop. It never contains a secret or a
+// URL.
 func (e *FormError) Error() string {
 	if e.Param == "" {
 		return "the form " + e.Reason
@@ -42,8 +41,8 @@ func formError(param, format string, args ...any) error {
 	return &FormError{Param: param, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Form is what a form says, in the order in which it says it and with all
-// repeats. The zero Form is empty.
+// Form has the parameters of a form, in its order and with all repeats. The zero Form is
+// empty.
 type Form struct{ params []Param }
 
 // ParseForm decodes the body of a request of type
@@ -51,7 +50,7 @@ type Form struct{ params []Param }
 // error is a *FormError: more than MaxParams parameters, a broken percent
 // escape, or text that is not UTF-8. Any & separates, a semicolon does not.
 func ParseForm(body []byte) (Form, error) {
-	// Counted before anything is decoded, so that refusing costs next to nothing.
+	// Count before decoding anything, so that a refusal costs next to nothing.
 	if n := bytes.Count(body, []byte("&")) + 1; n > MaxParams {
 		return Form{}, formError("", "has %d parameters, and %d are the most that are read: send only those that the request needs", n, MaxParams)
 	}
@@ -74,7 +73,7 @@ func ParseForm(body []byte) (Form, error) {
 	return f, nil
 }
 
-// decode undoes the form encoding, or says why that can't be done.
+// decode undoes the form encoding, or returns why it cannot.
 func decode(s string) (decoded, reason string) {
 	decoded, err := url.QueryUnescape(s)
 	switch {
@@ -86,8 +85,8 @@ func decode(s string) (decoded, reason string) {
 	return decoded, ""
 }
 
-// show makes text of a stranger fit to stand in a sentence: short, and quoted
-// unless it looks like a parameter's name.
+// show prepares text of a stranger for a sentence: short, and quoted unless it looks like
+// a parameter's name.
 func show(s string) string {
 	const most = 40
 	if len(s) <= most && isToken(s) {
@@ -107,8 +106,8 @@ func quote(s string, most int) string {
 	return strconv.QuoteToASCII(s[:most]) + "..."
 }
 
-// All returns the values of a parameter in the order they were sent, nil where
-// it was not.
+// All returns the values of a parameter in the order they were sent, nil if it was not
+// sent.
 func (f Form) All(name string) []string {
 	var values []string
 	for _, p := range f.params {
@@ -119,9 +118,9 @@ func (f Form) All(name string) []string {
 	return values
 }
 
-// One returns the value of a parameter that has one, and whether it was sent.
-// Sent again with the same value it is still one; with another value there is
-// no telling which was meant, and the error is a *FormError (HUB-09).
+// One returns the value of a parameter that has one, and whether it was sent. A parameter
+// that is sent again with the same value still has one. With another value it is
+// ambiguous, and the error is a *FormError (HUB-09).
 func (f Form) One(name string) (value string, sent bool, err error) {
 	for _, p := range f.params {
 		switch {

@@ -8,13 +8,12 @@ import (
 
 // Link is one link of a Link header (RFC 8288).
 type Link struct {
-	// Target is what stands between the angle brackets, a URL or a reference
-	// relative to the URL of the answer that bore the header.
+	// Target is the text between the angle brackets, a URL or a reference relative to the
+	// URL of the answer with the header.
 	Target string
 	// Rels are the relation types: one link that says rel="self hub" is two.
 	Rels []string
-	// Anchor, where not empty, says that the link is about another resource
-	// than the one that bore it.
+	// Anchor, if not empty, says that the link is about another resource.
 	Anchor string
 	// Params are the other parameters, names in lower case, in order.
 	Params []Param
@@ -29,8 +28,8 @@ func (l Link) Has(rel string) bool {
 	})
 }
 
-// Targets returns the targets of those links that have a relation type, in
-// order. Links with an anchor are about something else and left out.
+// Targets returns the targets of those links that have a relation type, in order. Links
+// with an anchor are about something else and are ignored.
 func Targets(links []Link, rel string) []string {
 	var targets []string
 	for _, l := range links {
@@ -41,10 +40,10 @@ func Targets(links []Link, rel string) []string {
 	return targets
 }
 
-// String writes the link as a Link header has it: <target>; rel="...". Whatever
-// its fields hold, the text is one link and safe in a header: characters that
-// could end the target are percent-encoded, quotes are escaped, control
-// characters become underscores, and parameters that can't be are left out.
+// String writes the link as a Link header has it: <target>; rel="...". Whatever its
+// fields are, the text is one link and safe in a header: characters that could end the
+// target are percent-encoded, quotes are escaped, control characters become underscores,
+// and parameters without a valid name are omitted.
 func (l Link) String() string { return FormatLinks(l) }
 
 // FormatLinks writes links as the value of a single Link header (HUB-43).

@@ -11,13 +11,12 @@ const (
 
 const space = " \t"
 
-// ParseLinks reads the values of all Link headers of a message, which mean the
-// same in one header as in several (RFC 8288). It never fails, since a header
-// is seldom written by whom it serves: what can't be read is passed over, up to
-// the next comma. Commas and semicolons may stand in targets and in quotes; a
-// value may lack its quotes and a parameter its semicolon; elements may be
-// empty. Of several rel or anchor parameters the first counts, and a link
-// without any relation type is none.
+// ParseLinks reads the values of all Link headers of a message, which mean the same in
+// one header as in several (RFC 8288). It never fails, since those who read a header
+// seldom control how it is written: it skips what it cannot read, up to the next comma.
+// Commas and semicolons may stand in targets and in quotes, a value may lack its quotes
+// and a parameter its semicolon, and elements may be empty. Of several rel or anchor
+// parameters the first counts. A link without any relation type is ignored.
 func ParseLinks(values []string) []Link {
 	var links []Link
 	for _, v := range values {
@@ -31,12 +30,12 @@ func ParseLinks(values []string) []Link {
 	return links
 }
 
-// linkScanner eats a header from the front. Each step takes at least a byte and
-// none looks at a byte again, so that the work is linear.
+// linkScanner consumes a header from the front. Each step consumes at least a byte and
+// none reads a byte again, so the work is linear.
 type linkScanner struct{ s string }
 
-// seek goes to the next link, past everything that is none. It reports whether
-// there is one with an end.
+// seek skips everything before the next link. It reports whether there is a link with an
+// end.
 func (s *linkScanner) seek() bool {
 	for {
 		s.trim(space + ",")
@@ -53,7 +52,7 @@ func (s *linkScanner) seek() bool {
 	}
 }
 
-// link takes the link at the front.
+// link consumes the link at the front.
 func (s *linkScanner) link() Link {
 	s.s = s.s[1:]
 	l := Link{Target: strings.Trim(s.until(">"), space)}
@@ -61,7 +60,7 @@ func (s *linkScanner) link() Link {
 	var hasRel, hasAnchor bool
 	for {
 		s.trim(space + ";")
-		// What begins with < is the next link, without the comma between.
+		// A < begins the next link, without the comma between them.
 		if s.s == "" || s.s[0] == ',' || s.s[0] == '<' {
 			return l
 		}
@@ -85,7 +84,7 @@ func (s *linkScanner) link() Link {
 	}
 }
 
-// param takes a parameter: a name, and a value where there is one.
+// param consumes a parameter: a name, and a value if there is one.
 func (s *linkScanner) param() (name, value string) {
 	name = strings.ToLower(s.until(space + `=;,<"`))
 	s.trim(space)
@@ -105,19 +104,19 @@ func (s *linkScanner) param() (name, value string) {
 
 func (s *linkScanner) trim(cutset string) { s.s = strings.TrimLeft(s.s, cutset) }
 
-// until takes everything before the first of some characters, or all.
+// until consumes everything before the first of some characters, or all.
 func (s *linkScanner) until(chars string) string {
 	i := strings.IndexAny(s.s, chars)
 	if i < 0 {
 		i = len(s.s)
 	}
-	taken := s.s[:i]
+	before := s.s[:i]
 	s.s = s.s[i:]
-	return taken
+	return before
 }
 
-// quoted takes the quoted string at the front and returns what it means. One
-// without an end goes to the end of the header.
+// quoted consumes the quoted string at the front and returns its value. A string without
+// an end extends to the end of the header.
 func (s *linkScanner) quoted() string {
 	s.s = s.s[1:]
 	value := s.until(`"\`)

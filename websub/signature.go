@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// SignatureMethod is a way of signing deliveries, by the name it has in
-// X-Hub-Signature (WebSub 7.1.1). Its zero value is none.
+// SignatureMethod is a way of signing deliveries, by the name it has in X-Hub-Signature
+// (WebSub 7.1.1). The zero value is not a method.
 type SignatureMethod string
 
 // The methods. Subscribers should be given at least SHA256 (WebSub 8.3).
@@ -65,11 +65,11 @@ func (m SignatureMethod) sum(secret string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// VerifySignature tells whether header, the value of X-Hub-Signature, signs
-// body with secret (WebSub 7.1). It must use one of the accepted methods; where
-// none is given, any that WebSub names will do. The comparison takes the same
-// time wherever the two differ; the hexadecimal digits may be of either case. The
-// error wraps one of the ErrSignature variables. An empty secret signs nothing.
+// VerifySignature checks that header, the value of X-Hub-Signature, signs body with
+// secret (WebSub 7.1). It must use one of the accepted methods, or if none is given, any
+// that WebSub names. The comparison needs the same time wherever the two differ. The
+// hexadecimal digits may be of either case. The error wraps one of the ErrSignature
+// variables. An empty secret signs nothing.
 func VerifySignature(header, secret string, body []byte, accepted ...SignatureMethod) error {
 	if secret == "" {
 		return ErrSignatureSecret

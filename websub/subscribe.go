@@ -13,21 +13,21 @@ const (
 	MaxSecret = 199
 	// MaxPing is how many different topics one ping may name.
 	MaxPing = 100
-	// MaxLease stands for every hub.lease_seconds that a Duration can't hold:
-	// the most whole seconds that it can.
+	// MaxLease stands for every hub.lease_seconds that is too large for a Duration. It is
+	// the most whole seconds of a Duration.
 	MaxLease = math.MaxInt64 / time.Second * time.Second
 )
 
-// SubscribeRequest is a request to subscribe or to unsubscribe, checked. Topic
-// and Callback are as they were sent, decoded once and normalised in nothing:
-// the two together, compared byte by byte, are the subscription (HUB-11).
+// SubscribeRequest is a request to subscribe or to unsubscribe, checked. Topic and
+// Callback are as they were sent, decoded once and not normalised. The two together,
+// compared byte by byte, identify the subscription (HUB-11).
 type SubscribeRequest struct {
 	Mode            Mode // ModeSubscribe or ModeUnsubscribe
 	Topic, Callback string
-	Secret          string // empty: deliveries are not to be signed
-	// Lease is what was asked for, positive whole seconds, where HasLease says
-	// that anything was. A hub clamps it into the range that it grants. It is
-	// never set when unsubscribing (HUB-06).
+	Secret          string // empty: deliveries are not signed
+	// Lease is the requested lease in positive whole seconds, if HasLease is set. A hub
+	// clamps it into the range that it grants. It is never set when unsubscribing
+	// (HUB-06).
 	Lease    time.Duration
 	HasLease bool
 }
@@ -43,7 +43,7 @@ func ParseSubscribe(f Form) (SubscribeRequest, error) {
 	if r.Mode == ModePublish {
 		return SubscribeRequest{}, formError(ParamMode, "is publish: send subscribe or unsubscribe")
 	}
-	if r.Callback, err = f.url(ParamCallback, "send the URL that notifications are to be delivered to"); err != nil {
+	if r.Callback, err = f.url(ParamCallback, "send the URL to which the hub shall deliver notifications"); err != nil {
 		return SubscribeRequest{}, err
 	}
 	if r.Topic, err = f.url(ParamTopic, "send the topic's URL, exactly as its Link rel=\"self\" has it"); err != nil {
@@ -76,10 +76,10 @@ func (f Form) url(param, send string) (string, error) {
 	return raw, CheckURL(param, raw)
 }
 
-// lease returns hub.lease_seconds and whether it was sent (HUB-05). An empty one
-// counts as not sent: clients send it for a field that nobody filled in. What is
-// written wrongly is refused; what is only out of range is for the hub to
-// clamp, so a number too great for a Duration is as good as MaxLease.
+// lease returns hub.lease_seconds and whether it was sent (HUB-05). An empty one counts
+// as not sent: clients send it for an empty field. Anything but digits is refused. A
+// number that is only out of range is left for the hub to clamp, so one that is too large
+// for a Duration becomes MaxLease.
 func (f Form) lease() (lease time.Duration, sent bool, err error) {
 	value, sent, err := f.One(ParamLeaseSeconds)
 	if !sent || err != nil || value == "" {

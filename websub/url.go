@@ -10,17 +10,15 @@ import (
 // MaxURL is how long a topic or a callback may be, in bytes.
 const MaxURL = 2048
 
-// maxHost is how long a host may be: no name of the DNS is longer (RFC 1035,
-// 2.3.4). What is remembered of hosts, of which there may be very many, is bounded
-// by it.
+// maxHost is how long a host may be: no name of the DNS is longer (RFC 1035, 2.3.4). It
+// bounds what is stored about hosts, of which there may be very many.
 const maxHost = 253
 
-// CheckURL tells whether raw can be a topic or a callback (HUB-02, HUB-04): an
-// absolute http or https URL with a host, without user name, password or
-// fragment, of at most MaxURL bytes, and of characters that may stand in a URL
-// and in a Link header. An error is a *FormError that begins with param. The
-// URL is only looked at, and no name is resolved: where it leads is a matter
-// for whoever connects.
+// CheckURL checks that raw can be a topic or a callback (HUB-02, HUB-04): an absolute
+// http or https URL with a host, without user name, password or fragment, of at most
+// MaxURL bytes, and of characters that may stand in a URL and in a Link header. An error
+// is a *FormError that begins with param. It resolves no name: the client that connects
+// checks where the URL leads.
 func CheckURL(param, raw string) error {
 	if raw == "" {
 		return formError(param, "is empty: send an absolute http or https URL")
@@ -30,18 +28,17 @@ func CheckURL(param, raw string) error {
 	}
 	for i := range len(raw) {
 		if !urlByte(raw[i]) {
-			return formError(param, "has the character 0x%02X at byte %d, which no URL may hold as it is: percent-encode it in the URL itself", raw[i], i+1)
+			return formError(param, "has the character 0x%02X at byte %d, which no URL may have as it is: percent-encode it in the URL itself", raw[i], i+1)
 		}
 	}
-	// A fragment is looked for in the text, since an empty one leaves no trace
-	// in the parsed URL.
+	// Look for the fragment in the text: an empty one leaves no trace in the parsed URL.
 	if strings.Contains(raw, "#") {
 		return formError(param, "has a fragment: send the URL without the # and what follows it")
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		// The error itself holds the URL, which may be a secret of its owner.
+		// The error itself contains the URL, which may be a secret of its owner.
 		return formError(param, "can't be read as a URL: send an absolute URL such as https://example.org/path")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return formError(param, "is not an http or https URL: send an absolute URL such as https://example.org/path")
@@ -54,18 +51,18 @@ func CheckURL(param, raw string) error {
 	case strings.Contains(u.Host, "%") || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
 		return formError(param, "has a percent escape in its host: send the host in ASCII, a name in other letters in its xn-- form, and an address without a zone")
 	case !strings.Contains(raw, u.EscapedPath()):
-		// It would go out in another spelling than it came in (HUB-40).
-		return formError(param, "has a character in its path that no path may hold as it is, such as { or |: percent-encode it in the URL itself")
+		// It would be sent in another spelling than it was received (HUB-40).
+		return formError(param, "has a character in its path that no path may have as it is, such as { or |: percent-encode it in the URL itself")
 	case !portOK(u.Port()):
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
 	return nil
 }
 
-// HubURL returns a hub's URL as it is compared with another: with "/" where its path
-// is empty (RFC 3986, 6.2.3). Nothing else is changed, and anything that is no http
-// or https URL comes back as it is. Topics and callbacks are compared as they are
-// sent (HUB-04).
+// HubURL returns the form of a hub's URL in which two are compared: with "/" where its
+// path is empty (RFC 3986, 6.2.3). Nothing else is changed, and anything that is no http
+// or https URL is returned as it is. Topics and callbacks are compared as they are sent
+// (HUB-04).
 func HubURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
@@ -131,8 +128,8 @@ func AppendQuery(rawURL string, params ...Param) string {
 	return b.String()
 }
 
-// escape encodes for a query in a way that reads the same to those who take a
-// plus sign for a space and those who don't.
+// escape encodes for a query. Readers get the same text whether or not they read a plus
+// sign as a space.
 func escape(s string) string {
 	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
 }

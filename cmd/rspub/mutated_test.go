@@ -235,7 +235,7 @@ func TestPackagesAreBounded(t *testing.T) {
 	for name, text := range m.files {
 		m.files[name] = regexp.MustCompile(` length="\d+"`).ReplaceAllString(text, "")
 	}
-	if code, found := m.validated(t, "--max-package", "100"); code != 0 || len(found) != 3 || m.zips.Load() != 3 || !strings.Contains(found[0], "larger than 100 B and was not looked at") {
+	if code, found := m.validated(t, "--max-package", "100"); code != 0 || len(found) != 3 || m.zips.Load() != 3 || !strings.Contains(found[0], "larger than 100 B and was not checked") {
 		t.Errorf("rshub validate exits %d: %q", code, found)
 	}
 }

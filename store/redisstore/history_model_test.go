@@ -243,7 +243,7 @@ func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 			f.fail("Head: %v", err)
 		}
 		d := validate.Continuity(head, f.known(h, topic, e), e, false)
-		switch d.Verdict {
+		switch d.Result {
 		case validate.Append:
 			e.Gap = d.Gap
 			_, err := h.s.Append(f.t.Context(), time.Now(), topic.url, e, head.Version)
@@ -271,7 +271,7 @@ func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 			f.did("%s: %s answered interval %d: expected %d", topic.url, h.id, topic.at, n)
 			topic.at = n
 		default:
-			f.fail("interval %d: %v", topic.at, d.Verdict)
+			f.fail("interval %d: %v", topic.at, d.Result)
 		}
 	}
 }

@@ -73,8 +73,8 @@ func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document
 	}
 }
 
-// expected is the capability that a listed document should have; empty where the
-// list does not say.
+// expected is the capability that a listed document should have; empty if the list does
+// not say.
 func (a *agreement) expected(e *resourcesync.Entry) string {
 	h := a.list.head
 	switch {
@@ -118,7 +118,7 @@ func (a *agreement) bytes(e *resourcesync.Entry, d *Document) {
 	}
 }
 
-// links compares where the document says that it belongs.
+// links compares the up and index links of the document with the list.
 func (a *agreement) links(e *resourcesync.Entry, d *Document) {
 	h := a.list.head
 	up, hasUp := d.head.Link("up")
@@ -143,8 +143,8 @@ func (a *agreement) links(e *resourcesync.Entry, d *Document) {
 	}
 }
 
-// isAt reports whether a link of another document leads to d; it is to be
-// believed where d came from no URL.
+// isAt reports whether a link of another document leads to d. If d came from no URL, it
+// returns true.
 func (d *Document) isAt(from *Document, href string) bool {
 	to := resolved(from, href)
 	return d.requested == "" || to == canonical(d.requested) || to == canonical(d.final)
@@ -163,8 +163,7 @@ func resolved(d *Document, href string) string {
 	return canonical(u.String())
 }
 
-// times compares what the entry says of the document's times with what the
-// document says itself.
+// times compares the times in the entry with those of the document.
 func (a *agreement) times(e *resourcesync.Entry, d *Document) {
 	h := &d.head
 	for _, t := range []struct {

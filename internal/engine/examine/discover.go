@@ -13,8 +13,8 @@ import (
 
 const wellKnown = "/.well-known/resourcesync"
 
-// discover finds the documents to begin with, and visits them: the Source Description,
-// or where there is none the Capability Lists that the URL leads to (C 6.3).
+// discover finds the documents to begin with, and visits them: the Source Description, or
+// if there is none the Capability Lists that the URL leads to (C 6.3).
 func (s *sourceCheck) discover(ctx context.Context, raw string) error {
 	base, err := url.Parse(raw)
 	if err != nil || !IsWeb(base) {
@@ -102,8 +102,8 @@ func descriptions(base *url.URL) []string {
 	return all
 }
 
-// noSource says why there is nothing to check: the server can't be reached or refuses
-// wherever it was asked, or it has no Source there.
+// noSource returns why there is nothing to check: all requests failed or were refused, or
+// the server has no Source there.
 func noSource(raw string, reasons []error) error {
 	for kind, other := range map[error]error{ErrUnreachable: errRedirect, ErrRefused: ErrRefused} {
 		if !slices.ContainsFunc(reasons, func(err error) bool { return !errors.Is(err, kind) && !errors.Is(err, other) }) {
@@ -116,8 +116,8 @@ func noSource(raw string, reasons []error) error {
 // maxFirst is how much of a resource or page is searched for links.
 const maxFirst = 1 << 20
 
-// linked finds Capability Lists from a resource, a page or any document. A document that
-// names no Capability List is itself where to begin.
+// linked finds Capability Lists from a resource, a page or any document. If a document
+// names no Capability List, the examination begins with that document.
 func (s *sourceCheck) linked(ctx context.Context, at string) ([]string, error) {
 	in, d, err := s.first(ctx, at, maxFirst)
 	if err != nil {

@@ -78,9 +78,9 @@ func (d *Document) count(change resourcesync.ChangeType) {
 	d.Counts.Add(change)
 }
 
-// readNotification applies the rules of a hub to a notification. It gives one line,
-// unless there are addresses or hashes that a hub accepts and others may not
-// understand, or strictness fails what a hub tolerates.
+// readNotification applies the rules of a hub to a notification. It reports one finding,
+// unless there are addresses or hashes that a hub accepts and others may not understand,
+// or Options.Strict fails what a hub tolerates.
 func (x *examination) readNotification(d *Document, body body) error {
 	r := resourcesync.NewNotificationReader(body.reader(), resourcesync.DefaultLimits)
 	n, err := r.Check()
@@ -134,8 +134,8 @@ func (d *Document) fail(err error) error {
 	return nil
 }
 
-// worse looks whether a document that breaks a rule is well-formed at all, which
-// CheckNotification does for any document.
+// worse checks whether a document that breaks a rule is well-formed at all.
+// CheckNotification does that for any document.
 func worse(body body, broken error) error {
 	var first, second *resourcesync.Error
 	_, err := resourcesync.CheckNotification(body.reader(), resourcesync.DefaultLimits)
@@ -146,7 +146,7 @@ func worse(body body, broken error) error {
 	return broken
 }
 
-// hint says where to go on from a web page, if the document is one.
+// hint reports the Capability Lists that a web page links to, if the document is one.
 func (d *Document) hint(body body) {
 	links, _ := resourcesync.LinksFromHTML(body.reader(), d.final) // what could be read
 	for _, to := range targets(links, websub.RelResourceSync) {
@@ -157,7 +157,7 @@ func (d *Document) hint(body body) {
 // readPackage reads a package of a dump and all that is in it.
 func (x *examination) readPackage(d *Document, in input) error {
 	if in.cut {
-		return fmt.Errorf("the package %s is too large to be held in memory; save it as a file, and validate that", in.name)
+		return fmt.Errorf("the package %s is too large for memory; save it as a file, and validate that", in.name)
 	}
 	r, err := resourcesync.NewDumpReader(in.at, in.size, resourcesync.DumpReadOptions{Strict: x.o.Strict})
 	if err != nil {
@@ -180,13 +180,13 @@ func (x *examination) readPackage(d *Document, in input) error {
 	}
 	x.warn(d)(r.Tolerated(), r.TolerationCount())
 	for _, name := range r.Extra() {
-		d.add(x.tolerable(Finding{Rule: "DOC-38", Message: fmt.Sprintf("the package holds a file %q that its manifest does not name", name)}))
+		d.add(x.tolerable(Finding{Rule: "DOC-38", Message: fmt.Sprintf("the package has a file %q that its manifest does not name", name)}))
 	}
 	return nil
 }
 
-// readBitstream reads one of the bitstreams of e, if there is one, since a manifest can
-// be relied upon only then.
+// readBitstream reads one of the bitstreams of e, if there is one. Only that shows
+// whether the manifest is right.
 func (d *Document) readBitstream(e resourcesync.Entry) func(io.ReadCloser, error) error {
 	return func(r io.ReadCloser, err error) error {
 		if errors.Is(err, resourcesync.ErrNoBitstream) {

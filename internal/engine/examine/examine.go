@@ -9,13 +9,13 @@ import (
 	"github.com/rshub/rshub/internal/base/web"
 )
 
-// Options configure an examination. Client is required where a URL is read.
+// Options configure an examination. Client is required to read a URL.
 type Options struct {
 	// Client makes the requests.
 	Client web.Doer
 	// Stdin is the document that CheckDocument calls "-".
 	Stdin io.Reader
-	// Strict makes a failure of each warning about a document.
+	// Strict turns each warning about a document into a failure.
 	Strict bool
 	// Follow makes CheckDocument check what the document lists as well. CheckSource
 	// always does.
@@ -37,7 +37,7 @@ type Options struct {
 // Result counts the findings of CheckSource.
 type Result struct {
 	Passed, Warned, Failed int
-	Documents, Resources   int // that were looked at
+	Documents, Resources   int // that were checked
 }
 
 // CheckDocument checks the document called name: a file, an http or https URL, or -
@@ -61,10 +61,10 @@ func CheckDocument(ctx context.Context, name string, o Options, report func(*Doc
 	return !x.failed, err
 }
 
-// CheckSource checks the Source that a URL leads to: the URL of its site, of its
-// Source Description, of any document or of any resource. It calls report for each
-// finding, from one goroutine. The error says why there was nothing to check, or that
-// ctx ended; what is wrong with the Source itself is in the findings.
+// CheckSource checks the Source that a URL leads to: the URL of its site, of its Source
+// Description, of any document or of any resource. It calls report for each finding, from
+// one goroutine. The error says why there was nothing to check, or that ctx ended; errors
+// of the Source itself are in the findings.
 func CheckSource(ctx context.Context, url string, o Options, report func(Finding)) (Result, error) {
 	return newSourceCheck(o, report).run(ctx, url)
 }

@@ -389,14 +389,14 @@ func TestSourcesAreBounded(t *testing.T) {
 	s := &shelf{files: files}
 	last := ""
 	r, err := CheckSource(t.Context(), fuzzHost, Options{Client: s}, func(f Finding) {
-		if strings.Contains(f.Message, "were looked at") || strings.Contains(f.Message, "lead to it") {
+		if strings.Contains(f.Message, "were checked") || strings.Contains(f.Message, "lead to it") {
 			last += f.String() + "\n"
 		}
 	})
 	if err != nil || s.requests > 2*maxChannels+maxDepth+2 || r.Documents > maxDepth+2 {
 		t.Errorf("%d requests, %+v, %v", s.requests, r, err)
 	}
-	for _, says := range []string{"WARN topic " + fuzzHost + "/t50: only 100 topics and hubs were looked at", "WARN document " + fuzzHost + "/15: what it lists was not looked at"} {
+	for _, says := range []string{"WARN topic " + fuzzHost + "/t50: only 100 topics and hubs were checked", "WARN document " + fuzzHost + "/15: what it lists was not checked"} {
 		if !strings.Contains(last, says) {
 			t.Errorf("%q\nis not in\n%s", says, last)
 		}

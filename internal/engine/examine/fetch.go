@@ -20,8 +20,8 @@ import (
 var (
 	// ErrAddress: it is not the URL of a web server.
 	ErrAddress = errors.New("no http or https URL")
-	// ErrNotFound: the server answers, and has nothing of ResourceSync there; or
-	// there is no such file.
+	// ErrNotFound: the server answers, but has nothing of ResourceSync there; or there is
+	// no such file.
 	ErrNotFound = errors.New("not found")
 	// ErrRefused: the server requires credentials, or its address is not called.
 	ErrRefused = errors.New("refused")
@@ -42,7 +42,7 @@ func failed(kind error, format string, args ...any) error {
 	return &failure{kind, fmt.Errorf(format, args...)}
 }
 
-// maxWait is the longest Retry-After that is waited for.
+// maxWait is the longest Retry-After that is obeyed.
 const maxWait = 30 * time.Second
 
 // answer is what a URL answered, after redirects.
@@ -78,14 +78,14 @@ func (x *examination) get(ctx context.Context, method, where string, header ...s
 	case errors.As(err, &redirect):
 		return nil, failed(errRedirect, "%w", err)
 	case errors.As(err, &none) && egress.Classify(err) == egress.FailureRefused:
-		return nil, failed(ErrRefused, "%s is not asked: %w; --dev allows loopback and private addresses", none.URL, none.Err)
+		return nil, failed(ErrRefused, "%s is not requested: %w; --dev allows loopback and private addresses", none.URL, none.Err)
 	case errors.As(err, &none):
 		return nil, failed(ErrUnreachable, "%s can't be reached: %w", none.URL, none.Err)
 	}
 	return nil, failed(ErrAddress, "%w", err)
 }
 
-// askable returns an error for what is not the URL of a web server.
+// askable returns an error if where is not the URL of a web server.
 func askable(where string) error {
 	if u, err := url.Parse(where); err != nil || !IsWeb(u) {
 		return ErrAddress
@@ -93,8 +93,8 @@ func askable(where string) error {
 	return nil
 }
 
-// ask sends one request when its host may be asked, and repeats it once if the server
-// says when.
+// ask sends one request when the pause of its host is over, and repeats it once if the
+// server says when.
 func (x *examination) ask(req *http.Request) (*http.Response, error) {
 	host := egress.HostPort(req.URL)
 	for again := true; ; again = false {
@@ -128,7 +128,7 @@ func (l limited) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// wait waits until a host may be asked, and sets when it may be asked again.
+// wait waits until the pause of a host is over, and begins the next one.
 func (x *examination) wait(ctx context.Context, host string) error {
 	if d := time.Until(x.asked[host]); d > 0 && !clock.Sleep(ctx, d) {
 		return ctx.Err()
@@ -137,8 +137,8 @@ func (x *examination) wait(ctx context.Context, host string) error {
 	return nil
 }
 
-// retryAfter reports whether a server asks for a later request, within the time that
-// somebody at a terminal waits for.
+// retryAfter reports whether a server asks for a later request, and not later than a
+// person at a terminal waits.
 func retryAfter(status int, header http.Header) (time.Duration, bool) {
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return 0, false
@@ -147,7 +147,8 @@ func retryAfter(status int, header http.Header) (time.Duration, bool) {
 	return after, asks && after <= maxWait
 }
 
-// refusal says what a status other than 200 means. Name is the URL before redirects.
+// refusal returns the error for a status other than 200. Name is the URL before
+// redirects.
 func (a *answer) refusal(name string) error {
 	switch {
 	case a.status == http.StatusOK:

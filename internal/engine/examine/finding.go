@@ -21,18 +21,18 @@ const (
 // Finding is one thing that was found.
 type Finding struct {
 	Level Level `json:"level"`
-	// Check is what was looked at: discovery, document, dump, resource, topic or hub.
-	// It and URL are empty for a finding in Document.Findings.
+	// Check is what was checked: discovery, document, dump, resource, topic or hub. It
+	// and URL are empty for a finding in Document.Findings.
 	Check string `json:"check,omitempty"`
 	// URL is what the finding is about.
 	URL string `json:"url,omitempty"`
 	// Kind is a resourcesync.ErrorKind in words, or "inconsistent"; for failures of
 	// documents.
 	Kind string `json:"kind,omitempty"`
-	// Rule is the ID of the rule, as docs/conformance.md lists them; empty where
-	// there is none.
+	// Rule is the ID of the rule, as docs/conformance.md lists them; empty if there is
+	// none.
 	Rule string `json:"rule,omitempty"`
-	// Line and Column are the place in the document; 0 where there is none.
+	// Line and Column are the place in the document; 0 if there is none.
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
@@ -90,10 +90,10 @@ type Document struct {
 
 	head   resourcesync.Head
 	broken bool // it could not be read to its end
-	// listed are the entries of a document that lists others, where they are followed.
+	// listed are the entries of a document that lists others, if they are followed.
 	listed []resourcesync.Entry
-	// requested and final are its URL before and after redirects; empty where it
-	// came from elsewhere.
+	// requested and final are its URL before and after redirects; empty if it came from
+	// elsewhere.
 	requested, final string
 	content          body // of a package
 
@@ -117,8 +117,9 @@ func (d *Document) add(f Finding) {
 	d.Findings = append(d.Findings, f)
 }
 
-// All returns the findings as lines to be printed: with the document as their URL,
-// how many are not reported, and for a valid document what it is.
+// All returns the findings for printing: with the document as their URL, and with the
+// number of those not reported and, for a valid document, a description as further
+// findings.
 func (d *Document) All(check string) []Finding {
 	all := make([]Finding, 0, len(d.Findings)+2)
 	for _, f := range d.Findings {
@@ -134,7 +135,7 @@ func (d *Document) All(check string) []Finding {
 	return all
 }
 
-// what says what a document is.
+// what describes a document in words.
 func (d *Document) what() string {
 	s := d.Capability
 	if s == "" {
@@ -171,7 +172,7 @@ func (d *Document) what() string {
 	return s
 }
 
-// instant writes a time as ResourceSync does; a dash where there is none.
+// instant writes a time as ResourceSync does; a dash if there is none.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -13,7 +13,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// errTooMany says that no more documents are to be checked.
+// errTooMany says that the limit of documents is reached.
 var errTooMany = errors.New("enough documents")
 
 // load fetches a document that another one lists, from the network only. It reports
@@ -26,7 +26,7 @@ func (x *examination) load(ctx context.Context, loc string, most int64) (d *Docu
 	if x.left <= 0 {
 		return nil, false, errTooMany
 	}
-	x.left-- // those that can't be fetched count as well
+	x.left-- // those that cannot be fetched count as well
 	in, err := x.fetch(ctx, loc, most)
 	if err != nil {
 		return nil, false, err
@@ -53,7 +53,7 @@ const maxDepth = 16
 func (x *examination) visit(ctx context.Context, d *Document, above []*Document) error {
 	switch {
 	case len(above) == maxDepth && len(d.listed) > 0:
-		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("what it lists was not looked at: %d documents lead to it, one from the other", maxDepth)})
+		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("what it lists was not checked: %d documents lead to it, one from the other", maxDepth)})
 	case len(d.listed) > 0:
 		if err := x.visitListed(ctx, d, append(above, d)); err != nil {
 			return err
@@ -107,8 +107,8 @@ func (x *examination) visitListed(ctx context.Context, d *Document, above []*Doc
 		}
 	}
 	if over > 0 {
-		// Not even strictly is this the document's fault.
-		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not looked at; see --max-documents", quantity.Count(over, "document", "documents"))})
+		// This is not the document's fault, so Options.Strict does not matter.
+		d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s of those that it lists were not checked; see --max-documents", quantity.Count(over, "document", "documents"))})
 	}
 	a.end()
 	return nil
@@ -117,8 +117,8 @@ func (x *examination) visitListed(ctx context.Context, d *Document, above []*Doc
 // errTooLarge says that a package is larger than Options.MaxPackage.
 var errTooLarge = errors.New("the package is too large")
 
-// newest returns the entry of the newest package that is not too large. What an archive
-// lists need not be there any more, so none of that is fetched.
+// newest returns the entry of the newest package that is not too large. The packages that
+// an archive lists may be gone, so none is fetched.
 func (x *examination) newest(d *Document, above []*Document) []resourcesync.Entry {
 	if x.o.MaxPackage < 0 || belowArchive(above) {
 		return nil
@@ -134,7 +134,7 @@ func (x *examination) newest(d *Document, above []*Document) []resourcesync.Entr
 
 // tooLarge reports that a package was not checked, which is not the document's fault.
 func (x *examination) tooLarge(d *Document, what string) {
-	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not looked at; see --max-package", what, quantity.BytesText(x.o.MaxPackage))})
+	d.add(Finding{Level: Warn, Rule: listRule(d.head), Message: fmt.Sprintf("%s larger than %s and was not checked; see --max-package", what, quantity.BytesText(x.o.MaxPackage))})
 }
 
 // listRules are the rules of the documents whose entries are other documents of
@@ -166,7 +166,7 @@ func isDump(h resourcesync.Head) bool {
 	return !h.Index && (h.Capability == resourcesync.ResourceDump || h.Capability == resourcesync.ChangeDump)
 }
 
-// canonical makes URLs that are the same equal. What is no URL stays as it is.
+// canonical makes equivalent URLs equal. Anything that is no URL stays as it is.
 func canonical(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

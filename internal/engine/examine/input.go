@@ -47,7 +47,7 @@ func (in input) isPackage() bool { return in.beginsWith(magicZIP) || in.beginsWi
 
 // mediaOf is the media type without parameters.
 func mediaOf(h http.Header) string {
-	m, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // no type where it can't be read
+	m, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // empty if it cannot be parsed
 	return m
 }
 
@@ -65,9 +65,9 @@ type body struct {
 
 func (b body) reader() io.Reader { return io.NewSectionReader(b.at, 0, b.size) }
 
-// document is what is to be read of a document: at most one byte more than the limit,
-// so that the reader sees that it is too long. What should be compressed and is not,
-// as when a server undid it, is read as it is.
+// document returns the document to be parsed: at most one byte more than the limit, so
+// that the reader sees that it is too long. A document that should be compressed and is
+// not, for example because a server decompressed it, is read as it is.
 func (in input) document() (body, error) {
 	most := resourcesync.DefaultLimits.Bytes + 1
 	switch packed := in.beginsWith(magicGzip); {
@@ -87,8 +87,7 @@ func (in input) document() (body, error) {
 	return body{bytes.NewReader(b), int64(len(b))}, nil
 }
 
-// open opens a file, a URL or standard input. Call the function when the input has
-// been read.
+// open opens a file, a URL or standard input. Call the returned function after reading.
 func (x *examination) open(ctx context.Context, name string) (input, func(), error) {
 	nothing := func() {}
 	switch {
@@ -121,7 +120,7 @@ func (x *examination) open(ctx context.Context, name string) (input, func(), err
 	return in, closing, nil
 }
 
-// readWhole reads most bytes, and one more to see that there are more.
+// readWhole reads at most most bytes, and one more to see whether there are more.
 func readWhole(name string, r io.Reader, most int64) (input, error) {
 	b, err := io.ReadAll(io.LimitReader(r, most+1))
 	size := int64(len(b))
@@ -130,7 +129,7 @@ func readWhole(name string, r io.Reader, most int64) (input, error) {
 
 func isGzipName(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gz") }
 
-// fetch reads at most so many bytes of what is at a URL.
+// fetch reads at most most bytes of the content of a URL.
 func (x *examination) fetch(ctx context.Context, name string, most int64) (input, error) {
 	a, err := x.get(ctx, http.MethodGet, name)
 	if err != nil {
@@ -154,7 +153,7 @@ func (x *examination) fetch(ctx context.Context, name string, most int64) (input
 	return in, nil
 }
 
-// isURL tells a URL from the name of a file.
+// isURL distinguishes a URL from the name of a file.
 func isURL(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
 	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))

@@ -18,16 +18,16 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// sourceCheck is what CheckSource checks beside documents: what only a running server
-// shows, and what a valid Source may do and had better not.
+// sourceCheck checks what CheckSource checks besides documents: what only a running
+// server can show, and what is allowed but unwise.
 type sourceCheck struct {
 	*examination
 	report func(Finding)
 	result Result
 	random *rand.Rand
 
-	hubs      map[string]bool // that were asked
-	channels  int             // topics and hubs that were to be asked
+	hubs      map[string]bool // that were requested
+	channels  int             // topics and hubs found so far
 	sampled   []*Document     // lists with samples to be fetched
 	changedAt map[string]time.Time
 	condition bool // a conditional request was tried
@@ -88,8 +88,8 @@ func (s *sourceCheck) document(d *Document) error {
 	return nil
 }
 
-// shortcomings are what the entries of a list may suffer from. One warning tells of all
-// entries with the same one.
+// shortcomings are weaknesses of the entries of a list. One warning covers all entries
+// with the same one.
 var shortcomings = [...]struct {
 	rule, one, many, what string
 	of                    func(e *resourcesync.Entry, listHost string) bool
@@ -103,7 +103,7 @@ var shortcomings = [...]struct {
 	{"DOC-39", "entry has", "entries have", "no time (datetime of a change, lastmod of a resource)", func(e *resourcesync.Entry, _ string) bool {
 		return e.Change != "" && e.Datetime.IsZero() || e.Change == "" && e.LastMod.IsZero()
 	}},
-	{"", "resource has", "resources have", "a name in its path that begins with a dot: that is seldom meant to be published, and may hold secrets (.env, .git, .ssh)", func(e *resourcesync.Entry, _ string) bool {
+	{"", "resource has", "resources have", "a name in its path that begins with a dot: that is seldom meant to be published, and may contain secrets (.env, .git, .ssh)", func(e *resourcesync.Entry, _ string) bool {
 		return !e.Change.Removes() && hasHiddenName(e.Loc)
 	}},
 	{"", "resource is", "resources are", "on another host than the list, which some subscribers refuse", func(e *resourcesync.Entry, listHost string) bool {
@@ -120,8 +120,8 @@ type shortOf struct {
 // lastChanges is how many of the last changes of a list are kept.
 const lastChanges = 200
 
-// entry counts what an entry of a list lacks, and keeps a sample: the last changes of a
-// Change List, and of other lists a random one.
+// entry counts the shortcomings of an entry of a list, and keeps a sample: the last
+// changes of a Change List, and of other lists a random one.
 func (s *sourceCheck) entry(d *Document, e resourcesync.Entry) {
 	for i, kind := range shortcomings {
 		if kind.of(&e, host(d.File)) {
@@ -154,8 +154,8 @@ func hasHiddenName(raw string) bool {
 	})
 }
 
-// visited looks at a document as a whole. Of what is only in an archive, nothing need be
-// there any more.
+// visited checks a document as a whole. Resources that are listed only in an archive may
+// be gone.
 func (s *sourceCheck) visited(d *Document, above []*Document) {
 	list := !d.broken && !d.Index && !belowArchive(above)
 	switch {
@@ -179,7 +179,7 @@ func (d *Document) lists(capability string) bool {
 	return slices.ContainsFunc(d.listed, func(e resourcesync.Entry) bool { return e.Capability == capability })
 }
 
-// warnOfEntries warns of what the entries of a list lack.
+// warnOfEntries warns about the shortcomings of the entries of a list.
 func (s *sourceCheck) warnOfEntries(d *Document) {
 	for i, short := range d.shortOf {
 		if kind := shortcomings[i]; short.count > 0 {
@@ -188,8 +188,8 @@ func (s *sourceCheck) warnOfEntries(d *Document) {
 	}
 }
 
-// lastOfEach has the resources that changed last fetched. Those of a closed list have
-// changed since.
+// lastOfEach schedules fetching the resources that changed last. Those of a closed list
+// may have changed since.
 func (s *sourceCheck) lastOfEach(d *Document) {
 	if !d.Until.IsZero() {
 		d.sample = nil
@@ -207,7 +207,7 @@ func (s *sourceCheck) lastOfEach(d *Document) {
 	s.sampled = append(s.sampled, d)
 }
 
-// maxChanges is how many resources are known to have changed.
+// maxChanges is how many changed resources are remembered.
 const maxChanges = 200_000
 
 // learn records when a resource changed.
@@ -227,7 +227,7 @@ func (s *sourceCheck) since(d *Document, e *resourcesync.Entry) bool {
 	return s.changedAt[e.Loc].After(of)
 }
 
-// served looks at how a document is served.
+// served checks how a document is served.
 func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
 	f := s.about("document", d.File)
 	if d.At.After(time.Now().Add(5 * time.Minute)) {
@@ -250,7 +250,7 @@ func (s *sourceCheck) served(ctx context.Context, in input, d *Document) {
 	}
 	again, err := s.get(ctx, http.MethodGet, in.final, name, value)
 	if err != nil {
-		return // the next document will show why
+		return // the next document will report why
 	}
 	defer again.close()
 	if again.status == http.StatusNotModified {
@@ -333,7 +333,7 @@ func (f subject) same(e *resourcesync.Entry, a *answer) bool {
 	return true
 }
 
-// targets are where the links of this relation lead.
+// targets are the targets of the links of a relation.
 func targets(links []resourcesync.Link, rel string) []string {
 	var to []string
 	for _, l := range links {
@@ -344,8 +344,7 @@ func targets(links []resourcesync.Link, rel string) []string {
 	return to
 }
 
-// channel looks at a topic as a hub and a subscriber do, and at its hubs (SRC-02,
-// SRC-04).
+// channel checks a topic as a hub and a subscriber do, and its hubs (SRC-02, SRC-04).
 func (s *sourceCheck) channel(ctx context.Context, e *resourcesync.Entry, hubs []string) {
 	if s.another(e.Loc) {
 		s.about("topic", e.Loc).topic(ctx, e, hubs)
@@ -364,7 +363,7 @@ const maxChannels = 100
 // another reports whether one more topic or hub may be requested.
 func (s *sourceCheck) another(url string) bool {
 	if s.channels++; s.channels == maxChannels+1 {
-		s.about("topic", url).warn("", "only %d topics and hubs were looked at; this one and those after it were not", maxChannels)
+		s.about("topic", url).warn("", "only %d topics and hubs were checked; this one and those after it were not", maxChannels)
 	}
 	return s.channels <= maxChannels
 }
@@ -416,7 +415,7 @@ func (f subject) topic(ctx context.Context, e *resourcesync.Entry, hubs []string
 	f.latest(e, a)
 }
 
-// latest looks at the notification that a topic may serve.
+// latest checks the notification that a topic may serve.
 func (f subject) latest(e *resourcesync.Entry, a *answer) {
 	body, err := io.ReadAll(io.LimitReader(a.body, resourcesync.DefaultLimits.Bytes+1))
 	switch {
@@ -437,7 +436,7 @@ func (f subject) latest(e *resourcesync.Entry, a *answer) {
 	}
 }
 
-// hub requests anything at all of a hub.
+// hub checks that a hub answers at all.
 func (f subject) hub(ctx context.Context) {
 	a, err := f.s.get(ctx, http.MethodGet, f.url)
 	if err != nil {
