@@ -27,18 +27,15 @@ var appendChecks = []Check{
 		want.ID, want.Position, want.Nonce = out.ID, out.Position, out.Nonce
 		want.Seq, want.ReceivedAt = 1, at(11)
 		k.same("what Append returns", out, want)
-		if out.Nonce == 0 || out.Position == 0 {
-			k.Errorf("nonce %d, position %d", out.Nonce, out.Position)
-		}
+		k.expect(out.Nonce != 0 && out.Position != 0, "nonce %d, position %d", out.Nonce, out.Position)
 		if p := journal.Partition(journal.TopicID(topicName)); out.ID.Version() != 7 || journal.IDPartition(out.ID) != p {
 			k.Errorf("id %v is not a UUIDv7 that carries partition %d", out.ID, p)
 		}
 		k.same("what Read returns", k.read(topicName, journal.Anchor{}), []journal.Entry{want})
-		topic, found, err := k.h.Find(k.Context(), out.ID)
-		k.ok(err, "Find")
 		want.Body = nil
-		k.same("the topic that Find returns", topic, topicName)
-		k.same("what Find returns", found, want)
+		found := find(k.Context(), k.h, out.ID).must(k, "Find")
+		k.same("the topic that Find returns", found.topic, topicName)
+		k.same("what Find returns", found.entry, want)
 	}},
 	{"AppendKeepsNoSliceOfTheCaller", func(k *kit) {
 		for i, size := range []int{10, 100 << 10} {
@@ -49,9 +46,7 @@ var appendChecks = []Check{
 			k.add(topic, at(1), e)
 			e.Body[0], e.Links[0], e.Gap.Reason = 'x', "x", "x"
 			got := k.read(topic, journal.Anchor{})
-			if len(got) != 1 || got[0].Body[0] != 0 || got[0].Links[0] == "x" || got[0].Gap.Reason == "x" {
-				k.Errorf("what the caller did to its entry of %d bytes afterwards shows in the store", size)
-			}
+			k.expect(len(got) == 1 && got[0].Body[0] == 0 && got[0].Links[0] != "x" && got[0].Gap.Reason != "x", "a change to the caller's entry of %d bytes after Append shows in the store", size)
 		}
 	}},
 	// Invariant 2.
@@ -62,19 +57,15 @@ var appendChecks = []Check{
 		before := k.head(topicName)
 		for _, v := range []journal.Version{stale, "", "no version of ours"} {
 			for _, body := range []string{"c", string(make([]byte, 100<<10))} {
-				if _, err := k.h.Append(k.Context(), at(3), topicName, timed(2, 3, body), v); !errors.Is(err, journal.ErrHeadMoved) {
-					k.Errorf("Append onto version %q: %v", v, err)
-				}
+				k.fails(errOf(k.h.Append(k.Context(), at(3), topicName, timed(2, 3, body), v)), journal.ErrHeadMoved, "Append onto version %q", v)
 			}
 		}
-		if _, err := k.h.Append(k.Context(), at(3), topicName+"new", timed(2, 3, "c"), stale); !errors.Is(err, journal.ErrHeadMoved) {
-			k.Errorf("Append onto a version, of a topic that has none: %v", err)
-		}
+		k.fails(errOf(k.h.Append(k.Context(), at(3), topicName+"new", timed(2, 3, "c"), stale)), journal.ErrHeadMoved, "Append onto a version of a topic that has no head")
 		k.same("the head after refused appends", k.head(topicName), before)
 		k.same("entries after refused appends", len(k.read(topicName, journal.Anchor{})), 2)
 		k.same("the head of the topic that got none", k.head(topicName+"new"), journal.Head{Topic: topicName + "new"})
 	}},
-	// Invariant 2: exactly one wins, no gap and no overlap.
+	// Invariant 2: exactly one append wins, and there is no gap and no overlap.
 	{"RacingAppends", func(k *kit) {
 		const racers, rounds = 8, 12
 		var mu sync.Mutex
@@ -103,39 +94,29 @@ var appendChecks = []Check{
 		}
 		group.Wait()
 		for v, n := range wins {
-			if n != 1 {
-				k.Errorf("%d appends won the head %q", n, v)
-			}
+			k.expect(n == 1, "%d appends won the head %q", n, v)
 		}
 		got := k.read(topicName, journal.Anchor{})
 		k.same("entries", len(got), len(wins))
 		for i, e := range got {
-			if e.Seq != uint64(i)+1 || !e.From.Equal(at(i)) || !e.Until.Equal(at(i+1)) {
-				k.Errorf("entry %d has seq %d and the interval %v to %v", i, e.Seq, e.From, e.Until)
-			}
+			k.expect(e.Seq == uint64(i)+1 && e.From.Equal(at(i)) && e.Until.Equal(at(i+1)), "entry %d has seq %d and the interval %v to %v", i, e.Seq, e.From, e.Until)
 		}
 	}},
-	// Invariant 5: positions rise whatever the clock does, and are the clock's
-	// where it can be.
+	// Invariant 5: positions rise whatever the clock does. They are the time of the clock
+	// where possible.
 	{"PositionsRise", func(k *kit) {
 		seen := map[journal.Nonce]bool{}
 		ids := map[uuid.UUID]bool{}
 		var last journal.Position
 		for i, s := range []int{100, 100, 50, -1_000_000, 101, 200} {
 			e := k.add(topicName, at(s), timed(i, i+1, "x"))
-			if e.Position <= last {
-				k.Errorf("position %d after %d", e.Position, last)
-			}
-			if e.Position < journal.Position(at(s).UnixNano()) {
-				k.Errorf("position %d is before the clock", e.Position)
-			}
-			if seen[e.Nonce] || ids[e.ID] {
-				k.Errorf("nonce %d or id %v came twice", e.Nonce, e.ID)
-			}
+			k.expect(e.Position > last, "position %d after %d", e.Position, last)
+			k.expect(e.Position >= journal.Position(at(s).UnixNano()), "position %d is before the clock", e.Position)
+			k.expect(!seen[e.Nonce] && !ids[e.ID], "nonce %d or id %v came twice", e.Nonce, e.ID)
 			seen[e.Nonce], ids[e.ID] = true, true
 			last = e.Position
 		}
-		// All entries gone, the clock back: the head still knows.
+		// The head still knows the position when no entry is left and the clock went back.
 		k.trim(journal.Cut{KeepBytes: 0})
 		if e := k.add(topicName, at(0), timed(9, 10, "x")); e.Position <= last {
 			k.Errorf("position %d after a trim that took %d", e.Position, last)
@@ -162,12 +143,9 @@ var appendChecks = []Check{
 			e := k.add(topicName, at(i), timed(i, i+1, string(body)))
 			k.same("Size", e.Size, int64(size))
 			got := k.read(topicName, after)
-			if len(got) != 1 || got[0].Body == nil || string(got[0].Body) != string(body) {
-				k.Errorf("a body of %d bytes came back otherwise from Read", size)
-			}
-			if b, err := k.h.Body(k.Context(), topicName, e); err != nil || b == nil || string(b) != string(body) {
-				k.Errorf("a body of %d bytes came back as %d from Body (%v)", size, len(b), err)
-			}
+			k.expect(len(got) == 1 && got[0].Body != nil && string(got[0].Body) == string(body), "a body of %d bytes came back different from Read", size)
+			b := call(k.h.Body(k.Context(), topicName, e)).must(k, "Body")
+			k.expect(b != nil && string(b) == string(body), "a body of %d bytes came back as %d from Body", size, len(b))
 			after = e.Anchor()
 		}
 	}},
@@ -176,15 +154,11 @@ var appendChecks = []Check{
 var headChecks = []Check{
 	{"HeadOfATopicWithoutEntries", func(k *kit) {
 		k.same("the head", k.head(topicName), journal.Head{Topic: topicName})
-		if _, err := k.h.Interval(k.Context(), topicName, at(0), at(1)); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("Interval: %v", err)
-		}
-		if _, _, err := k.h.Find(k.Context(), uuid.New()); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("Find: %v", err)
-		}
+		k.fails(errOf(k.h.Interval(k.Context(), topicName, at(0), at(1))), journal.ErrNotFound, "Interval")
+		k.fails(find(k.Context(), k.h, uuid.New()).err, journal.ErrNotFound, "Find")
 		k.same("Trim", k.trim(journal.Cut{}), journal.Head{Topic: topicName})
 	}},
-	{"HeadTellsTheNewestEntry", func(k *kit) {
+	{"HeadDescribesTheNewestEntry", func(k *kit) {
 		want := journal.Head{Topic: topicName, Kind: journal.KindChange}
 		bytes := int64(0)
 		for i := range 3 {
@@ -203,9 +177,7 @@ var headChecks = []Check{
 			want.Version = got.Version
 			k.same("the head", got, want)
 		}
-		if !want.Last.Until.Equal(at(12)) {
-			k.Errorf("an entry without an interval ends at %v, and not when it was received", want.Last.Until)
-		}
+		k.expect(want.Last.Until.Equal(at(12)), "an entry without an interval ends at %v, want the time when it was received", want.Last.Until)
 	}},
 	{"VersionChangesWithAppendAndResetAlone", func(k *kit) {
 		seen := map[journal.Version]bool{"": true}
@@ -216,9 +188,7 @@ var headChecks = []Check{
 				k.fill(topicName, 1)
 			}
 			v := k.head(topicName).Version
-			if seen[v] {
-				k.Errorf("version %q came twice", v)
-			}
+			k.expect(!seen[v], "version %q came twice", v)
 			seen[v] = true
 			k.trim(journal.Cut{KeepBytes: 9})
 			k.same("the version after a trim", k.head(topicName).Version, v)
@@ -229,27 +199,19 @@ var headChecks = []Check{
 		k.same("its head", k.head(topicName), journal.Head{Topic: topicName})
 		stale := k.head(topicName).Version
 		k.fill(topicName, 1)
-		if err := k.h.Reset(k.Context(), topicName, stale); !errors.Is(err, journal.ErrHeadMoved) {
-			k.Errorf("Reset of a head that moved: %v", err)
-		}
+		k.fails(k.h.Reset(k.Context(), topicName, stale), journal.ErrHeadMoved, "Reset of a head that moved")
 		before := k.head(topicName)
 		k.ok(k.h.Reset(k.Context(), topicName, before.Version), "Reset")
 		got := k.head(topicName)
-		if _, err := k.h.Append(k.Context(), at(9), topicName, timed(1, 2, "x"), before.Version); !errors.Is(err, journal.ErrHeadMoved) {
-			k.Errorf("Append onto the version before the reset: %v", err)
-		}
+		k.fails(errOf(k.h.Append(k.Context(), at(9), topicName, timed(1, 2, "x"), before.Version)), journal.ErrHeadMoved, "Append onto the version before the reset")
 		before.Reset, before.Kind, before.Version, before.Epoch = true, "", got.Version, before.Epoch+1
 		k.same("the head after Reset", got, before)
 		k.add(topicName, at(3), plain("x"))
-		if !k.head(topicName).Reset {
-			k.Errorf("an entry without an interval ended the reset")
-		}
+		k.expect(k.head(topicName).Reset, "an entry without an interval ended the reset")
 		k.add(topicName, at(90), timed(80, 90, "x"))
-		if k.head(topicName).Reset {
-			k.Errorf("a timed entry did not end the reset")
-		}
+		k.expect(!k.head(topicName).Reset, "a timed entry did not end the reset")
 	}},
-	{"FirstNotificationSettlesTheKind", func(k *kit) {
+	{"FirstNotificationDecidesTheKind", func(k *kit) {
 		framework := plain("z")
 		framework.Kind = journal.KindFramework
 		for i, step := range []struct {
@@ -276,45 +238,32 @@ var headChecks = []Check{
 			k.add(topicName, at(10*i), e)
 		}
 		k.trim(journal.Cut{KeepBytes: 0})
-		var n uint64
 		gaps := k.head(topicName).Gaps
-		for _, g := range gaps {
-			n += g.Count
-		}
-		if len(gaps) != journal.MaxGaps || n != journal.MaxGaps+20 || !gaps[0].From.Equal(at(0)) {
-			k.Errorf("%d gaps that count %d are kept", len(gaps), n)
-		}
+		k.bounded(gaps, journal.MaxGaps+20)
+		k.same("the beginning of the oldest gap", gaps[0].From, at(0))
 	}},
 	{"IntervalsAreRemembered", func(k *kit) {
 		const over = 6
 		entries := k.fill(topicName, journal.Remembered+over)
-		k.add(topicName, at(99), plain("no interval, so it takes no place"))
+		k.add(topicName, at(99), plain("no interval, so nothing is remembered"))
 		k.trim(journal.Cut{KeepBytes: 0}) // they outlive the bodies
 		for i, e := range entries {
-			got, err := k.h.Interval(k.Context(), topicName, e.From.In(time.FixedZone("", 7200)), e.Until)
+			got := call(k.h.Interval(k.Context(), topicName, e.From.In(time.FixedZone("", 7200)), e.Until))
 			if i < over {
-				if !errors.Is(err, journal.ErrNotFound) {
-					k.Errorf("interval %d of %d: %v, and only %d are to be remembered", i, len(entries), err, journal.Remembered)
-				}
+				k.fails(got.err, journal.ErrNotFound, "interval %d of %d, where only %d are remembered", i, len(entries), journal.Remembered)
 				continue
 			}
-			k.ok(err, "Interval")
-			k.same("the interval", got, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+			k.same("the interval", got.must(k, "Interval"), e.Interval())
 		}
 		last := entries[len(entries)-1]
-		if _, err := k.h.Interval(k.Context(), topicName, last.From, last.Until.Add(1)); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("an interval a nanosecond longer: %v", err)
-		}
-		if _, err := k.h.Interval(k.Context(), topicName+"other", last.From, last.Until); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("the interval of another topic: %v", err)
-		}
+		k.fails(errOf(k.h.Interval(k.Context(), topicName, last.From, last.Until.Add(1))), journal.ErrNotFound, "an interval a nanosecond longer")
+		k.fails(errOf(k.h.Interval(k.Context(), topicName+"other", last.From, last.Until)), journal.ErrNotFound, "the interval of another topic")
 	}},
 	{"NewestOfEqualIntervalsIsFound", func(k *kit) {
 		k.add(topicName, at(1), timed(1, 1, "first"))
 		second := k.add(topicName, at(2), timed(1, 1, "second"))
 		k.add(topicName, at(3), timed(1, 3, "third"))
-		got, err := k.h.Interval(k.Context(), topicName, at(1), at(1))
-		k.ok(err, "Interval")
+		got := call(k.h.Interval(k.Context(), topicName, at(1), at(1))).must(k, "Interval")
 		k.same("the id", got.ID, second.ID)
 	}},
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// lost is the gap that is left where the journal goes on after its entry n and
-// entry last was the newest that was seen; the n-th of fill ends at at(n).
+// lost is the gap of a journal that goes on after entry n, where entry last was the newest that was
+// seen. The n-th entry of fill ends at at(n).
 func lost(n, last int) journal.Gap {
 	return journal.Gap{
 		From: at(n), Until: at(last), Count: uint64(last - n), Reason: journal.GapRolledBack, At: at(100 + last), //nolint:gosec // a few
@@ -18,7 +18,17 @@ func (k *kit) record(topic string, g journal.Gap) {
 	k.ok(k.h.RecordGap(k.Context(), topic, g), "RecordGap")
 }
 
-// Invariants 5 and 10: what the store lost is kept with the head of the topic.
+// bounded expects the greatest number of gaps that a store keeps. Together they count so many losses.
+func (k *kit) bounded(gaps []journal.Gap, count uint64) {
+	k.Helper()
+	var n uint64
+	for _, g := range gaps {
+		n += g.Count
+	}
+	k.expect(len(gaps) == journal.MaxGaps && n == count, "%d gaps that count %d are kept, want %d that count %d", len(gaps), n, journal.MaxGaps, count)
+}
+
+// Invariants 5 and 10: the head of a topic keeps the record of what the store lost.
 var gapChecks = []Check{
 	{"RecordGapJoinsWithTheHead", func(k *kit) {
 		k.fill(topicName, 3)
@@ -28,18 +38,17 @@ var gapChecks = []Check{
 		got := k.head(topicName)
 		version := got.Version
 		before.Gaps, got.Version = []journal.Gap{lost(3, 5)}, before.Version
-		k.same("the head, but for its version", got, before)
+		k.same("the head except its version", got, before)
 		k.record(topicName, lost(3, 7)) // by a hub that had seen more
 		k.record(topicName, lost(3, 6))
-		k.same("the gaps of who saw more", k.head(topicName).Gaps, []journal.Gap{lost(3, 7)})
-		// What publishes goes on, with the version as it is now.
+		k.same("the gap from the hub that had seen more", k.head(topicName).Gaps, []journal.Gap{lost(3, 7)})
+		// Publishing goes on with the present version.
 		if version != before.Version {
 			version = k.head(topicName).Version
 		}
 		e := timed(8, 9, "x")
 		e.Gap = &journal.Gap{From: at(3), Until: at(8), Reason: journal.GapSource, At: at(9), Position: before.Last.Position, Seq: 3}
-		_, err := k.h.Append(k.Context(), at(9), topicName, e, version)
-		k.ok(err, "Append after RecordGap")
+		k.ok(errOf(k.h.Append(k.Context(), at(9), topicName, e, version)), "Append after RecordGap")
 		k.same("the gaps after an append", k.head(topicName).Gaps, []journal.Gap{lost(3, 7), *e.Gap})
 		k.reopen()
 		k.same("the gaps after a restart", k.head(topicName).Gaps, []journal.Gap{lost(3, 7), *e.Gap})
@@ -54,16 +63,9 @@ var gapChecks = []Check{
 		for i := range journal.MaxGaps + 20 {
 			k.record(other, lost(10*i, 10*i+1))
 		}
-		var n uint64
-		gaps := k.head(other).Gaps
-		for _, g := range gaps {
-			n += g.Count
-		}
-		if len(gaps) != journal.MaxGaps || n != journal.MaxGaps+20 {
-			k.Errorf("%d gaps that count %d are kept", len(gaps), n)
-		}
+		k.bounded(k.head(other).Gaps, journal.MaxGaps+20)
 	}},
-	// None of two that write at once takes the other's away.
+	// Of two that write at once, neither undoes what the other wrote.
 	{"GapsAndAppendsAtOnce", func(k *kit) {
 		k.fill(topicName, 1)
 		const n = 20
@@ -71,9 +73,7 @@ var gapChecks = []Check{
 		go func() {
 			defer close(recorded)
 			for i := range n {
-				if err := k.h.RecordGap(k.Context(), topicName, lost(10*i, 10*i+1)); err != nil {
-					k.Errorf("RecordGap: %v", err)
-				}
+				k.fails(k.h.RecordGap(k.Context(), topicName, lost(10*i, 10*i+1)), nil, "RecordGap")
 			}
 		}()
 		appended := int64(1)
@@ -84,15 +84,12 @@ var gapChecks = []Check{
 			default:
 			}
 			h, err := k.h.Head(k.Context(), topicName)
-			if err != nil {
-				k.Errorf("Head: %v", err)
-			}
+			k.expect(err == nil, "Head: %v", err)
 			if _, err := k.h.Append(k.Context(), at(2), topicName, plain("x"), h.Version); err == nil {
 				appended++
 			}
 		}
-		if h := k.head(topicName); len(h.Gaps) != n || h.Entries != appended {
-			k.Errorf("%d gaps of %d and %d entries of %d", len(h.Gaps), n, h.Entries, appended)
-		}
+		h := k.head(topicName)
+		k.expect(len(h.Gaps) == n && h.Entries == appended, "%d gaps of %d and %d entries of %d", len(h.Gaps), n, h.Entries, appended)
 	}},
 }

@@ -19,8 +19,7 @@ func (k *kit) note(first, last int) {
 // wantNotes expects the notes from last down to first.
 func (k *kit) wantNotes(last, first int) {
 	k.Helper()
-	texts, err := k.h.Notes(k.Context())
-	k.ok(err, "Notes")
+	texts := call(k.h.Notes(k.Context())).must(k, "Notes")
 	var got, want []string
 	for _, text := range texts {
 		got = append(got, string(text))

@@ -1,10 +1,6 @@
 package storetest
 
 import (
-	"context"
-	"errors"
-	"slices"
-
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/journal"
@@ -12,9 +8,7 @@ import (
 
 func (k *kit) pingRecord(topic string) journal.PingRecord {
 	k.Helper()
-	m, err := k.h.PingRecord(k.Context(), topic)
-	k.ok(err, "PingRecord")
-	return m
+	return call(k.h.PingRecord(k.Context(), topic)).must(k, "PingRecord")
 }
 
 func (k *kit) ping(second int, topics ...string) {
@@ -22,8 +16,7 @@ func (k *kit) ping(second int, topics ...string) {
 	k.ok(k.h.Ping(k.Context(), at(second), topics), "Ping")
 }
 
-// fetched stores that the fetch of a topic which began when m was read is done
-// with.
+// fetched stores the end of the fetch that began when m was read.
 func (k *kit) fetched(m journal.PingRecord) journal.PingRecord {
 	k.Helper()
 	m.Fetched, m.Tries, m.Last = m.Pings, 0, journal.Fetch{At: at(90), Outcome: "accepted"}
@@ -54,9 +47,7 @@ var pingChecks = []Check{
 		want.Last = journal.Fetch{At: at(2), Outcome: "topic-unreachable", Detail: "a sentence", Status: 503, ID: uuid.New()}
 		k.ok(k.h.SetFetched(k.Context(), want), "SetFetched")
 		k.same("the ping record", k.pingRecord(topicName), want)
-		if !want.Waiting() {
-			k.Errorf("it waits no more")
-		}
+		k.expect(want.Waiting(), "it does not wait")
 		want = k.fetched(want)
 		k.same("the ping record", k.pingRecord(topicName), want)
 		k.ping(4, topicName)
@@ -69,21 +60,19 @@ var pingChecks = []Check{
 		k.ping(2, topicName)
 		k.fetched(began)
 		got := k.pingRecord(topicName)
-		if got.Pings != 2 || got.Fetched != 1 || !got.PingedAt.Equal(at(2)) || !got.Waiting() {
-			k.Errorf("%+v", got)
-		}
+		k.expect(got.Pings == 2 && got.Fetched == 1 && got.PingedAt.Equal(at(2)) && got.Waiting(), "%+v", got)
 	}},
-	{"SetFetchedComesToNothing", func(k *kit) {
+	{"SetFetchedChangesNothing", func(k *kit) {
 		k.ping(1, topicName)
 		first := k.pingRecord(topicName)
 		k.ping(2, topicName)
 		want := k.fetched(k.pingRecord(topicName))
 		for why, m := range map[string]journal.PingRecord{
-			"an older fetch":                         first,
-			"a ping record that was forgotten since": {Topic: topicName, Fetched: 9},
-			"a topic that was never pinged":          {Topic: topicName + "other", Fetched: 1},
-			"one that was, and no fetch of it":       {Topic: topicName + "other", Tries: 1},
-			"an older fetch that came to grief":      {Topic: topicName, Fetched: 1, Tries: 4},
+			"an older fetch":                                  first,
+			"a ping record that was deleted since":            {Topic: topicName, Fetched: 9},
+			"a topic that was never pinged":                   {Topic: topicName + "other", Fetched: 1},
+			"a topic that was pinged, before its first fetch": {Topic: topicName + "other", Tries: 1},
+			"an older fetch that failed":                      {Topic: topicName, Fetched: 1, Tries: 4},
 		} {
 			k.ok(k.h.SetFetched(k.Context(), m), why)
 			k.same(why, k.pingRecord(topicName), want)
@@ -108,25 +97,17 @@ var pingChecks = []Check{
 		topics := topicsOf(partition, 8)
 		k.ping(1, append(topicsOf(partition+1, 2), topics...)...)
 		k.fill(topics[2], 1)
-		var want []uuid.UUID
-		for _, topic := range topics {
-			want = append(want, journal.TopicID(topic))
-		}
-		slices.SortFunc(want, byID)
-		k.same("the ping records", k.pages(3, func(after uuid.UUID) (out []uuid.UUID) {
-			pings, err := k.h.PingRecords(k.Context(), partition, after, 3)
-			k.ok(err, "PingRecords")
-			for _, m := range pings {
+		k.same("the ping records", k.pages(func(after uuid.UUID) (out []uuid.UUID) {
+			for _, m := range call(k.h.PingRecords(k.Context(), partition, after, pageOf)).must(k, "PingRecords") {
 				out = append(out, journal.TopicID(m.Topic))
 				k.same("the ping record", m, k.pingRecord(m.Topic))
 			}
 			return out
-		}), want)
-		none, err := k.h.PingRecords(k.Context(), partition, uuid.Nil, 0)
-		k.ok(err, "PingRecords")
+		}), topicIDs(topics))
+		none := call(k.h.PingRecords(k.Context(), partition, uuid.Nil, 0)).must(k, "PingRecords")
 		k.same("ping records of a page of none", len(none), 0)
 	}},
-	// Invariant 12. Only the topics of strangers count.
+	// Invariant 12. Only topics without a head count.
 	{"PingRecordsAreBounded", func(k *kit) {
 		const partition = 11
 		topics := topicsOf(partition, journal.MaxPingRecords+4)
@@ -134,15 +115,13 @@ var pingChecks = []Check{
 		known, strange, over := topics[0], topics[1:journal.MaxPingRecords+1], topics[journal.MaxPingRecords+1:]
 		k.ping(1, strange...)
 		elsewhere := topicsOf(partition+1, 1)[0]
-		k.ping(2, strange[0], known, elsewhere) // none of them is new there, or none is strange
-		if err := k.h.Ping(k.Context(), at(3), []string{strange[1], over[0]}); !errors.Is(err, journal.ErrTooManyPings) {
-			k.Errorf("Ping: %v", err)
-		}
+		k.ping(2, strange[0], known, elsewhere) // these are known already, or have a head, or belong to another partition
+		k.fails(k.h.Ping(k.Context(), at(3), []string{strange[1], over[0]}), journal.ErrTooManyPings, "Ping")
 		k.same("pings of the topic beside it", k.pingRecord(strange[1]).Pings, uint64(1))
 		k.same("pings of the topic", k.pingRecord(over[0]).Pings, uint64(0))
 		k.same("pings of the known one", k.pingRecord(known).Pings, uint64(1))
 
-		// Those that are done with make room, the one that was pinged longest ago first.
+		// Those whose fetch is done make room. The one with the oldest ping goes first.
 		k.ping(5, strange[7])
 		for _, topic := range []string{strange[7], strange[8], known} {
 			k.fetched(k.pingRecord(topic))
@@ -153,24 +132,12 @@ var pingChecks = []Check{
 		k.same("pings of the next one", k.pingRecord(strange[7]).Pings, uint64(2))
 		k.same("pings of the known one", k.pingRecord(known).Pings, uint64(1))
 
-		// One that is pinged itself does not make room.
-		if err := k.h.Ping(k.Context(), at(7), []string{over[1], strange[7]}); !errors.Is(err, journal.ErrTooManyPings) {
-			k.Errorf("Ping: %v", err)
-		}
+		// A topic that is pinged in the same call does not make room.
+		k.fails(k.h.Ping(k.Context(), at(7), []string{over[1], strange[7]}), journal.ErrTooManyPings, "Ping")
 		k.same("pings of the next one", k.pingRecord(strange[7]).Pings, uint64(2))
-		k.fill(strange[3], 1) // a stranger no more
+		k.fill(strange[3], 1) // now it has a head
 		k.ping(8, over[1], strange[7])
-		if err := k.h.Ping(k.Context(), at(9), over[2:]); !errors.Is(err, journal.ErrTooManyPings) {
-			k.Errorf("Ping: %v", err)
-		}
-	}},
-	{"PingWithAnEndedContext", func(k *kit) {
-		ctx, cancel := context.WithCancel(k.Context())
-		cancel()
-		if err := k.h.Ping(ctx, at(1), []string{topicName}); !errors.Is(err, context.Canceled) {
-			k.Errorf("Ping: %v", err)
-		}
-		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+		k.fails(k.h.Ping(k.Context(), at(9), over[2:]), journal.ErrTooManyPings, "Ping")
 	}},
 	{"RestartKeepsThePingRecords", func(k *kit) {
 		k.ping(1, topicName)
@@ -181,8 +148,6 @@ var pingChecks = []Check{
 		want := k.pingRecord(topicName)
 		k.reopen()
 		k.same("the ping record", k.pingRecord(topicName), want)
-		if want.Pings != 2 || want.Tries != 1 {
-			k.Errorf("%+v", want)
-		}
+		k.expect(want.Pings == 2 && want.Tries == 1, "%+v", want)
 	}},
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// rolledBack checks that an anchor is recognised as lost.
+// rolledBack checks that Read recognises an anchor as lost.
 func (k *kit) rolledBack(what string, a journal.Anchor) {
 	k.Helper()
-	if got, err := k.h.Read(k.Context(), topicName, a, 10, 100); !errors.Is(err, journal.ErrRolledBack) {
-		k.Errorf("%s: Read gave %d entries and the error %v, want ErrRolledBack", what, len(got), err)
-	}
+	k.fails(errOf(k.h.Read(k.Context(), topicName, a, 10, 100)), journal.ErrRolledBack, "%s: Read", what)
 }
 
-// trimmed checks that what follows an anchor was trimmed up to another.
+// trimmed checks that Read reports the entries after an anchor as trimmed, up to another anchor.
 func (k *kit) trimmed(what string, a, to journal.Anchor) {
 	k.Helper()
-	_, err := k.h.Read(k.Context(), topicName, a, 10, 100)
-	var trimmed *journal.TrimmedError
-	if !errors.As(err, &trimmed) {
-		k.Errorf("%s: Read gave the error %v, want a TrimmedError", what, err)
-		return
-	}
-	k.same(what, trimmed.To, to)
+	k.trimmedAs(what, topicName, a, journal.TrimmedError{To: to, Reason: journal.GapRetention})
+}
+
+// trimmedAs checks that Read after an anchor fails with a *journal.TrimmedError like want.
+func (k *kit) trimmedAs(what, topic string, a journal.Anchor, want journal.TrimmedError) {
+	k.Helper()
+	var got *journal.TrimmedError
+	err := errOf(k.h.Read(k.Context(), topic, a, 10, 100))
+	k.expect(errors.As(err, &got) && *got == want, "%s: Read gave the error %v, want %+v", what, err, want)
 }
 
 var readChecks = []Check{
@@ -40,12 +40,10 @@ var readChecks = []Check{
 		k.same("entries", k.read(topicName, journal.Anchor{}), entries)
 		for i, e := range entries {
 			k.same("entries after one", k.read(topicName, e.Anchor()), entries[i+1:])
-			got, err := k.h.Read(k.Context(), topicName, e.Anchor(), 2, 1000)
-			k.ok(err, "Read")
+			got := call(k.h.Read(k.Context(), topicName, e.Anchor(), 2, 1000)).must(k, "Read")
 			k.same("two entries after one", got, entries[i+1:min(i+3, len(entries))])
 		}
-		got, err := k.h.Read(k.Context(), topicName, journal.Anchor{}, 0, 1000)
-		k.ok(err, "Read")
+		got := call(k.h.Read(k.Context(), topicName, journal.Anchor{}, 0, 1000)).must(k, "Read")
 		k.same("no entries", len(got), 0)
 	}},
 	{"ReadGivesBodiesAsLongAsTheyFit", func(k *kit) {
@@ -57,17 +55,11 @@ var readChecks = []Check{
 			limit int64
 			want  int // entries with a body
 		}{{-1, 0}, {0, 0}, {9, 0}, {10, 1}, {29, 1}, {30, 2}, {30 + 70<<10 - 1, 2}, {30 + 70<<10, 3}, {35 + 70<<10, 5}, {1 << 30, 5}} {
-			got, err := k.h.Read(k.Context(), topicName, journal.Anchor{}, 100, tc.limit)
-			k.ok(err, "Read")
+			got := call(k.h.Read(k.Context(), topicName, journal.Anchor{}, 100, tc.limit)).must(k, "Read")
 			k.same("entries", len(got), len(sizes))
 			for i, e := range got {
-				if (e.Body != nil) != (i < tc.want) || e.Body != nil && len(e.Body) != sizes[i] {
-					k.Errorf("limit %d: entry %d of %d bytes came with %d (nil: %t)", tc.limit, i, sizes[i], len(e.Body), e.Body == nil)
-				}
-				body, err := k.h.Body(k.Context(), topicName, e)
-				if err != nil || len(body) != sizes[i] {
-					k.Errorf("Body of entry %d: %d bytes, %v", i, len(body), err)
-				}
+				k.expect((e.Body != nil) == (i < tc.want) && (e.Body == nil || len(e.Body) == sizes[i]), "limit %d: entry %d of %d bytes came with %d (nil: %t)", tc.limit, i, sizes[i], len(e.Body), e.Body == nil)
+				k.same("the length of the body alone", len(call(k.h.Body(k.Context(), topicName, e)).must(k, "Body")), sizes[i])
 			}
 		}
 	}},
@@ -85,7 +77,7 @@ var readChecks = []Check{
 			a.Position++
 			k.rolledBack(fmt.Sprintf("a position after entry %d that none has", i), a)
 		}
-		// What was trimmed is not lost, and what was not is looked at still.
+		// A trimmed entry is not lost, and the anchors of the others are still checked.
 		k.trim(journal.Cut{KeepBytes: entries[3].Size})
 		k.trimmed("a position before what was trimmed", lost, entries[2].Anchor())
 		a := entries[3].Anchor()
@@ -99,35 +91,26 @@ var readChecks = []Check{
 	{"RolledBackJournalIsNoticed", func(k *kit) {
 		kept := k.fill(topicName, 3)
 		before := k.head(topicName)
-		rollback, err := k.h.Snapshot()
-		k.ok(err, "Snapshot")
+		rollback := call(k.h.Snapshot()).must(k, "Snapshot")
 		lost := k.fill(topicName, 2)
-		if k.h.Store, err = rollback(); err != nil {
-			k.Fatalf("rolling back: %v", err)
-		}
+		k.h.Store = call(rollback()).must(k, "rolling back")
 		k.same("the head after it", k.head(topicName), before)
 		for _, e := range lost {
 			k.rolledBack("an entry that was lost", e.Anchor())
 		}
-		if _, err := k.h.Interval(k.Context(), topicName, lost[0].From, lost[0].Until); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("the interval of a lost entry: %v", err)
-		}
+		k.fails(errOf(k.h.Interval(k.Context(), topicName, lost[0].From, lost[0].Until)), journal.ErrNotFound, "the interval of a lost entry")
 		again := k.fill(topicName, 3) // the Source sends them again, and one more
 		for _, e := range lost {
 			k.rolledBack("an entry that was lost and sent again", e.Anchor())
 		}
-		k.same("the newest that both have leads on", k.read(topicName, kept[2].Anchor()), again)
+		k.same("entries after the newest that was kept", k.read(topicName, kept[2].Anchor()), again)
 	}},
 	{"FindAndBodyAfterATrim", func(k *kit) {
 		small, large := k.add(topicName, at(1), timed(0, 1, "x")), k.add(topicName, at(2), timed(1, 2, string(make([]byte, 100<<10))))
 		k.trim(journal.Cut{KeepBytes: 0})
 		for _, e := range []journal.Entry{small, large} {
-			if _, _, err := k.h.Find(k.Context(), e.ID); !errors.Is(err, journal.ErrNotFound) {
-				k.Errorf("Find: %v", err)
-			}
-			if _, err := k.h.Body(k.Context(), topicName, e); !errors.Is(err, journal.ErrNotFound) {
-				k.Errorf("Body: %v", err)
-			}
+			k.fails(find(k.Context(), k.h, e.ID).err, journal.ErrNotFound, "Find")
+			k.fails(errOf(k.h.Body(k.Context(), topicName, e)), journal.ErrNotFound, "Body")
 		}
 	}},
 }
@@ -155,9 +138,9 @@ var trimChecks = []Check{
 	{"TrimByBoth", func(k *kit) {
 		entries := k.fill(topicName, 6)
 		h := k.trim(journal.Cut{Before: at(2), KeepBytes: 3 * entries[0].Size})
-		k.same("bytes take more", h.Trimmed, entries[2].Anchor())
+		k.same("the limit of bytes trims more", h.Trimmed, entries[2].Anchor())
 		h = k.trim(journal.Cut{Before: at(6), KeepBytes: 3 * entries[0].Size})
-		k.same("age takes more", h.Trimmed, entries[4].Anchor())
+		k.same("the limit of age trims more", h.Trimmed, entries[4].Anchor())
 	}},
 	{"TrimNothing", func(k *kit) {
 		entries := k.fill(topicName, 3)
@@ -165,9 +148,8 @@ var trimChecks = []Check{
 		k.same("the head", k.trim(journal.Cut{Before: time.Time{}, KeepBytes: -1}), before)
 		k.same("entries", k.read(topicName, journal.Anchor{}), entries)
 	}},
-	// Only the oldest go, so a clock that went back takes nothing from the
-	// middle.
-	{"TrimTakesFromTheOldEndOnly", func(k *kit) {
+	// Trim deletes only the oldest entries, so a clock that went back does not open a hole.
+	{"TrimDeletesTheOldestOnly", func(k *kit) {
 		k.add(topicName, at(100), timed(0, 1, "x"))
 		k.add(topicName, at(1), timed(1, 2, "y"))
 		h := k.trim(journal.Cut{Before: at(50), KeepBytes: -1})
@@ -209,39 +191,23 @@ var trimChecks = []Check{
 		for _, topic := range append(topicsOf(partition+1, 2), topics...) {
 			k.fill(topic, 1)
 		}
-		slices.SortFunc(topics, func(a, b string) int {
-			x, y := journal.TopicID(a), journal.TopicID(b)
-			return slices.Compare(x[:], y[:])
-		})
-		var got []string
-		var after uuid.UUID
-		for range 10 {
-			heads, err := k.h.Topics(k.Context(), partition, after, 3)
-			k.ok(err, "Topics")
-			if len(heads) > 3 {
-				k.Fatalf("Topics gave %d heads of 3", len(heads))
-			}
-			if len(heads) == 0 {
-				break
-			}
-			for _, h := range heads {
-				got = append(got, h.Topic)
+		k.same("the topics", k.pages(func(after uuid.UUID) (out []uuid.UUID) {
+			for _, h := range call(k.h.Topics(k.Context(), partition, after, pageOf)).must(k, "Topics") {
+				out = append(out, journal.TopicID(h.Topic))
 				k.same("the head", h, k.head(h.Topic))
 			}
-			after = journal.TopicID(got[len(got)-1])
-		}
-		k.same("the topics", got, topics)
+			return out
+		}), topicIDs(topics))
 	}},
 }
 
 var watchChecks = []Check{
-	{"ChangesTellEveryTopicThatMoved", func(k *kit) {
+	{"ChangesReportEveryTopicThatMoved", func(k *kit) {
 		const partition = 200
 		topics := topicsOf(partition, 4)
 		ask := func(since uint64, want ...string) uint64 {
 			k.Helper()
-			got, next, err := k.h.Changes(k.Context(), partition, since)
-			k.ok(err, "Changes")
+			got, next := k.changes(partition, since)
 			slices.Sort(got)
 			slices.Sort(want)
 			k.same(fmt.Sprintf("the topics changed since %d", since), slices.Compact(got), want)
@@ -258,15 +224,14 @@ var watchChecks = []Check{
 		two := ask(one, topics[0], topics[2])
 		ask(zero, topics[0], topics[1], topics[2])
 		ask(0, topics[0], topics[1], topics[2])
-		for range 300 { // more changes than topics leave no more than topics
+		for range 300 { // each topic is reported once, however often it changed
 			k.add(topics[3], at(0), plain("x"))
 		}
 		ask(two, topics[3])
-		if got, _, _ := k.h.Changes(k.Context(), partition, two); len(got) > len(topics) {
-			k.Errorf("%d changes of %d topics are told", len(got), len(topics))
-		}
+		got, _ := k.changes(partition, two)
+		k.expect(len(got) <= len(topics), "%d changes of %d topics are reported", len(got), len(topics))
 	}},
-	{"HintsComeAtOnceAndHoldNobodyUp", func(k *kit) {
+	{"HintsComeAtOnceAndBlockNobody", func(k *kit) {
 		ctx, cancel := context.WithCancel(k.Context())
 		defer cancel()
 		first, second := k.h.Hints(ctx), k.h.Hints(ctx)
@@ -279,7 +244,7 @@ var watchChecks = []Check{
 				k.Fatalf("no hint")
 			}
 		}
-		for range 600 { // nobody listens
+		for range 600 { // nothing reads the hints
 			k.add(topicName, at(0), plain("x"))
 		}
 		cancel()
@@ -293,6 +258,6 @@ var watchChecks = []Check{
 				}
 			}
 		}
-		k.fill(topicName+"other", 1) // nor does one that has left
+		k.fill(topicName+"other", 1) // a closed channel does not block it either
 	}},
 }

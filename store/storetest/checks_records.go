@@ -43,15 +43,14 @@ var recordChecks = []Check{
 			k.same("what Get returns", k.get(s.ID), want)
 		}
 	}},
-	{"UpdateHandsOverWhatIsStored", func(k *kit) {
+	{"UpdatePassesOnWhatIsStored", func(k *kit) {
 		s := subscription(1)
 		want := subscriptions.Record{}
 		for _, next := range []subscriptions.Record{{Request: request(s)}, {Subscription: &s}, {}} {
-			_, err := k.h.Update(k.Context(), s.ID, func(got subscriptions.Record) (subscriptions.Record, error) {
+			k.ok(errOf(k.h.Update(k.Context(), s.ID, func(got subscriptions.Record) (subscriptions.Record, error) {
 				k.same("what change is given", got, want)
 				return next, nil
-			})
-			k.ok(err, "Update")
+			})), "Update")
 			want = next
 		}
 	}},
@@ -79,7 +78,7 @@ var recordChecks = []Check{
 		}
 		k.same("the record", k.get(s.ID), want)
 	}},
-	// Invariant 3: nobody's cursor goes back.
+	// Invariant 3: no cursor goes back.
 	{"UpdateMergesTheCursor", func(k *kit) {
 		s := subscription(1)
 		k.set(s.ID, subscriptions.Record{Subscription: &s})
@@ -104,8 +103,7 @@ var recordChecks = []Check{
 		k.set(s.ID, subscriptions.Record{})
 		k.same("the record", k.get(s.ID), subscriptions.Record{})
 		k.same("its attempts", len(k.attempts(s.ID)), 0)
-		records, err := k.h.List(k.Context(), subscriptions.Shard(s.ID), uuid.Nil, 10)
-		k.ok(err, "List")
+		records := call(k.h.List(k.Context(), subscriptions.Shard(s.ID), uuid.Nil, 10)).must(k, "List")
 		k.same("the list", len(records), 0)
 		k.set(s.ID, subscriptions.Record{Subscription: &s})
 		k.same("the cursor of the next one", k.get(s.ID).Subscription.Cursor, s.Cursor)
@@ -122,9 +120,7 @@ var recordChecks = []Check{
 						rec.Request.Tries++
 						return rec, nil
 					})
-					if err != nil {
-						k.Errorf("Update: %v", err)
-					}
+					k.expect(err == nil, "Update: %v", err)
 				}
 			})
 		}
@@ -149,10 +145,8 @@ var recordChecks = []Check{
 		other := subscriptionsOf(shard+1, 1)[0]
 		k.set(other.ID, subscriptions.Record{Subscription: &other, Request: request(other)})
 		slices.SortFunc(ids, byID)
-		k.same("the records", k.pages(3, func(after uuid.UUID) (out []uuid.UUID) {
-			records, err := k.h.List(k.Context(), shard, after, 3)
-			k.ok(err, "List")
-			for _, rec := range records {
+		k.same("the records", k.pages(func(after uuid.UUID) (out []uuid.UUID) {
+			for _, rec := range call(k.h.List(k.Context(), shard, after, pageOf)).must(k, "List") {
 				if rec.Subscription != nil {
 					out = append(out, rec.Subscription.ID)
 				} else {
@@ -163,17 +157,14 @@ var recordChecks = []Check{
 			return out
 		}), ids)
 	}},
-	{"ChangedTellsEveryRecordThatChanged", func(k *kit) {
+	{"ChangedReportsEveryRecordThatChanged", func(k *kit) {
 		const shard = 9
 		subs := subscriptionsOf(shard, 3)
 		ask := func(since uint64, want ...uuid.UUID) uint64 {
 			k.Helper()
-			got, next, err := k.h.Changed(k.Context(), shard, since)
-			k.ok(err, "Changed")
+			got, next := k.changed(shard, since)
 			for _, id := range want {
-				if !slices.Contains(got, id) {
-					k.Errorf("asked since %d, %v is not told", since, id)
-				}
+				k.expect(slices.Contains(got, id), "asked since %d, %v is not reported", since, id)
 			}
 			return next
 		}
@@ -182,9 +173,8 @@ var recordChecks = []Check{
 			k.set(s.ID, subscriptions.Record{Subscription: &s})
 		}
 		one := ask(zero, subs[0].ID, subs[1].ID, subs[2].ID)
-		if got, _, _ := k.h.Changed(k.Context(), shard, one); len(got) > 0 {
-			k.Errorf("nothing changed, and %d ids are told", len(got))
-		}
+		got, _ := k.changed(shard, one)
+		k.same("ids when nothing changed", len(got), 0)
 		c := subs[0].Cursor
 		c.Position++
 		k.commit(subscriptions.Commit{ID: subs[0].ID, Cursor: c, End: subscriptions.EndGone, EndedAt: at(9), Lease: subs[0].VerifiedAt})
@@ -194,27 +184,22 @@ var recordChecks = []Check{
 		for range 300 {
 			k.set(subs[2].ID, subscriptions.Record{Subscription: &subs[2]})
 		}
-		if got, _, _ := k.h.Changed(k.Context(), shard, zero); len(got) > len(subs) {
-			k.Errorf("%d changes of %d records are told", len(got), len(subs))
-		}
+		got, _ = k.changed(shard, zero)
+		k.expect(len(got) <= len(subs), "%d changes of %d records are reported", len(got), len(subs))
 	}},
 }
 
-// pages asks for pages of up to n until one is empty.
-func (k *kit) pages(n int, page func(after uuid.UUID) []uuid.UUID) (all []uuid.UUID) {
+// pageOf is the greatest number of items on a page.
+const pageOf = 3
+
+// pages asks for pages until one is empty.
+func (k *kit) pages(page func(after uuid.UUID) []uuid.UUID) (all []uuid.UUID) {
 	k.Helper()
-	var after uuid.UUID
-	for range 100 {
-		ids := page(after)
-		if len(ids) > n {
-			k.Fatalf("a page of %d holds %d", n, len(ids))
-		}
-		if len(ids) == 0 {
-			return all
-		}
+	for ids := page(uuid.Nil); len(ids) > 0; ids = page(ids[len(ids)-1]) {
 		all = append(all, ids...)
-		after = ids[len(ids)-1]
+		if len(ids) > pageOf || len(all) > 100 {
+			k.Fatalf("a page of %d has %d, or the pages do not end", pageOf, len(ids))
+		}
 	}
-	k.Fatalf("the pages do not end")
-	return nil
+	return all
 }

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/rshub/rshub/journal"
@@ -14,14 +12,10 @@ func (k *kit) remove() journal.Head {
 	return k.head(topicName)
 }
 
-// removedAt checks that reading after an anchor leads over what was removed.
+// removedAt checks that Read after an anchor reports the entries up to another as removed.
 func (k *kit) removedAt(what string, after, to journal.Anchor) {
 	k.Helper()
-	_, err := k.h.Read(k.Context(), topicName, after, 10, 1<<20)
-	var trimmed *journal.TrimmedError
-	if !errors.As(err, &trimmed) || *trimmed != (journal.TrimmedError{To: to, Reason: journal.GapRemoved}) {
-		k.Errorf("%s: Read gave the error %v, want one of entries that were removed", what, err)
-	}
+	k.trimmedAs(what, topicName, after, journal.TrimmedError{To: to, Reason: journal.GapRemoved})
 }
 
 var removeChecks = []Check{
@@ -31,43 +25,30 @@ var removeChecks = []Check{
 		entries = append(entries, k.add(topicName, at(90), timed(67, 68, string(make([]byte, 700<<10)))), k.add(topicName, at(91), plain("")))
 		k.record(topicName, lost(3, 5))
 		kept := k.fill(other, 2)
-		k.ok(k.h.Ping(k.Context(), at(92), []string{topicName, other}), "Ping")
+		k.ping(92, topicName, other)
 		before, keptHead := k.head(topicName), k.head(other)
 		last := entries[len(entries)-1].Anchor()
 
 		head := k.remove()
 		want := journal.Head{Topic: topicName, Version: head.Version, Epoch: before.Epoch + 1, Last: last, Trimmed: last, Removed: last}
 		k.same("the head", head, want)
-		if head.Version == "" || head.Version == before.Version {
-			k.Errorf("the version of the tombstone is %q after %q", head.Version, before.Version)
-		}
+		k.expect(head.Version != "" && head.Version != before.Version, "the version of the tombstone is %q after %q", head.Version, before.Version)
 		for range 2 {
 			for _, e := range entries {
-				if _, _, err := k.h.Find(k.Context(), e.ID); !errors.Is(err, journal.ErrNotFound) {
-					k.Errorf("Find of entry %d: %v", e.Seq, err)
-				}
-				if _, err := k.h.Body(k.Context(), topicName, e); !errors.Is(err, journal.ErrNotFound) {
-					k.Errorf("Body of entry %d: %v", e.Seq, err)
-				}
+				k.fails(find(k.Context(), k.h, e.ID).err, journal.ErrNotFound, "Find of entry %d", e.Seq)
+				k.fails(errOf(k.h.Body(k.Context(), topicName, e)), journal.ErrNotFound, "Body of entry %d", e.Seq)
 			}
-			remembered, err := k.h.Intervals(k.Context(), topicName)
-			k.ok(err, "Intervals")
+			remembered := call(k.h.Intervals(k.Context(), topicName)).must(k, "Intervals")
 			k.same("remembered intervals", len(remembered), 0)
-			if _, err := k.h.Interval(k.Context(), topicName, at(66), at(67)); !errors.Is(err, journal.ErrNotFound) {
-				k.Errorf("Interval: %v", err)
-			}
-			ping, err := k.h.PingRecord(k.Context(), topicName)
-			k.ok(err, "PingRecord")
-			k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
+			k.fails(errOf(k.h.Interval(k.Context(), topicName, at(66), at(67))), journal.ErrNotFound, "Interval")
+			k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
 			k.removedAt("from the start", journal.Anchor{}, last)
 			k.removedAt("from an entry that was removed", entries[5].Anchor(), last)
 			k.same("entries after the last", len(k.read(topicName, last)), 0)
 
 			k.same("the head of another topic", k.head(other), keptHead)
 			k.same("its entries", k.read(other, journal.Anchor{}), kept)
-			if ping, err := k.h.PingRecord(k.Context(), other); err != nil || ping.Pings != 1 {
-				k.Errorf("its ping record is %+v (%v)", ping, err)
-			}
+			k.same("its pings", k.pingRecord(other).Pings, uint64(1))
 			k.reopen()
 			k.same("the head after a restart", k.head(topicName), want)
 		}
@@ -77,13 +58,9 @@ var removeChecks = []Check{
 		head := k.remove()
 		wrong := head.Last
 		wrong.Nonce++
-		if _, err := k.h.Read(k.Context(), topicName, wrong, 10, 1<<20); !errors.Is(err, journal.ErrRolledBack) {
-			k.Errorf("reading after another entry than the last: %v", err)
-		}
+		k.fails(errOf(k.h.Read(k.Context(), topicName, wrong, 10, 1<<20)), journal.ErrRolledBack, "reading after another entry than the last")
 		next := k.add(topicName, at(-1000), plain("x")) // the clock is behind
-		if next.Seq != 4 || next.Position <= head.Last.Position {
-			k.Errorf("seq %d and position %d after 3 and %d", next.Seq, next.Position, head.Last.Position)
-		}
+		k.expect(next.Seq == 4 && next.Position > head.Last.Position, "seq %d and position %d after 3 and %d", next.Seq, next.Position, head.Last.Position)
 		got := k.head(topicName)
 		k.same("the head after the next entry", got, journal.Head{
 			Topic: topicName, Version: got.Version, Kind: journal.KindContent, Epoch: head.Epoch,
@@ -103,35 +80,24 @@ var removeChecks = []Check{
 		entries := append(k.read(topicName, journal.Anchor{}), k.fill(topicName, 1)...)
 		before := k.head(topicName)
 		for _, v := range []journal.Version{stale.Version, "", "no version of ours"} {
-			if err := k.h.Remove(k.Context(), topicName, v); !errors.Is(err, journal.ErrHeadMoved) {
-				k.Errorf("Remove of version %q: %v", v, err)
-			}
+			k.fails(k.h.Remove(k.Context(), topicName, v), journal.ErrHeadMoved, "Remove of version %q", v)
 		}
 		k.same("the head after it was refused", k.head(topicName), before)
 		k.same("the entries", k.read(topicName, journal.Anchor{}), entries)
 		k.remove()
 		for _, v := range []journal.Version{before.Version, ""} {
-			if _, err := k.h.Append(k.Context(), at(9), topicName, timed(2, 3, "x"), v); !errors.Is(err, journal.ErrHeadMoved) {
-				k.Errorf("Append onto version %q of a topic that was removed: %v", v, err)
-			}
+			k.fails(errOf(k.h.Append(k.Context(), at(9), topicName, timed(2, 3, "x"), v)), journal.ErrHeadMoved, "Append onto version %q of a topic that was removed", v)
 		}
 	}},
 	{"RemoveMakesNoHead", func(k *kit) {
 		const other = topicName + "other/"
-		k.ok(k.h.Ping(k.Context(), at(1), []string{topicName, other}), "Ping")
+		k.ping(1, topicName, other)
 		k.same("the head", k.remove(), journal.Head{Topic: topicName})
-		ping, err := k.h.PingRecord(k.Context(), topicName)
-		k.ok(err, "PingRecord")
-		k.same("the ping record", ping, journal.PingRecord{Topic: topicName})
-		if ping, err := k.h.PingRecord(k.Context(), other); err != nil || ping.Pings != 1 {
-			k.Errorf("the ping record of another topic is %+v (%v)", ping, err)
-		}
-		if err := k.h.Remove(k.Context(), topicName, "no version of ours"); !errors.Is(err, journal.ErrHeadMoved) {
-			k.Errorf("Remove of a version, of a topic that has none: %v", err)
-		}
+		k.same("the ping record", k.pingRecord(topicName), journal.PingRecord{Topic: topicName})
+		k.same("pings of another topic", k.pingRecord(other).Pings, uint64(1))
+		k.fails(k.h.Remove(k.Context(), topicName, "no version of ours"), journal.ErrHeadMoved, "Remove of a version of a topic that has no head")
 	}},
-	// What a crash in the middle leaves is a topic that was trimmed: it is removed
-	// as any other.
+	// A crash in the middle leaves a topic that was trimmed. It is removed like any other.
 	{"RemoveGoesOnWhereItBrokeOff", func(k *kit) {
 		entries := k.fill(topicName, 6)
 		k.trim(journal.Cut{Before: at(4), KeepBytes: -1})
@@ -140,46 +106,35 @@ var removeChecks = []Check{
 		first := k.remove()
 		k.removedAt("from the start", journal.Anchor{}, last)
 		again := k.remove()
-		k.same("the epoch of who is removed twice", again.Epoch, first.Epoch+1)
+		k.same("the epoch after a second removal", again.Epoch, first.Epoch+1)
 		k.same("where positions go on", again.Last, last)
 	}},
-	// Nothing that is damaged keeps a topic from being removed.
-	{"RemoveTakesWhatIsDamaged", func(k *kit) {
-		if k.h.Damage == nil {
-			return
-		}
+	// Damage does not prevent the removal of a topic.
+	{"RemoveDeletesWhatIsDamaged", ifDamaged(func(k *kit) {
 		for _, d := range everyDamage {
 			for i := range 3 {
 				topic, entries := k.damage(d, i)
 				k.ok(k.h.Remove(k.Context(), topic, k.head(topic).Version), "Remove of a topic with "+d.String())
 				head, last := k.head(topic), entries[2].Anchor()
-				if !head.Forgotten() || head.Last != last {
-					k.Errorf("%v: the head is %+v", d, head)
-				}
+				k.expect(head.Forgotten() && head.Last == last, "%v: the head is %+v", d, head)
 				k.same(d.String()+": entries after the last", len(k.read(topic, last)), 0)
 				for _, e := range entries {
-					if _, _, err := k.h.Find(k.Context(), e.ID); !errors.Is(err, journal.ErrNotFound) {
-						k.Errorf("%v at %d: Find of entry %d: %v", d, i, e.Seq, err)
-					}
+					k.fails(find(k.Context(), k.h, e.ID).err, journal.ErrNotFound, "%v at %d: Find of entry %d", d, i, e.Seq)
 				}
 			}
 		}
-	}},
-	{"WhoWatchesHearsOfARemoval", func(k *kit) {
+	})},
+	{"ChangesReportARemoval", func(k *kit) {
 		k.fill(topicName, 1)
 		partition := journal.Partition(journal.TopicID(topicName))
-		_, since, err := k.h.Changes(k.Context(), partition, 0)
-		k.ok(err, "Changes")
+		_, since := k.changes(partition, 0)
 		k.remove()
-		topics, since, err := k.h.Changes(k.Context(), partition, since)
-		k.ok(err, "Changes")
-		if !slices.Contains(topics, topicName) {
-			k.Errorf("Changes tells %v", topics)
-		}
-		topics, _, err = k.h.Changes(k.Context(), partition, since)
-		k.same(fmt.Sprintf("what is told again (%v)", err), len(topics), 0)
+		topics, since := k.changes(partition, since)
+		k.expect(slices.Contains(topics, topicName), "Changes reports %v", topics)
+		topics, _ = k.changes(partition, since)
+		k.same("what is reported again", len(topics), 0)
 	}},
-	// A file that was exported before brings a topic back, and its epoch stays.
+	// A file that was exported before the removal restores the topic, but not its epoch.
 	{"RemovedTopicIsRestored", func(k *kit) {
 		k.fill(topicName, 3)
 		h, remembered := k.export(topicName)

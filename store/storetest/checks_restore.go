@@ -1,26 +1,24 @@
 package storetest
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/rshub/rshub/journal"
 )
 
-// restoredName is the topic that is made of another.
+// restoredName is the topic that a check restores from another.
 const restoredName = topicName + "restored"
 
 // export returns the state of a topic, under the name restoredName.
 func (k *kit) export(topic string) (journal.Head, []journal.Interval) {
 	k.Helper()
 	h := k.head(topic)
-	remembered, err := k.h.Intervals(k.Context(), topic)
-	k.ok(err, "Intervals")
+	remembered := call(k.h.Intervals(k.Context(), topic)).must(k, "Intervals")
 	h.Topic = restoredName
 	return h, remembered
 }
 
-// restored is what becomes of a head by restoring it.
+// restored is the head that Restore makes of another.
 func restored(h journal.Head, version journal.Version) journal.Head {
 	h.Version, h.Trimmed, h.Entries, h.Bytes = version, h.Last, 0, 0
 	return h
@@ -36,51 +34,36 @@ var restoreChecks = []Check{
 		h, remembered := k.export(topicName)
 		want := make([]journal.Interval, 0, journal.Remembered)
 		for _, e := range entries[over:] {
-			want = append(want, journal.Interval{From: e.From, Until: e.Until, SHA256: e.SHA256, ID: e.ID, Position: e.Position})
+			want = append(want, e.Interval())
 		}
 		k.same("what is remembered, oldest first", remembered, want)
 
 		partition := journal.Partition(journal.TopicID(other))
-		_, since, err := k.h.Changes(k.Context(), partition, 0)
-		k.ok(err, "Changes")
+		_, since := k.changes(partition, 0)
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore")
-		if topics, _, err := k.h.Changes(k.Context(), partition, since); err != nil || !slices.Contains(topics, other) {
-			k.Errorf("who watches is not told of a restored topic (%v)", err)
-		}
+		topics, _ := k.changes(partition, since)
+		k.expect(slices.Contains(topics, other), "Changes does not report a restored topic")
 		k.reopen()
 		got := k.head(other)
-		if got.Version == "" {
-			k.Errorf("a restored head has no version")
-		}
+		k.expect(got.Version != "", "a restored head has no version")
 		k.same("the restored head", got, restored(h, got.Version))
 		_, again := k.export(other)
 		k.same("what is remembered of it", again, want)
 
 		k.same("entries after its head", len(k.read(other, h.Last)), 0)
-		trimmed := (*journal.TrimmedError)(nil)
-		if _, err := k.h.Read(k.Context(), other, entries[5].Anchor(), 10, 1<<20); !errors.As(err, &trimmed) || trimmed.To != h.Last {
-			k.Errorf("reading what did not travel: %v", err)
-		}
+		k.trimmedAs("reading what was not exported", other, entries[5].Anchor(), journal.TrimmedError{To: h.Last, Reason: journal.GapRetention})
 		wrong := h.Last
 		wrong.Nonce++
-		if _, err := k.h.Read(k.Context(), other, wrong, 10, 1<<20); !errors.Is(err, journal.ErrRolledBack) {
-			k.Errorf("reading after another entry than the last: %v", err)
-		}
+		k.fails(errOf(k.h.Read(k.Context(), other, wrong, 10, 1<<20)), journal.ErrRolledBack, "reading after another entry than the last")
 
 		n := len(entries)
 		next := k.add(other, at(-1000), timed(n, n+1, "next")) // the clock of this store is behind
-		if next.Seq != h.Last.Seq+1 || next.Position <= h.Last.Position {
-			k.Errorf("the next entry has seq %d and position %d after %d and %d", next.Seq, next.Position, h.Last.Seq, h.Last.Position)
-		}
-		if _, err := k.h.Interval(k.Context(), other, want[0].From, want[0].Until); !errors.Is(err, journal.ErrNotFound) {
-			k.Errorf("the oldest of the remembered intervals is kept: %v", err)
-		}
-		if _, err := k.h.Interval(k.Context(), other, want[1].From, want[1].Until); err != nil {
-			k.Errorf("the second of the remembered intervals: %v", err)
-		}
+		k.expect(next.Seq == h.Last.Seq+1 && next.Position > h.Last.Position, "the next entry has seq %d and position %d after %d and %d", next.Seq, next.Position, h.Last.Seq, h.Last.Position)
+		k.fails(errOf(k.h.Interval(k.Context(), other, want[0].From, want[0].Until)), journal.ErrNotFound, "the oldest of the remembered intervals is kept")
+		k.ok(errOf(k.h.Interval(k.Context(), other, want[1].From, want[1].Until)), "the second of the remembered intervals")
 		k.same("entries after the next", len(k.read(other, h.Last)), 1)
 	}},
-	{"RestoreTakesNothingBack", func(k *kit) {
+	{"RestoreUndoesNothing", func(k *kit) {
 		k.fill(topicName, 2)
 		const other = restoredName
 		older, olderIntervals := k.export(topicName)
@@ -88,16 +71,14 @@ var restoreChecks = []Check{
 		h, remembered := k.export(topicName)
 
 		k.ok(k.h.Restore(k.Context(), older, olderIntervals), "Restore of an older state")
-		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of a newer state of a topic that got nothing since")
+		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of a newer state of a topic without new entries")
 		got := k.head(other)
 		k.same("the head", got, restored(h, got.Version))
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of the same")
 		k.same("the head after the same again, version included", k.head(other), got)
 		_, intervals := k.export(other)
 		k.same("what is remembered", intervals, remembered)
-		if err := k.h.Restore(k.Context(), older, olderIntervals); !errors.Is(err, journal.ErrHeadMoved) {
-			k.Errorf("Restore of an older state: %v", err)
-		}
+		k.fails(k.h.Restore(k.Context(), older, olderIntervals), journal.ErrHeadMoved, "Restore of an older state")
 		k.same("the head after an older one was refused", k.head(other), got)
 
 		k.add(other, at(9), timed(4, 5, "x"))
@@ -105,9 +86,7 @@ var restoreChecks = []Check{
 		later := h
 		later.Last.Position, later.Last.Seq = got.Last.Position+1, got.Last.Seq+1
 		for name, given := range map[string]journal.Head{"the same": h, "a later": later} {
-			if err := k.h.Restore(k.Context(), given, remembered); !errors.Is(err, journal.ErrHeadMoved) {
-				k.Errorf("Restore of %s state over a topic with entries: %v", name, err)
-			}
+			k.fails(k.h.Restore(k.Context(), given, remembered), journal.ErrHeadMoved, "Restore of %s state over a topic with entries", name)
 		}
 		k.same("the head that has an entry", k.head(other), got)
 		k.same("its entries", len(k.read(other, h.Last)), 1)

@@ -16,12 +16,12 @@ type Sealing struct {
 	// Reopen closes the store and opens it with other keys; nil: without. After
 	// an error it may be called again.
 	Reopen func(keys *seal.Keys) (Store, error)
-	// Stored returns all that the store has written, as somebody finds it who
-	// takes its disk away. The store may be closed for that.
+	// Stored returns all bytes that the store has written, as a thief of its disk would find
+	// them. It may close the store.
 	Stored func() ([]byte, error)
 }
 
-// Keys of the checks. The second comes after the first, which it opens as well.
+// Keys of the checks. twoKeys seal with the second key and still open what the first one sealed.
 var (
 	oneKey  = newKeys(1)
 	twoKeys = newKeys(2, 1)
@@ -40,7 +40,7 @@ func newKeys(of ...byte) *seal.Keys {
 	return keys
 }
 
-// secrets of the checks: of a subscription, and of a request.
+// The secrets of the subscription and of the request in the checks.
 const (
 	subscriberSecret = "the secret of a subscription"
 	requestSecret    = "the secret that a request brings"
@@ -49,8 +49,7 @@ const (
 // reopenWith opens the store with other keys.
 func (k *kit) reopenWith(keys *seal.Keys) {
 	k.Helper()
-	s, err := k.h.Sealing.Reopen(keys)
-	k.ok(err, "Reopen with other keys")
+	s := call(k.h.Sealing.Reopen(keys)).must(k, "Reopen with other keys")
 	k.h.Store = s
 }
 
@@ -64,19 +63,16 @@ func (k *kit) setSecret(i int) subscriptions.Record {
 	return k.set(s.ID, subscriptions.Record{Subscription: &s, Request: r})
 }
 
-// sealed checks that nothing that is stored tells a secret.
+// sealed checks that no secret can be read from what is stored.
 func (k *kit) sealed(when string) {
 	k.Helper()
-	stored, err := k.h.Sealing.Stored()
-	k.ok(err, "Stored")
+	stored := call(k.h.Sealing.Stored()).must(k, "Stored")
 	if !bytes.Contains(stored, []byte(subscription(1).Callback)) {
-		k.Fatalf("%s: what is stored is not found there", when)
+		k.Fatalf("%s: the stored bytes lack the callback of a subscription", when)
 	}
 	for _, secret := range []string{subscriberSecret, requestSecret} {
 		for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))} {
-			if bytes.Contains(stored, []byte(form)) {
-				k.Errorf("%s: %q can be read in what is stored", when, form)
-			}
+			k.expect(!bytes.Contains(stored, []byte(form)), "%s: %q can be read in what is stored", when, form)
 		}
 	}
 }
@@ -120,9 +116,8 @@ var secretChecks = []Check{
 		rec := k.setSecret(1)
 		for name, keys := range map[string]*seal.Keys{"no key": nil, "another key": newKey} {
 			s, err := k.h.Sealing.Reopen(keys)
-			if missing := (*seal.KeyError)(nil); !errors.As(err, &missing) || missing.ID != oneKey.IDs()[0] {
-				k.Errorf("%s: %v, want a *seal.KeyError", name, err)
-			}
+			missing := (*seal.KeyError)(nil)
+			k.expect(errors.As(err, &missing) && missing.ID == oneKey.IDs()[0], "%s: %v, want a *seal.KeyError", name, err)
 			if err == nil {
 				k.h.Store = s
 			}

@@ -1,9 +1,7 @@
-// Package storetest is what every store has to pass: a suite of checks, one for
-// each sentence of the contracts in packages journal and subscriptions; a model
-// test that compares a store with Memory, the reference, over random
-// operations; and mutants, stores with one defect each, that the suite has to
-// catch, so that it is known to be able to fail.
+// Package storetest tests stores. A suite has a check for each sentence of the contracts in packages
+// journal and subscriptions. A model test compares a store with Memory, the reference, over random
+// operations. Mutants are stores with one defect each. The suite has to catch them all, which shows
+// that it can fail.
 //
-// Only tests import it. Memory also serves tests that need a store and not its
-// durability.
+// Only tests import it. Memory also serves tests that need a store without durability.
 package storetest

@@ -1,10 +1,6 @@
 package storetest
 
 import (
-	"errors"
-
-	"github.com/google/uuid"
-
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -20,32 +16,23 @@ func RunFull(t T, s Store, fill, room func() error) {
 	newcomer := subscription(3)
 	refused := map[string]func() error{
 		"Append": func() error {
-			_, err := s.Append(t.Context(), at(10), topicName, timed(3, 4, "refused"), head.Version)
-			return err
+			return errOf(s.Append(t.Context(), at(10), topicName, timed(3, 4, "refused"), head.Version))
 		},
 		"the first Append of a topic": func() error {
-			_, err := s.Append(t.Context(), at(10), topicName+"new", timed(0, 1, "refused"), "")
-			return err
+			return errOf(s.Append(t.Context(), at(10), topicName+"new", timed(0, 1, "refused"), ""))
 		},
 		"Ping": func() error { return s.Ping(t.Context(), at(10), []string{topicName + "new"}) },
 		"a request": func() error {
-			_, err := s.Update(t.Context(), newcomer.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+			return errOf(s.Update(t.Context(), newcomer.ID, func(subscriptions.Record) (subscriptions.Record, error) {
 				return subscriptions.Record{Request: request(newcomer)}, nil
-			})
-			return err
+			}))
 		},
 		"Room": func() error { return s.Room(t.Context()) },
 	}
-	for what, call := range refused {
-		if what == "Room" {
-			k.ok(call(), "Room, before the store is full")
-		}
-	}
+	k.ok(refused["Room"](), "Room, before the store is full")
 	k.ok(fill(), "filling the store")
-	for what, call := range refused {
-		if err := call(); !errors.Is(err, journal.ErrFull) {
-			t.Errorf("%s in a full store: %v, want ErrFull", what, err)
-		}
+	for what, refuse := range refused {
+		k.fails(refuse(), journal.ErrFull, "%s in a full store", what)
 	}
 	k.same("the head", k.head(topicName), head)
 	k.same("what can be read", k.read(topicName, journal.Anchor{}), entries)
@@ -66,10 +53,6 @@ func RunFull(t T, s Store, fill, room func() error) {
 	k.add(topicName+"new", at(11), timed(0, 1, "accepted"))
 	k.ok(refused["Ping"](), "Ping, when there is room")
 	k.ok(refused["a request"](), "a request, when there is room")
-	if k.get(newcomer.ID).Request == nil || newcomer.ID == uuid.Nil {
-		t.Errorf("the request is not stored")
-	}
-	if last := k.head(topicName).Last.Seq; last != 4 {
-		t.Errorf("the last seq is %d, want 4", last)
-	}
+	k.expect(k.get(newcomer.ID).Request != nil, "the request is not stored")
+	k.same("the last seq", k.head(topicName).Last.Seq, uint64(4))
 }

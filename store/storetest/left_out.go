@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -10,18 +8,15 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// RunLeftOut runs the checks of a topic whose head and ping record cannot be read: they hide no
-// other where there is somebody to tell, told, and else are an error. Damage damages
-// both, and silence takes told away.
-func RunLeftOut(t *testing.T, s Store, told map[uuid.UUID]error, damage func(partition int, id uuid.UUID) error, silence func()) {
+// RunLeftOut checks a topic whose head and ping record cannot be read. They hide no other topic
+// where the store reports damage, to reported. Elsewhere they are an error. Function damage damages
+// both, and silence ends the reports.
+func RunLeftOut(t *testing.T, s Store, reported map[uuid.UUID]error, damage func(partition int, id uuid.UUID) error, silence func()) {
 	const partition = 7
 	k := &kit{T: t, h: &Harness{Store: s}}
-	var topics []string
-	for n := 0; len(topics) < 5; n++ {
-		if name := fmt.Sprint(topicName, n); journal.Partition(journal.TopicID(name)) == partition {
-			topics = append(topics, name)
-			k.add(name, at(1), timed(0, 1, "x"))
-		}
+	topics := topicsOf(partition, 5)
+	for _, topic := range topics {
+		k.fill(topic, 1)
 	}
 	k.ok(s.Ping(t.Context(), start, topics), "Ping")
 	bad := journal.TopicID(topics[0])
@@ -40,14 +35,11 @@ func RunLeftOut(t *testing.T, s Store, told map[uuid.UUID]error, damage func(par
 			after = journal.TopicID(page[0].Topic)
 		}
 	}
-	if heads, pings, err := list(); heads != 4 || pings != 4 || err != nil || len(told) != 1 || !errors.Is(told[bad], journal.ErrPacked) {
-		t.Errorf("%d heads and %d ping records, %v, told of %v", heads, pings, err, told)
-	}
+	heads, pings, err := list()
+	k.expect(heads == 4 && pings == 4 && err == nil && len(reported) == 1, "%d heads and %d ping records, %v, reported: %v", heads, pings, err, reported)
+	k.fails(reported[bad], journal.ErrPacked, "the report about %s", topics[0])
 	silence()
-	if _, _, err := list(); !errors.Is(err, journal.ErrPacked) {
-		t.Errorf("with nobody to tell: %v", err)
-	}
-	if err := s.Ping(t.Context(), start, []string{topics[1], topics[0], topicName + "new"}); err != nil {
-		t.Errorf("pings beside a damaged ping record: %v", err)
-	}
+	_, _, err = list()
+	k.fails(err, journal.ErrPacked, "with nothing to report to")
+	k.ok(s.Ping(t.Context(), start, []string{topics[1], topics[0], topicName + "new"}), "pings beside a damaged ping record")
 }

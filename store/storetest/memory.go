@@ -17,8 +17,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Memory is the reference: a store that keeps everything in maps and says in
-// the plainest way what a store does. It may be shared between goroutines. The
+// Memory is the reference: a store in maps that shows in the plainest way what a store does. It may be shared between goroutines. The
 // zero value is not usable; NewMemory makes one.
 type Memory struct {
 	mu       sync.Mutex
@@ -30,7 +29,7 @@ type Memory struct {
 	clock    uint64                           // counts the changes
 	changed  map[uuid.UUID]uint64             // of records, deleted ones too
 	hints    journal.Broadcast
-	// mint draws what a store draws at random. The model test has it repeat
+	// mint draws what a store draws at random. The model test replaces it, so that it repeats
 	// what the other store drew.
 	mint func(now time.Time, topic string, last journal.Position) minted
 }
@@ -43,7 +42,7 @@ type memTopic struct {
 	damaged   map[journal.Position]Damage
 }
 
-// minted is what is drawn for an entry or, the version alone, for a reset.
+// minted is what is drawn for an entry. A reset uses only the version.
 type minted struct {
 	id       uuid.UUID
 	position journal.Position
@@ -73,11 +72,10 @@ func mintAtRandom(now time.Time, topic string, last journal.Position) minted {
 	}
 }
 
-// copyFrom makes m what other was when it was copied.
+// copyFrom makes m a copy of other.
 func (m *Memory) copyFrom(other *Memory) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.clock++ // who asks for changes since then is told all
+	defer m.lock()()
+	m.clock++ // the next question for changes gets all of them
 	m.topics = map[string]*memTopic{}
 	for name, t := range other.topics {
 		c := *t
@@ -107,7 +105,13 @@ func (m *Memory) Harness() *Harness {
 	}
 }
 
-// topic returns a topic, or an empty one that is not kept.
+// lock locks m, and returns what unlocks it.
+func (m *Memory) lock() (unlock func()) {
+	m.mu.Lock()
+	return m.mu.Unlock
+}
+
+// topic returns a topic, or an empty one that is not stored.
 func (m *Memory) topic(name string) *memTopic {
 	if t := m.topics[name]; t != nil {
 		return t
@@ -123,15 +127,13 @@ func (t *memTopic) copyHead() journal.Head {
 
 // Head implements journal.Appender and journal.Reader.
 func (m *Memory) Head(ctx context.Context, topic string) (journal.Head, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	return m.topic(topic).copyHead(), ctx.Err()
 }
 
 // Interval implements journal.Appender.
 func (m *Memory) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, i := range slices.Backward(m.topic(topic).intervals) {
 		if i.From.Equal(from) && i.Until.Equal(until) {
 			return i, ctx.Err()
@@ -142,8 +144,7 @@ func (m *Memory) Interval(ctx context.Context, topic string, from, until time.Ti
 
 // Append implements journal.Appender.
 func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	t := m.topic(topic)
 	if ctx.Err() != nil {
 		return journal.Entry{}, ctx.Err()
@@ -176,8 +177,7 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 
 // Reset implements journal.Appender.
 func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	h := &m.topic(topic).head
 	switch {
 	case ctx.Err() != nil:
@@ -192,8 +192,7 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 
 // RecordGap implements journal.Recorder.
 func (m *Memory) RecordGap(ctx context.Context, topic string, g journal.Gap) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	if t := m.topics[topic]; t != nil && ctx.Err() == nil {
 		t.head, _ = t.head.Lose(g)
 	}
@@ -202,8 +201,7 @@ func (m *Memory) RecordGap(ctx context.Context, topic string, g journal.Gap) err
 
 // Find implements journal.Reader.
 func (m *Memory) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for topic, t := range m.topics {
 		for _, e := range t.entries {
 			if e.ID == id {
@@ -220,8 +218,7 @@ func (m *Memory) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry,
 
 // Read implements journal.Reader.
 func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	t := m.topic(topic)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -260,8 +257,7 @@ func (m *Memory) Read(ctx context.Context, topic string, after journal.Anchor, l
 
 // Body implements journal.Reader.
 func (m *Memory) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, kept := range m.topic(topic).entries {
 		if kept.Position == e.Position && kept.Nonce == e.Nonce {
 			return kept.Body, errors.Join(ctx.Err(), m.topic(topic).check(kept))
@@ -272,8 +268,7 @@ func (m *Memory) Body(ctx context.Context, topic string, e journal.Entry) ([]byt
 
 // Changes implements journal.Watcher.
 func (m *Memory) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for name, t := range m.topics {
 		if journal.Partition(journal.TopicID(name)) == partition && t.changed > since {
 			topics = append(topics, name)
@@ -287,8 +282,7 @@ func (m *Memory) Hints(ctx context.Context) <-chan string { return m.hints.Hints
 
 // Topics implements journal.Trimmer.
 func (m *Memory) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	byName := map[uuid.UUID]*memTopic{}
 	for name, t := range m.topics {
 		byName[journal.TopicID(name)] = t
@@ -312,8 +306,7 @@ func page[V any](all map[uuid.UUID]V, partition int, after uuid.UUID, limit int)
 
 // Trim implements journal.Trimmer.
 func (m *Memory) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	t := m.topic(topic)
 	for len(t.entries) > 0 && ctx.Err() == nil {
 		e := t.entries[0]

@@ -9,8 +9,7 @@ import (
 
 // damage is Harness.Damage.
 func (m *Memory) damage(topic string, e journal.Entry, d Damage) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	t := m.topic(topic)
 	t.damaged = maps.Clone(t.damaged)
 	if t.damaged == nil {

@@ -9,8 +9,7 @@ import (
 
 // Note implements journal.Notebook.
 func (m *Memory) Note(_ context.Context, texts ...[]byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, text := range texts {
 		m.notes = append([][]byte{bytes.Clone(text)}, m.notes...)
 	}
@@ -20,8 +19,7 @@ func (m *Memory) Note(_ context.Context, texts ...[]byte) error {
 
 // Notes implements journal.Notebook.
 func (m *Memory) Notes(context.Context) (texts [][]byte, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, text := range m.notes {
 		texts = append(texts, bytes.Clone(text))
 	}

@@ -12,8 +12,7 @@ import (
 
 // Ping implements journal.Pings.
 func (m *Memory) Ping(ctx context.Context, now time.Time, topics []string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -60,8 +59,7 @@ func (m *Memory) makeRoom(pings map[uuid.UUID]journal.PingRecord, partition int,
 
 // PingRecord implements journal.Pings.
 func (m *Memory) PingRecord(ctx context.Context, topic string) (journal.PingRecord, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	ping := m.pings[journal.TopicID(topic)]
 	ping.Topic = topic
 	return ping, ctx.Err()
@@ -69,8 +67,7 @@ func (m *Memory) PingRecord(ctx context.Context, topic string) (journal.PingReco
 
 // PingRecords implements journal.Pings.
 func (m *Memory) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) (out []journal.PingRecord, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, id := range page(m.pings, partition, after, limit) {
 		out = append(out, m.pings[id])
 	}
@@ -79,8 +76,7 @@ func (m *Memory) PingRecords(ctx context.Context, partition int, after uuid.UUID
 
 // SetFetched implements journal.Pings.
 func (m *Memory) SetFetched(ctx context.Context, done journal.PingRecord) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	id := journal.TopicID(done.Topic)
 	if old, ok := m.pings[id]; ok && ctx.Err() == nil {
 		m.pings[id], _ = old.AfterFetch(done)
@@ -90,8 +86,7 @@ func (m *Memory) SetFetched(ctx context.Context, done journal.PingRecord) error 
 
 // DeletePingRecord implements journal.Pings.
 func (m *Memory) DeletePingRecord(ctx context.Context, ping journal.PingRecord) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	id := journal.TopicID(ping.Topic)
 	if old := m.pings[id]; ctx.Err() == nil && old.Pings == ping.Pings && old.PingedAt.Equal(ping.PingedAt) {
 		delete(m.pings, id)

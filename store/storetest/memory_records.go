@@ -34,15 +34,13 @@ func (*Memory) Room(ctx context.Context) error { return ctx.Err() }
 
 // Get implements subscriptions.Registry.
 func (m *Memory) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	return copyRecord(m.records[id]), ctx.Err()
 }
 
 // Update implements subscriptions.Registry.
 func (m *Memory) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	if ctx.Err() != nil {
 		return subscriptions.Record{}, ctx.Err()
 	}
@@ -70,8 +68,7 @@ func (m *Memory) Update(ctx context.Context, id uuid.UUID, change func(subscript
 
 // List implements subscriptions.Registry.
 func (m *Memory) List(ctx context.Context, shard int, after uuid.UUID, limit int) (out []subscriptions.Record, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, id := range page(m.records, shard, after, limit) {
 		out = append(out, copyRecord(m.records[id]))
 	}
@@ -80,8 +77,7 @@ func (m *Memory) List(ctx context.Context, shard int, after uuid.UUID, limit int
 
 // Changed implements subscriptions.Registry.
 func (m *Memory) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for id, n := range m.changed {
 		if subscriptions.Shard(id) == shard && n > since {
 			ids = append(ids, id)
@@ -92,15 +88,13 @@ func (m *Memory) Changed(ctx context.Context, shard int, since uint64) (ids []uu
 
 // Attempts implements subscriptions.History.
 func (m *Memory) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	return slices.Clone(m.attempts[id]), ctx.Err()
 }
 
 // Commit implements subscriptions.Committer.
 func (m *Memory) Commit(ctx context.Context, commits []subscriptions.Commit) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	for _, c := range commits {
 		s := m.records[c.ID].Subscription
 		if ctx.Err() != nil || s == nil {

@@ -8,8 +8,7 @@ import (
 
 // Remove implements journal.Remover.
 func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Version) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	head := m.topic(topic).head
 	switch {
 	case ctx.Err() != nil:

@@ -9,15 +9,13 @@ import (
 
 // Intervals implements journal.Restorer.
 func (m *Memory) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	return slices.Clone(m.topic(topic).intervals), ctx.Err()
 }
 
 // Restore implements journal.Restorer.
 func (m *Memory) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	t := m.topic(h.Topic)
 	head, news, err := journal.Restored(t.head, h)
 	if err != nil || !news {

@@ -33,8 +33,7 @@ func (d *memDisk) write() {
 
 // reopen reads all records with other keys, and writes them with those.
 func (d *memDisk) reopen(keys *seal.Keys) error {
-	d.m.mu.Lock()
-	defer d.m.mu.Unlock()
+	defer d.m.lock()()
 	d.write()
 	for _, b := range d.subs {
 		if _, err := subscriptions.UnpackSubscription(b, keys); err != nil && !d.opensAll {
@@ -52,8 +51,7 @@ func (d *memDisk) reopen(keys *seal.Keys) error {
 
 // stored returns all that is written.
 func (d *memDisk) stored() (all []byte) {
-	d.m.mu.Lock()
-	defer d.m.mu.Unlock()
+	defer d.m.lock()()
 	d.write()
 	for _, on := range []map[uuid.UUID][]byte{d.subs, d.requests} {
 		for _, b := range on {

@@ -17,8 +17,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// RunModel has a store and the reference do the same at random, and compares
-// all they answer.
+// RunModel calls a store and the reference with the same random operations, and compares all
+// results.
 func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
 	h := open(t)
 	round := 0
@@ -41,7 +41,7 @@ func RunModel(t *testing.T, open func(t *testing.T) *Harness) {
 	})
 }
 
-// model is one round: a store, the reference, and what came out of them so far.
+// model is one round: a store, the reference, and their results so far.
 type model struct {
 	t         *rapid.T
 	h         *Harness
@@ -66,7 +66,7 @@ func (m *model) same(t *rapid.T, what string, got, want any) {
 	}
 }
 
-// sameError compares what the contract says of an error.
+// sameError compares errors as far as the contract describes them.
 func (m *model) sameError(t *rapid.T, what string, got, want error) {
 	t.Helper()
 	var a, b *journal.TrimmedError
@@ -77,6 +77,20 @@ func (m *model) sameError(t *rapid.T, what string, got, want error) {
 	default:
 		t.Fatalf("%s: the store says %v, the reference %v", what, got, want)
 	}
+}
+
+// agree compares what the store returned with what the reference did.
+func agree[V any](m *model, t *rapid.T, what string, got, want result[V]) {
+	t.Helper()
+	m.sameError(t, what, got.err, want.err)
+	m.same(t, what, got.value, want.value)
+}
+
+// head returns the head of the store.
+func (m *model) head(t *rapid.T, topic string) journal.Head {
+	h, err := m.h.Head(t.Context(), topic)
+	m.sameError(t, "Head", err, nil)
+	return h
 }
 
 func (m *model) topic(t *rapid.T) string { return rapid.SampledFrom(m.topics).Draw(t, "topic") }
@@ -107,12 +121,10 @@ func (m *model) append(t *rapid.T) {
 	version := m.version(t, topic)
 	got, err := m.h.Append(t.Context(), m.now, topic, e, version)
 	if err == nil {
-		h, err := m.h.Head(t.Context(), topic)
-		m.sameError(t, "Head", err, nil)
 		if last := m.ref.topic(topic).head.Last.Position; got.Position <= last {
 			t.Fatalf("position %d after %d", got.Position, last)
 		}
-		m.drawn = minted{id: got.ID, position: got.Position, nonce: got.Nonce, version: h.Version}
+		m.drawn = minted{id: got.ID, position: got.Position, nonce: got.Nonce, version: m.head(t, topic).Version}
 	}
 	want, wantErr := m.ref.Append(t.Context(), m.now, topic, e, version)
 	m.sameError(t, "Append", err, wantErr)
@@ -127,13 +139,12 @@ func (m *model) reset(t *rapid.T) { m.clear(t, "Reset", m.h.Reset, m.ref.Reset) 
 
 func (m *model) remove(t *rapid.T) { m.clear(t, "Remove", m.h.Remove, m.ref.Remove) }
 
-// clear does to a topic of both what leaves its head with another version.
+// clear calls an operation that gives the head of a topic another version.
 func (m *model) clear(t *rapid.T, what string, do, refDo func(ctx context.Context, topic string, ifHead journal.Version) error) {
 	topic := m.topic(t)
 	version := m.version(t, topic)
 	err := do(t.Context(), topic, version)
-	h, headErr := m.h.Head(t.Context(), topic)
-	m.sameError(t, "Head", headErr, nil)
+	h := m.head(t, topic)
 	if err == nil && h.Version != "" && slices.Contains(m.versions, h.Version) {
 		t.Fatalf("%s left the version", what)
 	}
@@ -146,11 +157,9 @@ func (m *model) recordGap(t *rapid.T) {
 	topic, from := m.topic(t), rapid.IntRange(0, 20).Draw(t, "from")
 	g := lost(from, from+rapid.IntRange(1, 9).Draw(t, "lost"))
 	m.sameError(t, "RecordGap", m.h.RecordGap(t.Context(), topic, g), m.ref.RecordGap(t.Context(), topic, g))
-	h, err := m.h.Head(t.Context(), topic)
-	m.sameError(t, "Head", err, nil)
-	if ref := m.ref.topic(topic); ref.head.Version != "" { // which may change by it
-		ref.head.Version = h.Version
-		m.versions = append(m.versions, h.Version)
+	if ref := m.ref.topic(topic); ref.head.Version != "" { // it may have changed
+		ref.head.Version = m.head(t, topic).Version
+		m.versions = append(m.versions, ref.head.Version)
 	}
 }
 
@@ -160,20 +169,17 @@ func (m *model) trim(t *rapid.T) {
 	if rapid.Bool().Draw(t, "by age") {
 		cut.Before = m.now.Add(time.Duration(rapid.IntRange(-60, 1).Draw(t, "age")) * time.Second)
 	}
-	got, err := m.h.Trim(t.Context(), topic, cut)
-	want, _ := m.ref.Trim(t.Context(), topic, cut)
-	m.sameError(t, "Trim", err, nil)
-	m.same(t, "Trim", got, want)
+	agree(m, t, "Trim", call(m.h.Trim(t.Context(), topic, cut)), call(m.ref.Trim(t.Context(), topic, cut)))
 }
 
-// anchor draws one of an entry that is or was there, or one that never was.
+// anchor draws the anchor of an entry that is or was there, or one that never existed.
 func (m *model) anchor(t *rapid.T) journal.Anchor {
 	if len(m.entries) == 0 || rapid.IntRange(0, 4).Draw(t, "zero") == 0 {
 		return journal.Anchor{}
 	}
 	a := rapid.SampledFrom(m.entries).Draw(t, "entry")
 	anchor := a.Anchor()
-	switch rapid.IntRange(0, 9).Draw(t, "spoilt") {
+	switch rapid.IntRange(0, 9).Draw(t, "wrong") {
 	case 0:
 		anchor.Nonce++
 	case 1:
@@ -188,32 +194,19 @@ func (m *model) read(t *rapid.T) {
 	topic, anchor := m.topic(t), m.anchor(t)
 	limit := rapid.IntRange(0, 5).Draw(t, "max")
 	maxBytes := int64(rapid.SampledFrom([]int{-1, 0, 100, 64 << 10, 130 << 10, 1 << 20}).Draw(t, "max bytes"))
-	got, err := m.h.Read(t.Context(), topic, anchor, limit, maxBytes)
-	want, wantErr := m.ref.Read(t.Context(), topic, anchor, limit, maxBytes)
-	m.sameError(t, "Read", err, wantErr)
-	m.same(t, "Read", got, want)
+	agree(m, t, "Read", call(m.h.Read(t.Context(), topic, anchor, limit, maxBytes)), call(m.ref.Read(t.Context(), topic, anchor, limit, maxBytes)))
 	if len(m.entries) == 0 {
 		return
 	}
 	e := rapid.SampledFrom(m.entries).Draw(t, "found")
-	gotTopic, gotEntry, err := m.h.Find(t.Context(), e.ID)
-	wantTopic, wantEntry, wantErr := m.ref.Find(t.Context(), e.ID)
-	m.sameError(t, "Find", err, wantErr)
-	m.same(t, "Find", gotTopic, wantTopic)
-	m.same(t, "Find", gotEntry, wantEntry)
-	gotBody, err := m.h.Body(t.Context(), topic, e)
-	wantBody, wantErr := m.ref.Body(t.Context(), topic, e)
-	m.sameError(t, "Body", err, wantErr)
-	m.same(t, "Body", gotBody, wantBody)
+	agree(m, t, "Find", find(t.Context(), m.h, e.ID), find(t.Context(), m.ref, e.ID))
+	agree(m, t, "Body", call(m.h.Body(t.Context(), topic, e)), call(m.ref.Body(t.Context(), topic, e)))
 }
 
 func (m *model) interval(t *rapid.T) {
 	topic, from := m.topic(t), at(rapid.IntRange(0, 10).Draw(t, "from"))
 	until := from.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "until")) * time.Second)
-	got, err := m.h.Interval(t.Context(), topic, from, until)
-	want, wantErr := m.ref.Interval(t.Context(), topic, from, until)
-	m.sameError(t, "Interval", err, wantErr)
-	m.same(t, "Interval", got, want)
+	agree(m, t, "Interval", call(m.h.Interval(t.Context(), topic, from, until)), call(m.ref.Interval(t.Context(), topic, from, until)))
 }
 
 // cursor draws one of few, so that equal ones and every order come up.
@@ -248,11 +241,8 @@ func (m *model) update(t *rapid.T) {
 		}
 	}
 	var gotOld, wantOld subscriptions.Record
-	got, gotErr := m.h.Update(t.Context(), m.ids[i], change(&gotOld))
-	want, wantErr := m.ref.Update(t.Context(), m.ids[i], change(&wantOld))
-	m.sameError(t, "Update", gotErr, wantErr)
+	agree(m, t, "Update", call(m.h.Update(t.Context(), m.ids[i], change(&gotOld))), call(m.ref.Update(t.Context(), m.ids[i], change(&wantOld))))
 	m.same(t, "what change is given", gotOld, wantOld)
-	m.same(t, "Update", got, want)
 }
 
 func (m *model) commit(t *rapid.T) {
@@ -278,7 +268,7 @@ func (m *model) ping(t *rapid.T) {
 	m.sameError(t, "Ping", m.h.Ping(t.Context(), m.now, topics), m.ref.Ping(t.Context(), m.now, topics))
 }
 
-// pingRecord draws one that was read before, of a fetch that is going on or over.
+// pingRecord draws a ping record that was read before. Its fetch may go on or be over.
 func (m *model) pingRecord(t *rapid.T) journal.PingRecord {
 	ping := journal.PingRecord{Topic: m.topic(t)}
 	if len(m.pings) > 0 {
@@ -299,7 +289,7 @@ func (m *model) fetched(t *rapid.T) {
 
 func (m *model) deletePingRecord(t *rapid.T) {
 	ping := m.pingRecord(t)
-	m.sameError(t, "Unmark", m.h.DeletePingRecord(t.Context(), ping), m.ref.DeletePingRecord(t.Context(), ping))
+	m.sameError(t, "DeletePingRecord", m.h.DeletePingRecord(t.Context(), ping), m.ref.DeletePingRecord(t.Context(), ping))
 }
 
 func (m *model) reopen(t *rapid.T) {
@@ -311,32 +301,22 @@ func (m *model) reopen(t *rapid.T) {
 	m.h.Store = s
 }
 
-// compare looks at all there is.
+// compare compares all that is stored.
 func (m *model) compare(t *rapid.T) {
 	for _, topic := range m.topics {
-		got, err := m.h.Head(t.Context(), topic)
-		want, _ := m.ref.Head(t.Context(), topic)
-		m.sameError(t, "Head", err, nil)
-		m.same(t, "the head of "+topic, got, want)
-		ping, err := m.h.PingRecord(t.Context(), topic)
-		wantPing, _ := m.ref.PingRecord(t.Context(), topic)
-		m.sameError(t, "PingRecord", err, nil)
-		m.same(t, "the ping record of "+topic, ping, wantPing)
-		m.pings = append(m.pings, ping)
+		agree(m, t, "the head of "+topic, call(m.h.Head(t.Context(), topic)), call(m.ref.Head(t.Context(), topic)))
+		ping := call(m.h.PingRecord(t.Context(), topic))
+		agree(m, t, "the ping record of "+topic, ping, call(m.ref.PingRecord(t.Context(), topic)))
+		m.pings = append(m.pings, ping.value)
 	}
 	for _, id := range m.ids {
-		got, err := m.h.Get(t.Context(), id)
-		want, _ := m.ref.Get(t.Context(), id)
-		m.sameError(t, "Get", err, nil)
-		m.same(t, "the record", got, want)
-		tries, err := m.h.Attempts(t.Context(), id)
-		wantTries, _ := m.ref.Attempts(t.Context(), id)
-		m.sameError(t, "Attempts", err, nil)
-		m.same(t, "the attempts", tries, wantTries)
+		got, want := call(m.h.Get(t.Context(), id)), call(m.ref.Get(t.Context(), id))
+		agree(m, t, "the record", got, want)
+		agree(m, t, "the attempts", call(m.h.Attempts(t.Context(), id)), call(m.ref.Attempts(t.Context(), id)))
 		records, err := m.h.List(t.Context(), subscriptions.Shard(id), uuid.Nil, 1<<20)
 		m.sameError(t, "List", err, nil)
-		listed := slices.ContainsFunc(records, func(r subscriptions.Record) bool { return reflect.DeepEqual(r, got) })
-		if there := want.Subscription != nil || want.Request != nil; listed != there {
+		listed := slices.ContainsFunc(records, func(r subscriptions.Record) bool { return reflect.DeepEqual(r, got.value) })
+		if there := want.value.Subscription != nil || want.value.Request != nil; listed != there {
 			t.Fatalf("the record is there: %t; it is listed: %t", there, listed)
 		}
 	}

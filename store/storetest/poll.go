@@ -10,6 +10,14 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
+// numbers returns 0 to n-1.
+func numbers(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
 // RunPoll checks a question about all partitions and shards at once: it finds exactly those
 // of which Changes or Changed have something new, given the values that these returned. The
 // store is empty.
@@ -18,14 +26,11 @@ func RunPoll(t T, s Store, poll func(ctx context.Context, partitions, shards map
 	partitions, shards := map[int]uint64{}, map[int]uint64{}
 	ask := func(ofPartitions, ofShards []int) {
 		t.Helper()
-		var err error
 		for _, n := range ofPartitions {
-			_, partitions[n], err = s.Changes(t.Context(), n, partitions[n])
-			k.ok(err, "Changes")
+			_, partitions[n] = k.changes(n, partitions[n])
 		}
 		for _, n := range ofShards {
-			_, shards[n], err = s.Changed(t.Context(), n, 0)
-			k.ok(err, "Changed")
+			_, shards[n] = k.changed(n, 0)
 		}
 	}
 	want := func(when string, moved, changed []int) {
@@ -35,10 +40,7 @@ func RunPoll(t T, s Store, poll func(ctx context.Context, partitions, shards map
 		k.same("partitions "+when, gotMoved, moved)
 		k.same("shards "+when, gotChanged, changed)
 	}
-	var all []int
-	for n := range journal.Partitions {
-		all = append(all, n)
-	}
+	all := numbers(journal.Partitions)
 	publish := func(i int) int {
 		topic := fmt.Sprint(topicName, i)
 		k.fill(topic, 1)

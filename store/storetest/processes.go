@@ -37,35 +37,27 @@ func RunProcesses(t T, s Store, other *exec.Cmd) {
 	var stored []string
 	for i, e := range entries {
 		stored = append(stored, e.ID.String())
-		if want := uint64(i) + 1; e.Seq != want {
-			t.Errorf("entry %d has seq %d", i, e.Seq)
-		}
-		if i > 0 && e.Position <= entries[i-1].Position {
-			t.Errorf("entry %d has a position that is not after the one before", i)
-		}
+		k.same("seq", e.Seq, uint64(i)+1)
+		k.expect(i == 0 || e.Position > entries[i-1].Position, "entry %d has a position that is not after the one before", i)
 	}
 	k.same("the notifications, as both processes acknowledged them", slices.Sorted(slices.Values(stored)), slices.Sorted(slices.Values(acked)))
-	if h := k.head(topicName); h.Entries != 2*each {
-		t.Errorf("the head counts %d entries", h.Entries)
-	}
-	for _, who := range []string{"parent", "child"} {
+	k.same("the entries that the head counts", k.head(topicName).Entries, int64(2*each))
+	for _, process := range []string{"parent", "child"} {
 		for i := range each {
-			want := subscriptionOf(who, i)
+			want := subscriptionOf(process, i)
 			k.same("a subscription", k.get(want.ID).Subscription, &want)
 		}
 	}
 	k.same("the cursor that both committed", k.get(shared.ID).Subscription.Cursor, moved(shared.Cursor, each))
-	if m := k.pingRecord(topicName); m.Pings != 2*each {
-		t.Errorf("%d pings are counted", m.Pings)
-	}
+	k.same("the pings", k.pingRecord(topicName).Pings, uint64(2*each))
 }
 
 // Child is what the other process of RunProcesses does. It writes to out.
 func Child(ctx context.Context, s Store, out io.Writer) error { return work(ctx, s, "child", out) }
 
-// work stores notifications and subscriptions, commits the cursor of one subscription, and
-// pings, all beside another process. It writes the ids of the notifications.
-func work(ctx context.Context, s Store, who string, out io.Writer) error {
+// work stores notifications and subscriptions, commits the cursor of one subscription and pings,
+// while another process does the same. It writes the ids of its notifications to out.
+func work(ctx context.Context, s Store, process string, out io.Writer) error {
 	shared := subscription(0)
 	for i := range each {
 		for {
@@ -73,7 +65,7 @@ func work(ctx context.Context, s Store, who string, out io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("head: %w", err)
 			}
-			e, err := s.Append(ctx, time.Now(), topicName, plain(fmt.Sprint(who, i)), h.Version)
+			e, err := s.Append(ctx, time.Now(), topicName, plain(fmt.Sprint(process, i)), h.Version)
 			if errors.Is(err, journal.ErrHeadMoved) {
 				continue // the other process was first
 			}
@@ -83,11 +75,11 @@ func work(ctx context.Context, s Store, who string, out io.Writer) error {
 			_, _ = fmt.Fprintln(out, e.ID)
 			break
 		}
-		sub := subscriptionOf(who, i)
-		_, err := s.Update(ctx, sub.ID, func(subscriptions.Record) (subscriptions.Record, error) {
+		sub := subscriptionOf(process, i)
+		update := func(subscriptions.Record) (subscriptions.Record, error) {
 			return subscriptions.Record{Subscription: &sub}, nil
-		})
-		err = errors.Join(err,
+		}
+		err := errors.Join(errOf(s.Update(ctx, sub.ID, update)),
 			s.Commit(ctx, []subscriptions.Commit{{ID: shared.ID, Cursor: moved(shared.Cursor, i+1)}}),
 			s.Ping(ctx, start, []string{topicName}))
 		if err != nil {
@@ -97,8 +89,8 @@ func work(ctx context.Context, s Store, who string, out io.Writer) error {
 	return nil
 }
 
-func subscriptionOf(who string, i int) subscriptions.Subscription {
-	if who == "child" {
+func subscriptionOf(process string, i int) subscriptions.Subscription {
+	if process == "child" {
 		i += each
 	}
 	return subscription(1 + i)
