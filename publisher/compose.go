@@ -14,26 +14,35 @@ var (
 	rootEnd  = []byte("</urlset>")
 )
 
+// write writes a notification with these entries. The error is a *resourcesync.Error if one
+// of them breaks a rule.
+func write(head resourcesync.Head, entries ...resourcesync.Entry) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := resourcesync.NewWriter(&b, head, resourcesync.WriteOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if err := w.Write(e); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Close()
+	return b.Bytes(), err
+}
+
 // composeEntry writes an entry as it will stand in a notification. The error is a
-// *resourcesync.Error where it breaks a rule.
+// *resourcesync.Error if it breaks a rule.
 func composeEntry(kind Kind, e resourcesync.Entry, at time.Time) (queued, error) {
 	e.Datetime = at
 	if e.Change.Removes() {
 		e.Hash, e.Length, e.HasLength, e.Type, e.Encoding = "", 0, false, "", ""
 	}
-	var b bytes.Buffer
-	w, err := resourcesync.NewWriter(&b, resourcesync.Head{Capability: string(kind), From: at, Until: at}, resourcesync.WriteOptions{})
+	text, err := write(resourcesync.Head{Capability: string(kind), From: at, Until: at}, e)
 	if err != nil {
 		return queued{}, err
 	}
-	if err := w.Write(e); err != nil {
-		return queued{}, err
-	}
-	if err := w.Close(); err != nil {
-		return queued{}, err
-	}
-	// The head holds no text of anybody's: it has no links.
-	text := b.Bytes()
+	// The head has no links, so it has no text of strangers.
 	begin, end := bytes.Index(text, entryTag), bytes.LastIndex(text, rootEnd)
 	if begin < 0 || end < begin {
 		return queued{}, fmt.Errorf("the entry %s was not written as one", e.Loc)
@@ -42,9 +51,8 @@ func composeEntry(kind Kind, e resourcesync.Entry, at time.Time) (queued, error)
 	return queued{at: at, above: above, text: text[begin:end]}, nil
 }
 
-// frame is what a notification of the interval has before its entries, and after
-// them. Above says that all of them are about documents below the Source
-// Description.
+// frame returns the parts of a notification of the interval before and after its entries.
+// Above says that all of these are about documents below the Source Description.
 func (o *Options) frame(from, until time.Time, above bool) (head, foot []byte, err error) {
 	h := resourcesync.Head{Capability: string(o.Kind), From: from, Until: until}
 	up := o.CapabilityList
@@ -54,16 +62,12 @@ func (o *Options) frame(from, until time.Time, above bool) (head, foot []byte, e
 	if up != "" {
 		h.Links = []resourcesync.Link{{Rel: "up", Href: up}}
 	}
-	var b bytes.Buffer
-	w, err := resourcesync.NewWriter(&b, h, resourcesync.WriteOptions{})
-	if err == nil {
-		err = w.Close()
-	}
+	text, err := write(h)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the head of a notification: %w", err)
 	}
-	end := bytes.LastIndex(b.Bytes(), rootEnd)
-	return b.Bytes()[:end], b.Bytes()[end:], nil
+	end := bytes.LastIndex(text, rootEnd)
+	return text[:end], text[end:], nil
 }
 
 // frameSize is the most that frame takes, in bytes.

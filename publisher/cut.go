@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,17 +11,27 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
-// slice is the part of the queue that goes into one interval.
-type slice struct {
-	keys  [][]byte
+// content is the text of entries as it stands in a notification.
+type content struct {
 	text  []byte
-	bytes int64     // that it has in the queue
-	until time.Time // after its last entry
-	above bool      // all of them are
+	above bool // all of them are about documents below the Source Description; there is one
 }
 
-// limits are how much an interval may hold: what was asked for, and what each hub
-// is known to take.
+func (c *content) add(q queued) {
+	c.above = q.above && (c.above || len(c.text) == 0)
+	c.text = append(c.text, q.text...)
+}
+
+// portion is the beginning of the queue that goes into one interval.
+type portion struct {
+	content
+	keys  [][]byte
+	bytes int64     // that it has in the queue
+	until time.Time // after its last entry
+}
+
+// limits are how much an interval may hold: what Options say, and what each hub is known
+// to accept.
 func (p *Publisher) limits() (entries int, bytes int64) {
 	bytes = p.o.MaxBytes
 	for _, s := range p.senders {
@@ -31,50 +42,43 @@ func (p *Publisher) limits() (entries int, bytes int64) {
 	return p.o.MaxEntries, bytes
 }
 
-// nextSlice reads the beginning of the queue: entries before the end, if there is
-// one, as many as an interval holds and one at least.
-func (p *Publisher) nextSlice(tx *boltfile.Tx, end time.Time) (s slice, err error) {
+// nextPortion reads the beginning of the queue: as many entries before the end, if there
+// is one, as an interval can have, and at least one.
+func (p *Publisher) nextPortion(tx *boltfile.Tx, end time.Time) (s portion) {
 	most, room := p.limits()
 	room -= p.frameSize
-	s.above = true
-	c := tx.Bucket(bucketQueue).Cursor()
-	for k, v := c.First(); k != nil && len(s.keys) < most; k, v = c.Next() {
-		q, err := unpackQueued(v)
-		if err != nil {
-			return s, err
-		}
-		if len(s.keys) > 0 && int64(len(s.text)+len(q.text)) > room || !end.IsZero() && !q.at.Before(end) {
+	queue := tx.Bucket(bucketQueue)
+	for k, v := range queue.From(nil) {
+		q := readQueued(queue, k, v)
+		tooMany := len(s.keys) == most || len(s.keys) > 0 && int64(len(s.text)+len(q.text)) > room
+		if tooMany || !end.IsZero() && !q.at.Before(end) {
 			break
 		}
-		s.keys = append(s.keys, append([]byte(nil), k...))
-		s.text = append(s.text, q.text...)
+		s.keys = append(s.keys, bytes.Clone(k))
+		s.add(q)
 		s.bytes += int64(len(v))
 		s.until = q.at.Add(1)
-		s.above = s.above && q.above
 	}
-	return s, nil
+	return s
 }
 
-// cut makes one interval of the beginning of the queue. It ends right after its
-// last change, between two distinct instants; where end is given and the queue has
-// nothing before it, there, and is empty. It returns false where there was nothing
-// to cut. It is for one caller at a time (cutting).
+// cut makes one interval of the beginning of the queue. It ends right after its last
+// change, between two distinct instants. If end is given and the queue has nothing before
+// it, the interval is empty and ends there. It returns false if there was nothing to cut.
+// The caller has locked cutting.
 func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
-	var s slice
 	from := p.box.outboxState().Until
-	if err := p.box.view(func(tx *boltfile.Tx) (err error) {
-		s, err = p.nextSlice(tx, end)
-		return err
-	}); err != nil {
+	s, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) portion { return p.nextPortion(tx, end) })
+	if err != nil {
 		return false, err
 	}
 	if len(s.keys) == 0 {
-		if end.IsZero() || !end.After(from) {
+		if !end.After(from) {
 			return false, nil
 		}
-		s.until, s.above = end, false
+		s.until = end
 	}
-	body, err := p.o.notification(from, s.until, s.above, s.text)
+	body, err := p.o.notification(from, s.until, s.content)
 	if err != nil {
 		return false, err
 	}
@@ -106,23 +110,17 @@ func (p *Publisher) cut(ctx context.Context, end time.Time) (bool, error) {
 	return true, nil
 }
 
-// errRaced says that a change came in between, which an empty interval would have
-// passed over.
+// errRaced says that a change came in between, which an empty interval would skip.
 var errRaced = errors.New("the outbox has moved on")
 
-// stillThere refuses to cut where from is not where the last interval ended, or
-// where an empty interval would pass over a change.
-func (s *slice) stillThere(tx *boltfile.Tx, now *outboxState, from time.Time) error {
-	if !now.Until.Equal(from) {
+// stillThere refuses to cut if the last interval no longer ends at from, or an empty
+// interval would skip a change.
+func (s *portion) stillThere(tx *boltfile.Tx, now *outboxState, from time.Time) error {
+	queue := tx.Bucket(bucketQueue)
+	k, v := queue.Cursor().First()
+	skips := len(s.keys) == 0 && k != nil && readQueued(queue, k, v).at.Before(s.until)
+	if skips || !now.Until.Equal(from) {
 		return errRaced
 	}
-	k, v := tx.Bucket(bucketQueue).Cursor().First()
-	if len(s.keys) > 0 || k == nil {
-		return nil
-	}
-	q, err := unpackQueued(v)
-	if err == nil && q.at.Before(s.until) {
-		err = errRaced
-	}
-	return err
+	return nil
 }

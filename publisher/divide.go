@@ -12,11 +12,10 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// divide makes two intervals of one that is too large for a hub, with the same
-// changes and the bytes shared out between them. The one that is divided is kept
-// as it is: another hub may have it, or may have been sent it, and for that hub it
-// is still the one interval. So hubs with different limits have the same changes
-// in intervals of different lengths, each of them without a gap.
+// divide makes two intervals of about the same size from one that is too large for a hub.
+// The divided interval stays as it is, since another hub may have it or may have been sent
+// it. So hubs with different limits have the same changes in intervals of different
+// lengths, each of them without a gap.
 func (p *Publisher) divide(ctx context.Context, i interval) error {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
@@ -73,8 +72,8 @@ func (p *Publisher) entries(body []byte) ([]queued, error) {
 	}
 }
 
-// middle returns the number of the entry before which half of the bytes come, 0
-// where there is no entry that anything comes before.
+// middle returns the number of the entry that follows the first half of the bytes; 0 if
+// there are fewer than two entries.
 func middle(entries []queued) int {
 	total := 0
 	for _, q := range entries {
@@ -91,20 +90,15 @@ func middle(entries []queued) int {
 
 // assemble writes the notification of an interval.
 func (p *Publisher) assemble(i interval, entries []queued) ([]byte, error) {
-	above := len(entries) > 0
-	var text []byte
+	var c content
 	for _, q := range entries {
-		above = above && q.above
-		text = append(text, q.text...)
+		c.add(q)
 	}
-	return p.o.notification(i.From, i.Until, above, text)
+	return p.o.notification(i.From, i.Until, c)
 }
 
-// notification puts the text of entries into the frame of their interval.
-func (o *Options) notification(from, until time.Time, above bool, text []byte) ([]byte, error) {
-	head, foot, err := o.frame(from, until, above)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Join([][]byte{head, text, foot}, nil), nil
+// notification puts entries into the frame of their interval.
+func (o *Options) notification(from, until time.Time, c content) ([]byte, error) {
+	head, foot, err := o.frame(from, until, c.above)
+	return bytes.Join([][]byte{head, c.text, foot}, nil), err
 }

@@ -1,9 +1,7 @@
 package publisher
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +14,9 @@ import (
 // whose file never shrinks. Larger ones get files of their own.
 const inlineMax = 64 << 10
 
-// files are the large notifications, by interval.name. A file is whole and durable
-// before the interval that names it is in the database, and removed after it is
-// not; so a crash leaves at most files that no interval names.
+// files are the large notifications, by interval.name. A file is whole and durable before
+// the interval that names it is in the database, and is deleted after the interval. So a
+// crash leaves at most files that no interval names.
 type files struct{ dir string }
 
 func (f files) path(i interval) string { return filepath.Join(f.dir, i.name()) }
@@ -33,28 +31,25 @@ func (f files) write(i interval, body []byte) error {
 
 func (f files) open(i interval) (*os.File, error) { return os.Open(f.path(i)) }
 
-// remove takes a file away. What it leaves the next Open removes.
+// remove deletes a file. If it fails, the next Open deletes it.
 func (f files) remove(i interval) { _ = os.Remove(f.path(i)) }
 
-// removeOrphans removes the files that a crash left: those that no interval names.
+// removeOrphans deletes the files that a crash left: those that no interval names.
 func (x *outbox) removeOrphans() error {
 	found, err := os.ReadDir(x.files.dir)
 	if err != nil {
 		return err
 	}
-	return x.view(func(tx *boltfile.Tx) error {
+	return x.db.View(func(tx *boltfile.Tx) error {
 		for _, f := range found {
 			from, ours := parseName(strings.TrimSuffix(f.Name(), atomicfile.Suffix))
 			if !ours {
 				continue
 			}
-			if i, ok, err := namedInterval(tx, from, f.Name()); err != nil || ok && i.InFile {
-				if err != nil {
-					return err
-				}
+			if i, ok := namedInterval(tx, from, f.Name()); ok && i.InFile {
 				continue
 			}
-			if err := os.Remove(filepath.Join(x.files.dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(filepath.Join(x.files.dir, f.Name())); err != nil {
 				return err
 			}
 		}

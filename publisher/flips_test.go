@@ -42,7 +42,7 @@ func TestDamagedBytes(t *testing.T) {
 			s.since = time.Time{}
 			out := map[string]string{"outboxState": fmt.Sprintf("%+v", s)}
 			var is []interval
-			err = p.box.view(func(tx *boltfile.Tx) error {
+			err = p.box.db.View(func(tx *boltfile.Tx) error {
 				return errors.Join(tx.Bucket(bucketIntervals).ForEach(func(k, v []byte) error {
 					i, err := unpackInterval(k, v)
 					is = append(is, i)

@@ -1,15 +1,16 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 )
 
-// Flush cuts what was recorded before the call without waiting for more, and
-// returns when every hub has it. An error says which hubs don't: because ctx
-// ended, or because they stopped. It takes Run to be running.
+// Flush cuts what was recorded before the call without waiting for more, and returns when
+// every hub has it. The error says which hubs do not have it, because ctx ended or they
+// stopped. Run has to be running.
 func (p *Publisher) Flush(ctx context.Context) error {
 	last := p.box.outboxState().Last
 	for {
@@ -25,44 +26,31 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	}
 	until := p.box.outboxState().Until
 	for {
-		progress := p.onProgress()
-		var errs []error
-		waits := false
-		for _, s := range p.senders {
-			if s.has(until) {
-				continue
-			}
-			if why, is := s.stopped(); is {
-				errs = append(errs, fmt.Errorf("%s lacks what was recorded: %s", s.hub.URL, why))
-			} else {
-				waits = true
-			}
-		}
+		changed := p.changed.Wait()
+		err, waits := p.lacking(until)
 		if !waits {
-			return errors.Join(errs...)
+			return err
 		}
 		select {
-		case <-progress:
+		case <-changed:
 		case <-ctx.Done():
-			return errors.Join(append(errs, p.behind(until), ctx.Err())...)
+			err, _ := p.lacking(until)
+			return errors.Join(err, ctx.Err())
 		}
 	}
 }
 
-// behind names the hubs that lack what was cut up to until and are not stopped.
-func (p *Publisher) behind(until time.Time) error {
-	var errs []error
+// lacking returns an error for each hub that lacks what was cut up to until. Waits: one of
+// them may still get it without Resume.
+func (p *Publisher) lacking(until time.Time) (lacking error, waits bool) { //nolint:revive // the error is not that of the call
 	for _, s := range p.senders {
-		if _, is := s.stopped(); is || s.has(until) {
+		if s.has(until) {
 			continue
 		}
-		s.mu.Lock()
-		why := s.last.LastError
-		s.mu.Unlock()
-		if why == "" {
-			why = "it has not answered yet"
-		}
-		errs = append(errs, fmt.Errorf("%s lacks what was recorded: %s", s.hub.URL, why))
+		st := s.status()
+		why := cmp.Or(st.Stopped, st.LastError, "it has not answered yet")
+		lacking = errors.Join(lacking, fmt.Errorf("%s lacks what was recorded: %s", s.hub.URL, why))
+		waits = waits || st.Stopped == ""
 	}
-	return errors.Join(errs...)
+	return lacking, waits
 }

@@ -20,12 +20,12 @@ func (p *Publisher) location(i interval) string {
 }
 
 // Handler serves the topic URI and, below it, the immutable copies of
-// notifications (SRC-02, SRC-03): GET, HEAD, conditional and of ranges. It is
-// mounted where the path of the topic leads, and sees that path whole.
+// notifications (SRC-02, SRC-03): GET, HEAD, conditional requests and ranges. Mount it at
+// the path of the topic, without stripping a prefix.
 //
-// The topic URI answers with the newest notification, and before there is one
-// with no content; its Link header names the topic, the hubs and the Capability
-// List. A copy is there as long as its interval is kept.
+// The topic URI answers with the newest notification, and with no content before there is
+// one. Its Link header names the topic, the hubs and the Capability List. A copy exists as
+// long as its interval.
 func (p *Publisher) Handler() http.Handler {
 	topic := "/"
 	if u, err := url.Parse(p.o.Topic); err == nil && u.Path != "" { // Open parsed it already
@@ -56,44 +56,40 @@ func (p *Publisher) Handler() http.Handler {
 
 func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name string) {
 	from, ok := parseName(name)
-	var i interval
-	if ok {
-		err := p.box.view(func(tx *boltfile.Tx) (err error) {
-			i, ok, err = namedInterval(tx, from, name)
-			return err
-		})
-		if err != nil {
-			p.unavailable(w, r, err)
-			return
+	i, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) (i interval) {
+		if ok {
+			i, ok = namedInterval(tx, from, name)
 		}
-	}
-	if !ok {
-		http.Error(w, "There is no such notification, or it is not kept any more.", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d, immutable", int(p.o.Keep/time.Second)))
-	p.serve(w, r, link, i)
-}
-
-func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
-	var i interval
-	var any bool
-	err := p.box.view(func(tx *boltfile.Tx) (err error) {
-		i, any, err = lastInterval(tx)
-		return err
+		return i
 	})
 	switch {
 	case err != nil:
 		p.unavailable(w, r, err)
+	case !ok:
+		http.Error(w, "There is no such notification, or it was deleted already.", http.StatusNotFound)
+	default:
+		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d, immutable", int(p.o.Keep/time.Second)))
+		p.serve(w, r, link, i)
+	}
+}
+
+func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
+	var any bool
+	i, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) (i interval) {
+		i, any = lastInterval(tx)
+		return i
+	})
+	if err != nil {
+		p.unavailable(w, r, err)
 		return
-	case any:
-		w.Header().Set("Cache-Control", "no-cache")
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	if any {
 		w.Header().Set("Content-Location", p.location(i))
 		p.serve(w, r, link, i)
 		return
 	}
 	w.Header().Set("Content-Type", mediaXML)
-	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Link", link)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
@@ -129,5 +125,5 @@ func (p *Publisher) unavailable(w http.ResponseWriter, r *http.Request, err erro
 		slog.String("topic", p.o.Topic), slog.String("path", r.URL.Path), slog.Any("error", err))
 	w.Header().Del("Cache-Control")
 	w.Header().Set("Retry-After", "10")
-	http.Error(w, "The outbox can't be read at the moment.", http.StatusServiceUnavailable)
+	http.Error(w, "The outbox cannot be read at the moment.", http.StatusServiceUnavailable)
 }

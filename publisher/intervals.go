@@ -4,80 +4,91 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"io"
+	"iter"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// beginningAt returns the intervals that begin at from, the shortest first. A
-// zero from stands for the beginning of the oldest.
-func beginningAt(tx *boltfile.Tx, from time.Time) ([]interval, error) {
-	var found []interval
-	c := tx.Bucket(bucketIntervals).Cursor()
-	prefix := instantKey(from)
-	k, v := c.Seek(prefix)
-	if from.IsZero() && k != nil {
-		prefix = bytes.Clone(k[:8])
+// intervalsFrom goes through the intervals that begin at an instant or later, in the order
+// of their keys.
+func intervalsFrom(tx *boltfile.Tx, from time.Time) iter.Seq[interval] {
+	return func(yield func(interval) bool) {
+		bucket := tx.Bucket(bucketIntervals)
+		for k, v := range bucket.From(instantKey(from)) {
+			if !yield(readInterval(bucket, k, v)) {
+				return
+			}
+		}
 	}
-	for ; bytes.HasPrefix(k, prefix) && k != nil; k, v = c.Next() {
-		i, err := unpackInterval(k, v)
-		if err != nil {
-			return nil, err
+}
+
+func readInterval(bucket boltfile.Bucket, k, v []byte) interval {
+	i, err := unpackInterval(k, v)
+	if err != nil {
+		bucket.Refuse(k, err)
+	}
+	return i
+}
+
+// beginningAt returns the intervals that begin at from, the shortest first. A zero from
+// stands for the beginning of the oldest.
+func beginningAt(tx *boltfile.Tx, from time.Time) (found []interval) {
+	for i := range intervalsFrom(tx, from) {
+		if len(found) == 0 && from.IsZero() {
+			from = i.From
+		}
+		if !bytes.Equal(instantKey(i.From), instantKey(from)) {
+			break
 		}
 		found = append(found, i)
 	}
-	return found, nil
+	return found
 }
 
 // namedInterval returns the interval whose copy has this name.
-func namedInterval(tx *boltfile.Tx, from time.Time, name string) (interval, bool, error) {
-	found, err := beginningAt(tx, from)
-	for _, i := range found {
-		if i.name() == name {
-			return i, true, nil
-		}
+func namedInterval(tx *boltfile.Tx, from time.Time, name string) (interval, bool) {
+	found := beginningAt(tx, from)
+	n := slices.IndexFunc(found, func(i interval) bool { return i.name() == name })
+	if n < 0 {
+		return interval{}, false
 	}
-	return interval{}, false, err
+	return found[n], true
 }
 
 // lastInterval returns the newest interval.
-func lastInterval(tx *boltfile.Tx) (interval, bool, error) {
-	k, v := tx.Bucket(bucketIntervals).Cursor().Last()
+func lastInterval(tx *boltfile.Tx) (interval, bool) {
+	bucket := tx.Bucket(bucketIntervals)
+	k, v := bucket.Cursor().Last()
 	if k == nil {
-		return interval{}, false, nil
+		return interval{}, false
 	}
-	i, err := unpackInterval(k, v)
-	return i, err == nil, err
+	return readInterval(bucket, k, v), true
 }
 
 // body returns the bytes of an interval.
-func (x *outbox) body(i interval) ([]byte, error) {
-	var body []byte
+func (x *outbox) body(i interval) (body []byte, err error) {
 	if i.InFile {
-		f, err := x.files.open(i)
-		if err != nil {
-			return nil, fmt.Errorf("reading a notification: %w", err)
-		}
-		defer func() { _ = f.Close() }()
-		if body, err = io.ReadAll(f); err != nil {
-			return nil, fmt.Errorf("reading a notification: %w", err)
-		}
-	} else if err := x.view(func(tx *boltfile.Tx) error {
-		body = bytes.Clone(tx.Bucket(bucketBodies).Get(i.key()))
-		return nil
-	}); err != nil {
-		return nil, err
+		body, err = os.ReadFile(x.files.path(i))
+	} else {
+		body, err = boltfile.Read(x.db, func(tx *boltfile.Tx) []byte { return bytes.Clone(tx.Bucket(bucketBodies).Get(i.key())) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a notification: %w", err)
 	}
 	if sha256.Sum256(body) != i.SHA256 {
-		return nil, fmt.Errorf("the notification from %s has other bytes than it was cut with: %w", i.From.Format(time.RFC3339Nano), errDamaged)
+		return nil, fmt.Errorf("the notification from %s has other bytes than it was cut with: %w", stamp(i.From), errDamaged)
 	}
 	return body, nil
 }
 
-// keep stores intervals and their bytes durably, and runs with, which may be nil,
-// in the same transaction. Each interval's Size, SHA256 and InFile are set.
+// keep stores intervals and their bytes durably, and runs with, which may be nil, in the
+// same transaction. It sets each interval's Size, SHA256 and InFile.
 func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with func(tx *boltfile.Tx, s *outboxState) error) error {
 	for n := range is {
 		i := &is[n]
@@ -89,58 +100,43 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 			return err
 		}
 	}
-	return x.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
+	return x.do(ctx, func(tx *boltfile.Tx, s *outboxState) (err error) {
 		if with != nil {
-			if err := with(tx, s); err != nil {
-				return err
-			}
+			err = with(tx, s)
 		}
 		for n, i := range is {
-			if tx.Bucket(bucketIntervals).Get(i.key()) != nil {
+			if err != nil || tx.Bucket(bucketIntervals).Get(i.key()) != nil {
 				continue
 			}
 			if !i.InFile {
-				if err := tx.Bucket(bucketBodies).Put(i.key(), bodies[n]); err != nil {
-					return err
-				}
+				err = tx.Bucket(bucketBodies).Put(i.key(), bodies[n])
 			}
-			if err := tx.Bucket(bucketIntervals).Put(i.key(), i.pack()); err != nil {
-				return err
-			}
+			err = errors.Join(err, tx.Bucket(bucketIntervals).Put(i.key(), i.pack()))
 			s.kept++
 			s.keptBytes += i.Size
 		}
-		return nil
+		return err
 	})
 }
 
 // recordDelivered stores which intervals every hub has now: those that end by least.
 func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) error {
-	c := tx.Bucket(bucketIntervals).Cursor()
-	delivered := time.Time{}
+	delivered := least
 	var done []interval
-	for k, v := c.Seek(instantKey(s.Delivered)); k != nil && instantOf(k).Before(least); k, v = c.Next() {
-		i, err := unpackInterval(k, v)
-		switch {
-		case err != nil:
-			return err
-		case i.Until.After(least):
-			if delivered.IsZero() {
-				delivered = i.From
-			}
-		case i.Done.IsZero():
+	for i := range intervalsFrom(tx, s.Delivered) {
+		if !i.From.Before(least) {
+			break
+		}
+		if i.Until.After(least) && i.From.Before(delivered) {
+			delivered = i.From
+		}
+		if !i.Until.After(least) && i.Done.IsZero() {
 			i.Done = now
 			done = append(done, i)
 		}
 	}
-	if delivered.IsZero() {
-		delivered = least
-	}
-	if len(done) == 0 && !delivered.After(s.Delivered) {
-		return nil
-	}
-	s.Delivered = latest(s.Delivered, delivered)
-	for _, i := range done { // not under the cursor
+	s.Delivered = clock.Later(s.Delivered, delivered)
+	for _, i := range done { // not while reading
 		if err := tx.Bucket(bucketIntervals).Put(i.key(), i.pack()); err != nil {
 			return err
 		}
@@ -148,39 +144,27 @@ func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) erro
 	return nil
 }
 
-// maxTrim is how many intervals one transaction takes away.
+// maxTrim is how many intervals one transaction deletes.
 const maxTrim = 1000
 
-// trim takes the oldest intervals away that end by least, which every hub has:
-// those that were acknowledged before, and as many more as it takes to be within
-// most bytes. It returns how many, and of these the last that went before its
-// time.
+// trim deletes the oldest intervals that end by least, so that every hub has them: those
+// acknowledged before an instant, and then more until at most this many bytes are stored.
+// It returns how many, and the last of them that was deleted early.
 func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, early interval, err error) {
 	var gone []interval
 	err = x.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		gone = gone[:0]
 		stored := s.stored()
-		last, _, err := lastInterval(tx) // the topic URI serves it
-		if err != nil {
-			return err
-		}
-		c := tx.Bucket(bucketIntervals).Cursor()
-		for k, v := c.First(); k != nil && len(gone) < maxTrim; k, v = c.Next() {
-			i, err := unpackInterval(k, v)
-			if err != nil {
-				return err
-			}
-			if i.Done.IsZero() || i.Until.After(least) || i.Until.Equal(last.Until) || !i.Done.Before(before) && stored <= most {
+		last, _ := lastInterval(tx) // the topic URI serves it
+		for i := range intervalsFrom(tx, time.Time{}) {
+			if len(gone) == maxTrim || i.Done.IsZero() || i.Until.After(least) || i.Until.Equal(last.Until) || !i.Done.Before(before) && stored <= most {
 				break
 			}
 			stored -= i.Size
 			gone = append(gone, i)
 		}
 		for _, i := range gone {
-			if err := tx.Bucket(bucketIntervals).Delete(i.key()); err != nil {
-				return err
-			}
-			if err := tx.Bucket(bucketBodies).Delete(i.key()); err != nil {
+			if err := errors.Join(tx.Bucket(bucketIntervals).Delete(i.key()), tx.Bucket(bucketBodies).Delete(i.key())); err != nil {
 				return err
 			}
 			s.kept--

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -26,14 +26,14 @@ const (
 	Framework Kind = resourcesync.FrameworkNotification // documents of ResourceSync that appeared or changed
 )
 
-// Hub is where notifications are posted to. With neither Token nor Secret the
-// hub compares what is posted with what the topic's URL serves.
+// Hub is a hub to post notifications to. With neither Token nor Secret, it compares what is
+// posted with what the topic's URL serves.
 type Hub struct {
 	URL    string // as the hub calls itself; without a path it may end in "/" or not (websub.HubURL)
 	Token  string // sent as a bearer token
 	Secret string // signs the body (X-Hub-Signature, sha256); not beside a Token
-	// Credential, where not nil, is asked before each POST for what Token and Secret
-	// are by then. It may be called from several goroutines.
+	// Credential, if not nil, returns the Token and Secret before each POST. Several
+	// goroutines may call it.
 	Credential func() (token, secret string)
 }
 
@@ -43,81 +43,74 @@ func (h Hub) String() string { return h.URL }
 // LogValue is String, for log/slog.
 func (h Hub) LogValue() slog.Value { return slog.StringValue(h.URL) }
 
-// InClear reports whether the Token is going over the network unencrypted: the URL is
-// neither an https one nor on this machine. A Secret signs, and is not sent.
+// InClear reports whether the Token goes over the network unencrypted: the URL is neither
+// https nor on this machine. A Secret only signs.
 func (h Hub) InClear() bool {
-	u, err := url.Parse(h.URL)
-	if h.Token == "" || err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme != "https" && u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
+	_, err := url.Parse(h.URL)
+	return h.Token != "" && err == nil && !web.Confidential(h.URL)
 }
 
-// What an Options field of zero stands for.
+// The defaults of Options.
 const (
 	DefaultEvery      = time.Second
 	DefaultMaxEntries = 10_000
 	DefaultMaxBytes   = 10 << 20
 	DefaultKeep       = 72 * time.Hour
 	DefaultMaxStored  = 8 << 30
-	DefaultTimeout    = 30 * time.Second // of a POST of no length; 128 KiB/s come on top
+	DefaultTimeout    = 30 * time.Second // of an empty POST; each 128 KiB add a second
 )
 
 // Options configure a Publisher. Dir and Topic are required.
 type Options struct {
-	// Dir is the folder of the outbox, which is created where there is none. It
-	// is for one Publisher at a time.
+	// Dir is the folder of the outbox. It is created if it is missing, and belongs to one
+	// Publisher at a time.
 	Dir string
 	// Topic is the topic URI: where Handler is reached from outside. It has no
 	// query.
 	Topic string
 	// Kind is Changes where empty.
 	Kind Kind
-	// Hubs are posted to and named in the Link header of the topic. One that is
-	// new to the outbox gets what is cut from then on. Without any, intervals are
-	// cut and served all the same.
+	// Hubs get POSTs and stand in the Link header of the topic. A hub that is new to the
+	// outbox gets what is cut from then on. Without any, intervals are cut and served
+	// all the same.
 	Hubs []Hub
-	// CapabilityList is the URL of the Capability List that the topic is in:
-	// rel="up" of each notification and rel="resourcesync" of each POST and
-	// answer. Empty: neither is there.
+	// CapabilityList is the URL of the Capability List that the topic is in: rel="up" of
+	// each notification and rel="resourcesync" of each POST and answer. Empty: neither.
 	CapabilityList string
 	// SourceDescription is rel="up" of framework notifications about Capability
 	// Lists and Source Descriptions alone (DOC-20). Empty: CapabilityList is.
 	SourceDescription string
 
-	// Every is how long a change waits at most for others to share its interval,
-	// as long as there is a hub that has got all before.
+	// Every is how long a change waits at most for others to share its interval, while
+	// some hub has everything before it.
 	Every time.Duration
-	// MaxEntries and MaxBytes are how much an interval holds at most. 50,000
-	// entries and 50 MiB are never exceeded (DOC-60).
+	// MaxEntries and MaxBytes bound an interval. They never exceed 50,000 entries and
+	// 50 MiB (DOC-60).
 	MaxEntries int
 	MaxBytes   int64
-	// Heartbeat publishes an empty interval when nothing was for so long. Zero:
-	// none is.
+	// Heartbeat publishes an empty interval after this time without any. Zero: never.
 	Heartbeat time.Duration
 	// Keep is how long an interval is kept after every hub acknowledged it.
 	Keep time.Duration
-	// MaxStored bounds what the outbox holds, in bytes of notifications and
-	// queued changes. From three quarters of it on, the oldest intervals that every
-	// hub has go before their time; where that is not enough, Record returns
-	// ErrFull.
+	// MaxStored bounds the outbox, in bytes of notifications and queued changes. From
+	// three quarters of it on, the oldest intervals that every hub has are deleted
+	// early. If that is not enough, Record returns ErrFull.
 	MaxStored int64
 
-	// From is where the first interval of a new outbox begins: the moment of the
-	// baseline that goes with it. Zero: when the outbox was made. A first change
-	// before it moves it back.
+	// From is where the first interval of a new outbox begins: the time of the baseline
+	// that goes with it. Zero: when the outbox was made. A first change before it moves
+	// it back.
 	From time.Time
-	// Client makes the requests to hubs. An *http.Client is used without following
-	// redirects, whatever it says. Nil: one that calls public and private addresses and
-	// this machine, but no link-local ones, and goes through no proxy.
+	// Client makes the requests to hubs. An *http.Client follows no redirects here. Nil: a
+	// client that calls public and private addresses and this machine, but no link-local
+	// addresses, and uses no proxy.
 	Client Doer
 	// Timeout is for one POST; a body gets more, at 128 KiB/s.
 	Timeout time.Duration
-	// Log is told what happens. Nil: nobody is.
+	// Log receives what happens. Nil: nothing is logged.
 	Log *slog.Logger
-	// Posted, where not nil, is told of each POST. It must not wait, and may be
-	// called by several goroutines at once.
+	// Posted, if not nil, is called after each POST. It must not wait, and several
+	// goroutines may call it at once.
 	Posted func(Posted)
 }
 
@@ -166,12 +159,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	var err error
-	o.Client, err = withoutRedirects(o.Client)
-	return o, err
+	return o, nil
 }
 
-// checkTopic tells whether there can be immutable copies below topic.
+// checkTopic refuses a topic below which there cannot be immutable copies.
 func checkTopic(topic string) error {
 	if err := websub.CheckURL("the topic", topic); err != nil {
 		return err

@@ -204,8 +204,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	vary := func(f func(*Options)) Options { o := good; f(&o); return o }
-	check("another topic", "folder of its own", vary(func(o *Options) { o.Topic = "https://source.example/other/" }))
-	check("another kind", "folder of its own", vary(func(o *Options) { o.Kind = Framework }))
+	check("another topic", "its own folder", vary(func(o *Options) { o.Topic = "https://source.example/other/" }))
+	check("another kind", "its own folder", vary(func(o *Options) { o.Kind = Framework }))
 	check("no kind", "there is no kind", vary(func(o *Options) { o.Kind = "x" }))
 	check("no folder", "folder", vary(func(o *Options) { o.Dir = "" }))
 	check("no topic", "topic", vary(func(o *Options) { o.Topic = "" }))

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -21,13 +19,13 @@ import (
 const (
 	mediaXML  = "application/xml"
 	userAgent = "rshub-publisher (+https://github.com/rshub/rshub)"
-	// slowest is the pace that a hub is given for the body of a POST, in bytes a
+	// slowest is the pace at which a hub has to read the body of a POST, in bytes a
 	// second, beside the time limit.
 	slowest = 128 << 10
 	// maxAnswer is how much of an answer is read, in bytes.
 	maxAnswer = 64 << 10
-	// expectOver is the size, in bytes, from which on a hub is asked first
-	// whether it wants the body at all.
+	// expectOver is the size, in bytes, above which a hub may refuse a POST before its
+	// body is sent.
 	expectOver = 1 << 20
 )
 
@@ -76,10 +74,10 @@ func (e *RefusedError) Error() string {
 	return what + ": " + e.Detail
 }
 
-// Post posts a notification once (SRC-07), without any outbox. An error is a
-// *RefusedError, that of the network, or says that h or n is not fit to be sent.
-// A nil client is that of Options.Client; with an *http.Client redirects are not
-// followed. Ctx bounds the exchange.
+// Post posts a notification once (SRC-07), without any outbox. The error is a *RefusedError,
+// an error of the network, or says what is wrong with h or n. A nil client is that of
+// Options.Client. It does not follow redirects, not even with an *http.Client. Ctx bounds
+// the exchange.
 func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, error) {
 	if err := checkHub(h); err != nil {
 		return Receipt{}, err
@@ -87,18 +85,15 @@ func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	if err := websub.CheckURL("the topic", n.Topic); err != nil {
 		return Receipt{}, err
 	}
-	own := client == nil
-	client, err := withoutRedirects(client)
+	client, release, err := withoutRedirects(client)
 	if err != nil {
 		return Receipt{}, err
 	}
-	if c, ok := client.(*egress.Client); ok && own {
-		defer c.CloseIdleConnections()
-	}
+	defer release()
 	return post(ctx, client, h, n)
 }
 
-// checkHub tells whether anything can be posted to h.
+// checkHub refuses a hub that nothing can be posted to.
 func checkHub(h Hub) error {
 	if err := websub.CheckURL("the hub", h.URL); err != nil {
 		return err
@@ -135,11 +130,11 @@ func post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return Receipt{}, unanswered(h.URL, err)
+		return Receipt{}, fmt.Errorf("%s could not be reached: %w", h.URL, egress.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if resp.StatusCode/100 == 2 { // whatever became of the rest
+	if resp.StatusCode/100 == 2 { // even if the rest of the answer is missing
 		return readReceipt(resp.StatusCode, answer), nil
 	}
 	refused := readRefusal(resp, answer, time.Now())
@@ -162,21 +157,12 @@ func linkHeader(topic string, hubs []string, capabilityList string) string {
 	return websub.FormatLinks(links...)
 }
 
-// unanswered takes the request out of the error, which net/http repeats in it.
-func unanswered(hub string, err error) error {
-	var about *url.Error
-	if errors.As(err, &about) {
-		err = about.Err
-	}
-	return fmt.Errorf("%s could not be reached: %w", hub, err)
-}
-
 func readReceipt(status int, answer []byte) Receipt {
 	var said struct {
 		ID        string `json:"id"`
 		Duplicate bool   `json:"duplicate"`
 	}
-	_ = json.Unmarshal(answer, &said) // not every hub says more than the status
+	_ = json.Unmarshal(answer, &said) // some hubs answer only with the status
 	return Receipt{Status: status, ID: said.ID, Duplicate: said.Duplicate}
 }
 
@@ -200,26 +186,27 @@ func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedErro
 	return e
 }
 
-// maxDetail is how much of a hub's words is kept, in characters.
+// maxDetail is how much of a hub's words is stored, in characters.
 const maxDetail = 500
 
-// maxRetryAfter is the longest that a hub can ask to be left alone. Changes wait
-// meanwhile, and a hub that is back sooner must not have to wait for days.
+// maxRetryAfter is the longest wait that a hub can ask for. Changes wait meanwhile, and a
+// hub that is back sooner has to get them.
 const maxRetryAfter = time.Hour
 
-// withoutRedirects returns a client that follows none: the specification calls a
-// 3xx a failure (SRC-08), and a credential is for one hub. A nil client is the guarded one
-// of package egress, which also calls hubs on this machine and in private networks:
-// whoever names the hubs runs the Source.
-func withoutRedirects(d Doer) (Doer, error) {
-	if d == nil {
-		return egress.New(egress.Options{Allow: egress.DevAllow(), UserAgent: userAgent})
+// withoutRedirects returns a client that follows no redirects: WebSub calls a 3xx a failure
+// (SRC-08), and a credential is for one hub. A nil client becomes the guarded one of package
+// egress, which also calls hubs on this machine and in private networks, since the operator
+// of the Source names the hubs. Release closes the connections of a client made here.
+func withoutRedirects(d Doer) (client Doer, release func(), err error) {
+	release = func() {}
+	switch d := d.(type) {
+	case nil:
+		own, err := egress.New(egress.Options{Allow: egress.DevAllow(), UserAgent: userAgent})
+		return own, own.CloseIdleConnections, err
+	case *http.Client:
+		own := *d
+		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		return &own, release, nil
 	}
-	c, ok := d.(*http.Client)
-	if !ok {
-		return d, nil
-	}
-	own := *c
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &own, nil
+	return d, release, nil
 }

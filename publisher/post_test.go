@@ -125,11 +125,11 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 	}
 	at := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
 	for _, c := range []struct {
-		name string
-		err  error
-		i    interval
-		want step
-		loud bool
+		name      string
+		err       error
+		i         interval
+		want      step
+		permanent bool
 	}{
 		{"accepted", nil, i, advance, false},
 		{"no answer", errors.New("connection refused"), i, again, false},
@@ -153,13 +153,13 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		{"invalid", &RefusedError{Status: 422}, i, again, true},
 	} {
 		v := decide(c.err, c.i, at(10), known)
-		if v.step != c.want || v.loud != c.loud || (v.advice == "") != (c.want == advance) {
+		if v.step != c.want || v.permanent != c.permanent || (v.advice == "") != (c.want == advance) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 	}
 	for _, missing := range []string{"no-credential", "topic-not-covered"} {
 		v := decide(&RefusedError{Status: 403, Type: missing}, i, at(10), known)
-		if !v.loud || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "Hub.Token or Hub.Secret") {
+		if !v.permanent || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "Hub.Token or Hub.Secret") {
 			t.Errorf("%s: %+v", missing, v)
 		}
 	}

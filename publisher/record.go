@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
 // Change is one change of a resource, or of a document for Framework.
 type Change struct {
-	// Seq, where not zero, counts the changes of whoever records them, upwards.
-	// One that is not above Recorded was recorded before and is passed over, so
-	// that a feeder may repeat itself after a crash.
+	// Seq, if not zero, is the caller's number of the change. The numbers rise. A change
+	// whose Seq is not above Recorded is skipped, so that the caller may repeat changes
+	// after a crash.
 	Seq uint64
-	// At is when the change was detected; zero: now. Where it is not later than
-	// that of the change before, or lies in an interval that has been cut, it
-	// becomes the earliest instant that does not: times strictly rise.
+	// At is when the change was detected; zero: now. Times strictly rise: if At is not
+	// later than the change before and the last interval, it becomes the next instant
+	// after them.
 	At time.Time
 	// Entry says what changed: Loc and Change at least, and Capability for
 	// Framework. Datetime is set to At. Of a deletion, Hash, Length, Type and
@@ -26,14 +27,14 @@ type Change struct {
 	Entry resourcesync.Entry
 }
 
-// tick is the step by which times are told apart that are the publisher's own:
-// many readers know no finer one.
+// tick is the step between times that the publisher chooses. Many readers know no finer
+// one.
 const tick = time.Microsecond
 
-// Record takes changes, in this order. When it returns nil they are on disk and
-// will be published; after an error none of them is, but where the disk failed they
-// may be. An entry that breaks a rule is an error that wraps a
-// *resourcesync.Error. Calls at the same time share one write.
+// Record records changes, in this order. When it returns nil, they are on disk and will be
+// published. After an error, none of them is; after an error of the disk, they may be. The
+// error about an entry that breaks a rule wraps a *resourcesync.Error. Concurrent calls
+// share one write.
 func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -56,23 +57,16 @@ func (p *Publisher) Record(ctx context.Context, changes ...Change) error {
 	if err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}
-	p.wakeCutter()
+	p.changed.Broadcast()
 	return nil
 }
 
 // last is the time that the next change has to be later than.
 func (s *outboxState) last() time.Time {
 	if s.Begun {
-		return latest(s.Last, s.Until.Add(-1))
+		return clock.Later(s.Last, s.Until.Add(-1))
 	}
 	return s.Last
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // compose writes the text of a change with a time after last, which it moves on.
@@ -87,7 +81,7 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 	case !at.After(*last):
 		at = last.Add(1)
 	}
-	if at.Before(firstInstant) || !at.Before(lastInstant) {
+	if !isStorable(at) {
 		return queued{}, fmt.Errorf("%s changed at %s: times have to be from 1970 to 2262", c.Entry.Loc, at.Format(time.RFC3339))
 	}
 	q, err := composeEntry(p.o.Kind, c.Entry, at)
@@ -102,8 +96,8 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 	return q, nil
 }
 
-// enqueue puts changes into the queue. Whose time is no longer good, because
-// others came in between, is composed anew.
+// enqueue puts changes into the queue. It composes a change again if others came in between
+// and its time is no longer later than theirs.
 func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, composed []queued) error {
 	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
 		return fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)

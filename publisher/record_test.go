@@ -31,11 +31,8 @@ func cutEntries(t *testing.T, p *Publisher) (is []interval, entries []resourcesy
 	cutAll(t, p)
 	at := time.Time{}
 	for {
-		var found []interval
-		if err := p.box.view(func(tx *boltfile.Tx) (err error) {
-			found, err = beginningAt(tx, at)
-			return err
-		}); err != nil {
+		found, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) []interval { return beginningAt(tx, at) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		if len(found) == 0 {

@@ -3,13 +3,13 @@ package publisher
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // version is the first byte of each packed record.
@@ -25,6 +25,9 @@ var (
 	firstInstant = time.Unix(0, 0).UTC()
 	lastInstant  = time.Unix(0, math.MaxInt64).UTC()
 )
+
+// isStorable reports whether a time can be a key.
+func isStorable(t time.Time) bool { return !t.Before(firstInstant) && t.Before(lastInstant) }
 
 // instantKey is a time as part of a key, in the order of time. The zero Time is
 // before all others.
@@ -73,6 +76,15 @@ func unpackQueued(b []byte) (queued, error) {
 	return queued{at: instantOf(b[2:]), above: b[1] == 1, text: b[queuedHead:]}, nil
 }
 
+// readQueued reads a value of the queue. The text is that of v.
+func readQueued(queue boltfile.Bucket, k, v []byte) queued {
+	q, err := unpackQueued(v)
+	if err != nil {
+		queue.Refuse(k, err)
+	}
+	return q
+}
+
 // interval is one that was cut. Its bytes never change.
 type interval struct {
 	From, Until time.Time
@@ -85,37 +97,36 @@ type interval struct {
 }
 
 // key orders intervals by from, and those that begin at the same instant, which
-// are an interval and the parts that it was split into, by until.
+// are an interval and the parts that it was divided into, by until.
 func (i interval) key() []byte { return append(instantKey(i.From), instantKey(i.Until)...) }
 
-const intervalLength = 1 + 1 + 8 + 8 + 8 + 4 + 32
+// intervalValue is the value of an interval in the database, in this order and big-endian.
+type intervalValue struct {
+	Version   uint8
+	InFile    bool
+	Cut, Done [8]byte // instantKey
+	Size      int64
+	Entries   int32
+	SHA256    [32]byte
+}
 
 func (i interval) pack() []byte {
-	b := make([]byte, 0, intervalLength)
-	b = append(b, version, 0)
-	if i.InFile {
-		b[1] = 1
-	}
-	b = append(b, instantKey(i.Cut)...)
-	b = append(b, instantKey(i.Done)...)
-	b = binary.BigEndian.AppendUint64(b, uint64(max(i.Size, 0)))
-	b = binary.BigEndian.AppendUint32(b, uint32(min(max(i.Entries, 0), math.MaxInt32)))
-	return append(b, i.SHA256[:]...)
+	v := intervalValue{version, i.InFile, [8]byte(instantKey(i.Cut)), [8]byte(instantKey(i.Done)), i.Size, int32(min(i.Entries, math.MaxInt32)), i.SHA256} //nolint:gosec // it fits
+	b, _ := binary.Append(nil, binary.BigEndian, v)                                                                                                        // a value of fixed size is always encoded
+	return b
 }
 
 // unpackInterval reads what key and pack wrote.
 func unpackInterval(key, b []byte) (interval, error) {
-	if len(key) != 16 || len(b) != intervalLength || b[0] != version || b[1] > 1 {
+	var v intervalValue
+	if n, err := binary.Decode(b, binary.BigEndian, &v); err != nil || n != len(b) || len(key) != 16 || v.Version != version {
 		return interval{}, errDamaged
 	}
 	i := interval{
-		From: instantOf(key), Until: instantOf(key[8:]), InFile: b[1] == 1,
-		Cut: instantOf(b[2:]), Done: instantOf(b[10:]),
-		Size:    int64(min(binary.BigEndian.Uint64(b[18:]), math.MaxInt64)),
-		Entries: int(binary.BigEndian.Uint32(b[26:])),
+		From: instantOf(key), Until: instantOf(key[8:]), InFile: v.InFile, Cut: instantOf(v.Cut[:]), Done: instantOf(v.Done[:]),
+		Size: v.Size, Entries: int(v.Entries), SHA256: v.SHA256,
 	}
-	copy(i.SHA256[:], b[30:])
-	if i.From.After(i.Until) || i.Entries > math.MaxInt32 {
+	if i.From.After(i.Until) || i.Entries < 0 || i.Size < 0 {
 		return interval{}, errDamaged
 	}
 	return i, nil
@@ -159,14 +170,7 @@ type hubCursor struct {
 	Refused int64 `json:"refused,omitempty"`
 }
 
-func unpackCursor(b []byte) (m hubCursor, err error) {
-	if err := json.Unmarshal(b, &m); err != nil || m.Refused < 0 {
-		return hubCursor{}, errDamaged
-	}
-	return m, nil
-}
-
-// moveTo is the cursor after the hub said that it has what comes before an instant.
+// moveTo is the cursor after the hub acknowledged everything before an instant.
 func (m hubCursor) moveTo(until time.Time) hubCursor {
 	if m.Until = until; until.After(m.Reached) {
 		m.Reached = until
@@ -174,7 +178,7 @@ func (m hubCursor) moveTo(until time.Time) hubCursor {
 	return m
 }
 
-// state is what an outbox knows beside its queue and its intervals.
+// state is what an outbox stores beside its queue and its intervals.
 type state struct {
 	Topic string `json:"topic"`
 	Kind  Kind   `json:"kind"`
@@ -188,20 +192,4 @@ type state struct {
 	// Delivered is the beginning of the oldest interval that some hub lacks, or
 	// before it.
 	Delivered time.Time `json:"settled,omitzero"`
-}
-
-func unpackState(b []byte) (s state, err error) {
-	if err := json.Unmarshal(b, &s); err != nil {
-		return state{}, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return s, nil
-}
-
-// pack is for records that have no form of their own.
-func pack(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // numbers, strings and times of four-digit years always encode
-	}
-	return b
 }

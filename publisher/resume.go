@@ -11,29 +11,29 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Resume has a hub go on that has stopped: with the interval that begins at from,
-// whatever it got before. What lies between its watermark and from is not sent
-// to it: the caller knows that the hub has it, or that it may be passed over.
+// Resume makes a stopped hub go on with the interval that begins at from, whatever it got
+// before. It gets nothing of what lies between its watermark and from: the caller knows
+// that the hub has that, or may skip it.
 //
-// A zero from is where it stopped, for a hub whose topic was reset. Where from is
-// later than all intervals, what is recorded before it is cut there, so that the
-// next one begins at from; changes that are recorded afterwards get times from it
-// on. An error names the instants around from at which an interval begins.
+// A zero from is where it stopped, for a hub whose topic was reset. If from is later than
+// all intervals, what is recorded before it is cut there, so that the next interval begins
+// at from. Changes that are recorded afterwards get times from it on. The error names the
+// instants around from at which an interval begins.
 func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) error {
 	n := slices.IndexFunc(p.senders, func(s *sender) bool { return websub.HubURL(s.hub.URL) == websub.HubURL(hub) })
 	if n < 0 {
-		return fmt.Errorf("%s is none of the hubs of this publisher: %v", hub, p.o.Hubs)
+		return fmt.Errorf("%s is not a hub of this publisher; its hubs are %v", hub, p.o.Hubs)
 	}
 	s := p.senders[n]
 	if from.IsZero() {
 		return s.resume(ctx, s.cursor().Until)
 	}
 	from = from.UTC()
-	if from.Before(firstInstant) || !from.Before(lastInstant) {
-		return fmt.Errorf("nothing can be resumed from %s: use a time from 1970 to 2262", stamp(from))
+	if !isStorable(from) {
+		return fmt.Errorf("cannot resume from %s: use a time from 1970 to 2262", stamp(from))
 	}
 	if ahead := time.Until(from); ahead > maxAhead {
-		return fmt.Errorf("%s is %s in the future: no hub takes an interval that ends there before then", stamp(from), ahead.Round(time.Second))
+		return fmt.Errorf("%s is %s in the future: no hub accepts an interval that ends there before then", stamp(from), ahead.Round(time.Second))
 	}
 	if err := p.cutAt(ctx, from); err != nil {
 		return err
@@ -46,11 +46,11 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	return s.resume(ctx, from)
 }
 
-// maxAhead is how far in the future an interval may end, as hubs have it.
+// maxAhead is how far in the future hubs let an interval end.
 const maxAhead = 5 * time.Minute
 
-// cutAt cuts what is recorded so that an interval ends at from, where the last one
-// ends before it.
+// cutAt cuts what is recorded so that an interval ends at from, if the last one ends
+// before it.
 func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
@@ -69,15 +69,13 @@ func (p *Publisher) cutAt(ctx context.Context, from time.Time) error {
 // where the next interval will begin.
 func (p *Publisher) around(at time.Time) (before, after time.Time) {
 	after = p.box.outboxState().Until
-	_ = p.box.view(func(tx *boltfile.Tx) error { // for a message
-		c := tx.Bucket(bucketIntervals).Cursor()
-		for k, _ := c.First(); k != nil; k, _ = c.Next() {
-			from := instantOf(k)
-			if from.After(at) {
-				after = from
+	_ = p.box.db.View(func(tx *boltfile.Tx) error { // it is only for a message
+		for i := range intervalsFrom(tx, time.Time{}) {
+			if i.From.After(at) {
+				after = i.From
 				break
 			}
-			before = from
+			before = i.From
 		}
 		return nil
 	})
@@ -90,7 +88,7 @@ func (s *sender) resume(ctx context.Context, from time.Time) error {
 	defer s.p.moving.Unlock()
 	was := s.cursor().Until
 	err := s.set(ctx, hubCursor{Until: from}, func() {
-		s.round++ // what a POST under way comes to does not count any more
+		s.round++ // the result of a POST under way does not count any more
 		s.last = HubStatus{}
 		s.failures = 0
 		s.ladder.Reset()
@@ -98,8 +96,8 @@ func (s *sender) resume(ctx context.Context, from time.Time) error {
 	if err != nil {
 		return err
 	}
-	nudge(s.wake)
-	s.p.o.Log.Warn("the hub goes on where it was told to", slog.String("event", "hub_resumed"),
+	s.wake.Broadcast()
+	s.p.o.Log.Warn("the hub goes on where Resume said", slog.String("event", "hub_resumed"),
 		slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("watermark", was), slog.Time("from", from))
 	return nil
 }

@@ -250,7 +250,7 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 			p := b.open(slashed(hub))
 			if n == 3 { // from before the two were one
 				err := p.box.do(t.Context(), func(tx *boltfile.Tx, _ *outboxState) error {
-					return tx.Bucket(bucketHubs).Put([]byte(hubA), pack(hubCursor{Until: p.senders[0].cursor().Until.Add(-time.Hour)}))
+					return tx.Bucket(bucketHubs).PutJSON([]byte(hubA), hubCursor{Until: p.senders[0].cursor().Until.Add(-time.Hour)})
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -279,7 +279,7 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 				t.Errorf("%+v", st.Hubs)
 			}
 			marks := 0
-			err := p.box.view(func(tx *boltfile.Tx) error {
+			err := p.box.db.View(func(tx *boltfile.Tx) error {
 				return tx.Bucket(bucketHubs).ForEach(func(_, _ []byte) error { marks++; return nil })
 			})
 			if err != nil || marks != 1 {

@@ -13,9 +13,9 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// Run cuts and sends until ctx ends, and then returns nil. A disk that fails or is
-// full is waited for, and told in the log and by Status. Run may be called again
-// after it has returned; any other error says that the Publisher was closed.
+// Run cuts and sends until ctx ends, and then returns nil. While the disk fails or is full,
+// it waits and reports that in the log and by Status. Run may be called again after it has
+// returned. An error says that the Publisher was closed.
 func (p *Publisher) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.runCutter(ctx) })
@@ -32,9 +32,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 // diskPause is how long a part of Run waits after the disk failed it.
 const diskPause = 10 * time.Second
 
-// endure waits after an error of the disk, or of what is on it: what is to be done
-// stays to be done. Its own error ends Run.
-func (p *Publisher) endure(ctx context.Context, part string, err error) error {
+// retryLater waits after an error of the disk or of what is on it. The caller tries again.
+// Its own error ends Run.
+func (p *Publisher) retryLater(ctx context.Context, part string, err error) error {
 	switch {
 	case err == nil:
 		p.troubles.Delete(part)
@@ -55,16 +55,17 @@ func (p *Publisher) endure(ctx context.Context, part string, err error) error {
 func (p *Publisher) runCutter(ctx context.Context) error {
 	quiet := time.Now() // since when no interval was cut
 	for ctx.Err() == nil {
+		changed := p.changed.Wait()
 		wait, end := p.due(time.Now(), quiet)
 		if wait > 0 {
-			p.troubles.Delete(partCutting) // Flush may have got over it
-			clock.Wait(ctx, wait, p.cutter)
+			p.troubles.Delete(partCutting) // a cut of Flush may have succeeded
+			clock.Wait(ctx, wait, changed)
 			continue
 		}
 		p.cutting.Lock()
 		ok, err := p.cut(ctx, end)
 		p.cutting.Unlock()
-		if err := p.endure(ctx, partCutting, err); err != nil {
+		if err := p.retryLater(ctx, partCutting, err); err != nil {
 			return err
 		}
 		if ok {
@@ -74,11 +75,11 @@ func (p *Publisher) runCutter(ctx context.Context) error {
 	return nil
 }
 
-// never is longer than anybody waits.
+// never is longer than any wait.
 const never = 1000 * time.Hour
 
-// due returns how long it is until the next cut, and with 0 where it ends: zero
-// for right after the last change.
+// due returns the time until the next cut. If it is 0, end is where the interval ends; a
+// zero end: right after the last change.
 func (p *Publisher) due(now, quiet time.Time) (wait time.Duration, end time.Time) {
 	s := p.box.outboxState()
 	entries, bytes := p.limits()
@@ -87,7 +88,7 @@ func (p *Publisher) due(now, quiet time.Time) (wait time.Duration, end time.Time
 		return 0, time.Time{}
 	case s.queued > 0:
 		if !p.awaited(s.Until) {
-			return never, time.Time{} // who is behind gets more at once later
+			return never, time.Time{} // a hub that is behind gets more at once later
 		}
 		return max(p.o.Every-now.Sub(s.since), 0), time.Time{}
 	case p.o.Heartbeat <= 0 || !p.awaited(s.Until):
@@ -100,18 +101,17 @@ func (p *Publisher) due(now, quiet time.Time) (wait time.Duration, end time.Time
 	return wait, end
 }
 
-// awaited reports whether there is a hub that has got all up to until, or no hub
-// at all.
+// awaited reports whether a hub has everything up to until, or there is no hub.
 func (p *Publisher) awaited(until time.Time) bool {
 	for _, s := range p.senders {
-		if _, stopped := s.stopped(); !stopped && s.has(until) {
+		if s.status().Stopped == "" && s.has(until) {
 			return true
 		}
 	}
 	return len(p.senders) == 0
 }
 
-// has reports whether the hub has all up to until.
+// has reports whether the hub has everything up to until.
 func (s *sender) has(until time.Time) bool {
 	at := s.cursor().Until
 	return !at.Before(until) || at.IsZero() && !s.p.box.outboxState().Begun
@@ -121,22 +121,17 @@ func (s *sender) has(until time.Time) bool {
 const trimEvery = time.Minute
 
 func (p *Publisher) runTrim(ctx context.Context) error {
-	t := time.NewTicker(trimEvery)
-	defer t.Stop()
-	for {
-		if err := p.endure(ctx, partTrimming, p.trim(ctx, time.Now())); err != nil {
+	for ctx.Err() == nil {
+		if err := p.retryLater(ctx, partTrimming, p.trim(ctx, time.Now())); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+		clock.Sleep(ctx, trimEvery)
 	}
+	return nil
 }
 
-// trim notes what every hub has, and takes away of it what was acknowledged long
-// enough ago, or takes too much room.
+// trim records what every hub has, and deletes the part of it that was acknowledged long
+// enough ago or needs too much room.
 func (p *Publisher) trim(ctx context.Context, now time.Time) error {
 	least := p.box.outboxState().Until
 	for _, s := range p.senders {

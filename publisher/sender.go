@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/web"
 )
 
@@ -24,7 +26,7 @@ const (
 // rewindPause is the least time between two times that a hub lost its tail.
 const rewindPause = 10 * time.Second
 
-// Posted is one POST of an interval, and what came of it.
+// Posted is one POST of an interval, and its result.
 type Posted struct {
 	Topic, Hub  string
 	From, Until time.Time
@@ -35,25 +37,25 @@ type Posted struct {
 	Err         error   // why the hub does not have it; often a *RefusedError
 }
 
-// sender posts to one hub. Its run is one goroutine, which alone sends; the rest
-// may be called by any.
+// sender posts to one hub. Only the goroutine of run sends. The other methods may be called
+// by any goroutine.
 type sender struct {
-	p    *Publisher
-	hub  Hub
-	wake chan struct{} // something is there to be sent, or the hub is to be tried at once
+	p       *Publisher
+	hub     Hub
+	wake    clock.Signal // there may be something to send, or Resume was called
+	posting atomic.Bool  // a POST is under way
 
 	mu       sync.Mutex
 	m        hubCursor
 	round    int // counts the times that Resume moved the cursor
-	posting  bool
 	rewound  time.Time
-	last     HubStatus // what Status tells beside the cursor
+	last     HubStatus // what Status reports beside the cursor
 	failures int
 	ladder   *backoff.ExponentialBackOff
 }
 
 func newSender(p *Publisher, h Hub, m hubCursor) *sender {
-	return &sender{p: p, hub: h, m: m, wake: make(chan struct{}, 1), ladder: &backoff.ExponentialBackOff{
+	return &sender{p: p, hub: h, m: m, ladder: &backoff.ExponentialBackOff{
 		InitialInterval: retryFirst, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: retryMax,
 	}}
 }
@@ -64,22 +66,16 @@ func (s *sender) cursor() hubCursor {
 	return s.m
 }
 
-// stopped reports whether Resume has to say how to go on, and why.
-func (s *sender) stopped() (why string, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last.Stopped, s.last.Stopped != ""
-}
-
 // run sends until ctx ends.
 func (s *sender) run(ctx context.Context) error {
 	for ctx.Err() == nil {
+		woken := s.wake.Wait()
 		wait, err := s.step(ctx)
-		if err := s.p.endure(ctx, "sending to "+s.hub.URL, err); err != nil {
+		if err := s.p.retryLater(ctx, "sending to "+s.hub.URL, err); err != nil {
 			return err
 		}
 		if wait > 0 && err == nil {
-			s.sleep(ctx, wait)
+			s.sleep(ctx, wait, woken)
 		}
 	}
 	return nil
@@ -98,31 +94,19 @@ func (s *sender) step(ctx context.Context) (time.Duration, error) {
 	return s.attempt(ctx, i, round)
 }
 
-// sleep waits for something to do.
-func (s *sender) sleep(ctx context.Context, most time.Duration) {
-	t := time.NewTimer(most)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+// sleep waits until the next attempt is due and there may be something to send.
+func (s *sender) sleep(ctx context.Context, most time.Duration, woken <-chan struct{}) {
+	for end := time.Now().Add(most); clock.Wait(ctx, time.Until(end), woken); {
+		woken = s.wake.Wait()
+		if !s.status().NextAttempt.After(time.Now()) {
 			return
-		case <-t.C:
-			return
-		case <-s.wake:
-			s.mu.Lock()
-			due := !s.last.NextAttempt.After(time.Now())
-			s.mu.Unlock()
-			if due {
-				return
-			}
 		}
 	}
 }
 
-// next returns the interval that the hub gets next: of those that begin at its
-// watermark the longest that it takes. Where there is none that it takes, one is
-// divided. A hub that has stopped gets none; that is looked at together with the
-// watermark, since Resume changes both.
+// next returns the interval that the hub gets next: of those that begin at its watermark,
+// the longest that is small enough. If all are too large, it divides one. A hub that has
+// stopped gets none. It reads that together with the watermark, since Resume changes both.
 func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err error) {
 	for {
 		s.mu.Lock()
@@ -132,16 +116,12 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 		if stopped {
 			return i, round, false, nil
 		}
-		var found []interval
-		if err := s.p.box.view(func(tx *boltfile.Tx) (err error) {
-			found, err = beginningAt(tx, m.Until)
-			return err
-		}); err != nil {
-			return i, round, false, err
-		}
-		if len(found) == 0 {
+		found, err := boltfile.Read(s.p.box.db, func(tx *boltfile.Tx) []interval { return beginningAt(tx, m.Until) })
+		if err == nil && len(found) == 0 {
 			s.missing(m.Until)
-			return i, round, false, nil
+		}
+		if err != nil || len(found) == 0 {
+			return i, round, false, err
 		}
 		for n := len(found) - 1; n >= 0; n-- {
 			if m.Refused == 0 || found[n].Size < m.Refused || found[n].Entries < 2 && n == 0 {
@@ -154,8 +134,8 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 	}
 }
 
-// missing stops the hub if what follows its watermark was cut, and is not kept any
-// more: it was not among the hubs for a while.
+// missing stops the hub if what follows its watermark was cut, and was deleted already. It
+// was not among the hubs for a while.
 func (s *sender) missing(at time.Time) {
 	if at.IsZero() || !at.Before(s.p.box.outboxState().Until) {
 		return
@@ -170,7 +150,7 @@ func (s *sender) missing(at time.Time) {
 	if !known {
 		s.p.o.Log.Error("nothing is sent to this hub until Resume says how to go on: what it lacks is not kept any more",
 			slog.String("event", "hub_left_behind"), slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("after", at))
-		s.p.moved()
+		s.p.changed.Broadcast()
 	}
 }
 
@@ -180,20 +160,16 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	s.posting = true
-	s.mu.Unlock()
+	s.posting.Store(true)
 	start := time.Now()
 	posting, cancel := context.WithTimeout(ctx, web.Pace{Stall: s.p.o.Timeout, Rate: slowest}.Limit(i.Size))
 	receipt, err := post(posting, s.p.o.Client, s.hub, Notification{
 		Topic: s.p.o.Topic, Body: body, Location: s.p.location(i), CapabilityList: s.p.o.CapabilityList,
 	})
 	cancel()
-	s.mu.Lock()
-	s.posting = false
-	s.mu.Unlock()
+	s.posting.Store(false)
 	if err != nil && ctx.Err() != nil {
-		return 0, nil // told to end; the same bytes are sent at the next start
+		return 0, nil // Run ends; the same bytes are sent at the next start
 	}
 	if s.p.o.Posted != nil {
 		s.p.o.Posted(Posted{
@@ -201,16 +177,13 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 			Took: time.Since(start), Receipt: receipt, Err: err,
 		})
 	}
-	s.mu.Lock()
-	reached := s.m.Reached
-	s.mu.Unlock()
-	v := decide(err, i, reached, s.p.begins)
+	v := decide(err, i, s.cursor().Reached, s.p.begins)
 	return s.follow(ctx, i, round, receipt, v, err)
 }
 
-// follow does what the outcome on a POST says, and returns how long to wait.
+// follow does what the outcome of a POST says, and returns how long to wait.
 func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v outcome, cause error) (time.Duration, error) {
-	if !s.told(round, r, v, cause) {
+	if !s.record(round, r, v, cause) {
 		return 0, nil // Resume came in between, and has the last word
 	}
 	log := s.p.o.Log.With(slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL),
@@ -232,23 +205,23 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 	case halt:
 		log.Error("nothing more is sent to this hub until Resume says how to go on: "+v.advice,
 			slog.String("event", "hub_stopped"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		s.p.moved()
+		s.p.changed.Broadcast()
 		return 0, nil
 	}
 	wait := s.backOff(v.wait)
-	if v.loud {
+	if v.permanent {
 		log.Error("the hub refuses the interval, which is sent again: "+v.advice,
 			slog.String("event", "interval_refused"), slog.Duration("wait", wait), slog.Any("error", cause))
 	} else {
-		log.Warn("the hub did not take the interval, which is sent again: "+v.advice,
+		log.Warn("the hub did not accept the interval, which is sent again: "+v.advice,
 			slog.String("event", "interval_delayed"), slog.Duration("wait", wait), slog.Any("error", cause))
 	}
 	return wait, nil
 }
 
-// told keeps what Status is going to say of a POST, unless Resume was called since
-// round was looked at.
-func (s *sender) told(round int, r Receipt, v outcome, cause error) bool {
+// record stores the result of a POST for Status, unless Resume was called since round was
+// read.
+func (s *sender) record(round int, r Receipt, v outcome, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if round != s.round {
@@ -272,8 +245,8 @@ func (s *sender) told(round int, r Receipt, v outcome, cause error) bool {
 	return true
 }
 
-// backOff returns how long to wait before the same bytes are sent again: one step
-// up the ladder, or longer where the hub asked for it.
+// backOff returns how long to wait before the same bytes are sent again: one step up the
+// ladder, or longer if the hub asked for it.
 func (s *sender) backOff(asked time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +258,8 @@ func (s *sender) backOff(asked time.Duration) time.Duration {
 	return wait
 }
 
-// pause is how long to wait before the lost tail is sent again: a hub that loses
-// it over and over is not kept busy with it.
+// pause is how long to wait before the lost tail is sent again, so that a hub that loses it
+// over and over stays usable.
 func (s *sender) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +271,7 @@ func (s *sender) pause() time.Duration {
 	return rewindPause
 }
 
-// move changes the cursor durably, unless Resume did since round was looked at.
+// move changes the cursor durably, unless Resume was called since round was read.
 func (s *sender) move(ctx context.Context, round int, change func(*hubCursor)) error {
 	s.p.moving.Lock()
 	defer s.p.moving.Unlock()
@@ -312,11 +285,11 @@ func (s *sender) move(ctx context.Context, round int, change func(*hubCursor)) e
 	return s.set(ctx, m, func() {})
 }
 
-// set stores a cursor, and makes it and something more known at once. It is for who
-// holds moving.
+// set stores a cursor, and publishes it together with what more changes. The caller has
+// locked moving.
 func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
 	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *outboxState) error {
-		return tx.Bucket(bucketHubs).Put([]byte(s.hub.URL), pack(m))
+		return tx.Bucket(bucketHubs).PutJSON([]byte(s.hub.URL), m)
 	})
 	if err != nil {
 		return err
@@ -325,6 +298,6 @@ func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
 	s.m = m
 	more()
 	s.mu.Unlock()
-	s.p.moved()
+	s.p.changed.Broadcast()
 	return nil
 }

@@ -66,7 +66,7 @@ type HubStatus struct {
 	Expected time.Time `json:"expected,omitzero"`
 }
 
-// Status tells how things stand.
+// Status returns what the Publisher is doing now.
 func (p *Publisher) Status() Status {
 	now := p.box.outboxState()
 	st := Status{
@@ -111,7 +111,7 @@ func (s *sender) status() HubStatus {
 	switch {
 	case h.Stopped != "":
 		h.State = Stopped
-	case s.posting:
+	case s.posting.Load():
 		h.State = Sending
 	case h.NextAttempt.After(time.Now()):
 		h.State = Waiting
@@ -119,29 +119,23 @@ func (s *sender) status() HubStatus {
 	return h
 }
 
-// pending counts the intervals after a cursor: of one that was divided the whole.
+// pending counts the intervals after a cursor. Of an interval that was divided, it counts
+// the whole.
 func (x *outbox) pending(m hubCursor) (n int, bytes int64, err error) {
-	err = x.view(func(tx *boltfile.Tx) error {
-		end := m.Until
-		var longest interval // of those that begin at one instant
-		counted := func() {
-			if longest.From.Before(end) || longest.Entries == 0 && longest.Size == 0 {
-				return // a part of one that was counted, or none yet
+	err = x.db.View(func(tx *boltfile.Tx) error {
+		var last interval // that was counted
+		for i := range intervalsFrom(tx, m.Until) {
+			switch {
+			case n > 0 && i.From.Equal(last.From): // last is a part of it
+				bytes -= last.Size
+			case i.From.Before(last.Until):
+				continue // a part of last
+			default:
+				n++
 			}
-			n, bytes, end = n+1, bytes+longest.Size, longest.Until
+			bytes += i.Size
+			last = i
 		}
-		c := tx.Bucket(bucketIntervals).Cursor()
-		for k, v := c.Seek(instantKey(end)); k != nil; k, v = c.Next() {
-			i, err := unpackInterval(k, v)
-			if err != nil {
-				return err
-			}
-			if !i.From.Equal(longest.From) {
-				counted()
-			}
-			longest = i
-		}
-		counted()
 		return nil
 	})
 	return n, bytes, err

@@ -165,7 +165,7 @@ func (b *subscription) expects(mode websub.Mode, now time.Time) bool {
 func (c *receiver) receive(w http.ResponseWriter, r *http.Request, token string) {
 	var sub subscription
 	var found bool
-	until, err := read(c.inbox, func(tx *boltfile.Tx) time.Time {
+	until, err := boltfile.Read(c.inbox.db, func(tx *boltfile.Tx) time.Time {
 		sub, found = readSubscription(tx, token)
 		return c.inbox.tail(tx).Until
 	})

@@ -142,7 +142,7 @@ func untimedKey(url string) []byte { return []byte("untimed:" + url) }
 // unseen returns the changes of a list without times that were not handed on yet: all of
 // them if the list no longer begins as it did.
 func (r *repairer) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
-	seen, err := read(r.inbox, func(tx *boltfile.Tx) (seen prefix) {
+	seen, err := boltfile.Read(r.inbox.db, func(tx *boltfile.Tx) (seen prefix) {
 		tx.Bucket(metaBucket).GetJSON(untimedKey(url), &seen)
 		return seen
 	})

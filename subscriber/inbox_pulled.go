@@ -116,7 +116,7 @@ func (in *inbox) begin(at time.Time) error {
 
 // until is how far the inbox is complete.
 func (in *inbox) until() (time.Time, error) {
-	return read(in, func(tx *boltfile.Tx) time.Time { return in.tail(tx).Until })
+	return boltfile.Read(in.db, func(tx *boltfile.Tx) time.Time { return in.tail(tx).Until })
 }
 
 func named(edge []string) map[string]bool {

@@ -117,7 +117,7 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 	var first batch
 	var waits bool
 	var gaps []Gap
-	until, err := read(r.inbox, func(tx *boltfile.Tx) time.Time {
+	until, err := boltfile.Read(r.inbox.db, func(tx *boltfile.Tx) time.Time {
 		gaps = readGaps(tx)
 		first, waits = firstRetained(tx)
 		return r.inbox.tail(tx).Until

@@ -71,15 +71,6 @@ func openState(dir string, reload func(*boltfile.Tx) error) (*boltfile.DB, error
 	return db, nil
 }
 
-// read returns what a function reads from the state.
-func read[T any](in *inbox, what func(*boltfile.Tx) T) (v T, err error) {
-	err = in.db.View(func(tx *boltfile.Tx) error {
-		v = what(tx)
-		return nil
-	})
-	return v, err
-}
-
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func fromNumber(key []byte) uint64 { return binary.BigEndian.Uint64(key) }

@@ -78,7 +78,7 @@ func (s *stream) changes(ctx context.Context, wait bool) iter.Seq[Change] {
 		}
 		defer s.reading.Unlock()
 		s.ended(nil)
-		at, err := read(s.inbox, readCursor)
+		at, err := boltfile.Read(s.inbox.db, readCursor)
 		for err == nil && ctx.Err() == nil {
 			more := s.inbox.more.Wait() // Close broadcasts, too; then next fails
 			var b batch
@@ -172,7 +172,7 @@ func (s *stream) handOut(ctx context.Context, at Cursor, b batch, payload []byte
 }
 
 // Committed is the cursor that was committed last.
-func (s *Subscriber) Committed() (Cursor, error) { return read(s.inbox, readCursor) }
+func (s *Subscriber) Committed() (Cursor, error) { return boltfile.Read(s.inbox.db, readCursor) }
 
 func readCursor(tx *boltfile.Tx) (c Cursor) {
 	tx.Bucket(metaBucket).GetJSON(cursorKey, &c)

@@ -214,7 +214,7 @@ func (r *renewal) post(ctx context.Context, hub, form string) error {
 		Method: http.MethodPost, URL: hub, Body: form,
 		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 		Allow: func(next string) error {
-			if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !secretIsSafe(next) && !r.o.InsecureSecret {
+			if strings.Contains(form, url.QueryEscape(websub.ParamSecret)+"=") && !web.Confidential(next) && !r.o.InsecureSecret {
 				return errors.New("a secret would be read on the way there")
 			}
 			return nil
@@ -248,7 +248,7 @@ func (r *renewal) endOthers(ctx context.Context, others []subscription) error {
 // The hub verifies that at Handler, so keep serving it. Until then, deliveries may come.
 // It must not be called while Run runs, which would subscribe again.
 func (s *Subscriber) Unsubscribe(ctx context.Context) error {
-	all, err := read(s.inbox, readSubscriptions)
+	all, err := boltfile.Read(s.inbox.db, readSubscriptions)
 	for _, sub := range all {
 		if sub.inForce(time.Now()) {
 			err = errors.Join(err, s.renewal.request(ctx, sub, websub.ModeUnsubscribe))

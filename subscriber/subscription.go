@@ -2,12 +2,11 @@ package subscriber
 
 import (
 	"crypto/rand"
-	"net"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -44,7 +43,7 @@ type subscription struct {
 func (o *Options) newSubscription(topic, hub string) subscription {
 	sub := subscription{Token: rand.Text(), Topic: topic, Hub: hub}
 	sub.Callback = o.callbackOf(sub.Token)
-	if secretIsSafe(hub) || o.InsecureSecret {
+	if web.Confidential(hub) || o.InsecureSecret {
 		sub.Secret = rand.Text() + rand.Text()
 	}
 	return sub
@@ -65,13 +64,6 @@ func sameHub(a, b string) bool { return websub.HubURL(a) == websub.HubURL(b) }
 // moved reports whether the Options changed since a subscription was asked for.
 func (o *Options) moved(b *subscription) bool {
 	return !sameAsked(b.Asked, o.asked()) || b.Callback != o.callbackOf(b.Token)
-}
-
-// secretIsSafe reports whether a secret may be sent to a hub: over https, or
-// within this machine (DST-04).
-func secretIsSafe(hub string) bool {
-	u, err := url.Parse(hub)
-	return err == nil && (u.Scheme == "https" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // inForce reports whether it has a lease at now.

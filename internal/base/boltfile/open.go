@@ -286,6 +286,15 @@ func (d *DB) View(fn func(*Tx) error) error {
 	return d.view(fn)
 }
 
+// Read returns what a function reads in a View.
+func Read[T any](d *DB, what func(*Tx) T) (v T, err error) {
+	err = d.View(func(tx *Tx) error {
+		v = what(tx)
+		return nil
+	})
+	return v, err
+}
+
 func (d *DB) view(fn func(*Tx) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,6 +141,13 @@ func Resolve(base, ref string) (string, error) {
 		return "", errors.New("that leads from https to http")
 	}
 	return to, err
+}
+
+// Confidential reports whether nobody on the network can read what is sent to a URL: it is
+// https, or on this machine.
+func Confidential(rawURL string) bool {
+	u, err := url.Parse(rawURL)
+	return err == nil && (u.Scheme == "https" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 func isHTTPS(rawURL string) bool {

@@ -301,3 +301,14 @@ func TestSlowReader(t *testing.T) {
 		_ = resp.Body.Close()
 	})
 }
+
+func TestConfidential(t *testing.T) {
+	for url, want := range map[string]bool{
+		"https://h/": true, "http://localhost:8080/": true, "http://127.0.0.2/": true, "http://[::1]/": true, "http://[::ffff:127.0.0.1]/": true,
+		"http://h/": false, "http://10.0.0.1/": false, "http://localhost.example/": false, "": false, "http://[": false,
+	} {
+		if got := Confidential(url); got != want {
+			t.Errorf("%q: %t", url, got)
+		}
+	}
+}
