@@ -5,9 +5,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// apply accepts what is known of a subscription, whose callback is at a host. It returns
-// the topic if that is new. False: the subscription is to be read again once a 410 is stored
-// that waits for it, which may end it or not.
+// apply accepts the present state of a subscription with a callback at a host. It returns
+// the topic if that is new. False: a 410 of the subscription waits to be stored, and may end it.
+// Read the subscription again after that.
 func (s *scheduler) apply(sub *subscriptions.Subscription, hostPort string) (fresh *topic, ok bool) {
 	l, now := s.lane(sub.ID), s.read()
 	// Expiry is computed when it matters and ends no lane: the lease may be
@@ -18,7 +18,7 @@ func (s *scheduler) apply(sub *subscriptions.Subscription, hostPort string) (fre
 		s.remove(l)
 	case l == nil:
 		// A 410 may have removed the lane a moment ago, with results that are not
-		// stored yet. What they say counts, as far as it was not renewed since.
+		// stored yet. These count, unless the subscription was renewed since.
 		next := s.ahead(*sub)
 		if !next.EndedAt.IsZero() {
 			return nil, false
@@ -52,7 +52,7 @@ func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now re
 		h.health = quick
 		s.relist(h)
 	}
-	l.retryAfter = overloaded(int(l.cursor.status)) // for all we know it came with a Retry-After
+	l.retryAfter = overloaded(int(l.cursor.status)) // it may have come with a Retry-After
 	s.setOf(l.id).lanes[l.id] = l
 	t.members.add(l, &l.inTopic)
 	h.members.add(l, &l.inHost)
@@ -62,7 +62,7 @@ func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now re
 
 func partitionOf(topic string) int { return journal.Partition(journal.TopicID(topic)) }
 
-// remove drops a lane. Nothing is written of it.
+// remove drops a lane. It stores nothing.
 func (s *scheduler) remove(l *lane) {
 	switch l.state {
 	case gone:

@@ -27,12 +27,12 @@ type exchange struct {
 	body             *body
 }
 
-// outcome is what became of an exchange.
+// outcome is the result of an exchange.
 type outcome struct {
 	Result
 	err      error  // why there is no answer
 	answer   []byte // the beginning of one that says that it failed
-	cutOff   bool   // by the hub's own end: no attempt of the subscriber's
+	cutOff   bool   // by the hub, so it counts as no attempt
 	started  time.Time
 	duration time.Duration
 	limit    time.Duration // of the duration
@@ -122,7 +122,7 @@ func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Reque
 		return nil, err
 	}
 	verbatim(req.URL, x.callback)
-	// One array holds the values: this is done once for each delivery.
+	// All values are in one array, because each delivery makes them.
 	values := make([]string, 0, 6)
 	one := func(v string) []string {
 		values = append(values, v)
@@ -134,8 +134,8 @@ func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Reque
 		"Link":          one(x.body.link),
 		"Webhook-Id":    one(x.body.id),
 		"RSHub-Attempt": one(strconv.FormatUint(uint64(x.attempt), 10)),
-		// Sent to nobody, it lets the transport repeat a request that a
-		// keep-alive connection took with it when the other side closed it.
+		// It is never sent. With it the transport repeats a request that was lost because
+		// the other side closed a keep-alive connection.
 		"Idempotency-Key": nil,
 	}
 	if e.MediaType != "" {
@@ -154,8 +154,7 @@ func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Reque
 	return req, nil
 }
 
-// verbatim has u sent as raw has it: net/http would percent-encode anew what it
-// thinks has to be (HUB-40).
+// verbatim makes net/http send u as it is in raw, and not percent-encoded anew (HUB-40).
 func verbatim(u *url.URL, raw string) {
 	_, rest, _ := strings.Cut(raw, "://")
 	host, path := rest, ""
@@ -172,13 +171,13 @@ func verbatim(u *url.URL, raw string) {
 	}
 }
 
-// oneWrite is the longest body, in bytes, that is not watched on its way: the
-// connection takes it all at once. Net/http knows the plain reader, and sends
-// such a body with its header in one piece.
+// oneWrite is the longest body, in bytes, that is not watched on its way, because it is
+// written at once. Net/http knows the plain reader, and sends such a body together with its
+// header.
 const oneWrite = 32 << 10
 
-// sending is a reader of a body on its way. Each part of a longer one that the
-// transport reads is progress.
+// sending is a reader of a body on its way. Each time that the transport reads some of a
+// longer one counts as progress.
 func (w *watch) sending(body []byte) io.ReadCloser {
 	if len(body) <= oneWrite {
 		return io.NopCloser(bytes.NewReader(body))
@@ -205,7 +204,7 @@ var failureStatus = map[egress.Failure]int{
 	egress.FailureRefused: journal.StatusRefused,
 }
 
-// slowError is the cause with which a watch cuts an exchange off.
+// slowError is the cause when a watch cuts an exchange off.
 type slowError struct {
 	after   time.Duration
 	stalled bool

@@ -19,11 +19,10 @@ import (
 // eighth of the limit. The others share the rest, the room (room.go). They wait for it without a
 // sender (body_load.go), and their hosts take turns (body_queue.go). The bytes in memory stay
 // within the limit, with one exception: a body that is larger than what its rank may have is in
-// memory beside the eighth and the shares of the lower ranks.
+// memory beside the eighth and the sections of the lower ranks.
 //
-// A body is charged to the hosts that still read it. Once the quick hosts are done and
-// a slow one is not, the body counts among those that slow hosts hold, and for that
-// host alone.
+// A body is charged to the hosts that still read it. If the quick hosts have read it and a slow
+// one has not, the body counts among those of slow hosts, and is charged to that host alone.
 //
 // A body that cannot be read gives its room back at once. The lanes that wait for it
 // pause, and then wait again behind the others. A read that never ends keeps the room
@@ -36,8 +35,8 @@ type bodies struct {
 	// unpark is called with lanes that waited for a body, and whether it was read. It is
 	// called without lanes when a sender was reserved in vain.
 	unpark func(lanes []*lane, read bool)
-	// wasRead is called with what came of reading an entry with its body, before anyone else
-	// can ask for it.
+	// wasRead is called with the result of reading an entry with its body, before any other
+	// delivery can ask for the entry.
 	wasRead func(key bodyKey, err error)
 	// ctx ends the reads of bodies in the room: they are for many lanes, so no lane's own
 	// context will do. Run sets it before it starts anything.
@@ -46,7 +45,7 @@ type bodies struct {
 
 	mu     sync.Mutex // released by unlock where lanes may have to be called back
 	byKey  map[bodyKey]*body
-	idle   list.List // of *body that nobody uses, the one used last at the back
+	idle   list.List // of *body without uses, the one used last at the back
 	queue  byteQueue // for room
 	room   room      // of bodies in use, or being read
 	cached int64     // bytes in memory
@@ -65,7 +64,7 @@ type call struct {
 	read  bool
 }
 
-// bodyKey is what a lane knows of the entry it wants: the one before it.
+// bodyKey names an entry by the one before it, which is all that a lane knows.
 type bodyKey struct {
 	topic *topic
 	place
@@ -73,7 +72,7 @@ type bodyKey struct {
 
 func keyOf(t *topic, a anchor) bodyKey { return bodyKey{t, a.place()} }
 
-// body is an entry, and what of a delivery is the same for all its subscribers.
+// body is an entry, with those values of its deliveries that are the same for all subscribers.
 type body struct {
 	key    bodyKey
 	entry  journal.Entry // with its body
@@ -108,10 +107,10 @@ func (e *body) refs() int { return e.uses[quick].refs + e.uses[unproven].refs }
 // errHead says that there is no entry after an anchor.
 var errHead = errors.New("no entry yet")
 
-// errAgain says that another has read the entry meanwhile: ask again.
-var errAgain = errors.New("it was read meanwhile")
+// errAgain says that another delivery has read the entry meanwhile: ask again.
+var errAgain = errors.New("another delivery read the entry meanwhile")
 
-// bodyError says that the body of an entry could not be read, though the entry could.
+// bodyError is the error if the body of an entry cannot be read, though the entry can.
 type bodyError struct{ error }
 
 func (e bodyError) Unwrap() error { return e.error }
@@ -163,8 +162,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 	}
 	b.mu.Unlock()
 	<-e.done
-	// Whoever asks now may find an entry where the one that read found the
-	// head; other errors hold for all.
+	// If the reader found the head, there may be an entry now. Other errors are valid for all.
 	if e.err != nil && !errors.Is(e.err, errHead) {
 		return nil, e.err
 	}
@@ -244,7 +242,7 @@ func (b *bodies) mayUse(e *body, s health) bool {
 }
 
 func (b *bodies) pin(e *body, h *host, s health) {
-	b.takeOut(e)
+	b.reuse(e)
 	if u := &e.uses[s]; u.grace != nil {
 		u.grace.Stop()
 		u.grace = nil
@@ -257,8 +255,8 @@ func (b *bodies) pin(e *body, h *host, s health) {
 	}
 }
 
-// takeOut removes e from the bodies that nobody uses, if it is one.
-func (b *bodies) takeOut(e *body) {
+// reuse removes e from the bodies without uses, if it is one of them.
+func (b *bodies) reuse(e *body) {
 	if e.unused != nil {
 		b.idle.Remove(e.unused)
 		e.unused = nil
@@ -306,15 +304,15 @@ func (b *bodies) forget(t *topic) {
 	}
 }
 
-// evict drops bodies that nobody uses until no more than limit bytes are left,
-// and no more bodies than is reasonable.
+// evict drops bodies without uses until at most limit bytes, and at most cachedBodies
+// of them, are left.
 func (b *bodies) evict(limit int64) {
 	for b.idle.Len() > 0 && (b.cached > limit || b.idle.Len() > cachedBodies) {
-		b.drop(b.idle.Remove(b.idle.Front()).(*body)) //nolint:errcheck // it holds nothing else
+		b.drop(b.idle.Remove(b.idle.Front()).(*body)) //nolint:errcheck // it contains nothing else
 	}
 }
 
-// drop forgets a body that nobody uses. One that is waited for stays, to be read anew.
+// drop forgets a body without uses. If lanes wait for it, the body stays, to be read again.
 func (b *bodies) drop(e *body) {
 	b.cached -= e.entry.Size
 	e.unused = nil
@@ -326,7 +324,7 @@ func (b *bodies) drop(e *body) {
 	}
 }
 
-// close ends the reading into the room, when ctx has ended, and waits for what is being read.
+// close ends the reading into the room, when ctx has ended, and waits for the reads in progress.
 func (b *bodies) close() {
 	b.mu.Lock()
 	b.closed = true

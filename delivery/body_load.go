@@ -21,7 +21,7 @@ func (b *bodies) fits(w *waiter) bool {
 // grant keeps room for w, and has its body read, if it is not in memory.
 func (b *bodies) grant(w *waiter) {
 	e := w.body
-	b.takeOut(e)
+	b.reuse(e)
 	w.granted = true
 	b.use(e, w.health, 1)
 	b.reserve(e, w.health, 1)
@@ -46,46 +46,33 @@ func (b *bodies) load(e *body) {
 	b.mu.Lock()
 	defer b.unlock()
 	e.loading = false
-	if err != nil {
-		b.fail(e, err)
-		return
+	e.failed, e.entry.Body, e.loaded = err, data, err == nil
+	if b.callBack(e); err != nil {
+		b.drop(e)
+		b.calls = append(b.calls, call{nil, true}) // others may have the senders
+		b.giveRoom()
 	}
-	e.entry.Body = data
-	e.loaded = true
-	b.callBack(e)
 }
 
-// callBack unparks the lanes that have room for e, which is loaded. The room stays granted for
-// the first of them, for a moment.
+// callBack unparks the lanes that wait for e, which was read or failed. If it was read, the lanes
+// have to have room for it, and the room stays granted to the first of them for a moment. Else
+// they give the room back.
 func (b *bodies) callBack(e *body) {
 	for s, w := range e.waiters {
-		if w == nil || !w.granted && w.rank > b.rankOf(e) {
+		if w == nil || e.loaded && !w.granted && w.rank > b.rankOf(e) {
 			continue
 		}
-		if e.waiters[s] = nil; w.granted {
+		e.waiters[s] = nil
+		switch {
+		case w.granted && e.loaded:
 			e.uses[s].grace = time.AfterFunc(grace, func() { b.endGrace(e, health(s)) })
-		}
-		w.granted = true
-		b.calls = append(b.calls, call{w.lanes, true})
-	}
-}
-
-// fail gives the room of e back, which could not be read.
-func (b *bodies) fail(e *body, err error) {
-	e.failed = err
-	for s, w := range e.waiters {
-		if w == nil {
-			continue
-		}
-		if e.waiters[s] = nil; w.granted {
+		case w.granted:
 			b.use(e, health(s), -1)
 			b.reserve(e, health(s), -1)
 		}
 		w.granted = true
-		b.calls = append(b.calls, call{w.lanes, false}, call{nil, true})
+		b.calls = append(b.calls, call{w.lanes, e.loaded})
 	}
-	b.drop(e)
-	b.giveRoom()
 }
 
 func (b *bodies) endGrace(e *body, s health) {

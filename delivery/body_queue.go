@@ -4,8 +4,8 @@ import "slices"
 
 // byteQueue is the bodies that wait for room. Each rank has a line of its own, and
 // the lines of the lower ranks are served first; room limits what that costs the
-// others. In a line the hosts take turns: of those at its front, the host that holds
-// least goes first.
+// others. In a line the hosts take turns: of those at its front, the host that uses the
+// fewest bytes goes first.
 //
 // If the first of a line does not fit, others of the line that fit may pass it, of as
 // many bytes together as it has itself. So no body waits for ever, and one that has to
@@ -17,7 +17,7 @@ type byteQueue struct {
 
 type bodyLine struct {
 	hosts  ring[*account] // with waiters of this rank
-	first  *waiter        // taken from them, the next to get room
+	first  *waiter        // no longer among theirs; the next to get room
 	passed int64          // bytes of those that passed it
 }
 
@@ -40,9 +40,9 @@ type waiter struct {
 	granted bool    // it has its room, or failed: lines drop it
 }
 
-// held is the bytes that the host holds. Deliveries that use the same body share it in
-// equal parts.
-func (a *account) held() (n int64) {
+// bytes is how many bytes the host uses. A body that several deliveries use counts for each
+// with an equal fraction.
+func (a *account) bytes() (n int64) {
 	for _, e := range a.loans {
 		n += e.entry.Size / int64(e.refs())
 	}
@@ -94,7 +94,7 @@ func (q *byteQueue) push(w *waiter, h *host) {
 	a.waiters[w.rank].push(w)
 }
 
-// next takes a waiter out that there is room for. Nil: there is none.
+// next removes and returns a waiter that there is room for. Nil: there is none.
 func (q *byteQueue) next(fits func(*waiter) bool) *waiter {
 	for k := range ranks {
 		l := &q.lines[k]
@@ -118,8 +118,8 @@ func (q *byteQueue) next(fits func(*waiter) bool) *waiter {
 	return nil
 }
 
-// choose takes out the waiter whose turn it is among those that may go. Nil: there is
-// none.
+// choose removes and returns the waiter whose turn it is among those that may go. Nil: there
+// is none.
 func (q *byteQueue) choose(k rank, may func(*waiter) bool) *waiter {
 	hosts := &q.lines[k].hosts
 	front := make([]*account, 0, ahead)
@@ -134,7 +134,7 @@ func (q *byteQueue) choose(k rank, may func(*waiter) bool) *waiter {
 			continue
 		}
 		front = append(front, a)
-		if may(w) && (best == nil || a.held() < best.held()) {
+		if may(w) && (best == nil || a.bytes() < best.bytes()) {
 			best = a
 		}
 	}
@@ -154,8 +154,8 @@ func (q *byteQueue) choose(k rank, may func(*waiter) bool) *waiter {
 	return w
 }
 
-// firstOf is what a host waits for first, at rank k. Waiters that are granted, since
-// another host had its turn, are taken out.
+// firstOf is what a host waits for first, at rank k. It removes waiters that were granted in
+// the turn of another host.
 func (q *byteQueue) firstOf(a *account, k rank) (*waiter, bool) {
 	for {
 		w, ok := a.waiters[k].pop()

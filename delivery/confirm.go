@@ -7,7 +7,7 @@ import "context"
 // the one before it.
 func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 	if !s.shards.owns(d.lane) { // Abort is about to come
-		s.pause(&d.job, false)
+		s.delay(&d.job, false)
 		return false
 	}
 	d.lane.topic.tail.saw(d.cursor.anchor, d.body.anchor)

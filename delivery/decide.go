@@ -22,7 +22,7 @@ func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
 			// What is left out is not known, so the subscription ends another time.
 			s.report.attempt(d, Retry.String(), now.Add(storePause))
 			s.sched.do(func(sc *scheduler) { sc.observe(d.job, d.out) })
-			s.pause(&d.job, false)
+			s.delay(&d.job, false)
 			return false
 		}
 		s.shards.ending(d.lane.id, decide)

@@ -3,9 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +17,9 @@ import (
 // errShutdown is the cause with which exchanges are cut off at the end.
 var errShutdown = errors.New("the hub shuts down")
 
-// Dispatcher delivers what the journal holds to the subscriptions that want it.
-// Its methods may be called from several goroutines. It puts the parts together, which the
-// package comment names, and runs them.
+// Dispatcher delivers the notifications of the journal to their subscriptions. Its methods may
+// be called from several goroutines. It creates and runs the types that the package comment
+// lists.
 type Dispatcher struct {
 	o        Options
 	sched    *sharedScheduler
@@ -80,9 +78,9 @@ func New(o Options) (*Dispatcher, error) {
 // Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
 // and returns nil. It may be called once.
 //
-// What the store has not accepted flushTimeout after Options.Drain is delivered again.
-// The log says how many deliveries that are, before Run waits for the questions to
-// the store that are still under way.
+// Results that the store has not accepted flushTimeout after Options.Drain are lost, and these
+// notifications are delivered again. Run logs their number, and then waits for calls of the
+// store that are still in progress.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	d.bodies.ctx = d.exchanges
 
@@ -112,7 +110,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}).Stop()
 	defer time.AfterFunc(d.o.Drain+flushTimeout, func() {
 		if n := d.commits.uncommitted(); n > 0 {
-			d.o.Log.Warn("the hub ended before the store took the results of these deliveries; they are delivered again",
+			d.o.Log.Warn("the hub ended before the store accepted the results of these deliveries; they are delivered again",
 				zap.String("event", "results_not_stored"), zap.Int("results", n))
 		}
 		giveUp()
@@ -126,7 +124,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// unpark has lanes go on that waited for a body, or for its sender.
+// unpark continues lanes that waited for a body, or for its sender.
 func (d *Dispatcher) unpark(lanes []*lane, read bool) { d.commits.add(d.sched.unpark(lanes, read)...) }
 
 // Start reads the subscriptions of a shard and begins to deliver to them. It may be called
@@ -149,10 +147,10 @@ func (d *Dispatcher) Finish(ctx context.Context, n int) { d.shards.finish(ctx, n
 // is.
 func (d *Dispatcher) Abort(n int) { d.shards.abort(n) }
 
-// Apply accepts a subscription that was activated, renewed or ended; it
-// takes effect at once (HUB-49). What is in flight goes on, but its result does
-// not count where the cursor was minted anew. One of a shard that was not started is
-// ignored: its owner finds the change in the store.
+// Apply accepts a subscription that was activated, renewed or ended, with effect at once
+// (HUB-49). A delivery in flight goes on, but its result does not count if the cursor has a new
+// generation. Apply ignores a subscription of a shard that was not started: the owner of the
+// shard finds the change in the store.
 func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
 
 // Subscribers counts the subscriptions that get a topic now: their lease has not run out. Its
@@ -161,7 +159,7 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
 func (d *Dispatcher) Subscribers(topic string) (n int) {
 	if t := d.sched.topic(topic); t != nil {
 		now := d.sched.s.read().earliest
-		d.sched.each(t, func(_ *scheduler, l *lane) {
+		d.sched.each(t.all, func(_ *scheduler, l *lane) {
 			if l.inForce(now) {
 				n++
 			}
@@ -170,7 +168,7 @@ func (d *Dispatcher) Subscribers(topic string) (n int) {
 	return n
 }
 
-// Reached returns how far the subscriptions of this hub got in each topic of some partitions: by
+// Reached returns how far the subscriptions of this hub got in each topic of some partitions. From
 // that, a store that lost the head of a topic learns what it had. Its time grows with their number.
 // Between chunks of them it releases the lock, so that deliveries go on; a subscription that comes
 // or goes meanwhile may be left out.
@@ -179,14 +177,12 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 	for _, n := range partitions {
 		wanted[n] = true
 	}
-	var topics []*topic
-	d.sched.do(func(s *scheduler) { topics = slices.Collect(maps.Values(s.topics)) })
-	for _, t := range topics {
+	for _, t := range d.sched.allTopics() {
 		if !wanted[partitionOf(t.url)] {
 			continue
 		}
 		least, greatest := anchor{position: math.MaxUint64}, anchor{}
-		d.sched.each(t, func(_ *scheduler, l *lane) {
+		d.sched.each(t.all, func(_ *scheduler, l *lane) {
 			at := l.cursor.anchor
 			if at.position < least.position {
 				least = at

@@ -1,5 +1,5 @@
-// Package delivery brings what the journal holds to the callbacks that
-// subscribed to it: at least once, in order, signed, with retries, and so that
+// Package delivery delivers the notifications of the journal to the callbacks that
+// subscribed to them: at least once, in order, signed, with retries, and so that
 // no callback waits for a slow one.
 //
 // # The way of a notification
@@ -71,12 +71,12 @@
 //     of them if another kind waits as well, and a quarter if both do. Suspect hosts, and lanes that
 //     go first, are the exceptions.
 //
-// TestSchedulerKeepsTheRule holds it over random histories. docs/delivery.md has it with the
+// TestSchedulerKeepsTheRule checks it with random histories. docs/delivery.md has it with the
 // waits that follow.
 //
-// # The parts
+// # The types
 //
-// Each part has its own lock or none, and what it guards is its own:
+// Each type has its own lock or none:
 //
 //	scheduler    lanes, turns, hosts and timers; no I/O, no lock and no goroutine, so that a
 //	             simulation runs it with a virtual clock. sharedScheduler has its lock

@@ -9,14 +9,14 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// errSuperseded says that the lane got another cursor, or is gone.
+// errSuperseded is the error if the lane got another cursor, or is gone.
 var errSuperseded = errors.New("the subscription changed meanwhile")
 
 // find finds the entry after the lane's cursor, with its body. A subscription whose results the
 // store refuses waits: it gets nothing more until they are stored.
 func (s *sender) find(ctx context.Context, d *delivery) bool {
 	if s.commits.blocks(d.lane.id) {
-		s.pause(&d.job, false)
+		s.delay(&d.job, false)
 		return false
 	}
 	b, err := s.next(ctx, &d.job)
@@ -35,9 +35,9 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 		if !s.rewinder.awaitFork(j) {
 			return nil, errSuperseded
 		}
-		wait, over := s.troubles.paused(j)
+		wait, over := s.troubles.obstacle(j)
 		if wait {
-			return nil, errPaused
+			return nil, errWait
 		}
 		if over != nil {
 			if !s.skip(j, *over, journal.GapDamaged) {
@@ -67,8 +67,8 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			}
 			moved = s.rewinder.stands(j)
 		case errors.Is(err, journal.ErrDamaged):
-			if _, over := s.troubles.paused(j); over == nil {
-				return nil, errPaused
+			if _, over := s.troubles.obstacle(j); over == nil {
+				return nil, errWait
 			}
 			continue
 		default:

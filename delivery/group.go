@@ -16,9 +16,9 @@ type group struct {
 }
 
 // add adds a result. It is joined with the latest commit of its subscription: the
-// greater cursor, all attempts and gaps. Over another generation nothing is joined,
-// since what comes with one cursor is not to take effect with another. An end is
-// never joined: it has no effect where its lease is over, and the others still have.
+// greater cursor, all attempts and gaps. Results of two generations are not joined, because
+// those of one cursor must not take effect with another. An end is never joined: it has no
+// effect if its lease is over, and the other results still have.
 func (g *group) add(c subscriptions.Commit) {
 	i, ok := g.latest[c.ID]
 	if !ok || g.commits[i].End != "" || c.End != "" || g.commits[i].Cursor.Generation != c.Cursor.Generation {
@@ -38,8 +38,8 @@ func (g *group) add(c subscriptions.Commit) {
 	g.n++
 }
 
-// push adds a commit of n results after all others. It is joined with none: the
-// store may have that, and what is joined would count twice.
+// push adds a commit of n results after all others. It joins it with none: the store may have
+// stored the other one, and would count its results twice.
 func (g *group) push(c subscriptions.Commit, n int) {
 	if g.latest == nil {
 		g.latest = make(map[uuid.UUID]int)
@@ -56,7 +56,7 @@ func (g *group) pushAll(later group) {
 	}
 }
 
-// ahead returns s as it will be once what waits for it is stored.
+// ahead returns s as it will be once the results that wait are stored.
 func (g *group) ahead(s subscriptions.Subscription) subscriptions.Subscription {
 	last, ok := g.latest[s.ID]
 	if !ok {

@@ -14,15 +14,15 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// groupCommit stores what became of attempts, in groups: one is written while
+// groupCommit stores the results of attempts, in groups: one is written while
 // another fills. A group is written when its first result is a window old, or
-// when it is full; over that, adding waits.
+// when it is full. While it is full, add waits.
 //
 // Results that the store refuses (subscriptions.CommitError) are written again with later groups,
 // after pauses, until they are stored. So a record that cannot be written delays no other. Its
 // subscription is blocked meanwhile: it gets nothing more. So no result overtakes an earlier one,
-// and few wait. Where over a group of results waits, or the store
-// fails as a whole, the next group is not written before that is over.
+// and few wait. If more than a group of results waits, or the store fails as a whole, the next
+// group is written only after that.
 //
 // Failed results count like others: whatever the store does, no more than two groups
 // are not acknowledged at any time. After a crash no more than these and what was in
@@ -45,13 +45,12 @@ type groupCommit struct {
 	again   time.Time
 	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
 	tries   int                    // writes of which something failed, since the store had stored all
-	giveUp  bool                   // adding waits no more
-	// taken counts the groups that write took, and written those of them that it is
-	// done with.
-	taken, written uint64
+	giveUp  bool                   // add waits no more
+	// begun counts the groups that write began with, and written those that it has finished.
+	begun, written uint64
 }
 
-// The pauses before what failed is given to the store again.
+// The pauses before failed results are written again.
 const (
 	commitPause    = 100 * time.Millisecond // the first; each is twice the one before
 	maxCommitPause = 5 * time.Second
@@ -67,7 +66,7 @@ func newGroupCommit(store subscriptions.Committer, window time.Duration, size in
 	return s
 }
 
-// add gives results to be stored. It waits while the group is full.
+// add adds results to be stored. It waits while the group is full.
 func (gc *groupCommit) add(all ...subscriptions.Commit) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -131,10 +130,9 @@ func (gc *groupCommit) untilDue() time.Duration {
 	}
 }
 
-// write stores the group that fills. What the store names as not stored waits to be
-// written with a later group. Where that is too much, or the store took nothing, or
-// this is the last group, it is written again and again until that is over or ctx
-// ends; meanwhile the next group fills.
+// write stores the group that fills. Results that the store refuses wait to be written with a
+// later group. If there are too many of them, or the store accepted nothing, or this is the last
+// group, write tries again until that is over or ctx ends. Meanwhile the next group fills.
 func (gc *groupCommit) write(ctx context.Context, last bool) {
 	g := gc.nextGroup(last)
 	defer gc.done()
@@ -150,8 +148,8 @@ func (gc *groupCommit) write(ctx context.Context, last bool) {
 	}
 }
 
-// nextGroup returns the group that fills, with what failed before where its pause is
-// over. Until then, what is new of a blocked subscription waits with that.
+// nextGroup returns the group that fills. If the pause of the results that failed is over, they
+// belong to it. Until then, new results of their subscriptions wait with them.
 func (gc *groupCommit) nextGroup(last bool) (g group) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -166,7 +164,7 @@ func (gc *groupCommit) nextGroup(last bool) (g group) {
 		}
 	}
 	gc.writing = g
-	gc.taken++
+	gc.begun++
 	gc.changed.Broadcast()
 	return g
 }
@@ -215,9 +213,8 @@ func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 	return failed
 }
 
-// requeue lets what failed of a group wait for a later one. Where that is too much,
-// or there is to be no later one, it returns all that failed, to be written after a
-// pause.
+// requeue lets the failed results of a group wait for a later group. If there are too many, or
+// there will be no later group, it returns all that failed, to be written after a pause.
 func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time.Duration) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -244,8 +241,8 @@ func (gc *groupCommit) done() {
 	gc.changed.Broadcast()
 }
 
-// blocks reports whether a subscription is to get nothing, since the store did not
-// take what became of its last deliveries.
+// blocks reports whether a subscription must get nothing, because the store has not accepted
+// the results of its last deliveries.
 func (gc *groupCommit) blocks(id uuid.UUID) bool {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -253,12 +250,12 @@ func (gc *groupCommit) blocks(id uuid.UUID) bool {
 	return ok
 }
 
-// flush has what was added so far stored without waiting for the window, and waits
-// for that until ctx ends.
+// flush stores what was added so far without waiting for the window, and waits for that until
+// ctx ends.
 func (gc *groupCommit) flush(ctx context.Context) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
-	until := gc.taken
+	until := gc.begun
 	if gc.filling.n > 0 {
 		until++
 		gc.hurry = true
@@ -274,7 +271,7 @@ func (gc *groupCommit) flush(ctx context.Context) {
 	}
 }
 
-// giveWay ends the waits in add, since the senders have to end.
+// giveWay ends the waits in add, because the senders have to end.
 func (gc *groupCommit) giveWay() {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
@@ -282,7 +279,7 @@ func (gc *groupCommit) giveWay() {
 	gc.changed.Broadcast()
 }
 
-// close says that nothing will be added any more.
+// close ends run after it wrote the last group. Call it after the last add.
 func (gc *groupCommit) close() { close(gc.ended) }
 
 // uncommitted is how many results the store has not acknowledged.

@@ -19,14 +19,11 @@ type heads struct {
 	follow   sync.Cond // on mu: queue got something, or stopping
 	stopping bool
 	queue    ring[*topic]
-	failed   map[*topic]struct{} // whose heads could not be read the last time
+	failed   map[*topic]struct{} // topics with a head that could not be read the last time
 }
 
-// headRead is what is done about the head of a topic.
-type headRead struct {
-	dirty   bool // it has to be read
-	reading bool // it is being read
-}
+// headRead says whether the head of a topic has to be read, and whether that is in progress.
+type headRead struct{ dirty, reading bool }
 
 func newHeads(j Journal, s *sharedScheduler, log *zap.Logger) *heads {
 	h := &heads{journal: j, sched: s, log: log, failed: make(map[*topic]struct{})}
@@ -41,10 +38,10 @@ func (h *heads) listen(hints <-chan string) {
 	}
 }
 
-// touch has the head of a topic read, if it has lanes.
+// touch reads the head of a topic soon, if the topic has lanes.
 func (h *heads) touch(url string) { h.add(h.sched.topic(url)) }
 
-// add has the head of a topic read; nil: of none.
+// add reads the head of a topic soon. It ignores nil.
 func (h *heads) add(t *topic) {
 	if t != nil {
 		h.mu.Lock()
@@ -90,9 +87,8 @@ func (h *heads) run(ctx context.Context) {
 	}
 }
 
-// next waits for a topic whose head is to be read. A topic is read by one
-// reader at a time, so that an older answer never replaces a newer one. Nil:
-// there will be none.
+// next waits for a topic with a head to read. A topic has one reader at a time, so that an older
+// answer never replaces a newer one. Nil: there will be no more topics.
 func (h *heads) next() *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,8 +102,8 @@ func (h *heads) next() *topic {
 	return nil
 }
 
-// read passes on what was read of a head. It reports whether that failed where it
-// did not before, or the other way round.
+// read passes on the result of reading a head. It reports whether that failed but not the time
+// before, or the other way round.
 func (h *heads) read(t *topic, head anchor, err error) (changed bool) {
 	hasLanes := false
 	h.sched.do(func(s *scheduler) {

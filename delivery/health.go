@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -15,10 +16,10 @@ const (
 	quick
 )
 
-// quickShare is the part of the exchange's time limit, one in so many, that a quick
-// exchange takes at most: a bit less than 2 s of 15. The limit grows with the body, so
-// a quick host takes 1 MiB or more a second of a large one.
-const quickShare = 8
+// quickFraction is the fraction of the exchange's time limit, one in so many, that a quick
+// exchange needs at most: a bit less than 2 s of 15. The limit grows with the body, so
+// a quick host reads 1 MiB or more a second of a large one.
+const quickFraction = 8
 
 // probation is how long a slow host is not quick again. Otherwise a host that is quick and slow by
 // turns would get the senders that are reserved for quick hosts.
@@ -84,7 +85,7 @@ type hosts struct {
 	suspects int
 }
 
-// host returns one by its name. It makes it if there is none.
+// host returns the host with a name. It adds the host if there is none.
 func (hs *hosts) host(name string) *host {
 	h := hs.byName[name]
 	if h == nil {
@@ -94,7 +95,7 @@ func (hs *hosts) host(name string) *host {
 	return h
 }
 
-// forget drops a host that nothing is left of.
+// forget drops a host without lanes and deliveries.
 func (hs *hosts) forget(h *host) {
 	if len(h.lanes) > 0 || h.busy() > 0 || slices.ContainsFunc(h.queued[:], func(q ring[*backlog]) bool { return q.n > 0 }) {
 		return
@@ -105,12 +106,11 @@ func (hs *hosts) forget(h *host) {
 	}
 }
 
-// observe draws the conclusions for the host of a delivery. It reports whether the host
-// answered 2xx for the first time since it was suspect. The caller relists the host if its
-// pool is another one now.
+// observe updates the health of a delivery's host. It reports whether the host answered 2xx for
+// the first time since it was suspect. The caller relists the host if its pool has changed.
 func (hs *hosts) observe(j job, out outcome) (revived bool) {
 	h, status, now := j.lane.host, out.Status, hs.mono()
-	if out.duration > out.limit/quickShare {
+	if out.duration > out.limit/quickFraction {
 		h.health, h.slowUntil = unproven, now+int64(probation)
 	} else if now >= h.slowUntil {
 		h.health = quick
@@ -127,7 +127,7 @@ func (hs *hosts) observe(j job, out outcome) (revived bool) {
 		h.step = up(h.step)
 		hs.probeLater(h)
 		if j.kind != trusted && h.queued[trusted].len() > 0 {
-			hs.probeSoon(h) // they came during the probe, which would have been theirs
+			hs.probeSoon(h) // these lanes became ready during the probe
 		}
 	case unreachable(status):
 		if h.failures++; h.failures >= suspectAfter && !h.suspect {
@@ -142,16 +142,15 @@ func (hs *hosts) observe(j job, out outcome) (revived bool) {
 
 // probeLater sets the time of the next probe of a suspect host.
 func (hs *hosts) probeLater(h *host) {
-	h.probe = hs.mono() + int64(hs.policy.wait(h.step, hs.rnd()))
-	hs.probes.set(h)
-	hs.wake()
+	h.probe = math.MaxInt64
+	hs.probeBy(h, hs.mono()+int64(hs.policy.wait(h.step, hs.rnd())))
 }
 
-// probeSoon has a suspect host probed within a step: somebody waits for it whom it
-// answered the last time.
+// probeSoon probes a suspect host within a step, because a lane waits that it answered the last
+// time.
 func (hs *hosts) probeSoon(h *host) { hs.probeBy(h, hs.mono()+int64(hs.policy.step(probeStep))) }
 
-// probeBy has a suspect host probed no later than at a time.
+// probeBy probes a suspect host at a time or before.
 func (hs *hosts) probeBy(h *host, at int64) {
 	if h.suspect && at < h.probe {
 		h.probe = at
@@ -160,7 +159,7 @@ func (hs *hosts) probeBy(h *host, at int64) {
 	}
 }
 
-// trust ends a suspicion, if there is one.
+// trust makes a suspect host one that is not.
 func (hs *hosts) trust(h *host) {
 	if !h.suspect {
 		return

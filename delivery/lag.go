@@ -12,8 +12,8 @@ import (
 
 const (
 	// lagEvery is how long after a walk over all lanes the next begins, and lagPause how
-	// many times as long as the last took at least: with a million subscriptions
-	// too it takes a fiftieth of a processor at most.
+	// many times as long as the last one lasted at least. So a walk needs a fiftieth of a
+	// processor at most, even with a million subscriptions.
 	lagEvery = 5 * time.Second
 	lagPause = 50
 )
@@ -25,8 +25,8 @@ var (
 	LagTimes         = [...]time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
 )
 
-// LagReport is what a walk over all subscriptions found. One that came, went or was
-// delivered to during the walk is in it as it was before or after.
+// LagReport is the result of a walk over all subscriptions. A subscription that changed during
+// the walk is in it as it was before or after.
 type LagReport struct {
 	At time.Time // when the walk ended; zero: there was none yet
 
@@ -90,18 +90,13 @@ func (r *lagReporter) run(ctx context.Context) {
 
 // measure walks over all lanes, in chunks.
 func (r *lagReporter) measure(ctx context.Context) {
-	c, n := &LagReport{}, 0
-	r.sched.do(func(s *scheduler) {
-		for _, t := range s.topics { // a topic that comes or goes meanwhile disturbs no range
-			now := s.read().earliest
-			r.sched.chunks(t, &n, func(l *lane) { c.count(l, now) })
-			if ctx.Err() != nil {
-				break
-			}
+	c := &LagReport{}
+	for _, t := range r.sched.allTopics() {
+		now := r.sched.s.read().earliest
+		r.sched.each(t.all, func(_ *scheduler, l *lane) { c.count(l, now) })
+		if ctx.Err() != nil {
+			return // the last report stays until the end
 		}
-	})
-	if ctx.Err() != nil {
-		return // what was counted last stays until the end
 	}
 	c.At = r.now()
 	r.latest.Store(c)

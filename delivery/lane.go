@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -113,7 +114,7 @@ func (c cursor) unpack() journal.Cursor {
 }
 
 // moveTo is the cursor after the notification that ends at a was delivered or
-// passed over. The ladder is the caller's matter.
+// passed over. The caller sets the step of the ladder.
 func (c cursor) moveTo(a anchor) cursor {
 	c.anchor = a
 	c.nudge, c.attempt, c.next, c.first = 0, 0, 0, 0
@@ -135,9 +136,8 @@ func instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// members are the lanes of a topic or a host. They are walked from the last to
-// the first, so that taking one out, which moves the last into its place, hides
-// none from a walk that is under way.
+// members are the lanes of a topic or a host. A walk goes from the last to the first. To remove
+// a lane moves the last one into its place, so a walk in progress misses none.
 type members struct {
 	lanes []*lane
 	walk  int // lanes[:walk] are still to be walked
@@ -148,7 +148,7 @@ func (m *members) add(l *lane, at *int32) {
 	m.lanes = append(m.lanes, l)
 }
 
-// remove takes the lane at i out; place returns where a lane keeps its index.
+// remove removes the lane at i; place returns where a lane keeps its index.
 func (m *members) remove(i int32, place func(*lane) *int32) {
 	last := len(m.lanes) - 1
 	moved := m.lanes[last]
@@ -158,6 +158,9 @@ func (m *members) remove(i int32, place func(*lane) *int32) {
 	m.lanes = m.lanes[:last]
 	m.walk = min(m.walk, last)
 }
+
+// all yields the lanes.
+func (m *members) all(yield func(*lane) bool) { slices.Values(m.lanes)(yield) }
 
 // next returns the next lane of the walk, nil at its end.
 func (m *members) next() *lane {

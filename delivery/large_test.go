@@ -94,7 +94,7 @@ func pacedBed(t *testing.T, limit, largest int64, inFlight int) (*bed, *paced) {
 	p := newPaced()
 	b := newBed(t, func(o *Options) { o.Client, o.MaxInflightBytes, o.MaxInflight = p, limit, inFlight })
 	room := &b.d.bodies.room
-	bound := max(limit, largest+limit/8+int64(ranks-1)*room.share)
+	bound := max(limit, largest+limit/8+int64(ranks-1)*room.section)
 	p.look = func() {
 		if st := b.d.Stats(); st.BytesInFlight > bound || st.BytesCached > bound {
 			t.Errorf("%d bytes of bodies in use, %d in memory, want at most %d", st.BytesInFlight, st.BytesCached, bound)
@@ -487,7 +487,7 @@ func TestBodiesCountForThoseThatStillReadThem(t *testing.T) {
 			}
 		}
 		room := roomOf(b)
-		if held := room.held[bulkySlow]; room.lent() != held || held > room.limit(bulkySlow) || held < room.limit(bulkySlow)-size {
+		if held := room.bytes[bulkySlow]; room.lent() != held || held > room.limit(bulkySlow) || held < room.limit(bulkySlow)-size {
 			t.Errorf("slow hosts hold %d of %d bytes in use, want nearly %d", held, room.lent(), room.limit(bulkySlow))
 		}
 		pass(5 * time.Minute)
@@ -554,7 +554,7 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 			t.Fatalf("a quick host gets no body: %v", err)
 		}
 		if _, err := use(fit, slow, unproven); !errors.Is(err, errNoRoom) {
-			t.Errorf("slow hosts hold %d bytes, and join in another body: %v", b.room.held[bulkySlow], err)
+			t.Errorf("slow hosts hold %d bytes, and join in another body: %v", b.room.bytes[bulkySlow], err)
 		}
 		b.put(held[0], slow.host, unproven)
 		if len(called) == 0 || called[len(called)-1] != slow {
@@ -564,7 +564,7 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 			t.Error(err)
 		}
 		b.put(one, fast.host, quick)
-		if n := b.room.held; n != [ranks]int64{bulkySlow: fit * size} {
+		if n := b.room.bytes; n != [ranks]int64{bulkySlow: fit * size} {
 			t.Errorf("held are %v, and only slow hosts still read", n)
 		}
 		b.put(one, slow.host, unproven)

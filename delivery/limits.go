@@ -11,7 +11,7 @@ import "sync/atomic"
 //     of the exchange's limit is still quick, and that limit grows with the body.
 //
 // Unproven hosts and large bodies together leave a tenth of the senders. Bodies up to half a
-// share of the room may use half of that tenth. Unproven hosts leave a fifth of the senders, and
+// section of the room may use half of that tenth. Unproven hosts leave a fifth of the senders, and
 // large bodies leave a twentieth to the unproven hosts. So neither keeps the other from all
 // senders, however much of it waits. A body is read only if a sender can be spared for it, and
 // that slot is reserved until the first lane comes for it. So no body is read in vain.
@@ -50,7 +50,7 @@ func (n *limits) mayStart(p pool, reserved bool) bool {
 		(reserved || p.health() == quick || n.free(unproven, 2) > 0)
 }
 
-// pool is the hosts that share limits of senders: those of either health, and the same for
+// pool is the hosts with common limits of senders: those of either health, and the same for
 // suspects. Each pool has a rotation of topics, so that a full limit delays nothing of
 // another pool.
 type pool int

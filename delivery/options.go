@@ -17,15 +17,14 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Journal is what delivery reads from, and where it records what the store lost.
+// Journal is where delivery reads notifications, and where it records what the store lost.
 type Journal interface {
 	journal.Reader
 	journal.Watcher
 	journal.Recorder
 }
 
-// Subscriptions is where delivery learns to whom it delivers, and where it
-// stores how far it got.
+// Subscriptions is where delivery reads its subscriptions, and where it stores how far it got.
 type Subscriptions interface {
 	subscriptions.Registry
 	subscriptions.Committer
@@ -38,8 +37,8 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Options are what a Dispatcher works with. Journal, Subscriptions, Client and
-// HubURL are required; a zero elsewhere stands for the default that is named.
+// Options configure a Dispatcher. Journal, Subscriptions, Client and HubURL are required. Other
+// fields have a default, which their comments name.
 type Options struct {
 	Journal       Journal
 	Subscriptions Subscriptions
@@ -47,15 +46,15 @@ type Options struct {
 
 	// HubURL is the hub's URI, as it stands in Link.
 	HubURL string
-	// UserAgent is what deliveries say that they come from. Empty: "rshub".
+	// UserAgent is the User-Agent of deliveries. Empty: "rshub".
 	UserAgent string
 	// Signature signs the deliveries of subscriptions with a secret. SHA256.
 	Signature websub.SignatureMethod
 	// Policy says when to try again.
 	Policy Policy
 
-	// Timeout is how long an exchange may go without progress, and with the
-	// time that the body takes at 128 KiB/s how long it may take. 15 s.
+	// Timeout is how long an exchange may go without progress. The whole exchange may last
+	// Timeout and the time that the body needs at 128 KiB/s. 15 s.
 	Timeout time.Duration
 	// MaxInflight is how many deliveries go on at once. 512.
 	MaxInflight int
@@ -115,10 +114,10 @@ const (
 	flushTimeout = 400 * time.Millisecond // after Drain, for the last cursors at the end
 	storePause   = time.Second            // after a store could not be read; it grows
 	suspectAfter = 3                      // timeouts or connect errors in a row
-	probeStep    = 1                      // of the ladder: no later is it probed for a callback that it answered
+	probeStep    = 1                      // of the ladder: the longest wait of a callback that its suspect host answered before
 	followers    = 4                      // topics whose heads are read at once
 	chunk        = 256                    // lanes touched in one critical section
-	walkEvery    = time.Minute            // every lane is looked at, whatever happened
+	walkEvery    = time.Minute            // between walks over all lanes
 	reviveEvery  = 20 * time.Millisecond  // between lanes of a host that is back
 	cachedBodies = 4096                   // bodies kept that no delivery uses
 	smallBody    = 64 << 10               // bytes; a body is small up to this size, and else large
@@ -175,7 +174,7 @@ type Stats struct {
 	// Lanes are the subscriptions that have not ended, Topics and Hosts theirs.
 	Topics, Hosts, Lanes int
 
-	Ready    int // lanes with something to deliver now, held back by a limit or about to go
+	Ready    int // lanes with something to deliver now, delayed by a limit or about to start
 	Waiting  int // lanes that wait for a time
 	InFlight int // lanes with an exchange going on
 
@@ -183,7 +182,7 @@ type Stats struct {
 	// damaged notification.
 	Away, Damaged int
 
-	Suspects      int   // hosts that time out or can't be connected to
+	Suspects      int   // hosts that time out or cannot be connected to
 	BytesInFlight int64 // of bodies in memory that a delivery uses
 	BytesCached   int64 // of all bodies in memory
 	Uncommitted   int   // results that the store has not acknowledged yet

@@ -25,9 +25,9 @@ var ladder = [...]time.Duration{
 }
 
 const (
-	jitter = 0.2 // a wait is longer or shorter than its step by up to this share
-	// refusals is how many attempts a notification gets whose last was answered
-	// with a status that says that it will never do.
+	jitter = 0.2 // a wait is longer or shorter than its step by up to this fraction
+	// refusals is how many attempts a notification gets if the callback answers that it
+	// will never accept it.
 	refusals = 5
 	// publishStep is the step of the ladder that a wait is shortened to when
 	// something new is published (HUB-48): 10 minutes.

@@ -44,7 +44,7 @@ func (s *scheduler) finish(j job, out outcome) {
 	s.putBack(j)
 }
 
-// park puts a lane back that waits for a body or for a sender, and keeps none meanwhile.
+// park puts a lane back that waits for a body or for a sender, and releases its sender.
 func (s *scheduler) park(j job) {
 	if !s.leaves(j.lane) {
 		j.lane.state = parked
@@ -53,8 +53,8 @@ func (s *scheduler) park(j job) {
 }
 
 // unpark makes parked lanes ready. With reserved, the first of them goes before the turns of
-// all others, as it had its own: where turns take longer than a body is kept, none
-// would find it.
+// all others, because it had its own. If turns last longer than a body is kept, no lane would
+// find the body otherwise.
 func (s *scheduler) unpark(lanes []*lane, reserved bool) {
 	now := s.read()
 	for _, l := range lanes {
@@ -66,10 +66,10 @@ func (s *scheduler) unpark(lanes []*lane, reserved bool) {
 	}
 }
 
-// pause lets lanes wait a moment that a sender has or that are parked, each by itself. Their
+// delay lets lanes wait a moment that a sender has or that are parked, each by itself. Their
 // cursors stay. With unread, their entry could not be read: then they wait for the troubles
-// of their topic, and those that wait for a damaged entry store since when it is known.
-func (s *scheduler) pause(lanes []*lane, unread bool) (seen []subscriptions.Commit) {
+// of their topic. If the entry is damaged, they store since when that is known.
+func (s *scheduler) delay(lanes []*lane, unread bool) (seen []subscriptions.Commit) {
 	now := s.read()
 	for _, l := range lanes {
 		if s.leaves(l) || l.state != inFlight && l.state != parked {
@@ -96,11 +96,11 @@ func (s *sender) giveBack(j *job) {
 	s.sched.do(func(sc *scheduler) { sc.giveBack(*j) })
 }
 
-// pause has a lane wait a moment. With unread, its entry could not be read.
-func (s *sender) pause(j *job, unread bool) {
+// delay lets a lane wait a moment. With unread, its entry could not be read.
+func (s *sender) delay(j *job, unread bool) {
 	var seen []subscriptions.Commit
 	s.sched.do(func(sc *scheduler) {
-		seen = sc.pause([]*lane{j.lane}, unread)
+		seen = sc.delay([]*lane{j.lane}, unread)
 		sc.release(*j)
 	})
 	s.commits.add(seen...)
@@ -119,6 +119,6 @@ func (s *sender) notNow(j *job, b *body, err error) {
 			s.bodies.unpark([]*lane{j.lane}, true)
 		}
 	default:
-		s.pause(j, true)
+		s.delay(j, true)
 	}
 }

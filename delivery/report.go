@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// reporter passes on what happens: to the functions in Options, to the log, and to the counters.
+// reporter reports events to the functions in Options, to the log, and to the counters.
 type reporter struct {
 	event func(Event)
 	gap   func(journal.Gap)
@@ -21,11 +21,11 @@ type reporter struct {
 	decided [End + 1]atomic.Uint64 // attempts, by their Action
 }
 
-// attempt passes an attempt on and writes its one line. Next is when the lane may go
-// on; zero: that is not known, or at once.
+// attempt reports an attempt, with one line of the log. Next is when the lane may continue;
+// zero: at once, or that is not known.
 //
-// Deliveries that succeed at first are logged at debug level, as a fan-out has a million of them;
-// what else happens at info.
+// The level is debug for deliveries that succeed at first, because a fan-out has a million of
+// them, and info for all others.
 func (r *reporter) attempt(d *delivery, result string, next time.Time) {
 	l, e := d.lane, &d.body.entry
 	r.event(Event{
@@ -52,8 +52,8 @@ func (r *reporter) attempt(d *delivery, result string, next time.Time) {
 		status, known("next_attempt_at", next), zap.Error(d.out.err))
 }
 
-// skipped passes on and logs that a subscription will not get something. Of damage
-// there is one line for all subscriptions of the topic (damage_passed_over).
+// skipped reports that a subscription will not get something. For damage, one line of the log
+// is for all subscriptions of the topic (damage_passed_over).
 func (r *reporter) skipped(j job, g journal.Gap) {
 	r.gap(g)
 	if g.Reason != journal.GapDamaged {
@@ -61,7 +61,7 @@ func (r *reporter) skipped(j job, g journal.Gap) {
 	}
 }
 
-// rolledBack passes on and logs that lanes of a topic went back, since the store lost its tail.
+// rolledBack reports that lanes of a topic went back, because the store lost its tail.
 func (r *reporter) rolledBack(t *topic, f *fork, gap journal.Gap, lanes int) {
 	r.gap(gap)
 	r.log.Warn("the store lost its tail: delivery goes back to what it still has, and what follows may come twice",
@@ -70,15 +70,15 @@ func (r *reporter) rolledBack(t *topic, f *fork, gap journal.Gap, lanes int) {
 		known("from", gap.From), known("until", gap.Until))
 }
 
-// LogGap writes that a subscription will not get something (invariant 10). Host
-// is its callback's.
+// LogGap logs that a subscription with a callback at a host will not get something
+// (invariant 10).
 func LogGap(log *zap.Logger, topic string, id uuid.UUID, host string, g journal.Gap) {
 	log.Warn("notifications are not delivered to a subscription", zap.String("event", "delivery_gap"),
 		zap.String("topic", topic), zap.Stringer("subscription_id", id), zap.String("callback_host", host),
 		zap.String("reason", g.Reason), zap.Uint64("count", g.Count), known("from", g.From), known("until", g.Until))
 }
 
-// known is a time, or nothing where it is not known.
+// known is the field of a time; none if the time is zero.
 func known(key string, t time.Time) zap.Field {
 	if t.IsZero() {
 		return zap.Skip()

@@ -14,7 +14,7 @@ import (
 // fork is where the journal of a topic goes on, after the store lost its tail under
 // us (invariant 5). It is found once for all lanes of the topic in this hub.
 type fork struct {
-	find func()      // finds the rest; whoever calls it meanwhile waits for that
+	find func()      // finds the rest; other calls meanwhile wait for that
 	done atomic.Bool // find has ended
 	err  error       // why it found nothing
 	// to is the newest entry that was read before and that the journal still has.
@@ -42,9 +42,8 @@ type journalTail struct {
 // remembered is how many anchors of a topic are kept (invariant 5).
 const remembered = 64
 
-// saw remembers that the journal had entries. Those that lanes further back
-// read are not recorded: seen stays in the order of positions, and of the time
-// line that the newest of them is on.
+// saw remembers that the journal had entries. It leaves out those that lanes further back
+// read: so seen stays in the order of positions, and belongs to the history of its newest entry.
 func (t *journalTail) saw(all ...anchor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,8 +58,8 @@ func (t *journalTail) saw(all ...anchor) {
 	}
 }
 
-// forkAt returns the fork that an anchor is behind, which may be still to be found. Where none
-// is known, it is a new one that find will find.
+// forkAt returns the fork that an anchor is behind; it may not be found yet. If none is known,
+// the fork is new, and find finds it.
 func (t *journalTail) forkAt(a anchor, find func(*fork)) *fork {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,8 +89,8 @@ type rewinder struct {
 // read before and that the journal still has: what follows may come twice, nothing
 // is skipped (invariant 5). What was lost is recorded with the topic before that
 // (invariant 10). The first job that finds its cursor lost does so, and others wait
-// for it. Only an owner does: the generations of one that was frozen would be later
-// than those of the next owner, and end what that one stores.
+// for it. Only the owner of a shard does so: generations from a hub that was frozen would be
+// later than those of the next owner, and results of that owner would lose against them.
 func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 	for {
 		if !r.owns(j.lane) {
@@ -105,7 +104,8 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 		case f.err != nil:
 			return f.err
 		case f.covers(j.cursor.anchor):
-			// The lane came after the others went back, or nobody knew of it.
+			// The lane is new since the others went back, or findFork did not know that
+			// its entry is lost.
 			commits = nil
 			r.sched.do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
 			r.commits.add(commits...)
@@ -133,9 +133,8 @@ func (r *rewinder) stands(j *job) (ok bool) {
 	return ok
 }
 
-// findFork finds f from the job's cursor, which is lost, records what is missing,
-// and moves back all lanes of the topic that are known to be behind it. It returns what is to be
-// stored of that.
+// findFork finds f from the job's cursor, which is lost. It records what is missing, and moves
+// back all lanes of the topic that are known to be behind it. It returns the commits of that.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
 	t := j.lane.topic
 	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
@@ -148,7 +147,7 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []sub
 		return nil
 	}
 	r.bodies.forget(t)
-	r.sched.each(t, func(s *scheduler, l *lane) {
+	r.sched.each(t.all, func(s *scheduler, l *lane) {
 		if l.cursor.position >= f.first.position {
 			commits = r.goBack(s, l, f, commits)
 		}
@@ -199,7 +198,7 @@ func (r *rewinder) lost(ctx context.Context, t *topic, at anchor, entries []anch
 	return at, nil, nil
 }
 
-// goBack moves a lane back to f, if it is behind it, and adds what is to be stored of that.
+// goBack moves a lane back to f, if it is behind it, and adds the commit of that.
 func (r *rewinder) goBack(s *scheduler, l *lane, f *fork, to []subscriptions.Commit) []subscriptions.Commit {
 	if l.state == gone || !f.covers(l.cursor.anchor) || !r.owns(l) {
 		return to

@@ -42,18 +42,18 @@ func TestRoomAtRandom(t *testing.T) {
 					all[i].rank = to
 				}
 			}
-			if m.held[0]+smallBody <= m.share && !m.fits(smallBody, unused, 0, waits) {
-				t.Fatalf("seed %d: no room for 64 KiB beside %v of %d", seed, m.held, m.size)
+			if m.bytes[0]+smallBody <= m.section && !m.fits(smallBody, unused, 0, waits) {
+				t.Fatalf("seed %d: no room for 64 KiB beside %v of %d", seed, m.bytes, m.size)
 			}
-			if most := max(m.size, largest+3*m.share); m.lent() > most {
-				t.Fatalf("seed %d: %v is more than %d", seed, m.held, most)
+			if most := max(m.size, largest+3*m.section); m.lent() > most {
+				t.Fatalf("seed %d: %v is more than %d", seed, m.bytes, most)
 			}
 		}
 		for _, u := range all {
 			m.move(u.size, u.rank, unused)
 		}
 		if m.lent() != 0 {
-			t.Fatalf("seed %d: %v", seed, m.held)
+			t.Fatalf("seed %d: %v", seed, m.bytes)
 		}
 		for k := range ranks {
 			if only := func(w rank) bool { return w == k }; !m.fits(1<<40, unused, k, only) {

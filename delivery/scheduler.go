@@ -10,10 +10,10 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// scheduler knows what each lane waits for, and says which one is next. It does no I/O and
+// scheduler knows what each lane waits for, and decides which one is next. It does no I/O and
 // starts no goroutine: time comes from its clocks and chance from rnd, so that it runs in a
-// simulation as it does in a hub. It may be used by one goroutine at a time: in a hub,
-// sharedScheduler sees to that.
+// simulation as it does in a hub. One goroutine at a time may use it; in a hub, sharedScheduler
+// ensures that.
 //
 // It owns the lanes (lane.go), their topics, and their hosts. The fair order is that of
 // turns (turns.go), and the health of hosts that of hosts (health.go).
@@ -21,8 +21,8 @@ type scheduler struct {
 	clocks
 	policy Policy
 	rnd    func() float64
-	// signal says that a sender may find something to start, and wake that step may have
-	// something to do earlier than it said.
+	// signal wakes a sender, because there may be something to start. wake wakes the loop
+	// around step, because there may be something to do earlier than step returned.
 	signal, wake func()
 	// ahead returns a stored subscription with the results that wait to be stored.
 	ahead    func(subscriptions.Subscription) subscriptions.Subscription
@@ -48,7 +48,7 @@ type laneSet struct {
 	lanes   map[uuid.UUID]*lane
 	closing bool          // no delivery starts any more
 	active  int           // lanes that senders have
-	drained chan struct{} // closed when active is 0; nil: nobody waits for that
+	drained chan struct{} // closed when active is 0; nil: nothing waits for that
 }
 
 // delivers reports whether attempts may be begun for the set, which may be nil.
@@ -117,8 +117,8 @@ func (s *scheduler) pick() (job, bool) {
 	return job{}, false
 }
 
-// release ends what pick began. The lane is the caller's matter; a caller that is no sender
-// has to signal.
+// release ends what pick began, except that the caller puts the lane back. A caller that is not a
+// sender has to signal.
 func (s *scheduler) release(j job) {
 	s.turns.end(j)
 	if set := j.set; set != nil {

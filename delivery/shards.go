@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,12 +20,12 @@ import (
 // errLost is the cause with which exchanges are cut off when another hub owns their shard.
 var errLost = errors.New("the shard is not this hub's any more")
 
-// cutGrace is how long Finish waits for exchanges that it cut off to end, and for
-// what came of others before to be stored.
+// cutGrace is how long Finish waits until exchanges that it cut off end, and until the results
+// of others are stored.
 const cutGrace = 400 * time.Millisecond
 
-// shards is which shards of the subscriptions this hub works on: it reads their subscriptions,
-// and gives them to the scheduler and removes them. The sweep (sweep.go) keeps them current.
+// shards are the shards of subscriptions that this hub works on. It reads their subscriptions,
+// adds them to the scheduler and removes them. The sweep (sweep.go) keeps them current.
 type shards struct {
 	journal   journal.Watcher
 	store     subscriptions.Registry
@@ -52,8 +53,8 @@ type shard struct {
 	tenure *tenure    // nil: the shard is not this hub's
 }
 
-// tenure is the time from a Start to the Finish or Abort after it. What was begun in
-// one is void in the next.
+// tenure is the time from a Start to the Finish or Abort after it. Work begun in one has no
+// effect in the next.
 type tenure struct {
 	ctx context.Context // of its exchanges
 	cut context.CancelCauseFunc
@@ -100,7 +101,7 @@ func (ss *shards) start(ctx context.Context, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
-	// What is still to be stored of a tenure that was cut is not to be done again.
+	// Store the results of an aborted tenure first, so that its deliveries are not repeated.
 	ss.commits.flush(ctx)
 	start := time.Now()
 	if err := ss.load(ctx, n, t, nil); err != nil {
@@ -169,7 +170,7 @@ func (ss *shards) open(n int) *tenure {
 	return t
 }
 
-// close has no attempt begun any more, and returns the tenure; nil: there is none.
+// close lets no attempt begin any more, and returns the tenure; nil: there is none.
 func (ss *shards) close(s *shard) *tenure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +180,7 @@ func (ss *shards) close(s *shard) *tenure {
 	}
 	t.yielding = true
 	ss.sched.do(func(*scheduler) { t.set.closing = true })
-	ss.sched.eachOf(t.set, func(sc *scheduler, l *lane) {
+	ss.sched.each(maps.Values(t.set.lanes), func(sc *scheduler, l *lane) {
 		if l.state != inFlight { // these go when their sender is done with them
 			sc.remove(l)
 		}
@@ -198,7 +199,7 @@ func (ss *shards) drop(n int, t *tenure) {
 		return
 	}
 	s.tenure = nil
-	ss.sched.eachOf(t.set, (*scheduler).remove)
+	ss.sched.each(maps.Values(t.set.lanes), (*scheduler).remove)
 	ss.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
 }
 
@@ -279,8 +280,8 @@ func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
 // pageSize is how many records are read from the store at once.
 const pageSize = 1000
 
-// load makes lanes of all subscriptions of a shard that have not ended, and takes
-// those that it reads out of unlisted, which may be nil.
+// load makes lanes of all subscriptions of a shard that have not ended, and removes those that
+// it reads from unlisted, which may be nil.
 func (ss *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
 	// The counter is read before what it counts.
 	_, next, err := ss.store.Changed(ctx, n, 0)
@@ -304,12 +305,7 @@ func (ss *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.
 		if len(page) < pageSize {
 			return nil
 		}
-		last := page[len(page)-1]
-		if last.Subscription != nil {
-			after = last.Subscription.ID
-		} else {
-			after = last.Request.SubscriptionID()
-		}
+		after = subscriptions.ID(page[len(page)-1].Pair())
 	}
 }
 

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -11,11 +12,11 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// sharedScheduler is the scheduler as goroutines share it: behind a lock under which nothing
-// slow is done. It adds what a simulation does not need: senders that wait for a turn, and the
-// loop that has the scheduler do what is due.
+// sharedScheduler lets goroutines share the scheduler, with a lock under which nothing slow
+// happens. It adds what a simulation does not need: senders that wait for a turn, and the
+// loop that calls step.
 //
-// Locks are taken in this order: that of a shard, this one, and then those of heads, troubles,
+// Lock in this order: the lock of a shard, this one, and then those of heads, troubles,
 // the tail of a topic or the group commit.
 type sharedScheduler struct {
 	mu       sync.Mutex
@@ -48,13 +49,6 @@ func (q *sharedScheduler) do(f func(*scheduler)) {
 	f(&q.s)
 }
 
-// yield releases the lock, which the caller has, for a moment, so that deliveries go on.
-func (q *sharedScheduler) yield() {
-	q.mu.Unlock()
-	runtime.Gosched()
-	q.mu.Lock()
-}
-
 // next waits for the delivery whose turn it is. False: there will be none.
 func (q *sharedScheduler) next() (job, bool) {
 	q.mu.Lock()
@@ -79,7 +73,7 @@ func (q *sharedScheduler) stop() {
 	q.work.Broadcast()
 }
 
-// loop has the scheduler do what is due at a time, and what is done in chunks, until ctx ends.
+// loop calls step whenever something is due, until ctx ends.
 func (q *sharedScheduler) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -97,7 +91,7 @@ func (q *sharedScheduler) loop(ctx context.Context) {
 	}
 }
 
-// walk has the lanes of a topic looked at.
+// walk looks at the lanes of a topic.
 func (q *sharedScheduler) walk(t *topic) {
 	q.do(func(s *scheduler) { s.walk(t, false) })
 }
@@ -118,33 +112,22 @@ func (q *sharedScheduler) topic(url string) (t *topic) {
 	return t
 }
 
-// each calls f for the lanes of a topic, in chunks: one that comes or goes meanwhile may be left out.
-func (q *sharedScheduler) each(t *topic, f func(*scheduler, *lane)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := 0
-	q.chunks(t, &n, func(l *lane) { f(&q.s, l) })
+// allTopics returns the topics that have lanes.
+func (q *sharedScheduler) allTopics() (all []*topic) {
+	q.do(func(s *scheduler) { all = slices.Collect(maps.Values(s.topics)) })
+	return all
 }
 
-// chunks calls f for the lanes of a topic, from the last to the first as walks do, and yields
-// after every chunk, which n counts.
-func (q *sharedScheduler) chunks(t *topic, n *int, f func(*lane)) {
-	for i := len(t.lanes) - 1; i >= 0; i-- {
-		f(t.lanes[i])
-		if *n++; *n%chunk == 0 {
-			q.yield()
-			i = min(i, len(t.lanes))
-		}
-	}
-}
-
-// eachOf calls f for the lanes of a shard, in chunks.
-func (q *sharedScheduler) eachOf(set *laneSet, f func(*scheduler, *lane)) {
+// each calls f for lanes, in chunks. Between two chunks it releases the lock: a lane that comes
+// or goes meanwhile may be left out.
+func (q *sharedScheduler) each(lanes iter.Seq[*lane], f func(*scheduler, *lane)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, l := range slices.Collect(maps.Values(set.lanes)) { // a copy: yield lets lanes come and go
+	for i, l := range slices.Collect(lanes) {
 		if i%chunk == chunk-1 {
-			q.yield()
+			q.mu.Unlock()
+			runtime.Gosched() // deliveries go on
+			q.mu.Lock()
 		}
 		if l.state != gone {
 			f(&q.s, l)
@@ -168,7 +151,7 @@ func (q *sharedScheduler) unpark(lanes []*lane, read bool) (seen []subscriptions
 			if read {
 				s.unpark(some, reserved)
 			} else {
-				seen = append(seen, s.pause(some, true)...)
+				seen = append(seen, s.delay(some, true)...)
 			}
 		})
 		reserved = false

@@ -14,8 +14,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// sweepOn asks the store every few seconds what changed. Hints may be lost, and
-// what another hub did comes with none; this is the guarantee behind them.
+// sweepOn asks the store every few seconds what changed. Hints may be lost, and other hubs send
+// none of their changes. The sweep finds both for certain.
 func (ss *shards) sweepOn(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -37,9 +37,8 @@ func (ss *shards) sweepOn(ctx context.Context, every time.Duration) {
 	}
 }
 
-// sweep goes through the shards that this hub has, and the partitions of their
-// topics. What cannot be read is asked for again the next time, and hides nothing
-// else; the first error comes back.
+// sweep reads the changes of this hub's shards, and of the partitions of their topics. If some
+// cannot be read, it reads the others, and the next sweep tries again. It returns the first error.
 func (ss *shards) sweep(ctx context.Context) error {
 	var failed error
 	note := func(what string, of any, err error) {
@@ -77,8 +76,8 @@ type swept struct {
 	shards     [journal.Partitions]*tenure // nil: not this one
 }
 
-// sweepable is all that there is to ask about. Subscriptions that Apply was called for are read
-// again from now on.
+// sweepable returns everything to ask about. From now on, subscriptions that Apply was called
+// for are to be read again.
 func (ss *shards) sweepable() (all swept) {
 	ss.sched.do(func(s *scheduler) {
 		for i, topics := range s.partitions {
@@ -98,7 +97,7 @@ func (ss *shards) sweepable() (all swept) {
 	return all
 }
 
-// pollStore returns what there is something new of, or something left from before.
+// pollStore returns those of which something is new, or left from before.
 func (ss *shards) pollStore(ctx context.Context, all swept) (due swept, err error) {
 	partitions, shards := make(map[int]uint64), make(map[int]uint64)
 	for i, t := range all.shards {
@@ -155,8 +154,8 @@ func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 	return failed
 }
 
-// loadAgain reads a shard anew, since the store does not know any more what changed. Lanes that
-// it does not list are to be read one by one: a store that lost its tail may have
+// loadAgain reads a shard anew, because the store does not know any more what changed. The next
+// sweeps read lanes that the store does not list one by one: a store that lost its tail may have
 // lost their subscriptions.
 func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	unlisted := make(map[uuid.UUID]struct{})

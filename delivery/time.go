@@ -6,9 +6,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// clocks have the time for the scheduler and its parts. A simulation has others.
+// clocks are the clocks of the scheduler. A simulation has others.
 type clocks struct {
-	mono func() int64                 // nanoseconds since a moment, by a clock that nobody sets
+	mono func() int64                 // nanoseconds since a moment, by a clock that is never set
 	wall func() (now, earliest int64) // see reading
 }
 

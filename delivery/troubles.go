@@ -14,8 +14,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// troubles are the reasons why lanes wait although they have something to deliver. The pauses
-// belong to the topic: the store is asked once for each, however many lanes wait.
+// troubles are the reasons why lanes wait although they have something to deliver. They belong
+// to the topic: the store is asked once for each, however many lanes wait.
 //
 //   - The store does not answer: the whole topic waits.
 //   - The store has the entry but not its body, as on a bad sector: only the lanes right before
@@ -46,7 +46,7 @@ type topicTroubles struct {
 	gone bool // the topic has no lanes any more
 }
 
-// away is no place of an entry: all lanes of the topic wait.
+// away is not the place of an entry: all lanes of the topic wait.
 var away = place{position: math.MaxUint64}
 
 // place is the entry that a lane delivered last.
@@ -82,8 +82,8 @@ const (
 	maxDamaged = 64
 )
 
-// errPaused says that a lane has to wait until its topic can be read.
-var errPaused = errors.New("the topic cannot be read for the moment")
+// errWait is the error if a lane has to wait until its topic can be read.
+var errWait = errors.New("the topic cannot be read for the moment")
 
 // at returns what keeps a lane waiting that stands at a; nil: nothing.
 func (t *topicTroubles) at(a anchor) *trouble {
@@ -106,25 +106,14 @@ func (t *topicTroubles) unanswered() (n int) {
 	return n
 }
 
-// waits reports whether a lane has to wait: for damage that is not passed over, or
-// for the store.
-func (t *topicTroubles) waits() bool {
-	for _, tr := range t.all {
-		if !tr.passed {
-			return true
-		}
-	}
-	return false
-}
-
-// wasRead accepts what came of reading an entry with its body. Bodies calls it
-// before anyone else can ask for the same.
+// wasRead accepts the result of reading an entry with its body. bodies calls it before any other
+// delivery can ask for the entry.
 func (ts *troubles) wasRead(key bodyKey, err error) {
 	var damaged *journal.DamagedError
 	_, isTrimmed := errors.AsType[*journal.TrimmedError](err)
 	walk := false
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, errLost): // of us, and not of the store
+	case errors.Is(err, context.Canceled), errors.Is(err, errLost): // this hub ended it
 	case errors.As(err, &damaged) && damaged.At.Position > key.position:
 		walk = ts.damageSeen(key, damaged)
 	case err == nil, isTrimmed, errors.Is(err, errHead), errors.Is(err, journal.ErrRolledBack), errors.Is(err, journal.ErrNotFound):
@@ -154,9 +143,7 @@ func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 			ts.log.Warn("the notifications of a topic cannot be read; its deliveries wait until they can",
 				zap.String("event", "read_failed"), zap.String("topic", key.topic.url), zap.Error(err))
 		}
-		tr = &trouble{first: instant(now.wall)}
-		t.add(at, tr)
-		ts.note(key.topic)
+		tr = ts.add(key.topic, at, now)
 	}
 	if ofBody {
 		walk = ts.over(key.topic, away)
@@ -179,9 +166,7 @@ func (ts *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool)
 	tr := t.all[key.place]
 	isNew := tr == nil || !tr.isDamage()
 	if isNew {
-		tr = &trouble{first: instant(now.wall)}
-		t.add(key.place, tr)
-		ts.note(key.topic)
+		tr = ts.add(key.topic, key.place, now)
 	}
 	tr.err, tr.at, tr.id = e.Why, e.At, e.ID
 	passAt := tr.first.Add(ts.policy.GiveUp)
@@ -217,9 +202,10 @@ func notificationID(id uuid.UUID) zap.Field {
 	return zap.Stringer("notification_id", id)
 }
 
-// add records what is wrong after a place. If there are too many, those that are passed over are
-// forgotten first, then the oldest entries.
-func (t *topicTroubles) add(at place, tr *trouble) {
+// add records that something is wrong after a place, from now on. If too much is wrong, it
+// forgets what is passed over first, then the oldest entries.
+func (ts *troubles) add(of *topic, at place, now reading) *trouble {
+	t, tr := &of.troubles, &trouble{first: instant(now.wall)}
 	if t.all == nil {
 		t.all = make(map[place]*trouble)
 	}
@@ -234,16 +220,19 @@ func (t *topicTroubles) add(at place, tr *trouble) {
 		delete(t.all, first)
 	}
 	t.all[at] = tr
+	ts.note(of)
+	return tr
 }
 
 // note keeps what is counted of t up to date.
 func (ts *troubles) note(t *topic) {
 	of := &t.troubles
 	of.any.Store(len(of.all) > 0)
-	if of.waits() && !of.gone {
-		ts.pending[t] = struct{}{}
-	} else {
-		delete(ts.pending, t)
+	delete(ts.pending, t)
+	for _, tr := range of.all {
+		if !tr.passed && !of.gone { // else no lane waits for it
+			ts.pending[t] = struct{}{}
+		}
 	}
 }
 
@@ -294,10 +283,9 @@ func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 	return walk
 }
 
-// paused returns what the job has to do about troubles of its topic. False, nil: it may
-// ask the store. True: it has to wait. An anchor: it passes a damaged entry over up to
-// there.
-func (ts *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
+// obstacle returns what the troubles of its topic mean for a job. False, nil: it may ask the
+// store. True: it has to wait. An anchor: it passes a damaged entry over up to there.
+func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
 	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
 		now := ts.mono()
 		switch tr := t.at(j.cursor.anchor); {
@@ -308,7 +296,7 @@ func (ts *troubles) paused(j *job) (wait bool, over *journal.Anchor) {
 		case tr.until > now:
 			wait = true
 		default:
-			// This one asks, and the others wait for the answer: they may stand elsewhere.
+			// This lane asks, and the others wait for the answer. They may be at other entries.
 			tr.until = now + int64(lookTakes)
 		}
 	})

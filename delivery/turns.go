@@ -26,9 +26,9 @@ func (l *lane) kind() kind {
 // turns decides which ready lane starts next. The package comment has the rule: mayStart is
 // its first half, and the rest of this file is the order in which lanes that may start do.
 //
-// A delivery needs a sender of the hub and a slot at its host. Two rotations that reserve
-// nothing of each other share them out. Topics take turns to have a sender, and a
-// topic's turn leads it to one of the topic's hosts. At the host, kinds share the
+// A delivery needs a sender of the hub and a slot at its host. Two rotations assign them, and
+// neither reserves anything of the other. Topics take turns to have a sender, and a
+// topic's turn leads it to one of the topic's hosts. At the host, kinds divide the
 // slots, the topics of a kind take turns, and so do the lanes of a topic, whichever topic's
 // turn led the sender there. The topic's turn goes on until a lane of its own
 // has started, or as many lanes as a host has slots.
@@ -72,7 +72,7 @@ type backlogKey struct {
 }
 
 // backlogList is a FIFO of backlogs that each know that they are in it, so that any of them can
-// be taken out. The zero list is empty.
+// be removed. The zero list is empty.
 type backlogList struct{ first, last *backlog }
 
 func (l *backlogList) push(g *backlog) { l.insert(l.last, g, nil) }
@@ -86,7 +86,7 @@ func (l *backlogList) insert(prev, g, next *backlog) {
 	l.link(g, next)
 }
 
-// remove takes g out, which is in.
+// remove removes g, which is in the list.
 func (l *backlogList) remove(g *backlog) {
 	l.link(g.prev, g.next)
 	g.in, g.prev, g.next = nil, nil, nil

@@ -1,7 +1,6 @@
 package delivery
 
-// setHead accepts what the store said is the newest entry of t. At first that
-// is nothing new.
+// setHead accepts the newest entry of t from the store. The first call finds nothing new.
 func (s *scheduler) setHead(t *topic, head anchor) {
 	published := t.known
 	t.head, t.known = head, true
@@ -42,7 +41,7 @@ func (s *scheduler) walkOn(t *topic, now reading) {
 			s.proceed(l, now, false)
 		case l.state == waiting && l.wait(s.policy, now) == 0 && s.troubles.until(l, now.mono) == 0:
 			s.timers.drop(l)
-			s.place(l, now) // it waited for troubles that are over
+			s.place(l, now) // its troubles are over
 		case l.state == waiting && t.published && !l.retryAfter && l.due > soonest:
 			s.waitUntil(l, soonest)
 		}
@@ -53,7 +52,7 @@ func (s *scheduler) walkOn(t *topic, now reading) {
 	s.walks.push(t)
 }
 
-// observe draws the conclusions for a host from a delivery. If the host answers 2xx after it was
+// observe updates the health of a delivery's host. If the host answers 2xx after it was
 // suspect, a walk over its lanes starts.
 func (s *scheduler) observe(j job, out outcome) {
 	h := j.lane.host

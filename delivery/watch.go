@@ -9,9 +9,9 @@ import (
 	"github.com/rshub/rshub/internal/base/web"
 )
 
-// watch limits one exchange: no longer than Timeout without progress, and no
-// longer as a whole than Timeout and the time that the body takes at byteRate.
-// One timer does both, and looks only when it may be time.
+// watch limits one exchange: at most Timeout without progress, and as a whole at most Timeout
+// and the time that the body needs at byteRate. One timer does both, and looks only when a limit
+// may be reached.
 type watch struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
@@ -38,11 +38,11 @@ func newWatch(cancel context.CancelCauseFunc, idle, whole time.Duration) *watch 
 	return w
 }
 
-// progress says that the other side took or gave something.
+// progress records that the other side read or wrote something.
 func (w *watch) progress() { w.last.Store(int64(time.Since(w.began))) }
 
-// answered says that the header of the answer is there. What follows is worth a
-// moment only.
+// answered records that the header of the answer is there. The exchange may wait only a moment
+// for the rest.
 func (w *watch) answered() {
 	soon := time.Since(w.began) + min(readFor, w.idle)
 	if int64(soon) < w.whole.Load() {

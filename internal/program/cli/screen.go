@@ -104,34 +104,22 @@ const notText = `\ufffd`
 // appendSafe appends to dst what may be shown of p, in a line if it has to be one. Rest
 // is the beginning of a character that p ends with.
 func appendSafe(dst, p []byte, line bool) (safe, rest []byte) {
-	for len(p) > 0 {
-		if c := p[0]; c < utf8.RuneSelf {
-			p = p[1:]
-			switch {
-			case c >= ' ' && c < 0x7f, !line && (c == '\n' || c == '\t'):
-				dst = append(dst, c)
-			case line && (c == '\n' || c == '\t' || c == '\r'):
-				dst = append(dst, ' ')
-			default:
-				dst = fmt.Appendf(dst, `\u%04x`, c)
-			}
-			continue
-		}
-		if !utf8.FullRune(p) {
-			return dst, p
-		}
+	for len(p) > 0 && utf8.FullRune(p) {
 		r, n := utf8.DecodeRune(p)
+		space := r == '\n' || r == '\t'
 		switch {
 		case r == utf8.RuneError && n == 1:
 			dst = append(dst, notText...)
-		case acts(r):
+		case line && (space || r == '\r'):
+			dst = append(dst, ' ')
+		case acts(r) && !space:
 			dst = fmt.Appendf(dst, `\u%04x`, r) // none of them needs more digits
 		default:
 			dst = append(dst, p[:n]...)
 		}
 		p = p[n:]
 	}
-	return dst, nil
+	return dst, p
 }
 
 // acts reports whether a terminal does something else than show r.

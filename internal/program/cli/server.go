@@ -90,10 +90,7 @@ func (s *Server) URL(host string) string {
 	if s.cert != nil {
 		scheme = "https"
 	}
-	_, port, err := net.SplitHostPort(s.Addr().String())
-	if err != nil {
-		return scheme + "://" + host + "/"
-	}
+	_, port, _ := net.SplitHostPort(s.Addr().String()) // always an address of TCP
 	return scheme + "://" + net.JoinHostPort(host, port) + "/"
 }
 
