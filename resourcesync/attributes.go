@@ -3,7 +3,6 @@ package resourcesync
 import (
 	"bytes"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -109,14 +108,17 @@ func (d *document) attribute(m *metadata, f field, a *attr) (ok bool) {
 		return ok
 	case fldPath:
 		return d.path(m, a)
+	case fldRel, fldHref:
+		d.keepText(m, f, v)
+		if isBlank(v) {
+			d.odd("DOC-52", a.off, "%s of an rs:ln is empty", d.xml.attrName(a))
+			return false
+		}
 	case fldHash:
 		d.keepText(m, f, v)
 		d.noteHash(m, a)
 	default:
-		if d.keepText(m, f, v); f&(fldRel|fldHref) != 0 && isBlank(v) {
-			d.odd("DOC-52", a.off, "%s of an rs:ln is empty", d.xml.attrName(a))
-			return false
-		}
+		d.keepText(m, f, v)
 	}
 	return true
 }
@@ -206,7 +208,17 @@ func isPath(s string) bool {
 }
 
 // integer reads a whole number from 0 to most, which may have a plus sign.
-func integer(b []byte, most int64) (int64, bool) {
-	n, err := strconv.ParseUint(string(bytes.TrimPrefix(trimSpace(b), []byte("+"))), 10, 63)
-	return int64(n), err == nil && int64(n) <= most
+func integer(b []byte, most int64) (n int64, ok bool) {
+	b = trimSpace(b)
+	if len(b) > 1 && b[0] == '+' {
+		b = b[1:]
+	}
+	for _, c := range b {
+		digit := int64(c - '0')
+		if c < '0' || c > '9' || n > (most-digit)/10 {
+			return 0, false
+		}
+		n = n*10 + digit
+	}
+	return n, len(b) > 0
 }

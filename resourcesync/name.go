@@ -14,18 +14,15 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 	if classes[b[p]]&clsNameStart == 0 && b[p] < utf8.RuneSelf {
 		return p, -1
 	}
-	for {
+	for s.in.err == nil {
 		for classes[b[p]]&clsName != 0 {
 			p++
 		}
 		switch c := b[p]; {
+		case c == ':' && colon >= 0:
+			s.in.refuse(p, "a name has two colons")
 		case c == ':':
-			if colon < 0 {
-				colon = p - start
-			} else {
-				s.in.refuse(p, "a name has two colons")
-				return -1, -1
-			}
+			colon = p - start
 			p++
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(b[p:s.in.w])
@@ -33,25 +30,21 @@ func (s *scanner) name(p int, what string) (end, colon int) {
 			switch {
 			case broken && p+utf8.UTFMax > s.in.w && !s.in.eof:
 				s.in.short(what)
-				return -1, -1
 			case broken:
 				s.in.badChar(p, what)
-				return -1, -1
 			case p == start && !isNameStart(r), !isName(r):
 				return p, colon
 			}
 			p += n
 		case p == s.in.w:
 			s.in.short(what)
-			return -1, -1
+		case colon >= 0 && !startsNCName(b[start+colon+1:p]):
+			s.in.refuse(start+colon, "the colon in a name must be followed by a name")
 		default:
-			if colon >= 0 && !startsNCName(b[start+colon+1:p]) {
-				s.in.refuse(start+colon, "the colon in a name must be followed by a name")
-				return -1, -1
-			}
 			return p, colon
 		}
 	}
+	return -1, -1
 }
 
 // unexpected fails on the character at p, which does not belong in what.

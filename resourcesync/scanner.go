@@ -71,7 +71,7 @@ func (s *scanner) next() event {
 		s.tok = s.in.p
 		switch {
 		case s.inCDATA:
-			if s.cdata() {
+			if s.charData() {
 				return evText
 			}
 		case s.in.p == s.in.w:
@@ -157,37 +157,40 @@ func (s *scanner) outside() {
 	s.in.p = p
 }
 
-// charData scans a piece of text, up to a tag, a reference, a carriage return
-// or the end of the window. At the beginning of a piece there is always room to
-// look ahead, so a piece is never empty.
+// charData scans a piece of text or of a CDATA section, up to a tag, a reference, a
+// carriage return, the end of the section or the end of the window. It returns false at
+// the end of a section and after an error. At the beginning of a piece there is always
+// room to look ahead, so a piece is never empty.
 func (s *scanner) charData() bool {
 	b, p := s.in.buf, s.in.p
 	for {
 		p = plainText(b, p)
 		switch c := b[p]; {
-		case c == '\n' || c == '\t':
+		case c == '\n' || c == '\t' || s.inCDATA && (c == '<' || c == '&'):
 			p++
-		case c == '<':
-			return s.piece(p)
-		case c == '&' && p > s.in.p, c == '\r' && p > s.in.p:
+		case (c == '<' || c == '&' || c == '\r') && p > s.in.p:
 			return s.piece(p)
 		case c == '&':
 			return s.reference()
 		case c == '\r':
 			return s.carriageReturn()
 		case c == ']':
-			if p+2 >= s.in.w && !s.in.eof {
+			end := b[p+1] == ']' && b[p+2] == '>'
+			switch {
+			case p > s.in.p && (end && s.inCDATA || p+2 >= s.in.w && !s.in.eof):
 				return s.piece(p)
-			}
-			if b[p+1] == ']' && b[p+2] == '>' {
-				s.in.refuse(p, "\"]]>\" in text; write \"]]&gt;\"")
+			case end && s.inCDATA:
+				s.in.p = p + len("]]>")
+				s.inCDATA = false
 				return false
+			case end:
+				return s.in.refuse(p, "\"]]>\" in text; write \"]]&gt;\"")
 			}
 			p++
 		default:
 			n := s.in.chars(p)
 			if n == 0 {
-				return s.brokenText(p, "the text of an element")
+				return s.brokenText(p)
 			}
 			p += n
 		}
@@ -196,12 +199,14 @@ func (s *scanner) charData() bool {
 
 // brokenText ends a piece at p, where no character of XML begins: the end of the
 // window, perhaps within a character, or an error.
-func (s *scanner) brokenText(p int, what string) bool {
-	if p > s.in.p && (p == s.in.w || p+4 > s.in.w && !s.in.eof) {
+func (s *scanner) brokenText(p int) bool {
+	switch {
+	case p > s.in.p && (p == s.in.w || p+4 > s.in.w && !s.in.eof):
 		return s.piece(p)
+	case s.inCDATA:
+		return s.in.badChar(p, "a CDATA section")
 	}
-	s.in.badChar(p, what)
-	return false
+	return s.in.badChar(p, "the text of an element")
 }
 
 // piece reports the text up to p.
@@ -229,39 +234,4 @@ func (s *scanner) carriageReturn() bool {
 	}
 	s.text = newline
 	return true
-}
-
-// cdata scans a piece of a CDATA section. It returns false at its end, too.
-func (s *scanner) cdata() bool {
-	b, p := s.in.buf, s.in.p
-	for {
-		p = plainText(b, p)
-		switch c := b[p]; {
-		case c == '\n' || c == '\t':
-			p++
-		case c == '\r' && p > s.in.p:
-			return s.piece(p)
-		case c == '\r':
-			return s.carriageReturn()
-		case c == ']':
-			atEnd := p+2 < s.in.w && b[p+1] == ']' && b[p+2] == '>'
-			switch {
-			case p > s.in.p && (atEnd || p+2 >= s.in.w && !s.in.eof):
-				return s.piece(p)
-			case atEnd:
-				s.in.p = p + 3
-				s.inCDATA = false
-				return false
-			}
-			p++
-		case c == '<' || c == '&':
-			p++
-		default:
-			n := s.in.chars(p)
-			if n == 0 {
-				return s.brokenText(p, "a CDATA section")
-			}
-			p += n
-		}
-	}
 }

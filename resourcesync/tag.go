@@ -76,28 +76,23 @@ func (s *scanner) startTag() bool {
 // attributes scans the attributes of what, which begin at p. It returns where the end
 // of what should be, or -1 after an error.
 func (s *scanner) attributes(p int, what string) int {
-	for {
+	for s.in.err == nil {
 		start := p
 		p = s.space(p)
 		switch c := s.in.buf[p]; {
 		case c == '>' || c == '/' || c == '?':
 			return p
-		case p > start:
-		case len(s.attrs) > 0 && startsNCName(s.in.buf[p:s.in.w]):
+		case p == start && len(s.attrs) > 0 && startsNCName(s.in.buf[p:s.in.w]):
 			s.in.refuse(p, "white space is missing between two attributes")
-			return -1
-		default:
+		case p == start:
 			s.unexpected(p, what)
-			return -1
-		}
-		if len(s.attrs) == s.in.limits.Attributes {
+		case len(s.attrs) == s.in.limits.Attributes:
 			s.in.overLimit(p, "%s has more than %d attributes", what, s.in.limits.Attributes)
-			return -1
-		}
-		if p = s.attribute(p, what); p < 0 {
-			return -1
+		default:
+			p = s.attribute(p, what)
 		}
 	}
+	return -1
 }
 
 // space returns where the white space at p ends.
@@ -145,7 +140,7 @@ func (s *scanner) attribute(p int, what string) int {
 // value must be normalised.
 func (s *scanner) valueEnd(p int, quote byte, special *bool, what string) int {
 	b := s.in.buf
-	for {
+	for s.in.err == nil {
 		p = plainValue(b, p)
 		switch c := b[p]; c {
 		case quote:
@@ -157,20 +152,19 @@ func (s *scanner) valueEnd(p int, quote byte, special *bool, what string) int {
 			p++
 		case '<':
 			s.in.refuse(p, "\"<\" in the value of an attribute; write \"&lt;\"")
-			return -1
 		default:
 			n := s.in.chars(p)
-			if n == 0 {
-				if p+utf8.UTFMax > s.in.w && !s.in.eof {
-					s.in.short(what)
-				} else {
-					s.in.badChar(p, "the value of an attribute")
-				}
-				return -1
+			switch {
+			case n > 0:
+				p += n
+			case p+utf8.UTFMax > s.in.w && !s.in.eof:
+				s.in.short(what)
+			default:
+				s.in.badChar(p, "the value of an attribute")
 			}
-			p += n
 		}
 	}
+	return -1
 }
 
 // normalise writes the value of a to tag.values: references replaced, white

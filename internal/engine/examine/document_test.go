@@ -95,3 +95,33 @@ func TestCanonical(t *testing.T) {
 		}
 	}
 }
+
+// Each kind of document either lists others, by a rule, or resources or changes.
+func TestListRules(t *testing.T) {
+	listing := 0
+	for _, capability := range []string{
+		resourcesync.Description, resourcesync.CapabilityList, resourcesync.ResourceList, resourcesync.ResourceDump,
+		resourcesync.ChangeList, resourcesync.ChangeDump, resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive,
+		resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive, resourcesync.ResourceDumpManifest,
+		resourcesync.ChangeDumpManifest, resourcesync.ChangeNotification, resourcesync.FrameworkNotification,
+	} {
+		for _, index := range []bool{false, true} {
+			h := resourcesync.Head{Capability: capability, Index: index}
+			lists := index
+			switch capability {
+			case resourcesync.Description, resourcesync.CapabilityList, resourcesync.ResourceDump, resourcesync.ChangeDump:
+				lists = true
+			}
+			lists = (lists || isArchive(capability)) && h.Kind() != ""
+			if lists != (listRule(h) != "") {
+				t.Errorf("%s, index %t, has the rule %q", capability, index, listRule(h))
+			}
+			if lists {
+				listing++
+			}
+		}
+	}
+	if listing != len(listRules) {
+		t.Errorf("%d kinds of documents list others, and %d have a rule", listing, len(listRules))
+	}
+}
