@@ -108,7 +108,7 @@ var table = map[string]room{
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "admin admin/ui cluster delivery hub internal/base/clock internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3", may: "admin internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar uuid"},
+	"internal/program/cli":  {layer: "3b", may: "admin internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
@@ -116,7 +116,7 @@ var table = map[string]room{
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/logs internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag zap"},
-	"cmd/rspub": {layer: "4", may: "publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag"},
+	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 	"cmd/rssub": {layer: "4", may: "subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.

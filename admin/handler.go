@@ -57,9 +57,11 @@ type Check struct {
 	Err   error
 }
 
-// Options are what the handler works with. Topics, Subscriptions and Info are required. All
-// functions are called from many goroutines at once.
+// Options are what the handler works with. All functions are called from many goroutines at
+// once.
 type Options struct {
+	// Topics, Subscriptions and Info are for the calls of the API. A program without Topics has
+	// only the paths for probes and scrapers.
 	Topics        Topics
 	Subscriptions Subscriptions
 	Info          func(context.Context) Info
@@ -177,30 +179,10 @@ func (a *api) table() []route {
 	rs := []route{
 		{http.MethodGet, "/", "this list", nil, a.index},
 		{http.MethodGet, "/livez", "200 as long as the process serves requests", nil, a.livez},
-		{http.MethodGet, "/readyz", "200 if the hub accepts requests, else 503 and why; ?verbose also lists the checks that pass", nil, a.readyz},
-
-		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
-		{http.MethodGet, "/api/v1/topics", "topics", paging, a.listTopics},
-		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
-		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
-		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.resetTopic)},
-		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
-
-		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
-		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay", "dry_run" only counts; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
-		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
-		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
-		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.ofSubscription(a.retry))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.ofSubscription(a.replay))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.ofSubscription(a.pause))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.ofSubscription(a.resume))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.ofSubscription(a.verify))},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
-
-		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
-		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.getDocument},
-		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.listReceivers},
+		{http.MethodGet, "/readyz", "200 if this server accepts requests, else 503 and why; ?verbose also lists the checks that pass", nil, a.readyz},
+	}
+	if a.Topics != nil {
+		rs = append(rs, a.calls()...)
 	}
 	if a.Fleet != nil {
 		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
@@ -224,6 +206,34 @@ func (a *api) table() []route {
 		rs = append(rs, profiles()...)
 	}
 	return rs
+}
+
+// calls returns the paths of the API that every hub has.
+func (a *api) calls() []route {
+	return []route{
+		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
+		{http.MethodGet, "/api/v1/topics", "topics", paging, a.listTopics},
+		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
+		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
+		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.resetTopic)},
+		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
+
+		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
+		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay", "dry_run" only counts; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
+		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.ofSubscription(a.retry))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.ofSubscription(a.replay))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.ofSubscription(a.pause))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.ofSubscription(a.resume))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.ofSubscription(a.verify))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
+
+		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
+		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.getDocument},
+		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.listReceivers},
+	}
 }
 
 // router serves the table. A path that is in it answers other methods with 405.

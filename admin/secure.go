@@ -148,11 +148,11 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 	nobody := person{}
 	switch err := s.browsers.Check(r); {
 	case errors.Is(err, browser.ErrHost):
-		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this hub's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
+		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this server's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
 	case err != nil:
 		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
 	case s.Token == nil && !isLocal(r.Host):
-		return nobody, RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the hub with a token.")
+		return nobody, RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the program with a token.")
 	case s.Token == nil:
 		return person{Operator, "local"}, "", nil
 	case slices.Contains(open, r.URL.Path), strings.HasPrefix(r.URL.Path, staticPath):
@@ -325,7 +325,7 @@ func setSecurityHeaders(h http.Header) {
 // Nothing may have been written before.
 func Broken(w http.ResponseWriter, _ *http.Request) {
 	setSecurityHeaders(w.Header())
-	writeProblem(w, refuse(http.StatusInternalServerError, "The hub made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
+	writeProblem(w, refuse(http.StatusInternalServerError, "The program made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
 }
 
 // isLocal reports whether a Host header names this machine, with or without a

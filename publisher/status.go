@@ -49,6 +49,8 @@ type HubStatus struct {
 	// Pending counts the intervals that the hub does not have.
 	Pending      int   `json:"pending"`
 	PendingBytes int64 `json:"pending_bytes"`
+	// Oldest is the end of the first interval that the hub does not have; zero: it has all.
+	Oldest time.Time `json:"oldest,omitzero"`
 	// TooLarge is the size of the smallest notification that was too large for the
 	// hub, in bytes; 0: none was. Smaller ones are cut since, until Resume.
 	TooLarge int64 `json:"too_large,omitempty"`
@@ -88,7 +90,7 @@ func (p *Publisher) Status() Status {
 	for n, s := range p.senders {
 		h := s.status()
 		var err error
-		if h.Pending, h.PendingBytes, err = p.box.pending(s.cursor()); err != nil && st.Error == "" {
+		if err = p.box.pending(s.cursor(), &h); err != nil && st.Error == "" {
 			st.Error = err.Error()
 		}
 		if h.State == "" {
@@ -119,24 +121,25 @@ func (s *sender) status() HubStatus {
 	return h
 }
 
-// pending counts the intervals after a cursor. Of an interval that was divided, it counts
-// the whole.
-func (x *outbox) pending(m hubCursor) (n int, bytes int64, err error) {
-	err = x.db.View(func(tx *boltfile.Tx) error {
+// pending counts the intervals after a cursor into the status of a hub. Of an interval that
+// was divided, it counts the whole.
+func (x *outbox) pending(m hubCursor, h *HubStatus) error {
+	return x.db.View(func(tx *boltfile.Tx) error {
 		var last interval // that was counted
 		for i := range intervalsFrom(tx, m.Until) {
 			switch {
-			case n > 0 && i.From.Equal(last.From): // last is a part of it
-				bytes -= last.Size
+			case h.Pending > 0 && i.From.Equal(last.From): // last is a part of it
+				h.PendingBytes -= last.Size
 			case i.From.Before(last.Until):
 				continue // a part of last
 			default:
-				n++
+				h.Pending++
 			}
-			bytes += i.Size
-			last = i
+			h.PendingBytes += i.Size
+			if last = i; h.Pending == 1 {
+				h.Oldest = i.Until
+			}
 		}
 		return nil
 	})
-	return n, bytes, err
 }

@@ -53,7 +53,10 @@ with it a restart goes on where the last run stopped.
 
 Runs until SIGTERM or SIGINT; answers under way get up to --drain, and a second
 signal ends it at once. It logs to standard error; the line with
-"event":"listening" holds the address.`,
+"event":"listening" holds the address.
+
+--admin-listen serves the health of the Source at /livez and /readyz, and figures
+for Prometheus at /metrics. A hub that is away does not make the Source unready.`,
 		Example: `  rspub serve --dir ./books --dev --hub http://localhost:8080/
   rspub serve --dir /srv/books --public-url https://books.example.org/ \
       --hub https://hub.example.org/ --token-file /etc/rspub/token \
@@ -114,10 +117,13 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		f.publicURL = server.URL("localhost")
 	}
 	o.PublicURL = f.publicURL
+	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.hubs)
+	o.Hooks = m.hooks(o.Hooks)
 	s, err := source.Open(o)
 	if err != nil {
 		return explain(err)
 	}
+	m.source = s
 	err = f.serve(cmd.Context(), s, server, log, signals)
 	if errors.Is(err, errAtOnce) {
 		return cli.Fail(cli.ExitFailure, "%w", err)
@@ -143,7 +149,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 		return source.Options{}, err
 	}
 	for i := range sets {
-		for _, file := range append(f.server.TLSFiles(), f.hubs.tokenFile, f.hubs.secretFile) {
+		for _, file := range append(f.server.SecretFiles(), f.hubs.tokenFile, f.hubs.secretFile) {
 			if file != "" {
 				sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, file)
 			}

@@ -164,6 +164,7 @@ func (s *set) loop(ctx context.Context, what string, every func() time.Duration,
 			s.composer.log.Error(what+" failed, and is tried again", "event", "document_failed", "error", err)
 		}
 		failing = ""
+		s.failing.Store(what, failure{err})
 		if err != nil {
 			failing, rest = err.Error(), max(rest, retryAfter)
 		}

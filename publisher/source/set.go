@@ -62,8 +62,23 @@ type set struct {
 	changes, framework *publisher.Publisher
 	hubs               []string
 
-	moved   bell // the index has changed
-	noticed bell // there are notices to tell
+	moved   bell     // the index has changed
+	noticed bell     // there are notices to tell
+	failing sync.Map // failure of each loop, by what it does
+}
+
+// failure is why a loop failed at its last turn; nil: it did not.
+type failure struct{ error }
+
+// failure returns why a loop of the set failed at its last turn; nil: none did.
+func (s *set) failure() (err error) {
+	s.failing.Range(func(what, last any) bool {
+		if f, _ := last.(failure); f.error != nil {
+			err = fmt.Errorf("%v failed, and is tried again: %w", what, f.error)
+		}
+		return err == nil
+	})
+	return err
 }
 
 // url is that of a document of the set.

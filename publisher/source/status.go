@@ -25,13 +25,16 @@ type SetStatus struct {
 	Documents      []string
 	// Changes and Framework tell how far the hubs are; nil without hubs.
 	Changes, Framework *publisher.Status
+	// Err is why documents of the set can't be written, or its changes be published, at this
+	// time; nil: they can.
+	Err error
 }
 
 // Status tells how the Source is doing.
 func (s *Source) Status() Status {
 	var all Status
 	for _, x := range s.sets {
-		st := SetStatus{Name: x.name, Folder: x.packager.folder.Status(), CapabilityList: x.composer.url(capabilityListPath)}
+		st := SetStatus{Name: x.name, Folder: x.packager.folder.Status(), CapabilityList: x.composer.url(capabilityListPath), Err: x.failure()}
 		for _, path := range x.shelf.current().paths() {
 			st.Documents = append(st.Documents, x.composer.url(path))
 		}

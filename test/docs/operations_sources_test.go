@@ -111,9 +111,9 @@ var (
 	label  = regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
 )
 
-// metricRows are the families of a scrape. Those of the Go runtime and of the
+// metricRows are the families of a scrape of a program. Those of the Go runtime and of the
 // process, which every Go program has, are a row each.
-func metricRows(t *testing.T, scrape string) (rows [][]string) {
+func metricRows(t *testing.T, program, scrape string) (rows [][]string) {
 	t.Helper()
 	type family struct {
 		help, kind string
@@ -147,14 +147,14 @@ func metricRows(t *testing.T, scrape string) (rows [][]string) {
 	general := map[string][]string{}
 	for _, name := range names {
 		f := families[name]
-		if prefix, _, _ := strings.Cut(name, "_"); prefix != "rshub" {
+		if prefix, _, _ := strings.Cut(name, "_"); prefix != program {
 			general[prefix] = append(general[prefix], code(name))
 			continue
 		}
 		var labels []string
 		for _, l := range f.labels {
-			if name == "rshub_build_info" {
-				labels = append(labels, code(l)) // its values are of this build
+			if strings.HasSuffix(name, "_build_info") || l == "hub" {
+				labels = append(labels, code(l)) // its values are of this build, or of the command line
 				continue
 			}
 			slices.Sort(f.values[l])

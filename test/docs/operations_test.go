@@ -32,7 +32,8 @@ func sheets(t *testing.T) []sheet {
 	h := runHub(t)
 	return []sheet{
 		{"settings", []string{"setting", "variable", "default", "meaning"}, 0, settingRows(t)},
-		{"metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, h.metrics)},
+		{"metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, "rshub", h.metrics)},
+		{"source-metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, "rspub", runSource(t))},
 		{"events", []string{"event", "level", "from", "what it means", "what to do"}, 2, eventRows(t)},
 		{"problems", []string{"problem", "status", "what the operator can do"}, 1, problemRows(t)},
 		{"routes", []string{"call", "answer"}, 0, routeRows(h.index)},

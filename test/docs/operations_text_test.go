@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	metricName  = regexp.MustCompile(`\b(?:rshub|go|process)_[a-z0-9_]+`)
+	metricName  = regexp.MustCompile(`\b(?:rshub|rspub|rssub|go|process)_[a-z0-9_]+`)
 	settingName = regexp.MustCompile("`(--[a-z0-9-]+)")
 )
 
@@ -28,10 +28,13 @@ func TestOperationsNamesWhatThereIs(t *testing.T) {
 	atRoot(t)
 	text := readDoc(t, operationsDoc)
 	known := flagsOf(operatorCommands())
+	for _, flag := range endFlags(t) {
+		known = append(known, "`--"+flag)
+	}
 	for _, s := range sheets(t) {
 		for _, r := range s.rows {
 			known = append(known, settingName.FindAllString("`"+strings.Trim(r[0], "`"), -1)...)
-			if s.name == "metrics" {
+			if strings.HasSuffix(s.name, "metrics") {
 				known = append(known, metricName.FindAllString(strings.Join(r, " "), -1)...)
 			}
 		}

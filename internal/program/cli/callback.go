@@ -65,7 +65,7 @@ type callback struct {
 
 // serve listens until ctx ends.
 func (c *callback) serve(ctx context.Context, addr string, stderr io.Writer) error {
-	l, err := Listen(ctx, addr)
+	l, err := Listen(ctx, "--listen", addr)
 	if err != nil {
 		return err
 	}

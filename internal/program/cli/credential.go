@@ -9,7 +9,8 @@ import (
 // Credential is the one line of a file that a flag names, read again when the file
 // has changed. Its methods may be called from several goroutines.
 type Credential struct {
-	flag, name string
+	name string
+	read func() (string, error)
 
 	mu   sync.Mutex
 	file os.FileInfo // as it was read last
@@ -19,12 +20,16 @@ type Credential struct {
 // ReadCredential reads the file for the first time; an empty name means no file.
 // An error is for ExitUsage.
 func ReadCredential(flag, name string) (*Credential, error) {
-	c := &Credential{flag: flag, name: name}
+	return readCredential(name, func() (string, error) { return readLine(flag, name) })
+}
+
+// readCredential is ReadCredential with a function that reads the file.
+func readCredential(name string, read func() (string, error)) (c *Credential, err error) {
+	c = &Credential{name: name, read: read}
 	if name == "" {
 		return c, nil
 	}
 	c.file, _ = os.Stat(name) // reading it reports the error
-	var err error
 	c.line, err = c.read()
 	return c, err
 }
@@ -47,14 +52,14 @@ func (c *Credential) Get() string {
 	return c.line
 }
 
-func (c *Credential) read() (string, error) {
-	text, err := os.ReadFile(c.name)
+func readLine(flag, name string) (string, error) {
+	text, err := os.ReadFile(name) //nolint:gosec // the user names the file
 	if err != nil {
-		return "", Fail(ExitUsage, "%s: %w", c.flag, err)
+		return "", Fail(ExitUsage, "%s: %w", flag, err)
 	}
 	line := strings.TrimSpace(string(text))
 	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", Fail(ExitUsage, "%s %s must have exactly one line", c.flag, c.name)
+		return "", Fail(ExitUsage, "%s %s must have exactly one line", flag, name)
 	}
 	return line, nil
 }

@@ -14,55 +14,73 @@ import (
 	"github.com/rshub/rshub/internal/base/ingress"
 )
 
-// ServerFlags are the flags of the listener of rspub or rssub.
+// ServerFlags are the flags of the listeners of rspub or rssub: one for others, and one for
+// the operator.
 type ServerFlags struct {
-	listen, dev string // addresses; dev with --dev
-	cert, key   string
-	proxies     []string
-	flags       *pflag.FlagSet
+	public, admin addressFlags
+	tokenFile     string // of the operator
+	dev           string // the address with --dev
+	proxies       []string
+	flags         *pflag.FlagSet
 }
 
-// Add adds --listen, --tls-cert, --tls-key and --trusted-proxy. Port is that of the default
-// address; what completes the help of --listen.
+// addressFlags are where a listener listens, and its certificate. The names of the flags begin
+// with prefix.
+type addressFlags struct{ prefix, addr, cert, key string }
+
+// Add adds --listen, --tls-cert, --tls-key, --trusted-proxy, and --admin-listen with its own.
+// Port is that of the default address; what completes the help of --listen.
 func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
 	f.flags, f.dev = flags, "127.0.0.1:"+port
-	flags.StringVar(&f.listen, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
-	flags.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; with it --listen speaks https alone")
-	flags.StringVar(&f.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
+	f.public.prefix, f.admin.prefix = "--", "--admin-"
+	flags.StringVar(&f.public.addr, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
+	flags.StringVar(&f.public.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; with it --listen speaks https alone")
+	flags.StringVar(&f.public.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
 	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, which may have any number of the connections; repeatable")
+	flags.StringVar(&f.admin.addr, "admin-listen", "", "`ADDR` of the operator's listener, such as 127.0.0.1:9090: health at /livez and /readyz, /metrics (default: none)")
+	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the bearer token of the operator's listener, at least 16 characters, read again when it changes; required unless --admin-listen is a loopback address")
+	flags.StringVar(&f.admin.cert, "admin-tls-cert", "", "`FILE` with the certificate of --admin-listen and its chain (PEM), read again when it changes; with it --admin-listen speaks https alone")
+	flags.StringVar(&f.admin.key, "admin-tls-key", "", "`FILE` with the private key of --admin-tls-cert (PEM), read again when it changes")
 }
 
-// TLSFiles are the files of --tls-cert and --tls-key; empty: one is not given.
-func (f *ServerFlags) TLSFiles() []string { return []string{f.cert, f.key} }
+// SecretFiles are the files with certificates, keys and the token; empty: one is not given.
+func (f *ServerFlags) SecretFiles() []string {
+	return []string{f.public.cert, f.public.key, f.admin.cert, f.admin.key, f.tokenFile}
+}
 
-// Server is the HTTP server of rspub or rssub, or of `rshub callback`.
-type Server struct {
+// port is an HTTP server at an address.
+type port struct {
 	net.Listener
-	// Failed receives an error if the server ends by itself.
-	Failed chan error
-
 	o    ingress.Options
 	cert *ingress.Certificate // nil: plain HTTP
 	http *http.Server         // nil: it does not serve yet
 	quit context.CancelFunc   // the watch of cert
 }
 
+// Server is the HTTP servers of rspub or rssub, or of `rshub callback`: the one for others, and
+// the operator's if there is one.
+type Server struct {
+	port
+	// Failed receives an error if one of them ends by itself.
+	Failed chan error
+
+	operator operator
+}
+
 // newServer returns a server without an address. Name is what the log calls it; a nil log
 // discards everything.
 func newServer(name string, log *slog.Logger) *Server {
 	return &Server{
-		Failed: make(chan error, 1), quit: func() {},
-		o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log},
+		Failed: make(chan error, 2), // each of both can fail once
+		port:   port{quit: func() {}, o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log}},
 	}
 }
 
-// Open reads the certificate and opens the address. Nothing is answered before Serve.
-// Name is what the log calls it. An error has its exit code.
+// Open reads the certificates and the operator's token, and opens the addresses. Nothing is
+// answered before Serve. Name is what the log calls the listener for others. An error has its
+// exit code.
 func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
 	s := newServer(name, log)
-	if (f.cert == "") != (f.key == "") {
-		return nil, Fail(ExitUsage, "--tls-cert and --tls-key go together; name both files, or neither")
-	}
 	for _, text := range f.proxies {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -70,57 +88,92 @@ func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog
 		}
 		s.o.Exempt = append(s.o.Exempt, p)
 	}
-	var err error
+	at := f.public
+	if dev && !f.flags.Changed("listen") {
+		at.addr = f.dev
+	}
+	if err := s.open(ctx, at); err != nil {
+		return nil, err
+	}
+	if err := f.openOperator(ctx, s, log); err != nil {
+		s.Stop(ctx, 0)
+		return nil, err
+	}
+	return s, nil
+}
+
+// open reads the certificate and opens the address.
+func (p *port) open(ctx context.Context, f addressFlags) (err error) {
+	if (f.cert == "") != (f.key == "") {
+		return Fail(ExitUsage, "%[1]stls-cert and %[1]stls-key go together; name both files, or neither", f.prefix)
+	}
 	if f.cert != "" {
-		if s.cert, err = ingress.ReadCertificate(f.cert, f.key, log); err != nil {
-			return nil, Fail(ExitFailure, "reading the certificate (--tls-cert, --tls-key): %w", err)
+		if p.cert, err = ingress.ReadCertificate(f.cert, f.key, p.o.Log); err != nil {
+			return Fail(ExitFailure, "reading the certificate (%[1]stls-cert, %[1]stls-key): %[2]w", f.prefix, err)
 		}
 	}
-	addr := f.listen
-	if dev && !f.flags.Changed("listen") {
-		addr = f.dev
-	}
-	s.Listener, err = Listen(ctx, addr)
-	return s, err
+	p.Listener, err = Listen(ctx, f.prefix+"listen", f.addr)
+	return err
 }
 
 // URL is where the server is reached on this machine, by a name or address of it.
-func (s *Server) URL(host string) string {
+func (p *port) URL(host string) string {
 	scheme := "http"
-	if s.cert != nil {
+	if p.cert != nil {
 		scheme = "https"
 	}
-	_, port, _ := net.SplitHostPort(s.Addr().String()) // always an address of TCP
-	return scheme + "://" + net.JoinHostPort(host, port) + "/"
+	_, number, _ := net.SplitHostPort(p.Addr().String()) // always an address of TCP
+	return scheme + "://" + net.JoinHostPort(host, number) + "/"
 }
 
-// Serve answers with a handler until Stop. The certificate is watched until then or until
-// ctx ends.
+// expires returns when the certificate expires; zero: there is none.
+func (p *port) expires() time.Time {
+	if p.cert == nil {
+		return time.Time{}
+	}
+	return p.cert.Leaf().NotAfter
+}
+
+// Serve answers with a handler until Stop. The certificates are watched until then or until
+// ctx ends. At the end of ctx readiness ends.
 func (s *Server) Serve(ctx context.Context, h http.Handler) {
-	s.o.Handler = h
-	s.http = ingress.NewServer(s.o)
-	if s.cert != nil {
-		ctx, s.quit = context.WithCancel(ctx)
-		go s.cert.Watch(ctx)
+	s.serve(ctx, h, s.Failed)
+	s.serveOperator(ctx)
+}
+
+func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
+	p.o.Handler = h
+	p.http = ingress.NewServer(p.o)
+	if p.cert != nil {
+		ctx, p.quit = context.WithCancel(ctx)
+		go p.cert.Watch(ctx)
 	}
 	go func() {
-		if err := ingress.Serve(s.http, s.Listener, s.cert); !errors.Is(err, http.ErrServerClosed) {
-			s.Failed <- err
+		if err := ingress.Serve(p.http, p.Listener, p.cert); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
 		}
 	}()
 }
 
-// Stop accepts no more requests, and waits up to drain for those under way. It may be called
-// again.
+// Stop accepts no more requests, and waits up to drain for those in progress. The operator's
+// listener answers until then. Stop may be called again.
 func (s *Server) Stop(ctx context.Context, drain time.Duration) {
-	s.quit()
-	if s.http == nil {
-		_ = s.Close() // nothing was served
+	s.operator.draining.Store(true)
+	s.stop(ctx, drain)
+	if s.operator.on() {
+		s.operator.stop(ctx, 0)
+	}
+}
+
+func (p *port) stop(ctx context.Context, drain time.Duration) {
+	p.quit()
+	if p.http == nil {
+		_ = p.Close() // nothing was served
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // they had their time
+	if p.http.Shutdown(ctx) != nil {
+		_ = p.http.Close() // they had their time
 	}
 }

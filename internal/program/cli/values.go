@@ -109,19 +109,19 @@ func CheckAddress(name, raw string) error {
 	return nil
 }
 
-// Listen opens the address of --listen. The error is for ExitUsage if addr is not an address,
-// and for ExitFailure if it cannot be opened.
-func Listen(ctx context.Context, addr string) (net.Listener, error) {
+// Listen opens the address of a flag such as --listen. The error is for ExitUsage if addr is
+// not an address, and for ExitFailure if it cannot be opened.
+func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	}
 	if err != nil {
-		return nil, Fail(ExitUsage, "--listen %q is not an address to listen on; write host:port, such as 127.0.0.1:8090, or :8090 for every address of this machine", addr)
+		return nil, Fail(ExitUsage, "%s %q is not an address to listen on; write host:port, such as 127.0.0.1:8090, or :8090 for every address of this machine", flag, addr)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, Fail(ExitFailure, "%w; give another address with --listen", err)
+		return nil, Fail(ExitFailure, "%w; give another address with %s", err, flag)
 	}
 	return l, nil
 }

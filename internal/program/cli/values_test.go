@@ -69,7 +69,7 @@ func TestCheckAddress(t *testing.T) {
 
 // An address that is none is wrong usage, and one that somebody has a failure.
 func TestListen(t *testing.T) {
-	taken, err := Listen(t.Context(), "127.0.0.1:0")
+	taken, err := Listen(t.Context(), "--listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestListen(t *testing.T) {
 		taken.Addr().String(): ExitFailure, net.JoinHostPort("192.0.2.1", "0"): ExitFailure,
 	} {
 		var e *Error
-		if _, err := Listen(t.Context(), addr); !errors.As(err, &e) || e.Code != code {
+		if _, err := Listen(t.Context(), "--listen", addr); !errors.As(err, &e) || e.Code != code {
 			t.Errorf("%s: %v, want the exit code %d", addr, err, code)
 		}
 	}

@@ -62,9 +62,9 @@ func (c *Config) check(o Origins) []error {
 	need(c.PublishBytes.Count == 0 || int64(c.PublishBytes.Count) >= c.MaxBody,
 		"publish-rate allows fewer bytes at once than the longest notification has: %s, and %s", o.Says("publish-rate"), o.Says("max-body"))
 	need(len(c.PublishAuth) > 0, "%s: it names no way to publish; write one or more of content, token, open", o.Where("publish-auth"))
-	need(c.AdminTokenFile != "" || isLoopback(c.AdminListen),
-		"%s: %s can be reached from elsewhere, so it needs a token: name its file with --admin-token-file, or keep the listener on this machine with --admin-listen 127.0.0.1:8081",
-		o.Where("admin-listen"), c.AdminListen)
+	if err := CheckAdminListen(c.AdminListen, c.AdminTokenFile != ""); err != nil {
+		need(false, "%s: %w", o.Where("admin-listen"), err)
+	}
 	need(c.ReaderTokenFile == "" || c.AdminTokenFile != "",
 		"%s: without --admin-token-file everybody on this machine may change everything, so a token that may only look is of no use; name that file as well", o.Where("admin-readonly-token-file"))
 	need(c.ReaderToken == "" || c.ReaderToken != c.AdminToken,
@@ -140,6 +140,15 @@ func (c *Config) readCAs() error {
 	}
 	c.RootCAs = pool
 	return nil
+}
+
+// CheckAdminListen returns an error if others can reach the operator's listener at an address
+// and it has no token.
+func CheckAdminListen(addr string, token bool) error {
+	if token || isLoopback(addr) {
+		return nil
+	}
+	return fmt.Errorf("%s can be reached from elsewhere, so it needs a token: name its file with --admin-token-file, or keep the listener on this machine with --admin-listen 127.0.0.1:%s", addr, portOf(addr))
 }
 
 // isLoopback reports whether a listener on hostport can be reached only from this machine.
