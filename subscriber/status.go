@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,10 @@ type Status struct {
 	Topic         string               `json:"topic"` // as in Options
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
 	// Until is the instant up to which everything was received, pushed or repaired.
-	Until  time.Time `json:"until,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Behind is since when something waits: a notification for the application or for others
+	// before it, or a gap for its repair; zero: nothing does.
+	Behind time.Time `json:"behind,omitzero"`
 	Cursor Cursor    `json:"cursor"`
 	Counts Counts    `json:"counts"`
 	Gaps   []Gap     `json:"gaps"` // the latest, oldest first
@@ -65,11 +69,41 @@ func (s *Subscriber) Status() (Status, error) {
 		for _, sub := range readSubscriptions(tx) {
 			st.Subscriptions = append(st.Subscriptions, sub.status(st.AsOf))
 		}
+		st.Behind = behind(tx, st.Gaps)
 		return nil
 	})
 	st.Counts, st.Trouble = s.inbox.counted(), s.troubles.String()
 	return st, err
 }
+
+// behind returns Status.Behind.
+func behind(tx *boltfile.Tx, gaps []Gap) (since time.Time) {
+	earliest := func(at time.Time) {
+		if since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	for _, name := range [][]byte{inboxBucket, heldBucket} {
+		bucket := tx.Bucket(name)
+		for key, raw := range bucket.From(nil) {
+			b, _, err := unpackBatch(raw)
+			if err != nil {
+				bucket.Refuse(key, err)
+			}
+			earliest(b.Received)
+			break // in the inbox, the others came later
+		}
+	}
+	for i := range gaps {
+		if gaps[i].State == GapOpen {
+			earliest(gaps[i].FoundAt)
+		}
+	}
+	return since
+}
+
+// Ready returns nil if the state can be read and its last write succeeded, otherwise why not.
+func (s *Subscriber) Ready() error { return cmp.Or(s.inbox.db.Ready(), s.inbox.db.Trouble()) }
 
 func (b *subscription) status(now time.Time) SubscriptionStatus {
 	out := SubscriptionStatus{

@@ -28,7 +28,10 @@ Source's Change Lists, or where there are none from its Change Dumps or a new co
 It may be ended and started again at any time, and before the Source: it waits for
 one that is away or not ready.
 
-A line on stdout tells of each file that was copied or deleted, or could not be.`,
+A line on stdout tells of each file that was copied or deleted, or could not be.
+
+--admin-listen serves the health of the copy at /livez and /readyz, and figures for
+Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \
       --callback-url https://me.example:8095/
   rssub follow http://localhost:8090/ --dir ./copy --dev`,
@@ -49,12 +52,17 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 				return err
 			}
 			o.Progress, _ = showProgress(cmd.ErrOrStderr())
-			o.Event = (&lines{w: cmd.OutOrStdout(), json: f.json}).update
+			m, print := newMetrics(l, f.minFree), &lines{w: cmd.OutOrStdout(), json: f.json}
+			o.Event = func(e destination.Event) {
+				m.event(e)
+				print.update(e)
+			}
 			c, err := f.open(o)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = c.Close() }()
+			m.of = watched{c.Status, c.Ready, c.Stored, f.dir}
 			l.Serve(ctx, c.Handler())
 			o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", o.Callback)
 			ended := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/destination"
 )
 
 // listenFlags are those of `rssub listen`.
@@ -50,7 +51,10 @@ RSSUB_LENGTH, RSSUB_HASH, RSSUB_TYPE, RSSUB_NOTIFICATION_ID, RSSUB_FROM, RSSUB_U
 RSSUB_REPAIRED. It has to exit with 0 when the change is done with, or with 65 when it
 never will be; after anything else it is run again, at first after a second and then
 after ever longer, and nothing goes on before. What was printed or done is not
-repeated by the next start, but for what a crash cut off.`,
+repeated by the next start, but for what a crash cut off.
+
+--admin-listen serves health at /livez and /readyz, and figures for Prometheus at
+/metrics.`,
 		Example: `  rssub listen --topic https://source.example/changes/ \
       --callback-url https://me.example:8095/
   rssub listen --topic http://localhost:8090/changes/ --dev --exec ./on-change`,
@@ -109,11 +113,16 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Callback, err = callbackURL(l, f.o.Callback, f.call.Dev); err != nil {
 		return err
 	}
+	m := newMetrics(l, 0)
 	s, err := subscriber.Open(f.o)
 	if err != nil {
 		return &cli.Error{Code: cli.ExitFailure, Err: err}
 	}
 	defer func() { _ = s.Close() }()
+	m.of = watched{status: func() ([]destination.SetStatus, error) {
+		st, err := s.Status()
+		return []destination.SetStatus{{Status: st}}, err
+	}, ready: func() error { return nil }, stored: s.Ready, dir: f.o.Dir}
 	l.Serve(ctx, s.Handler())
 	f.o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", f.o.Callback)
 

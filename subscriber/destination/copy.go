@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
@@ -41,6 +41,7 @@ type Copy struct {
 	reconciler *reconciler
 	syncer     *syncer
 	follower   *follower
+	counted    atomic.Pointer[[]SetStatus] // by writeStatus; nil: not yet
 
 	temp string // what a dry run uses in place of folders that are not there yet, or the folder of a snapshot
 	live string // the folder of the state that a snapshot is of; empty: it is the state itself
@@ -95,7 +96,7 @@ func (c *Copy) assemble() error {
 	c.lists = &lists{dir: &c.o.StateDir, most: c.o.MaxEntries, large: biglist.Warner(c.log), web: c.web, fetcher: c.fetcher}
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
-	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]http.Handler{}}}
+	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}}
 	if c.o.DryRun {
 		c.tree.folds = c.live != "" && c.tree.foldsState()
 		return nil

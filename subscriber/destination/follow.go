@@ -51,6 +51,7 @@ type follower struct {
 	log      *slog.Logger
 	syncer   *syncer
 	handlers handlers
+	synced   sync.Map // when each set was last brought in step, by its name
 }
 
 // run follows all sets, and those that the Source gets later, until ctx ends.
@@ -162,7 +163,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	f.handlers.set(name, s.Handler())
+	f.handlers.set(name, &stream{set.name, s})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,6 +171,9 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	wg.Go(func() { _ = s.Run(ctx) })
 	return f.consume(ctx, set, s, looks)
 }
+
+// inStep notes that a set has just been brought in step.
+func (f *follower) inStep(set namedSet) { f.synced.Store(set.name, time.Now()) }
 
 // baselineOf takes a baseline of a set, and tells of it.
 func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
@@ -181,6 +185,7 @@ func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, erro
 	case err != nil:
 		f.log.Warn("the baseline could not be taken; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
 	case r.Baseline != "":
+		f.inStep(set)
 		f.log.Info("the baseline is there", "event", "baseline_done", "set", set.name,
 			"copied", r.Copied, "deleted", r.Deleted, "failed", r.Failed, "held", r.Held, "from", r.Baseline)
 	}
@@ -257,6 +262,7 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 			return nil
 		}
 	}
+	f.inStep(set)
 	last := batch[len(batch)-1]
 	if err := s.Commit(last.Cursor); err != nil {
 		return err

@@ -1,29 +1,46 @@
 package destination
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/rshub/rshub/subscriber"
 )
 
-// handlers are the callbacks of the sets, by the segment of the path that leads to
-// each.
+// stream is the pushed changes of a set.
+type stream struct {
+	set string
+	*subscriber.Subscriber
+}
+
+// handlers are the streams of the sets, by the segment of the path of the callback that leads
+// to each; nil: nobody pushes to the set.
 type handlers struct {
 	mu      sync.Mutex
-	by      map[string]http.Handler
+	by      map[string]*stream
 	known   bool // Follow knows which there are
 	waiting int  // those that are not there yet
 }
 
 // get returns the one for a path, and whether there will be no others.
-func (h *handlers) get(path string) (http.Handler, bool) {
+func (h *handlers) get(path string) (*stream, bool) {
 	segments := strings.Split(path, "/")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.by[segments[max(0, len(segments)-2)]], h.known && h.waiting <= 0
 }
 
-func (h *handlers) set(name string, to http.Handler) {
+// all returns the streams.
+func (h *handlers) all() []*stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Values(h.by)), func(s *stream) bool { return s == nil })
+}
+
+func (h *handlers) set(name string, to *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.by[name] = to
@@ -44,7 +61,7 @@ func (c *Copy) Handler() http.Handler {
 		h, ready := c.follower.handlers.get(r.URL.Path)
 		switch {
 		case h != nil:
-			h.ServeHTTP(w, r)
+			h.Handler().ServeHTTP(w, r)
 		case !ready:
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "The copy is not ready for notifications yet.", http.StatusServiceUnavailable)

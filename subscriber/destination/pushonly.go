@@ -81,7 +81,10 @@ func (s *state) isStale(w desired) bool {
 // syncNow takes what a set without Change Lists has, where something may not have been
 // pushed.
 func (f *follower) syncNow(ctx context.Context, set namedSet) {
-	if _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); err != nil && ctx.Err() == nil {
+	switch _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); {
+	case err == nil:
+		f.inStep(set)
+	case ctx.Err() == nil:
 		f.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
 	}
 }

@@ -28,6 +28,9 @@ type SetStatus struct {
 	subscriber.Status
 	// BaselineAt is as of when its last baseline was.
 	BaselineAt time.Time `json:"baseline_at,omitzero"`
+	// SyncedAt is when a baseline, pulled changes or pushed ones were last carried out since
+	// the start; zero: none were, or it is unknown, as it always is to ReadStatus.
+	SyncedAt time.Time `json:"synced_at,omitzero"`
 	// Failed are the resources that could not be had, and DeletionsHeld the files that the
 	// Source has not any more and that Options.MaxDelete keeps. Held are the URLs of the
 	// first of these.
@@ -44,7 +47,7 @@ const (
 
 // keepStatus writes the status for those who look from outside, until ctx ends.
 func (c *Copy) keepStatus(ctx context.Context) {
-	for clock.Sleep(ctx, statusEvery) {
+	for again := true; again; again = clock.Sleep(ctx, statusEvery) {
 		if err := c.writeStatus(); err != nil {
 			c.log.Warn("the status could not be written", "event", "status_failed", "error", err)
 		}
@@ -76,11 +79,72 @@ func (c *Copy) writeStatus() error {
 			st.Held = append(st.Held, url)
 		}
 	}
-	raw, err := json.Marshal(slices.Collect(maps.Values(sets)))
+	counted := []SetStatus{}
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		counted = append(counted, *sets[name])
+	}
+	c.counted.Store(&counted)
+	raw, err := json.Marshal(counted)
 	if err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(filepath.Join(c.o.StateDir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
+}
+
+// Status returns the status of each set while Follow runs, in the order of their URLs. What
+// concerns single files is some seconds old.
+func (c *Copy) Status() ([]SetStatus, error) {
+	var out []SetStatus
+	if counted := c.counted.Load(); counted != nil {
+		out = slices.Clone(*counted)
+	}
+	var errs []error
+	for _, stream := range c.follower.handlers.all() {
+		st, err := stream.Status()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		setOf(&out, stream.set).Status = st
+	}
+	for i := range out {
+		if at, ok := c.follower.synced.Load(out[i].Set); ok {
+			out[i].SyncedAt, _ = at.(time.Time)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// setOf returns the entry of a set, and adds one if there is none.
+func setOf(all *[]SetStatus, set string) *SetStatus {
+	i := slices.IndexFunc(*all, func(s SetStatus) bool { return s.Set == set })
+	if i < 0 {
+		*all, i = append(*all, SetStatus{Set: set}), len(*all)
+	}
+	return &(*all)[i]
+}
+
+// Ready returns nil if Follow has a baseline of every set and takes notifications, otherwise
+// why not.
+func (c *Copy) Ready() error {
+	if _, whole := c.follower.handlers.get(""); !whole {
+		return errors.New("there is no baseline of every set yet; the log says what it waits for")
+	}
+	return nil
+}
+
+// Stored returns nil if the state can be read and its last write succeeded, and the disk has
+// room; otherwise why not.
+func (c *Copy) Stored() error {
+	var errs []error
+	if fault := c.state.fault.Load(); fault != nil {
+		errs = append(errs, *fault)
+	}
+	errs = append(errs, cmp.Or(c.state.db.Ready(), c.state.db.Trouble()), c.space.free(0))
+	for _, stream := range c.follower.handlers.all() {
+		errs = append(errs, stream.Ready())
+	}
+	return errors.Join(errs...)
 }
 
 // setName is the file, beside a set's stream, that says which set it is: the names of
@@ -128,12 +192,7 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 			err = failed
 			continue
 		}
-		set := readSetName(d)
-		i := slices.IndexFunc(out, func(s SetStatus) bool { return s.Set == set })
-		if i < 0 {
-			out, i = append(out, SetStatus{Set: set}), len(out)
-		}
-		out[i].Status = st
+		setOf(&out, readSetName(d)).Status = st
 	}
 	slices.SortStableFunc(out, func(a, b SetStatus) int { return cmp.Compare(a.Set, b.Set) })
 	return out, err

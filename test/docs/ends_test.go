@@ -70,6 +70,18 @@ func runSource(t *testing.T) string {
 	return scraped(t, admin)
 }
 
+// startDestination starts rssub on a new folder.
+func startDestination(t *testing.T, source string) (admin string) {
+	t.Helper()
+	return run(t, built(t, "rssub"), "follow", source, "--dir", t.TempDir(), "--dev", "--listen", ports.Addr())
+}
+
+// runDestination returns the metrics of a Destination.
+func runDestination(t *testing.T) string {
+	t.Helper()
+	return scraped(t, startDestination(t, "http://"+ports.Addr()+"/"))
+}
+
 // scraped is the answer of /metrics.
 func scraped(t *testing.T, admin string) string {
 	t.Helper()

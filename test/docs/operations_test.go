@@ -34,6 +34,7 @@ func sheets(t *testing.T) []sheet {
 		{"settings", []string{"setting", "variable", "default", "meaning"}, 0, settingRows(t)},
 		{"metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, "rshub", h.metrics)},
 		{"source-metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, "rspub", runSource(t))},
+		{"destination-metrics", []string{"metric", "type", "labels", "what it is", "what to do about it"}, 1, metricRows(t, "rssub", runDestination(t))},
 		{"events", []string{"event", "level", "from", "what it means", "what to do"}, 2, eventRows(t)},
 		{"problems", []string{"problem", "status", "what the operator can do"}, 1, problemRows(t)},
 		{"routes", []string{"call", "answer"}, 0, routeRows(h.index)},

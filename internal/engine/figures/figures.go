@@ -104,6 +104,11 @@ func (s *Set) Gauge(name, help string, labels prometheus.Labels, value func() fl
 	s.Register(name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
+// Count registers a counter that is kept elsewhere. Value is read when a scrape is written.
+func (s *Set) Count(name, help string, labels prometheus.Labels, value func() float64) {
+	s.Register(name, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+}
+
 // Number is the value of a gauge that counts.
 func Number[N int | int64 | uint64](n *N) func() float64 {
 	return func() float64 { return float64(*n) }
