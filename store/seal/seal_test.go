@@ -151,6 +151,15 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%o: exposed %t, %v", mode, exposed, err)
 		}
 	}
+	if err := os.WriteFile(name, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name+": line 1 ") {
+		t.Errorf("a file without a key: %v", err)
+	}
+	if _, _, err := ReadFile(filepath.Dir(name)); err == nil {
+		t.Error("a folder is read as a file of keys")
+	}
 	if err := os.Truncate(name, maxFile+1); err != nil {
 		t.Fatal(err)
 	}
