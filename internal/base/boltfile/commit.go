@@ -18,8 +18,8 @@ import (
 // maxBatch is how many operations share a transaction.
 const maxBatch = 1024
 
-// errUnopened is what there is to say between a failed write after which the file
-// could not be opened again, and the next try.
+// errUnopened is the state after a failed write where the file could not be opened again, until the
+// next try.
 var errUnopened = errors.New("the file could not be opened again after a failed write; the next read or write tries it")
 
 // Op is one operation of the writer.
@@ -28,11 +28,11 @@ type Op struct {
 	// that does not show the call before, and never after Do has returned. If it returns
 	// an error, nothing that it wrote is stored. One that wrote nothing costs no sync.
 	Run func(*Tx) error
-	// Finish, which may be nil, is called once with the result, before the caller has it.
-	// It is also called where the caller has gone.
+	// Finish, which may be nil, is called once with the result, before Do returns it. It is also
+	// called where Do has returned already.
 	Finish func(err error)
-	// Grows says that the operation stores something new: where the disk is full, it
-	// makes room for those that do not. Run may set it. Bytes is about how much it needs.
+	// Grows: the operation stores something new. Where the disk is full, it fails and leaves the
+	// room to those that do not grow. Run may set it. Bytes is about how much it needs.
 	Grows bool
 	Bytes int64
 
@@ -47,7 +47,7 @@ type Op struct {
 	left    bool       // Do has returned
 }
 
-// UnsureError is a commit that failed so late that it may have happened.
+// UnsureError is a commit that failed so late that it may be durable.
 type UnsureError struct {
 	Path string
 	Err  error
@@ -60,7 +60,7 @@ func (e *UnsureError) Error() string {
 // Unwrap returns the error of the commit.
 func (e *UnsureError) Unwrap() error { return e.Err }
 
-// MayBeStored reports whether what had this result is stored, or may be.
+// MayBeStored reports whether an operation with this result is stored, or may be.
 func MayBeStored(err error) bool { return err == nil || errors.As(err, new(*UnsureError)) }
 
 // IsFull reports whether an error says that there is no room.
@@ -147,7 +147,7 @@ func (d *DB) write() {
 	}
 }
 
-// gather returns the operations that wait already.
+// gather returns the operations that are waiting.
 func (d *DB) gather(first *Op) []*Op {
 	batch := []*Op{first}
 	runtime.Gosched() // callers that were answered a moment ago come along
@@ -162,7 +162,7 @@ func (d *DB) gather(first *Op) []*Op {
 	return batch
 }
 
-// admit answers those that are not to be run and returns the others.
+// admit answers the operations that must not run, and returns the others.
 func (d *DB) admit(batch []*Op) []*Op {
 	var need int64
 	return slices.DeleteFunc(batch, func(o *Op) bool {
@@ -179,9 +179,9 @@ func (d *DB) admit(batch []*Op) []*Op {
 	})
 }
 
-// group runs operations in one transaction and answers them. One that fails after it
-// has written is answered alone, and the others are run again without it. Without
-// room those that grow fail, and the others are run again without them.
+// group runs operations in one transaction and answers them. If one fails after it has written, group
+// answers it and runs the others again. Where the disk is full, those that grow fail, and group runs
+// the others again.
 func (d *DB) group(ops []*Op) {
 	for len(ops) > 0 {
 		failed, err := d.transact(ops)
@@ -210,8 +210,8 @@ func (d *DB) group(ops []*Op) {
 	}
 }
 
-// transact runs operations in one transaction and commits it. With nil, each has its
-// own result in err. Failed is one that took the transaction with it.
+// transact runs operations in one transaction and commits it. Where err is nil, each operation has its
+// own result in its err. Failed is an operation because of which the transaction was rolled back.
 func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	db, err := d.writable()
 	if err != nil {
@@ -243,7 +243,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	return nil, err
 }
 
-// try runs the operation once. Its panic is the caller's, and not the writer's.
+// try runs the operation once. A panic of it is passed to the caller of Do.
 func (o *Op) try(t *Tx) (err error) {
 	o.running.Lock()
 	defer o.running.Unlock()
@@ -260,7 +260,7 @@ func (o *Op) try(t *Tx) (err error) {
 	return o.Run(t)
 }
 
-// tryCommit commits. A panic of bbolt is about the file.
+// tryCommit commits. A panic of bbolt means that the file is damaged.
 func (d *DB) tryCommit(t *Tx) (err error) {
 	t.inside = true
 	defer func() {
@@ -291,9 +291,9 @@ func (d *DB) writable() (*bbolt.DB, error) {
 	return db, d.adopt(db, true)
 }
 
-// adopt makes a database that was opened again the one that is read and written. With
-// hard, the last transaction that it shows is made durable before: its own sync may
-// have failed, but is done once a transaction after it is.
+// adopt replaces the database by one that was opened again. With hard, it makes the last transaction
+// of that durable before: its own sync may have failed, but the sync of a later transaction includes
+// it.
 func (d *DB) adopt(db *bbolt.DB, hard bool) (err error) {
 	if hard {
 		err = db.Update(func(*bbolt.Tx) error { return nil })

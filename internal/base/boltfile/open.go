@@ -75,13 +75,14 @@ func (e *DamagedError) Unwrap() error { return e.Why }
 type versionError struct{ have, know uint64 }
 
 func (e *versionError) Error() string {
+	has, start := fmt.Sprintf("it has the format %d, and ", e.have), "older"
 	switch {
-	case e.have > e.know:
-		return fmt.Sprintf("it has the format %d, and this version knows the format %d; start the newer version, or choose another folder", e.have, e.know)
 	case e.have == 0:
-		return fmt.Sprintf("this version knows the format %d; start the older version, or choose another folder", e.know)
+		has = ""
+	case e.have > e.know:
+		start = "newer"
 	}
-	return fmt.Sprintf("it has the format %d, and this version knows the format %d; start the older version, or choose another folder", e.have, e.know)
+	return fmt.Sprintf("%sthis version knows the format %d; start the %s version, or choose another folder", has, e.know, start)
 }
 
 func (e *versionError) Unwrap() error {
@@ -152,14 +153,8 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 	var f *os.File
 	d := &DB{path: path, o: o}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil { // bbolt's, which reads the meta pages of any file
-			err = d.damaged(fmt.Errorf("%v", p))
-		}
-		if f != nil {
-			_ = f.Close() // it was only read
-		}
-	}()
+	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
+	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
 	// bbolt has the lock of the file, and nothing more is asked of it here.
 	db, err := bbolt.Open(path, 0, &bbolt.Options{
 		ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
@@ -219,11 +214,7 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 // where the file has to be there.
 func (d *DB) open(create int) (db *bbolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			db, err = nil, d.damaged(fmt.Errorf("%v", p))
-		}
-	}()
+	defer (&Tx{d: d, inside: true}).recovered(&err)
 	db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
 		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 		// Otherwise each commit writes the list of all free pages, which is long after

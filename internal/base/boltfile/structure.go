@@ -34,20 +34,20 @@ const (
 
 var native = binary.NativeEndian
 
-// errOdd is wrapped by what is wrong with the structure of a file.
+// errOdd is wrapped by each error about the structure of a file.
 var errOdd = errors.New("its structure is wrong")
 
 func odd(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errOdd}, args...)...)
 }
 
-// structure is a file that is being read page by page. It trusts no byte of it.
+// structure reads a file page by page. It trusts no byte of it.
 type structure struct {
 	f       io.ReaderAt
-	buckets [][]byte // that have to be there
-	format  uint64   // that it has to have
-	// values has all values compared with their checksums. Each one that differs is
-	// handed to damaged.
+	buckets [][]byte // the file has to have these
+	format  uint64   // the file has to have this
+	// values: compare all values with their checksums. damaged is called with each one that
+	// differs.
 	values  bool
 	damaged func(bucket, key []byte)
 
@@ -59,7 +59,7 @@ type structure struct {
 	records  int
 }
 
-// meta is what a meta page says.
+// meta is the content of a meta page.
 type meta struct {
 	pageSize             int
 	root, freelist, high uint64
@@ -84,7 +84,7 @@ func readMeta(f io.ReaderAt, at int64) (m meta, err error) {
 	}, nil
 }
 
-// cutOff says what the end of a file means.
+// cutOff explains the end of a file.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) {
 		return odd("the file is cut off")
@@ -95,9 +95,9 @@ func cutOff(err error) error {
 // read reads the whole structure of a file of so many bytes. Fresh: it has no bucket
 // yet. An error that does not wrap errOdd is one of reading.
 //
-// Both meta pages have to be good, though bbolt could do with one: a write of the
-// other that was cut off would have changed one sector, which disks write whole. With
-// the older one, the last transaction would be gone without a word.
+// Both meta pages have to be good, although bbolt needs only one. A write of the other one that was
+// cut off would have changed one sector, and disks write whole sectors. With the older meta page, the
+// last transaction would be lost without an error.
 func (s *structure) read(size int64) (fresh bool, err error) {
 	m, err := readMeta(s.f, 0)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *structure) read(size int64) (fresh bool, err error) {
 	return fresh, s.free(m.freelist)
 }
 
-// claim notes that pages are used. No page is twice.
+// claim records that pages are used. No page may be used twice.
 func (s *structure) claim(id, n uint64) error {
 	if id >= s.high || n > s.high-id {
 		return odd("page %d is beyond the end", id)
@@ -304,8 +304,8 @@ type stored struct {
 	node *node
 }
 
-// root reads all buckets, this package's first: it says whether the others can be
-// understood.
+// root reads all buckets. The bucket of this package comes first: it says whether the others have a
+// known format.
 func (s *structure) root(id uint64) (fresh bool, err error) {
 	var all []stored
 	err = s.tree(id, 0, nil, nil, func(e *element) error {
@@ -330,7 +330,10 @@ func (s *structure) root(id uint64) (fresh bool, err error) {
 	if err != nil || len(all) == 0 {
 		return err == nil, err
 	}
-	i := slices.IndexFunc(all, func(b stored) bool { return bytes.Equal(b.name, aboutBucket) })
+	named := func(name []byte) int {
+		return slices.IndexFunc(all, func(b stored) bool { return bytes.Equal(b.name, name) })
+	}
+	i := named(aboutBucket)
 	if i < 0 {
 		return false, &versionError{have: 0, know: s.format}
 	}
@@ -342,8 +345,7 @@ func (s *structure) root(id uint64) (fresh bool, err error) {
 	}
 	all = slices.Delete(all, i, i+1)
 	for _, name := range s.buckets {
-		i := slices.IndexFunc(all, func(b stored) bool { return bytes.Equal(b.name, name) })
-		if i < 0 {
+		if i = named(name); i < 0 {
 			return false, odd("the bucket %q is missing", name)
 		}
 		if err := s.bucket(all[i], false); err != nil {
@@ -357,7 +359,7 @@ func (s *structure) root(id uint64) (fresh bool, err error) {
 	return false, nil
 }
 
-// bucket reads a bucket, and where about is set keeps what is in it.
+// bucket reads a bucket. Where about is set, it stores the values in s.about.
 func (s *structure) bucket(b stored, about bool) error {
 	seed := seedOf(b.name)
 	each := func(e *element) error {
@@ -397,8 +399,8 @@ func whole(seed uint32, key, v []byte) bool {
 	return binary.BigEndian.Uint32(v) == ofKey && binary.BigEndian.Uint32(v[4:]) == ofAll
 }
 
-// record compares the checksum of a key. Where it differs, and that of the value as
-// well, the key is wrong: a record of which nobody knows that it is missing.
+// record compares the checksum of a key. Where it differs, and that of the value as well, the key is
+// wrong: a record is missing under its true key.
 func (s *structure) record(bucket []byte, seed uint32, e *element) error {
 	if e.bucket || e.length < sumSize {
 		return odd("%q in %s is no record", e.key, bucket)
@@ -429,8 +431,8 @@ func (s *structure) record(bucket []byte, seed uint32, e *element) error {
 	return nil
 }
 
-// free reads the list of free pages, which with those in use are all there are. A
-// file that was not closed has no list.
+// free reads the list of free pages. Every page has to be used or free. A file that was not closed has
+// no list.
 func (s *structure) free(id uint64) error {
 	if id == noFreelist {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// castagnoli is the polynomial that processors have an instruction for. Any CRC-32
+// castagnoli is the polynomial for which processors have an instruction. Any CRC-32
 // finds each change of up to 32 bits in a row.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumSize is the length of what stands before each value: the checksum of its bucket
-// and key, then that of all three, four bytes each.
+// sumSize is the length of the checksums before each value: that of its bucket and key, then that of
+// bucket, key and value, four bytes each.
 const sumSize = 8
 
 // sums returns the two checksums of a value. Seed is that of the bucket's name.
@@ -26,8 +26,8 @@ func sums(seed uint32, key, value []byte) (ofKey, ofAll uint32) {
 
 func seedOf(bucket []byte) uint32 { return crc32.Checksum(bucket, castagnoli) }
 
-// Tx is a transaction. It is only good within the function that it was given to, and
-// so is every byte that it returns.
+// Tx is a transaction. It is valid only within the function that received it, and so is every byte
+// that it returns.
 type Tx struct {
 	tx     *bbolt.Tx
 	d      *DB
@@ -58,7 +58,7 @@ func (t *Tx) Clear(name []byte) error {
 	return err
 }
 
-// Bucket is a part of the file: values by key, in the order of the bytes of the keys.
+// Bucket is a set of values by key, in the order of the bytes of the keys.
 type Bucket struct {
 	b    *bbolt.Bucket
 	tx   *Tx
@@ -70,28 +70,32 @@ type Bucket struct {
 // Get returns the value of a key; nil: there is none. A damaged value ends the
 // transaction with a *DamagedError, or is empty where Options.PassDamage is set.
 func (b Bucket) Get(key []byte) []byte {
-	b.tx.inside = true
-	v := b.b.Get(key)
-	b.tx.inside = false
+	v := b.get(key)
 	if v == nil {
 		return nil
 	}
 	return b.value(key, v)
 }
 
-// Raw returns the value of a key even if it is damaged; nil: there is none, or nothing
-// can be said of it.
-func (b Bucket) Raw(key []byte) []byte {
+// get returns what is stored under a key: the checksums and the value.
+func (b Bucket) get(key []byte) []byte {
 	b.tx.inside = true
 	v := b.b.Get(key)
 	b.tx.inside = false
+	return v
+}
+
+// Raw returns the value of a key even if it is damaged; nil: there is none, or it is shorter than its
+// checksums.
+func (b Bucket) Raw(key []byte) []byte {
+	v := b.get(key)
 	if len(v) < sumSize {
 		return nil
 	}
 	return v[sumSize:]
 }
 
-// Strict returns the bucket as it is without Options.PassDamage.
+// Strict returns the bucket without Options.PassDamage.
 func (b Bucket) Strict() Bucket {
 	b.pass = false
 	return b
@@ -99,13 +103,10 @@ func (b Bucket) Strict() Bucket {
 
 // value compares the checksums of a stored value and returns the rest of it.
 func (b Bucket) value(key, v []byte) []byte {
-	if len(v) >= sumSize {
-		ofKey, ofAll := sums(b.seed, key, v[sumSize:])
-		if binary.BigEndian.Uint32(v) == ofKey && binary.BigEndian.Uint32(v[4:]) == ofAll {
-			return v[sumSize:]
-		}
-	}
-	if b.pass {
+	switch {
+	case whole(b.seed, key, v):
+		return v[sumSize:]
+	case b.pass:
 		return []byte{}
 	}
 	panic(b.tx.d.damaged(fmt.Errorf("the checksum of the value of %q in %s is wrong", key, b.name)))
@@ -139,13 +140,11 @@ func (b Bucket) PutJSON(key []byte, v any) error {
 	return b.Put(key, raw)
 }
 
-// Put stores a value. Both key and value are the caller's again when it returns.
+// Put stores a value. The caller may change key and value when it returns.
 func (b Bucket) Put(key, value []byte) error {
-	v := make([]byte, sumSize, sumSize+len(value))
 	ofKey, ofAll := sums(b.seed, key, value)
-	binary.BigEndian.PutUint32(v, ofKey)
-	binary.BigEndian.PutUint32(v[4:], ofAll)
-	v = append(v, value...)
+	v := binary.BigEndian.AppendUint32(make([]byte, 0, sumSize+len(value)), ofKey)
+	v = append(binary.BigEndian.AppendUint32(v, ofAll), value...)
 	b.tx.writes++
 	b.tx.inside = true
 	err := b.b.Put(key, v)
@@ -173,14 +172,14 @@ func (b Bucket) Sequence() uint64 {
 	return readNumber(b.tx.Bucket(aboutBucket).Get(sequenceKey(b.name)))
 }
 
-// Dense has the pages of a bucket filled nearly whole, as is good where each new key is
-// greater than all that are there. It holds for the transaction.
+// Dense makes bbolt fill the pages of a bucket nearly to the end. This saves space where each new key
+// is greater than all others. It lasts until the end of the transaction.
 func (b Bucket) Dense() { b.b.FillPercent = 0.95 }
 
 // Len counts the keys.
 func (b Bucket) Len() (n int) {
 	c := b.Cursor()
-	for k := c.key(c.c.First()); k != nil; k = c.key(c.c.Next()) {
+	for k, _ := c.c.First(); k != nil; k, _ = c.c.Next() {
 		n++
 	}
 	return n
@@ -217,9 +216,8 @@ func (b Bucket) Cursor() Cursor {
 	return Cursor{c, b}
 }
 
-// Cursor goes through a bucket. Its methods return a key and its value as
-// Bucket.Get does; a nil key: there is no more. What is written to the bucket
-// meanwhile makes it useless.
+// Cursor goes through a bucket. Its methods return a key and its value like Bucket.Get; a nil key:
+// there is no more. A write to the bucket makes the cursor invalid.
 type Cursor struct {
 	c *bbolt.Cursor
 	b Bucket
@@ -256,9 +254,6 @@ func (c Cursor) at(k, v []byte) ([]byte, []byte) {
 	}
 	return k, c.b.value(k, v)
 }
-
-// key is at without the value.
-func (c Cursor) key(k, _ []byte) []byte { return k }
 
 // aboutBucket is the bucket of this package: formatKey, and the sequences.
 var (
